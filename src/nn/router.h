@@ -1,0 +1,18 @@
+#pragma once
+
+#include "ops/experts.h"
+
+namespace tessera::nn {
+
+/// The gate of an MoE layer: scores in f32 whatever the activation dtype is.
+struct Router {
+  ops::Weight weight;  ///< f32 [experts, hidden]
+  ops::RoutingOptions options;
+
+  /// tokens [tokens, hidden] -> logits f32 [tokens, experts].
+  tensor::Tensor logits(const tensor::Tensor& tokens) const;
+  /// logits, then the policy.
+  ops::Routing operator()(const tensor::Tensor& tokens) const;
+};
+
+}  // namespace tessera::nn

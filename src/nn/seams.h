@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/expert_bank.h"
+#include "nn/router.h"
+#include "nn/segments.h"
+#include "tensor/tensor.h"
+
+namespace tessera::nn {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// The tokens of a call: mine. A patch of -1 means the tokens of all patches.
+struct TokenView {
+  int patch = -1;
+  std::vector<int> rows;
+  Segments prefix, body;  ///< text, latent
+};
+
+/// Sizes of a request: guidance branches x pictures, text tokens a row, latent grid (frames, height,
+/// width in tokens).
+struct TokenShape {
+  int rows = 0;
+  int64_t prefix = 0;
+  std::array<int64_t, 3> grid{};
+  int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
+};
+
+struct StepInfo {
+  int index = 0, count = 0;
+  bool fresh = true;       ///< everything read in this step is computed in it
+  bool next_fresh = true;  ///< what is launched now for the next step would never be read
+};
+
+/// One attention of a model: a block may have two.
+struct AttentionSite {
+  int block = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  bool joint = false;           ///< text takes part
+  bool prefix_queries = false;  ///< text asks too
+  int causal_block = 0;         ///< 0: all see all; else blocks of so many tokens see earlier ones
+};
+
+struct ExpertSite {
+  int block = 0, experts = 0, top_k = 0;
+  int64_t inner = 0;
+};
+
+/// What parallel methods and the planner need to know of a model.
+struct Geometry {
+  int blocks = 0;
+  std::vector<AttentionSite> attention;
+  std::vector<ExpertSite> experts;
+  std::vector<int> skip_from;  ///< per block: the block whose output it reads too, or -1
+  int64_t hidden = 0, channels_in = 0, channels_out = 0;
+  std::array<int64_t, 3> patch_size{1, 1, 1};
+  bool norm_over_heads = false;  ///< a q/k norm spans heads: they cannot be split
+};
+
+/// Queries, keys and values of some tokens: [tokens, heads * head_dim] each; may be undefined.
+struct Heads {
+  Tensor q, k, v;
+};
+
+struct Joint {
+  Tensor prefix, body;
+};
+
+/// All that travels between stages; long skips by source block.
+struct Hidden {
+  Joint tokens;
+  std::map<int, Tensor> skips;
+};
+
+/// Steps of a request as a strategy sees them.
+class StepAware {
+ public:
+  virtual ~StepAware() = default;
+  virtual void begin_step(const StepInfo& info) { step_ = info; }
+  /// Waits; afterwards nothing is pending.
+  virtual void finish() {}
+
+ protected:
+  StepInfo step_;
+};
+
+/// The attention of a block, wherever its keys are.
+class Attention : public StepAware {
+ public:
+  /// The tokens of `view` ask; the result has the shape of the queries.
+  virtual Joint attend(int site, const TokenView& view, const Heads& prefix, const Heads& body) = 0;
+};
+
+/// The experts of a layer, wherever they are: routed and shared.
+class Experts : public StepAware {
+ public:
+  /// tokens [tokens, hidden] -> the same shape. Gets the router, not a routing: a fused operator
+  /// runs the gate itself.
+  virtual Tensor apply(int site, const TokenView& view, const Tensor& tokens, const Router& router,
+                       const ExpertBank& bank) = 0;
+};
+
+/// Sums a row-split product over its ranks, before its bias.
+class Reduce {
+ public:
+  virtual ~Reduce() = default;
+  virtual void sum(Tensor& x) = 0;
+};
+
+/// What a model may ask of the world outside its rank.
+struct Seams {
+  Attention& attention;
+  Experts& experts;
+};
+
+}  // namespace tessera::nn

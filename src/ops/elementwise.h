@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace tessera::ops {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// The same values in another float dtype (round to nearest even); x itself if it has it already.
+Tensor cast(const Tensor& x, DType dtype);
+/// a + b, same shape; the dtype of a.
+Tensor add(const Tensor& a, const Tensor& b);
+/// a * alpha + b * beta, same shape and dtype (f32 for samplers).
+Tensor blend(const Tensor& a, float alpha, const Tensor& b, float beta);
+Tensor silu(const Tensor& x);
+Tensor gelu_tanh(const Tensor& x);
+Tensor gelu_erf(const Tensor& x);
+/// silu(gate) * up, same shape.
+Tensor swiglu(const Tensor& gate, const Tensor& up);
+/// x + gate[row_of[t]] * y: x, y [tokens, channels], gate f32 [rows, channels].
+Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
+                 std::span<const int32_t> row_of);
+/// Rows of table [n, channels] (f32, bf16 or f16) by index -> [indices, channels] of `dtype`.
+/// Throws Error(usage) for an index outside the table.
+Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType dtype);
+/// Tensors of one dtype stacked along axis 0 / along the last axis.
+Tensor concat_rows(const std::vector<Tensor>& parts);
+Tensor concat_columns(const std::vector<Tensor>& parts);
+/// Sinusoidal embedding of timesteps t f32 [rows] -> f32 [rows, dim]: [cos | sin] of
+/// t * max_period^(-i / (dim/2)) (DDPM, Ho 2020; as in DiT), `sin_first` swaps the halves,
+/// exponent divisor (dim/2 - downscale).
+struct TimestepOptions {
+  bool sin_first = false;
+  float downscale = 0;
+  float max_period = 10000;
+  float scale = 1;  ///< multiplies t
+};
+Tensor timestep_embedding(const Tensor& t, int64_t dim, const TimestepOptions& options = {});
+
+}  // namespace tessera::ops

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace tessera::ops {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// x [tokens, groups * width] -> the same shape and dtype, each run of `width` channels normalised on
+/// its own in f32 (width 0: all channels; per-head q/k norms use head_dim), then * weight + bias
+/// (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32 [rows, channels],
+/// adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token] (empty: row 0).
+struct NormOptions {
+  Tensor weight, bias;
+  Tensor shift, scale;
+  std::span<const int32_t> row_of;
+  int64_t width = 0;
+  float eps = 1e-6f;
+};
+/// (x - mean) / sqrt(variance + eps), biased variance.
+Tensor layer_norm(const Tensor& x, const NormOptions& options = {});
+/// x / sqrt(mean(x^2) + eps).
+Tensor rms_norm(const Tensor& x, const NormOptions& options = {});
+
+}  // namespace tessera::ops

@@ -1,0 +1,52 @@
+#include "tensor/scope.h"
+
+namespace tessera::tensor {
+namespace {
+
+const Scope kEmpty;
+thread_local const Scope* bound = &kEmpty;  // accounting and speed only, see Scope
+
+}  // namespace
+
+void Meter::add(const char* op, double flops, double bytes) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[op];
+  ++entry.calls;
+  entry.flops += flops;
+  entry.bytes += bytes;
+}
+
+std::map<std::string, Meter::Entry> Meter::entries() const {
+  const std::lock_guard lock(mutex_);
+  return entries_;
+}
+
+Meter::Entry Meter::total() const {
+  Entry sum;
+  for (const auto& [op, entry] : entries()) {
+    sum.calls += entry.calls;
+    sum.flops += entry.flops;
+    sum.bytes += entry.bytes;
+  }
+  return sum;
+}
+
+const Scope& current_scope() { return *bound; }
+
+BindScope::BindScope(const Scope& scope) : scope_(scope), before_(bound) { bound = &scope_; }
+BindScope::~BindScope() { bound = before_; }
+
+void parallel_tasks(int64_t count, const std::function<void(int64_t task)>& task) {
+  if (base::ThreadPool* pool = bound->pool) return pool->run(count, task);
+  for (int64_t i = 0; i < count; ++i) task(i);
+}
+
+void parallel_for(int64_t count, int64_t grain,
+                  const std::function<void(int64_t begin, int64_t end)>& body) {
+  if (base::ThreadPool* pool = bound->pool) return pool->parallel_for(count, grain, body);
+  if (count > 0) body(0, count);
+}
+
+int thread_count() { return bound->pool ? bound->pool->threads() : 1; }
+
+}  // namespace tessera::tensor

@@ -1,0 +1,99 @@
+#include "tensor/storage.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "base/fail.h"
+#include "tensor/scope.h"
+
+namespace tessera::tensor {
+namespace {
+
+constexpr int64_t kSlack = 512;                   // vector kernels may read a little past the end
+constexpr int64_t kHugePageFrom = int64_t{1} << 22;
+
+size_t index_of(MemoryClass memory_class) { return static_cast<size_t>(memory_class); }
+
+void raise_to(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t seen = peak.load();
+  while (seen < value && !peak.compare_exchange_weak(seen, value)) {
+  }
+}
+
+}  // namespace
+
+const char* name_of(Device device) {
+  switch (device) {
+    case Device::cpu: return "cpu";
+    case Device::cuda: return "cuda";
+    case Device::meta: return "meta";
+  }
+  return "?";
+}
+
+const char* name_of(MemoryClass memory_class) {
+  switch (memory_class) {
+    case MemoryClass::weights: return "weights";
+    case MemoryClass::activations: return "activations";
+    case MemoryClass::kv: return "kv";
+    case MemoryClass::buffers: return "buffers";
+  }
+  return "?";
+}
+
+void MemoryTracker::add(MemoryClass memory_class, int64_t bytes) {
+  const size_t i = index_of(memory_class);
+  raise_to(peaks_[i], current_[i].fetch_add(bytes) + bytes);
+  raise_to(total_peak_, total_.fetch_add(bytes) + bytes);
+}
+
+int64_t MemoryTracker::current(MemoryClass memory_class) const {
+  return current_[index_of(memory_class)].load();
+}
+
+int64_t MemoryTracker::peak(MemoryClass memory_class) const {
+  return peaks_[index_of(memory_class)].load();
+}
+
+std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device,
+                                           MemoryClass memory_class) {
+  std::shared_ptr<Storage> storage(new Storage);
+  storage->device_ = device;
+  storage->memory_class_ = memory_class;
+  if (device == Device::cpu) {
+    const int64_t alignment = bytes >= kHugePageFrom ? int64_t{1} << 21 : 64;
+    const int64_t rounded = (bytes + kSlack + alignment - 1) / alignment * alignment;
+    void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
+    require(data != nullptr, ErrorCode::memory,
+            "cannot allocate {} MB for {}: use a smaller size, batch or model", bytes >> 20,
+            name_of(memory_class));
+    if (bytes >= kHugePageFrom) madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
+    storage->data_ = static_cast<std::byte*>(data);
+    storage->owned_ = true;
+  } else {
+    require(device == Device::meta, ErrorCode::usage, "this build has no device '{}'",
+            name_of(device));
+  }
+  storage->bytes_ = bytes;
+  storage->tracker_ = current_scope().memory;
+  if (storage->tracker_) storage->tracker_->add(memory_class, bytes);
+  return storage;
+}
+
+std::shared_ptr<Storage> Storage::view(const void* data, int64_t bytes,
+                                       std::shared_ptr<const void> owner) {
+  std::shared_ptr<Storage> storage(new Storage);
+  storage->data_ = static_cast<std::byte*>(const_cast<void*>(data));
+  storage->bytes_ = bytes;
+  storage->owner_ = std::move(owner);
+  return storage;
+}
+
+Storage::~Storage() {
+  if (owned_) std::free(data_);
+  if (tracker_) tracker_->add(memory_class_, -bytes_);
+}
+
+}  // namespace tessera::tensor
