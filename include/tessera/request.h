@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "tessera/plan.h"
+
+namespace tessera {
+
+/// Element type of weights and activations in a run.
+enum class Precision { f32, bf16 };
+/// Where noise comes from: the numbers of a PyTorch CPU generator, or a counter-based one.
+enum class NoiseSource { torch, philox };
+
+/// How a model runs, whatever it is asked.
+struct RunOptions {
+  Precision precision = Precision::bf16;
+  int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
+  Plan plan;
+};
+
+/// One picture request. Zero or negative sizes and steps mean: the model's default where marked.
+struct GenerateRequest {
+  std::vector<std::string> classes;  ///< class numbers or names; one picture each per `count`
+  int steps = 25;
+  float guidance = 1.5f;  ///< 1: no guidance
+  int64_t width = 0, height = 0;  ///< pixels; 0: as trained
+  int count = 1;                  ///< pictures for each class
+  uint64_t seed = 0;
+  NoiseSource noise = NoiseSource::torch;
+  std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
+  std::string save_latents;     ///< safetensors file for the final `latents`; empty: none
+  std::string trace;            ///< safetensors file for latents and predictions of every step
+  bool decode = true;           ///< false: stop at the latents
+};
+
+/// Where a run is; handed to the progress callback on the caller's thread.
+struct Progress {
+  const char* phase = "";  ///< "load", "denoise", "decode", "save"
+  int step = 0, steps = 0;
+  double seconds = 0;  ///< since the phase began
+};
+
+/// What the caller holds in hand during a run. Known to all ranks before the start.
+struct RunControl {
+  std::stop_token stop;                              ///< checked once a step
+  std::function<void(const Progress&)> on_progress;  ///< may be empty
+};
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/block_stack.h"
+#include "nn/linear.h"
+
+namespace tessera::models {
+
+using nn::DType;
+using nn::Tensor;
+
+/// A DiT-MoE's sizes, by the names of its config.json.
+struct DitMoeConfig {
+  int64_t hidden_size = 0, depth = 0, num_heads = 0;
+  int64_t patch_size = 2, in_channels = 4, input_size = 32;
+  double mlp_ratio = 4;
+  int64_t num_experts = 8, num_experts_per_tok = 2, n_shared_experts = 2;
+  bool norm_topk_prob = false, learn_sigma = true;
+  int64_t num_classes = 1000;
+  bool fused_qkv = true;  ///< attention "flash": Wqkv, out_proj; "timm": qkv, proj
+  bool qk_norm = true;
+  int64_t frequency_embedding_size = 256;
+
+  int64_t out_channels() const { return learn_sigma ? 2 * in_channels : in_channels; }
+  int64_t expert_width() const { return static_cast<int64_t>(mlp_ratio * double(hidden_size)); }
+  int64_t head_dim() const { return hidden_size / num_heads; }
+};
+
+/// DiT-MoE (Fei et al. 2024, "Scaling Diffusion Transformers to 16 Billion Parameters"): a DiT (Peebles
+/// & Xie 2023) whose feed-forward layers are top-k experts beside a shared one.
+class DitMoe : public nn::Denoiser {
+ public:
+  DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn::Portion& portion,
+         DType dtype);
+
+  const nn::Geometry& geometry() const override { return geometry_; }
+  DType dtype() const override { return dtype_; }
+
+  /// Conditioning: "y" i32 [rows], labels in [0, num_classes]; the last is unconditional.
+  nn::ContextPtr prepare(const nn::Conditioning& conditioning,
+                         const nn::TokenShape& shape) const override;
+  nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
+  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
+                   const nn::TokenView& view) const override;
+  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
+             const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+              const nn::Hidden& hidden) const override;
+
+ private:
+  struct Block {
+    nn::Linear qkv, out, modulation;
+    Tensor q_norm_weight, q_norm_bias, k_norm_weight, k_norm_bias;
+    nn::Router router;
+    nn::ExpertBank bank;
+  };
+  Block load_block(const nn::Weights& weights, int64_t index) const;
+  void load_ends(const nn::Weights& weights, const nn::Portion& portion);
+  Tensor normed_heads(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
+
+  DitMoeConfig config_;
+  DType dtype_;
+  nn::Geometry geometry_;
+  nn::Range blocks_;
+  ops::Weight patch_weight_;
+  Tensor patch_bias_, positions_, labels_;
+  nn::Linear time_in_, time_out_, final_modulation_;
+  ops::Weight final_weight_;
+  Tensor final_bias_;
+  std::vector<Block> layers_;
+};
+
+/// Sine-cosine positions of a grid [height * width, dim] f32: first half of the channels from the
+/// column, second half from the line, each [sin | cos] (MAE, He 2022; as DiT).
+Tensor sincos_positions(int64_t height, int64_t width, int64_t dim);
+
+}  // namespace tessera::models

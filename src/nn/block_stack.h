@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "nn/seams.h"
+
+namespace tessera::nn {
+
+/// The part of a model that a rank builds; blocks are [begin, end).
+struct Portion {
+  Range blocks;
+  bool embed = true, head = true;
+};
+
+/// What a request asks of a model, by the argument names of the reference implementation
+/// (class labels i32 "y" [rows], "encoder_hidden_states", ...).
+struct Conditioning {
+  std::map<std::string, Tensor> tensors;
+};
+
+/// What a model prepares once a request (positions, projected text); each model derives its own.
+class Context {
+ public:
+  virtual ~Context() = default;
+};
+using ContextPtr = std::shared_ptr<const Context>;
+
+/// What a model prepares once a step (modulations); each model derives its own.
+class StepContext {
+ public:
+  virtual ~StepContext() = default;
+};
+using StepContextPtr = std::shared_ptr<const StepContext>;
+
+/// A stack of blocks that asks its seams for whatever may leave the rank.
+class BlockStack {
+ public:
+  virtual ~BlockStack() = default;
+  virtual const Geometry& geometry() const = 0;
+  virtual DType dtype() const = 0;
+  /// Runs block `index` on the tokens of `view`, in place of `hidden`.
+  virtual void block(int index, const StepContext& step, const TokenView& view, Hidden& hidden,
+                     const Seams& seams) const = 0;
+};
+
+/// A diffusion transformer over latent tokens [tokens, C * pt * p * q], channel slowest.
+class Denoiser : public BlockStack {
+ public:
+  /// Once a request. Throws Error(usage) when the conditioning or the sizes do not fit.
+  virtual ContextPtr prepare(const Conditioning& conditioning, const TokenShape& shape) const = 0;
+  /// Once a step: timestep f32 [rows], as the scheduler feeds it.
+  virtual StepContextPtr at(const Context& context, const Tensor& timestep) const = 0;
+  /// latent f32 [tokens of view.body, C * pt * p * q] -> the stream that the blocks work on.
+  virtual Hidden embed(const StepContext& step, const Tensor& latent,
+                       const TokenView& view) const = 0;
+  /// -> prediction f32 [tokens, channels_out * pt * p * q], channel slowest.
+  virtual Tensor head(const StepContext& step, const TokenView& view,
+                      const Hidden& hidden) const = 0;
+};
+
+}  // namespace tessera::nn

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace tessera::nn {
+
+/// How pixels of a latent become tokens: a token is a patch of pt x p x q pixels, its channels in the
+/// order (C, pt, p, q), channel slowest; tokens of a row run over frames, then lines, then columns.
+struct TokenLayout {
+  int64_t channels = 0;
+  std::array<int64_t, 3> size{1, 1, 1};   ///< frames, height, width of the latent
+  std::array<int64_t, 3> patch{1, 1, 1};  ///< pt, p, q
+
+  std::array<int64_t, 3> grid() const {
+    return {size[0] / patch[0], size[1] / patch[1], size[2] / patch[2]};
+  }
+  int64_t tokens() const { return grid()[0] * grid()[1] * grid()[2]; }
+  int64_t token_channels() const { return channels * patch[0] * patch[1] * patch[2]; }
+};
+
+/// latent f32 [rows, C, H, W] (one frame) or [rows, C, F, H, W] -> [rows * tokens, C * pt * p * q].
+/// Throws Error(usage) if the sizes are not multiples of the patch.
+tensor::Tensor to_tokens(const tensor::Tensor& latent, const TokenLayout& layout);
+/// The inverse: [rows * tokens, C * pt * p * q] f32 -> [rows, C, H, W] or [rows, C, F, H, W].
+tensor::Tensor from_tokens(const tensor::Tensor& tokens, const TokenLayout& layout, bool frames);
+
+/// Rows of the last Linear of a model that emits (p, q, C) per token, in the order (C, p, q): for a
+/// weight [p*q*C, k] or a bias [p*q*C]. `patch` is p * q.
+tensor::Tensor channel_slowest(const tensor::Tensor& rows, int64_t patch, int64_t channels);
+
+}  // namespace tessera::nn

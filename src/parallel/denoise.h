@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "nn/block_stack.h"
+#include "parallel/assemble.h"
+#include "sample/sampler.h"
+
+namespace tessera::parallel {
+
+/// Guidance of a request. Rows are [conditional pictures, unconditional pictures] when scale != 1.
+struct Guidance {
+  float scale = 1;
+  int64_t channels = 0;  ///< latent channels that are guided; the others are the conditional ones
+  bool branches() const { return scale != 1; }
+};
+
+/// What a caller may watch and stop.
+struct DenoiseControl {
+  std::stop_token stop;
+  std::function<void(int step, int count)> on_step;                           ///< before each step
+  std::function<void(const std::string& name, const tensor::Tensor&)> trace;  ///< token layout
+};
+
+/// The one loop: steps over the model's blocks, under any plan. `latent` f32 [pictures * tokens,
+/// C * patch] starts as noise. noise(i) gives step i's noise in the same layout. `shape.rows` counts
+/// guidance branches. Throws Error(cancelled) within a step of a stop request.
+tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
+                       const nn::TokenShape& shape, const sample::Sampler& sampler,
+                       const Guidance& guidance, tensor::Tensor latent,
+                       const std::function<tensor::Tensor(int step)>& noise, Assembly& assembly,
+                       const DenoiseControl& control);
+
+/// One forward pass of the model at given timesteps f32 [rows]: prediction f32 [tokens, C' * patch].
+/// trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).
+tensor::Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
+                       const nn::TokenShape& shape, const tensor::Tensor& timestep,
+                       const tensor::Tensor& latent, Assembly& assembly,
+                       const DenoiseControl& control);
+
+}  // namespace tessera::parallel

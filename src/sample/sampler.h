@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace tessera::sample {
+
+using tensor::Tensor;
+
+/// What multi-step samplers remember of some tokens, newest last; owned by whoever owns the tokens.
+struct History {
+  std::vector<Tensor> outputs;
+};
+
+/// The steps from noise to a latent. Const and element-wise: any range of tokens steps on its own.
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  virtual int steps() const = 0;
+  /// What the denoiser is fed at step i.
+  virtual float timestep(int i) const = 0;
+  /// Whether step i reads noise of the latent's shape.
+  virtual bool needs_noise(int i) const = 0;
+  /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or
+  /// undefined -> the latent after step i.
+  virtual Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
+                      History& history) const = 0;
+};
+
+/// Classifier-free guidance (Ho & Salimans 2022) on the first `columns` columns of predictions
+/// [tokens, n]: uncond + scale * (cond - uncond); the other columns are those of `cond`.
+Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t columns);
+
+/// Rectified flow (Liu et al. 2022) by Euler steps: t = i/S for i = S .. 1, z <- z - v/S. Only the
+/// first columns of the prediction, as many as x has, are read.
+std::unique_ptr<Sampler> rectified_flow(int steps);
+
+/// DDPM (Ho et al. 2020) with learned-range variance (Nichol & Dhariwal 2021, section 3.1) on
+/// respaced linear betas 1e-4 .. 0.02 over 1000 steps: prediction [tokens, 2 * C * patch] is
+/// [eps | sigma]. x0 is not clipped. steps in 1..1000.
+std::unique_ptr<Sampler> ddpm_learned_range(int steps);
+
+}  // namespace tessera::sample
