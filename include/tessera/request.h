@@ -32,6 +32,7 @@ struct GenerateRequest {
   int count = 1;                  ///< pictures for each class
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
+  std::string scheduler = "auto";  ///< "rectified-flow", "ddpm", or what the folder says
   std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
   std::string save_latents;     ///< safetensors file for the final `latents`; empty: none
   std::string trace;            ///< safetensors file for latents and predictions of every step

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "tessera/engine.h"
+
+namespace tessera::cli {
+
+/// A subcommand adds its options to the program and returns what runs when it was chosen.
+using Action = std::function<void(std::stop_token)>;
+struct Command {
+  CLI::App* app = nullptr;
+  Action run;
+};
+
+Command add_generate(CLI::App& program);
+Command add_forward(CLI::App& program);
+Command add_inspect(CLI::App& program);
+Command add_bench(CLI::App& program);
+
+/// Options that every command with a model shares.
+struct ModelOptions {
+  std::string model, plan, dtype = "bf16", transport = "threads", device = "cpu";
+  int threads = 0, ranks = 1;
+};
+void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
+/// Throws Error(usage) or Error(plan) for values that this version cannot run.
+RunOptions run_options(const ModelOptions& options);
+
+}  // namespace tessera::cli

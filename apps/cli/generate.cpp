@@ -1,0 +1,144 @@
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "commands.h"
+#include "progress.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  GenerateRequest request;
+  std::string classes, noise = "torch", output = "tessera.png", report, progress = "auto",
+              scheduler = "auto";
+  bool latents_only = false;
+};
+
+// "1,2,red circle" -> {"1", "2", "red circle"}
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    parts.push_back(text.substr(from, comma - from));
+    from = comma + 1;
+  }
+  return parts;
+}
+
+void check_output(const Options& o) {
+  const std::filesystem::path path(o.output);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return;
+  const auto extension = path.extension();
+  if (extension != ".png" && !(extension.empty() && o.output.back() == '/'))
+    throw Error(ErrorCode::usage, "output '" + o.output +
+                                      "': expected a name that ends in .png, or a folder");
+  const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  if (extension == ".png" && !std::filesystem::is_directory(parent, ignored))
+    throw Error(ErrorCode::usage, "output '" + o.output + "': the folder '" + parent.string() +
+                                      "' does not exist; make it first");
+}
+
+std::string numbered(const std::string& output, size_t index, size_t count) {
+  const std::filesystem::path path(output);
+  std::error_code error;
+  const bool folder = output.back() == '/' || std::filesystem::is_directory(path, error);
+  if (folder) {
+    std::filesystem::create_directories(path, error);
+    if (error)
+      throw Error(ErrorCode::usage, "cannot make the folder '" + output + "': " + error.message());
+    char name[32];
+    std::snprintf(name, sizeof name, "%04zu.png", index);
+    return (path / name).string();
+  }
+  if (count == 1) return output;
+  char tail[32];
+  std::snprintf(tail, sizeof tail, "-%04zu.png", index);
+  return (path.parent_path() / (path.stem().string() + tail)).string();
+}
+
+void save(const GenerateResult& result, const Options& o) {
+  const GenerateRequest& q = o.request;
+  for (size_t i = 0; i < result.pictures.size(); ++i) {
+    const Picture& picture = result.pictures[i];
+    const std::string path = numbered(o.output, i, result.pictures.size());
+    save_png(picture, path,
+             {{"Software", std::string("Tessera ") + kVersion},
+              {"parameters", picture.label + "; model " + o.model->model + ", steps " +
+                                 std::to_string(q.steps) + ", guidance " +
+                                 std::to_string(q.guidance) + ", seed " + std::to_string(q.seed) +
+                                 ", picture " + std::to_string(i)}});
+    std::printf("%s\n", path.c_str());
+  }
+  if (!q.save_latents.empty()) std::printf("%s\n", q.save_latents.c_str());
+  if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
+}
+
+void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
+  add_model_options(app, o->model);
+  GenerateRequest& q = o->request;
+  const char* what = "What to make";
+  app.add_option("--class", o->classes, "Class numbers or names, joined by commas")
+      ->required()->group(what)->type_name("C");
+  app.add_option("--count", q.count, "Pictures for each class (default 1)")
+      ->group(what)->type_name("N");
+  app.add_option("--steps", q.steps, "Denoising steps (default 25)")->group(what)->type_name("N");
+  app.add_option("--guidance", q.guidance, "Guidance scale, 1 for none (default 1.5)")
+      ->group(what)->type_name("G");
+  app.add_option("--width", q.width, "Pixels (default: as trained)")->group(what)->type_name("W");
+  app.add_option("--height", q.height, "Pixels (default: as trained)")->group(what)->type_name("H");
+  app.add_option("--seed", q.seed, "Seed of the noise (default 0)")->group(what)->type_name("S");
+  app.add_option("--rng", o->noise, "Noise as PyTorch draws it, or philox (default torch)")
+      ->check(CLI::IsMember({"torch", "philox"}))->group(what)->type_name("R");
+  app.add_option("--scheduler", o->scheduler, "auto, rectified-flow or ddpm (default auto)")
+      ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))->group(what)->type_name("S");
+  const char* files = "Files";
+  app.add_option("-o,--output", o->output, "Picture (.png) or folder (default tessera.png)")
+      ->group(files)->type_name("OUT");
+  app.add_option("--initial-latents", q.initial_latents, "Start from `latents` of this file")
+      ->group(files)->type_name("F");
+  app.add_option("--save-latents", q.save_latents, "Write the final latents")
+      ->group(files)->type_name("F");
+  app.add_option("--trace", q.trace, "Write latents and predictions of every step")
+      ->group(files)->type_name("F");
+  app.add_flag("--latents-only", o->latents_only, "Stop at the latents (with --save-latents)")
+      ->group(files);
+  app.add_option("--report", o->report, "Write what happened, as JSON")
+      ->group(files)->type_name("F");
+  app.add_option("--progress", o->progress, "auto, plain or none (default auto)")
+      ->check(CLI::IsMember({"auto", "plain", "none"}))->group(files)->type_name("P");
+}
+
+void generate(Options& o, std::stop_token stop) {
+  const RunOptions run = run_options(*o.model);
+  o.request.classes = split(o.classes);
+  o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
+  o.request.scheduler = o.scheduler;
+  o.request.decode = !o.latents_only;
+  if (o.latents_only && o.request.save_latents.empty())
+    throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
+  if (o.request.decode) check_output(o);
+  ProgressView view(o.progress);
+  RunControl control{stop, [&](const Progress& p) { view.show(p); }};
+  GenerateResult result;
+  {
+    Model model = Model::open(o.model->model, run);
+    result = model.generate(o.request, control);
+  }
+  control.on_progress({.phase = "save"});
+  save(result, o);
+}
+
+}  // namespace
+
+Command add_generate(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("generate", "Make pictures");
+  auto options = std::make_shared<Options>();
+  add_options(*app, options);
+  return {app, [options](std::stop_token stop) { generate(*options, stop); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  GenerateRequest request;
+  bool json = false;
+};
+
+std::string amount(double bytes) {
+  char text[32];
+  if (bytes >= 1e9) std::snprintf(text, sizeof text, "%.2f GB", bytes / 1e9);
+  else std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
+  return text;
+}
+
+void print(const Inspection& i) {
+  std::printf("%s  (%s)\n\nParts\n", i.model.c_str(), i.pipeline.c_str());
+  for (const Component& c : i.components) {
+    std::printf("  %-12s %-16s %10.2f M parameters", c.name.c_str(), c.type.c_str(),
+                double(c.parameters) / 1e6);
+    if (c.file_bytes > 0) std::printf("  %s on disk", amount(double(c.file_bytes)).c_str());
+    std::printf("\n");
+    for (const auto& [name, value] : c.facts)
+      std::printf("      %-28s %s\n", name.c_str(), value.c_str());
+  }
+  if (!i.class_names.empty()) {
+    std::printf("\nClasses\n ");
+    for (size_t n = 0; n < i.class_names.size(); ++n)
+      std::printf(" %s%s", i.class_names[n].c_str(),
+                  n + 1 == i.class_names.size() ? "" : n % 6 == 5 ? ",\n " : ",");
+    std::printf("\n");
+  }
+  std::printf("\nA run of %ld x %ld pixels, %ld rows in a step\n", static_cast<long>(i.width),
+              static_cast<long>(i.height), static_cast<long>(i.rows));
+  std::printf("  %-12s %.2f GFLOP a step\n", "work", i.flops_per_step / 1e9);
+  for (const auto& [name, bytes] : i.memory)
+    std::printf("  %-12s %s\n", name.c_str(), amount(double(bytes)).c_str());
+}
+
+void inspect(Options& o) {
+  const RunOptions run = run_options(*o.model);
+  const auto names = known_model_sizes();
+  std::error_code ignored;
+  const bool by_name = std::count(names.begin(), names.end(), o.model->model) > 0 &&
+                       !std::filesystem::exists(o.model->model, ignored);
+  const Inspection found = by_name ? inspect_by_name(o.model->model, run, o.request)
+                                   : Model::open(o.model->model, run).inspect(o.request);
+  if (o.json) std::printf("%s\n", to_json(found).c_str());
+  else print(found);
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("inspect", "Explain a model: parts, sizes, memory of a run");
+  auto o = std::make_shared<Options>();
+  add_model_options(*app, o->model);
+  const char* group = "The run to estimate";
+  app->add_option("--width", o->request.width, "Pixels (default: as trained)")
+      ->group(group)->type_name("W");
+  app->add_option("--height", o->request.height, "Pixels (default: as trained)")
+      ->group(group)->type_name("H");
+  app->add_option("--count", o->request.count, "Pictures at once (default 1)")
+      ->group(group)->type_name("N");
+  app->add_option("--guidance", o->request.guidance, "Guidance scale (default 1.5)")
+      ->group(group)->type_name("G");
+  app->add_flag("--json", o->json, "Print JSON");
+  return {app, [o](std::stop_token) { inspect(*o); }};
+}
+
+}  // namespace tessera::cli

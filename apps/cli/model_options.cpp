@@ -1,0 +1,40 @@
+#include "commands.h"
+
+namespace tessera::cli {
+
+void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
+  command.add_option("MODEL", o->model, "Model folder, or the name of a shipped model")->required();
+  const char* group = "How it runs";
+  command.add_option("--dtype", o->dtype, "Weights and activations: f32 or bf16 (default bf16)")
+      ->check(CLI::IsMember({"f32", "bf16"}))->group(group)->type_name("T");
+  command.add_option("--threads", o->threads, "Threads of this process (default: all cores)")
+      ->check(CLI::Range(1, 4096))->group(group)->type_name("N");
+  command.add_option("--plan", o->plan, "How to spread the work: name=value,...")
+      ->group(group)->type_name("P");
+  command.add_option("--ranks", o->ranks, "Ranks, as threads of this process (default 1)")
+      ->check(CLI::Range(1, 4096))->group(group)->type_name("N");
+  command.add_option("--device", o->device, "Device: cpu")->group(group)->type_name("D");
+  command.add_option("--transport", o->transport, "How ranks talk: threads")
+      ->group(group)->type_name("T");
+}
+
+RunOptions run_options(const ModelOptions& o) {
+  if (o.device != "cpu")
+    throw Error(ErrorCode::usage, "--device " + o.device + ": this build has the device 'cpu' only");
+  if (o.transport != "threads")
+    throw Error(ErrorCode::usage,
+                "--transport " + o.transport + ": this build has the transport 'threads' only");
+  RunOptions run;
+  run.precision = o.dtype == "f32" ? Precision::f32 : Precision::bf16;
+  run.threads = o.threads;
+  run.plan = parse_plan(o.plan);
+  const auto found = problems(run.plan, o.ranks);
+  if (!found.empty()) {
+    std::string all;
+    for (const auto& sentence : found) all += (all.empty() ? "" : "; ") + sentence;
+    throw Error(ErrorCode::plan, "the plan cannot run: " + all);
+  }
+  return run;
+}
+
+}  // namespace tessera::cli

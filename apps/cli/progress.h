@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/request.h"
+
+namespace tessera::cli {
+
+/// Shows where a run is, on standard error.
+class ProgressView {
+ public:
+  /// `mode`: "auto" (a bar on a terminal, else plain lines), "plain" or "none".
+  explicit ProgressView(const std::string& mode);
+  ~ProgressView();
+  void show(const Progress& progress);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::cli

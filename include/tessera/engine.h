@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/error.h"
+#include "tessera/plan.h"
+#include "tessera/report.h"
+#include "tessera/request.h"
+#include "tessera/version.h"
+
+namespace tessera {
+
+/// The pictures of a request and what happened on the way.
+struct GenerateResult {
+  std::vector<Picture> pictures;  ///< empty when decoding was not asked for
+  Report report;
+};
+
+/// One component on named tensors.
+struct ForwardRequest {
+  std::string component = "transformer";  ///< transformer, model, vae.decode, vae.encode
+  std::string inputs;                     ///< safetensors file, by the reference's argument names
+  std::string outputs;                    ///< safetensors file to write: `out` and traced tensors
+  bool trace = false;                     ///< also `embedding`, `block.N`, ...
+};
+
+/// A model folder that is open for work. Not thread-safe; open one per thread of requests. Weights are
+/// shared by all models of a process that read the same files.
+class Model {
+ public:
+  /// Reads the folder's description and checks its parts; weights are loaded when first used.
+  /// `model` is a folder in the diffusers or transformers layout, or the name of a shipped model.
+  /// Throws Error(model) naming what is missing or wrong, Error(plan) for a plan that cannot run.
+  static Model open(const std::string& model, const RunOptions& options);
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  /// Noise to pictures. Throws Error(usage) for sizes, steps or classes that do not fit,
+  /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
+  GenerateResult generate(const GenerateRequest& request, const RunControl& control = {});
+  /// Runs one component on tensors from a file.
+  void forward(const ForwardRequest& request, const RunControl& control = {});
+  /// Parts, shapes and parameters, and the memory a run would take.
+  Inspection inspect(const GenerateRequest& request = {}) const;
+
+ private:
+  struct State;
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Inspection of a model known by its size's name ("dit_moe_s", "_b", "_l", "_xl", "_g"), without files.
+/// Throws Error(model) for an unknown name, listing the known ones.
+Inspection inspect_by_name(const std::string& name, const RunOptions& options,
+                           const GenerateRequest& request = {});
+/// Names that inspect_by_name knows.
+std::vector<std::string> known_model_sizes();
+
+/// Writes a picture as PNG, the parameters as text chunks; beside the target, then renamed.
+void save_png(const Picture& picture, const std::string& path,
+              const std::vector<std::pair<std::string, std::string>>& text = {});
+/// Writes text the same way.
+void save_text(const std::string& text, const std::string& path);
+
+/// The limits of this machine by probe and each kernel's share of them.
+void bench_kernels(int threads, const std::function<void(const std::string& json)>& line);
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// What happened in a run.
+struct Report {
+  std::string version, model, plan, device, precision, instruction_set;
+  int threads = 1, ranks = 1;
+  std::map<std::string, double> phase_seconds;  ///< load, denoise, decode, save
+  std::vector<double> step_seconds;
+  int forwards = 0;                           ///< forward passes of the transformer
+  std::map<std::string, int64_t> peak_bytes;  ///< by memory class, and "total"
+  int64_t peak_resident_bytes = 0;            ///< of the process, as the system counts
+  double flops = 0;                           ///< of all ops
+  struct Layer {
+    int block = 0;
+    double mean_experts = 0;  ///< distinct experts read in a step, on average
+    int64_t tokens = 0;       ///< of a step
+  };
+  std::vector<Layer> layers;
+};
+/// The report as a JSON document.
+std::string to_json(const Report& report);
+
+/// A picture: RGB, 8 bits, lines from top to bottom, `3 * width * height` bytes.
+struct Picture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;
+  std::string label;  ///< class or prompt it answers
+};
+
+/// One part of a model folder, as inspect shows it.
+struct Component {
+  std::string name, type, path;
+  int64_t parameters = 0, file_bytes = 0;
+  std::map<std::string, std::string> facts;  ///< sizes, by the names of the configuration
+};
+
+/// What inspect computes about a model, without running it.
+struct Inspection {
+  std::string model, pipeline;
+  std::vector<Component> components;
+  std::vector<std::string> class_names;
+  int64_t width = 0, height = 0, rows = 0;  ///< of the run that the memory stands for
+  double flops_per_step = 0;
+  std::map<std::string, int64_t> memory;  ///< weights, activations, peak; bytes
+};
+/// The inspection as a JSON document.
+std::string to_json(const Inspection& inspection);
+
+}  // namespace tessera
