@@ -9,7 +9,7 @@ namespace tessera::kernels {
 
 /// A weight matrix W[n, k] packed for one instruction set.
 /// `reference` and `avx2`: row major [n, k] (paired: [2n, k], gate rows first).
-/// `avx512` and `amx` share one layout, defined in the .cpp of the packing.
+/// `avx512` and `amx` share one layout, see kPanelColumns.
 struct PackedWeight {
   int64_t n = 0;  ///< columns of the result (paired: of one of the two)
   int64_t k = 0;
@@ -18,5 +18,26 @@ struct PackedWeight {
   bool paired = false;  ///< gate and up side by side, for SwiGLU
   tensor::Tensor data;  ///< meta: shape only
 };
+
+/// The panel layout: [panel of 32 columns][step][tile of 16 columns][16 words of k][16 columns], where a
+/// word is 32 bits: one f32, two bf16 or, later, four i8 along k. Tails are zeros. A paired panel
+/// holds 16 gate columns (tile 0) and the same 16 of up (tile 1).
+constexpr int64_t kPanelColumns = 32, kTileColumns = 16, kStepWords = 16;
+/// Bytes of one step of a panel: what one pair of tile loads, or 32 vector loads, reads.
+constexpr int64_t kStepBytes = 2 * kStepWords * kTileColumns * 4;
+/// Elements of k in a step: 16 for f32, 32 for bf16.
+constexpr int64_t step_elements(tensor::DType dtype) { return kStepWords * 4 / size_of(dtype); }
+
+/// Panels and steps of a packed weight in the panel layout.
+struct PanelShape {
+  int64_t panels = 0, steps = 0;
+  int64_t columns = 0;  ///< columns of the result in a panel: 32, or 16 if paired
+};
+PanelShape panel_shape(const PackedWeight& weight);
+
+/// Packs `w` [n, k] (any float dtype), or the pair of `w` and `up` if `up` is defined, for products
+/// in `dtype` (f32 or bf16). On meta only the shape is kept. Counted as weights.
+PackedWeight pack_weight(const tensor::Tensor& w, const tensor::Tensor& up, tensor::DType dtype,
+                         Isa isa);
 
 }  // namespace tessera::kernels

@@ -7,6 +7,7 @@ namespace tessera::kernels {
 
 struct MatmulArgs;
 struct ExpertsArgs;
+struct CombineArgs;
 struct AttentionArgs;
 struct NormArgs;
 struct ElementwiseArgs;
@@ -18,6 +19,7 @@ struct GroupNormArgs;
 struct KernelTable {
   void (*matmul)(const MatmulArgs&) = nullptr;
   void (*experts)(const ExpertsArgs&) = nullptr;
+  void (*combine)(const CombineArgs&) = nullptr;
   void (*attention)(const AttentionArgs&) = nullptr;
   void (*norm)(const NormArgs&) = nullptr;
   void (*elementwise)(const ElementwiseArgs&) = nullptr;

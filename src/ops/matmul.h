@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "kernels/packed_weight.h"
+#include "kernels/matmul.h"
 #include "tensor/tensor.h"
 
 namespace tessera::ops {
@@ -22,17 +22,17 @@ Weight pack_weight(const Tensor& w, DType dtype);
 /// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n columns.
 Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype);
 
-enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, swiglu };
+using kernels::Activation;
 
 /// What happens to the sums before they are stored, in this order:
-/// + bias [n] (f32), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual [tokens, n].
+/// + bias [n] (f32; not with swiglu), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual [tokens, n].
 struct MatmulOptions {
   Tensor bias;
   Activation activation = Activation::none;
   Tensor gate;
   std::span<const int32_t> row_of;  ///< row of each token, for gate; empty: all row 0
   Tensor residual;
-  DType out = DType::f32;  ///< f32 or bf16
+  DType out = DType::f32;  ///< f32, bf16 or f16
   bool out_as_input = true;  ///< the result takes the dtype of x; `out` is ignored
 };
 

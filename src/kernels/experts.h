@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/packed_weight.h"
+#include "tensor/dtype.h"
+
+namespace tessera::kernels {
+
+/// One SwiGLU expert: gate and up paired [inner, hidden], down [hidden, inner].
+struct ExpertView {
+  const PackedWeight* gate_up = nullptr;
+  const PackedWeight* down = nullptr;
+};
+
+/// rows[t * slots + j] = down(silu(gate x[t]) * (up x[t])) of expert ids[t * slots + j], rounded to
+/// `dtype`; id -1 gives a row of zeros. The inner activation is rounded to the dtype of the weights.
+struct ExpertsArgs {
+  const void* x = nullptr;  ///< [tokens, hidden] of `dtype`
+  tensor::DType dtype = tensor::DType::f32;
+  int64_t x_stride = 0;
+  int64_t tokens = 0, slots = 0, hidden = 0, inner = 0;
+  const int32_t* ids = nullptr;  ///< [tokens, slots], each -1 or a valid expert
+  const ExpertView* bank = nullptr;
+  int64_t experts = 0;
+  void* rows = nullptr;  ///< [tokens * slots, hidden] of `dtype`, dense
+};
+
+/// y[t] = sum over slots j, in order, of weights[t, j] * rows[t * slots + j], then + shared[t]; in
+/// f32, rounded to `dtype` once.
+struct CombineArgs {
+  const void* rows = nullptr;  ///< [tokens * slots, hidden] of `dtype`
+  tensor::DType dtype = tensor::DType::f32;
+  int64_t row_stride = 0;
+  int64_t tokens = 0, slots = 0, hidden = 0;
+  const float* weights = nullptr;  ///< [tokens, slots]
+  const void* shared = nullptr;    ///< [tokens, hidden] of `dtype`, or null
+  int64_t shared_stride = 0;
+  void* y = nullptr;  ///< [tokens, hidden] of `dtype`, dense
+};
+
+/// The (token, slot) pairs by expert: pair[begin[e] .. begin[e + 1]) are the numbers t * slots + j
+/// that go to expert e, rising.
+struct ExpertGroups {
+  std::vector<int64_t> begin;
+  std::vector<int32_t> pair;
+};
+/// Counting sort of the ids; pairs without an expert are left out.
+ExpertGroups group_by_expert(const ExpertsArgs& args);
+
+namespace reference {
+/// Plain loops, sums in f64: defines correct.
+void experts(const ExpertsArgs& args);
+/// Plain loops in slot order, f32.
+void combine(const CombineArgs& args);
+}  // namespace reference
+
+}  // namespace tessera::kernels

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/packed_weight.h"
+#include "tensor/dtype.h"
+
+namespace tessera::kernels {
+
+/// What follows the sums of a product. `swiglu` takes paired weights: silu(gate) * up.
+enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, swiglu };
+
+/// What happens to f32 sums before they are stored, in this order: + bias, activation, * gate,
+/// + residual.
+struct Epilogue {
+  const float* bias = nullptr;  ///< [n]; not with swiglu
+  Activation activation = Activation::none;
+  const float* gate = nullptr;  ///< [rows, n], row row_of[t] for token t
+  int64_t gate_stride = 0;
+  const int32_t* row_of = nullptr;  ///< null: row 0 for every token
+  const void* residual = nullptr;   ///< [tokens, n]
+  tensor::DType residual_dtype = tensor::DType::f32;
+  int64_t residual_stride = 0;
+};
+
+/// y[rows, n] = epilogue(x[rows, k] W^T); strides in elements. x is rounded to the dtype of W
+/// (widened for f32), sums are f32, y is f32, bf16 or f16.
+struct MatmulArgs {
+  const void* x = nullptr;
+  tensor::DType x_dtype = tensor::DType::f32;
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+  const PackedWeight* weight = nullptr;
+  Epilogue epilogue;
+  void* y = nullptr;
+  tensor::DType y_dtype = tensor::DType::f32;
+  int64_t y_stride = 0;
+};
+
+namespace reference {
+/// Plain loops, sums in f64: defines correct.
+void matmul(const MatmulArgs& args);
+}  // namespace reference
+
+}  // namespace tessera::kernels

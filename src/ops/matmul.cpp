@@ -1,0 +1,123 @@
+#include "ops/matmul.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fail.h"
+#include "kernels/table.h"
+#include "tensor/scope.h"
+
+namespace tessera::ops {
+namespace {
+
+void check_matrix(const Tensor& t, const char* name, int64_t rows, int64_t columns) {
+  require(t.rank() == 2 && t.size(0) == rows && t.size(1) == columns, ErrorCode::usage,
+          "matmul: {} {}; expected [{}, {}]", name, t.shape().str(), rows, columns);
+  require(tensor::is_float(t.dtype()), ErrorCode::usage, "matmul: {} of {}; expected floats", name,
+          tensor::name_of(t.dtype()));
+}
+
+void check_gate(const Tensor& x, int64_t n, const MatmulOptions& options) {
+  require(options.gate.rank() == 2 && options.gate.size(1) == n &&
+              options.gate.dtype() == DType::f32,
+          ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]",
+          options.gate.shape().str(), tensor::name_of(options.gate.dtype()), n);
+  const int64_t rows = options.gate.size(0), tokens = x.size(0);
+  if (options.row_of.empty()) {
+    require(rows > 0 || tokens == 0, ErrorCode::usage,
+            "matmul: gate without rows for {} tokens; give at least one", tokens);
+    return;
+  }
+  require(static_cast<int64_t>(options.row_of.size()) == tokens, ErrorCode::usage,
+          "matmul: row_of of {} entries for {} tokens; give one a token", options.row_of.size(),
+          tokens);
+  for (int32_t row : options.row_of)
+    require(row >= 0 && row < rows, ErrorCode::usage,
+            "matmul: row_of holds {}; the gate has {} rows", row, rows);
+}
+
+void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
+  require(x.rank() == 2 && x.size(1) == w->k && tensor::is_float(x.dtype()), ErrorCode::usage,
+          "matmul: x {} of {} does not fit weight [{}, {}]; expected floats [tokens, {}]",
+          x.shape().str(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
+  const bool swiglu = options.activation == Activation::swiglu;
+  require(swiglu == w->paired, ErrorCode::usage, "matmul: {}",
+          swiglu ? "swiglu needs a paired weight; pack it with pack_paired_weight"
+                 : "a paired weight needs activation swiglu");
+  if (options.bias.defined()) {
+    require(!swiglu, ErrorCode::usage, "matmul: a bias does not go with swiglu; leave it out");
+    require(options.bias.rank() == 1 && options.bias.size(0) == w->n &&
+                options.bias.dtype() == DType::f32,
+            ErrorCode::usage, "matmul: bias {} of {}; expected f32 [{}]",
+            options.bias.shape().str(), tensor::name_of(options.bias.dtype()), w->n);
+  }
+  if (options.gate.defined()) check_gate(x, w->n, options);
+  if (options.residual.defined()) check_matrix(options.residual, "residual", x.size(0), w->n);
+  for (const Tensor* t : {&w->data, &options.bias, &options.gate, &options.residual})
+    require(!t->defined() || x.is_meta() || !t->is_meta(), ErrorCode::usage,
+            "matmul: x has elements but an operand {} is on meta; put both on one device",
+            t->shape().str());
+}
+
+void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const Tensor& y) {
+  tensor::Meter* meter = tensor::current_scope().meter.get();
+  if (!meter) return;
+  const double n = static_cast<double>(w->n) * (w->paired ? 2 : 1);
+  int64_t bytes = x.bytes() + w->data.bytes() + y.bytes();
+  if (options.residual.defined()) bytes += options.residual.bytes();
+  meter->add("matmul", 2 * static_cast<double>(x.size(0)) * n * static_cast<double>(w->k),
+             static_cast<double>(bytes));
+}
+
+kernels::Epilogue epilogue_of(const MatmulOptions& options) {
+  kernels::Epilogue e;
+  e.activation = options.activation;
+  if (options.bias.defined()) e.bias = options.bias.data<float>();
+  if (options.gate.defined()) {
+    e.gate = options.gate.data<float>();
+    e.gate_stride = options.gate.stride(0);
+    e.row_of = options.row_of.empty() ? nullptr : options.row_of.data();
+  }
+  if (options.residual.defined()) {
+    e.residual = options.residual.raw();
+    e.residual_dtype = options.residual.dtype();
+    e.residual_stride = options.residual.stride(0);
+  }
+  return e;
+}
+
+}  // namespace
+
+Weight pack_weight(const Tensor& w, DType dtype) {
+  return std::make_shared<const PackedWeight>(
+      kernels::pack_weight(w, {}, dtype, kernels::active_isa()));
+}
+
+Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype) {
+  require(up.defined(), ErrorCode::usage, "pack_paired_weight: no up weight; give both");
+  return std::make_shared<const PackedWeight>(
+      kernels::pack_weight(gate, up, dtype, kernels::active_isa()));
+}
+
+Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
+  require(w != nullptr, ErrorCode::usage, "matmul: no weight; pack one with pack_weight");
+  check(x, w, options);
+  const DType out = options.out_as_input ? x.dtype() : options.out;
+  require(tensor::is_float(out), ErrorCode::usage, "matmul: out is {}; expected f32, bf16 or f16",
+          tensor::name_of(out));
+  Tensor y = Tensor::empty({x.size(0), w->n}, out, x.device());
+  count(x, w, options, y);
+  if (y.is_meta() || y.elements() == 0) return y;
+  kernels::cpu_table(w->isa).matmul({.x = x.raw(),
+                                     .x_dtype = x.dtype(),
+                                     .x_stride = x.stride(0),
+                                     .rows = x.size(0),
+                                     .weight = w.get(),
+                                     .epilogue = epilogue_of(options),
+                                     .y = y.raw(),
+                                     .y_dtype = out,
+                                     .y_stride = y.stride(0)});
+  return y;
+}
+
+}  // namespace tessera::ops
