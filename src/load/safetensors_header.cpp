@@ -1,0 +1,267 @@
+#include "load/safetensors_header.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/fail.h"
+#include "load/printable.h"
+
+namespace tessera::load {
+namespace {
+
+using Json = nlohmann::json;
+using tensor::DType;
+
+constexpr const char* kRemedy = "the file is damaged: download or export it again";
+constexpr size_t kMostAxes = 32;
+
+struct Width {
+  const char* name;
+  int64_t bits;
+};
+// Every dtype of the format, the ones that this build cannot compute with too.
+constexpr Width kWidths[] = {
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},    {"U8", 8},   {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},     {"I16", 16},       {"U16", 16}, {"F16", 16},
+    {"BF16", 16},   {"I32", 32},    {"U32", 32},        {"F32", 32},       {"C64", 64}, {"F64", 64},
+    {"I64", 64},    {"U64", 64},    {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
+
+int64_t bits_of(const std::string& dtype) {
+  for (const Width& width : kWidths)
+    if (dtype == width.name) return width.bits;
+  return 0;
+}
+
+// Takes the JSON header token by token: no tree is built, and every surprise is an error at once.
+class HeaderReader : public nlohmann::json_sax<Json> {
+ public:
+  explicit HeaderReader(const std::string& file) : file_(file) {}
+  SafetensorsHeader take() { return std::move(header_); }
+
+  bool null() override { unexpected("null"); }
+  bool boolean(bool) override { unexpected("a boolean"); }
+  bool number_integer(number_integer_t value) override { unexpected(fmt::format("{}", value)); }
+  bool number_float(number_float_t, const string_t& text) override { unexpected(printable(text)); }
+  bool binary(binary_t&) override { unexpected("binary data"); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (depth_ != 2 || !in_array_ || value > static_cast<uint64_t>(INT64_MAX))
+      unexpected(fmt::format("{}", value));
+    if (field_ == "shape") {
+      require(entry_.sizes.size() < kMostAxes, ErrorCode::model,
+              "{}: tensor {} has more than {} axes; {}", file_, printable(name_), kMostAxes,
+              kRemedy);
+      entry_.sizes.push_back(static_cast<int64_t>(value));
+    } else {
+      if (offsets_ == 2) unexpected("a third data offset");
+      (offsets_++ == 0 ? entry_.begin : entry_.end) = static_cast<int64_t>(value);
+    }
+    return true;
+  }
+
+  bool string(string_t& text) override {
+    if (depth_ == 2 && in_metadata_) {
+      const bool added = header_.metadata.emplace(field_, text).second;
+      require(added, ErrorCode::model, "{}: __metadata__ holds {} twice; {}", file_,
+              printable(field_), kRemedy);
+    } else if (depth_ == 2 && !in_array_ && field_ == "dtype") {
+      require(bits_of(text) != 0, ErrorCode::model,
+              "{}: tensor {} has the unknown dtype {}; expected one of the safetensors format "
+              "(F32, F16, BF16, ...): {}",
+              file_, printable(name_), printable(text), kRemedy);
+      entry_.dtype = text;
+    } else {
+      unexpected(printable(text));
+    }
+    return true;
+  }
+
+  bool start_object(size_t) override {
+    if (depth_ == 2 || in_array_) unexpected("an object");
+    if (depth_++ == 1) {
+      in_metadata_ = name_ == "__metadata__";
+      entry_ = {};
+      seen_fields_ = 0;
+      offsets_ = 0;
+    }
+    return true;
+  }
+
+  bool key(string_t& text) override {
+    if (depth_ == 1) {
+      name_ = text;
+      const bool again = text == "__metadata__" ? std::exchange(metadata_seen_, true)
+                                                : header_.tensors.contains(text);
+      require(!again, ErrorCode::model, "{}: the header names {} twice; {}", file_, printable(text),
+              kRemedy);
+    } else if (!in_metadata_) {
+      const unsigned bit = text == "dtype"          ? 1u
+                           : text == "shape"        ? 2u
+                           : text == "data_offsets" ? 4u
+                                                    : 0u;
+      require(
+          bit != 0 && (seen_fields_ & bit) == 0, ErrorCode::model,
+          "{}: tensor {} has the {} field {}; expected dtype, shape and data_offsets once each: {}",
+          file_, printable(name_), bit == 0 ? "unknown" : "repeated", printable(text), kRemedy);
+      seen_fields_ |= bit;
+    }
+    field_ = text;
+    return true;
+  }
+
+  bool end_object() override {
+    if (--depth_ == 1 && !in_metadata_) {
+      require(seen_fields_ == 7u && offsets_ == 2, ErrorCode::model,
+              "{}: tensor {} lacks a dtype, a shape or two data_offsets; {}", file_,
+              printable(name_), kRemedy);
+      header_.tensors.emplace(name_, std::move(entry_));
+    }
+    return true;
+  }
+
+  bool start_array(size_t) override {
+    if (depth_ != 2 || in_array_ || in_metadata_ || field_ == "dtype") unexpected("an array");
+    in_array_ = true;
+    return true;
+  }
+  bool end_array() override {
+    in_array_ = false;
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
+    fail(ErrorCode::model, "{}: the header is not valid JSON at byte {}; {}", file_, position + 7,
+         kRemedy);
+  }
+
+ private:
+  [[noreturn]] void unexpected(const std::string& what) const {
+    const std::string where = depth_ == 0   ? "at its start"
+                              : depth_ == 1 ? "as entry " + printable(name_)
+                                            : "in " + printable(name_) + " as " + printable(field_);
+    fail(ErrorCode::model,
+         "{}: the header holds {} {}; expected an object of tensors, each with dtype (a string), "
+         "shape "
+         "and data_offsets (whole numbers from 0), and strings in __metadata__: {}",
+         file_, what, where, kRemedy);
+  }
+
+  const std::string& file_;
+  SafetensorsHeader header_;
+  TensorEntry entry_;
+  std::string name_, field_;
+  int depth_ = 0, offsets_ = 0;
+  unsigned seen_fields_ = 0;
+  bool in_array_ = false, in_metadata_ = false, metadata_seen_ = false;
+};
+
+// Bytes of a dense tensor; throws when they do not fit 62 bits.
+int64_t expected_bytes(const std::string& file, const std::string& name, const TensorEntry& entry) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  const int64_t bits = bits_of(entry.dtype);
+  int64_t total = bits;
+  bool empty = false;
+  for (const int64_t size : entry.sizes) empty = empty || size == 0;
+  if (empty) return 0;
+  for (const int64_t size : entry.sizes) {
+    require(total <= kMost / size, ErrorCode::model,
+            "{}: tensor {} of dtype {} has the shape [{}], which overflows; {}", file,
+            printable(name), entry.dtype, fmt::join(entry.sizes, ", "), kRemedy);
+    total *= size;
+  }
+  require(total % 8 == 0, ErrorCode::model, "{}: tensor {} does not fill whole bytes; {}", file,
+          printable(name), kRemedy);
+  return total / 8;
+}
+
+void check_entry(const std::string& file, const std::string& name, const TensorEntry& entry,
+                 int64_t data_bytes) {
+  require(
+      entry.begin <= entry.end && entry.end <= data_bytes, ErrorCode::model,
+      "{}: tensor {} has the data_offsets [{}, {}]; expected begin <= end <= {}, the bytes of data "
+      "in the file: {}",
+      file, printable(name), entry.begin, entry.end, data_bytes, kRemedy);
+  const int64_t expected = expected_bytes(file, name, entry);
+  require(entry.bytes() == expected, ErrorCode::model,
+          "{}: tensor {} has {} bytes of data; expected {} for {} [{}]: {}", file, printable(name),
+          entry.bytes(), expected, entry.dtype, fmt::join(entry.sizes, ", "), kRemedy);
+}
+
+void check_cover(const std::string& file, const SafetensorsHeader& header, int64_t data_bytes) {
+  std::vector<std::pair<const std::string*, const TensorEntry*>> order;
+  order.reserve(header.tensors.size());
+  for (const auto& [name, entry] : header.tensors) order.emplace_back(&name, &entry);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end);
+  });
+  int64_t at = 0;
+  for (const auto& [name, entry] : order) {
+    require(
+        entry->begin == at, ErrorCode::model,
+        "{}: tensor {} starts at byte {} of the data; expected {}, where the one before it ends "
+        "({}): {}",
+        file, printable(*name), entry->begin, at, entry->begin < at ? "overlap" : "hole", kRemedy);
+    at = entry->end;
+  }
+  require(at == data_bytes, ErrorCode::model,
+          "{}: the tensors end at byte {} of {} bytes of data; expected no rest: {}", file, at,
+          data_bytes, kRemedy);
+}
+
+int64_t header_length(std::string_view image, const std::string& file) {
+  require(image.size() >= 8, ErrorCode::model,
+          "{}: {} bytes are too few for a safetensors file (at least 8); {}", file, image.size(),
+          kRemedy);
+  uint64_t length = 0;
+  for (size_t i = 0; i < 8; ++i)
+    length |= uint64_t{static_cast<unsigned char>(image[i])} << (8 * i);
+  require(length <= static_cast<uint64_t>(kLongestHeader), ErrorCode::model,
+          "{}: the header claims {} bytes; expected at most {}: this is no safetensors file, or {}",
+          file, length, kLongestHeader, kRemedy);
+  require(length <= image.size() - 8, ErrorCode::model,
+          "{}: the header claims {} bytes, the file has {} after its length; {}", file, length,
+          image.size() - 8, kRemedy);
+  return static_cast<int64_t>(length);
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::string_view image, const std::string& file) {
+  const int64_t length = header_length(image, file);
+  const std::string_view text = image.substr(8, static_cast<size_t>(length));
+  require(!text.empty() && text.front() == '{', ErrorCode::model,
+          "{}: the header does not start with '{{': this is no safetensors file, or {}", file,
+          kRemedy);
+  HeaderReader reader(file);
+  Json::sax_parse(text.begin(), text.end(), &reader);
+  SafetensorsHeader header = reader.take();
+  header.data_offset = 8 + length;
+  const int64_t data_bytes = static_cast<int64_t>(image.size()) - header.data_offset;
+  for (const auto& [name, entry] : header.tensors) check_entry(file, name, entry, data_bytes);
+  check_cover(file, header, data_bytes);
+  return header;
+}
+
+std::optional<DType> dtype_of(const std::string& text) {
+  for (const DType dtype :
+       {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8, DType::i8})
+    if (text == spelled(dtype)) return dtype;
+  return std::nullopt;
+}
+
+const char* spelled(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "F32";
+    case DType::bf16: return "BF16";
+    case DType::f16: return "F16";
+    case DType::i32: return "I32";
+    case DType::i64: return "I64";
+    case DType::u8: return "U8";
+    case DType::i8: return "I8";
+  }
+  return "?";
+}
+
+}  // namespace tessera::load
