@@ -1,0 +1,191 @@
+"""Trains models/shapes: autoencoder, critic, DiT-MoE; exports after each evaluation.
+
+python3 training/train_shapes.py --out models/shapes --seed 0
+"""
+
+import argparse
+import copy
+import math
+import time
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+import autoencoder
+import export
+from autoencoder import AutoencoderKL
+from critic import Critic
+from dit_moe import DiTMoE, sample
+from shapes_data import CLASSES, draw, random_labels
+
+
+def say(*words):
+    print(time.strftime("%H:%M:%S"), *words, flush=True)
+
+
+def decayed(step_share, peak):
+    """Learning rate: short warm-up, flat, cosine to zero over the last 60 %."""
+    if step_share < 0.01:
+        return peak * step_share / 0.01
+    return peak * (1 if step_share < 0.4 else 0.5 + 0.5 * math.cos(math.pi * (step_share - 0.4) / 0.6))
+
+
+def train(parameters, loss_of, minutes, peak, name, every=200, on_step=None):
+    optimiser = torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01)
+    begin, step, mean = time.time(), 0, None
+    while (share := (time.time() - begin) / (60 * minutes)) < 1:
+        for group in optimiser.param_groups:
+            group["lr"] = decayed(share, peak)
+        value = loss_of()
+        optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        mean = value.item() if mean is None else 0.98 * mean + 0.02 * value.item()
+        step += 1
+        if on_step:
+            on_step(step, share)
+        if step % every == 0:
+            say(name, "step", step, f"{100 * share:.0f}%", f"loss {mean:.4f}")
+    say(name, "done:", step, "steps, loss", f"{mean:.4f}")
+
+
+def train_autoencoder(vae, minutes, generator):
+    def step_loss():
+        pictures = draw(random_labels(16, generator), generator)
+        return autoencoder.loss(vae, pictures.contiguous(memory_format=torch.channels_last), generator)
+
+    train(list(vae.parameters()), step_loss, minutes, 2e-3, "autoencoder")
+
+
+def train_critic(critic, minutes, generator):
+    def step_loss():
+        labels = random_labels(64, generator)
+        pictures = draw(labels, generator)
+        pictures = pictures + 0.03 * torch.randn(pictures.shape, generator=generator)
+        return F.cross_entropy(critic(pictures), labels)
+
+    train(list(critic.parameters()), step_loss, minutes, 2e-3, "critic")
+
+
+@torch.no_grad()
+def accuracy_on_real(critic, seed, count=2000):
+    generator = torch.Generator().manual_seed(seed)
+    right = 0
+    for _ in range(count // 100):
+        labels = random_labels(100, generator)
+        right += (critic(draw(labels, generator)).argmax(1) == labels).sum().item()
+    return right / count
+
+
+@torch.no_grad()
+def latents_of(vae, count, generator):
+    """Means of the latents of fresh pictures, and their labels."""
+    latents, labels = [], []
+    for _ in range(count // 100):
+        y = random_labels(100, generator)
+        latents.append(vae.encode(draw(y, generator))[0])
+        labels.append(y)
+    return torch.cat(latents), torch.cat(labels)
+
+
+@torch.no_grad()
+def recognised(model, vae, critic, scale, count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % len(CLASSES)
+    right = 0
+    for y in labels.split(100):
+        z = sample(model, torch.randn(len(y), 4, 16, 16, generator=generator), y)
+        pictures = (vae.decode(z / scale) * 0.5 + 0.5).clamp(0, 1)
+        right += (critic(pictures).argmax(1) == y).sum().item()
+    return right / count
+
+
+class DitTrainer:
+    """Rectified flow: z = (1 - t) x + t noise, target noise - x; one label in ten is dropped."""
+
+    def __init__(self, model, latents, labels, generator, batch=96):
+        self.model, self.latents, self.labels = model, latents, labels
+        self.generator, self.batch = generator, batch
+        self.average = copy.deepcopy(model)
+
+    def loss(self):
+        g, n = self.generator, self.batch
+        pick = torch.randint(0, len(self.latents), (n,), generator=g)
+        x, y = self.latents[pick], self.labels[pick].clone()
+        y[torch.rand(n, generator=g) < 0.1] = len(CLASSES)
+        t = torch.sigmoid(torch.randn(n, generator=g) + 0.3)
+        noise = torch.randn(x.shape, generator=g)
+        shape = (n, 1, 1, 1)
+        v = self.model((1 - t.view(shape)) * x + t.view(shape) * noise, t, y)
+        return F.mse_loss(v, noise - x) + 0.01 * self.model.balance()
+
+    @torch.no_grad()
+    def follow(self, step):
+        keep = min(0.999, (1 + step) / (20 + step))
+        for mine, other in zip(self.average.parameters(), self.model.parameters()):
+            mine.lerp_(other, 1 - keep)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("/tmp/tessera-shapes"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, nargs=3, default=(15, 5, 90),
+                        metavar=("VAE", "CRITIC", "DIT"))
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    generator = torch.Generator().manual_seed(args.seed)
+    args.work.mkdir(parents=True, exist_ok=True)
+
+    def stage(name, module, run):
+        file = args.work / f"{name}-{args.seed}.pt"
+        if file.exists():
+            module.load_state_dict(torch.load(file, weights_only=True))
+        else:
+            run()
+            torch.save(module.state_dict(), file)
+        return module.eval()
+
+    vae, critic = AutoencoderKL(), Critic(len(CLASSES))
+    stage("vae", vae, lambda: train_autoencoder(vae, args.minutes[0], generator))
+    stage("critic", critic, lambda: train_critic(critic, args.minutes[1], generator))
+    facts = {"seed": args.seed, "minutes": list(args.minutes), "threads": args.threads,
+             "critic_real": accuracy_on_real(critic, args.seed + 1)}
+    say("critic on fresh pictures:", facts["critic_real"])
+    export.round_to_bf16(vae)
+    latents, labels = latents_of(vae, 40000, generator)
+    scale = 1 / latents.std().item()
+    say("latents", tuple(latents.shape), "scale", f"{scale:.4f}")
+    model = DiTMoE()
+    trainer = DitTrainer(model, latents * scale, labels, generator)
+    due = [0.15]
+
+    def on_step(step, share):
+        trainer.follow(step)
+        if share >= due[0]:
+            due[0] += 0.2
+            rounded = export.round_to_bf16(copy.deepcopy(trainer.average))
+            score = recognised(rounded, vae, critic, scale, 192, args.seed + 2)
+            say("recognised of 192:", score)
+            export.save(args.out, rounded, vae, critic, scale, {**facts, "recognised": score, "of": 192})
+
+    train([p for p in model.parameters() if p.requires_grad], trainer.loss, args.minutes[2], 1.5e-3,
+          "dit-moe", on_step=on_step)
+    rounded = export.round_to_bf16(trainer.average)
+    torch.save(model.state_dict(), args.work / f"dit-{args.seed}.pt")
+    score = recognised(rounded, vae, critic, scale, 1000, args.seed + 2)
+    say("recognised of 1000:", score)
+    export.save(args.out, rounded, vae, critic, scale, {**facts, "recognised": score, "of": 1000})
+
+
+if __name__ == "__main__":
+    main()
