@@ -1,0 +1,130 @@
+#include "models/dit_moe.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "nn/local.h"
+#include "ops/conv.h"
+#include "ops/elementwise.h"
+#include "tessera/error.h"
+
+namespace tessera::models {
+namespace {
+
+// Any tensor that is asked for, filled from its name.
+class NamedNoise : public nn::Weights {
+ public:
+  explicit NamedNoise(tensor::Device device) : device_(device) {}
+  bool has(const std::string&) const override { return true; }
+  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    Tensor x = Tensor::empty(shape, DType::f32, device_);
+    if (x.is_meta()) return x;
+    std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));
+    std::normal_distribution<float> draw(0, 0.2f);
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
+    return x;
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
+    return ops::pack_weight(get(name, {n, k}), dtype);
+  }
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     DType dtype) const override {
+    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
+  }
+  ops::ConvWeight conv(const std::string& weight, const std::string&, const tensor::Shape& shape,
+                       DType dtype) const override {
+    return ops::pack_conv(get(weight, shape), {}, dtype);
+  }
+  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
+
+ private:
+  tensor::Device device_;
+};
+
+DitMoeConfig tiny() {
+  DitMoeConfig c;
+  c.hidden_size = 32;
+  c.depth = 2;
+  c.num_heads = 2;
+  c.input_size = 8;
+  c.num_experts = 4;
+  c.num_classes = 5;
+  return c;
+}
+
+nn::Portion whole(const DitMoeConfig& c) { return {{0, c.depth}, true, true}; }
+
+Tensor run(const DitMoe& model, const std::vector<int32_t>& labels, const nn::TokenShape& shape,
+           const Tensor& latent) {
+  nn::Conditioning conditioning;
+  conditioning.tensors["y"] =
+      Tensor::from(std::span<const int32_t>(labels), {static_cast<int64_t>(labels.size())});
+  const auto context = model.prepare(conditioning, shape);
+  const std::vector<float> times(labels.size(), 0.5f);
+  const auto step = model.at(*context, Tensor::from(std::span<const float>(times), {shape.rows}));
+  nn::TokenView view;
+  for (int r = 0; r < shape.rows; ++r) {
+    view.rows.push_back(r);
+    view.body.push_back({r, {0, shape.tokens()}});
+  }
+  nn::LocalAttention attention(model.geometry());
+  nn::LocalExperts experts;
+  nn::Hidden hidden = model.embed(*step, latent, view);
+  for (int b = 0; b < model.geometry().blocks; ++b)
+    model.block(b, *step, view, hidden, {attention, experts});
+  return model.head(*step, view, hidden);
+}
+
+Tensor latent_of(int64_t tokens, tensor::Device device = tensor::Device::cpu) {
+  return NamedNoise(device).get("latent", {tokens, 16});
+}
+
+TEST(DitMoe, ARowDoesNotDependOnTheOthers) {
+  const DitMoe model(tiny(), NamedNoise(tensor::Device::cpu), whole(tiny()), DType::f32);
+  const Tensor latent = latent_of(32);
+  const auto both = run(model, {1, 5}, {.rows = 2, .grid = {1, 4, 4}}, latent);
+  const auto second = run(model, {5}, {.rows = 1, .grid = {1, 4, 4}}, latent.slice(0, 16, 32));
+  EXPECT_EQ(both.slice(0, 16, 32).to_floats(), second.to_floats());
+  EXPECT_EQ(both.shape(), (tensor::Shape{32, 32}));
+}
+
+TEST(DitMoe, TakesOtherSizesThanTheTrainedOne) {
+  const DitMoe model(tiny(), NamedNoise(tensor::Device::cpu), whole(tiny()), DType::f32);
+  const auto out = run(model, {0}, {.rows = 1, .grid = {1, 3, 7}}, latent_of(21));
+  EXPECT_EQ(out.shape(), (tensor::Shape{21, 32}));
+}
+
+TEST(DitMoe, RunsOnMetaWithShapesAlone) {
+  const DitMoe model(tiny(), NamedNoise(tensor::Device::meta), whole(tiny()), DType::bf16);
+  tensor::Scope scope;
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  const auto out = run(model, {0, 1}, {.rows = 2, .grid = {1, 4, 4}},
+                       latent_of(32, tensor::Device::meta));
+  EXPECT_TRUE(out.is_meta());
+  EXPECT_GT(scope.meter->total().flops, 1e5);
+}
+
+TEST(DitMoe, NamesAClassThatDoesNotExist) {
+  const DitMoe model(tiny(), NamedNoise(tensor::Device::cpu), whole(tiny()), DType::f32);
+  try {
+    run(model, {6}, {.rows = 1, .grid = {1, 4, 4}}, latent_of(16));
+    FAIL() << "class 6 of 5 was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(e.what()).find("class 6"), std::string::npos);
+  }
+}
+
+TEST(DitMoe, PositionsAreThoseOfTheGrid) {
+  const Tensor p = sincos_positions(2, 3, 8);
+  EXPECT_EQ(p.shape(), (tensor::Shape{6, 8}));
+  EXPECT_FLOAT_EQ(p.row<float>(4)[0], std::sin(1.0f));  // column 1
+  EXPECT_FLOAT_EQ(p.row<float>(4)[4], std::sin(1.0f));  // line 1
+  EXPECT_FLOAT_EQ(p.row<float>(2)[0], std::sin(2.0f));
+  EXPECT_FLOAT_EQ(p.row<float>(2)[6], 1.0f);  // cosine of line 0
+}
+
+}  // namespace
+}  // namespace tessera::models
