@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tessera::base {
+
+/// A file that appears whole or not at all: written beside its target, renamed by commit().
+class OutputFile {
+ public:
+  /// Throws Error(usage) naming the path and the reason.
+  explicit OutputFile(const std::string& path);
+  /// Removes what was written unless commit() came.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Throws Error(usage), as when the disk is full.
+  void write(const void* data, size_t bytes);
+  /// Flushes to the disk and renames.
+  void commit();
+
+ private:
+  [[noreturn]] void refuse(const char* what, int reason) const;
+  std::string path_, beside_;
+  int file_ = -1;
+};
+
+}  // namespace tessera::base

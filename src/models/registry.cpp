@@ -1,0 +1,32 @@
+#include "models/registry.h"
+
+#include "base/fail.h"
+#include "models/dit_moe_recipe.h"
+
+namespace tessera::models {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all{
+      {"dit_moe", dit_moe_recipe},
+      {"DiTMoE", dit_moe_recipe},
+  };
+  return all;
+}
+
+std::unique_ptr<Recipe> make_recipe(const std::string& type, const base::Json& config,
+                                    const std::string& where) {
+  std::string known;
+  for (const Family& family : families()) {
+    if (type == family.type) return family.recipe(config, where);
+    known += (known.empty() ? "" : ", ") + std::string(family.type);
+  }
+  fail(ErrorCode::model, "{}: models of type '{}' are not supported; supported are: {}", where, type,
+       known);
+}
+
+const std::vector<std::pair<std::string, base::Json>>& named_sizes() {
+  static const auto all = dit_moe_sizes();
+  return all;
+}
+
+}  // namespace tessera::models

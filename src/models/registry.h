@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "nn/block_stack.h"
+#include "nn/token_layout.h"
+#include "nn/weights.h"
+
+namespace tessera::models {
+
+/// How a family of models is used: what its configuration means, and how a request becomes rows.
+class Recipe {
+ public:
+  virtual ~Recipe() = default;
+  virtual int64_t blocks() const = 0;
+  /// Builds the network, or the part of it that a rank needs.
+  virtual std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
+                                             nn::DType dtype) const = 0;
+  /// The latent of a picture of so many latent pixels; 0: as trained. Throws Error(usage).
+  virtual nn::TokenLayout layout(int64_t height, int64_t width) const = 0;
+  /// Class labels of the pictures -> conditioning of all rows; with `branches` the unconditional rows
+  /// stand behind the conditional ones. Throws Error(usage) for a class that does not exist.
+  virtual nn::Conditioning conditioning(const std::vector<int>& classes, bool branches) const = 0;
+  /// Number of classes.
+  virtual int64_t classes() const = 0;
+  /// "rectified-flow" or "ddpm", when neither the request nor the folder says.
+  virtual std::string scheduler() const = 0;
+  /// Latent channels that guidance moves under a scheduler.
+  virtual int64_t guided_channels(const std::string& scheduler) const = 0;
+  /// Name of the conditioning tensors in a `forward` file; "hidden" ones follow the same order.
+  struct ForwardNames {
+    std::string latent, timestep;
+    std::vector<std::string> conditioning;
+  };
+  virtual ForwardNames forward_names() const = 0;
+  /// Sizes for `inspect`, by their configuration names.
+  virtual std::vector<std::pair<std::string, std::string>> facts() const = 0;
+};
+
+/// A family by the `model_type` or `_class_name` of its configuration.
+struct Family {
+  const char* type;
+  std::unique_ptr<Recipe> (*recipe)(const base::Json& config, const std::string& where);
+};
+/// All families, in one list read from top to bottom.
+const std::vector<Family>& families();
+/// The recipe for a configuration. Throws Error(model) for a family that is not known, listing those
+/// that are. `where` names the file in messages.
+std::unique_ptr<Recipe> make_recipe(const std::string& type, const base::Json& config,
+                                    const std::string& where);
+
+/// Published sizes that have a name of their own: "dit_moe_xl" -> its configuration.
+const std::vector<std::pair<std::string, base::Json>>& named_sizes();
+
+}  // namespace tessera::models
