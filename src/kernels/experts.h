@@ -15,7 +15,8 @@ struct ExpertView {
 };
 
 /// rows[t * slots + j] = down(silu(gate x[t]) * (up x[t])) of expert ids[t * slots + j], rounded to
-/// `dtype`; id -1 gives a row of zeros. The inner activation is rounded to the dtype of the weights.
+/// `dtype`; id -1 gives a row of zeros. The inner activation is rounded to the dtype of the
+/// weights.
 struct ExpertsArgs {
   const void* x = nullptr;  ///< [tokens, hidden] of `dtype`
   tensor::DType dtype = tensor::DType::f32;
@@ -55,5 +56,10 @@ void experts(const ExpertsArgs& args);
 /// Plain loops in slot order, f32.
 void combine(const CombineArgs& args);
 }  // namespace reference
+namespace avx512 {
+/// Grouped by expert, over the panel layout; each touched expert's weights are read once.
+void experts(const ExpertsArgs& args);
+void combine(const CombineArgs& args);
+}  // namespace avx512
 
 }  // namespace tessera::kernels

@@ -41,5 +41,9 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void matmul(const MatmulArgs& args);
 }  // namespace reference
+namespace avx512 {
+/// Products over the panel layout: AVX512_BF16 dot products, fused multiply-adds for f32.
+void matmul(const MatmulArgs& args);
+}  // namespace avx512
 
 }  // namespace tessera::kernels

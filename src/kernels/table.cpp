@@ -13,15 +13,21 @@ KernelTable table_for(Isa isa) {
   table.matmul = reference::matmul;
   table.experts = reference::experts;
   table.combine = reference::combine;
-  if (isa < Isa::avx512) return table;
+#if defined(__x86_64__)
+  if (isa >= Isa::avx512) {
+    table.matmul = avx512::matmul;
+    table.experts = avx512::experts;
+    table.combine = avx512::combine;
+  }
+#endif
   return table;
 }
 
 }  // namespace
 
 const KernelTable& cpu_table(Isa isa) {
-  static const std::array<KernelTable, 4> tables = {
-      table_for(Isa::reference), table_for(Isa::avx2), table_for(Isa::avx512), table_for(Isa::amx)};
+  static const std::array<KernelTable, 4> tables = {table_for(Isa::reference), table_for(Isa::avx2),
+                                                    table_for(Isa::avx512), table_for(Isa::amx)};
   return tables[static_cast<size_t>(isa)];
 }
 

@@ -18,7 +18,7 @@ struct RoutingOptions {
   int top_k = 1;
   bool renormalise = false;  ///< weights divided by their sum over the k chosen
   float scale = 1;           ///< applied last
-  Tensor bias;               ///< f32 [experts], added for ranking only (sigmoid routers); may be undefined
+  Tensor bias{};  ///< f32 [experts], added for ranking only (sigmoid routers); may be undefined
   int groups = 1, top_groups = 1;  ///< keep the best groups (sum of their two best ranked values)
 };
 

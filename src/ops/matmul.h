@@ -19,26 +19,28 @@ using Weight = std::shared_ptr<const PackedWeight>;
 /// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32 or bf16) with the active
 /// instruction set. On meta only the shape is kept; bytes are counted as weights.
 Weight pack_weight(const Tensor& w, DType dtype);
-/// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n columns.
+/// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n
+/// columns.
 Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype);
 
 using kernels::Activation;
 
 /// What happens to the sums before they are stored, in this order:
-/// + bias [n] (f32; not with swiglu), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual [tokens, n].
+/// + bias [n] (f32; not with swiglu), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual
+/// [tokens, n].
 struct MatmulOptions {
-  Tensor bias;
+  Tensor bias{};
   Activation activation = Activation::none;
-  Tensor gate;
-  std::span<const int32_t> row_of;  ///< row of each token, for gate; empty: all row 0
-  Tensor residual;
-  DType out = DType::f32;  ///< f32, bf16 or f16
+  Tensor gate{};
+  std::span<const int32_t> row_of{};  ///< row of each token, for gate; empty: all row 0
+  Tensor residual{};
+  DType out = DType::f32;    ///< f32, bf16 or f16
   bool out_as_input = true;  ///< the result takes the dtype of x; `out` is ignored
 };
 
-/// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32: x
-/// is widened. A row of the result depends on its row of x only (bitwise, own kernels). Tokens may
-/// be 0. Throws Error(usage) on sizes that do not fit.
+/// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32:
+/// x is widened. A row of the result depends on its row of x only (bitwise, own kernels). Tokens
+/// may be 0. Throws Error(usage) on sizes that do not fit.
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options = {});
 
 }  // namespace tessera::ops

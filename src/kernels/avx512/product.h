@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "kernels/experts.h"
+#include "kernels/matmul.h"
+#include "kernels/packed_weight.h"
+
+// What the products of AVX-512 and AMX share: packed rows, sweeps over panels, and who takes the
+// sums.
+namespace tessera::kernels::avx512 {
+
+using tensor::DType;
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// [begin, end) of panels or rows.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+/// Part i of `parts` of n, as even as can be.
+constexpr Range share(int64_t n, int64_t parts, int64_t i) {
+  return {n * i / parts, n * (i + 1) / parts};
+}
+
+/// Rows are packed in groups, a group as [step][row][64 bytes]: what a block of sums reads in turn.
+/// Tails along k are zeros. Even groups share the rows evenly; padded ones all have `most` rows.
+struct RowLayout {
+  int64_t rows = 0, steps = 0, most = 1;
+  bool padded = false;
+
+  int64_t groups() const { return ceil_div(rows, most); }
+  Range group(int64_t g) const {
+    return padded ? Range{g * most, (g + 1) * most} : share(rows, groups(), g);
+  }
+  int64_t group_of(int64_t row) const {
+    if (padded) return row / most;
+    return ((row + 1) * groups() - 1) / rows;  // the inverse of share()
+  }
+  /// Bytes from the start to step `step` of a row.
+  int64_t offset(int64_t row, int64_t step) const {
+    const Range g = group(group_of(row));
+    return (g.begin * steps + step * g.size() + row - g.begin) * 64;
+  }
+  int64_t bytes() const { return (padded ? groups() * most : rows) * steps * 64; }
+};
+
+/// Takes the sums of a block: sums[r * 32 + c] is row `row` + r, column c of panel `panel`.
+class BlockWriter {
+ public:
+  virtual ~BlockWriter() = default;
+  virtual void write(int64_t row, int64_t rows, int64_t panel, const float* sums) = 0;
+};
+
+/// One way to compute blocks. The order of a row's sum over k is a function of k alone.
+struct Engine {
+  int64_t most;  ///< rows of a group
+  bool padded;
+  void (*sweep)(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
+                BlockWriter& writer);
+};
+
+/// Dot products of AVX512_BF16, or fused multiply-adds for f32.
+const Engine& engine();
+
+/// Packs rows of x (row r is x[ids ? ids[r] / slots : r]) to the dtype of the weight.
+struct RowSource {
+  const void* x = nullptr;
+  DType dtype = DType::f32;
+  int64_t stride = 0, k = 0;
+  const int32_t* ids = nullptr;
+  int64_t slots = 1;
+};
+void pack_rows(const RowSource& source, int64_t first, const RowLayout& layout, DType to,
+               std::byte* out);
+
+/// Writes sums through an epilogue to y; row r goes to row map[r] if there is a map.
+std::unique_ptr<BlockWriter> epilogue_writer(const MatmulArgs& args, int64_t first_row,
+                                             const int32_t* map);
+
+/// 64-byte aligned memory of the calling thread that stays for the next product.
+class Scratch {
+ public:
+  std::byte* at_least(int64_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  int64_t size_ = 0;
+};
+/// Index 0: packed rows; index 1: what a whole call shares.
+Scratch& thread_scratch(int index);
+
+/// Bytes of packed rows that stay in L2 beside the passing weights.
+constexpr int64_t kRowBytes = int64_t{1} << 20;
+/// Rows whose packed form of `steps` steps fits, a multiple of the group.
+int64_t resident_rows(const Engine& engine, int64_t steps);
+
+/// The whole of matmul and experts over an engine.
+void multiply(const Engine& engine, const MatmulArgs& args);
+void run_experts(const Engine& engine, const ExpertsArgs& args);
+
+}  // namespace tessera::kernels::avx512

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "kernels/avx512/vector.h"
+
+#if defined(__x86_64__)
+TESSERA_AVX512_BEGIN
+namespace tessera::kernels::avx512 {
+
+/// Asks for the weights of the next panel, into L2, spread over the steps of this one: a line from
+/// each of some pages at a time, because the prefetcher of L2 works inside a page and memory
+/// answers several streams faster than one.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(const std::byte* from, int64_t bytes, int64_t steps, int64_t pages)
+      : at_(from),
+        end_(from + bytes),
+        group_(pages * 4096),
+        beats_((bytes + group_ - 1) / group_ * 64),
+        steps_(steps) {}
+  __attribute__((always_inline)) void step() {
+    for (credit_ += beats_; credit_ >= steps_; credit_ -= steps_) {
+      for (const std::byte* p = at_ + line_; p < at_ + group_; p += 4096)
+        if (p < end_) _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+      if ((line_ += 64) == 4096) {
+        line_ = 0;
+        at_ += group_;
+      }
+    }
+  }
+
+ private:
+  const std::byte *at_ = nullptr, *end_ = nullptr;
+  int64_t group_ = 0, line_ = 0, credit_ = 0, beats_ = 0, steps_ = 1;
+};
+
+}  // namespace tessera::kernels::avx512
+TESSERA_AVX512_END
+#endif  // __x86_64__

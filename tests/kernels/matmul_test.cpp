@@ -1,0 +1,209 @@
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "kernels/random_values.h"
+#include "kernels/reference/epilogue.h"
+#include "kernels/table.h"
+#include "tensor/scope.h"
+
+namespace tessera::kernels {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+struct Case {
+  int64_t rows, n, k;
+};
+constexpr Case kCases[] = {{0, 16, 16},   {1, 1, 1},      {5, 17, 33},   {29, 100, 70},
+                           {1, 48, 2048}, {13, 33, 1157}, {70, 96, 576}, {33, 40, 2049}};
+
+struct Problem {
+  Case size;
+  DType x_dtype, w_dtype, y_dtype;
+  Activation activation;
+  bool bias, gate, residual;
+};
+
+// All operands of a product, drawn from the sizes alone.
+struct Operands {
+  explicit Operands(const Problem& p)
+      : problem(p),
+        x(random_tensor({p.size.rows, p.size.k}, p.x_dtype, 1)),
+        w(random_tensor({p.size.n, p.size.k}, p.w_dtype, 2,
+                        1 / std::sqrt(static_cast<float>(p.size.k)))),
+        up(random_tensor({p.size.n, p.size.k}, p.w_dtype, 3,
+                         1 / std::sqrt(static_cast<float>(p.size.k)))),
+        bias(random_tensor({p.size.n}, DType::f32, 4)),
+        gate(random_tensor({3, p.size.n}, DType::f32, 5)),
+        residual(random_tensor({p.size.rows, p.size.n}, p.y_dtype, 6)) {
+    for (int64_t r = 0; r < p.size.rows; ++r) row_of.push_back(static_cast<int32_t>(r % 3));
+  }
+  bool paired() const { return problem.activation == Activation::swiglu; }
+  PackedWeight pack(Isa isa) const {
+    return pack_weight(w, paired() ? up : Tensor{}, problem.w_dtype, isa);
+  }
+  // Rows [begin, end) of the product.
+  Tensor run(const PackedWeight& packed, int64_t begin, int64_t end) const {
+    const Tensor y = Tensor::empty({end - begin, problem.size.n}, problem.y_dtype);
+    Epilogue e;
+    e.activation = problem.activation;
+    if (problem.bias) e.bias = bias.data<float>();
+    if (problem.gate) {
+      e.gate = gate.data<float>();
+      e.gate_stride = problem.size.n;
+      e.row_of = row_of.data() + begin;
+    }
+    if (problem.residual) {
+      e.residual = residual.slice(0, begin, end).raw();
+      e.residual_dtype = problem.y_dtype;
+      e.residual_stride = problem.size.n;
+    }
+    cpu_table(packed.isa)
+        .matmul({.x = x.slice(0, begin, end).raw(),
+                 .x_dtype = problem.x_dtype,
+                 .x_stride = problem.size.k,
+                 .rows = end - begin,
+                 .weight = &packed,
+                 .epilogue = e,
+                 .y = y.raw(),
+                 .y_dtype = problem.y_dtype,
+                 .y_stride = problem.size.n});
+    return y;
+  }
+
+  Problem problem;
+  Tensor x, w, up, bias, gate, residual;
+  std::vector<int32_t> row_of;
+};
+
+// Largest error of `got` against f64 sums, in units of its bound.
+double worst_error(const Operands& o, const Tensor& got) {
+  const Problem& p = o.problem;
+  const std::vector<float> w = o.w.to_floats(), up = o.up.to_floats(), y = got.to_floats(),
+                           residual = o.residual.to_floats();
+  std::vector<float> x = o.x.to_floats();
+  if (p.w_dtype == DType::bf16)
+    for (float& v : x) v = tensor::to_float(tensor::to_bfloat16(v));
+  double worst = 0;
+  for (int64_t r = 0; r < p.size.rows; ++r)
+    for (int64_t j = 0; j < p.size.n; ++j) {
+      double a = 0, b = 0, size = 0;
+      for (int64_t i = 0; i < p.size.k; ++i) {
+        const double xi = x[static_cast<size_t>(r * p.size.k + i)];
+        const auto at = static_cast<size_t>(j * p.size.k + i);
+        a += xi * w[at];
+        b += xi * up[at];
+        size += std::abs(xi * w[at]) + std::abs(xi * up[at]);
+      }
+      if (p.bias) a += o.bias.data<float>()[j];
+      double want = reference::activate(p.activation, a, b), gain = 1.2 + std::abs(a) + std::abs(b);
+      if (p.gate) {
+        want *= o.gate.row<float>(r % 3)[j];
+        gain *= 1 + std::abs(o.gate.row<float>(r % 3)[j]);
+      }
+      if (p.residual) want += residual[static_cast<size_t>(r * p.size.n + j)];
+      const double round = p.y_dtype == DType::f32 ? 5e-7 : p.y_dtype == DType::f16 ? 6e-4 : 4.3e-3;
+      const double bound = 4e-7 * (1 + size) * gain + round * (std::abs(want) + 0.02);
+      worst = std::max(worst, std::abs(y[static_cast<size_t>(r * p.size.n + j)] - want) / bound);
+    }
+  return worst;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
+}
+
+TEST(Matmul, EqualsF64SumsOnEveryInstructionSet) {
+  for (Isa isa : available_isas())
+    for (Case size : kCases)
+      for (DType w : {DType::f32, DType::bf16})
+        for (DType x : {DType::f32, DType::bf16, DType::f16}) {
+          const Operands o({size, x, w, x, Activation::none, true, false, false});
+          EXPECT_LT(worst_error(o, o.run(o.pack(isa), 0, size.rows)), 1)
+              << name_of(isa) << " " << size.rows << "x" << size.n << "x" << size.k << " "
+              << tensor::name_of(x) << " " << tensor::name_of(w);
+        }
+}
+
+TEST(Matmul, EpiloguesEqualF64OnEveryInstructionSet) {
+  for (Isa isa : available_isas())
+    for (Activation act : {Activation::none, Activation::silu, Activation::gelu_tanh,
+                           Activation::gelu_erf, Activation::swiglu})
+      for (DType w : {DType::f32, DType::bf16})
+        for (DType y : {DType::f32, DType::bf16, DType::f16})
+          for (bool gated : {false, true}) {
+            const Operands o(
+                {{37, 85, 70}, DType::f32, w, y, act, act != Activation::swiglu, gated, gated});
+            EXPECT_LT(worst_error(o, o.run(o.pack(isa), 0, 37)), 1)
+                << name_of(isa) << " act " << static_cast<int>(act) << " " << tensor::name_of(w)
+                << " -> " << tensor::name_of(y) << (gated ? " gated" : "");
+          }
+}
+
+// Own kernels: the library products of avx2 are outside the row rule.
+TEST(Matmul, ARowDoesNotDependOnOtherRowsOrThreads) {
+  for (Isa isa : available_isas()) {
+    if (isa == Isa::avx2) continue;
+    const int64_t rows = isa == Isa::reference ? 20 : 300;
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (auto [n, k] : {std::array<int64_t, 2>{70, 100}, {130, 1152}}) {
+        const Operands o(
+            {{rows, n, k}, dtype, dtype, dtype, Activation::gelu_tanh, true, true, true});
+        const PackedWeight w = o.pack(isa);
+        const Tensor all = o.run(w, 0, rows);
+        for (int64_t count : {int64_t{1}, int64_t{7}, int64_t{13}, int64_t{64}})
+          for (int64_t begin = 0; begin + count <= rows; begin += 97)
+            EXPECT_TRUE(
+                same_bits(o.run(w, begin, begin + count), all.slice(0, begin, begin + count)))
+                << name_of(isa) << " rows " << begin << " + " << count;
+        for (int threads : {2, 3}) {
+          base::ThreadPool pool(threads);
+          tensor::Scope threaded;
+          threaded.pool = &pool;
+          const tensor::BindScope scope(threaded);
+          EXPECT_TRUE(same_bits(o.run(w, 0, rows), all)) << name_of(isa) << " " << threads;
+        }
+      }
+  }
+}
+
+TEST(Matmul, StridesAreRespected) {
+  for (Isa isa : available_isas()) {
+    const Tensor wide = random_tensor({9, 100}, DType::bf16, 1), x = wide.slice(1, 20, 73);
+    const PackedWeight w =
+        pack_weight(random_tensor({24, 53}, DType::bf16, 2), {}, DType::bf16, isa);
+    const Tensor y = Tensor::zeros({9, 40}, DType::f32), dense = Tensor::empty({9, 24}, DType::f32);
+    const Tensor copy = x.contiguous();
+    MatmulArgs args{.x = x.raw(),
+                    .x_dtype = DType::bf16,
+                    .x_stride = 100,
+                    .rows = 9,
+                    .weight = &w,
+                    .epilogue = {},
+                    .y = y.data<float>() + 8,
+                    .y_dtype = DType::f32,
+                    .y_stride = 40};
+    cpu_table(isa).matmul(args);
+    args.x = copy.raw();
+    args.x_stride = 53;
+    args.y = dense.raw();
+    args.y_stride = 24;
+    cpu_table(isa).matmul(args);
+    for (int64_t r = 0; r < 9; ++r) {
+      EXPECT_EQ(std::memcmp(y.row<float>(r) + 8, dense.row<float>(r), 24 * 4), 0);
+      EXPECT_EQ(y.row<float>(r)[7], 0);
+      EXPECT_EQ(y.row<float>(r)[32], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kernels

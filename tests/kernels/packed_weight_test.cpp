@@ -1,0 +1,84 @@
+#include "kernels/packed_weight.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/random_values.h"
+#include "tessera/error.h"
+
+namespace tessera::kernels {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// Where W[row, i] of tile t stands in the panel layout, in elements.
+int64_t place(const PackedWeight& w, int64_t panel, int64_t tile, int64_t column, int64_t i) {
+  const int64_t per_word = 4 / size_of(w.dtype), step = step_elements(w.dtype);
+  const int64_t elements = kStepBytes / size_of(w.dtype);
+  return (panel * panel_shape(w).steps + i / step) * elements + tile * elements / 2 +
+         i % step / per_word * kTileColumns * per_word + column * per_word + i % per_word;
+}
+
+TEST(PackedWeight, PanelsHoldEveryElementAndZeros) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor w = random_tensor({45, 37}, DType::f32, 1);
+    const PackedWeight packed = pack_weight(w, {}, dtype, Isa::avx512);
+    const PanelShape shape = panel_shape(packed);
+    EXPECT_EQ(shape.panels, 2);
+    const std::vector<float> got = packed.data.to_floats();
+    double sum = 0, want = 0;
+    for (float v : got) sum += v * v;
+    for (int64_t r = 0; r < 45; ++r)
+      for (int64_t i = 0; i < 37; ++i) {
+        const float value = dtype == DType::f32
+                                ? w.row<float>(r)[i]
+                                : tensor::to_float(tensor::to_bfloat16(w.row<float>(r)[i]));
+        EXPECT_EQ(got[static_cast<size_t>(place(packed, r / 32, r % 32 / 16, r % 16, i))], value);
+        want += value * value;
+      }
+    EXPECT_NEAR(sum, want, 1e-6 * want);  // nothing but zeros beside them
+  }
+}
+
+TEST(PackedWeight, PairsPutGateAndUpSideBySide) {
+  const Tensor gate = random_tensor({20, 33}, DType::bf16, 1);
+  const Tensor up = random_tensor({20, 33}, DType::bf16, 2);
+  const PackedWeight packed = pack_weight(gate, up, DType::bf16, Isa::amx);
+  EXPECT_EQ(panel_shape(packed).panels, 2);
+  const std::vector<float> got = packed.data.to_floats(), g = gate.to_floats(), u = up.to_floats();
+  for (int64_t r = 0; r < 20; ++r)
+    for (int64_t i = 0; i < 33; ++i) {
+      const auto at = static_cast<size_t>(r * 33 + i);
+      EXPECT_EQ(got[static_cast<size_t>(place(packed, r / 16, 0, r % 16, i))], g[at]);
+      EXPECT_EQ(got[static_cast<size_t>(place(packed, r / 16, 1, r % 16, i))], u[at]);
+    }
+}
+
+TEST(PackedWeight, RowMajorStaysInOrder) {
+  const Tensor gate = random_tensor({3, 5}, DType::f16, 1),
+               up = random_tensor({3, 5}, DType::f32, 2);
+  const PackedWeight packed = pack_weight(gate, up, DType::f32, Isa::reference);
+  std::vector<float> want = gate.to_floats();
+  for (float v : up.to_floats()) want.push_back(v);
+  EXPECT_EQ(packed.data.to_floats(), want);
+}
+
+TEST(PackedWeight, MetaKeepsTheShapeOnly) {
+  const Tensor w = Tensor::empty({64, 96}, DType::bf16, tensor::Device::meta);
+  for (Isa isa : {Isa::reference, Isa::avx512}) {
+    const PackedWeight packed = pack_weight(w, {}, DType::bf16, isa);
+    EXPECT_TRUE(packed.data.is_meta());
+    EXPECT_EQ(packed.data.bytes(), 64 * 96 * 2);
+  }
+}
+
+TEST(PackedWeight, RefusesWhatItCannotPack) {
+  const Tensor w = random_tensor({4, 4}, DType::f32, 1);
+  EXPECT_THROW(pack_weight(w, {}, DType::f16, Isa::reference), Error);
+  EXPECT_THROW(pack_weight(w.reshape({16}), {}, DType::f32, Isa::reference), Error);
+  EXPECT_THROW(pack_weight(w, random_tensor({4, 5}, DType::f32, 1), DType::f32, Isa::reference),
+               Error);
+}
+
+}  // namespace
+}  // namespace tessera::kernels
