@@ -66,7 +66,7 @@ Tensor SafetensorsFile::get(const std::string& name) const {
   const char* data = image_.data() + header_->data_offset + e.begin;
   const auto width = static_cast<uintptr_t>(size_of(*dtype));
   if (reinterpret_cast<uintptr_t>(data) % width != 0) {
-    Tensor copy = Tensor::empty(shape, *dtype);
+    Tensor copy = Tensor::empty(shape, *dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
     if (e.bytes() > 0) std::memcpy(copy.raw(), data, static_cast<size_t>(e.bytes()));
     return copy;
   }

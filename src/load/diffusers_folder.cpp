@@ -1,0 +1,196 @@
+#include "load/diffusers_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/fail.h"
+#include "load/printable.h"
+
+namespace tessera::load {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Json;
+
+constexpr const char* kConfigs[] = {"config.json", "scheduler_config.json", "tokenizer_config.json",
+                                    "preprocessor_config.json"};
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::string config_in(const fs::path& folder) {
+  for (const char* name : kConfigs)
+    if (is_file(folder / name)) return (folder / name).string();
+  return "";
+}
+
+Json read_object(const std::string& path) {
+  Json json = base::read_json(path);
+  require(json.is_object(), ErrorCode::model, "{}: expected a JSON object {{...}} at its top",
+          path);
+  return json;
+}
+
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// What was given is no folder: say what it is and what to give instead.
+[[noreturn]] void refuse_file(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (extension == ".safetensors")
+    fail(ErrorCode::model,
+         "'{}' is a single weights file; give the folder that holds it and its config.json or "
+         "model_index.json ('{}'?)",
+         path.string(), folder);
+  if (extension == ".gguf")
+    fail(ErrorCode::model,
+         "'{}' is a GGUF file, which is not read; give the model's folder in the diffusers layout "
+         "(safetensors)",
+         path.string());
+  if (extension == ".ckpt" || extension == ".pt" || extension == ".pth" || extension == ".bin")
+    fail(
+        ErrorCode::model,
+        "'{}' is a PyTorch pickle, which is not read; convert it to a folder with safetensors (for "
+        "DiT-MoE: tools/convert_dit_moe.py)",
+        path.string());
+  fail(ErrorCode::model,
+       "'{}' is a file; expected a model folder with model_index.json or config.json",
+       path.string());
+}
+
+Component read_component(const fs::path& folder, std::string name, std::string library,
+                         std::string class_name) {
+  Component part{std::move(name), std::move(library), std::move(class_name), folder.string(),
+                 Json::object()};
+  if (const std::string config = config_in(folder); !config.empty())
+    part.config = read_object(config);
+  if (part.class_name.empty()) part.class_name = text_of(part.config, "_class_name");
+  if (part.class_name.empty()) part.class_name = text_of(part.config, "model_type");
+  return part;
+}
+
+// A component's name becomes a folder's name: it must not lead elsewhere.
+void check_name(const std::string& index, const std::string& name) {
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  require(plain, ErrorCode::model,
+          "{}: the component {} is no plain name; expected letters, digits and '_'", index,
+          printable(name));
+}
+
+// Adds [library, class]; [null, null] means that the pipeline goes without this component.
+void add_component(const fs::path& root, const std::string& index, const std::string& name,
+                   const Json& value, ModelFolder& model) {
+  const bool pair = value.size() == 2;
+  if (pair && value[0].is_null() && value[1].is_null()) return;
+  require(pair && value[0].is_string() && value[1].is_string(), ErrorCode::model,
+          "{}: component {} is given as {}; expected [\"library\", \"class\"] or [null, null]",
+          index, printable(name),
+          printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  check_name(index, name);
+  require(is_folder(root / name), ErrorCode::model,
+          "{}: the folder of component '{}' ({}) is missing; expected '{}': download it too", index,
+          name, printable(value[1].get<std::string>()), (root / name).string());
+  model.components.push_back(
+      read_component(root / name, name, value[0].get<std::string>(), value[1].get<std::string>()));
+}
+
+ModelFolder read_pipeline(const fs::path& root) {
+  const std::string index = (root / "model_index.json").string();
+  const Json json = read_object(index);
+  ModelFolder model{
+      root.string(), FolderKind::pipeline, text_of(json, "_class_name"), {}, Json::object()};
+  require(!model.class_name.empty(), ErrorCode::model,
+          "{}: there is no '_class_name'; expected the pipeline's class, as \"FluxPipeline\"",
+          index);
+  for (const auto& [name, value] : json.items()) {
+    if (name.starts_with('_')) continue;
+    if (value.is_array()) {
+      add_component(root, index, name, value, model);
+    } else {
+      model.options[name] = value;
+    }
+  }
+  require(!model.components.empty(), ErrorCode::model, "{}: it names no component", index);
+  return model;
+}
+
+std::string own_name(const Component& part) {
+  const std::string& name = part.class_name;
+  if (name == "dit_moe" || name.find("Transformer") != std::string::npos ||
+      name.find("DiT") != std::string::npos)
+    return "transformer";
+  return name.starts_with("Autoencoder") ? "vae" : "model";
+}
+
+ModelFolder read_single(const fs::path& root) {
+  const std::string config = (root / "config.json").string();
+  Component own = read_component(root, "", "", "");
+  require(!own.class_name.empty(), ErrorCode::model,
+          "{}: there is neither 'model_type' nor '_class_name'; expected the kind of model, as "
+          "\"model_type\": \"dit_moe\"",
+          config);
+  own.name = own_name(own);
+  ModelFolder model{root.string(), FolderKind::single, own.class_name, {}, Json::object()};
+  model.components.push_back(std::move(own));
+  std::error_code ignored;
+  for (const auto& item : fs::directory_iterator(root, ignored)) {
+    const std::string name = item.path().filename().string();
+    const bool part = is_folder(item.path()) && !config_in(item.path()).empty();
+    if (part && !model.has(name))
+      model.components.push_back(read_component(item.path(), name, "", ""));
+  }
+  return model;
+}
+
+}  // namespace
+
+bool ModelFolder::has(const std::string& name) const {
+  return std::any_of(components.begin(), components.end(),
+                     [&](const Component& part) { return part.name == name; });
+}
+
+const Component& ModelFolder::component(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Component& part : components) {
+    if (part.name == name) return part;
+    names.push_back(part.name);
+  }
+  fail(ErrorCode::model, "'{}' has no component {}; it has {}", path, printable(name),
+       fmt::join(names, ", "));
+}
+
+ModelFolder open_folder(const std::string& path) {
+  const fs::path root(path);
+  std::error_code ignored;
+  require(!path.empty() && fs::exists(root, ignored), ErrorCode::model,
+          "the model folder '{}' does not exist; give a folder, or the name of a shipped model",
+          path);
+  if (!is_folder(root)) refuse_file(root);
+  ModelFolder model;
+  if (is_file(root / "model_index.json")) {
+    model = read_pipeline(root);
+  } else {
+    require(is_file(root / "config.json"), ErrorCode::model,
+            "'{}' holds neither model_index.json nor config.json; expected a model folder in the "
+            "diffusers or transformers layout",
+            path);
+    model = read_single(root);
+  }
+  std::sort(model.components.begin(), model.components.end(),
+            [](const Component& a, const Component& b) { return a.name < b.name; });
+  return model;
+}
+
+}  // namespace tessera::load

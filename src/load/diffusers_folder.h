@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tessera::load {
+
+/// One part of a model: a transformer, a VAE, a text encoder, a scheduler, ...
+struct Component {
+  std::string name;        ///< "transformer", "vae", "text_encoder_2", "model", ...
+  std::string library;     ///< "diffusers", "transformers", or "" for a bare folder
+  std::string class_name;  ///< "FluxTransformer2DModel"; bare folders: _class_name or model_type
+  std::string folder;      ///< where its files are
+  base::Json config;       ///< config.json, scheduler_config.json, ...; an empty object without one
+};
+
+enum class FolderKind { pipeline, single };
+
+/// What a model folder holds. Weights are not opened.
+struct ModelFolder {
+  std::string path;
+  FolderKind kind = FolderKind::single;
+  std::string class_name;  ///< the pipeline's class, or the model_type of a single model
+  std::vector<Component>
+      components;      ///< alphabetic; what model_index.json gives as null is left out
+  base::Json options;  ///< the plain values of model_index.json (requires_safety_checker, ...)
+
+  bool has(const std::string& component) const;
+  /// Throws Error(model) listing what there is.
+  const Component& component(const std::string& name) const;
+};
+
+/// Describes a folder with model_index.json (diffusers layout) or config.json (transformers layout,
+/// DiT-MoE; with vae/ and others as subfolders). A single model's own component is "transformer"
+/// for diffusion models, "vae" for autoencoders, else "model". Throws Error(model) saying what to
+/// do for anything else.
+ModelFolder open_folder(const std::string& path);
+
+}  // namespace tessera::load

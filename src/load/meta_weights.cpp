@@ -1,0 +1,123 @@
+#include "load/meta_weights.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/fail.h"
+#include "load/printable.h"
+#include "tensor/scope.h"
+
+namespace tessera::load {
+namespace {
+
+using ops::DType;
+using tensor::Device;
+using tensor::MemoryClass;
+using tensor::Shape;
+using tensor::Tensor;
+
+constexpr size_t kNamed = 8;
+
+std::string listed(const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const size_t shown = std::min(names.size(), kNamed);
+  std::string text = fmt::format("; {} {}: {}", names.size(), what,
+                                 fmt::join(names.begin(), names.begin() + long(shown), ", "));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+bool matches(const std::string& name, std::span<const std::string> patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!pattern.ends_with('*')) return name == pattern;
+    return name.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
+  });
+}
+
+bool same(const Shape& shape, const std::vector<int64_t>& sizes) {
+  return std::equal(shape.begin(), shape.end(), sizes.begin(), sizes.end());
+}
+
+}  // namespace
+
+bool MetaWeights::has(const std::string& name) const { return known_ && known_->has(name); }
+
+void MetaWeights::record(const std::string& name, const Shape& shape) const {
+  const std::lock_guard lock(mutex_);
+  const auto [at, added] = asked_.emplace(name, shape);
+  require(added || at->second == shape, ErrorCode::model,
+          "the model asks for tensor {} as {} and as {}", printable(name), at->second.str(),
+          shape.str());
+}
+
+// What a real run reads from a mapped file: recorded, not counted as memory.
+Tensor MetaWeights::source(const std::string& name, const Shape& shape) const {
+  record(name, shape);
+  tensor::Scope uncounted = tensor::current_scope();
+  uncounted.memory = nullptr;
+  const tensor::BindScope bound(uncounted);
+  return Tensor::empty(shape, DType::f32, Device::meta, MemoryClass::weights);
+}
+
+Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
+  record(name, shape);
+  DType dtype = stored_;
+  if (known_ && known_->has(name)) dtype = dtype_of(known_->entry(name).dtype).value_or(stored_);
+  return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
+}
+
+ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k,
+                                DType compute) const {
+  return ops::pack_weight(source(name, {n, k}), compute);
+}
+
+ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
+                                int64_t k, DType compute) const {
+  return ops::pack_paired_weight(source(gate, {n, k}), source(up, {n, k}), compute);
+}
+
+ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& bias,
+                                  const Shape& shape, DType compute) const {
+  const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
+  return ops::pack_conv(source(weight, shape), b, compute);
+}
+
+Tensor MetaWeights::vector(const std::string& name, int64_t n) const {
+  record(name, {n});
+  return Tensor::empty({n}, DType::f32, Device::meta, MemoryClass::weights);
+}
+
+std::map<std::string, Shape> MetaWeights::asked() const {
+  const std::lock_guard lock(mutex_);
+  return asked_;
+}
+
+int64_t MetaWeights::parameters() const {
+  int64_t total = 0;
+  for (const auto& [name, shape] : asked()) total += shape.elements();
+  return total;
+}
+
+void check_names(const MetaWeights& weights, const TensorSet& tensors, const std::string& folder,
+                 std::span<const std::string> unused) {
+  std::vector<std::string> missing, extra, misshaped;
+  const std::map<std::string, Shape> asked = weights.asked();
+  for (const auto& [name, shape] : asked) {
+    if (!tensors.has(name)) {
+      missing.push_back(printable(name) + " " + shape.str());
+    } else if (const auto& sizes = tensors.entry(name).sizes; !same(shape, sizes)) {
+      misshaped.push_back(fmt::format("{} is [{}], expected {}", printable(name),
+                                      fmt::join(sizes, ", "), shape.str()));
+    }
+  }
+  for (const std::string& name : tensors.names())
+    if (!asked.contains(name) && !matches(name, unused)) extra.push_back(printable(name));
+  require(
+      missing.empty() && extra.empty() && misshaped.empty(), ErrorCode::model,
+      "the weights in '{}' do not fit its config.json{}{}{}; use the weights and the config of one "
+      "model",
+      folder, listed("missing", missing), listed("of another shape", misshaped),
+      listed("that the model does not know", extra));
+}
+
+}  // namespace tessera::load

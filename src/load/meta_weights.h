@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "load/tensor_set.h"
+#include "nn/weights.h"
+
+namespace tessera::load {
+
+/// Weights that hold nothing: they record what a model asks for and hand out meta tensors, so that
+/// a model is built in full, its names checked and its memory estimated, before a byte is read.
+class MetaWeights : public nn::Weights {
+ public:
+  /// Without files: get() gives tensors of dtype `stored`, has() says no.
+  explicit MetaWeights(tensor::DType stored = tensor::DType::bf16) : stored_(stored) {}
+  /// Over files: has() and dtypes are theirs; names that they lack are recorded all the same.
+  explicit MetaWeights(TensorSet known) : known_(std::move(known)) {}
+
+  bool has(const std::string& name) const override;
+  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override;
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
+                     ops::DType compute) const override;
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     ops::DType compute) const override;
+  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
+                       const tensor::Shape& shape, ops::DType compute) const override;
+  tensor::Tensor vector(const std::string& name, int64_t n) const override;
+
+  /// Names and shapes asked for so far.
+  std::map<std::string, tensor::Shape> asked() const;
+  /// Elements of all tensors asked for, each once.
+  int64_t parameters() const;
+
+ private:
+  tensor::Tensor source(const std::string& name, const tensor::Shape& shape) const;
+  void record(const std::string& name, const tensor::Shape& shape) const;
+
+  std::optional<TensorSet> known_;
+  tensor::DType stored_ = tensor::DType::bf16;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, tensor::Shape> asked_;
+};
+
+/// Compares what a model asked for with what `folder` holds. Throws one Error(model) naming all
+/// missing, extra and mis-shaped tensors (the first 8 of each, and how many more). Tensors that
+/// match an entry of `unused` (a name, or a beginning followed by '*') may be there without being
+/// asked for.
+void check_names(const MetaWeights& weights, const TensorSet& tensors, const std::string& folder,
+                 std::span<const std::string> unused = {});
+
+}  // namespace tessera::load

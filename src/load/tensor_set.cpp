@@ -1,0 +1,169 @@
+#include "load/tensor_set.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "base/fail.h"
+#include "base/json.h"
+#include "load/printable.h"
+
+namespace tessera::load {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Like fs::exists, but a folder that may not be read is simply not there.
+bool present(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+constexpr std::array<const char*, 2> kStems = {"diffusion_pytorch_model", "model"};
+
+// Only a plain name may follow from an index: nothing that leaves its folder.
+void check_shard_name(const std::string& index, const std::string& name) {
+  const bool plain = !name.empty() && name != "." && name != ".." &&
+                     name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
+  require(
+      plain, ErrorCode::model,
+      "{}: the shard {} is no plain file name; expected a file beside the index: do not use this "
+      "index, download it again from its maker",
+      index, printable(name));
+}
+
+// Shard -> the tensors that the index places there.
+std::map<std::string, std::set<std::string>> read_weight_map(const std::string& index) {
+  const base::Json json = base::read_json(index);
+  const bool object =
+      json.is_object() && json.contains("weight_map") && json["weight_map"].is_object();
+  require(object, ErrorCode::model,
+          "{}: there is no object 'weight_map' from tensor to shard; expected a safetensors index",
+          index);
+  std::map<std::string, std::set<std::string>> shards;
+  for (const auto& [tensor, shard] : json["weight_map"].items()) {
+    require(shard.is_string(), ErrorCode::model,
+            "{}: weight_map gives {} no file name; expected a string", index, printable(tensor));
+    const auto name = shard.get<std::string>();
+    check_shard_name(index, name);
+    shards[name].insert(tensor);
+  }
+  require(!shards.empty(), ErrorCode::model, "{}: weight_map is empty; expected tensors", index);
+  return shards;
+}
+
+void check_shard(const std::string& index, const SafetensorsFile& file,
+                 const std::set<std::string>& expected) {
+  for (const std::string& name : expected)
+    require(file.has(name), ErrorCode::model,
+            "{}: tensor {} should stand in {}, which lacks it: the shards do not belong together, "
+            "download them again",
+            index, printable(name), file.path());
+  for (const auto& [name, entry] : file.entries())
+    require(
+        expected.contains(name), ErrorCode::model,
+        "{}: {} holds tensor {}, which the index does not place there: the shards do not belong "
+        "together, download them again",
+        index, file.path(), printable(name));
+}
+
+std::optional<TensorSet> open_stem(const fs::path& folder, const std::string& stem,
+                                   const std::string& variant) {
+  const std::string dotted = variant.empty() ? "" : "." + variant;
+  const fs::path index = folder / (stem + ".safetensors.index" + dotted + ".json");
+  const fs::path file = folder / (stem + dotted + ".safetensors");
+  if (present(file)) return TensorSet({SafetensorsFile(file.string())});
+  if (present(index)) return open_index(index.string());
+  return std::nullopt;
+}
+
+// What else lies in the folder, as advice.
+std::string advice(const fs::path& folder) {
+  std::vector<std::string> seen;
+  bool pickle = false;
+  std::error_code ignored;
+  for (const auto& item : fs::directory_iterator(folder, ignored)) {
+    const std::string extension = item.path().extension().string();
+    pickle = pickle || extension == ".bin" || extension == ".pt" || extension == ".pth" ||
+             extension == ".ckpt";
+    if (extension == ".safetensors" && seen.size() < 4)
+      seen.push_back(printable(item.path().filename().string()));
+  }
+  std::sort(seen.begin(), seen.end());
+  if (!seen.empty())
+    return fmt::format("it holds {}: rename the file, or give the variant's name",
+                       fmt::join(seen, ", "));
+  if (pickle) return "it holds PyTorch pickles only: convert them to safetensors first";
+  return "download the weights too";
+}
+
+}  // namespace
+
+TensorSet::TensorSet(const std::vector<SafetensorsFile>& files) : files_(files) {
+  for (size_t i = 0; i < files_.size(); ++i)
+    for (const auto& [name, entry] : files_[i].entries()) {
+      const auto [at, added] = file_of_.emplace(name, i);
+      require(added, ErrorCode::model, "tensor {} stands in both {} and {}; expected one of them",
+              printable(name), files_[at->second].path(), files_[i].path());
+    }
+}
+
+std::vector<std::string> TensorSet::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : file_of_) names.push_back(name);
+  return names;
+}
+
+const SafetensorsFile& TensorSet::file(const std::string& name) const {
+  const auto found = file_of_.find(name);
+  require(found != file_of_.end(), ErrorCode::model,
+          "{}: there is no tensor {} among its {}; is this the right model?",
+          files_.empty() ? "no file" : files_.front().path(), printable(name), file_of_.size());
+  return files_[found->second];
+}
+
+int64_t TensorSet::bytes() const {
+  int64_t total = 0;
+  for (const SafetensorsFile& file : files_)
+    for (const auto& [name, entry] : file.entries()) total += entry.bytes();
+  return total;
+}
+
+TensorSet open_index(const std::string& index_path) {
+  const auto shards = read_weight_map(index_path);
+  const fs::path folder = fs::path(index_path).parent_path();
+  std::vector<std::string> missing;
+  for (const auto& [shard, names] : shards)
+    if (!present(folder / shard)) missing.push_back(printable(shard));
+  const size_t count = missing.size();
+  if (count > 8) missing.resize(8);
+  require(missing.empty(), ErrorCode::model,
+          "{}: {} of {} shards are missing: {}{}; download them beside the index", index_path,
+          count, shards.size(), fmt::join(missing, ", "), count > 8 ? ", ..." : "");
+  std::vector<SafetensorsFile> files;
+  for (const auto& [shard, names] : shards) {
+    files.emplace_back((folder / shard).string());
+    check_shard(index_path, files.back(), names);
+  }
+  return TensorSet(files);
+}
+
+TensorSet open_component(const std::string& folder, const std::string& variant) {
+  require(present(folder), ErrorCode::model, "the folder '{}' does not exist", folder);
+  std::error_code ignored;
+  require(fs::is_directory(folder, ignored), ErrorCode::model,
+          "'{}' is a file; expected a folder with weights", folder);
+  std::vector<std::string> variants = {variant};
+  if (variant.empty()) variants = {"", "bf16", "fp16", "fp32"};
+  for (const std::string& v : variants)
+    for (const char* stem : kStems)
+      if (auto set = open_stem(folder, stem, v)) return *std::move(set);
+  fail(ErrorCode::model,
+       "'{}' holds no {}model.safetensors, diffusion_pytorch_model.safetensors or an index of "
+       "them; {}",
+       folder, variant.empty() ? "" : "variant '" + variant + "' of ", advice(folder));
+}
+
+}  // namespace tessera::load

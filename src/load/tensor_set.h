@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "load/safetensors.h"
+
+namespace tessera::load {
+
+/// The named tensors of a component: one safetensors file, or the shards of an index. Cheap to
+/// copy.
+class TensorSet {
+ public:
+  TensorSet() = default;
+  /// Every tensor of the files. Throws Error(model) if two files hold the same name.
+  explicit TensorSet(const std::vector<SafetensorsFile>& files);
+
+  bool has(const std::string& name) const { return file_of_.contains(name); }
+  /// Names in alphabetic order.
+  std::vector<std::string> names() const;
+  size_t size() const { return file_of_.size(); }
+  /// The file that holds a tensor. Throws Error(model) if none does.
+  const SafetensorsFile& file(const std::string& name) const;
+  const TensorEntry& entry(const std::string& name) const { return file(name).entry(name); }
+  tensor::Tensor get(const std::string& name) const { return file(name).get(name); }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
+  /// Bytes of all tensors.
+  int64_t bytes() const;
+
+ private:
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> file_of_;
+};
+
+/// Opens the weights in a component's folder: model.safetensors or
+/// diffusion_pytorch_model.safetensors, or the shards of their index, or a variant of these
+/// (*.fp16.*, *.bf16.*, ...). `variant` asks for one by name; "" takes the plain files, else bf16,
+/// fp16, fp32. Every shard is opened and checked against the index. Throws Error(model).
+TensorSet open_component(const std::string& folder, const std::string& variant = "");
+
+/// The shards that an index names, checked: plain file names beside it, each present, holding
+/// exactly the tensors that the index places there. Throws Error(model).
+TensorSet open_index(const std::string& index_path);
+
+}  // namespace tessera::load

@@ -1,0 +1,193 @@
+#include "load/weight_store.h"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "base/fail.h"
+#include "load/printable.h"
+
+namespace tessera::load {
+namespace {
+
+using ops::DType;
+using tensor::Shape;
+using tensor::Storage;
+using tensor::Tensor;
+
+enum class Form : uint8_t { matrix, paired, conv, vector };
+
+// What makes two packed weights the same one.
+struct Key {
+  Form form;
+  std::string file, name, second_file, second;
+  int64_t row_begin, row_end;  // the slice of axis 0
+  DType dtype;
+  kernels::Isa isa;
+  tensor::Device device;
+
+  bool operator<(const Key& other) const { return tied() < other.tied(); }
+
+ private:
+  std::tuple<const Form&, const std::string&, const std::string&, const std::string&,
+             const std::string&, const int64_t&, const int64_t&, const DType&, const kernels::Isa&,
+             const tensor::Device&>
+  tied() const {
+    return std::tie(form, file, name, second_file, second, row_begin, row_end, dtype, isa, device);
+  }
+};
+
+}  // namespace
+
+struct WeightStore::Shelf {
+  struct Slot {
+    std::mutex packing;  // held while packing, so that it happens once
+    std::weak_ptr<const void> value;
+  };
+
+  std::shared_ptr<Slot> slot(const Key& key) {
+    const std::lock_guard lock(mutex);
+    if (slots.size() >= next_sweep) {
+      // A slot that only the map knows cannot be in use: its value may be read without its lock.
+      std::erase_if(slots, [](const auto& item) {
+        return item.second.use_count() == 1 && item.second->value.expired();
+      });
+      next_sweep = 2 * slots.size() + 256;
+    }
+    auto& slot = slots[key];
+    if (!slot) slot = std::make_shared<Slot>();
+    return slot;
+  }
+
+  template <class T, class Make>
+  std::shared_ptr<T> share(const Key& key, Make make) {
+    const std::shared_ptr<Slot> slot = this->slot(key);
+    const std::lock_guard lock(slot->packing);
+    if (const auto value = slot->value.lock())
+      return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
+    std::shared_ptr<T> made = make();
+    slot->value = made;
+    return made;
+  }
+
+  std::mutex mutex;
+  std::map<Key, std::shared_ptr<Slot>> slots;
+  size_t next_sweep = 256;
+};
+
+namespace {
+
+class StoredWeights : public nn::Weights {
+ public:
+  StoredWeights(TensorSet tensors, std::shared_ptr<WeightStore::Shelf> shelf)
+      : tensors_(std::move(tensors)), shelf_(std::move(shelf)) {}
+
+  bool has(const std::string& name) const override { return tensors_.has(name); }
+
+  Tensor get(const std::string& name, const Shape& shape) const override {
+    const SafetensorsFile& file = tensors_.file(name);
+    const TensorEntry& entry = file.entry(name);
+    const bool same = entry.sizes.size() == static_cast<size_t>(shape.rank()) &&
+                      std::equal(shape.begin(), shape.end(), entry.sizes.begin());
+    require(
+        same, ErrorCode::model,
+        "{}: tensor {} has the shape [{}]; expected {}: config and weights do not belong together",
+        file.path(), printable(name), fmt::join(entry.sizes, ", "), shape.str());
+    return file.get(name);
+  }
+
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute) const override {
+    const Tensor w = floats(name, {n, k});
+    return shelf_->share<const kernels::PackedWeight>(key(Form::matrix, name, "", n, compute), [&] {
+      ops::Weight packed = ops::pack_weight(w, compute);
+      release(name);
+      return packed;
+    });
+  }
+
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     DType compute) const override {
+    const Tensor g = floats(gate, {n, k}), u = floats(up, {n, k});
+    return shelf_->share<const kernels::PackedWeight>(key(Form::paired, gate, up, n, compute), [&] {
+      ops::Weight packed = ops::pack_paired_weight(g, u, compute);
+      release(gate);
+      release(up);
+      return packed;
+    });
+  }
+
+  ops::ConvWeight conv(const std::string& weight, const std::string& bias, const Shape& shape,
+                       DType compute) const override {
+    require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
+    const Tensor w = floats(weight, shape);
+    const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
+    return shelf_->share<const kernels::PackedConv>(
+        key(Form::conv, weight, bias, shape[0], compute), [&] {
+          ops::ConvWeight packed = ops::pack_conv(w, b, compute);
+          release(weight);
+          return packed;
+        });
+  }
+
+  Tensor vector(const std::string& name, int64_t n) const override {
+    const Tensor stored = floats(name, {n});
+    const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", n, DType::f32), [&] {
+      const std::vector<float> values = stored.to_floats();
+      const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+      auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
+      if (!values.empty()) std::memcpy(copy->data(), values.data(), values.size() * sizeof(float));
+      return copy;
+    });
+    return Tensor::over(storage, 0, {n}, DType::f32);
+  }
+
+ private:
+  Tensor floats(const std::string& name, const Shape& shape) const {
+    const Tensor x = get(name, shape);
+    require(is_float(x.dtype()), ErrorCode::model,
+            "{}: tensor {} has the dtype {}; expected f32, bf16 or f16", tensors_.file(name).path(),
+            printable(name), name_of(x.dtype()));
+    return x;
+  }
+
+  Key key(Form form, const std::string& name, const std::string& second, int64_t rows,
+          DType dtype) const {
+    return {form,
+            tensors_.file(name).identity(),
+            name,
+            second.empty() ? "" : tensors_.file(second).identity(),
+            second,
+            0,
+            rows,
+            dtype,
+            kernels::active_isa(),
+            tensor::Device::cpu};
+  }
+
+  void release(const std::string& name) const { tensors_.file(name).release(name); }
+
+  TensorSet tensors_;
+  std::shared_ptr<WeightStore::Shelf> shelf_;
+};
+
+}  // namespace
+
+WeightStore::WeightStore() : shelf_(std::make_shared<Shelf>()) {}
+
+std::shared_ptr<const nn::Weights> WeightStore::open(TensorSet tensors) const {
+  return std::make_shared<const StoredWeights>(std::move(tensors), shelf_);
+}
+
+int64_t WeightStore::live() const {
+  const std::lock_guard lock(shelf_->mutex);
+  int64_t count = 0;
+  for (const auto& [key, slot] : shelf_->slots) {
+    const std::lock_guard packing(slot->packing);
+    count += slot->value.expired() ? 0 : 1;
+  }
+  return count;
+}
+
+}  // namespace tessera::load

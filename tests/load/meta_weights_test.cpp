@@ -1,0 +1,116 @@
+#include "load/meta_weights.h"
+
+#include <gtest/gtest.h>
+
+#include "scratch_folder.h"
+#include "tensor/scope.h"
+
+namespace tessera::load {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+void ask(const MetaWeights& weights) {
+  weights.matrix("w", 48, 32, DType::bf16);
+  weights.paired("gate", "up", 16, 32, DType::bf16);
+  weights.conv("filter", "filter.bias", {8, 4, 3, 3}, DType::f32);
+  weights.vector("b", 48);
+  weights.get("table", {10, 4});
+}
+
+std::map<std::string, Tensor> fitting() {
+  auto zeros = [](const tensor::Shape& shape) { return Tensor::zeros(shape, DType::f32); };
+  return {{"w", zeros({48, 32})},   {"gate", zeros({16, 32})},       {"up", zeros({16, 32})},
+          {"b", zeros({48})},       {"filter", zeros({8, 4, 3, 3})}, {"filter.bias", zeros({8})},
+          {"table", zeros({10, 4})}};
+}
+
+TensorSet written(const ScratchFolder& folder, const std::map<std::string, Tensor>& tensors) {
+  write_safetensors(folder.path("model.safetensors"), tensors);
+  return open_component(folder.path());
+}
+
+}  // namespace
+
+TEST(MetaWeights, RecordsWhatIsAsked) {
+  const MetaWeights weights;
+  ask(weights);
+  const auto asked = weights.asked();
+  EXPECT_EQ(asked.size(), 7u);
+  EXPECT_EQ(asked.at("w"), (tensor::Shape{48, 32}));
+  EXPECT_EQ(asked.at("filter.bias"), (tensor::Shape{8}));
+  EXPECT_EQ(weights.parameters(), 48 * 32 + 2 * 16 * 32 + 8 * 36 + 8 + 48 + 40);
+  EXPECT_FALSE(weights.has("w"));
+}
+
+TEST(MetaWeights, HandsOutMetaTensors) {
+  const MetaWeights weights(DType::f16);
+  EXPECT_TRUE(weights.get("table", {10, 4}).is_meta());
+  EXPECT_EQ(weights.get("table", {10, 4}).dtype(), DType::f16);
+  EXPECT_EQ(weights.vector("b", 3).dtype(), DType::f32);
+  EXPECT_TRUE(weights.matrix("w", 48, 32, DType::bf16)->data.is_meta());
+  EXPECT_THROW(weights.get("table", {10, 5}), Error);
+}
+
+TEST(MetaWeights, CountsPackedBytesOnly) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bound(scope);
+  const MetaWeights weights;
+  const ops::Weight w = weights.matrix("w", 64, 64, DType::bf16);
+  const int64_t bytes = scope.memory->current(tensor::MemoryClass::weights);
+  EXPECT_GE(bytes, 64 * 64 * 2);
+  EXPECT_EQ(scope.memory->peak(), bytes) << "the unpacked weight lies in the mapped file";
+}
+
+TEST(MetaWeights, AnswersForTheFilesItKnows) {
+  const ScratchFolder folder;
+  const MetaWeights weights(written(folder, fitting()));
+  EXPECT_TRUE(weights.has("w"));
+  EXPECT_FALSE(weights.has("none"));
+  EXPECT_EQ(weights.get("table", {10, 4}).dtype(), DType::f32);
+}
+
+TEST(CheckNames, AcceptsWhatFits) {
+  const ScratchFolder folder;
+  const MetaWeights weights;
+  ask(weights);
+  check_names(weights, written(folder, fitting()), folder.path());
+}
+
+TEST(CheckNames, NamesEverythingAtOnce) {
+  const ScratchFolder folder;
+  const MetaWeights weights;
+  ask(weights);
+  auto tensors = fitting();
+  tensors.erase("up");
+  tensors["b"] = Tensor::zeros({47}, DType::f32);
+  tensors["filter"] = Tensor::zeros({8, 36}, DType::f32);
+  for (int i = 0; i < 11; ++i) tensors["more" + std::to_string(i)] = Tensor::zeros({1}, DType::u8);
+  const TensorSet set = written(folder, tensors);
+  const std::string message = model_error([&] { check_names(weights, set, folder.path()); });
+  expect_says(message, folder.path());
+  expect_says(message, "1 missing: 'up' [16, 32]");
+  expect_says(
+      message,
+      "2 of another shape: 'b' is [47], expected [48], 'filter' is [8, 36], expected [8, 4, 3, 3]");
+  expect_says(message, "11 that the model does not know: 'more0', 'more1'");
+  expect_says(message, "and 3 more");
+}
+
+TEST(CheckNames, LeavesUnusedAlone) {
+  const ScratchFolder folder;
+  const MetaWeights weights;
+  ask(weights);
+  auto tensors = fitting();
+  tensors["encoder.conv.weight"] = tensors["position_ids"] = Tensor::zeros({1}, DType::f32);
+  const TensorSet set = written(folder, tensors);
+  const std::vector<std::string> unused = {"encoder.*", "position_ids"};
+  check_names(weights, set, folder.path(), unused);
+  expect_says(
+      model_error([&] { check_names(weights, set, folder.path(), std::span(unused).first(1)); }),
+      "'position_ids'");
+}
+
+}  // namespace tessera::load

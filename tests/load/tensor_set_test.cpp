@@ -1,0 +1,115 @@
+#include "load/tensor_set.h"
+
+#include <gtest/gtest.h>
+
+#include "scratch_folder.h"
+
+namespace tessera::load {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+Tensor ones(int64_t n) {
+  return Tensor::from(std::span<const float>(std::vector<float>(size_t(n), 1.0f)), {n});
+}
+
+void write_shards(const ScratchFolder& folder) {
+  write_safetensors(folder.path("model-1.safetensors"), {{"a", ones(2)}, {"b", ones(3)}});
+  write_safetensors(folder.path("model-2.safetensors"), {{"c", ones(4)}});
+}
+
+std::string index_of(const std::string& entries) { return "{\"weight_map\":{" + entries + "}}"; }
+
+const char* const kGood =
+    R"("a":"model-1.safetensors","b":"model-1.safetensors","c":"model-2.safetensors")";
+
+}  // namespace
+
+TEST(TensorSet, ReadsShards) {
+  const ScratchFolder folder;
+  write_shards(folder);
+  folder.write("model.safetensors.index.json", index_of(kGood));
+  const TensorSet set = open_component(folder.path());
+  EXPECT_EQ(set.names(), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(set.get("c").elements(), 4);
+  EXPECT_EQ(set.files().size(), 2u);
+  EXPECT_EQ(set.bytes(), 36);
+  expect_says(model_error([&] { set.get("d"); }), "'d'");
+}
+
+TEST(TensorSet, NamesMissingShards) {
+  const ScratchFolder folder;
+  write_shards(folder);
+  std::filesystem::remove(folder.path("model-2.safetensors"));
+  folder.write("model.safetensors.index.json", index_of(kGood));
+  const std::string message = model_error([&] { open_component(folder.path()); });
+  expect_says(message, "1 of 2 shards are missing: 'model-2.safetensors'");
+}
+
+TEST(TensorSet, RefusesShardsOutsideTheFolder) {
+  const ScratchFolder folder;
+  for (const char* name : {"../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", ".", "",
+                           "a\\\\b", "a\\u0000b"}) {
+    folder.write("model.safetensors.index.json", index_of("\"a\":\"" + std::string(name) + "\""));
+    expect_says(model_error([&] { open_component(folder.path()); }), "no plain file name");
+  }
+}
+
+TEST(TensorSet, RefusesAnIndexThatDoesNotFit) {
+  const ScratchFolder folder;
+  write_shards(folder);
+  auto error_with = [&](const std::string& text) {
+    folder.write("model.safetensors.index.json", text);
+    return model_error([&] { open_component(folder.path()); });
+  };
+  expect_says(error_with(index_of(kGood + std::string(R"(,"d":"model-2.safetensors")"))),
+              "'d' should stand in");
+  expect_says(error_with(index_of(R"("a":"model-1.safetensors")")), "does not place there");
+  expect_says(error_with(index_of(R"("a":1)")), "'a'");
+  expect_says(error_with(index_of("")), "empty");
+  expect_says(error_with("[]"), "weight_map");
+  expect_says(error_with("{\"weight_map\":[]}"), "weight_map");
+}
+
+TEST(TensorSet, TakesPlainFilesBeforeVariants) {
+  const ScratchFolder folder;
+  write_safetensors(folder.path("diffusion_pytorch_model.fp16.safetensors"), {{"half", ones(1)}});
+  EXPECT_TRUE(open_component(folder.path()).has("half"));
+  write_safetensors(folder.path("diffusion_pytorch_model.bf16.safetensors"), {{"brain", ones(1)}});
+  EXPECT_TRUE(open_component(folder.path()).has("brain"));
+  write_safetensors(folder.path("model.safetensors"), {{"plain", ones(1)}});
+  EXPECT_TRUE(open_component(folder.path()).has("plain"));
+  EXPECT_TRUE(open_component(folder.path(), "fp16").has("half"));
+  expect_says(model_error([&] { open_component(folder.path(), "int4"); }), "variant 'int4'");
+}
+
+TEST(TensorSet, ReadsTheIndexOfAVariant) {
+  const ScratchFolder folder;
+  write_safetensors(folder.path("model.fp16-1.safetensors"), {{"a", ones(2)}});
+  folder.write("model.safetensors.index.fp16.json", index_of(R"("a":"model.fp16-1.safetensors")"));
+  EXPECT_TRUE(open_component(folder.path()).has("a"));
+}
+
+TEST(TensorSet, SaysWhatToDoWithoutWeights) {
+  const ScratchFolder folder;
+  expect_says(model_error([&] { open_component(folder.path()); }), "download the weights");
+  folder.write("pytorch_model.bin", "x");
+  expect_says(model_error([&] { open_component(folder.path()); }), "convert them");
+  folder.write("flux1-dev.safetensors", "x");
+  expect_says(model_error([&] { open_component(folder.path()); }), "'flux1-dev.safetensors'");
+  expect_says(model_error([&] { open_component(folder.path("none")); }), "does not exist");
+  expect_says(model_error([&] { open_component(folder.path("pytorch_model.bin")); }), "is a file");
+}
+
+TEST(TensorSet, RefusesTheSameNameInTwoFiles) {
+  const ScratchFolder folder;
+  write_safetensors(folder.path("1"), {{"a", ones(2)}});
+  write_safetensors(folder.path("2"), {{"a", ones(2)}});
+  expect_says(model_error([&] {
+                TensorSet({SafetensorsFile(folder.path("1")), SafetensorsFile(folder.path("2"))});
+              }),
+              "'a' stands in both");
+}
+
+}  // namespace tessera::load

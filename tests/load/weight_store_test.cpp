@@ -1,0 +1,124 @@
+#include "load/weight_store.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "scratch_folder.h"
+
+namespace tessera::load {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+Tensor counted(const tensor::Shape& shape) {
+  std::vector<float> values(size_t(shape.elements()));
+  std::iota(values.begin(), values.end(), 0.0f);
+  return Tensor::from(std::span<const float>(values), shape);
+}
+
+TensorSet written(const ScratchFolder& folder) {
+  const std::string path = folder.path("model.safetensors");
+  if (!std::filesystem::exists(path))
+    write_safetensors(path, {{"w", counted({48, 32})},
+                             {"u", counted({48, 32})},
+                             {"b", counted({48})},
+                             {"filter", counted({8, 4, 3, 3})},
+                             {"filter.bias", counted({8})},
+                             {"ids", Tensor::zeros({4}, DType::i64)}});
+  return open_component(folder.path());
+}
+
+}  // namespace
+
+TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto one = store.open(written(folder)), two = store.open(written(folder));
+  const ops::Weight w = one->matrix("w", 48, 32, DType::f32);
+  EXPECT_EQ(w, two->matrix("w", 48, 32, DType::f32));
+  EXPECT_NE(w, one->matrix("w", 48, 32, DType::bf16));
+  EXPECT_NE(w, one->matrix("u", 48, 32, DType::f32));
+  EXPECT_EQ(one->paired("w", "u", 48, 32, DType::f32), two->paired("w", "u", 48, 32, DType::f32));
+  const Tensor b = one->vector("b", 48);
+  EXPECT_EQ(b.raw(), two->vector("b", 48).raw());
+  EXPECT_EQ(b.to_floats()[47], 47.0f);
+  EXPECT_EQ(w->n, 48);
+  EXPECT_EQ(w->k, 32);
+}
+
+TEST(WeightStore, FreesWhatNobodyUses) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(written(folder));
+  {
+    const ops::Weight w = weights->matrix("w", 48, 32, DType::f32);
+    const Tensor b = weights->vector("b", 48);
+    EXPECT_EQ(store.live(), 2);
+  }
+  EXPECT_EQ(store.live(), 0);
+}
+
+TEST(WeightStore, WhatItGaveOutlivesIt) {
+  const ScratchFolder folder;
+  Tensor kept;
+  {
+    const WeightStore store;
+    kept = store.open(written(folder))->get("w", {48, 32});
+  }
+  EXPECT_EQ(kept.to_floats()[33], 33.0f);
+}
+
+TEST(WeightStore, ThreadsShareOnePacking) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(written(folder));
+  std::vector<ops::Weight> got(8);
+  std::vector<std::thread> threads;
+  for (auto& w : got) threads.emplace_back([&] { w = weights->matrix("w", 48, 32, DType::bf16); });
+  for (auto& thread : threads) thread.join();
+  for (const auto& w : got) EXPECT_EQ(w, got.front());
+  EXPECT_EQ(store.live(), 1);
+}
+
+TEST(WeightStore, ChecksShapesAndTypes) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(written(folder));
+  const std::string shape = model_error([&] { weights->matrix("w", 32, 48, DType::f32); });
+  expect_says(shape, "model.safetensors");
+  expect_says(shape, "'w' has the shape [48, 32]; expected [32, 48]");
+  expect_says(model_error([&] { weights->vector("w", 48); }), "expected [48]");
+  expect_says(model_error([&] { weights->get("none", {1}); }), "'none'");
+  expect_says(model_error([&] { weights->vector("ids", 4); }), "dtype i64");
+  expect_says(model_error([&] { weights->paired("w", "b", 48, 32, DType::f32); }), "'b'");
+  expect_says(model_error([&] { weights->conv("filter", "b", {8, 4, 3, 3}, DType::f32); }), "'b'");
+  EXPECT_TRUE(weights->has("b"));
+  EXPECT_FALSE(weights->has("none"));
+}
+
+TEST(WeightStore, SharesFilters) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(written(folder));
+  const auto filter = weights->conv("filter", "filter.bias", {8, 4, 3, 3}, DType::f32);
+  EXPECT_EQ(filter, weights->conv("filter", "filter.bias", {8, 4, 3, 3}, DType::f32));
+  EXPECT_NE(filter, weights->conv("filter", "", {8, 4, 3, 3}, DType::f32));
+}
+
+TEST(WeightStore, SweepsOldSlots) {
+  const ScratchFolder folder;
+  std::map<std::string, Tensor> many;
+  for (int i = 0; i < 700; ++i) many["t" + std::to_string(i)] = counted({2});
+  write_safetensors(folder.path("model.safetensors"), many);
+  const WeightStore store;
+  const auto weights = store.open(open_component(folder.path()));
+  const Tensor kept = weights->vector("t0", 2);
+  for (const auto& [name, x] : many) weights->vector(name, 2);
+  EXPECT_EQ(store.live(), 1);
+  EXPECT_EQ(kept.raw(), weights->vector("t0", 2).raw());
+}
+
+}  // namespace tessera::load
