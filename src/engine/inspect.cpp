@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include "base/fail.h"
+#include "engine/model_state.h"
+
+namespace tessera {
+namespace {
+
+Component describe(const load::Component& part) {
+  Component shown{part.name, part.class_name, part.folder, 0, 0, {}};
+  const bool weights = part.name != "scheduler" && part.name.find("tokenizer") == std::string::npos;
+  if (!weights) return shown;
+  const load::TensorSet tensors = load::open_component(part.folder);
+  shown.file_bytes = tensors.bytes();
+  for (const std::string& name : tensors.names()) {
+    int64_t elements = 1;
+    for (int64_t size : tensors.entry(name).sizes) elements *= size;
+    shown.parameters += elements;
+  }
+  return shown;
+}
+
+void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& options,
+             const GenerateRequest& request, int64_t factor, const base::Json* vae) {
+  require(request.width >= 0 && request.height >= 0 && request.width % factor == 0 &&
+              request.height % factor == 0,
+          ErrorCode::usage, "{} x {} pixels: expected multiples of {}", request.width, request.height,
+          factor);
+  const nn::TokenLayout layout = recipe.layout(request.height / factor, request.width / factor);
+  const bool branches = request.guidance != 1;
+  const auto dtype = options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+  const auto need =
+      engine::estimate(recipe, dtype, layout, std::max(request.count, 1), branches, vae);
+  found.width = layout.size[2] * factor;
+  found.height = layout.size[1] * factor;
+  found.rows = (branches ? 2 : 1) * std::max(request.count, 1);
+  found.flops_per_step = need.flops_per_step;
+  found.memory = {{"weights", need.weights}, {"activations", need.activations}, {"peak", need.peak}};
+}
+
+}  // namespace
+
+Inspection Model::inspect(const GenerateRequest& request) const {
+  const State& state = *state_;
+  Inspection found;
+  found.model = state.folder.path;
+  found.pipeline = state.folder.class_name;
+  found.class_names = state.class_names;
+  for (const load::Component& part : state.folder.components) {
+    found.components.push_back(describe(part));
+    if (part.name == "transformer")
+      for (const auto& [name, value] : state.recipe->facts())
+        found.components.back().facts[name] = value;
+  }
+  if (state.recipe)
+    add_run(found, *state.recipe, state.options, request, state.vae_factor(),
+            state.has_vae() ? &state.folder.component("vae").config : nullptr);
+  return found;
+}
+
+std::vector<std::string> known_model_sizes() {
+  std::vector<std::string> names;
+  for (const auto& [name, config] : models::named_sizes()) names.push_back(name);
+  return names;
+}
+
+Inspection inspect_by_name(const std::string& name, const RunOptions& options,
+                           const GenerateRequest& request) {
+  for (const auto& [known, config] : models::named_sizes()) {
+    if (known != name) continue;
+    const auto recipe = models::make_recipe(config.at("model_type"), config, name);
+    Inspection found;
+    found.model = name;
+    found.pipeline = "sizes by name, no files";
+    Component part{"transformer", "dit_moe", "", 0, 0, {}};
+    for (const auto& [fact, value] : recipe->facts()) part.facts[fact] = value;
+    add_run(found, *recipe, options, request, 8, nullptr);
+    part.parameters = engine::estimate(*recipe, nn::DType::bf16, recipe->layout(0, 0), 1, false, nullptr)
+                          .parameters;
+    found.components.push_back(part);
+    return found;
+  }
+  fail(ErrorCode::model, "no size is called '{}'; known are {}", name,
+       fmt::join(known_model_sizes(), ", "));
+}
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "base/fail.h"
+#include "engine/model_state.h"
+#include "load/meta_weights.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+load::WeightStore& store() {
+  static load::WeightStore one;  // one a process: weights only, no state of requests
+  return one;
+}
+
+std::vector<std::string> read_class_names(const std::string& folder) {
+  const fs::path path = fs::path(folder) / "classes.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return {};
+  const base::Json json = base::read_json(path.string());
+  require(json.is_array(), ErrorCode::model, "{}: expected a list of names", path.string());
+  std::vector<std::string> names;
+  for (const auto& item : json) {
+    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path.string(), names.size());
+    names.push_back(item.get<std::string>());
+  }
+  return names;
+}
+
+int thread_count_of(const RunOptions& options) {
+  if (options.threads > 0) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+namespace engine {
+
+std::string resolve_model(const std::string& model) {
+  std::error_code ignored;
+  if (model.empty() || model.find('/') != std::string::npos || fs::exists(model, ignored)) return model;
+  const char* chosen = std::getenv("TESSERA_MODELS");
+  for (const std::string& root : {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
+    const fs::path path = fs::path(root) / model;
+    if (!root.empty() && fs::is_directory(path, ignored)) return path.string();
+  }
+  return model;
+}
+
+}  // namespace engine
+
+tensor::Scope Model::State::scope() const {
+  tensor::Scope scope;
+  scope.pool = pool.get();
+  scope.memory = memory;
+  scope.meter = meter;
+  return scope;
+}
+
+nn::DType Model::State::dtype() const {
+  return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+}
+
+int64_t Model::State::vae_factor() const {
+  if (!has_vae()) return 8;
+  const load::Component& part = folder.component("vae");
+  const auto config = models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
+  return int64_t{1} << (config.block_out_channels.size() - 1);
+}
+
+nn::Denoiser& Model::State::transformer() {
+  if (denoiser) return *denoiser;
+  const tensor::BindScope bind(scope());
+  const load::Component& part = folder.component("transformer");
+  const load::TensorSet tensors = load::open_component(part.folder);
+  const nn::Portion whole{{0, recipe->blocks()}, true, true};
+  {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const load::MetaWeights asked(tensors);
+    recipe->make(asked, whole, dtype());
+    load::check_names(asked, tensors, part.folder);
+  }
+  denoiser = recipe->make(*store().open(tensors), whole, dtype());
+  return *denoiser;
+}
+
+std::unique_ptr<models::AutoencoderKL> Model::State::load_vae() const {
+  const tensor::BindScope bind(scope());
+  const load::Component& part = folder.component("vae");
+  const auto config = models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
+  const load::TensorSet tensors = load::open_component(part.folder);
+  return std::make_unique<models::AutoencoderKL>(config, *store().open(tensors), dtype());
+}
+
+Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+Model Model::open(const std::string& model, const RunOptions& options) {
+  auto state = std::make_unique<State>();
+  const auto found = problems(options.plan, 1);
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  state->options = options;
+  state->name = model;
+  state->folder = load::open_folder(engine::resolve_model(model));
+  require(state->folder.has("transformer") || state->has_vae(), ErrorCode::model,
+          "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
+          "DiT-MoE transformer, and AutoencoderKL",
+          model, state->folder.class_name);
+  if (state->folder.has("transformer")) {
+    const load::Component& part = state->folder.component("transformer");
+    state->recipe =
+        models::make_recipe(part.class_name, part.config, part.folder + "/config.json");
+    state->class_names = read_class_names(state->folder.path);
+    require(state->class_names.empty() ||
+                static_cast<int64_t>(state->class_names.size()) == state->recipe->classes(),
+            ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}", model,
+            state->class_names.size(), state->recipe->classes());
+  }
+  state->pool = std::make_unique<base::ThreadPool>(thread_count_of(options));
+  return Model(std::move(state));
+}
+
+}  // namespace tessera

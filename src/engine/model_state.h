@@ -1,0 +1,75 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "load/diffusers_folder.h"
+#include "load/weight_store.h"
+#include "models/registry.h"
+#include "models/vae/autoencoder_kl.h"
+#include "tensor/scope.h"
+#include "tessera/engine.h"
+
+namespace tessera {
+
+/// What an open model holds: the description of its folder, and its parts once they were needed.
+struct Model::State {
+  RunOptions options;
+  std::string name;  ///< as the caller gave it
+  load::ModelFolder folder;
+  std::unique_ptr<models::Recipe> recipe;  ///< null: a folder without a transformer
+  std::vector<std::string> class_names;    ///< empty: classes have numbers only
+  std::unique_ptr<base::ThreadPool> pool;
+  std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
+  std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
+  std::unique_ptr<nn::Denoiser> denoiser;
+
+  tensor::Scope scope() const;
+  nn::DType dtype() const;
+  bool has_vae() const { return folder.has("vae"); }
+  /// Latent pixels -> pixels.
+  int64_t vae_factor() const;
+  /// The transformer, loaded on first use; its names and shapes are checked before.
+  nn::Denoiser& transformer();
+  /// The VAE, loaded for this call; released with the result.
+  std::unique_ptr<models::AutoencoderKL> load_vae() const;
+};
+
+namespace engine {
+
+/// Work and memory of one run, by running the model on meta.
+struct Estimate {
+  double flops_per_step = 0;
+  int64_t weights = 0, activations = 0, peak = 0;  ///< bytes
+  int64_t parameters = 0;
+};
+/// `vae`: its configuration, or null. Nothing is read but the sizes in `recipe`.
+Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
+                  int pictures, bool branches, const base::Json* vae);
+
+/// Where shipped models are: TESSERA_MODELS, else the folder of the source tree. A name without '/' that
+/// is no folder here is looked up there.
+std::string resolve_model(const std::string& model);
+
+/// Class numbers for names or numbers. Throws Error(usage) naming what does not exist.
+std::vector<int> class_numbers(const std::vector<std::string>& wanted,
+                               const std::vector<std::string>& names, int64_t count);
+
+/// Noise f32 of a shape, in the numbers of the source.
+class Noise {
+ public:
+  Noise(NoiseSource source, uint64_t seed);
+  ~Noise();
+  tensor::Tensor draw(const tensor::Shape& shape);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace engine
+}  // namespace tessera

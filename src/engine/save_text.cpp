@@ -1,0 +1,12 @@
+#include "base/output_file.h"
+#include "tessera/engine.h"
+
+namespace tessera {
+
+void save_text(const std::string& text, const std::string& path) {
+  base::OutputFile out(path);
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+#include "golden.h"
+
+namespace tessera {
+namespace {
+
+using golden::Scratch;
+using load::SafetensorsFile;
+
+const std::string kData = TESSERA_TEST_DATA "/moe/";
+
+// Runs forward pass `n` of a golden case and returns its traced outputs.
+SafetensorsFile run(const std::string& name, int n, Precision precision, const Scratch& scratch) {
+  const SafetensorsFile io(kData + name + "/io.safetensors");
+  const std::string prefix = "forward." + std::to_string(n) + ".";
+  load::write_safetensors(scratch / "in.safetensors", {{"x", io.get(prefix + "x")},
+                                                       {"t", io.get(prefix + "t")},
+                                                       {"y", io.get(prefix + "y")}});
+  ForwardRequest request;
+  request.inputs = scratch / "in.safetensors";
+  request.outputs = scratch / "out.safetensors";
+  request.trace = true;
+  Model::open(kData + name + "/model", golden::options(precision)).forward(request);
+  return SafetensorsFile(scratch / "out.safetensors");
+}
+
+class DitMoeForward : public testing::TestWithParam<const char*> {};
+
+TEST_P(DitMoeForward, EveryBlockIsTheReferencesInF32) {
+  const SafetensorsFile io(kData + GetParam() + "/io.safetensors");
+  for (int n = 0; n < 4; ++n) {
+    const Scratch scratch;
+    const SafetensorsFile out = run(GetParam(), n, Precision::f32, scratch);
+    const std::string prefix = "forward." + std::to_string(n) + ".";
+    const auto hidden = io.get(prefix + "hidden");
+    EXPECT_LT(golden::max_error(out.get("embedding").to_floats(), golden::row(hidden, 0)), 1e-4);
+    for (int64_t b = 0; b + 1 < hidden.size(0); ++b)
+      EXPECT_LT(golden::max_error(out.get("block." + std::to_string(b)).to_floats(),
+                                  golden::row(hidden, b + 1)),
+                1e-4)
+          << "block " << b << " of pass " << n;
+    EXPECT_LT(golden::max_error(out.get("out").to_floats(), io.get(prefix + "out").to_floats()), 1e-4);
+  }
+}
+
+TEST_P(DitMoeForward, StaysCloseInBf16) {
+  const SafetensorsFile io(kData + GetParam() + "/io.safetensors");
+  for (int n = 0; n < 4; ++n) {
+    const Scratch scratch;
+    const SafetensorsFile out = run(GetParam(), n, Precision::bf16, scratch);
+    EXPECT_LT(golden::l2_error(out.get("out").to_floats(),
+                               io.get("forward." + std::to_string(n) + ".out").to_floats()),
+              3e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, DitMoeForward, testing::Values("dit_moe_flash", "dit_moe_timm"));
+
+TEST(Forward, SaysWhatIsMissing) {
+  const Scratch scratch;
+  load::write_safetensors(scratch / "in.safetensors", {{"x", tensor::Tensor::zeros({1, 4, 8, 8}, tensor::DType::f32)}});
+  ForwardRequest request;
+  request.inputs = scratch / "in.safetensors";
+  request.outputs = scratch / "out.safetensors";
+  Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::f32));
+  try {
+    model.forward(request);
+    FAIL() << "ran without a timestep";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(e.what()).find("no tensor 't'"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(request.outputs));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,161 @@
+#include "golden.h"
+
+namespace tessera {
+namespace {
+
+using golden::Scratch;
+using load::SafetensorsFile;
+using tensor::Tensor;
+
+const std::string kData = TESSERA_TEST_DATA "/moe/";
+
+struct Case {
+  const char *name, *prefix, *scheduler;
+  int steps;
+  float guidance;
+  std::vector<std::string> classes;
+};
+
+GenerateRequest request_of(const Case& c, const SafetensorsFile& io, const Scratch& scratch) {
+  std::map<std::string, Tensor> start{{"latents", io.get(std::string(c.prefix) + "start")}};
+  if (std::string(c.scheduler) == "ddpm") {
+    const Tensor noise = io.get(std::string(c.prefix) + "noise");
+    for (int i = 0; i < c.steps; ++i)
+      start["noise." + std::to_string(i)] =
+          noise.slice(0, i, i + 1).contiguous().reshape(start["latents"].shape());
+  }
+  load::write_safetensors(scratch / "start.safetensors", start);
+  GenerateRequest request;
+  request.classes = c.classes;
+  request.steps = c.steps;
+  request.guidance = c.guidance;
+  request.scheduler = c.scheduler;
+  request.decode = false;
+  request.initial_latents = scratch / "start.safetensors";
+  request.save_latents = scratch / "end.safetensors";
+  request.trace = scratch / "trace.safetensors";
+  return request;
+}
+
+class DitMoeSampling : public testing::TestWithParam<Case> {};
+
+TEST_P(DitMoeSampling, EveryStepIsTheReferencesInF32) {
+  const Case& c = GetParam();
+  const Scratch scratch;
+  const SafetensorsFile io(kData + c.name + "/io.safetensors");
+  Model model = Model::open(kData + c.name + "/model", golden::options(Precision::f32));
+  const GenerateRequest request = request_of(c, io, scratch);
+  model.generate(request);
+  const Tensor expected = io.get(std::string(c.prefix) + "latents");
+  const SafetensorsFile trace(request.trace);
+  for (int64_t s = 0; s < c.steps; ++s)
+    EXPECT_LT(golden::max_error(trace.get("latents." + std::to_string(s + 1)).to_floats(),
+                                golden::row(expected, s)),
+              1e-3)
+        << "after step " << s;
+  const SafetensorsFile end(request.save_latents);
+  EXPECT_LT(golden::max_error(end.get("latents").to_floats(), golden::row(expected, c.steps - 1)), 1e-3);
+}
+
+TEST_P(DitMoeSampling, ThreadsDoNotChangeABit) {
+  const Case& c = GetParam();
+  std::vector<float> first;
+  for (int threads : {1, 2, 3}) {
+    const Scratch scratch;
+    const SafetensorsFile io(kData + c.name + "/io.safetensors");
+    Model model = Model::open(kData + c.name + "/model", golden::options(Precision::bf16, threads));
+    const GenerateRequest request = request_of(c, io, scratch);
+    model.generate(request);
+    const auto latents = SafetensorsFile(request.save_latents).get("latents").to_floats();
+    if (first.empty()) first = latents;
+    EXPECT_EQ(latents, first) << threads << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Golden, DitMoeSampling,
+    testing::Values(Case{"dit_moe_flash", "rf.10.", "auto", 10, 1.5f, {"1", "3"}},
+                    Case{"dit_moe_flash", "rf.4.", "rectified-flow", 4, 4.0f, {"8", "4"}},
+                    Case{"dit_moe_timm", "rf.4.", "rectified-flow", 4, 1.5f, {"8", "0"}},
+                    Case{"dit_moe_timm", "ddpm.4.", "ddpm", 4, 1.5f, {"1", "2"}}));
+
+std::string refusal(GenerateRequest request, ErrorCode code) {
+  Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::f32));
+  try {
+    model.generate(request);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    return e.what();
+  }
+  return "was accepted";
+}
+
+GenerateRequest latents_only() {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.decode = false;
+  return request;
+}
+
+TEST(Generate, RefusesWhatCannotRunWithOneClearLine) {
+  GenerateRequest r = latents_only();
+  r.steps = 0;
+  EXPECT_NE(refusal(r, ErrorCode::usage).find("0 steps"), std::string::npos);
+  r = latents_only();
+  r.classes = {"10"};
+  EXPECT_NE(refusal(r, ErrorCode::usage).find("classes 0 to 9"), std::string::npos);
+  r.classes = {"red circle"};
+  EXPECT_NE(refusal(r, ErrorCode::usage).find("red circle"), std::string::npos);
+  r = latents_only();
+  r.width = 100;
+  EXPECT_NE(refusal(r, ErrorCode::usage).find("multiple of 8"), std::string::npos);
+  r = latents_only();
+  r.width = r.height = 1 << 20;
+  r.count = 1000;
+  EXPECT_NE(refusal(r, ErrorCode::memory).find("GB"), std::string::npos);
+  r = latents_only();
+  r.decode = true;
+  EXPECT_NE(refusal(r, ErrorCode::model).find("no VAE"), std::string::npos);
+}
+
+TEST(Generate, TheSameSeedGivesTheSameLatents) {
+  std::vector<std::vector<float>> runs;
+  for (uint64_t seed : {5u, 5u, 6u}) {
+    const Scratch scratch;
+    GenerateRequest r = latents_only();
+    r.steps = 2;
+    r.seed = seed;
+    r.save_latents = scratch / "end.safetensors";
+    Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::bf16));
+    const GenerateResult result = model.generate(r);
+    EXPECT_EQ(result.report.forwards, 2);
+    EXPECT_GT(result.report.flops, 0);
+    EXPECT_EQ(result.report.layers.size(), 3u);
+    runs.push_back(SafetensorsFile(r.save_latents).get("latents").to_floats());
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_NE(runs[0], runs[2]);
+}
+
+TEST(Generate, StopsWithinAStepAndLeavesNothing) {
+  const Scratch scratch;
+  std::stop_source source;
+  RunControl control;
+  control.stop = source.get_token();
+  control.on_progress = [&](const Progress& p) {
+    if (std::string(p.phase) == "denoise" && p.step == 1) source.request_stop();
+  };
+  GenerateRequest r = latents_only();
+  r.save_latents = scratch / "end.safetensors";
+  Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::bf16));
+  try {
+    model.generate(r, control);
+    FAIL() << "was not stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled);
+  }
+  EXPECT_FALSE(std::filesystem::exists(r.save_latents));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,24 @@
+#include "tessera/report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+TEST(Report, IsJsonWhateverTheNamesHold) {
+  Report report;
+  report.model = "a \"quoted\" name \xff\n";
+  report.step_seconds = {0.5, 0.25};
+  report.layers.push_back({3, 1.5, 64});
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json["step_seconds"].size(), 2u);
+  EXPECT_EQ(json["experts_touched"][0]["block"], 3);
+  Inspection inspection;
+  inspection.components.push_back({"vae", "AutoencoderKL", "/x", 10, 20, {{"depth", "2"}}});
+  EXPECT_EQ(nlohmann::json::parse(to_json(inspection))["components"][0]["facts"]["depth"], "2");
+}
+
+}  // namespace
+}  // namespace tessera
