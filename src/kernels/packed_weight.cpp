@@ -56,8 +56,8 @@ void pack_panels(const Tensor& w, const Tensor& up, PackedWeight& packed) {
       const int64_t panel = task / 2, tile = task % 2;
       const Tensor& from = packed.paired && tile == 1 ? up : w;
       const int64_t row = panel * shape.columns + (packed.paired ? 0 : tile * kTileColumns);
-      std::byte* out = packed.data.data<std::byte>() + panel * shape.steps * kStepBytes +
-                       tile * kStepBytes / 2;
+      std::byte* out =
+          packed.data.data<std::byte>() + panel * shape.steps * kStepBytes + tile * kStepBytes / 2;
       tensor::with_float_type(from.dtype(), [&](auto type) {
         pack_tile<decltype(to), decltype(type)>(from, row, shape.steps, out);
       });

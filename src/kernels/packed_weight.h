@@ -19,9 +19,9 @@ struct PackedWeight {
   tensor::Tensor data;  ///< meta: shape only
 };
 
-/// The panel layout: [panel of 32 columns][step][tile of 16 columns][16 words of k][16 columns], where a
-/// word is 32 bits: one f32, two bf16 or, later, four i8 along k. Tails are zeros. A paired panel
-/// holds 16 gate columns (tile 0) and the same 16 of up (tile 1).
+/// The panel layout: [panel of 32 columns][step][tile of 16 columns][16 words of k][16 columns],
+/// where a word is 32 bits: one f32, two bf16 or, later, four i8 along k. Tails are zeros. A paired
+/// panel holds 16 gate columns (tile 0) and the same 16 of up (tile 1).
 constexpr int64_t kPanelColumns = 32, kTileColumns = 16, kStepWords = 16;
 /// Bytes of one step of a panel: what one pair of tile loads, or 32 vector loads, reads.
 constexpr int64_t kStepBytes = 2 * kStepWords * kTileColumns * 4;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// ---- routing --------------------------------------------------------------------------------------
+// ---- routing
+// --------------------------------------------------------------------------------------
 
 void check_route(const Tensor& logits, const RoutingOptions& o) {
   require(logits.rank() == 2 && logits.dtype() == DType::f32, ErrorCode::usage,
@@ -24,10 +25,10 @@ void check_route(const Tensor& logits, const RoutingOptions& o) {
   const int64_t experts = logits.size(1);
   require(o.top_k >= 1 && o.top_k <= experts, ErrorCode::usage,
           "route: top_k {} of {} experts; choose 1 to {}", o.top_k, experts, experts);
-  require(o.groups >= 1 && experts % o.groups == 0 && o.top_groups >= 1 &&
-              o.top_groups <= o.groups,
-          ErrorCode::usage, "route: {} of {} groups over {} experts; groups must divide the experts",
-          o.top_groups, o.groups, experts);
+  require(o.groups >= 1 && experts % o.groups == 0 && o.top_groups >= 1 && o.top_groups <= o.groups,
+          ErrorCode::usage,
+          "route: {} of {} groups over {} experts; groups must divide the experts", o.top_groups,
+          o.groups, experts);
   if (!o.bias.defined()) return;
   require(o.score == RoutingOptions::Score::sigmoid, ErrorCode::usage,
           "route: a ranking bias goes with sigmoid scores only; leave it out");
@@ -87,10 +88,10 @@ struct TokenRouter {
     const bool sigmoid = options.score == RoutingOptions::Score::sigmoid;
     if (sigmoid) {
       for (int64_t e = 0; e < n; ++e) at(score, e) = 1 / (1 + std::exp(-logits[e]));
-      std::copy(score.begin(), score.end(), rank.begin());
+      rank = score;
     } else {
       softmax(logits, n, score.data());
-      std::copy(logits, logits + n, rank.begin());
+      for (int64_t e = 0; e < n; ++e) at(rank, e) = logits[e];
     }
     if (options.bias.defined())
       for (int64_t e = 0; e < n; ++e) at(rank, e) += options.bias.data<float>()[e];
@@ -111,7 +112,8 @@ struct TokenRouter {
   static float& at(std::vector<float>& v, int64_t i) { return v[static_cast<size_t>(i)]; }
 };
 
-// ---- experts --------------------------------------------------------------------------------------
+// ---- experts
+// --------------------------------------------------------------------------------------
 
 void check_experts(const Tensor& x, const Routing& routing,
                    const std::vector<ExpertWeights>& bank) {
@@ -223,14 +225,14 @@ Tensor expert_rows(const Tensor& x, const Routing& routing,
 }
 
 Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& shared) {
-  require(rows.rank() == 2 && tensor::is_float(rows.dtype()) && weights.rank() == 2 &&
-              weights.dtype() == DType::f32 && weights.dense() &&
-              rows.size(0) == weights.elements(),
-          ErrorCode::usage,
-          "combine_rows: rows {} of {} and weights {} of {}; expected float [tokens * k, hidden] and "
-          "dense f32 [tokens, k]",
-          rows.shape().str(), tensor::name_of(rows.dtype()), weights.shape().str(),
-          tensor::name_of(weights.dtype()));
+  require(
+      rows.rank() == 2 && tensor::is_float(rows.dtype()) && weights.rank() == 2 &&
+          weights.dtype() == DType::f32 && weights.dense() && rows.size(0) == weights.elements(),
+      ErrorCode::usage,
+      "combine_rows: rows {} of {} and weights {} of {}; expected float [tokens * k, hidden] and "
+      "dense f32 [tokens, k]",
+      rows.shape().str(), tensor::name_of(rows.dtype()), weights.shape().str(),
+      tensor::name_of(weights.dtype()));
   const int64_t tokens = weights.size(0), slots = weights.size(1), hidden = rows.size(1);
   require(!shared.defined() || (shared.rank() == 2 && shared.size(0) == tokens &&
                                 shared.size(1) == hidden && shared.dtype() == rows.dtype()),

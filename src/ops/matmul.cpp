@@ -18,10 +18,10 @@ void check_matrix(const Tensor& t, const char* name, int64_t rows, int64_t colum
 }
 
 void check_gate(const Tensor& x, int64_t n, const MatmulOptions& options) {
-  require(options.gate.rank() == 2 && options.gate.size(1) == n &&
-              options.gate.dtype() == DType::f32,
-          ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]",
-          options.gate.shape().str(), tensor::name_of(options.gate.dtype()), n);
+  require(
+      options.gate.rank() == 2 && options.gate.size(1) == n && options.gate.dtype() == DType::f32,
+      ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]",
+      options.gate.shape().str(), tensor::name_of(options.gate.dtype()), n);
   const int64_t rows = options.gate.size(0), tokens = x.size(0);
   if (options.row_of.empty()) {
     require(rows > 0 || tokens == 0, ErrorCode::usage,

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "kernels/avx512/product.h"
 #include "kernels/random_values.h"
 #include "kernels/reference/epilogue.h"
 #include "kernels/table.h"
@@ -174,6 +175,35 @@ TEST(Matmul, ARowDoesNotDependOnOtherRowsOrThreads) {
       }
   }
 }
+
+#if defined(__x86_64__)
+// The engine that this CPU does not choose is right too.
+TEST(Matmul, BothEnginesEqualF64SumsAndKeepTheRowRule) {
+  if (detected_isa() < Isa::avx512) return;
+  const Operands o(
+      {{61, 85, 70}, DType::bf16, DType::bf16, DType::f32, Activation::none, false, false, false});
+  const PackedWeight w = o.pack(Isa::avx512);
+  for (const avx512::Engine* engine : {&avx512::multiply_add_engine(), &avx512::dot_engine()}) {
+    auto run = [&](int64_t begin, int64_t end) {
+      const Tensor y = Tensor::empty({end - begin, 85}, DType::f32);
+      avx512::multiply(*engine, {.x = o.x.slice(0, begin, end).raw(),
+                                 .x_dtype = DType::bf16,
+                                 .x_stride = 70,
+                                 .rows = end - begin,
+                                 .weight = &w,
+                                 .epilogue = {},
+                                 .y = y.raw(),
+                                 .y_dtype = DType::f32,
+                                 .y_stride = 85});
+      return y;
+    };
+    const Tensor all = run(0, 61);
+    EXPECT_LT(worst_error(o, all), 1);
+    for (int64_t r = 0; r < 61; r += 10)
+      EXPECT_TRUE(same_bits(run(r, r + 1), all.slice(0, r, r + 1)));
+  }
+}
+#endif
 
 TEST(Matmul, StridesAreRespected) {
   for (Isa isa : available_isas()) {

@@ -12,32 +12,44 @@ TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 namespace {
 
-// silu(gate) * up goes straight to its place in the packed rows of the down product.
+// silu(gate) * up, rounded to the dtype of the weights, straight into the packed rows of the down
+// product.
 class InnerWriter final : public BlockWriter {
  public:
-  InnerWriter(std::byte* rows, const RowLayout& layout, DType dtype, int64_t panels)
-      : rows_(rows), layout_(layout), dtype_(dtype), panels_(panels) {}
+  InnerWriter(const Engine& e, std::byte* rows, const RowLayout& layout, DType weight,
+              int64_t panels)
+      : rows_(rows),
+        layout_(layout),
+        weight_(weight),
+        stored_(e.rows_for(weight)),
+        panels_(panels) {}
 
   void write(int64_t row, int64_t rows, int64_t panel, const float* sums) override {
-    const bool bf16 = dtype_ == DType::bf16;
-    const int64_t step = bf16 ? panel / 2 : panel, half = bf16 ? panel % 2 * 32 : 0;
-    std::byte* to = rows_ + layout_.offset(row, step) + half;
-    for (int64_t r = 0; r < rows; ++r, to += 64, sums += kPanelColumns) {
-      const __m512 v = _mm512_mul_ps(silu(_mm512_load_ps(sums)), _mm512_load_ps(sums + 16));
-      if (!bf16) {
-        _mm512_store_ps(to, v);
-        continue;
-      }
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to), to_bf16(v));
-      if (half == 0 && panel + 1 == panels_)  // an odd last panel leaves half a step: zeros
-        _mm256_store_si256(reinterpret_cast<__m256i*>(to + 32), _mm256_setzero_si256());
+    const int64_t step = panel * 16 / step_elements(weight_),
+                  at = panel * 16 % step_elements(weight_);
+    const int64_t size = size_of(stored_);
+    // An odd last panel leaves half a step: zeros.
+    const bool pad = panel + 1 == panels_ && at + 16 < step_elements(weight_);
+    std::byte* to = rows_ + layout_.offset(row, step) + at * size;
+    for (int64_t r = 0; r < rows; ++r, to += layout_.line, sums += kPanelColumns) {
+      put(to, _mm512_mul_ps(silu(_mm512_load_ps(sums)), _mm512_load_ps(sums + 16)));
+      if (pad) put(to + 16 * size, _mm512_setzero_ps());
     }
   }
 
  private:
+  void put(std::byte* to, __m512 v) const {
+    if (weight_ == DType::f32)
+      _mm512_store_ps(to, v);
+    else if (stored_ == DType::bf16)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to), to_bf16(v));
+    else
+      _mm512_store_ps(to, widen(to_bf16(v)));
+  }
+
   std::byte* rows_;
   const RowLayout& layout_;
-  DType dtype_;
+  DType weight_, stored_;
   int64_t panels_;
 };
 
@@ -62,7 +74,7 @@ struct Work {
         dtype(a.bank[0].down->dtype),
         up(panel_shape(*a.bank[0].gate_up)),
         down(panel_shape(*a.bank[0].down)) {
-    const int64_t most = resident_rows(e, std::max(up.steps, down.steps));
+    const int64_t most = resident_rows(e, std::max(up.steps, down.steps), dtype);
     for (int64_t x = 0; x < a.experts; ++x) {
       const int64_t begin = groups.begin[static_cast<size_t>(x)];
       const int64_t rows = groups.begin[static_cast<size_t>(x) + 1] - begin;
@@ -77,7 +89,7 @@ struct Work {
                      [](const Part& p, const Part& q) { return p.rows > q.rows; });
   }
   RowLayout layout(const Part& p, int64_t steps) const {
-    return {p.rows, steps, engine.most, engine.padded};
+    return engine.layout(p.rows, steps, dtype);
   }
   RowLayout inner_layout(const Part& p) const { return layout(p, down.steps); }
   // Cuts of a part's panels: enough tasks for all threads, and packing stays small beside products.
@@ -91,9 +103,9 @@ void gate_and_up(const Work& work, const Part& p, Range panels, std::byte* inner
   const ExpertsArgs& a = work.args;
   const RowLayout layout = work.layout(p, work.up.steps), next = work.inner_layout(p);
   std::byte* const x = thread_scratch(0).at_least(layout.bytes());
-  pack_rows({a.x, a.dtype, a.x_stride, a.hidden, work.groups.pair.data(), a.slots}, p.first, layout,
-            work.dtype, x);
-  InnerWriter writer(inner + p.inner, next, work.dtype, work.up.panels);
+  pack_rows(work.engine, {a.x, a.dtype, a.x_stride, a.hidden, work.groups.pair.data(), a.slots},
+            p.first, layout, work.dtype, x);
+  InnerWriter writer(work.engine, inner + p.inner, next, work.dtype, work.up.panels);
   work.engine.sweep(x, layout, *a.bank[p.expert].gate_up, panels, writer);
 }
 

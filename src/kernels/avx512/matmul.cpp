@@ -17,38 +17,56 @@ namespace {
 
 constexpr int kMostRows = 14;  // times two vectors of columns: 28 of 32 registers hold sums
 
-template <bool bf16>
-__attribute__((always_inline)) inline __m512 multiply_add(__m512 sum, const std::byte* x,
-                                                          __m512 w) {
-  if constexpr (bf16) {
-    int32_t pair;
-    std::memcpy(&pair, x, 4);
-    const __m512i both = _mm512_set1_epi32(pair);
-    return _mm512_dpbf16_ps(sum, (__m512bh)both, (__m512bh)_mm512_castps_si512(w));
-  } else {
-    float value;
-    std::memcpy(&value, x, 4);
-    return _mm512_fmadd_ps(_mm512_set1_ps(value), w, sum);
+enum class Unit { f32, widen, dot };  // f32 weights; bf16 widened in registers; bf16 dot products
+
+// The vectors of one word of k (two tiles of columns), and the multiplication by an x of that word.
+template <Unit unit>
+struct Word {
+  static constexpr int kHalves = unit == Unit::widen ? 2 : 1;
+  __m512 w[2][kHalves];
+
+  __attribute__((always_inline)) explicit Word(const std::byte* from) {
+#pragma GCC unroll 2
+    for (int t = 0; t < 2; ++t) {
+      const __m512i v = _mm512_load_si512(from + t * (kStepBytes / 2));
+      if constexpr (unit == Unit::widen) {
+        w[t][0] = _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
+        w[t][1] = _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536)));
+      } else {
+        w[t][0] = _mm512_castsi512_ps(v);
+      }
+    }
   }
-}
+  __attribute__((always_inline)) void add(const std::byte* x, __m512 (&sum)[2]) const {
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      float value;
+      std::memcpy(&value, x + h * 4, 4);
+      const __m512 both = _mm512_set1_ps(value);
+#pragma GCC unroll 2
+      for (int t = 0; t < 2; ++t)
+        if constexpr (unit == Unit::dot)
+          sum[t] = _mm512_dpbf16_ps(sum[t], (__m512bh)both, (__m512bh)w[t][h]);
+        else
+          sum[t] = _mm512_fmadd_ps(both, w[t][h], sum[t]);
+    }
+  }
+};
 
 // sums[R][32] = x[R, steps] w[steps, 32], in the order of k.
-template <bool bf16, int R>
+template <Unit unit, int R>
 void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, Stream& stream) {
+  constexpr int64_t kWord = 4 * Word<unit>::kHalves, kLine = kWord * kStepWords;
   __m512 sum[R][2];
 #pragma GCC unroll 14
   for (int i = 0; i < R; ++i) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
-  for (int64_t s = 0; s < steps; ++s, x += R * 64, w += kStepBytes) {
+  for (int64_t s = 0; s < steps; ++s, x += R * kLine, w += kStepBytes) {
     stream.step();
 #pragma GCC unroll 4
     for (int word = 0; word < kStepWords; ++word) {
-      const __m512 w0 = _mm512_load_ps(w + word * 64);
-      const __m512 w1 = _mm512_load_ps(w + kStepBytes / 2 + word * 64);
+      const Word<unit> vectors(w + word * 64);
 #pragma GCC unroll 14
-      for (int i = 0; i < R; ++i) {
-        sum[i][0] = multiply_add<bf16>(sum[i][0], x + i * 64 + word * 4, w0);
-        sum[i][1] = multiply_add<bf16>(sum[i][1], x + i * 64 + word * 4, w1);
-      }
+      for (int i = 0; i < R; ++i) vectors.add(x + i * kLine + word * kWord, sum[i]);
     }
   }
 #pragma GCC unroll 14
@@ -59,16 +77,18 @@ void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, S
 }
 
 using Block = void (*)(const std::byte*, const std::byte*, int64_t, float*, Stream&);
-template <bool bf16, size_t... R>
-constexpr std::array<Block, sizeof...(R)> blocks(std::index_sequence<R...>) {
-  return {block<bf16, static_cast<int>(R) + 1>...};
+using Blocks = std::array<Block, kMostRows>;
+template <Unit unit, size_t... R>
+constexpr Blocks blocks(std::index_sequence<R...>) {
+  return {block<unit, static_cast<int>(R) + 1>...};
 }
+template <Unit unit>
+constexpr Blocks kBlocks = blocks<unit>(std::make_index_sequence<kMostRows>());
 
+template <Unit bf16>
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
-  static constexpr auto kBf16 = blocks<true>(std::make_index_sequence<kMostRows>());
-  static constexpr auto kF32 = blocks<false>(std::make_index_sequence<kMostRows>());
-  const auto& kernels = w.dtype == DType::bf16 ? kBf16 : kF32;
+  const Blocks& kernels = w.dtype == DType::bf16 ? kBlocks<bf16> : kBlocks<Unit::f32>;
   alignas(64) float sums[kMostRows * kPanelColumns];
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
   const std::byte* const data = w.data.data<std::byte>();
@@ -77,27 +97,30 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
     Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
     for (int64_t g = 0; g < groups; ++g) {
       const Range rows = layout.group(g);
-      kernels[static_cast<size_t>(rows.size() - 1)](x + rows.begin * steps * 64, panel, steps, sums,
-                                                    next);
+      const std::byte* from = x + rows.begin * steps * layout.line;
+      kernels[static_cast<size_t>(rows.size() - 1)](from, panel, steps, sums, next);
       writer.write(rows.begin, rows.size(), p, sums);
     }
   }
 }
 
-// Sixteen or thirty-two elements of k as one line of 64 bytes.
-void pack_line(const RowSource& source, int64_t row, int64_t k, DType to, std::byte* out) {
-  const int64_t at = row * source.stride + k, left = source.k - k;
-  if (to == DType::f32) {
-    _mm512_store_ps(out, load(source.x, source.dtype, at, lanes(left)));
-  } else if (source.dtype == DType::bf16) {
-    const auto keep = left >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((1u << left) - 1);
-    _mm512_store_si512(out,
-                       _mm512_maskz_loadu_epi16(keep, static_cast<const uint16_t*>(source.x) + at));
-  } else {
-    for (int64_t half = 0; half < 2; ++half) {
-      const __m512 v = load(source.x, source.dtype, at + half * 16, lanes(left - half * 16));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(out + half * 32), to_bf16(v));
-    }
+bool is_amd() {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+}
+
+// The elements of one step of k; `stored` says how.
+void pack_line(const RowSource& source, int64_t row, int64_t k, DType weight, DType stored,
+               std::byte* out) {
+  for (int64_t i = 0; i < step_elements(weight); i += 16) {
+    const __m512 v =
+        load(source.x, source.dtype, row * source.stride + k + i, lanes(source.k - k - i));
+    if (weight == DType::f32)
+      _mm512_store_ps(out + i * 4, v);
+    else if (stored == DType::bf16)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * 2), to_bf16(v));
+    else
+      _mm512_store_ps(out + i * 4, widen(to_bf16(v)));
   }
 }
 
@@ -158,10 +181,10 @@ class EpilogueWriter final : public BlockWriter {
 // Few rows: they are packed once, and each task takes some panels for all of them.
 void multiply_by_panels(const Engine& e, const MatmulArgs& args, const PanelShape& shape) {
   const PackedWeight& w = *args.weight;
-  const RowLayout layout{args.rows, shape.steps, e.most, e.padded};
+  const RowLayout layout = e.layout(args.rows, shape.steps, w.dtype);
   std::byte* const x = thread_scratch(1).at_least(layout.bytes());
   const RowSource source{args.x, args.x_dtype, args.x_stride, w.k, nullptr, 1};
-  pack_rows(source, 0, layout, w.dtype, x);
+  pack_rows(e, source, 0, layout, w.dtype, x);
   const int64_t tasks = std::min<int64_t>(shape.panels, 4 * tensor::thread_count());
   tensor::parallel_tasks(tasks, [&](int64_t task) {
     const auto writer = epilogue_writer(args, 0, nullptr);
@@ -178,10 +201,10 @@ void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape&
   tensor::parallel_tasks(parts, [&](int64_t part) {
     const Range unit = share(units, parts, part);
     const int64_t first = unit.begin * e.most;
-    const RowLayout layout{std::min(unit.end * e.most, args.rows) - first, shape.steps, e.most,
-                           e.padded};
+    const int64_t rows = std::min(unit.end * e.most, args.rows) - first;
+    const RowLayout layout = e.layout(rows, shape.steps, w.dtype);
     std::byte* const x = thread_scratch(0).at_least(layout.bytes());
-    pack_rows(source, first, layout, w.dtype, x);
+    pack_rows(e, source, first, layout, w.dtype, x);
     const auto writer = epilogue_writer(args, first, nullptr);
     e.sweep(x, layout, w, {0, shape.panels}, *writer);
   });
@@ -189,25 +212,37 @@ void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape&
 
 }  // namespace
 
-const Engine& engine() {
-  static constexpr Engine kEngine{kMostRows, false, sweep};
+const Engine& multiply_add_engine() {
+  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<Unit::widen>};
   return kEngine;
 }
 
-void pack_rows(const RowSource& source, int64_t first, const RowLayout& layout, DType to,
-               std::byte* out) {
+const Engine& dot_engine() {
+  static constexpr Engine kEngine{kMostRows, false, DType::bf16, sweep<Unit::dot>};
+  return kEngine;
+}
+
+const Engine& engine() {
+  static const Engine& fastest = is_amd() ? dot_engine() : multiply_add_engine();
+  return fastest;
+}
+
+void pack_rows(const Engine& e, const RowSource& source, int64_t first, const RowLayout& layout,
+               DType weight, std::byte* out) {
+  const DType stored = e.rows_for(weight);
   for (int64_t g = 0; g < layout.groups(); ++g) {
     const Range rows = layout.group(g);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       const int64_t from = r >= layout.rows ? -1
                            : source.ids     ? source.ids[first + r] / source.slots
                                             : first + r;
-      std::byte* line = out + (rows.begin * layout.steps + r - rows.begin) * 64;
-      for (int64_t s = 0; s < layout.steps; ++s, line += rows.size() * 64)
+      std::byte* line = out + (rows.begin * layout.steps + r - rows.begin) * layout.line;
+      for (int64_t s = 0; s < layout.steps; ++s, line += rows.size() * layout.line) {
         if (from < 0)
-          std::memset(line, 0, 64);
+          std::memset(line, 0, static_cast<size_t>(layout.line));
         else
-          pack_line(source, from, s * step_elements(to), to, line);
+          pack_line(source, from, s * step_elements(weight), weight, stored, line);
+      }
     }
   }
 }
@@ -233,18 +268,19 @@ Scratch& thread_scratch(int index) {
   return scratch[index];
 }
 
-int64_t resident_rows(const Engine& e, int64_t steps) {
-  return std::max<int64_t>(1, kRowBytes / (std::max<int64_t>(steps, 1) * 64) / e.most) * e.most;
+int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
+  const int64_t row =
+      e.layout(1, std::max<int64_t>(steps, 1), weight).line * std::max<int64_t>(steps, 1);
+  return std::max<int64_t>(1, kRowBytes / row / e.most) * e.most;
 }
 
 void multiply(const Engine& e, const MatmulArgs& args) {
   if (args.rows == 0) return;
   const PanelShape shape = panel_shape(*args.weight);
-  const int64_t threads = tensor::thread_count(),
-                parts = ceil_div(args.rows, resident_rows(e, shape.steps));
-  if (parts < threads || args.rows <= e.most) return multiply_by_panels(e, args, shape);
-  multiply_by_rows(e, args, shape,
-                   std::min(ceil_div(parts, threads) * threads, ceil_div(args.rows, e.most)));
+  const int64_t threads = tensor::thread_count(), units = ceil_div(args.rows, e.most);
+  const int64_t parts = ceil_div(args.rows, resident_rows(e, shape.steps, args.weight->dtype));
+  if (parts < threads || units == 1) return multiply_by_panels(e, args, shape);
+  multiply_by_rows(e, args, shape, std::min(ceil_div(parts, threads) * threads, units));
 }
 
 void matmul(const MatmulArgs& args) { multiply(engine(), args); }

@@ -48,6 +48,11 @@ inline __m256i to_bf16(__m512 v) {
   return bits;
 }
 
+/// Sixteen bf16 as f32.
+inline __m512 widen(__m256i half) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
 /// Stores the elements in `keep`, rounded to nearest even.
 inline void store(void* data, DType dtype, int64_t at, __mmask16 keep, __m512 v) {
   if (dtype == DType::f32) {

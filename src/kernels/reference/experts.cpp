@@ -21,11 +21,24 @@ void experts(const ExpertsArgs& args) {
       const ExpertView& expert = args.bank[args.ids[i]];
       const auto* x = static_cast<const std::byte*>(args.x) + i / args.slots * args.x_stride * size;
       // The down product rounds its input, the inner activation, to the dtype of its weights.
-      matmul({.x = x, .x_dtype = args.dtype, .x_stride = 0, .rows = 1, .weight = expert.gate_up,
-              .epilogue = {.activation = Activation::swiglu}, .y = inner.data(),
-              .y_dtype = tensor::DType::f32, .y_stride = 0});
-      matmul({.x = inner.data(), .x_dtype = tensor::DType::f32, .x_stride = 0, .rows = 1,
-              .weight = expert.down, .epilogue = {}, .y = row, .y_dtype = args.dtype, .y_stride = 0});
+      matmul({.x = x,
+              .x_dtype = args.dtype,
+              .x_stride = 0,
+              .rows = 1,
+              .weight = expert.gate_up,
+              .epilogue = {.activation = Activation::swiglu},
+              .y = inner.data(),
+              .y_dtype = tensor::DType::f32,
+              .y_stride = 0});
+      matmul({.x = inner.data(),
+              .x_dtype = tensor::DType::f32,
+              .x_stride = 0,
+              .rows = 1,
+              .weight = expert.down,
+              .epilogue = {},
+              .y = row,
+              .y_dtype = args.dtype,
+              .y_stride = 0});
     }
   });
 }

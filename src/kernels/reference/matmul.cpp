@@ -42,8 +42,8 @@ void sums(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int
 std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
   std::vector<float> x(static_cast<size_t>(args.weight->k));
   for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = static_cast<float>(
-        load(args.x, args.x_dtype, r * args.x_stride + static_cast<int64_t>(i)));
+    x[i] =
+        static_cast<float>(load(args.x, args.x_dtype, r * args.x_stride + static_cast<int64_t>(i)));
     if (args.weight->dtype == DType::bf16) x[i] = tensor::to_float(tensor::to_bfloat16(x[i]));
   }
   return x;
