@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/mapped_file.h"
+#include "base/printable.h"
 
 namespace tessera::base {
 namespace {
@@ -28,7 +29,7 @@ class Limits : public nlohmann::json_sax<Json> {
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
     if (keys_.back().insert(name).second) return true;
-    problem = fmt::format("the key '{}' stands twice", name.substr(0, 60));
+    problem = fmt::format("the key {} stands twice", printable(name));
     return false;
   }
   bool parse_error(size_t position, const std::string&, const Json::exception&) override {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "load/printable.h"
+#include "base/printable.h"
 
 namespace tessera::load {
 namespace {
@@ -86,7 +86,7 @@ void check_name(const std::string& index, const std::string& name) {
   });
   require(plain, ErrorCode::model,
           "{}: the component {} is no plain name; expected letters, digits and '_'", index,
-          printable(name));
+          base::printable(name));
 }
 
 // Adds [library, class]; [null, null] means that the pipeline goes without this component.
@@ -96,12 +96,12 @@ void add_component(const fs::path& root, const std::string& index, const std::st
   if (pair && value[0].is_null() && value[1].is_null()) return;
   require(pair && value[0].is_string() && value[1].is_string(), ErrorCode::model,
           "{}: component {} is given as {}; expected [\"library\", \"class\"] or [null, null]",
-          index, printable(name),
-          printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
+          index, base::printable(name),
+          base::printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
   check_name(index, name);
   require(is_folder(root / name), ErrorCode::model,
           "{}: the folder of component '{}' ({}) is missing; expected '{}': download it too", index,
-          name, printable(value[1].get<std::string>()), (root / name).string());
+          name, base::printable(value[1].get<std::string>()), (root / name).string());
   model.components.push_back(
       read_component(root / name, name, value[0].get<std::string>(), value[1].get<std::string>()));
 }
@@ -167,7 +167,7 @@ const Component& ModelFolder::component(const std::string& name) const {
     if (part.name == name) return part;
     names.push_back(part.name);
   }
-  fail(ErrorCode::model, "'{}' has no component {}; it has {}", path, printable(name),
+  fail(ErrorCode::model, "'{}' has no component {}; it has {}", path, base::printable(name),
        fmt::join(names, ", "));
 }
 

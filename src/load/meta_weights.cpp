@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "load/printable.h"
+#include "base/printable.h"
 #include "tensor/scope.h"
 
 namespace tessera::load {
@@ -46,7 +46,7 @@ void MetaWeights::record(const std::string& name, const Shape& shape) const {
   const std::lock_guard lock(mutex_);
   const auto [at, added] = asked_.emplace(name, shape);
   require(added || at->second == shape, ErrorCode::model,
-          "the model asks for tensor {} as {} and as {}", printable(name), at->second.str(),
+          "the model asks for tensor {} as {} and as {}", base::printable(name), at->second.str(),
           shape.str());
 }
 
@@ -104,14 +104,14 @@ void check_names(const MetaWeights& weights, const TensorSet& tensors, const std
   const std::map<std::string, Shape> asked = weights.asked();
   for (const auto& [name, shape] : asked) {
     if (!tensors.has(name)) {
-      missing.push_back(printable(name) + " " + shape.str());
+      missing.push_back(base::printable(name) + " " + shape.str());
     } else if (const auto& sizes = tensors.entry(name).sizes; !same(shape, sizes)) {
-      misshaped.push_back(fmt::format("{} is [{}], expected {}", printable(name),
+      misshaped.push_back(fmt::format("{} is [{}], expected {}", base::printable(name),
                                       fmt::join(sizes, ", "), shape.str()));
     }
   }
   for (const std::string& name : tensors.names())
-    if (!asked.contains(name) && !matches(name, unused)) extra.push_back(printable(name));
+    if (!asked.contains(name) && !matches(name, unused)) extra.push_back(base::printable(name));
   require(
       missing.empty() && extra.empty() && misshaped.empty(), ErrorCode::model,
       "the weights in '{}' do not fit its config.json{}{}{}; use the weights and the config of one "

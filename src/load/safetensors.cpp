@@ -9,7 +9,7 @@
 
 #include "base/fail.h"
 #include "base/mapped_file.h"
-#include "load/printable.h"
+#include "base/printable.h"
 
 namespace tessera::load {
 namespace {
@@ -47,8 +47,8 @@ SafetensorsFile::SafetensorsFile(std::string_view image, std::string name,
 const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = header_->tensors.find(name);
   require(found != header_->tensors.end(), ErrorCode::model,
-          "{}: there is no tensor {} among its {}; is this the right file?", path_, printable(name),
-          header_->tensors.size());
+          "{}: there is no tensor {} among its {}; is this the right file?", path_,
+          base::printable(name), header_->tensors.size());
   return found->second;
 }
 
@@ -58,10 +58,10 @@ Tensor SafetensorsFile::get(const std::string& name) const {
   require(
       dtype.has_value(), ErrorCode::model,
       "{}: tensor {} has dtype {}; expected F32, F16, BF16, I32, I64, U8 or I8: convert the file",
-      path_, printable(name), e.dtype);
+      path_, base::printable(name), e.dtype);
   require(e.sizes.size() <= static_cast<size_t>(Shape::kMaxRank), ErrorCode::model,
-          "{}: tensor {} has {} axes; expected at most {}", path_, printable(name), e.sizes.size(),
-          Shape::kMaxRank);
+          "{}: tensor {} has {} axes; expected at most {}", path_, base::printable(name),
+          e.sizes.size(), Shape::kMaxRank);
   const Shape shape(e.sizes);
   const char* data = image_.data() + header_->data_offset + e.begin;
   const auto width = static_cast<uintptr_t>(size_of(*dtype));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "load/printable.h"
+#include "base/printable.h"
 
 namespace tessera::load {
 namespace {
@@ -43,7 +43,9 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool null() override { unexpected("null"); }
   bool boolean(bool) override { unexpected("a boolean"); }
   bool number_integer(number_integer_t value) override { unexpected(fmt::format("{}", value)); }
-  bool number_float(number_float_t, const string_t& text) override { unexpected(printable(text)); }
+  bool number_float(number_float_t, const string_t& text) override {
+    unexpected(base::printable(text));
+  }
   bool binary(binary_t&) override { unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
@@ -51,7 +53,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       unexpected(fmt::format("{}", value));
     if (field_ == "shape") {
       require(entry_.sizes.size() < kMostAxes, ErrorCode::model,
-              "{}: tensor {} has more than {} axes; {}", file_, printable(name_), kMostAxes,
+              "{}: tensor {} has more than {} axes; {}", file_, base::printable(name_), kMostAxes,
               kRemedy);
       entry_.sizes.push_back(static_cast<int64_t>(value));
     } else {
@@ -65,15 +67,15 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     if (depth_ == 2 && in_metadata_) {
       const bool added = header_.metadata.emplace(field_, text).second;
       require(added, ErrorCode::model, "{}: __metadata__ holds {} twice; {}", file_,
-              printable(field_), kRemedy);
+              base::printable(field_), kRemedy);
     } else if (depth_ == 2 && !in_array_ && field_ == "dtype") {
       require(bits_of(text) != 0, ErrorCode::model,
               "{}: tensor {} has the unknown dtype {}; expected one of the safetensors format "
               "(F32, F16, BF16, ...): {}",
-              file_, printable(name_), printable(text), kRemedy);
+              file_, base::printable(name_), base::printable(text), kRemedy);
       entry_.dtype = text;
     } else {
-      unexpected(printable(text));
+      unexpected(base::printable(text));
     }
     return true;
   }
@@ -94,8 +96,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       name_ = text;
       const bool again = text == "__metadata__" ? std::exchange(metadata_seen_, true)
                                                 : header_.tensors.contains(text);
-      require(!again, ErrorCode::model, "{}: the header names {} twice; {}", file_, printable(text),
-              kRemedy);
+      require(!again, ErrorCode::model, "{}: the header names {} twice; {}", file_,
+              base::printable(text), kRemedy);
     } else if (!in_metadata_) {
       const unsigned bit = text == "dtype"          ? 1u
                            : text == "shape"        ? 2u
@@ -104,7 +106,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       require(
           bit != 0 && (seen_fields_ & bit) == 0, ErrorCode::model,
           "{}: tensor {} has the {} field {}; expected dtype, shape and data_offsets once each: {}",
-          file_, printable(name_), bit == 0 ? "unknown" : "repeated", printable(text), kRemedy);
+          file_, base::printable(name_), bit == 0 ? "unknown" : "repeated", base::printable(text),
+          kRemedy);
       seen_fields_ |= bit;
     }
     field_ = text;
@@ -115,7 +118,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     if (--depth_ == 1 && !in_metadata_) {
       require(seen_fields_ == 7u && offsets_ == 2, ErrorCode::model,
               "{}: tensor {} lacks a dtype, a shape or two data_offsets; {}", file_,
-              printable(name_), kRemedy);
+              base::printable(name_), kRemedy);
       header_.tensors.emplace(name_, std::move(entry_));
     }
     return true;
@@ -138,9 +141,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
  private:
   [[noreturn]] void unexpected(const std::string& what) const {
-    const std::string where = depth_ == 0   ? "at its start"
-                              : depth_ == 1 ? "as entry " + printable(name_)
-                                            : "in " + printable(name_) + " as " + printable(field_);
+    const std::string where =
+        depth_ == 0   ? "at its start"
+        : depth_ == 1 ? "as entry " + base::printable(name_)
+                      : "in " + base::printable(name_) + " as " + base::printable(field_);
     fail(ErrorCode::model,
          "{}: the header holds {} {}; expected an object of tensors, each with dtype (a string), "
          "shape "
@@ -168,11 +172,11 @@ int64_t expected_bytes(const std::string& file, const std::string& name, const T
   for (const int64_t size : entry.sizes) {
     require(total <= kMost / size, ErrorCode::model,
             "{}: tensor {} of dtype {} has the shape [{}], which overflows; {}", file,
-            printable(name), entry.dtype, fmt::join(entry.sizes, ", "), kRemedy);
+            base::printable(name), entry.dtype, fmt::join(entry.sizes, ", "), kRemedy);
     total *= size;
   }
   require(total % 8 == 0, ErrorCode::model, "{}: tensor {} does not fill whole bytes; {}", file,
-          printable(name), kRemedy);
+          base::printable(name), kRemedy);
   return total / 8;
 }
 
@@ -182,11 +186,12 @@ void check_entry(const std::string& file, const std::string& name, const TensorE
       entry.begin <= entry.end && entry.end <= data_bytes, ErrorCode::model,
       "{}: tensor {} has the data_offsets [{}, {}]; expected begin <= end <= {}, the bytes of data "
       "in the file: {}",
-      file, printable(name), entry.begin, entry.end, data_bytes, kRemedy);
+      file, base::printable(name), entry.begin, entry.end, data_bytes, kRemedy);
   const int64_t expected = expected_bytes(file, name, entry);
   require(entry.bytes() == expected, ErrorCode::model,
-          "{}: tensor {} has {} bytes of data; expected {} for {} [{}]: {}", file, printable(name),
-          entry.bytes(), expected, entry.dtype, fmt::join(entry.sizes, ", "), kRemedy);
+          "{}: tensor {} has {} bytes of data; expected {} for {} [{}]: {}", file,
+          base::printable(name), entry.bytes(), expected, entry.dtype, fmt::join(entry.sizes, ", "),
+          kRemedy);
 }
 
 void check_cover(const std::string& file, const SafetensorsHeader& header, int64_t data_bytes) {
@@ -202,7 +207,8 @@ void check_cover(const std::string& file, const SafetensorsHeader& header, int64
         entry->begin == at, ErrorCode::model,
         "{}: tensor {} starts at byte {} of the data; expected {}, where the one before it ends "
         "({}): {}",
-        file, printable(*name), entry->begin, at, entry->begin < at ? "overlap" : "hole", kRemedy);
+        file, base::printable(*name), entry->begin, at, entry->begin < at ? "overlap" : "hole",
+        kRemedy);
     at = entry->end;
   }
   require(at == data_bytes, ErrorCode::model,

@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
-#include "load/printable.h"
+#include "base/printable.h"
 #include "load/safetensors.h"
 
 namespace tessera::load {
@@ -20,7 +20,7 @@ std::vector<Item> in_order(const std::map<std::string, Tensor>& tensors) {
   std::vector<Item> items;
   for (const auto& [name, x] : tensors) {
     require(x.defined() && !x.is_meta(), ErrorCode::usage, "tensor {} has no elements to write",
-            printable(name));
+            base::printable(name));
     require(name != "__metadata__", ErrorCode::usage,
             "a tensor cannot be named '__metadata__': the safetensors format reserves it");
     items.emplace_back(&name, &x);

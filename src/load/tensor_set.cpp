@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
-#include "load/printable.h"
+#include "base/printable.h"
 
 namespace tessera::load {
 namespace {
@@ -31,7 +31,7 @@ void check_shard_name(const std::string& index, const std::string& name) {
       plain, ErrorCode::model,
       "{}: the shard {} is no plain file name; expected a file beside the index: do not use this "
       "index, download it again from its maker",
-      index, printable(name));
+      index, base::printable(name));
 }
 
 // Shard -> the tensors that the index places there.
@@ -45,7 +45,8 @@ std::map<std::string, std::set<std::string>> read_weight_map(const std::string& 
   std::map<std::string, std::set<std::string>> shards;
   for (const auto& [tensor, shard] : json["weight_map"].items()) {
     require(shard.is_string(), ErrorCode::model,
-            "{}: weight_map gives {} no file name; expected a string", index, printable(tensor));
+            "{}: weight_map gives {} no file name; expected a string", index,
+            base::printable(tensor));
     const auto name = shard.get<std::string>();
     check_shard_name(index, name);
     shards[name].insert(tensor);
@@ -60,13 +61,13 @@ void check_shard(const std::string& index, const SafetensorsFile& file,
     require(file.has(name), ErrorCode::model,
             "{}: tensor {} should stand in {}, which lacks it: the shards do not belong together, "
             "download them again",
-            index, printable(name), file.path());
+            index, base::printable(name), file.path());
   for (const auto& [name, entry] : file.entries())
     require(
         expected.contains(name), ErrorCode::model,
         "{}: {} holds tensor {}, which the index does not place there: the shards do not belong "
         "together, download them again",
-        index, file.path(), printable(name));
+        index, file.path(), base::printable(name));
 }
 
 std::optional<TensorSet> open_stem(const fs::path& folder, const std::string& stem,
@@ -89,7 +90,7 @@ std::string advice(const fs::path& folder) {
     pickle = pickle || extension == ".bin" || extension == ".pt" || extension == ".pth" ||
              extension == ".ckpt";
     if (extension == ".safetensors" && seen.size() < 4)
-      seen.push_back(printable(item.path().filename().string()));
+      seen.push_back(base::printable(item.path().filename().string()));
   }
   std::sort(seen.begin(), seen.end());
   if (!seen.empty())
@@ -106,7 +107,7 @@ TensorSet::TensorSet(const std::vector<SafetensorsFile>& files) : files_(files) 
     for (const auto& [name, entry] : files_[i].entries()) {
       const auto [at, added] = file_of_.emplace(name, i);
       require(added, ErrorCode::model, "tensor {} stands in both {} and {}; expected one of them",
-              printable(name), files_[at->second].path(), files_[i].path());
+              base::printable(name), files_[at->second].path(), files_[i].path());
     }
 }
 
@@ -120,7 +121,8 @@ const SafetensorsFile& TensorSet::file(const std::string& name) const {
   const auto found = file_of_.find(name);
   require(found != file_of_.end(), ErrorCode::model,
           "{}: there is no tensor {} among its {}; is this the right model?",
-          files_.empty() ? "no file" : files_.front().path(), printable(name), file_of_.size());
+          files_.empty() ? "no file" : files_.front().path(), base::printable(name),
+          file_of_.size());
   return files_[found->second];
 }
 
@@ -136,7 +138,7 @@ TensorSet open_index(const std::string& index_path) {
   const fs::path folder = fs::path(index_path).parent_path();
   std::vector<std::string> missing;
   for (const auto& [shard, names] : shards)
-    if (!present(folder / shard)) missing.push_back(printable(shard));
+    if (!present(folder / shard)) missing.push_back(base::printable(shard));
   const size_t count = missing.size();
   if (count > 8) missing.resize(8);
   require(missing.empty(), ErrorCode::model,

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "load/printable.h"
+#include "base/printable.h"
 
 namespace tessera::load {
 namespace {
@@ -94,7 +94,7 @@ class StoredWeights : public nn::Weights {
     require(
         same, ErrorCode::model,
         "{}: tensor {} has the shape [{}]; expected {}: config and weights do not belong together",
-        file.path(), printable(name), fmt::join(entry.sizes, ", "), shape.str());
+        file.path(), base::printable(name), fmt::join(entry.sizes, ", "), shape.str());
     return file.get(name);
   }
 
@@ -148,7 +148,7 @@ class StoredWeights : public nn::Weights {
     const Tensor x = get(name, shape);
     require(is_float(x.dtype()), ErrorCode::model,
             "{}: tensor {} has the dtype {}; expected f32, bf16 or f16", tensors_.file(name).path(),
-            printable(name), name_of(x.dtype()));
+            base::printable(name), name_of(x.dtype()));
     return x;
   }
 

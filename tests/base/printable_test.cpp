@@ -1,8 +1,8 @@
-#include "load/printable.h"
+#include "base/printable.h"
 
 #include <gtest/gtest.h>
 
-namespace tessera::load {
+namespace tessera::base {
 
 TEST(Printable, QuotesAndKeepsOneLine) {
   EXPECT_EQ(printable("blocks.0.attn"), "'blocks.0.attn'");
@@ -16,4 +16,4 @@ TEST(Printable, CutsLongNamesBetweenCharacters) {
   EXPECT_EQ(cut, "'" + std::string(119, 'x') + "...'");
 }
 
-}  // namespace tessera::load
+}  // namespace tessera::base

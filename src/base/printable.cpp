@@ -1,6 +1,6 @@
-#include "load/printable.h"
+#include "base/printable.h"
 
-namespace tessera::load {
+namespace tessera::base {
 
 std::string printable(std::string_view text) {
   constexpr size_t kLongest = 120;
@@ -17,4 +17,4 @@ std::string printable(std::string_view text) {
   return out + (length < text.size() ? "...'" : "'");
 }
 
-}  // namespace tessera::load
+}  // namespace tessera::base
