@@ -2,8 +2,13 @@
 
 #include <array>
 
+#include "kernels/conv.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
 #include "kernels/experts.h"
+#include "kernels/group_norm.h"
 #include "kernels/matmul.h"
+#include "kernels/norm.h"
 
 namespace tessera::kernels {
 namespace {
@@ -11,8 +16,14 @@ namespace {
 KernelTable table_for(Isa isa) {
   KernelTable table;
   table.matmul = reference::matmul;
+  table.attention = reference::attention;
+  table.norm = reference::norm;
+  table.elementwise = reference::elementwise;
   table.experts = reference::experts;
   table.combine = reference::combine;
+  table.conv = reference::conv;
+  table.channel_moments = reference::channel_moments;
+  table.channel_affine = reference::channel_affine;
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) {
     table.matmul = avx512::matmul;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace tessera::kernels {
+
+struct AttentionRange {
+  int64_t q_begin, q_end, k_begin, k_end;
+};
+
+/// Strides in elements from token to token; a head's channels are dense.
+struct AttentionArgs {
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+  void* out = nullptr;
+  int64_t out_stride = 0;
+  tensor::DType dtype = tensor::DType::f32;  ///< of q, k, v and out: f32 or bf16
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1;
+  const AttentionRange* spans = nullptr;
+  int64_t span_count = 0;
+  float* lse = nullptr;  ///< [tokens_q, heads] or null
+};
+
+namespace reference {
+/// Plain loops, sums in f64: defines correct.
+void attention(const AttentionArgs& args);
+}  // namespace reference
+namespace avx512 {
+/// Tiled with online softmax; AVX512_BF16 dot products, fused multiply-adds for f32.
+void attention(const AttentionArgs& args);
+}  // namespace avx512
+
+}  // namespace tessera::kernels

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace tessera::kernels {
+
+/// y[t, g, :] = normalise(x[t, g, :]) * weight + bias, then * (1 + scale[row_of[t], :]) + shift[...],
+/// runs of `width` channels on their own. Strides in elements.
+struct NormArgs {
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  void* y = nullptr;
+  int64_t y_stride = 0;
+  tensor::DType dtype = tensor::DType::f32;  ///< of x and y: f32 or bf16
+  int64_t tokens = 0, groups = 1, width = 0;
+  bool centred = true;  ///< layer norm; false: RMS norm
+  float eps = 1e-6f;
+  const float *weight = nullptr, *bias = nullptr;  ///< [width]
+  const float *shift = nullptr, *scale = nullptr;  ///< [rows, groups * width]
+  int64_t shift_stride = 0, scale_stride = 0;
+  const int32_t* row_of = nullptr;  ///< null: row 0
+};
+
+namespace reference {
+/// Plain loops, sums in f64: defines correct.
+void norm(const NormArgs& args);
+}  // namespace reference
+namespace avx512 {
+/// One pass for the moments, one for the result, sixteen channels at a time.
+void norm(const NormArgs& args);
+}  // namespace avx512
+
+}  // namespace tessera::kernels

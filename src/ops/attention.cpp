@@ -1,0 +1,83 @@
+#include "ops/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/fail.h"
+#include "kernels/attention.h"
+#include "kernels/table.h"
+#include "tensor/scope.h"
+
+namespace tessera::ops {
+namespace {
+
+void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_heads,
+           std::span<const AttentionSpan> spans) {
+  require(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, ErrorCode::usage,
+          "attention: {} heads over {} key heads; expected a multiple", heads, kv_heads);
+  require(q.rank() == 2 && k.rank() == 2 && v.rank() == 2 && q.size(1) % heads == 0, ErrorCode::usage,
+          "attention: queries {}, keys {}, values {}; expected [tokens, heads * head_dim]",
+          q.shape().str(), k.shape().str(), v.shape().str());
+  const int64_t dim = q.size(1) / heads;
+  require(dim % 8 == 0 && dim >= 8 && dim <= 512, ErrorCode::usage,
+          "attention: head_dim {}; expected a multiple of 8 up to 512", dim);
+  require(k.size(1) == kv_heads * dim && v.shape() == k.shape(), ErrorCode::usage,
+          "attention: keys {} and values {}; expected [tokens, {}] both", k.shape().str(),
+          v.shape().str(), kv_heads * dim);
+  const bool one_type = q.dtype() == k.dtype() && q.dtype() == v.dtype();
+  require(one_type && (q.dtype() == DType::f32 || q.dtype() == DType::bf16), ErrorCode::usage,
+          "attention: {}, {} and {}; expected f32 or bf16 all three", tensor::name_of(q.dtype()),
+          tensor::name_of(k.dtype()), tensor::name_of(v.dtype()));
+  for (const AttentionSpan& s : spans)
+    require(s.q_begin >= 0 && s.q_begin <= s.q_end && s.q_end <= q.size(0) && s.k_begin >= 0 &&
+                s.k_begin <= s.k_end && s.k_end <= k.size(0),
+            ErrorCode::usage, "attention: the span [{}, {}) over [{}, {}) leaves {} queries, {} keys",
+            s.q_begin, s.q_end, s.k_begin, s.k_end, q.size(0), k.size(0));
+}
+
+// Queries that no key answers: zeros, and a sum of nothing.
+void fill_unanswered(Tensor& out, Tensor* lse, std::span<const AttentionSpan> spans) {
+  std::vector<bool> answered(static_cast<size_t>(out.size(0)));
+  for (const AttentionSpan& s : spans)
+    if (s.k_end > s.k_begin)
+      for (int64_t q = s.q_begin; q < s.q_end; ++q) answered[static_cast<size_t>(q)] = true;
+  const int64_t bytes = out.size(1) * tensor::size_of(out.dtype());
+  for (int64_t q = 0; q < out.size(0); ++q) {
+    if (answered[static_cast<size_t>(q)]) continue;
+    std::fill_n(out.data<std::byte>() + q * bytes, bytes, std::byte{0});
+    if (lse) std::fill_n(lse->row<float>(q), lse->size(1), -std::numeric_limits<float>::infinity());
+  }
+}
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_heads,
+                 std::span<const AttentionSpan> spans, const AttentionOptions& options) {
+  check(q, k, v, heads, kv_heads, spans);
+  const int64_t dim = q.size(1) / heads;
+  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
+  if (options.lse) *options.lse = Tensor::empty({q.size(0), heads}, DType::f32, q.device());
+  if (auto* meter = tensor::current_scope().meter.get()) {
+    double pairs = 0;
+    for (const AttentionSpan& s : spans) pairs += double(s.q_end - s.q_begin) * double(s.k_end - s.k_begin);
+    meter->add("attention", 4 * pairs * double(q.size(1)),
+               double(2 * q.bytes()) + double(k.bytes()) + double(v.bytes()));
+  }
+  if (q.is_meta() || q.size(0) == 0) return out;
+  fill_unanswered(out, options.lse, spans);
+  std::vector<kernels::AttentionRange> ranges;
+  for (const AttentionSpan& s : spans)
+    if (s.q_end > s.q_begin && s.k_end > s.k_begin)
+      ranges.push_back({s.q_begin, s.q_end, s.k_begin, s.k_end});
+  const float scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<float>(dim));
+  kernels::cpu_table().attention(
+      {.q = q.raw(), .k = k.raw(), .v = v.raw(), .q_stride = q.stride(0), .k_stride = k.stride(0),
+       .v_stride = v.stride(0), .out = out.raw(), .out_stride = out.stride(0), .dtype = q.dtype(),
+       .heads = heads, .kv_heads = kv_heads, .head_dim = static_cast<int>(dim), .scale = scale,
+       .spans = ranges.data(), .span_count = static_cast<int64_t>(ranges.size()),
+       .lse = options.lse ? options.lse->data<float>() : nullptr});
+  return out;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,177 @@
+#include "ops/elementwise.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/fail.h"
+#include "kernels/elementwise.h"
+#include "kernels/table.h"
+#include "tensor/scope.h"
+
+namespace tessera::ops {
+namespace {
+
+using kernels::Elementwise;
+using kernels::ElementwiseArgs;
+
+void count(const char* op, double flops, const Tensor& x, const Tensor& y) {
+  if (auto* meter = tensor::current_scope().meter.get())
+    meter->add(op, flops * double(y.elements()), double(x.bytes()) + double(y.bytes()));
+}
+
+// A matrix of rows with one stride: [rows, columns] as it is, other dense shapes as one row.
+struct Rows {
+  int64_t rows, columns, stride;
+};
+Rows rows_of(const char* op, const Tensor& x) {
+  if (x.rank() == 2) return {x.size(0), x.size(1), x.stride(0)};
+  require(x.dense(), ErrorCode::usage, "{}: a view {} of {} axes; expected a matrix or a dense tensor", op,
+          x.shape().str(), x.rank());
+  const int64_t columns = x.rank() > 0 ? std::max<int64_t>(x.size(-1), 1) : 1;
+  return {x.elements() / columns, columns, columns};
+}
+
+Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, const Tensor& b,
+             DType dtype, float alpha = 1, float beta = 1) {
+  require(tensor::is_float(a.dtype()), ErrorCode::usage, "{}: a tensor of {}; expected floats", name,
+          tensor::name_of(a.dtype()));
+  require(!b.defined() || (b.shape() == a.shape() && tensor::is_float(b.dtype())), ErrorCode::usage,
+          "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape().str(),
+          b.defined() ? b.shape().str() : "");
+  Tensor y = Tensor::empty(a.shape(), dtype, a.device());
+  count(name, flops, a, y);
+  if (a.is_meta() || a.elements() == 0) return y;
+  const Rows ra = rows_of(name, a);
+  ElementwiseArgs args{.op = op, .a = a.raw(), .a_stride = ra.stride, .a_dtype = a.dtype(),
+                       .y = y.raw(), .y_stride = ra.columns, .y_dtype = dtype, .rows = ra.rows,
+                       .columns = ra.columns, .alpha = alpha, .beta = beta};
+  if (b.defined()) args.b = b.raw(), args.b_stride = rows_of(name, b).stride, args.b_dtype = b.dtype();
+  kernels::cpu_table().elementwise(args);
+  return y;
+}
+
+Tensor concat(const std::vector<Tensor>& parts, int axis) {
+  require(!parts.empty(), ErrorCode::usage, "concat: nothing to put together");
+  int64_t total = 0;
+  const Tensor& first = parts[0];
+  for (const Tensor& p : parts) {
+    require(p.rank() == first.rank() && p.dtype() == first.dtype() &&
+                p.shape().with(axis, 0) == first.shape().with(axis, 0),
+            ErrorCode::usage, "concat: {} of {} beside {} of {}", p.shape().str(),
+            tensor::name_of(p.dtype()), first.shape().str(), tensor::name_of(first.dtype()));
+    total += p.size(axis);
+  }
+  Tensor y = Tensor::empty(first.shape().with(axis, total), first.dtype(), first.device());
+  count("concat", 0, y, y);
+  if (y.is_meta() || y.elements() == 0) return y;
+  const size_t width = static_cast<size_t>(tensor::size_of(y.dtype()));
+  int64_t at = 0;
+  for (const Tensor& p : parts) {
+    const Tensor to = y.slice(axis, at, at + p.size(axis)), dense = p.contiguous();
+    at += p.size(axis);
+    if (dense.elements() == 0) continue;
+    const int64_t rows = axis == 0 ? 1 : dense.size(0);
+    const size_t run = static_cast<size_t>(dense.elements() / rows) * width;
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(to.data<std::byte>() + static_cast<size_t>(r * to.stride(0)) * width,
+                  dense.data<std::byte>() + static_cast<size_t>(r) * run, run);
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return apply("cast", Elementwise::cast, 0, x, {}, dtype);
+}
+Tensor add(const Tensor& a, const Tensor& b) {
+  return apply("add", Elementwise::add, 1, a, b, a.dtype());
+}
+Tensor blend(const Tensor& a, float alpha, const Tensor& b, float beta) {
+  return apply("blend", Elementwise::blend, 3, a, b, a.dtype(), alpha, beta);
+}
+Tensor silu(const Tensor& x) { return apply("silu", Elementwise::silu, 8, x, {}, x.dtype()); }
+Tensor gelu_tanh(const Tensor& x) {
+  return apply("gelu_tanh", Elementwise::gelu_tanh, 12, x, {}, x.dtype());
+}
+Tensor gelu_erf(const Tensor& x) {
+  return apply("gelu_erf", Elementwise::gelu_erf, 12, x, {}, x.dtype());
+}
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  return apply("swiglu", Elementwise::swiglu, 9, gate, up, gate.dtype());
+}
+
+Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
+                 std::span<const int32_t> row_of) {
+  require(x.rank() == 2 && y.shape() == x.shape(), ErrorCode::usage,
+          "add_gated: {} and {}; expected two [tokens, channels]", x.shape().str(), y.shape().str());
+  require(gate.rank() == 2 && gate.size(1) == x.size(1) && gate.dtype() == DType::f32 &&
+              static_cast<int64_t>(row_of.size()) == x.size(0),
+          ErrorCode::usage, "add_gated: gate {} and {} rows do not fit {} tokens of {} channels",
+          gate.shape().str(), row_of.size(), x.size(0), x.size(1));
+  for (int32_t row : row_of)
+    require(row >= 0 && row < gate.size(0), ErrorCode::usage,
+            "add_gated: row_of holds {}; the gate has {} rows", row, gate.size(0));
+  Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
+  count("add_gated", 2, x, out);
+  if (x.is_meta() || x.elements() == 0) return out;
+  kernels::cpu_table().elementwise(
+      {.op = Elementwise::add_gated, .a = x.raw(), .b = y.raw(), .a_stride = x.stride(0),
+       .b_stride = y.stride(0), .a_dtype = x.dtype(), .b_dtype = y.dtype(), .y = out.raw(),
+       .y_stride = out.stride(0), .y_dtype = out.dtype(), .rows = x.size(0), .columns = x.size(1),
+       .gate = gate.data<float>(), .gate_stride = gate.stride(0), .row_of = row_of.data()});
+  return out;
+}
+
+Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType dtype) {
+  require(table.rank() == 2 && tensor::is_float(table.dtype()), ErrorCode::usage,
+          "gather_rows: a table {} of {}; expected floats [rows, channels]", table.shape().str(),
+          tensor::name_of(table.dtype()));
+  const int64_t count_of = static_cast<int64_t>(indices.size());
+  Tensor y = Tensor::empty({count_of, table.size(1)}, dtype, table.device());
+  count("gather_rows", 0, y, y);
+  for (int32_t i : indices)
+    require(i >= 0 && i < table.size(0), ErrorCode::usage, "gather_rows: row {} of a table of {}", i,
+            table.size(0));
+  if (table.is_meta() || y.elements() == 0) return y;
+  tensor::parallel_for(count_of, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      kernels::reference::elementwise(
+          {.a = table.data<std::byte>() + indices[static_cast<size_t>(t)] * table.stride(0) *
+                                              tensor::size_of(table.dtype()),
+           .a_dtype = table.dtype(), .y = y.data<std::byte>() + t * y.size(1) * tensor::size_of(dtype),
+           .y_dtype = dtype, .rows = 1, .columns = table.size(1)});
+  });
+  return y;
+}
+
+Tensor concat_rows(const std::vector<Tensor>& parts) { return concat(parts, 0); }
+Tensor concat_columns(const std::vector<Tensor>& parts) {
+  require(!parts.empty() && parts[0].rank() == 2, ErrorCode::usage,
+          "concat_columns: expected matrices");
+  return concat(parts, 1);
+}
+
+Tensor timestep_embedding(const Tensor& t, int64_t dim, const TimestepOptions& o) {
+  require(t.rank() == 1 && t.dtype() == DType::f32 && dim >= 2, ErrorCode::usage,
+          "timestep_embedding: {} of {} in {} channels; expected f32 [rows] and 2 or more",
+          t.shape().str(), tensor::name_of(t.dtype()), dim);
+  Tensor y = Tensor::zeros({t.size(0), dim}, DType::f32, t.device());
+  count("timestep_embedding", 20, y, y);
+  if (t.is_meta()) return y;
+  const int64_t half = dim / 2;
+  for (int64_t r = 0; r < t.size(0); ++r)
+    for (int64_t i = 0; i < half; ++i) {
+      // The published models round the frequency and the angle to float.
+      const float frequency = static_cast<float>(
+          std::exp(-std::log(double(o.max_period)) * double(i) / (double(half) - double(o.downscale))));
+      const float angle = o.scale * t.row<float>(r)[0] * frequency;
+      float* row = y.row<float>(r);
+      row[o.sin_first ? half + i : i] = std::cos(angle);
+      row[o.sin_first ? i : half + i] = std::sin(angle);
+    }
+  return y;
+}
+
+}  // namespace tessera::ops
