@@ -5,8 +5,8 @@
 #include <random>
 
 #include "nn/local.h"
-#include "ops/conv.h"
 #include "ops/elementwise.h"
+#include "tensor/scope.h"
 #include "tessera/error.h"
 
 namespace tessera::models {
@@ -32,9 +32,9 @@ class NamedNoise : public nn::Weights {
                      DType dtype) const override {
     return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
   }
-  ops::ConvWeight conv(const std::string& weight, const std::string&, const tensor::Shape& shape,
-                       DType dtype) const override {
-    return ops::pack_conv(get(weight, shape), {}, dtype);
+  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
+                       DType) const override {
+    return {};
   }
   Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
 
@@ -62,7 +62,10 @@ Tensor run(const DitMoe& model, const std::vector<int32_t>& labels, const nn::To
       Tensor::from(std::span<const int32_t>(labels), {static_cast<int64_t>(labels.size())});
   const auto context = model.prepare(conditioning, shape);
   const std::vector<float> times(labels.size(), 0.5f);
-  const auto step = model.at(*context, Tensor::from(std::span<const float>(times), {shape.rows}));
+  const Tensor time = latent.is_meta()
+                          ? Tensor::empty({shape.rows}, DType::f32, tensor::Device::meta)
+                          : Tensor::from(std::span<const float>(times), {shape.rows});
+  const auto step = model.at(*context, time);
   nn::TokenView view;
   for (int r = 0; r < shape.rows; ++r) {
     view.rows.push_back(r);
