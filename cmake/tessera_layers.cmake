@@ -1,4 +1,5 @@
-# One library a layer. A layer links what its line in docs/architecture.md names, and nothing else.
+# One library a layer. A layer links what its line in docs/architecture.md names, and nothing else;
+# tools/check_layers.py holds the #include lines to the same table.
 
 add_library(tessera_options INTERFACE)
 target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wshadow
@@ -13,18 +14,24 @@ target_include_directories(tessera_api INTERFACE ${CMAKE_SOURCE_DIR}/include)
 function(tessera_layer name)
   cmake_parse_arguments(ARG "" "" "DEPS;PARTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
-  if(NOT sources)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.h)
+  if(sources)
+    set(scope PUBLIC)
+    add_library(tessera_${name} STATIC ${sources} ${headers})
+    target_link_libraries(tessera_${name} PRIVATE tessera_options)
+  elseif(headers)
+    set(scope INTERFACE)
+    add_library(tessera_${name} INTERFACE)
+  else()
     return()
   endif()
-  add_library(tessera_${name} STATIC ${sources})
-  target_include_directories(tessera_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
-  target_link_libraries(tessera_${name} PUBLIC tessera_api PRIVATE tessera_options)
+  target_include_directories(tessera_${name} ${scope} ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(tessera_${name} ${scope} tessera_api ${ARG_PARTS})
   foreach(dep ${ARG_DEPS})
     if(TARGET tessera_${dep})
-      target_link_libraries(tessera_${name} PUBLIC tessera_${dep})
+      target_link_libraries(tessera_${name} ${scope} tessera_${dep})
     endif()
   endforeach()
-  target_link_libraries(tessera_${name} PUBLIC ${ARG_PARTS})
 endfunction()
 
 tessera_layer(base PARTS fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
@@ -46,3 +53,7 @@ tessera_layer(engine DEPS evaluation planner parallel fused sample models load m
               comm ops kernels tensor base)
 # Kernels are where time goes; no other layer needs -O3. Sums keep their order: no fast-math anywhere.
 target_compile_options(tessera_kernels PRIVATE $<$<CONFIG:Release>:-O3>)
+
+# What a program outside the layers sees: the public headers, and the engine to link.
+add_library(tessera_public INTERFACE)
+target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>)
