@@ -61,5 +61,9 @@ namespace avx512 {
 void experts(const ExpertsArgs& args);
 void combine(const CombineArgs& args);
 }  // namespace avx512
+namespace amx {
+/// As avx512::experts, over AMX tiles.
+void experts(const ExpertsArgs& args);
+}  // namespace amx
 
 }  // namespace tessera::kernels

@@ -45,5 +45,9 @@ namespace avx512 {
 /// Products over the panel layout: AVX512_BF16 dot products, fused multiply-adds for f32.
 void matmul(const MatmulArgs& args);
 }  // namespace avx512
+namespace amx {
+/// Products over the panel layout: AMX tiles for bf16, fused multiply-adds for f32.
+void matmul(const MatmulArgs& args);
+}  // namespace amx
 
 }  // namespace tessera::kernels

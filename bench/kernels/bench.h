@@ -1,0 +1,51 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/probe.h"
+#include "tensor/scope.h"
+#include "tensor/tensor.h"
+
+namespace tessera::bench {
+
+/// Normal values with a prime period: cheap, and no two rows alike.
+inline tensor::Tensor random_tensor(const tensor::Shape& shape, tensor::DType dtype, uint32_t seed,
+                                    float scale = 1) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> block(65521);
+  for (float& v : block) v = normal(generator);
+  tensor::Tensor t = tensor::Tensor::empty(shape, dtype);
+  tensor::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    for (int64_t i = 0; i < t.elements(); ++i)
+      t.data<T>()[i] = tensor::from_float<T>(block[static_cast<size_t>(i) % block.size()]);
+  });
+  return t;
+}
+
+/// A JSON line for `flops` and `bytes` done in `seconds`, with its share of limits probed beside
+/// it.
+inline void print(const std::string& bench, const std::string& shape, double flops, double bytes,
+                  double seconds, double peak_flops, double peak_bytes) {
+  std::string line = fmt::format(
+      "{{\"bench\":\"{}\",\"shape\":\"{}\",\"threads\":{},\"ms\":{:.4f},\"gflops\":{:.1f},"
+      "\"share_of_peak\":{:.3f}",
+      bench, shape, tensor::thread_count(), seconds * 1e3, flops / seconds / 1e9,
+      flops / seconds / peak_flops);
+  if (peak_bytes > 0)
+    line += fmt::format(",\"gbytes_per_s\":{:.2f},\"share_of_bandwidth\":{:.3f}",
+                        bytes / seconds / 1e9, bytes / seconds / peak_bytes);
+  std::puts((line + "}").c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace tessera::bench

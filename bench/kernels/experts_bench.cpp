@@ -1,0 +1,83 @@
+// One layer of experts: few tokens are bound by the memory that holds the weights, many by
+// products. Arguments: threads (1).
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/bench.h"
+#include "ops/experts.h"
+
+using namespace tessera;
+using tensor::DType;
+using tensor::Tensor;
+
+namespace {
+
+struct Layer {
+  int64_t hidden, inner;
+  int experts, slots;
+};
+
+std::vector<ops::ExpertWeights> bank_of(const Layer& l) {
+  const float scale = 1 / std::sqrt(float(l.hidden));
+  const Tensor up = bench::random_tensor({l.inner, l.hidden}, DType::bf16, 1, scale);
+  const Tensor down = bench::random_tensor({l.hidden, l.inner}, DType::bf16, 2, scale);
+  std::vector<ops::ExpertWeights> bank;
+  for (int e = 0; e < l.experts; ++e)
+    bank.push_back(
+        {ops::pack_paired_weight(up, up, DType::bf16), ops::pack_weight(down, DType::bf16)});
+  return bank;
+}
+
+// Each token goes to `slots` different experts of equal weight.
+ops::Routing route_evenly(int64_t tokens, const Layer& l) {
+  ops::Routing r{Tensor::empty({tokens, l.slots}, DType::i32),
+                 Tensor::empty({tokens, l.slots}, DType::f32)};
+  std::mt19937 generator(7);
+  std::vector<int32_t> ids(static_cast<size_t>(l.experts));
+  std::iota(ids.begin(), ids.end(), 0);
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::shuffle(ids.begin(), ids.end(), generator);
+    std::copy_n(ids.begin(), l.slots, r.ids.row<int32_t>(t));
+    std::fill_n(r.weights.row<float>(t), l.slots, 1.0f / static_cast<float>(l.slots));
+  }
+  return r;
+}
+
+double touched_bytes(const ops::Routing& r, const std::vector<ops::ExpertWeights>& bank) {
+  std::vector<bool> touched(bank.size());
+  for (int64_t id : r.ids.to_ints()) touched[static_cast<size_t>(id)] = true;
+  return static_cast<double>(std::count(touched.begin(), touched.end(), true)) *
+         static_cast<double>(bank[0].gate_up->data.bytes() + bank[0].down->data.bytes());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
+  tensor::Scope scope;
+  scope.pool = &pool;
+  const tensor::BindScope bind(scope);
+  kernels::Limits limits = kernels::probe_limits();
+  for (const Layer& l :
+       {Layer{2048, 1024, 64, 8}, Layer{1152, 4608, 8, 2}, Layer{384, 1536, 8, 2}}) {
+    const auto bank = bank_of(l);
+    for (int64_t tokens : {16, 64, 256, 1024}) {
+      const Tensor x = bench::random_tensor({tokens, l.hidden}, DType::bf16, 3);
+      const ops::Routing routing = route_evenly(tokens, l);
+      auto run = [&] { ops::experts(x, routing, bank); };
+      run();
+      double seconds = 1e30;
+      for (int i = 0; i < 4; ++i) {
+        limits.bf16_dot = std::max(limits.bf16_dot, kernels::probe_units().bf16_dot);
+        limits.f32_fma = std::max(limits.f32_fma, kernels::probe_units().f32_fma);
+        seconds = std::min(seconds, kernels::best_seconds(run, 2));
+      }
+      const double flops = 6.0 * static_cast<double>(tokens * l.slots * l.hidden * l.inner);
+      bench::print(
+          "experts bf16",
+          fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots), flops,
+          touched_bytes(routing, bank), seconds, limits.product(true), limits.read);
+    }
+  }
+}

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/avx512/product.h"
+
+namespace tessera::kernels::amx {
+
+/// Tile products of bf16; f32 weights do not go through it.
+const avx512::Engine& engine();
+/// Tiles for bf16 weights, multiply-adds for f32.
+const avx512::Engine& engine_for(tensor::DType weight);
+
+}  // namespace tessera::kernels::amx

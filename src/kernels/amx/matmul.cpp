@@ -1,0 +1,22 @@
+#include "kernels/matmul.h"
+
+#if defined(__x86_64__)
+#include "kernels/amx/engine.h"
+#include "kernels/amx/sweep.h"
+#include "kernels/amx/tiles.h"
+
+namespace tessera::kernels::amx {
+
+const avx512::Engine& engine() {
+  static constexpr avx512::Engine kEngine{kRows, true, tensor::DType::bf16, sweep<Tiles>};
+  return kEngine;
+}
+
+const avx512::Engine& engine_for(tensor::DType weight) {
+  return weight == tensor::DType::bf16 ? engine() : avx512::multiply_add_engine();
+}
+
+void matmul(const MatmulArgs& args) { avx512::multiply(engine_for(args.weight->dtype), args); }
+
+}  // namespace tessera::kernels::amx
+#endif  // __x86_64__

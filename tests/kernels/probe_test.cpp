@@ -1,0 +1,33 @@
+#include "kernels/probe.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::kernels {
+namespace {
+
+TEST(Probe, UnitsOfThisMachineHaveARate) {
+  const Limits limits = probe_units();
+  if (detected_isa() < Isa::avx512) {
+    EXPECT_EQ(limits.product(true), 0);
+    return;
+  }
+  EXPECT_GT(limits.f32_fma, 1e9);
+  EXPECT_GT(limits.bf16_dot, 1e9);
+  EXPECT_EQ(limits.bf16_tile > 0, detected_isa() >= Isa::amx);
+  EXPECT_GE(limits.product(true), limits.product(false));
+}
+
+TEST(Probe, MemoryIsRead) {
+  const Limits limits = probe_limits(int64_t{8} << 20);
+  EXPECT_EQ(limits.read > 0, detected_isa() >= Isa::avx512);
+}
+
+TEST(Probe, BestOfSeveralIsTheShortest) {
+  int calls = 0;
+  const double s = best_seconds([&] { ++calls; }, 3);
+  EXPECT_EQ(calls, 3);
+  EXPECT_GE(s, 0);
+}
+
+}  // namespace
+}  // namespace tessera::kernels
