@@ -30,6 +30,10 @@ KernelTable table_for(Isa isa) {
     table.experts = avx512::experts;
     table.combine = avx512::combine;
   }
+  if (isa >= Isa::amx) {
+    table.matmul = amx::matmul;
+    table.experts = amx::experts;
+  }
 #endif
   return table;
 }
