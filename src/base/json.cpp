@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/mapped_file.h"
 #include "base/printable.h"
+#include "base/python_json.h"
 
 namespace tessera::base {
 namespace {
@@ -56,6 +57,8 @@ class Limits : public nlohmann::json_sax<Json> {
 Json parse_json(std::string_view text, const std::string& name) {
   require(text.size() <= kLargest, ErrorCode::model, "{}: {} bytes of JSON; expected at most {}", name,
           text.size(), kLargest);
+  std::string plain;  // lives as long as `text` points to it
+  if (has_python_numbers(text)) text = plain = without_python_numbers(text);
   Limits limits;
   require(Json::sax_parse(text.begin(), text.end(), &limits), ErrorCode::model,
           "{}: this is no JSON that can be read: {}; download the file again", name, limits.problem);
