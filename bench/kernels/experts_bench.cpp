@@ -51,6 +51,23 @@ double touched_bytes(const ops::Routing& r, const std::vector<ops::ExpertWeights
          static_cast<double>(bank[0].gate_up->data.bytes() + bank[0].down->data.bytes());
 }
 
+void measure(int64_t tokens, const Layer& l, const std::vector<ops::ExpertWeights>& bank,
+             kernels::Limits limits) {
+  const Tensor x = bench::random_tensor({tokens, l.hidden}, DType::bf16, 3);
+  const ops::Routing routing = route_evenly(tokens, l);
+  auto run = [&] { ops::experts(x, routing, bank); };
+  run();
+  double seconds = 1e30, peak = limits.product(true);
+  for (int i = 0; i < 4; ++i) {
+    peak = std::max(peak, kernels::probe_units().product(true));
+    seconds = std::min(seconds, kernels::best_seconds(run, 2));
+  }
+  const double flops = 6.0 * static_cast<double>(tokens * l.slots * l.hidden * l.inner);
+  bench::print("experts bf16",
+               fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots),
+               flops, touched_bytes(routing, bank), seconds, peak, limits.read);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -58,26 +75,19 @@ int main(int argc, char** argv) {
   tensor::Scope scope;
   scope.pool = &pool;
   const tensor::BindScope bind(scope);
-  kernels::Limits limits = kernels::probe_limits();
+  const kernels::Limits limits = kernels::probe_limits();
+  Layer one{};
+  long tokens = 0, hidden = 0, inner = 0;
+  if (argc > 2 && std::sscanf(argv[2], "%ldx%ldx%ldx%dx%d", &tokens, &hidden, &inner, &one.experts,
+                              &one.slots) == 5) {
+    one.hidden = hidden;
+    one.inner = inner;
+    measure(tokens, one, bank_of(one), limits);
+    return 0;
+  }
   for (const Layer& l :
        {Layer{2048, 1024, 64, 8}, Layer{1152, 4608, 8, 2}, Layer{384, 1536, 8, 2}}) {
     const auto bank = bank_of(l);
-    for (int64_t tokens : {16, 64, 256, 1024}) {
-      const Tensor x = bench::random_tensor({tokens, l.hidden}, DType::bf16, 3);
-      const ops::Routing routing = route_evenly(tokens, l);
-      auto run = [&] { ops::experts(x, routing, bank); };
-      run();
-      double seconds = 1e30;
-      for (int i = 0; i < 4; ++i) {
-        limits.bf16_dot = std::max(limits.bf16_dot, kernels::probe_units().bf16_dot);
-        limits.f32_fma = std::max(limits.f32_fma, kernels::probe_units().f32_fma);
-        seconds = std::min(seconds, kernels::best_seconds(run, 2));
-      }
-      const double flops = 6.0 * static_cast<double>(tokens * l.slots * l.hidden * l.inner);
-      bench::print(
-          "experts bf16",
-          fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots), flops,
-          touched_bytes(routing, bank), seconds, limits.product(true), limits.read);
-    }
+    for (int64_t t : {16, 64, 256, 1024}) measure(t, l, bank, limits);
   }
 }

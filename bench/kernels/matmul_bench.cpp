@@ -1,7 +1,6 @@
 // Products at the shapes of diffusion transformers. Arguments: threads (1), "small" for few rows
 // only, "large" for many rows only. TESSERA_ISA forces a weaker instruction set.
 #include <cmath>
-#include <cstring>
 
 #include "kernels/bench.h"
 #include "ops/matmul.h"
@@ -56,6 +55,12 @@ int main(int argc, char** argv) {
   scope.pool = &pool;
   const tensor::BindScope bind(scope);
   const std::string only = argc > 2 ? argv[2] : "";
+  long rows = 0, n = 0, k = 0;
+  if (std::sscanf(only.c_str(), "%ldx%ldx%ld", &rows, &n, &k) == 3) {
+    measure(rows, {n, k}, DType::bf16, ops::Activation::none,
+            rows <= 64 ? kernels::probe_limits() : kernels::Limits{});
+    return 0;
+  }
   const kernels::Limits limits = only == "large" ? kernels::probe_units() : kernels::probe_limits();
   std::printf(
       "{\"bench\":\"limits\",\"bf16_gflops\":%.1f,\"f32_gflops\":%.1f,\"read_gbytes_per_s\":%.2f}"
