@@ -12,10 +12,11 @@ struct AttentionArgs;
 struct NormArgs;
 struct ElementwiseArgs;
 struct ConvArgs;
-struct GroupNormArgs;
+struct ChannelMomentsArgs;
+struct ChannelAffineArgs;
 
-/// The kernels of one device and instruction set. Each takes plain pointers and sizes and everything
-/// it needs as arguments; it may cut its work over tensor::parallel_tasks.
+/// The kernels of one device and instruction set. Each takes plain pointers and sizes and
+/// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
 struct KernelTable {
   void (*matmul)(const MatmulArgs&) = nullptr;
   void (*experts)(const ExpertsArgs&) = nullptr;
@@ -24,7 +25,8 @@ struct KernelTable {
   void (*norm)(const NormArgs&) = nullptr;
   void (*elementwise)(const ElementwiseArgs&) = nullptr;
   void (*conv)(const ConvArgs&) = nullptr;
-  void (*group_norm)(const GroupNormArgs&) = nullptr;
+  void (*channel_moments)(const ChannelMomentsArgs&) = nullptr;
+  void (*channel_affine)(const ChannelAffineArgs&) = nullptr;
 };
 
 /// The kernels for an instruction set of the CPU: the strongest version of each that it can run.

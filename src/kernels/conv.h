@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "kernels/isa.h"
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+/// What a kernel family derives from a filter once and keeps with it: library primitives, or the
+/// filter folded for up-sampled inputs. Guarded by its mutex.
+struct ConvDerived {
+  std::mutex mutex;
+  tensor::Tensor folded;          ///< avx512: the filter of the four phases of a doubled input
+  std::shared_ptr<void> library;  ///< onednn: primitives by shape and the reordered filter
+};
+
+/// A filter of a 2-D convolution packed for one instruction set.
+/// `reference` and `avx2`: [out, kh, kw, in]. `avx512` and `amx`: see kernels/avx512/conv.h.
+struct PackedConv {
+  int64_t out = 0, in = 0, kh = 0, kw = 0;
+  tensor::DType dtype = tensor::DType::f32;  ///< f32 or bf16
+  Isa isa = Isa::reference;
+  tensor::Tensor data;  ///< meta: shape only
+  tensor::Tensor bias;  ///< f32 [out]; may be undefined
+  std::shared_ptr<ConvDerived> derived;
+};
+
+/// Packs weight [out, in, kh, kw] and bias [out] (any float dtype; the bias may be undefined).
+PackedConv pack_conv(const tensor::Tensor& weight, const tensor::Tensor& bias, tensor::DType dtype,
+                     Isa isa);
+
+/// y = conv(act(x * scale + shift)) + bias + residual, channels last. The input after scale, shift
+/// and SiLU is rounded to the filter's dtype; sums are f32.
+struct ConvArgs {
+  const void* x = nullptr;  ///< [rows, height, width, in]; a row is dense
+  tensor::DType dtype = tensor::DType::f32;
+  int64_t x_stride = 0;  ///< elements from row to row
+  int64_t rows = 0, height = 0, width = 0;
+  const PackedConv* weight = nullptr;
+  const float* scale_shift = nullptr;  ///< [rows, 2, in] or null: no scale, no shift
+  bool silu = false;
+  bool upsample = false;  ///< each input pixel counts as 2 x 2 pixels
+  int stride = 1;
+  int pad_top = 0, pad_left = 0;
+  const void* residual = nullptr;  ///< of y's shape and dtype, may be y itself
+  void* y = nullptr;               ///< [rows, out_height, out_width, out], dense
+  tensor::DType y_dtype = tensor::DType::f32;
+  int64_t out_height = 0, out_width = 0;
+};
+
+namespace reference {
+/// Plain loops, sums in f64: defines correct.
+void conv(const ConvArgs& args);
+}  // namespace reference
+namespace avx512 {
+/// Implicit matrix product over tiles of pixels; scale, shift, SiLU, padding and up-sampling happen
+/// while a tile is copied.
+void conv(const ConvArgs& args);
+}  // namespace avx512
+namespace onednn {
+/// The library's convolution, primitives kept with the filter by shape.
+void conv(const ConvArgs& args);
+}  // namespace onednn
+
+}  // namespace tessera::kernels

@@ -1,0 +1,222 @@
+#include "ops/conv.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/fail.h"
+#include "kernels/conv.h"
+#include "kernels/group_norm.h"
+#include "kernels/table.h"
+#include "tensor/scope.h"
+
+namespace tessera::ops {
+namespace {
+
+using tensor::Shape;
+
+void count(const char* op, double flops, int64_t bytes) {
+  if (tensor::Meter* meter = tensor::current_scope().meter.get())
+    meter->add(op, flops, static_cast<double>(bytes));
+}
+
+// A row of a picture is one run of memory; rows may be apart (a view of lines).
+bool rows_dense(const Tensor& x) {
+  return x.stride(2) == x.size(3) && (x.size(1) <= 1 || x.stride(1) == x.size(2) * x.size(3));
+}
+
+void check_picture(const char* op, const Tensor& x) {
+  require(x.rank() == 4 && tensor::is_float(x.dtype()), ErrorCode::usage,
+          "{}: x {} of {}; expected floats [rows, height, width, channels]", op, x.shape().str(),
+          tensor::name_of(x.dtype()));
+}
+
+Tensor dense_rows(const Tensor& x) {
+  return x.is_meta() || x.elements() == 0 || rows_dense(x) ? x : x.contiguous();
+}
+
+void check_scale_shift(const char* op, const Tensor& x, const Tensor& scale_shift) {
+  require(scale_shift.shape() == Shape({x.size(0), 2, x.size(3)}) &&
+              scale_shift.dtype() == DType::f32 && scale_shift.dense(),
+          ErrorCode::usage, "{}: scale and shift {} of {}; expected dense f32 [{}, 2, {}]", op,
+          scale_shift.shape().str(), tensor::name_of(scale_shift.dtype()), x.size(0), x.size(3));
+}
+
+Shape result_shape(const Tensor& x, const kernels::PackedConv& w, const Conv2dOptions& o) {
+  require(x.size(3) == w.in, ErrorCode::usage, "conv2d: x {} has {} channels; the filter takes {}",
+          x.shape().str(), x.size(3), w.in);
+  require(
+      o.stride >= 1 && o.pad_top >= 0 && o.pad_bottom >= 0 && o.pad_left >= 0 && o.pad_right >= 0,
+      ErrorCode::usage, "conv2d: stride {} and padding {} {} {} {}; expected >= 1 and >= 0",
+      o.stride, o.pad_top, o.pad_bottom, o.pad_left, o.pad_right);
+  const int64_t scale = o.upsample ? 2 : 1;
+  const int64_t height = x.size(1) * scale + o.pad_top + o.pad_bottom - w.kh;
+  const int64_t width = x.size(2) * scale + o.pad_left + o.pad_right - w.kw;
+  require((height >= 0 && width >= 0) || x.size(1) == 0, ErrorCode::usage,
+          "conv2d: x {} with its padding is smaller than the filter {} x {}", x.shape().str(), w.kh,
+          w.kw);
+  return {x.size(0), height < 0 ? 0 : height / o.stride + 1, width < 0 ? 0 : width / o.stride + 1,
+          w.out};
+}
+
+Tensor result_of(const Tensor& x, const Shape& shape, DType dtype, const Conv2dOptions& o) {
+  require(tensor::is_float(dtype), ErrorCode::usage, "conv2d: out is {}; expected f32, bf16 or f16",
+          tensor::name_of(dtype));
+  if (o.residual.defined())
+    require(o.residual.shape() == shape && o.residual.dtype() == dtype && o.residual.dense(),
+            ErrorCode::usage, "conv2d: residual {} of {}; expected dense {} of {}",
+            o.residual.shape().str(), tensor::name_of(o.residual.dtype()), shape.str(),
+            tensor::name_of(dtype));
+  require(!o.into_residual || o.residual.defined(), ErrorCode::usage,
+          "conv2d: into_residual without a residual; give one");
+  return o.into_residual ? o.residual : Tensor::empty(shape, dtype, x.device());
+}
+
+}  // namespace
+
+ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype) {
+  return std::make_shared<const kernels::PackedConv>(
+      kernels::pack_conv(weight, bias, dtype, kernels::active_isa()));
+}
+
+Tensor conv2d(const Tensor& picture, const ConvWeight& weight, const Conv2dOptions& options) {
+  require(weight != nullptr, ErrorCode::usage, "conv2d: no filter; pack one with pack_conv");
+  check_picture("conv2d", picture);
+  if (options.scale_shift.defined()) check_scale_shift("conv2d", picture, options.scale_shift);
+  require(picture.is_meta() || !weight->data.is_meta(), ErrorCode::usage,
+          "conv2d: x has elements but the filter is on meta; put both on one device");
+  const Shape shape = result_shape(picture, *weight, options);
+  const Tensor y =
+      result_of(picture, shape, options.out_as_input ? picture.dtype() : options.out, options);
+  count("conv2d",
+        2.0 * static_cast<double>(y.elements()) *
+            static_cast<double>(weight->in * weight->kh * weight->kw),
+        picture.bytes() + weight->data.bytes() + y.bytes() +
+            (options.residual.defined() ? y.bytes() : 0));
+  if (y.is_meta() || y.elements() == 0) return y;
+  const Tensor x = dense_rows(picture);
+  kernels::cpu_table(weight->isa)
+      .conv({.x = x.raw(),
+             .dtype = x.dtype(),
+             .x_stride = x.stride(0),
+             .rows = x.size(0),
+             .height = x.size(1),
+             .width = x.size(2),
+             .weight = weight.get(),
+             .scale_shift =
+                 options.scale_shift.defined() ? options.scale_shift.data<float>() : nullptr,
+             .silu = options.silu,
+             .upsample = options.upsample,
+             .stride = options.stride,
+             .pad_top = options.pad_top,
+             .pad_left = options.pad_left,
+             .residual = options.residual.defined() ? options.residual.raw() : nullptr,
+             .y = y.raw(),
+             .y_dtype = y.dtype(),
+             .out_height = y.size(1),
+             .out_width = y.size(2)});
+  return y;
+}
+
+Tensor upsample_nearest_2x(const Tensor& picture) {
+  check_picture("upsample_nearest_2x", picture);
+  const Tensor x = dense_rows(picture);
+  Tensor y =
+      Tensor::empty({x.size(0), 2 * x.size(1), 2 * x.size(2), x.size(3)}, x.dtype(), x.device());
+  count("upsample", 0, x.bytes() + y.bytes());
+  if (y.is_meta() || y.elements() == 0) return y;
+  const int64_t pixel = x.size(3) * tensor::size_of(x.dtype()), line = x.size(2) * pixel;
+  tensor::parallel_for(x.size(0) * x.size(1), 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const std::byte* from = static_cast<const std::byte*>(x.raw()) +
+                              i / x.size(1) * x.stride(0) * tensor::size_of(x.dtype()) +
+                              i % x.size(1) * line;
+      std::byte* to = static_cast<std::byte*>(y.raw()) + i * 4 * line;
+      for (int64_t p = 0; p < 2 * x.size(2); ++p)
+        std::memcpy(to + p * pixel, from + p / 2 * pixel, static_cast<size_t>(pixel));
+      std::memcpy(to + 2 * line, to, static_cast<size_t>(2 * line));
+    }
+  });
+  return y;
+}
+
+Tensor channel_moments(const Tensor& picture) {
+  check_picture("channel_moments", picture);
+  const Tensor x = dense_rows(picture);
+  Tensor moments = Tensor::empty({x.size(0), 2, x.size(3)}, DType::f32, x.device());
+  count("group_norm", 3 * static_cast<double>(x.elements()), x.bytes() + moments.bytes());
+  if (x.is_meta() || moments.elements() == 0) return moments;
+  require(x.size(1) * x.size(2) > 0, ErrorCode::usage,
+          "channel_moments: x {} has no pixels; give at least one", x.shape().str());
+  kernels::cpu_table().channel_moments({.x = x.raw(),
+                                        .dtype = x.dtype(),
+                                        .x_stride = x.stride(0),
+                                        .rows = x.size(0),
+                                        .pixels = x.size(1) * x.size(2),
+                                        .channels = x.size(3),
+                                        .moments = moments.data<float>()});
+  return moments;
+}
+
+Tensor group_scale_shift(const Tensor& moments, int groups, const Tensor& weight,
+                         const Tensor& bias, float eps) {
+  require(moments.rank() == 3 && moments.size(1) == 2 && moments.dtype() == DType::f32 &&
+              moments.dense(),
+          ErrorCode::usage, "group_norm: moments {}; expected dense f32 [rows, 2, channels]",
+          moments.shape().str());
+  const int64_t channels = moments.size(2);
+  require(groups >= 1 && channels % groups == 0, ErrorCode::usage,
+          "group_norm: {} channels in {} groups; the groups must divide the channels", channels,
+          groups);
+  for (const Tensor* t : {&weight, &bias})
+    require(!t->defined() || (t->shape() == Shape({channels}) && t->dtype() == DType::f32),
+            ErrorCode::usage, "group_norm: weight or bias {}; expected f32 [{}]", t->shape().str(),
+            channels);
+  Tensor result = Tensor::empty(moments.shape(), DType::f32, moments.device());
+  if (result.is_meta()) return result;
+  const int64_t width = channels / groups;
+  for (int64_t row = 0; row < moments.size(0); ++row) {
+    const float *mean = moments.row<float>(row), *variance = mean + channels;
+    float *scale = result.row<float>(row), *shift = scale + channels;
+    for (int64_t g = 0; g < channels; g += width) {
+      double center = 0, spread = 0;
+      for (int64_t c = g; c < g + width; ++c) center += mean[c];
+      center /= static_cast<double>(width);
+      for (int64_t c = g; c < g + width; ++c)
+        spread += variance[c] + (mean[c] - center) * (mean[c] - center);
+      const double rate = 1 / std::sqrt(spread / static_cast<double>(width) + double{eps});
+      for (int64_t c = g; c < g + width; ++c) {
+        const double gain = rate * (weight.defined() ? weight.data<float>()[c] : 1);
+        scale[c] = static_cast<float>(gain);
+        shift[c] = static_cast<float>((bias.defined() ? bias.data<float>()[c] : 0) - center * gain);
+      }
+    }
+  }
+  return result;
+}
+
+Tensor channel_affine(const Tensor& picture, const Tensor& scale_shift, bool silu) {
+  check_picture("channel_affine", picture);
+  check_scale_shift("channel_affine", picture, scale_shift);
+  const Tensor x = dense_rows(picture);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  count("group_norm", (silu ? 6.0 : 2.0) * static_cast<double>(x.elements()),
+        x.bytes() + y.bytes());
+  if (y.is_meta() || y.elements() == 0) return y;
+  kernels::cpu_table().channel_affine({.x = x.raw(),
+                                       .dtype = x.dtype(),
+                                       .x_stride = x.stride(0),
+                                       .rows = x.size(0),
+                                       .pixels = x.size(1) * x.size(2),
+                                       .channels = x.size(3),
+                                       .scale_shift = scale_shift.data<float>(),
+                                       .silu = silu,
+                                       .y = y.raw()});
+  return y;
+}
+
+Tensor group_norm(const Tensor& x, int groups, const Tensor& weight, const Tensor& bias, float eps,
+                  bool silu) {
+  return channel_affine(x, group_scale_shift(channel_moments(x), groups, weight, bias, eps), silu);
+}
+
+}  // namespace tessera::ops
