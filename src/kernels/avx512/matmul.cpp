@@ -17,57 +17,69 @@ namespace {
 
 constexpr int kMostRows = 14;  // times two vectors of columns: 28 of 32 registers hold sums
 
-enum class Unit { f32, widen, dot };  // f32 weights; bf16 widened in registers; bf16 dot products
+// f32 weights; bf16 widened in registers; bf16 widened in memory before; bf16 dot products.
+enum class Unit { f32, widen, widened, dot };
 
-// The vectors of one word of k (two tiles of columns), and the multiplication by an x of that word.
+// One half of a word of k (bf16: an even or odd element of k; otherwise all of it) in both tiles.
 template <Unit unit>
-struct Word {
-  static constexpr int kHalves = unit == Unit::widen ? 2 : 1;
-  __m512 w[2][kHalves];
+struct Half {
+  static constexpr bool kPairs = unit == Unit::widen || unit == Unit::widened;
+  static constexpr int kCount = kPairs ? 2 : 1;                        // halves of a word
+  static constexpr int64_t kBytes = unit == Unit::widened ? 256 : 64;  // from one word to the next
+  static constexpr int64_t kTile = unit == Unit::widened ? 64 : kStepBytes / 2;
+  static constexpr int64_t kStep = unit == Unit::widened ? 2 * kStepBytes : kStepBytes;
+  __m512 w[2];
 
-  __attribute__((always_inline)) explicit Word(const std::byte* from) {
+  __attribute__((always_inline)) Half(const std::byte* from, int half) {
+    if constexpr (unit == Unit::widened) from += half * 128;
 #pragma GCC unroll 2
     for (int t = 0; t < 2; ++t) {
-      const __m512i v = _mm512_load_si512(from + t * (kStepBytes / 2));
-      if constexpr (unit == Unit::widen) {
-        w[t][0] = _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
-        w[t][1] = _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(-65536)));
-      } else {
-        w[t][0] = _mm512_castsi512_ps(v);
-      }
+      w[t] = _mm512_load_ps(from + t * kTile);
+      if constexpr (unit == Unit::widen) w[t] = half ? odd(w[t]) : even(w[t]);
     }
   }
+  static __m512 even(__m512 pairs) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+  }
+  static __m512 odd(__m512 pairs) {
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32(-65536)));
+  }
   __attribute__((always_inline)) void add(const std::byte* x, __m512 (&sum)[2]) const {
+    float value;
+    std::memcpy(&value, x, 4);
+    const __m512 both = _mm512_set1_ps(value);
 #pragma GCC unroll 2
-    for (int h = 0; h < kHalves; ++h) {
-      float value;
-      std::memcpy(&value, x + h * 4, 4);
-      const __m512 both = _mm512_set1_ps(value);
-#pragma GCC unroll 2
-      for (int t = 0; t < 2; ++t)
-        if constexpr (unit == Unit::dot)
-          sum[t] = _mm512_dpbf16_ps(sum[t], (__m512bh)both, (__m512bh)w[t][h]);
-        else
-          sum[t] = _mm512_fmadd_ps(both, w[t][h], sum[t]);
-    }
+    for (int t = 0; t < 2; ++t)
+      if constexpr (unit == Unit::dot)
+        sum[t] = _mm512_dpbf16_ps(sum[t], (__m512bh)both, (__m512bh)w[t]);
+      else
+        sum[t] = _mm512_fmadd_ps(both, w[t], sum[t]);
   }
 };
 
-// sums[R][32] = x[R, steps] w[steps, 32], in the order of k.
+// sums[R][32] (+)= x[R, steps] w[steps, 32], in the order of k.
 template <Unit unit, int R>
-void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, Stream& stream) {
-  constexpr int64_t kWord = 4 * Word<unit>::kHalves, kLine = kWord * kStepWords;
+void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, bool first,
+           Stream& stream) {
+  constexpr int kHalves = Half<unit>::kCount;
+  constexpr int64_t kLine = 4 * kHalves * kStepWords;
   __m512 sum[R][2];
 #pragma GCC unroll 14
-  for (int i = 0; i < R; ++i) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
-  for (int64_t s = 0; s < steps; ++s, x += R * kLine, w += kStepBytes) {
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int t = 0; t < 2; ++t)
+      sum[i][t] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + i * kPanelColumns + t * 16);
+  for (int64_t s = 0; s < steps; ++s, x += R * kLine, w += Half<unit>::kStep) {
     stream.step();
 #pragma GCC unroll 4
-    for (int word = 0; word < kStepWords; ++word) {
-      const Word<unit> vectors(w + word * 64);
+    for (int word = 0; word < kStepWords; ++word)
+#pragma GCC unroll 2
+      for (int h = 0; h < kHalves; ++h) {
+        const Half<unit> half(w + word * Half<unit>::kBytes, h);
 #pragma GCC unroll 14
-      for (int i = 0; i < R; ++i) vectors.add(x + i * kLine + word * kWord, sum[i]);
-    }
+        for (int i = 0; i < R; ++i) half.add(x + i * kLine + (word * kHalves + h) * 4, sum[i]);
+      }
   }
 #pragma GCC unroll 14
   for (int i = 0; i < R; ++i) {
@@ -76,7 +88,7 @@ void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, S
   }
 }
 
-using Block = void (*)(const std::byte*, const std::byte*, int64_t, float*, Stream&);
+using Block = void (*)(const std::byte*, const std::byte*, int64_t, float*, bool, Stream&);
 using Blocks = std::array<Block, kMostRows>;
 template <Unit unit, size_t... R>
 constexpr Blocks blocks(std::index_sequence<R...>) {
@@ -85,21 +97,50 @@ constexpr Blocks blocks(std::index_sequence<R...>) {
 template <Unit unit>
 constexpr Blocks kBlocks = blocks<unit>(std::make_index_sequence<kMostRows>());
 
+// One panel of bf16 as [word][half][tile][16 columns] of f32: the halves in the order of k.
+void widen_panel(const std::byte* from, int64_t steps, std::byte* to) {
+  for (int64_t s = 0; s < steps; ++s, from += kStepBytes)
+    for (int64_t word = 0; word < kStepWords; ++word, to += 256)
+      for (int64_t t = 0; t < 2; ++t) {
+        const __m512 v = _mm512_load_ps(from + t * kStepBytes / 2 + word * 64);
+        _mm512_store_ps(to + t * 64, Half<Unit::widen>::even(v));
+        _mm512_store_ps(to + t * 64 + 128, Half<Unit::widen>::odd(v));
+      }
+}
+
+// So many groups share a panel: then a chunk of it, widened once, stays in L1 for all of them. Sums
+// go on where they stopped, so the cut does not change a bit.
+constexpr int64_t kGroupsToShare = 4, kChunkBytes = 24 << 10;
+
 template <Unit bf16>
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
-  const Blocks& kernels = w.dtype == DType::bf16 ? kBlocks<bf16> : kBlocks<Unit::f32>;
-  alignas(64) float sums[kMostRows * kPanelColumns];
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
+  const bool share_panel = groups >= kGroupsToShare;
+  const bool widen = share_panel && bf16 == Unit::widen && w.dtype == DType::bf16;
+  const Blocks& kernels = w.dtype != DType::bf16 ? kBlocks<Unit::f32>
+                          : widen                ? kBlocks<Unit::widened>
+                                                 : kBlocks<bf16>;
+  const int64_t most = share_panel ? kChunkBytes / kStepBytes / (widen ? 2 : 1) : steps;
+  const int64_t chunks = ceil_div(steps, most);
+  std::byte* const wide = thread_scratch(2).at_least(kChunkBytes + layout.rows * kPanelColumns * 4);
+  float* const sums = reinterpret_cast<float*>(wide + kChunkBytes);
   const std::byte* const data = w.data.data<std::byte>();
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = data + p * bytes;
     Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
-    for (int64_t g = 0; g < groups; ++g) {
-      const Range rows = layout.group(g);
-      const std::byte* from = x + rows.begin * steps * layout.line;
-      kernels[static_cast<size_t>(rows.size() - 1)](from, panel, steps, sums, next);
-      writer.write(rows.begin, rows.size(), p, sums);
+    for (int64_t c = 0; c < chunks; ++c) {
+      const Range chunk = share(steps, chunks, c);
+      const std::byte* from = panel + chunk.begin * kStepBytes;
+      if (widen) widen_panel(from, chunk.size(), wide);
+      for (int64_t g = 0; g < groups; ++g) {
+        const Range rows = layout.group(g);
+        kernels[static_cast<size_t>(rows.size() - 1)](
+            x + (rows.begin * steps + chunk.begin * rows.size()) * layout.line, widen ? wide : from,
+            chunk.size(), sums + rows.begin * kPanelColumns, c == 0, next);
+        if (c + 1 == chunks)
+          writer.write(rows.begin, rows.size(), p, sums + rows.begin * kPanelColumns);
+      }
     }
   }
 }

@@ -105,7 +105,7 @@ class Scratch {
   std::unique_ptr<std::byte, Free> data_;
   int64_t size_ = 0;
 };
-/// Index 0: packed rows; index 1: what a whole call shares; index 2: sums of a sweep.
+/// Index 0: packed rows; index 1: what a whole call shares; index 2: what a sweep keeps.
 Scratch& thread_scratch(int index);
 
 /// Bytes of packed rows that stay in L2 beside the passing weights.
