@@ -57,3 +57,6 @@ target_compile_options(tessera_kernels PRIVATE $<$<CONFIG:Release>:-O3>)
 # What a program outside the layers sees: the public headers, and the engine to link.
 add_library(tessera_public INTERFACE)
 target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>)
+if(TARGET tessera_engine)
+  target_compile_definitions(tessera_engine PRIVATE TESSERA_MODELS_DIR="${CMAKE_SOURCE_DIR}/models")
+endif()

@@ -59,14 +59,25 @@ def train_autoencoder(vae, minutes, generator):
     train(list(vae.parameters()), step_loss, minutes, 2e-3, "autoencoder")
 
 
-def train_critic(critic, minutes, generator):
-    def step_loss():
-        labels = random_labels(64, generator)
-        pictures = draw(labels, generator)
-        pictures = pictures + 0.03 * torch.randn(pictures.shape, generator=generator)
-        return F.cross_entropy(critic(pictures), labels)
+@torch.no_grad()
+def drawn(count, generator):
+    """Pictures as bytes, and their labels."""
+    labels = random_labels(count, generator)
+    return torch.cat([(draw(y, generator) * 255).round().byte() for y in labels.split(100)]), labels
 
-    train(list(critic.parameters()), step_loss, minutes, 2e-3, "critic")
+
+def train_critic(critic, minutes, generator):
+    pictures, labels = drawn(24000, generator)
+
+    def step_loss():
+        pick = torch.randint(0, len(labels), (64,), generator=generator)
+        x = pictures[pick].float() / 255
+        if torch.rand((), generator=generator) < 0.5:
+            x = x.flip(3)  # no class depends on left and right
+        x = x + 0.03 * torch.randn(x.shape, generator=generator)
+        return F.cross_entropy(critic(x), labels[pick])
+
+    train(list(critic.parameters()), step_loss, minutes, 1.5e-3, "critic")
 
 
 @torch.no_grad()

@@ -18,10 +18,11 @@ volatile std::sig_atomic_t interrupted = 0;
 
 // First Ctrl-C: end within a step. Second: at once.
 void on_interrupt(int signal) {
-  if (interrupted++) {
+  if (interrupted) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+  interrupted = 1;
 }
 
 int complain(const std::string& message, int status) {

@@ -46,8 +46,10 @@ class Model {
   /// Parts, shapes and parameters, and the memory a run would take.
   Inspection inspect(const GenerateRequest& request = {}) const;
 
- private:
+  /// What an open model holds; known to the library alone.
   struct State;
+
+ private:
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "nn/spatial.h"
+
+namespace tessera::nn {
+
+/// Pictures that are whole on this rank.
+class LocalSpatial : public Spatial {
+ public:
+  Plane conv(const ops::ConvWeight& weight, const Plane& x, const ops::Conv2dOptions& options) override;
+  Plane group_norm(const GroupNorm& norm, const Plane& x, bool silu) override;
+  tensor::Tensor attend(const Plane& x, const tensor::Tensor& q, const tensor::Tensor& k,
+                        const tensor::Tensor& v) override;
+};
+
+}  // namespace tessera::nn

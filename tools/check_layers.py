@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Holds every #include line to the layer table: a layer includes only what stands on its line."""
+
+import argparse
+import pathlib
+import re
+import sys
+
+import source_tree
+
+# The same table stands in docs/architecture.md and, as link lines, in cmake/tessera_layers.cmake.
+LAYERS = {
+    "base": "",
+    "tensor": "base",
+    "kernels": "tensor base",
+    "ops": "kernels tensor base",
+    "comm": "tensor base",
+    "nn": "ops tensor base",
+    "tokenizer": "base",
+    "media": "tensor base",
+    "load": "nn tensor base",
+    "models": "nn ops tokenizer tensor base",
+    "sample": "nn ops tensor base",
+    "fused": "nn ops kernels comm tensor base",
+    "parallel": "fused sample nn ops comm tensor base",
+    "planner": "parallel sample nn ops comm tensor base",
+    "evaluation": "sample nn ops tensor base",
+    "engine": "evaluation planner parallel fused sample models load media tokenizer nn comm ops "
+              "kernels tensor base",
+}
+ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.items()}
+
+# Libraries from outside, and who may see them.
+PARTS = {
+    "fmt": None,
+    "nlohmann": {"base"},
+    "hwy": {"kernels"},
+    "dnnl": {"kernels"},
+    "oneapi": {"kernels"},
+    "png.h": {"media"},
+    "CLI": {"apps"},
+}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+
+
+def includes(root, path):
+    text = source_tree.without_comments(source_tree.read(root, path), keep_strings=True)
+    for match in INCLUDE.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match.group(1) == "<", match.group(2)
+
+
+def owner_of(path):
+    """The layer of a file: api, a folder of src/, or apps."""
+    if path.parts[0] == "include":
+        return "api"
+    return path.parts[1] if path.parts[0] == "src" else "apps"
+
+
+def resolve(root, path, target):
+    """Where a quoted include leads, relative to the root; None when nowhere."""
+    for base in (path.parent, pathlib.Path("src"), pathlib.Path("include")):
+        if (root / base / target).is_file():
+            parts = []
+            for part in (base / target).parts:
+                parts = parts[:-1] if part == ".." else parts + [part]
+            return pathlib.Path(*parts)
+    return None
+
+
+def layer_offence(owner, wanted, target):
+    """Why the owner may not include a file of layer wanted, or None."""
+    if wanted == "api":
+        return None
+    if owner == "apps":
+        return None if wanted == "apps" else f'programs see include/tessera only, not "{target}"'
+    if owner == "api":
+        return f'the public face includes nothing of the layers, not "{target}"'
+    if wanted in ALLOWED.get(owner, ()):
+        return None
+    line = LAYERS.get(owner)
+    if line is None:
+        return f'layer "{owner}" is not in the table'
+    return f'"{target}" is not on the line of {owner}: {line or "(api only)"}'
+
+
+def part_offence(owner, target):
+    first = target.split("/")[0].split(".h")[0] if target != "png.h" else target
+    users = PARTS.get(first)
+    if users is not None and owner not in users:
+        return f"<{target}> belongs to {' and '.join(sorted(users))}, not {owner}"
+    return None
+
+
+def check_includes(root):
+    """(offences, graph of quoted includes)"""
+    offences, graph = [], {}
+    for path in source_tree.code_files(root, "src", "include", "apps"):
+        owner = owner_of(path)
+        graph[path] = []
+        for line, system, target in includes(root, path):
+            where = f"{path}:{line}"
+            if system and not target.startswith("tessera/"):
+                why = part_offence(owner, target)
+            else:
+                found = resolve(root, path, target)
+                if found is None:
+                    why = f'"{target}" is not in src/, include/ or beside the file'
+                elif ".." in target:
+                    why = f'"{target}": include from the source root'
+                else:
+                    graph[path].append(found)
+                    why = layer_offence(owner, owner_of(found), target)
+            if why:
+                offences.append(f"{where}: {why}")
+    return offences, graph
+
+
+def cycles(graph):
+    """Include cycles, each as the list of its files."""
+    found, state = [], {}
+
+    def visit(node, trail):
+        state[node] = "open"
+        for following in graph.get(node, ()):
+            if state.get(following) == "open":
+                found.append(trail[trail.index(following):] + [following])
+            elif following not in state:
+                visit(following, trail + [following])
+        state[node] = "done"
+
+    for node in graph:
+        if node not in state:
+            visit(node, [node])
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    root = parser.parse_args().root.resolve()
+    sys.setrecursionlimit(10000)
+    offences, graph = check_includes(root)
+    offences += ["include cycle: " + " -> ".join(map(str, c)) for c in cycles(graph)]
+    return source_tree.report("check_layers", offences, f"{len(graph)} files keep the layer rule")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Finds what may not stand in the tree: a library that prints or exits, loose ends, machine paths."""
+
+import argparse
+import pathlib
+import re
+import sys
+
+import source_tree
+
+TEXT = {".cpp", ".h", ".cu", ".cuh", ".py", ".md", ".txt", ".cmake", ".json", ".sh", ""}
+SELF = {"tools/check_words.py", "tests/tools/check_words_test.py", "LICENSE"}
+DATA = ("tests/data/", "tests/fuzz/corpus/", "models/")
+
+# The library throws tessera::Error; it never prints, exits or aborts.
+LIBRARY = [
+    (re.compile(r"(?<![\w.>])(?:std::)?(?:printf|puts|putchar|perror|vprintf)\s*\("), "prints"),
+    (re.compile(r"(?<![\w.>])(?:std::)?v?fprintf\s*\(|\bfmt::print"), "prints"),
+    (re.compile(r"\bstd::(?:cout|cerr|clog)\b|#\s*include\s*<iostream>"), "prints"),
+    (re.compile(r"(?<![\w.>])(?:std::)?(?:_?exit|_Exit|quick_exit|abort|terminate)\s*\("), "ends the process"),
+    (re.compile(r"(?<![\w.>])assert\s*\(|#\s*include\s*<cassert>"), "aborts"),
+]
+EVERYWHERE = [
+    (re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b"), "a loose end"),
+    (re.compile(r"\bGTEST_SKIP\b|\bDISABLED_"), "a test that does not run"),
+    (re.compile(r"(?<![\w.])/(?:work|root|home)/\w"), "a path of one machine"),
+]
+NAMES = re.compile(r"^(?:utils?|helpers?|common|misc)(?:\.|_|$)")
+
+
+def offences_in(path, text):
+    """Offences of one file; code is read without its comments where only code counts."""
+    rules = [(rule, why, text) for rule, why in EVERYWHERE]
+    if path.parts[0] in ("src", "include") and path.suffix in source_tree.CODE:
+        bare = source_tree.without_comments(text)
+        rules += [(rule, f"the library {why}", bare) for rule, why in LIBRARY]
+    for rule, why, where in rules:
+        for match in rule.finditer(where):
+            line = where.count("\n", 0, match.start()) + 1
+            yield f"{path}:{line}: {match.group(0).strip()}: {why}"
+
+
+def check(root):
+    offences, count = [], 0
+    for path in source_tree.files(root):
+        name = path.as_posix()
+        if name in SELF or name.startswith(DATA):
+            continue
+        if NAMES.match(path.name) and path.suffix in source_tree.CODE | {".py"}:
+            offences.append(f"{path}: a file is named for what is in it")
+        if path.suffix in TEXT:
+            count += 1
+            offences += offences_in(path, source_tree.read(root, path))
+    return offences, count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    offences, count = check(parser.parse_args().root.resolve())
+    return source_tree.report("check_words", offences, f"{count} files are clean")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
