@@ -71,7 +71,7 @@ PackedConv pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, Isa 
                     .bias = widened(bias),
                     .derived = std::make_shared<ConvDerived>()};
   const int64_t taps = packed.kh * packed.kw;
-  const bool panelled = false;
+  const bool panelled = isa >= Isa::avx512;
   const avx512::ConvPanels panels(packed.out, packed.in, taps, dtype);
   packed.data = Tensor::empty({panelled ? panels.elements() : packed.out * taps * packed.in}, dtype,
                               weight.device(), tensor::MemoryClass::weights);

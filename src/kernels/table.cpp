@@ -24,11 +24,18 @@ KernelTable table_for(Isa isa) {
   table.conv = reference::conv;
   table.channel_moments = reference::channel_moments;
   table.channel_affine = reference::channel_affine;
+  if (isa >= Isa::avx2) {
+    table.matmul = onednn::matmul;
+    table.experts = onednn::experts;
+  }
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) {
     table.matmul = avx512::matmul;
     table.experts = avx512::experts;
     table.combine = avx512::combine;
+    table.conv = avx512::conv;
+    table.channel_moments = avx512::channel_moments;
+    table.channel_affine = avx512::channel_affine;
   }
   if (isa >= Isa::amx) {
     table.matmul = amx::matmul;

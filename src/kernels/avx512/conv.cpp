@@ -1,0 +1,277 @@
+#include "kernels/avx512/conv.h"
+
+#if defined(__x86_64__)
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/avx512/conv_micro.h"
+#include "tensor/scope.h"
+
+namespace tessera::kernels::avx512 {
+namespace {
+
+using tensor::MemoryClass;
+using tensor::Tensor;
+
+constexpr int64_t kTileWidth = 64, kTilePixels = 512;
+constexpr int64_t kTileBytes = 768 << 10;  // input of a tile: stays in the second cache
+constexpr int64_t kChunkWords = 128;       // a piece of a panel stays in the first
+
+// One product over a tile: its filter taps, and the output pixels that it gives.
+struct Pass {
+  const std::byte* panels = nullptr;
+  std::vector<std::array<int64_t, 2>> taps;  // line and column in the copied tile
+  int64_t first_line = 0, first_column = 0;  // output pixel of tile pixel (0, 0)
+};
+
+// A convolution cut into tiles. A tile is `lines` x `columns` of the pixels that each pass gives.
+struct Job {
+  const ConvArgs& args;
+  ConvPanels panels;
+  std::vector<Pass> passes;
+  int64_t out_step = 1;              // output pixels from tile pixel to tile pixel
+  int64_t in_step = 1;               // the same in the copied tile
+  int64_t height = 0, width = 0;     // tile pixels of a picture
+  int64_t reach_y = 0, reach_x = 0;  // lines and columns of the copied tile beyond its steps
+  int64_t pad_top = 0, pad_left = 0;
+  bool halved = false;             // the copied tile is of the doubled picture
+  int64_t lines = 0, columns = 0;  // of a tile
+
+  int64_t in_lines() const { return (lines - 1) * in_step + reach_y; }
+  int64_t in_columns() const { return (columns - 1) * in_step + reach_x; }
+};
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The element (output channel, tap, input channel) of a packed filter.
+template <class T>
+float element(const PackedConv& w, const ConvPanels& p, int64_t o, int64_t tap, int64_t i) {
+  return tensor::to_float(w.data.data<T>()[p.at(o / kConvColumns, tap, i / p.per_word,
+                                                o % kConvColumns, i % p.per_word)]);
+}
+
+// Taps of a 3-tap filter that fall on one pixel of the picture before doubling: phase 0 sees
+// (before: tap 0), (here: 1 + 2), phase 1 (here: 0 + 1), (after: 2).
+constexpr int kFoldBegin[2][2] = {{0, 1}, {0, 2}}, kFoldEnd[2][2] = {{1, 3}, {2, 3}};
+
+// The sums of taps that a doubled picture lets share a pixel: four filters of 2 x 2.
+template <class T>
+void fold(const PackedConv& w, const ConvPanels& from, const ConvPanels& to, T* out) {
+  std::memset(static_cast<void*>(out), 0, static_cast<size_t>(4 * to.elements()) * sizeof(T));
+  tensor::parallel_for(w.out, 16, [&](int64_t first, int64_t last) {
+    for (int64_t o = first; o < last; ++o)
+      for (int64_t part = 0; part < 16; ++part) {
+        const int64_t py = part >> 3, px = part >> 2 & 1, ty = part >> 1 & 1, tx = part & 1;
+        T* phase = out + (py * 2 + px) * to.elements();
+        for (int64_t i = 0; i < w.in; ++i) {
+          float sum = 0;
+          for (int y = kFoldBegin[py][ty]; y < kFoldEnd[py][ty]; ++y)
+            for (int x = kFoldBegin[px][tx]; x < kFoldEnd[px][tx]; ++x)
+              sum += element<T>(w, from, o, y * 3 + x, i);
+          phase[to.at(o / kConvColumns, ty * 2 + tx, i / to.per_word, o % kConvColumns,
+                      i % to.per_word)] = tensor::from_float<T>(sum);
+        }
+      }
+  });
+}
+
+const Tensor& folded_filter(const PackedConv& w, const ConvPanels& from, const ConvPanels& to) {
+  ConvDerived& derived = *w.derived;
+  const std::lock_guard lock(derived.mutex);
+  if (derived.folded.defined()) return derived.folded;
+  derived.folded =
+      Tensor::empty({4 * to.elements()}, w.dtype, tensor::Device::cpu, MemoryClass::weights);
+  if (w.dtype == DType::bf16)
+    fold(w, from, to, derived.folded.data<tensor::BFloat16>());
+  else
+    fold(w, from, to, derived.folded.data<float>());
+  return derived.folded;
+}
+
+// 4/9 of the work: each phase of the doubled picture is a 2 x 2 filter over the picture itself.
+Job folded_job(const ConvArgs& args) {
+  const PackedConv& w = *args.weight;
+  const ConvPanels whole(w.out, w.in, 9, w.dtype);
+  Job job{args, ConvPanels(w.out, w.in, 4, w.dtype), {}};
+  const Tensor& filter = folded_filter(w, whole, job.panels);
+  for (int64_t phase = 0; phase < 4; ++phase) {
+    const int64_t py = phase / 2, px = phase % 2;
+    Pass pass{filter.data<std::byte>() + phase * job.panels.elements() * size_of(w.dtype)};
+    for (int64_t tap = 0; tap < 4; ++tap) pass.taps.push_back({tap / 2 + py, tap % 2 + px});
+    pass.first_line = py;
+    pass.first_column = px;
+    job.passes.push_back(std::move(pass));
+  }
+  job.out_step = 2;
+  job.height = args.height;
+  job.width = args.width;
+  job.reach_y = job.reach_x = 3;
+  job.pad_top = job.pad_left = 1;
+  return job;
+}
+
+Job plain_job(const ConvArgs& args) {
+  const PackedConv& w = *args.weight;
+  Job job{args, ConvPanels(w.out, w.in, w.kh * w.kw, w.dtype), {}};
+  Pass pass{w.data.data<std::byte>()};
+  for (int64_t tap = 0; tap < w.kh * w.kw; ++tap) pass.taps.push_back({tap / w.kw, tap % w.kw});
+  job.passes.push_back(std::move(pass));
+  job.in_step = args.stride;
+  job.height = args.out_height;
+  job.width = args.out_width;
+  job.reach_y = w.kh;
+  job.reach_x = w.kw;
+  job.pad_top = args.pad_top;
+  job.pad_left = args.pad_left;
+  job.halved = args.upsample;
+  return job;
+}
+
+Job job_of(const ConvArgs& args) {
+  const PackedConv& w = *args.weight;
+  const bool folds = args.upsample && w.kh == 3 && w.kw == 3 && args.stride == 1 &&
+                     args.pad_top == 1 && args.pad_left == 1 &&
+                     args.out_height == 2 * args.height && args.out_width == 2 * args.width;
+  Job job = folds ? folded_job(args) : plain_job(args);
+  job.columns = std::min(job.width, kTileWidth);
+  job.lines = std::min(job.height, kTilePixels / job.columns);
+  const int64_t pixel = job.panels.in_padded() * size_of(w.dtype);
+  while (job.lines > 2 && job.in_lines() * job.in_columns() * pixel > kTileBytes) job.lines /= 2;
+  return job;
+}
+
+TESSERA_AVX512_BEGIN
+
+// One pixel into the tile: scale, shift, SiLU, rounding.
+void copy_pixel(const ConvArgs& args, const float* scale_shift, const void* from, int64_t at,
+                int64_t padded, void* to) {
+  const int64_t in = args.weight->in;
+  for (int64_t i = 0; i < padded; i += 16) {
+    const __mmask16 keep = lanes(in - i);
+    __m512 v = load(from, args.dtype, at + i, keep);
+    if (scale_shift)
+      v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(keep, scale_shift + i),
+                          _mm512_maskz_loadu_ps(keep, scale_shift + in + i));
+    if (args.silu) v = silu(v);
+    store(to, args.weight->dtype, i, lanes(padded - i), v);
+  }
+}
+
+// The input of a tile whose first pixel is (line, column), zeros beyond the picture.
+void copy_tile(const Job& job, int64_t row, int64_t line, int64_t column, std::byte* tile) {
+  const ConvArgs& a = job.args;
+  const int64_t in = a.weight->in, padded = job.panels.in_padded(), shift = job.halved ? 1 : 0;
+  const int64_t pixel = padded * size_of(a.weight->dtype);
+  const float* scale_shift = a.scale_shift ? a.scale_shift + row * 2 * in : nullptr;
+  const bool plain =
+      !scale_shift && !a.silu && a.dtype == a.weight->dtype && padded == in && shift == 0;
+  const int64_t x_begin = column * job.in_step - job.pad_left, count = job.in_columns();
+  for (int64_t y = 0; y < job.in_lines(); ++y, tile += count * pixel) {
+    const int64_t iy = line * job.in_step - job.pad_top + y;
+    if (iy < 0 || iy >= a.height << shift) {
+      std::memset(tile, 0, static_cast<size_t>(count * pixel));
+      continue;
+    }
+    const int64_t first = std::clamp<int64_t>(-x_begin, 0, count);
+    const int64_t last = std::clamp<int64_t>((a.width << shift) - x_begin, first, count);
+    std::memset(tile, 0, static_cast<size_t>(first * pixel));
+    std::memset(tile + last * pixel, 0, static_cast<size_t>((count - last) * pixel));
+    const int64_t start = row * a.x_stride + (iy >> shift) * a.width * in;
+    if (plain) {
+      std::memcpy(
+          tile + first * pixel,
+          static_cast<const std::byte*>(a.x) + (start + (x_begin + first) * in) * size_of(a.dtype),
+          static_cast<size_t>((last - first) * pixel));
+      continue;
+    }
+    for (int64_t x = first; x < last; ++x)
+      copy_pixel(a, scale_shift, a.x, start + ((x_begin + x) >> shift) * in, padded,
+                 tile + x * pixel);
+  }
+}
+
+// sums [line][column][columns of the block] of a pass over a tile.
+void multiply_tile(const Job& job, const Pass& pass, int64_t block, int64_t lines, int64_t columns,
+                   const std::byte* tile, float* sums) {
+  const ConvPanels& p = job.panels;
+  const int64_t width = p.columns(block), bytes = size_of(job.args.weight->dtype);
+  const int vectors = static_cast<int>(width / 16);
+  const int64_t pixel = p.in_padded() * bytes, step = pixel * job.in_step;
+  const int64_t most = conv_pixels(vectors);
+  const int64_t groups = ceil_div(columns, most);
+  const DType dtype = job.args.weight->dtype;
+  std::fill_n(sums, lines * columns * width, 0.0f);
+  for (int64_t t = 0; t < p.taps; ++t)
+    for (int64_t word = 0; word < p.words; word += kChunkWords) {
+      const int64_t words = std::min(kChunkWords, p.words - word);
+      const std::byte* filter = pass.panels + p.at(block, t, word, 0, 0) * bytes;
+      const auto [ty, tx] = pass.taps[static_cast<size_t>(t)];
+      for (int64_t y = 0; y < lines; ++y) {
+        const std::byte* line =
+            tile + ((y * job.in_step + ty) * job.in_columns() + tx) * pixel + word * 4;
+        for (int64_t g = 0; g < groups; ++g) {
+          const int64_t x = columns * g / groups, count = columns * (g + 1) / groups - x;
+          conv_micro_for(dtype, vectors, count)(line + x * step, step, filter, words,
+                                                sums + (y * columns + x) * width);
+        }
+      }
+    }
+}
+
+// + bias + residual, rounded, to the picture.
+void store_tile(const Job& job, const Pass& pass, int64_t block, int64_t row, int64_t line,
+                int64_t column, int64_t lines, int64_t columns, const float* sums) {
+  const ConvArgs& a = job.args;
+  const int64_t out = a.weight->out, width = job.panels.columns(block);
+  const float* bias = a.weight->bias.defined() ? a.weight->bias.data<float>() : nullptr;
+  for (int64_t y = 0; y < lines; ++y)
+    for (int64_t x = 0; x < columns; ++x, sums += width) {
+      const int64_t oy = (line + y) * job.out_step + pass.first_line;
+      const int64_t ox = (column + x) * job.out_step + pass.first_column;
+      const int64_t at = ((row * a.out_height + oy) * a.out_width + ox) * out;
+      for (int64_t v = 0, o = block * kConvColumns; v < width; v += 16, o += 16) {
+        const __mmask16 keep = lanes(out - o);
+        __m512 sum = _mm512_load_ps(sums + v);
+        if (bias) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(keep, bias + o));
+        if (a.residual) sum = _mm512_add_ps(sum, load(a.residual, a.y_dtype, at + o, keep));
+        store(a.y, a.y_dtype, at + o, keep, sum);
+      }
+    }
+}
+
+TESSERA_AVX512_END
+
+}  // namespace
+
+void conv(const ConvArgs& args) {
+  if (args.rows * args.out_height * args.out_width * args.weight->out == 0) return;
+  const Job job = job_of(args);
+  const int64_t across = ceil_div(job.width, job.columns), down = ceil_div(job.height, job.lines);
+  const int64_t tiles = args.rows * down * across, blocks = job.panels.blocks();
+  // Cut output channels too where there are few tiles for the threads.
+  const int64_t wanted = int64_t{8} * tensor::thread_count();
+  const int64_t cuts = std::clamp<int64_t>(ceil_div(wanted, tiles), 1, blocks);
+  const int64_t tile_bytes =
+      job.in_lines() * job.in_columns() * job.panels.in_padded() * size_of(args.weight->dtype);
+  tensor::parallel_tasks(tiles * cuts, [&](int64_t task) {
+    const int64_t cut = task % cuts, at = task / cuts;
+    const int64_t row = at / (down * across), line = at / across % down * job.lines,
+                  column = at % across * job.columns;
+    const int64_t lines = std::min(job.lines, job.height - line),
+                  columns = std::min(job.columns, job.width - column);
+    const Tensor tile =
+        Tensor::empty({tile_bytes}, DType::u8, tensor::Device::cpu, MemoryClass::buffers);
+    const Tensor sums = Tensor::empty({lines * columns * kConvColumns}, DType::f32,
+                                      tensor::Device::cpu, MemoryClass::buffers);
+    copy_tile(job, row, line, column, tile.data<std::byte>());
+    for (int64_t block = blocks * cut / cuts; block < blocks * (cut + 1) / cuts; ++block)
+      for (const Pass& pass : job.passes) {
+        multiply_tile(job, pass, block, lines, columns, tile.data<std::byte>(), sums.data<float>());
+        store_tile(job, pass, block, row, line, column, lines, columns, sums.data<float>());
+      }
+  });
+}
+
+}  // namespace tessera::kernels::avx512
+#endif  // __x86_64__

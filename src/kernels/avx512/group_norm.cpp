@@ -1,0 +1,79 @@
+#include "kernels/group_norm.h"
+
+#if defined(__x86_64__)
+#include <algorithm>
+#include <vector>
+
+#include "kernels/avx512/vector.h"
+#include "tensor/scope.h"
+
+namespace tessera::kernels::avx512 {
+namespace {
+
+TESSERA_AVX512_BEGIN
+
+// Sums around the first pixel of the row, so that a mean far from zero costs no digits.
+void sum_run(const ChannelMomentsArgs& args, const std::byte* row, int64_t first, int64_t last,
+             float* offset, float* sum, float* squares) {
+  for (int64_t c = 0; c < args.channels; c += 16) {
+    const __mmask16 keep = lanes(args.channels - c);
+    const __m512 center = load(row, args.dtype, c, keep);
+    __m512 s = _mm512_setzero_ps(), q = _mm512_setzero_ps();
+    for (int64_t p = first; p < last; ++p) {
+      const __m512 v = _mm512_sub_ps(load(row, args.dtype, p * args.channels + c, keep), center);
+      s = _mm512_add_ps(s, v);
+      q = _mm512_fmadd_ps(v, v, q);
+    }
+    _mm512_mask_storeu_ps(offset + c, keep, center);
+    _mm512_mask_storeu_ps(sum + c, keep, s);
+    _mm512_mask_storeu_ps(squares + c, keep, q);
+  }
+}
+
+void affine_pixel(const ChannelAffineArgs& args, const void* x, int64_t from, const float* scale,
+                  int64_t to) {
+  for (int64_t c = 0; c < args.channels; c += 16) {
+    const __mmask16 keep = lanes(args.channels - c);
+    __m512 v =
+        _mm512_fmadd_ps(load(x, args.dtype, from + c, keep), _mm512_maskz_loadu_ps(keep, scale + c),
+                        _mm512_maskz_loadu_ps(keep, scale + args.channels + c));
+    if (args.silu) v = silu(v);
+    store(args.y, args.dtype, to + c, keep, v);
+  }
+}
+
+TESSERA_AVX512_END
+
+}  // namespace
+
+void channel_moments(const ChannelMomentsArgs& args) {
+  const int64_t runs = (args.pixels + kMomentRun - 1) / kMomentRun, channels = args.channels;
+  std::vector<float> values(static_cast<size_t>(args.rows * runs * channels * 3));
+  std::vector<MomentRun> all(static_cast<size_t>(args.rows * runs));
+  tensor::parallel_for(args.rows * runs, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / runs, first = i % runs * kMomentRun;
+      const int64_t last = std::min(first + kMomentRun, args.pixels);
+      float* into = values.data() + i * channels * 3;
+      sum_run(args,
+              static_cast<const std::byte*>(args.x) + row * args.x_stride * size_of(args.dtype),
+              first, last, into, into + channels, into + 2 * channels);
+      all[static_cast<size_t>(i)] = {into, into + channels, into + 2 * channels, last - first};
+    }
+  });
+  for (int64_t row = 0; row < args.rows; ++row)
+    merge_moment_runs(all.data() + row * runs, runs, channels, args.moments + row * 2 * channels);
+}
+
+void channel_affine(const ChannelAffineArgs& args) {
+  tensor::parallel_for(args.rows * args.pixels, 64, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t row = i / args.pixels, pixel = i % args.pixels;
+      affine_pixel(args, args.x, row * args.x_stride + pixel * args.channels,
+                   args.scale_shift + row * 2 * args.channels, i * args.channels);
+    }
+  });
+}
+
+}  // namespace tessera::kernels::avx512
+#endif  // __x86_64__
