@@ -100,11 +100,17 @@ Job plan_job(const Model::State& state, const GenerateRequest& request) {
 void check_memory(const Model::State& state, const GenerateRequest& request, const Job& job) {
   const base::Json* vae =
       state.has_vae() && request.decode ? &state.folder.component("vae").config : nullptr;
-  const auto need = engine::estimate(*state.recipe, state.dtype(), job.layout, job.pictures(),
-                                     job.guidance.branches(), vae);
   struct sysinfo info {};
   sysinfo(&info);
   const double have = double(info.totalram) * double(info.mem_unit);
+  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
+                         job.pictures() * 4 * sizeof(float);
+  require(latents < have, ErrorCode::memory,
+          "{} pictures of {} x {} latent pixels need {:.1f} GB for their latents alone, the machine has "
+          "{:.1f}: use a smaller size or --count",
+          job.pictures(), job.layout.size[2], job.layout.size[1], latents / 1e9, have / 1e9);
+  const auto need = engine::estimate(*state.recipe, state.dtype(), job.layout, job.pictures(),
+                                     job.guidance.branches(), vae);
   require(double(need.peak) < 0.95 * have, ErrorCode::memory,
           "this run would need about {:.1f} GB (weights {:.1f}, activations {:.1f}), the machine has "
           "{:.1f}: use a smaller size or --count",

@@ -71,8 +71,8 @@ DitMoe::DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn:
 void DitMoe::load_ends(const nn::Weights& weights, const nn::Portion& portion) {
   const int64_t d = config_.hidden_size, p = config_.patch_size, c = config_.in_channels;
   const int64_t side = config_.input_size / p;
-  time_in_ = nn::Linear(weights, "t_embedder.mlp.0", d, config_.frequency_embedding_size, dtype_);
-  time_out_ = nn::Linear(weights, "t_embedder.mlp.2", d, d, dtype_);
+  time_in_ = nn::Linear(weights, "t_embedder.mlp.0", d, config_.frequency_embedding_size, DType::f32);
+  time_out_ = nn::Linear(weights, "t_embedder.mlp.2", d, d, DType::f32);
   labels_ = weights.get("y_embedder.embedding_table.weight", {config_.num_classes + 1, d});
   if (portion.embed) {
     const Tensor patch = weights.get("x_embedder.proj.weight", {d, c, p, p});
@@ -104,7 +104,7 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, int64_t index) cons
     block.k_norm_weight = weights.vector(attention + "k_norm.weight", width);
     block.k_norm_bias = weights.vector(attention + "k_norm.bias", width);
   }
-  block.modulation = nn::Linear(weights, name + "adaLN_modulation.1", 6 * d, d, dtype_);
+  block.modulation = nn::Linear(weights, name + "adaLN_modulation.1", 6 * d, d, DType::f32);
   block.router.weight = weights.matrix(name + "moe.gate.weight", config_.num_experts, d, DType::f32);
   block.router.options.top_k = static_cast<int>(config_.num_experts_per_tok);
   block.router.options.renormalise = config_.norm_topk_prob;
