@@ -1,0 +1,61 @@
+import unittest
+
+from scratch_tree import help_of, run_on
+
+TOOL = "check_layers.py"
+
+
+class CheckLayers(unittest.TestCase):
+    def expect(self, files, *words):
+        status, said = run_on(TOOL, files)
+        self.assertEqual(status, 1 if words else 0, said)
+        for word in words:
+            self.assertIn(word, said)
+
+    def test_help(self):
+        self.assertEqual(help_of(TOOL)[0], 0)
+
+    def test_accepts_what_stands_on_the_line(self):
+        self.expect({
+            "include/tessera/error.h": "#pragma once\n",
+            "src/base/fail.h": '#include "tessera/error.h"\n#include <fmt/format.h>\n',
+            "src/nn/local.cpp": '#include "nn/local.h"\n#include <vector>\n',
+            "src/nn/local.h": '#include "base/fail.h"\n',
+            "apps/cli/main.cpp": '#include "commands.h"\n#include "tessera/error.h"\n',
+            "apps/cli/commands.h": "#include <CLI/CLI.hpp>\n",
+        })
+
+    def test_models_cannot_see_parallel(self):
+        self.expect({
+            "src/parallel/denoise.h": "",
+            "src/models/x.cpp": '// #include "sample/y.h"\n#include "parallel/denoise.h"\n',
+        }, "src/models/x.cpp:2", "not on the line of models")
+
+    def test_programs_see_the_public_face_only(self):
+        self.expect({"src/base/fail.h": "", "apps/cli/main.cpp": '#include "base/fail.h"\n'},
+                    "programs see include/tessera only")
+
+    def test_public_face_stands_alone(self):
+        self.expect({"src/base/fail.h": "", "include/tessera/error.h": '#include "base/fail.h"\n'},
+                    "the public face")
+
+    def test_parts_have_their_layer(self):
+        self.expect({"src/nn/x.cpp": "#include <png.h>\n"}, "<png.h> belongs to media")
+        self.expect({"src/ops/x.cpp": "#include <hwy/highway.h>\n"}, "belongs to kernels")
+
+    def test_unknown_file_and_layer(self):
+        self.expect({"src/nn/x.cpp": '#include "nn/gone.h"\n'}, "nn/gone.h")
+        self.expect({"src/odd/x.cpp": '#include "base/a.h"\n', "src/base/a.h": ""},
+                    'layer "odd" is not in the table')
+
+    def test_climbing_paths(self):
+        self.expect({"src/nn/x.cpp": '#include "../nn/y.h"\n', "src/nn/y.h": ""},
+                    "include from the source root")
+
+    def test_cycles(self):
+        self.expect({"src/nn/a.h": '#include "nn/b.h"\n', "src/nn/b.h": '#include "nn/a.h"\n'},
+                    "include cycle: src/nn/a.h -> src/nn/b.h -> src/nn/a.h")
+
+
+if __name__ == "__main__":
+    unittest.main()
