@@ -36,7 +36,7 @@ endfunction()
 
 tessera_layer(base PARTS fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 tessera_layer(tensor DEPS base)
-tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} ${HWY_LIBRARY})
+tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp ${HWY_LIBRARY})
 tessera_layer(ops DEPS kernels tensor base)
 tessera_layer(comm DEPS tensor base)
 tessera_layer(nn DEPS ops tensor base)

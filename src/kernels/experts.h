@@ -56,6 +56,10 @@ void experts(const ExpertsArgs& args);
 /// Plain loops in slot order, f32.
 void combine(const CombineArgs& args);
 }  // namespace reference
+namespace onednn {
+/// Expert by expert over onednn::matmul; outside the row rule, as it is.
+void experts(const ExpertsArgs& args);
+}  // namespace onednn
 namespace avx512 {
 /// Grouped by expert, over the panel layout; each touched expert's weights are read once.
 void experts(const ExpertsArgs& args);
