@@ -7,8 +7,8 @@
 namespace tessera::kernels {
 
 /// Mean and biased variance of each channel over the pixels of a row: the half of a group norm that
-/// reads the picture. Sums are taken in runs of kMomentRun pixels, merged in order in f64, so that
-/// threads do not matter.
+/// reads the picture. Sums are taken in f32 over runs of kMomentRun pixels, then in order in f64,
+/// so that threads do not matter.
 struct ChannelMomentsArgs {
   const void* x = nullptr;  ///< [rows, pixels, channels]; a row is dense
   tensor::DType dtype = tensor::DType::f32;
@@ -16,7 +16,7 @@ struct ChannelMomentsArgs {
   int64_t rows = 0, pixels = 0, channels = 0;
   float* moments = nullptr;  ///< [rows, 2, channels]: means, variances
 };
-constexpr int64_t kMomentRun = 256;
+constexpr int64_t kMomentRun = 64;
 
 /// y = act(x * scale + shift) by row and channel, act SiLU or none, in f32.
 struct ChannelAffineArgs {
@@ -28,16 +28,6 @@ struct ChannelAffineArgs {
   bool silu = false;
   void* y = nullptr;  ///< [rows, pixels, channels] of `dtype`, dense
 };
-
-/// Sum of (x - offset) and of its square over a run of pixels, by channel.
-struct MomentRun {
-  const float* offset;   ///< [channels]
-  const float* sum;      ///< [channels]
-  const float* squares;  ///< [channels]
-  int64_t pixels;
-};
-/// Merges the runs of a row in order, in f64 (Chan et al. 1979) -> moments [2, channels].
-void merge_moment_runs(const MomentRun* runs, int64_t count, int64_t channels, float* moments);
 
 namespace reference {
 /// Plain loops, two passes in f64: defines correct.

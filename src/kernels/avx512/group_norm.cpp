@@ -6,6 +6,7 @@
 
 #include "kernels/avx512/vector.h"
 #include "tensor/scope.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels::avx512 {
 namespace {
@@ -14,7 +15,7 @@ TESSERA_AVX512_BEGIN
 
 // Sums around the first pixel of the row, so that a mean far from zero costs no digits.
 void sum_run(const ChannelMomentsArgs& args, const std::byte* row, int64_t first, int64_t last,
-             float* offset, float* sum, float* squares) {
+             float* sum, float* squares) {
   for (int64_t c = 0; c < args.channels; c += 16) {
     const __mmask16 keep = lanes(args.channels - c);
     const __m512 center = load(row, args.dtype, c, keep);
@@ -24,7 +25,6 @@ void sum_run(const ChannelMomentsArgs& args, const std::byte* row, int64_t first
       s = _mm512_add_ps(s, v);
       q = _mm512_fmadd_ps(v, v, q);
     }
-    _mm512_mask_storeu_ps(offset + c, keep, center);
     _mm512_mask_storeu_ps(sum + c, keep, s);
     _mm512_mask_storeu_ps(squares + c, keep, q);
   }
@@ -44,25 +44,43 @@ void affine_pixel(const ChannelAffineArgs& args, const void* x, int64_t from, co
 
 TESSERA_AVX512_END
 
+// sums [runs][2][channels] in order -> moments [2, channels] of a row.
+void merge_runs(const ChannelMomentsArgs& args, const std::byte* row, const float* sums,
+                int64_t runs, float* moments) {
+  const int64_t channels = args.channels;
+  const double pixels = static_cast<double>(args.pixels);
+  std::vector<double> total(static_cast<size_t>(2 * channels));
+  for (int64_t r = 0; r < runs; ++r, sums += 2 * channels)
+    for (int64_t i = 0; i < 2 * channels; ++i) total[static_cast<size_t>(i)] += double{sums[i]};
+  tensor::with_float_type(args.dtype, [&](auto type) {
+    const auto* center = reinterpret_cast<const decltype(type)*>(row);
+    for (int64_t c = 0; c < channels; ++c) {
+      const double shift = total[static_cast<size_t>(c)] / pixels;
+      const double variance = total[static_cast<size_t>(channels + c)] / pixels - shift * shift;
+      moments[c] = static_cast<float>(double{tensor::to_float(center[c])} + shift);
+      moments[channels + c] = static_cast<float>(std::max(variance, 0.0));
+    }
+  });
+}
+
 }  // namespace
 
 void channel_moments(const ChannelMomentsArgs& args) {
   const int64_t runs = (args.pixels + kMomentRun - 1) / kMomentRun, channels = args.channels;
-  std::vector<float> values(static_cast<size_t>(args.rows * runs * channels * 3));
-  std::vector<MomentRun> all(static_cast<size_t>(args.rows * runs));
-  tensor::parallel_for(args.rows * runs, 1, [&](int64_t begin, int64_t end) {
+  std::vector<float> sums(static_cast<size_t>(args.rows * runs * channels * 2));
+  auto row_of = [&](int64_t row) {
+    return static_cast<const std::byte*>(args.x) + row * args.x_stride * size_of(args.dtype);
+  };
+  tensor::parallel_for(args.rows * runs, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / runs, first = i % runs * kMomentRun;
-      const int64_t last = std::min(first + kMomentRun, args.pixels);
-      float* into = values.data() + i * channels * 3;
-      sum_run(args,
-              static_cast<const std::byte*>(args.x) + row * args.x_stride * size_of(args.dtype),
-              first, last, into, into + channels, into + 2 * channels);
-      all[static_cast<size_t>(i)] = {into, into + channels, into + 2 * channels, last - first};
+      const int64_t first = i % runs * kMomentRun, last = std::min(first + kMomentRun, args.pixels);
+      float* into = sums.data() + i * channels * 2;
+      sum_run(args, row_of(i / runs), first, last, into, into + channels);
     }
   });
   for (int64_t row = 0; row < args.rows; ++row)
-    merge_moment_runs(all.data() + row * runs, runs, channels, args.moments + row * 2 * channels);
+    merge_runs(args, row_of(row), sums.data() + row * runs * channels * 2, runs,
+               args.moments + row * 2 * channels);
 }
 
 void channel_affine(const ChannelAffineArgs& args) {
