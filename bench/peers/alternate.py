@@ -1,4 +1,4 @@
-"""Runs one of Tessera's benchmarks and a PyTorch function in turn, so that both meet the same machine."""
+"""Runs a benchmark of Tessera and PyTorch functions in turn: both meet the same machine."""
 import json
 import os
 import subprocess

@@ -38,7 +38,8 @@ class Layer:
         for e in range(self.experts):
             token, slot = torch.where(self.ids == e)
             if len(token):
-                out = self.expert(self.x[token], self.up[e], self.down[e], torch.nn.functional.linear)
+                linear = torch.nn.functional.linear
+                out = self.expert(self.x[token], self.up[e], self.down[e], linear)
                 y[token] += out * self.weights[token, slot, None]
         return y
 
@@ -63,7 +64,8 @@ class Layer:
     def packed(self):
         return self.segments(
             self.packed_up, self.packed_down,
-            lambda x, w: torch.ops.mkldnn._linear_pointwise(x.contiguous(), w, None, "none", [], ""))
+            lambda x, w: torch.ops.mkldnn._linear_pointwise(x.contiguous(), w, None, "none", [],
+                                                            ""))
 
 
 def main():

@@ -9,8 +9,8 @@ import torch
 
 from alternate import compare, program
 
-SHAPES = [(256, 384, 384), (256, 1536, 384), (256, 1152, 1152), (256, 4608, 1152), (1024, 1152, 1152),
-          (1024, 4608, 1152), (1024, 3072, 3072)]
+SHAPES = [(256, 384, 384), (256, 1536, 384), (256, 1152, 1152), (256, 4608, 1152),
+          (1024, 1152, 1152), (1024, 4608, 1152), (1024, 3072, 3072)]
 
 
 def variants(m, n, k):
@@ -21,7 +21,8 @@ def variants(m, n, k):
     if torch.backends.mkldnn.is_available():
         packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), m)
         bias = linear.bias.detach()
-        result["packed"] = lambda: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+        pointwise = torch.ops.mkldnn._linear_pointwise
+        result["packed"] = lambda: pointwise(x, packed, bias, "none", [], "")
     return result
 
 
