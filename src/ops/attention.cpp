@@ -16,7 +16,8 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
            std::span<const AttentionSpan> spans) {
   require(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, ErrorCode::usage,
           "attention: {} heads over {} key heads; expected a multiple", heads, kv_heads);
-  require(q.rank() == 2 && k.rank() == 2 && v.rank() == 2 && q.size(1) % heads == 0, ErrorCode::usage,
+  require(q.rank() == 2 && k.rank() == 2 && v.rank() == 2 && q.size(1) % heads == 0,
+          ErrorCode::usage,
           "attention: queries {}, keys {}, values {}; expected [tokens, heads * head_dim]",
           q.shape().str(), k.shape().str(), v.shape().str());
   const int64_t dim = q.size(1) / heads;
@@ -32,8 +33,9 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
   for (const AttentionSpan& s : spans)
     require(s.q_begin >= 0 && s.q_begin <= s.q_end && s.q_end <= q.size(0) && s.k_begin >= 0 &&
                 s.k_begin <= s.k_end && s.k_end <= k.size(0),
-            ErrorCode::usage, "attention: the span [{}, {}) over [{}, {}) leaves {} queries, {} keys",
-            s.q_begin, s.q_end, s.k_begin, s.k_end, q.size(0), k.size(0));
+            ErrorCode::usage,
+            "attention: the span [{}, {}) over [{}, {}) leaves {} queries, {} keys", s.q_begin,
+            s.q_end, s.k_begin, s.k_end, q.size(0), k.size(0));
 }
 
 // Queries that no key answers: zeros, and a sum of nothing.
@@ -60,7 +62,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
   if (options.lse) *options.lse = Tensor::empty({q.size(0), heads}, DType::f32, q.device());
   if (auto* meter = tensor::current_scope().meter.get()) {
     double pairs = 0;
-    for (const AttentionSpan& s : spans) pairs += double(s.q_end - s.q_begin) * double(s.k_end - s.k_begin);
+    for (const AttentionSpan& s : spans)
+      pairs += double(s.q_end - s.q_begin) * double(s.k_end - s.k_begin);
     meter->add("attention", 4 * pairs * double(q.size(1)),
                double(2 * q.bytes()) + double(k.bytes()) + double(v.bytes()));
   }
@@ -71,12 +74,22 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
     if (s.q_end > s.q_begin && s.k_end > s.k_begin)
       ranges.push_back({s.q_begin, s.q_end, s.k_begin, s.k_end});
   const float scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<float>(dim));
-  kernels::cpu_table().attention(
-      {.q = q.raw(), .k = k.raw(), .v = v.raw(), .q_stride = q.stride(0), .k_stride = k.stride(0),
-       .v_stride = v.stride(0), .out = out.raw(), .out_stride = out.stride(0), .dtype = q.dtype(),
-       .heads = heads, .kv_heads = kv_heads, .head_dim = static_cast<int>(dim), .scale = scale,
-       .spans = ranges.data(), .span_count = static_cast<int64_t>(ranges.size()),
-       .lse = options.lse ? options.lse->data<float>() : nullptr});
+  kernels::cpu_table().attention({.q = q.raw(),
+                                  .k = k.raw(),
+                                  .v = v.raw(),
+                                  .q_stride = q.stride(0),
+                                  .k_stride = k.stride(0),
+                                  .v_stride = v.stride(0),
+                                  .out = out.raw(),
+                                  .out_stride = out.stride(0),
+                                  .dtype = q.dtype(),
+                                  .heads = heads,
+                                  .kv_heads = kv_heads,
+                                  .head_dim = static_cast<int>(dim),
+                                  .scale = scale,
+                                  .spans = ranges.data(),
+                                  .span_count = static_cast<int64_t>(ranges.size()),
+                                  .lse = options.lse ? options.lse->data<float>() : nullptr});
   return out;
 }
 

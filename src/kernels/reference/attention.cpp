@@ -21,7 +21,8 @@ void one_query(const AttentionArgs& a, const AttentionRange& span, int64_t query
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (size_t j = 0; j < p.size(); ++j) {
     const T* k = static_cast<const T*>(a.k) + (span.k_begin + int64_t(j)) * a.k_stride + kv_at;
-    for (int64_t c = 0; c < dim; ++c) p[j] += double(tensor::to_float(q[c])) * double(tensor::to_float(k[c]));
+    for (int64_t c = 0; c < dim; ++c)
+      p[j] += double(tensor::to_float(q[c])) * double(tensor::to_float(k[c]));
     p[j] *= double(a.scale);
     top = std::max(top, p[j]);
   }
@@ -29,10 +30,13 @@ void one_query(const AttentionArgs& a, const AttentionRange& span, int64_t query
   std::vector<double> mixed(static_cast<size_t>(dim));
   for (size_t j = 0; j < p.size(); ++j) {
     const T* v = static_cast<const T*>(a.v) + (span.k_begin + int64_t(j)) * a.v_stride + kv_at;
-    for (int64_t c = 0; c < dim; ++c) mixed[size_t(c)] += p[j] / sum * double(tensor::to_float(v[c]));
+    for (int64_t c = 0; c < dim; ++c)
+      mixed[size_t(c)] += p[j] / sum * double(tensor::to_float(v[c]));
   }
-  for (int64_t c = 0; c < dim; ++c) out[c] = tensor::from_float<T>(static_cast<float>(mixed[size_t(c)]));
-  if (a.lse) a.lse[query * a.heads + head] = static_cast<float>(p.empty() ? top : top + std::log(sum));
+  for (int64_t c = 0; c < dim; ++c)
+    out[c] = tensor::from_float<T>(static_cast<float>(mixed[size_t(c)]));
+  if (a.lse)
+    a.lse[query * a.heads + head] = static_cast<float>(p.empty() ? top : top + std::log(sum));
 }
 
 }  // namespace

@@ -1,0 +1,160 @@
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "kernels/random_values.h"
+#include "kernels/table.h"
+#include "tensor/scope.h"
+
+namespace tessera::kernels {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+using Ranges = std::vector<AttentionRange>;
+
+// q, k and v are column slices of one fused projection; key heads may be fewer than query heads.
+struct Problem {
+  int heads, kv_heads;
+  int64_t dim, tokens;
+  DType dtype;
+  float spread = 1;  // of the queries: large ones make the running maxima grow
+
+  Tensor fused() const {
+    Tensor all = random_tensor({tokens, (heads + 2 * kv_heads) * dim}, dtype, 1);
+    const Tensor queries = random_tensor({tokens, heads * dim}, dtype, 2, spread);
+    for (int64_t t = 0; t < tokens; ++t)
+      std::memcpy(all.row<std::byte>(0) + t * all.size(1) * size_of(dtype),
+                  queries.data<std::byte>() + t * queries.size(1) * size_of(dtype),
+                  static_cast<size_t>(heads * dim * size_of(dtype)));
+    return all;
+  }
+};
+
+struct Answer {
+  Tensor out, lse;
+  bool operator==(const Answer& o) const {
+    return std::memcmp(out.raw(), o.out.raw(), static_cast<size_t>(out.bytes())) == 0 &&
+           std::memcmp(lse.raw(), o.lse.raw(), static_cast<size_t>(lse.bytes())) == 0;
+  }
+};
+
+Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const Ranges& spans) {
+  const Tensor all = p.fused();
+  const int64_t q = p.heads * p.dim, kv = p.kv_heads * p.dim;
+  const Tensor k = all.slice(1, q, q + kv), v = all.slice(1, q + kv, q + 2 * kv);
+  Answer a{Tensor::zeros({p.tokens, q}, p.dtype), Tensor::zeros({p.tokens, p.heads}, DType::f32)};
+  kernel({.q = all.raw(),
+          .k = k.raw(),
+          .v = v.raw(),
+          .q_stride = all.stride(0),
+          .k_stride = k.stride(0),
+          .v_stride = v.stride(0),
+          .out = a.out.raw(),
+          .out_stride = q,
+          .dtype = p.dtype,
+          .heads = p.heads,
+          .kv_heads = p.kv_heads,
+          .head_dim = static_cast<int>(p.dim),
+          .scale = 1 / std::sqrt(static_cast<float>(p.dim)),
+          .spans = spans.data(),
+          .span_count = static_cast<int64_t>(spans.size()),
+          .lse = a.lse.data<float>()});
+  return a;
+}
+
+double worst_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<float> x = a.to_floats(), y = b.to_floats();
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = std::abs(double{x[i]} - y[i]) / (1 + std::abs(double{y[i]}));
+    worst = d <= worst ? worst : std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+  }
+  return worst;
+}
+
+const std::vector<Problem> kProblems = {
+    {1, 1, 8, 1, DType::f32},        {2, 1, 8, 3, DType::bf16},
+    {3, 3, 32, 64, DType::bf16},     {3, 1, 40, 65, DType::f32},
+    {4, 2, 72, 131, DType::bf16, 9}, {2, 2, 72, 131, DType::f32, 9},
+    {2, 1, 128, 77, DType::bf16, 3}, {1, 1, 512, 70, DType::bf16},
+    {1, 1, 264, 70, DType::f32},     {2, 2, 56, 300, DType::bf16, 20},
+};
+
+TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
+  for (const Problem& p : kProblems) {
+    const int64_t n = p.tokens;
+    const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
+    const Answer want = run(reference::attention, p, spans);
+    for (Isa isa : available_isas()) {
+      const Answer got = run(cpu_table(isa).attention, p, spans);
+      const bool exact = p.dtype == DType::f32;
+      EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : 8e-3)
+          << name_of(isa) << " " << p.dim << " " << n;
+      EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4)
+          << name_of(isa) << " " << p.dim << " " << n;
+    }
+  }
+}
+
+TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
+  for (const Problem& p : kProblems)
+    for (Isa isa : available_isas()) {
+      const auto kernel = cpu_table(isa).attention;
+      const int64_t n = p.tokens;
+      const Answer together = run(kernel, p, {{0, n, 0, n}});
+      Ranges apart;
+      for (int64_t q = 0; q < n; q += 1 + q % 37)
+        apart.push_back({q, std::min(n, q + 1 + q % 37), 0, n});
+      EXPECT_EQ(run(kernel, p, apart), together) << name_of(isa) << " " << p.dim << " " << n;
+      for (int threads : {2, 3}) {
+        base::ThreadPool pool(threads);
+        tensor::Scope scope;
+        scope.pool = &pool;
+        const tensor::BindScope bind(scope);
+        EXPECT_EQ(run(kernel, p, {{0, n, 0, n}}), together) << name_of(isa) << " " << p.dim;
+      }
+    }
+}
+
+TEST(Attention, ManyUnevenSpansOverThreads) {
+  const Problem p{6, 2, 32, 400, DType::bf16};
+  const Ranges spans = {{0, 1, 0, 1}, {1, 40, 1, 40}, {40, 297, 0, 297}, {297, 400, 40, 400}};
+  const Answer want = run(reference::attention, p, spans);
+  for (int threads : {1, 2, 5})
+    for (Isa isa : available_isas()) {
+      base::ThreadPool pool(threads);
+      tensor::Scope scope;
+      scope.pool = &pool;
+      const tensor::BindScope bind(scope);
+      EXPECT_LT(worst_difference(run(cpu_table(isa).attention, p, spans).out, want.out), 8e-3);
+    }
+}
+
+TEST(Attention, ScoresFarApartStayFinite) {
+  const Problem p{1, 1, 16, 150, DType::f32, 4000};
+  const Ranges spans = {{0, 150, 0, 150}};
+  const Answer want = run(reference::attention, p, spans);
+  for (Isa isa : available_isas()) {
+    const Answer got = run(cpu_table(isa).attention, p, spans);
+    EXPECT_LT(worst_difference(got.out, want.out), 1e-2) << name_of(isa);
+    EXPECT_LT(worst_difference(got.lse, want.lse), 1e-5) << name_of(isa);
+  }
+}
+
+TEST(Attention, NoSpansTouchNothing) {
+  const Problem p{2, 2, 16, 5, DType::f32};
+  for (Isa isa : available_isas()) {
+    const Answer got = run(cpu_table(isa).attention, p, {});
+    for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kernels
