@@ -97,6 +97,14 @@ std::unique_ptr<models::AutoencoderKL> Model::State::load_vae() const {
   const load::Component& part = folder.component("vae");
   const auto config = models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
   const load::TensorSet tensors = load::open_component(part.folder);
+  {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const load::MetaWeights asked(tensors);
+    const models::AutoencoderKL named(config, asked, dtype());
+    const std::string encoder[] = {"encoder.*", "quant_conv.*"};
+    load::check_names(asked, tensors, part.folder, encoder);
+  }
   return std::make_unique<models::AutoencoderKL>(config, *store().open(tensors), dtype());
 }
 

@@ -12,12 +12,10 @@ Plane LocalSpatial::conv(const ops::ConvWeight& weight, const Plane& x,
   return {y, y.size(1), 0};
 }
 
-Plane LocalSpatial::group_norm(const GroupNorm& norm, const Plane& x, bool silu) {
-  return {ops::group_norm(x.data, norm.groups, norm.weight, norm.bias, norm.eps, silu), x.height, 0};
-}
+tensor::Tensor LocalSpatial::moments(const Plane& x) { return ops::channel_moments(x.data); }
 
-tensor::Tensor LocalSpatial::attend(const Plane& x, const tensor::Tensor& q, const tensor::Tensor& k,
-                                    const tensor::Tensor& v) {
+tensor::Tensor LocalSpatial::attend(const Plane& x, const tensor::Tensor& q,
+                                    const tensor::Tensor& k, const tensor::Tensor& v) {
   const int64_t pixels = x.data.size(1) * x.data.size(2);
   std::vector<ops::AttentionSpan> spans;
   for (int64_t r = 0; r < x.data.size(0); ++r)

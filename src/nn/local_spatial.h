@@ -7,8 +7,9 @@ namespace tessera::nn {
 /// Pictures that are whole on this rank.
 class LocalSpatial : public Spatial {
  public:
-  Plane conv(const ops::ConvWeight& weight, const Plane& x, const ops::Conv2dOptions& options) override;
-  Plane group_norm(const GroupNorm& norm, const Plane& x, bool silu) override;
+  Plane conv(const ops::ConvWeight& weight, const Plane& x,
+             const ops::Conv2dOptions& options) override;
+  tensor::Tensor moments(const Plane& x) override;
   tensor::Tensor attend(const Plane& x, const tensor::Tensor& q, const tensor::Tensor& k,
                         const tensor::Tensor& v) override;
 };

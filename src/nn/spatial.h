@@ -19,17 +19,26 @@ struct GroupNorm {
   float eps = 1e-6f;
 };
 
-/// What a VAE asks of its surroundings: everything in which lines of a picture meet.
+/// What a VAE asks of its surroundings: everything in which lines of a picture meet. Whoever
+/// implements it may hold few lines of a picture, or none.
 class Spatial {
  public:
   virtual ~Spatial() = default;
-  /// 3x3 convolutions need the lines beside mine.
-  virtual Plane conv(const ops::ConvWeight& weight, const Plane& x, const ops::Conv2dOptions& options) = 0;
-  /// Moments are taken over the whole picture.
-  virtual Plane group_norm(const GroupNorm& norm, const Plane& x, bool silu) = 0;
-  /// Attention of every pixel over every pixel of its picture: q, k, v [rows * lines * width, channels].
+  /// ops::conv2d over whole pictures: its filter needs the lines beside mine, its padding stands at
+  /// the picture's edge. options.residual has the lines of the result.
+  virtual Plane conv(const ops::ConvWeight& weight, const Plane& x,
+                     const ops::Conv2dOptions& options) = 0;
+  /// ops::channel_moments over whole pictures -> f32 [rows, 2, channels], the same on every rank.
+  virtual tensor::Tensor moments(const Plane& x) = 0;
+  /// Attention of every pixel of x over every pixel of its picture, one head: q, k, v and the
+  /// result [rows * lines * width, channels].
   virtual tensor::Tensor attend(const Plane& x, const tensor::Tensor& q, const tensor::Tensor& k,
                                 const tensor::Tensor& v) = 0;
+
+  /// The scale and shift of a group norm of x, for a convolution or ops::channel_affine.
+  tensor::Tensor scale_shift(const GroupNorm& norm, const Plane& x) {
+    return ops::group_scale_shift(moments(x), norm.groups, norm.weight, norm.bias, norm.eps);
+  }
 };
 
 }  // namespace tessera::nn

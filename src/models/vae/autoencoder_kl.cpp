@@ -1,7 +1,9 @@
 #include "models/vae/autoencoder_kl.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/fail.h"
-#include "ops/elementwise.h"
 
 namespace tessera::models {
 namespace {
@@ -11,17 +13,15 @@ using nn::Plane;
 using tensor::DType;
 using tensor::Tensor;
 
-const ops::Conv2dOptions kSame{.pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
-
 std::string shown(const Json& value) {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
 }
 
 int64_t size_in(const Json& value, const std::string& where, const char* key) {
-  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() >= 1 &&
-                    value.get<uint64_t>() <= 65536;
-  require(fits, ErrorCode::model, "{}: '{}' is {}; expected a whole number from 1 to 65536", where, key,
-          shown(value));
+  const bool fits =
+      value.is_number_unsigned() && value.get<uint64_t>() >= 1 && value.get<uint64_t>() <= 65536;
+  require(fits, ErrorCode::model, "{}: '{}' is {}; expected a whole number from 1 to 65536", where,
+          key, shown(value));
   return value.get<int64_t>();
 }
 
@@ -31,48 +31,32 @@ void read_size(const Json& config, const std::string& where, const char* key, in
 
 void read_number(const Json& config, const std::string& where, const char* key, double& into) {
   if (!config.contains(key) || config[key].is_null()) return;
-  require(config[key].is_number(), ErrorCode::model, "{}: '{}' is {}; expected a number", where, key,
-          shown(config[key]));
+  require(config[key].is_number(), ErrorCode::model, "{}: '{}' is {}; expected a number", where,
+          key, shown(config[key]));
   into = config[key].get<double>();
 }
 
 void read_flag(const Json& config, const std::string& where, const char* key, bool& into) {
   if (!config.contains(key)) return;
-  require(config[key].is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false", where,
-          key, shown(config[key]));
+  require(config[key].is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false",
+          where, key, shown(config[key]));
   into = config[key].get<bool>();
 }
 
-// [rows, channels, h, w] f32 <-> [rows, h, w, channels] of any float dtype.
-Tensor channels_last(const Tensor& x, DType dtype) {
-  Tensor y = Tensor::empty({x.size(0), x.size(2), x.size(3), x.size(1)}, DType::f32, x.device());
-  if (x.is_meta()) return Tensor::empty(y.shape(), dtype, x.device());
-  const Tensor dense = x.contiguous();
-  const int64_t pixels = x.size(2) * x.size(3), channels = x.size(1);
-  for (int64_t r = 0; r < x.size(0); ++r)
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t p = 0; p < pixels; ++p)
-        y.data<float>()[(r * pixels + p) * channels + c] =
-            dense.data<float>()[(r * channels + c) * pixels + p];
-  return ops::cast(y, dtype);
-}
-
-Tensor channels_first(const Tensor& any) {
-  const Tensor x = ops::cast(any, DType::f32);
-  Tensor y = Tensor::empty({x.size(0), x.size(3), x.size(1), x.size(2)}, DType::f32, x.device());
-  if (x.is_meta()) return y;
-  const int64_t pixels = x.size(1) * x.size(2), channels = x.size(3);
-  for (int64_t r = 0; r < x.size(0); ++r)
-    for (int64_t p = 0; p < pixels; ++p)
-      for (int64_t c = 0; c < channels; ++c)
-        y.data<float>()[(r * channels + c) * pixels + p] =
-            x.data<float>()[(r * pixels + p) * channels + c];
-  return y;
+// A list of block types may be left out; one that this decoder is not is refused.
+void check_types(const Json& config, const std::string& where, const char* key, const char* only) {
+  if (!config.contains(key)) return;
+  require(config[key].is_array(), ErrorCode::model, "{}: '{}' is {}; expected a list", where, key,
+          shown(config[key]));
+  for (const Json& type : config[key])
+    require(type == only, ErrorCode::model, "{}: '{}' holds {}; only {} is known", where, key,
+            shown(type), only);
 }
 
 }  // namespace
 
 AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::string& where) {
+  require(config.is_object(), ErrorCode::model, "{}: {}; expected an object", where, shown(config));
   AutoencoderKLConfig c;
   read_size(config, where, "in_channels", c.in_channels);
   read_size(config, where, "out_channels", c.out_channels);
@@ -87,7 +71,8 @@ AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::s
   if (config.contains("block_out_channels")) {
     const Json& widths = config["block_out_channels"];
     require(widths.is_array() && !widths.empty() && widths.size() <= 8, ErrorCode::model,
-            "{}: 'block_out_channels' is {}; expected a list of 1 to 8 widths", where, shown(widths));
+            "{}: 'block_out_channels' is {}; expected a list of 1 to 8 widths", where,
+            shown(widths));
     c.block_out_channels.clear();
     for (const Json& width : widths) {
       c.block_out_channels.push_back(size_in(width, where, "block_out_channels"));
@@ -96,52 +81,27 @@ AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::s
               c.block_out_channels.back(), c.norm_num_groups);
     }
   }
-  require(c.scaling_factor > 0, ErrorCode::model, "{}: 'scaling_factor' is {}; expected more than 0",
-          where, c.scaling_factor);
+  check_types(config, where, "up_block_types", "UpDecoderBlock2D");
+  check_types(config, where, "down_block_types", "DownEncoderBlock2D");
+  const Json act = config.value("act_fn", Json("silu"));
+  require(act == "silu", ErrorCode::model, "{}: 'act_fn' is {}; only silu is known", where,
+          shown(act));
+  require(c.scaling_factor > 0, ErrorCode::model,
+          "{}: 'scaling_factor' is {}; expected more than 0", where, c.scaling_factor);
   return c;
-}
-
-nn::GroupNorm AutoencoderKL::load_norm(const nn::Weights& weights, const std::string& name,
-                                       int64_t channels) const {
-  return {static_cast<int>(config_.norm_num_groups), weights.vector(name + ".weight", channels),
-          weights.vector(name + ".bias", channels)};
-}
-
-ops::ConvWeight AutoencoderKL::load_conv(const nn::Weights& weights, const std::string& name,
-                                         int64_t out, int64_t in, int64_t size) const {
-  return weights.conv(name + ".weight", name + ".bias", {out, in, size, size}, dtype_);
-}
-
-AutoencoderKL::Resnet AutoencoderKL::load_resnet(const nn::Weights& weights, const std::string& name,
-                                                 int64_t in, int64_t out) const {
-  Resnet r{load_norm(weights, name + ".norm1", in), load_norm(weights, name + ".norm2", out),
-           load_conv(weights, name + ".conv1", out, in, 3), load_conv(weights, name + ".conv2", out, out, 3),
-           {}};
-  if (in != out) r.shortcut = load_conv(weights, name + ".conv_shortcut", out, in, 1);
-  return r;
-}
-
-AutoencoderKL::Attention AutoencoderKL::load_attention(const nn::Weights& weights,
-                                                       const std::string& name, int64_t channels) const {
-  // Folders written before diffusers 0.17 have the old names.
-  const bool old = weights.has(name + ".query.weight");
-  auto linear = [&](const char* now, const char* then) {
-    return nn::Linear(weights, name + (old ? then : now), channels, channels, dtype_);
-  };
-  return {load_norm(weights, name + ".group_norm", channels), linear(".to_q", ".query"),
-          linear(".to_k", ".key"), linear(".to_v", ".value"), linear(".to_out.0", ".proj_attn")};
 }
 
 AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weights& weights,
                              DType dtype)
     : config_(config), dtype_(dtype) {
+  const VaeLoader load{weights, dtype, static_cast<int>(config.norm_num_groups)};
   const int64_t latent = config.latent_channels, deep = config.block_out_channels.back();
-  if (config.use_post_quant_conv) post_quant_ = load_conv(weights, "post_quant_conv", latent, latent, 1);
-  conv_in_ = load_conv(weights, "decoder.conv_in", deep, latent, 3);
+  if (config.use_post_quant_conv) post_quant_ = load.conv("post_quant_conv", latent, latent, 1);
+  conv_in_ = load.conv("decoder.conv_in", deep, latent, 3);
   for (int i = 0; i < 2; ++i)
-    middle_.push_back(load_resnet(weights, fmt::format("decoder.mid_block.resnets.{}", i), deep, deep));
+    middle_.emplace_back(load, fmt::format("decoder.mid_block.resnets.{}", i), deep, deep);
   if (config.mid_block_add_attention)
-    middle_attention_.push_back(load_attention(weights, "decoder.mid_block.attentions.0", deep));
+    middle_attention_.emplace_back(load, "decoder.mid_block.attentions.0", deep);
   int64_t in = deep;
   const size_t count = config.block_out_channels.size();
   for (size_t b = 0; b < count; ++b) {
@@ -149,30 +109,14 @@ AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weight
     const std::string name = fmt::format("decoder.up_blocks.{}.", b);
     Level level;
     for (int64_t i = 0; i <= config.layers_per_block; ++i)
-      level.resnets.push_back(
-          load_resnet(weights, fmt::format("{}resnets.{}", name, i), i == 0 ? in : out, out));
-    if (b + 1 < count) level.upsampler = load_conv(weights, name + "upsamplers.0.conv", out, out, 3);
+      level.resnets.emplace_back(load, fmt::format("{}resnets.{}", name, i), i == 0 ? in : out,
+                                 out);
+    if (b + 1 < count) level.upsampler = load.conv(name + "upsamplers.0.conv", out, out, 3);
     levels_.push_back(std::move(level));
     in = out;
   }
-  norm_out_ = load_norm(weights, "decoder.conv_norm_out", in);
-  conv_out_ = load_conv(weights, "decoder.conv_out", config.out_channels, in, 3);
-}
-
-Plane AutoencoderKL::run(const Resnet& r, const Plane& x, nn::Spatial& spatial) const {
-  Plane h = spatial.conv(r.conv1, spatial.group_norm(r.norm1, x, true), kSame);
-  h = spatial.conv(r.conv2, spatial.group_norm(r.norm2, h, true), kSame);
-  h.data = ops::add(r.shortcut ? spatial.conv(r.shortcut, x, {}).data : x.data, h.data);
-  return h;
-}
-
-Plane AutoencoderKL::run(const Attention& a, const Plane& x, nn::Spatial& spatial) const {
-  const Plane normed = spatial.group_norm(a.norm, x, false);
-  const int64_t channels = x.data.size(3), pixels = x.data.elements() / channels;
-  const Tensor tokens = normed.data.reshape({pixels, channels});
-  const Tensor seen = spatial.attend(x, a.q(tokens), a.k(tokens), a.v(tokens));
-  const Tensor y = a.out(seen, {.residual = x.data.reshape({pixels, channels})});
-  return {y.reshape(x.data.shape()), x.height, x.begin};
+  norm_out_ = load.norm("decoder.conv_norm_out", in);
+  conv_out_ = load.conv("decoder.conv_out", config.out_channels, in, 3);
 }
 
 Tensor AutoencoderKL::unscale(const Tensor& latents) const {
@@ -185,10 +129,12 @@ Tensor AutoencoderKL::unscale(const Tensor& latents) const {
   return y;
 }
 
-Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial, const Trace& trace) const {
+Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
+                             const Trace& trace) const {
   require(latents.rank() == 4 && latents.size(1) == config_.latent_channels &&
               latents.dtype() == DType::f32,
-          ErrorCode::usage, "a VAE of {} latent channels was given {} {}; expected f32 [rows, {}, h, w]",
+          ErrorCode::usage,
+          "a VAE of {} latent channels was given {} {}; expected f32 [rows, {}, h, w]",
           config_.latent_channels, tensor::name_of(latents.dtype()), latents.shape().str(),
           config_.latent_channels);
   auto show = [&](const std::string& name, const Plane& x) {
@@ -196,23 +142,94 @@ Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial, const 
   };
   Plane x{channels_last(latents, dtype_), latents.size(2), 0};
   if (post_quant_) x = spatial.conv(post_quant_, x, {});
-  x = spatial.conv(conv_in_, x, kSame);
+  x = spatial.conv(conv_in_, x, same_size());
   show("conv_in", x);
-  x = run(middle_[0], x, spatial);
-  for (const Attention& attention : middle_attention_) x = run(attention, x, spatial);
-  x = run(middle_[1], x, spatial);
+  x = middle_[0](std::move(x), spatial);
+  for (const VaeAttention& attention : middle_attention_) x = attention(x, spatial);
+  x = middle_[1](std::move(x), spatial);
   show("mid_block", x);
+  ops::Conv2dOptions doubled = same_size();
+  doubled.upsample = true;
   for (size_t b = 0; b < levels_.size(); ++b) {
-    for (const Resnet& resnet : levels_[b].resnets) x = run(resnet, x, spatial);
-    if (levels_[b].upsampler) {
-      x.data = ops::upsample_nearest_2x(x.data);
-      x.height *= 2;
-      x = spatial.conv(levels_[b].upsampler, x, kSame);
-    }
-    show(fmt::format("up_blocks.{}", b), x);
+    for (const VaeResnet& resnet : levels_[b].resnets) x = resnet(std::move(x), spatial);
+    if (levels_[b].upsampler) x = spatial.conv(levels_[b].upsampler, x, doubled);
+    show(fmt::format("up_block.{}", b), x);
   }
-  x = spatial.conv(conv_out_, spatial.group_norm(norm_out_, x, true), kSame);
+  ops::Conv2dOptions last = same_size();
+  last.scale_shift = spatial.scale_shift(norm_out_, x);
+  last.silu = true;
+  last.out = DType::f32;
+  last.out_as_input = false;
+  x = spatial.conv(conv_out_, x, last);
   return channels_first(x.data);
+}
+
+AutoencoderKLEncoder::AutoencoderKLEncoder(const AutoencoderKLConfig& config,
+                                           const nn::Weights& weights, DType dtype)
+    : config_(config), dtype_(dtype) {
+  const VaeLoader load{weights, dtype, static_cast<int>(config.norm_num_groups)};
+  const int64_t moments = 2 * config.latent_channels, deep = config.block_out_channels.back();
+  int64_t in = config.block_out_channels.front();
+  conv_in_ = load.conv("encoder.conv_in", in, config.in_channels, 3);
+  for (size_t b = 0; b < config.block_out_channels.size(); ++b) {
+    const int64_t out = config.block_out_channels[b];
+    const std::string name = fmt::format("encoder.down_blocks.{}.", b);
+    Level level;
+    for (int64_t i = 0; i < config.layers_per_block; ++i)
+      level.resnets.emplace_back(load, fmt::format("{}resnets.{}", name, i), i == 0 ? in : out,
+                                 out);
+    if (b + 1 < config.block_out_channels.size())
+      level.downsampler = load.conv(name + "downsamplers.0.conv", out, out, 3);
+    levels_.push_back(std::move(level));
+    in = out;
+  }
+  for (int i = 0; i < 2; ++i)
+    middle_.emplace_back(load, fmt::format("encoder.mid_block.resnets.{}", i), deep, deep);
+  if (config.mid_block_add_attention)
+    middle_attention_.emplace_back(load, "encoder.mid_block.attentions.0", deep);
+  norm_out_ = load.norm("encoder.conv_norm_out", deep);
+  conv_out_ = load.conv("encoder.conv_out", moments, deep, 3);
+  if (config.use_quant_conv) quant_ = load.conv("quant_conv", moments, moments, 1);
+}
+
+AutoencoderKLEncoder::Moments AutoencoderKLEncoder::encode(const Tensor& pictures,
+                                                           nn::Spatial& spatial,
+                                                           const VaeTrace& trace) const {
+  require(pictures.rank() == 4 && pictures.size(1) == config_.in_channels &&
+              pictures.dtype() == DType::f32,
+          ErrorCode::usage,
+          "a VAE was given {} {} to encode; expected f32 [rows, {}, height, width]",
+          tensor::name_of(pictures.dtype()), pictures.shape().str(), config_.in_channels);
+  auto show = [&](const std::string& name, const Plane& x) {
+    if (trace) trace(name, channels_first(x.data));
+  };
+  Plane x{channels_last(pictures, dtype_), pictures.size(2), 0};
+  x = spatial.conv(conv_in_, x, same_size());
+  show("conv_in", x);
+  // diffusers pads below and to the right only.
+  const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
+  for (size_t b = 0; b < levels_.size(); ++b) {
+    for (const VaeResnet& resnet : levels_[b].resnets) x = resnet(std::move(x), spatial);
+    if (levels_[b].downsampler) x = spatial.conv(levels_[b].downsampler, x, halved);
+    show(fmt::format("down_block.{}", b), x);
+  }
+  x = middle_[0](std::move(x), spatial);
+  for (const VaeAttention& attention : middle_attention_) x = attention(x, spatial);
+  x = middle_[1](std::move(x), spatial);
+  show("mid_block", x);
+  ops::Conv2dOptions last = same_size();
+  last.scale_shift = spatial.scale_shift(norm_out_, x);
+  last.silu = true;
+  x = spatial.conv(conv_out_, x, last);
+  if (quant_) x = spatial.conv(quant_, x, {});
+  const Tensor moments = channels_first(x.data);
+  const int64_t channels = config_.latent_channels;
+  Moments result{moments.slice(1, 0, channels).contiguous(),
+                 moments.slice(1, channels, 2 * channels).contiguous()};
+  if (!result.logvar.is_meta())
+    for (int64_t i = 0; i < result.logvar.elements(); ++i)
+      result.logvar.data<float>()[i] = std::clamp(result.logvar.data<float>()[i], -30.0f, 20.0f);
+  return result;
 }
 
 }  // namespace tessera::models

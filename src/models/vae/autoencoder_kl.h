@@ -5,14 +5,12 @@
 #include <vector>
 
 #include "base/json.h"
-#include "nn/linear.h"
-#include "nn/spatial.h"
-#include "nn/weights.h"
+#include "models/vae/vae_blocks.h"
 
 namespace tessera::models {
 
-/// An AutoencoderKL's sizes, by the names of its config.json; what is missing there has the value of
-/// the diffusers class.
+/// An AutoencoderKL's sizes, by the names of its config.json; what is missing there has the value
+/// of the diffusers class.
 struct AutoencoderKLConfig {
   int64_t in_channels = 3, out_channels = 3, latent_channels = 4, layers_per_block = 1;
   int64_t norm_num_groups = 32;
@@ -23,47 +21,67 @@ struct AutoencoderKLConfig {
 /// Throws Error(model) naming `where`, the key, its value and what fits.
 AutoencoderKLConfig parse_autoencoder_kl_config(const base::Json& config, const std::string& where);
 
+/// Called with the name of a block and its output [rows, channels, height, width] f32.
+using VaeTrace = std::function<void(const std::string& name, const tensor::Tensor& x)>;
+
 /// The decoder of a variational autoencoder in the diffusers layout (Rombach et al. 2022).
 class AutoencoderKL {
  public:
-  /// Called with "conv_in", "mid_block", "up_blocks.N", each [rows, channels, height, width].
-  using Trace = std::function<void(const std::string& name, const tensor::Tensor& x)>;
+  /// Called with "conv_in", "mid_block", "up_block.N".
+  using Trace = VaeTrace;
 
   AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weights& weights, tensor::DType dtype);
 
   /// latents / scaling_factor + shift_factor.
   tensor::Tensor unscale(const tensor::Tensor& latents) const;
-  /// latents f32 [rows, latent_channels, h, w], unscaled -> pictures f32 [rows, 3, 8h, 8w] in about
-  /// [-1, 1] (for four levels).
+  /// latents f32 [rows, latent_channels, h, w], unscaled -> pictures f32 [rows, 3, H, W] in about
+  /// [-1, 1]; a level of block_out_channels after the first doubles the size. Rows may be 0.
+  /// Throws Error(usage) for latents that do not fit.
   tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
                         const Trace& trace = {}) const;
 
  private:
-  struct Resnet {
-    nn::GroupNorm norm1, norm2;
-    ops::ConvWeight conv1, conv2, shortcut;
-  };
-  struct Attention {
-    nn::GroupNorm norm;
-    nn::Linear q, k, v, out;
-  };
   struct Level {
-    std::vector<Resnet> resnets;
+    std::vector<VaeResnet> resnets;
     ops::ConvWeight upsampler;  ///< null on the last level
   };
-  nn::GroupNorm load_norm(const nn::Weights& weights, const std::string& name, int64_t channels) const;
-  ops::ConvWeight load_conv(const nn::Weights& weights, const std::string& name, int64_t out, int64_t in,
-                            int64_t size) const;
-  Resnet load_resnet(const nn::Weights& weights, const std::string& name, int64_t in, int64_t out) const;
-  Attention load_attention(const nn::Weights& weights, const std::string& name, int64_t channels) const;
-  nn::Plane run(const Resnet& resnet, const nn::Plane& x, nn::Spatial& spatial) const;
-  nn::Plane run(const Attention& attention, const nn::Plane& x, nn::Spatial& spatial) const;
 
   AutoencoderKLConfig config_;
   tensor::DType dtype_;
   ops::ConvWeight post_quant_, conv_in_, conv_out_;
-  std::vector<Resnet> middle_;
-  std::vector<Attention> middle_attention_;
+  std::vector<VaeResnet> middle_;
+  std::vector<VaeAttention> middle_attention_;
+  std::vector<Level> levels_;
+  nn::GroupNorm norm_out_;
+};
+
+/// The encoder of the same.
+class AutoencoderKLEncoder {
+ public:
+  AutoencoderKLEncoder(const AutoencoderKLConfig& config, const nn::Weights& weights,
+                       tensor::DType dtype);
+
+  /// What a picture's latent is drawn from, unscaled: f32 [rows, latent_channels, h, w] each;
+  /// logvar is clamped to [-30, 20]. The mean is the mode.
+  struct Moments {
+    tensor::Tensor mean, logvar;
+  };
+  /// pictures f32 [rows, 3, H, W] in [-1, 1]; H and W are halved, rounding down, at each level but
+  /// the last. The trace is called with "conv_in", "down_block.N", "mid_block".
+  Moments encode(const tensor::Tensor& pictures, nn::Spatial& spatial,
+                 const VaeTrace& trace = {}) const;
+
+ private:
+  struct Level {
+    std::vector<VaeResnet> resnets;
+    ops::ConvWeight downsampler;  ///< null on the last level
+  };
+
+  AutoencoderKLConfig config_;
+  tensor::DType dtype_;
+  ops::ConvWeight conv_in_, conv_out_, quant_;
+  std::vector<VaeResnet> middle_;
+  std::vector<VaeAttention> middle_attention_;
   std::vector<Level> levels_;
   nn::GroupNorm norm_out_;
 };

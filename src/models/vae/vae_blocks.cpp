@@ -1,0 +1,95 @@
+#include "models/vae/vae_blocks.h"
+
+#include <utility>
+
+#include "ops/elementwise.h"
+#include "tensor/scope.h"
+
+namespace tessera::models {
+
+using nn::Plane;
+using tensor::DType;
+using tensor::Tensor;
+
+nn::GroupNorm VaeLoader::norm(const std::string& name, int64_t channels) const {
+  return {groups, weights.vector(name + ".weight", channels),
+          weights.vector(name + ".bias", channels)};
+}
+
+ops::ConvWeight VaeLoader::conv(const std::string& name, int64_t out, int64_t in,
+                                int64_t size) const {
+  return weights.conv(name + ".weight", name + ".bias", {out, in, size, size}, dtype);
+}
+
+VaeResnet::VaeResnet(const VaeLoader& load, const std::string& name, int64_t in, int64_t out)
+    : norm1_(load.norm(name + ".norm1", in)),
+      norm2_(load.norm(name + ".norm2", out)),
+      conv1_(load.conv(name + ".conv1", out, in, 3)),
+      conv2_(load.conv(name + ".conv2", out, out, 3)) {
+  if (in != out) shortcut_ = load.conv(name + ".conv_shortcut", out, in, 1);
+}
+
+Plane VaeResnet::operator()(Plane x, nn::Spatial& spatial) const {
+  ops::Conv2dOptions options = same_size();
+  options.scale_shift = spatial.scale_shift(norm1_, x);
+  options.silu = true;
+  const Plane h = spatial.conv(conv1_, x, options);
+  if (shortcut_) x = spatial.conv(shortcut_, x, {});
+  options.scale_shift = spatial.scale_shift(norm2_, h);
+  options.residual = std::move(x.data);
+  options.into_residual = true;
+  return spatial.conv(conv2_, h, options);
+}
+
+VaeAttention::VaeAttention(const VaeLoader& load, const std::string& name, int64_t channels)
+    : norm_(load.norm(name + ".group_norm", channels)) {
+  // Folders written before diffusers 0.17 have the old names.
+  const bool old = load.weights.has(name + ".query.weight");
+  auto linear = [&](const char* now, const char* then) {
+    return nn::Linear(load.weights, name + (old ? then : now), channels, channels, load.dtype);
+  };
+  q_ = linear(".to_q", ".query");
+  k_ = linear(".to_k", ".key");
+  v_ = linear(".to_v", ".value");
+  out_ = linear(".to_out.0", ".proj_attn");
+}
+
+Plane VaeAttention::operator()(const Plane& x, nn::Spatial& spatial) const {
+  const int64_t channels = x.data.size(3), pixels = x.data.elements() / channels;
+  const Tensor tokens =
+      ops::channel_affine(x.data, spatial.scale_shift(norm_, x), false).reshape({pixels, channels});
+  const Tensor seen = spatial.attend(x, q_(tokens), k_(tokens), v_(tokens));
+  ops::MatmulOptions options;
+  options.residual = x.data.reshape({pixels, channels});
+  return {out_(seen, options).reshape(x.data.shape()), x.height, x.begin};
+}
+
+Tensor channels_last(const Tensor& x, DType dtype) {
+  Tensor y = Tensor::empty({x.size(0), x.size(2), x.size(3), x.size(1)}, DType::f32, x.device());
+  if (x.is_meta()) return Tensor::empty(y.shape(), dtype, x.device());
+  const Tensor dense = x.contiguous();
+  const int64_t pixels = x.size(2) * x.size(3), channels = x.size(1);
+  for (int64_t r = 0; r < x.size(0); ++r)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t p = 0; p < pixels; ++p)
+        y.data<float>()[(r * pixels + p) * channels + c] =
+            dense.data<float>()[(r * channels + c) * pixels + p];
+  return ops::cast(y, dtype);
+}
+
+Tensor channels_first(const Tensor& any) {
+  const Tensor x = ops::cast(any, DType::f32);
+  Tensor y = Tensor::empty({x.size(0), x.size(3), x.size(1), x.size(2)}, DType::f32, x.device());
+  if (x.is_meta()) return y;
+  const int64_t pixels = x.size(1) * x.size(2), channels = x.size(3);
+  for (int64_t r = 0; r < x.size(0); ++r)
+    tensor::parallel_for(pixels, 1024, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p)
+        for (int64_t c = 0; c < channels; ++c)
+          y.data<float>()[(r * channels + c) * pixels + p] =
+              x.data<float>()[(r * pixels + p) * channels + c];
+    });
+  return y;
+}
+
+}  // namespace tessera::models

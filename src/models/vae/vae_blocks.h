@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+
+#include "nn/linear.h"
+#include "nn/spatial.h"
+#include "nn/weights.h"
+
+namespace tessera::models {
+
+/// Loads the parts of a VAE by their diffusers names.
+struct VaeLoader {
+  const nn::Weights& weights;
+  tensor::DType dtype;
+  int groups;
+
+  nn::GroupNorm norm(const std::string& name, int64_t channels) const;
+  ops::ConvWeight conv(const std::string& name, int64_t out, int64_t in, int64_t size) const;
+};
+
+/// 3 x 3 filters that keep the size of a picture.
+inline ops::Conv2dOptions same_size() {
+  return {.pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+}
+
+/// x + conv(silu(norm(conv(silu(norm(x)))))), x through a 1 x 1 filter where the width changes (He
+/// et al. 2016). Norms are applied inside the convolutions.
+class VaeResnet {
+ public:
+  VaeResnet(const VaeLoader& load, const std::string& name, int64_t in, int64_t out);
+  /// Consumes x: its elements may be overwritten.
+  nn::Plane operator()(nn::Plane x, nn::Spatial& spatial) const;
+
+ private:
+  nn::GroupNorm norm1_, norm2_;
+  ops::ConvWeight conv1_, conv2_, shortcut_;
+};
+
+/// x + out(attention(norm(x))) with one head over all pixels of a picture.
+class VaeAttention {
+ public:
+  VaeAttention(const VaeLoader& load, const std::string& name, int64_t channels);
+  nn::Plane operator()(const nn::Plane& x, nn::Spatial& spatial) const;
+
+ private:
+  nn::GroupNorm norm_;
+  nn::Linear q_, k_, v_, out_;
+};
+
+/// [rows, channels, h, w] f32 -> [rows, h, w, channels] of `dtype`.
+tensor::Tensor channels_last(const tensor::Tensor& x, tensor::DType dtype);
+/// [rows, h, w, channels] of any float dtype -> [rows, channels, h, w] f32.
+tensor::Tensor channels_first(const tensor::Tensor& x);
+
+}  // namespace tessera::models

@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "engine/golden.h"
+#include "load/diffusers_folder.h"
+#include "load/meta_weights.h"
+#include "load/weight_store.h"
+#include "models/vae/autoencoder_kl.h"
+#include "nn/local_spatial.h"
+#include "tensor/scope.h"
+
+namespace tessera {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// One reference case: <folder>/vae and <folder>/io_vae.safetensors.
+struct Case {
+  std::string folder, vae;
+  models::AutoencoderKLConfig config;
+  load::TensorSet tensors;
+  load::SafetensorsFile io;
+
+  Case(const std::string& at, const std::string& part)
+      : folder(at),
+        vae(part),
+        config(models::parse_autoencoder_kl_config(base::read_json(part + "/config.json"), part)),
+        tensors(load::open_component(part)),
+        io(at + "/io_vae.safetensors") {}
+};
+
+// The cases that travel with the tests, and those of a reference folder if one is named.
+std::vector<Case> cases() {
+  std::vector<Case> found;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_TEST_DATA "/vae"))
+    found.emplace_back(entry.path(), entry.path() / "vae");
+  if (const char* more = std::getenv("TESSERA_GOLDEN"))
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::string(more) + "/diffusers")) {
+      const std::filesystem::path vae = entry.path() / "model/vae";
+      if (std::filesystem::exists(vae) &&
+          base::read_json(vae / "config.json")["_class_name"] == "AutoencoderKL")
+        found.emplace_back(entry.path(), vae);
+    }
+  return found;
+}
+
+struct Bound {
+  DType dtype;
+  double limit;
+  double error(const Tensor& got, const Tensor& want) const {
+    return dtype == DType::f32 ? golden::max_error(got.to_floats(), want.to_floats())
+                               : golden::l2_error(got.to_floats(), want.to_floats());
+  }
+};
+constexpr Bound kBounds[] = {{DType::f32, 1e-4}, {DType::bf16, 3e-2}};
+
+TEST(VaeGolden, DecodesAsDiffusersBlockByBlock) {
+  for (const Case& c : cases())
+    for (const Bound& bound : kBounds) {
+      SCOPED_TRACE(c.folder + " " + tensor::name_of(bound.dtype));
+      const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), bound.dtype);
+      nn::LocalSpatial spatial;
+      int blocks = 0;
+      const Tensor out =
+          vae.decode(c.io.get("decode.in"), spatial, [&](const std::string& name, const Tensor& x) {
+            ++blocks;
+            EXPECT_LT(bound.error(x, c.io.get("decode." + name)), bound.limit) << name;
+          });
+      EXPECT_EQ(blocks, 6);
+      EXPECT_EQ(out.shape(), c.io.get("decode.out").shape());
+      EXPECT_LT(bound.error(out, c.io.get("decode.out")), bound.limit);
+      const Tensor two = vae.decode(c.io.get("decode_batch2.in"), spatial);
+      EXPECT_LT(bound.error(two, c.io.get("decode_batch2.out")), bound.limit);
+    }
+}
+
+TEST(VaeGolden, EncodesAsDiffusersBlockByBlock) {
+  for (const Case& c : cases())
+    for (const Bound& bound : kBounds) {
+      SCOPED_TRACE(c.folder + " " + tensor::name_of(bound.dtype));
+      const models::AutoencoderKLEncoder vae(c.config, *load::WeightStore().open(c.tensors),
+                                             bound.dtype);
+      nn::LocalSpatial spatial;
+      int blocks = 0;
+      const auto moments =
+          vae.encode(c.io.get("encode.in"), spatial, [&](const std::string& name, const Tensor& x) {
+            ++blocks;
+            EXPECT_LT(bound.error(x, c.io.get("encode." + name)), bound.limit) << name;
+          });
+      EXPECT_EQ(blocks, 6);
+      EXPECT_LT(bound.error(moments.mean, c.io.get("encode.mean")), bound.limit);
+      EXPECT_LT(bound.error(moments.logvar, c.io.get("encode.logvar")), bound.limit);
+    }
+}
+
+TEST(VaeGolden, AsksForEveryTensorOfTheFolderAndNoOther) {
+  for (const Case& c : cases()) {
+    const load::MetaWeights asked(c.tensors);
+    const models::AutoencoderKL decoder(c.config, asked, DType::bf16);
+    const models::AutoencoderKLEncoder encoder(c.config, asked, DType::bf16);
+    load::check_names(asked, c.tensors, c.folder);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

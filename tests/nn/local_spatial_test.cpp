@@ -1,0 +1,49 @@
+#include "nn/local_spatial.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tessera::nn {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+Tensor counting(const tensor::Shape& shape) {
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 5 % 11) - 5;
+  return Tensor::from(values, shape);
+}
+
+TEST(LocalSpatial, ConvolvesWholePictures) {
+  LocalSpatial spatial;
+  const Plane x{counting({2, 4, 6, 3}), 4, 0};
+  const ops::ConvWeight w = ops::pack_conv(counting({5, 3, 3, 3}), {}, DType::f32);
+  const Plane y = spatial.conv(
+      w, x, {.stride = 2, .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1});
+  EXPECT_EQ(y.data.shape(), tensor::Shape({2, 2, 3, 5}));
+  EXPECT_EQ(y.height, 2);
+  EXPECT_EQ(y.begin, 0);
+}
+
+TEST(LocalSpatial, NormalisesAsGroupNorm) {
+  LocalSpatial spatial;
+  const Tensor data = counting({2, 3, 4, 8});
+  const GroupNorm norm{2, counting({8}), counting({8}), 1e-5f};
+  const Tensor scale_shift = spatial.scale_shift(norm, {data, 3, 0});
+  EXPECT_EQ(ops::channel_affine(data, scale_shift, true).to_floats(),
+            ops::group_norm(data, 2, norm.weight, norm.bias, 1e-5f, true).to_floats());
+}
+
+TEST(LocalSpatial, AttendsWithinAPicture) {
+  LocalSpatial spatial;
+  const Tensor both = counting({2, 2, 3, 8}), one = both.slice(0, 1, 2).contiguous();
+  const Tensor tokens = both.reshape({12, 8}), own = one.reshape({6, 8});
+  const Tensor all = spatial.attend({both, 2, 0}, tokens, tokens, tokens);
+  const Tensor alone = spatial.attend({one, 2, 0}, own, own, own);
+  EXPECT_EQ(all.slice(0, 6, 12).to_floats(), alone.to_floats());
+}
+
+}  // namespace
+}  // namespace tessera::nn
