@@ -33,6 +33,7 @@ KernelTable table_for(Isa isa) {
     table.matmul = avx512::matmul;
     table.experts = avx512::experts;
     table.combine = avx512::combine;
+    table.attention = avx512::attention;
     table.conv = avx512::conv;
     table.channel_moments = avx512::channel_moments;
     table.channel_affine = avx512::channel_affine;

@@ -1,0 +1,95 @@
+#include "kernels/attention.h"
+
+#if defined(__x86_64__)
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "kernels/avx512/flash.h"
+#include "tensor/scope.h"
+
+namespace tessera::kernels::avx512 {
+namespace {
+
+constexpr int64_t kSharedBytes = int64_t{64} << 20;  // packed keys and values alive at once
+constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kBlocksPerTask = 8;
+
+int64_t packed_bytes(const AttentionEngine& engine, const PackedHead& head) {
+  const int64_t keys = ceil_div(head.keys(), engine.keys) * engine.keys;
+  return ceil_div(engine.packed_bytes(head.args->head_dim, keys), 64) * 64;
+}
+
+// A thread packs a head and lets all its queries past it: nothing is shared, nobody waits.
+void run_head(const AttentionEngine& engine, PackedHead head) {
+  const int64_t group = head.args->heads / head.args->kv_heads, most = engine.tile * engine.tiles;
+  head.packed = thread_scratch(0).at_least(packed_bytes(engine, head));
+  engine.pack(head, {0, ceil_div(head.keys(), engine.keys)});
+  for (int64_t h = 0; h < group; ++h)
+    for (int64_t q = 0; q < head.queries(); q += most)
+      engine.attend(head, head.kv_head * group + h, {q, std::min(head.queries(), q + most)});
+}
+
+struct Task {
+  const PackedHead* head;
+  int64_t query_head;
+  Range range;
+};
+
+// All threads pack, then all attend.
+void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
+  int64_t bytes = 0, tiles = 0;
+  const int64_t group = heads[0].args->heads / heads[0].args->kv_heads;
+  for (const PackedHead& h : heads) {
+    bytes += packed_bytes(engine, h);
+    tiles += ceil_div(h.queries(), engine.tile) * group;
+  }
+  std::byte* memory = thread_scratch(1).at_least(bytes);
+  const int64_t wanted = tiles / (tensor::thread_count() * kTasksPerThread);
+  const int64_t most = std::clamp<int64_t>(wanted, 1, engine.tiles) * engine.tile;
+  std::vector<Task> packs, attends;
+  for (PackedHead& h : heads) {
+    h.packed = memory;
+    memory += packed_bytes(engine, h);
+    const int64_t blocks = ceil_div(h.keys(), engine.keys);
+    for (int64_t b = 0; b < blocks; b += kBlocksPerTask)
+      packs.push_back({&h, 0, {b, std::min(blocks, b + kBlocksPerTask)}});
+    for (int64_t i = 0; i < group; ++i)
+      for (int64_t q = 0; q < h.queries(); q += most)
+        attends.push_back({&h, h.kv_head * group + i, {q, std::min(h.queries(), q + most)}});
+  }
+  tensor::parallel_tasks(static_cast<int64_t>(packs.size()), [&](int64_t i) {
+    const Task& t = packs[static_cast<size_t>(i)];
+    engine.pack(*t.head, t.range);
+  });
+  tensor::parallel_tasks(static_cast<int64_t>(attends.size()), [&](int64_t i) {
+    const Task& t = attends[static_cast<size_t>(i)];
+    engine.attend(*t.head, t.query_head, t.range);
+  });
+}
+
+}  // namespace
+
+void run_attention(const AttentionEngine& engine, const AttentionArgs& args) {
+  std::vector<PackedHead> heads;
+  for (int64_t s = 0; s < args.span_count; ++s)
+    for (int64_t h = 0; h < args.kv_heads; ++h) {
+      const PackedHead head{&args, args.spans[s], h, nullptr};
+      if (head.queries() > 0 && head.keys() > 0) heads.push_back(head);
+    }
+  const int64_t count = static_cast<int64_t>(heads.size()), threads = tensor::thread_count();
+  if (threads == 1 || count >= threads * kTasksPerThread) {
+    tensor::parallel_tasks(count,
+                           [&](int64_t i) { run_head(engine, heads[static_cast<size_t>(i)]); });
+    return;
+  }
+  for (size_t begin = 0, end; begin < heads.size(); begin = end) {
+    int64_t bytes = packed_bytes(engine, heads[begin]);
+    for (end = begin + 1; end < heads.size(); ++end)
+      if ((bytes += packed_bytes(engine, heads[end])) > kSharedBytes) break;
+    run_together(engine, std::span(heads).subspan(begin, end - begin));
+  }
+}
+
+}  // namespace tessera::kernels::avx512
+#endif  // __x86_64__
