@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 CONFIG = {
     "model_type": "dit_moe",
-    "hidden_size": 128,
+    "hidden_size": 96,
     "depth": 8,
     "num_heads": 4,
     "patch_size": 2,
@@ -145,7 +145,7 @@ class DiTMoE(nn.Module):
         self._initialise()
 
     def _initialise(self):
-        nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.02)
+        nn.init.normal_(self.y_embedder.embedding_table.weight, std=0.5)
         for block in self.blocks:
             nn.init.zeros_(block.adaLN_modulation[1].weight)
             nn.init.zeros_(block.adaLN_modulation[1].bias)

@@ -17,6 +17,7 @@ import export
 from autoencoder import AutoencoderKL
 from critic import Critic
 from dit_moe import DiTMoE, sample
+from muon import Muon
 from shapes_data import CLASSES, draw, random_labels
 
 
@@ -31,11 +32,13 @@ def decayed(step_share, peak):
     return peak * (1 if step_share < 0.4 else 0.5 + 0.5 * math.cos(math.pi * (step_share - 0.4) / 0.6))
 
 
-def train(parameters, loss_of, minutes, peak, name, every=200, on_step=None):
-    optimiser = torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01)
+def train(optimiser, loss_of, minutes, name, every=100, on_step=None):
+    """Until `minutes` have passed; the groups of the optimiser hold their peak learning rates."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    peaks = [group["lr"] for group in optimiser.param_groups]
     begin, step, mean = time.time(), 0, None
     while (share := (time.time() - begin) / (60 * minutes)) < 1:
-        for group in optimiser.param_groups:
+        for group, peak in zip(optimiser.param_groups, peaks):
             group["lr"] = decayed(share, peak)
         value = loss_of()
         optimiser.zero_grad(set_to_none=True)
@@ -51,12 +54,19 @@ def train(parameters, loss_of, minutes, peak, name, every=200, on_step=None):
     say(name, "done:", step, "steps, loss", f"{mean:.4f}")
 
 
+def adamw(parameters, peak):
+    return torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01)
+
+
 def train_autoencoder(vae, minutes, generator):
     def step_loss():
-        pictures = draw(random_labels(16, generator), generator)
-        return autoencoder.loss(vae, pictures.contiguous(memory_format=torch.channels_last), generator)
+        pictures = draw(random_labels(24, generator), generator)
+        top, left = torch.randint(0, 65, (2,), generator=generator).tolist()
+        crop = pictures[..., top : top + 64, left : left + 64]  # half the side, a quarter of the cost
+        return autoencoder.loss(vae, crop.contiguous(memory_format=torch.channels_last), generator)
 
-    train(list(vae.parameters()), step_loss, minutes, 2e-3, "autoencoder")
+    vae.to(memory_format=torch.channels_last)
+    train(adamw(vae.parameters(), 2e-3), step_loss, minutes, "autoencoder")
 
 
 @torch.no_grad()
@@ -77,7 +87,7 @@ def train_critic(critic, minutes, generator):
         x = x + 0.03 * torch.randn(x.shape, generator=generator)
         return F.cross_entropy(critic(x), labels[pick])
 
-    train(list(critic.parameters()), step_loss, minutes, 1.5e-3, "critic")
+    train(adamw(critic.parameters(), 1.5e-3), step_loss, minutes, "critic")
 
 
 @torch.no_grad()
@@ -116,7 +126,7 @@ def recognised(model, vae, critic, scale, count, seed):
 class DitTrainer:
     """Rectified flow: z = (1 - t) x + t noise, target noise - x; one label in ten is dropped."""
 
-    def __init__(self, model, latents, labels, generator, batch=96):
+    def __init__(self, model, latents, labels, generator, batch=64):
         self.model, self.latents, self.labels = model, latents, labels
         self.generator, self.batch = generator, batch
         self.average = copy.deepcopy(model)
@@ -144,9 +154,9 @@ def parse():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("/tmp/tessera-shapes"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, nargs=3, default=(15, 5, 90),
+    parser.add_argument("--minutes", type=float, nargs=3, default=(25, 5, 80),
                         metavar=("VAE", "CRITIC", "DIT"))
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
 
 
@@ -173,7 +183,7 @@ def main():
              "critic_real": accuracy_on_real(critic, args.seed + 1)}
     say("critic on fresh pictures:", facts["critic_real"])
     export.round_to_bf16(vae)
-    latents, labels = latents_of(vae, 40000, generator)
+    latents, labels = latents_of(vae, 20000, generator)
     scale = 1 / latents.std().item()
     say("latents", tuple(latents.shape), "scale", f"{scale:.4f}")
     model = DiTMoE()
@@ -189,8 +199,7 @@ def main():
             say("recognised of 192:", score)
             export.save(args.out, rounded, vae, critic, scale, {**facts, "recognised": score, "of": 192})
 
-    train([p for p in model.parameters() if p.requires_grad], trainer.loss, args.minutes[2], 1.5e-3,
-          "dit-moe", on_step=on_step)
+    train(Muon(model), trainer.loss, args.minutes[2], "dit-moe", on_step=on_step)
     rounded = export.round_to_bf16(trainer.average)
     torch.save(model.state_dict(), args.work / f"dit-{args.seed}.pt")
     score = recognised(rounded, vae, critic, scale, 1000, args.seed + 2)

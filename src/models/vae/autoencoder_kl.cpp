@@ -18,8 +18,7 @@ std::string shown(const Json& value) {
 }
 
 int64_t size_in(const Json& value, const std::string& where, const char* key) {
-  const bool fits =
-      value.is_number_unsigned() && value.get<uint64_t>() >= 1 && value.get<uint64_t>() <= 65536;
+  const bool fits = value.is_number_integer() && value >= 1 && value <= 65536;
   require(fits, ErrorCode::model, "{}: '{}' is {}; expected a whole number from 1 to 65536", where,
           key, shown(value));
   return value.get<int64_t>();

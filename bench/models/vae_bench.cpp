@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "models/vae/autoencoder_kl.h"
+#include "nn/local_spatial.h"
+#include "tensor/scope.h"
+
+// Decodes one picture with the sizes of Stable Diffusion's VAE and random weights:
+//   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times]
+// Prints a JSON line.
+
+namespace tessera {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+class RandomWeights : public nn::Weights {
+ public:
+  bool has(const std::string&) const override { return false; }
+  Tensor get(const std::string&, const tensor::Shape& shape) const override {
+    Tensor x = Tensor::empty(shape, DType::f32, tensor::Device::cpu, tensor::MemoryClass::buffers);
+    std::minstd_rand rng(1);
+    const float range =
+        std::sqrt(static_cast<float>(shape[0]) / static_cast<float>(shape.elements()));
+    std::uniform_real_distribution<float> draw(-range, range);
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
+    return x;
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
+    return ops::pack_weight(get(name, {n, k}), dtype);
+  }
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     DType dtype) const override {
+    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
+  }
+  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
+                       const tensor::Shape& shape, DType dtype) const override {
+    return ops::pack_conv(get(weight, shape), vector(bias, shape[0]), dtype);
+  }
+  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
+};
+
+int run(int argc, char** argv) {
+  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
+  const std::string shape = argc > 2 ? argv[2] : "512x512-bf16";
+  const int times = argc > 3 ? std::atoi(argv[3]) : 2;
+  int64_t height = 0, width = 0;
+  if (std::sscanf(shape.c_str(), "%ldx%ld", &height, &width) != 2 || height % 8 || width % 8)
+    return std::fputs("vae_bench: give a shape like 512x512-bf16\n", stderr), 2;
+  const DType dtype = shape.ends_with("f32") ? DType::f32 : DType::bf16;
+  tensor::Scope scope;
+  scope.pool = &pool;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  models::AutoencoderKLConfig config;
+  config.block_out_channels = {128, 256, 512, 512};
+  config.layers_per_block = 2;
+  const models::AutoencoderKL vae(config, RandomWeights(), dtype);
+  nn::LocalSpatial spatial;
+  const Tensor latents = RandomWeights().get("", {1, 4, height / 8, width / 8});
+  double best = INFINITY;
+  for (int i = 0; i <= times; ++i) {  // the first warms up
+    const auto start = std::chrono::steady_clock::now();
+    vae.decode(latents, spatial);
+    const double s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (i > 0 || times == 0) best = std::min(best, s);
+  }
+  const double mb = 1 << 20;
+  std::puts(
+      fmt::format("{{\"bench\":\"vae_decode\",\"shape\":\"{}\",\"threads\":{},\"ms\":{:.1f},"
+                  "\"activation_mb\":{:.1f},\"weight_mb\":{:.1f}}}",
+                  shape, pool.threads(), best * 1e3,
+                  static_cast<double>(scope.memory->peak(tensor::MemoryClass::activations)) / mb,
+                  static_cast<double>(scope.memory->peak(tensor::MemoryClass::weights)) / mb)
+          .c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::run(argc, argv); }

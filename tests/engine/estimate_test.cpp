@@ -1,0 +1,21 @@
+#include <gtest/gtest.h>
+
+#include "engine/model_state.h"
+
+namespace tessera::engine {
+namespace {
+
+TEST(Estimate, GrowsWithPicturesButNotItsWeights) {
+  const auto recipe = models::make_recipe("dit_moe", models::named_sizes()[0].second, "small");
+  const auto layout = recipe->layout(0, 0);
+  const Estimate one = estimate(*recipe, nn::DType::bf16, layout, 1, true, nullptr);
+  const Estimate four = estimate(*recipe, nn::DType::bf16, layout, 4, true, nullptr);
+  EXPECT_EQ(one.weights, four.weights);
+  EXPECT_GT(four.activations, 2 * one.activations);
+  EXPECT_NEAR(four.flops_per_step / one.flops_per_step, 4, 0.1);
+  const Estimate wide = estimate(*recipe, nn::DType::f32, layout, 1, true, nullptr);
+  EXPECT_GT(wide.weights, one.weights * 17 / 10);
+}
+
+}  // namespace
+}  // namespace tessera::engine

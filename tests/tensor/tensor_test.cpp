@@ -1,0 +1,72 @@
+#include "tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tessera/error.h"
+
+namespace tessera::tensor {
+namespace {
+
+Tensor counting(const Shape& shape) {
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  std::iota(values.begin(), values.end(), 0.0f);
+  return Tensor::from(std::span<const float>(values), shape);
+}
+
+TEST(Tensor, SlicesAreViews) {
+  const Tensor x = counting({3, 4});
+  const Tensor columns = x.slice(1, 1, 3);
+  EXPECT_FALSE(columns.dense());
+  EXPECT_EQ(columns.to_floats(), (std::vector<float>{1, 2, 5, 6, 9, 10}));
+  columns.row<float>(1)[0] = 50;
+  EXPECT_EQ(x.to_floats()[5], 50);
+  EXPECT_EQ(columns.contiguous().to_floats()[2], 50);
+  EXPECT_TRUE(columns.contiguous().dense());
+  EXPECT_TRUE(x.slice(0, 1, 2).dense());
+}
+
+TEST(Tensor, ReshapesWhatIsDense) {
+  const Tensor x = counting({3, 4});
+  EXPECT_EQ(x.reshape({2, 6}).size(1), 6);
+  EXPECT_THROW(x.reshape({5}), Error);
+  EXPECT_THROW(x.slice(1, 0, 2).reshape({6}), Error);
+}
+
+TEST(Tensor, RefusesToLeaveItsBounds) {
+  const Tensor x = counting({3, 4});
+  EXPECT_THROW(x.slice(0, 2, 4), Error);
+  EXPECT_THROW(x.slice(0, 2, 1), Error);
+  EXPECT_THROW(x.slice(2, 0, 1), Error);
+  const std::vector<float> one{1};
+  const auto storage = Storage::allocate(16, Device::cpu, MemoryClass::buffers);
+  EXPECT_THROW(Tensor::over(storage, 4, {4}, DType::f32), Error);
+  EXPECT_THROW(Tensor::over(storage, -4, {1}, DType::f32), Error);
+  EXPECT_THROW(Tensor::from(std::span<const float>(one), {2}), Error);
+}
+
+TEST(Tensor, MetaHasShapeOnly) {
+  const Tensor x = Tensor::empty({2, 3}, DType::bf16, Device::meta);
+  EXPECT_TRUE(x.is_meta());
+  EXPECT_EQ(x.bytes(), 12);
+  EXPECT_EQ(x.raw(), nullptr);
+  EXPECT_EQ(x.slice(1, 0, 2).contiguous().shape(), (Shape{2, 2}));
+  EXPECT_THROW(x.to_floats(), Error);
+}
+
+TEST(Tensor, ReadsIntegersAsIntegersOnly) {
+  const std::vector<int32_t> whole{1, -2};
+  EXPECT_EQ(Tensor::from(std::span<const int32_t>(whole), {2}).to_ints(), (std::vector<int64_t>{1, -2}));
+  EXPECT_THROW(counting({2}).to_ints(), Error);
+  EXPECT_EQ(Tensor::zeros({2}, DType::u8).to_floats(), (std::vector<float>{0, 0}));
+}
+
+TEST(Tensor, ZeroRowsAreLegal) {
+  const Tensor x = Tensor::empty({0, 4}, DType::f32);
+  EXPECT_EQ(x.slice(1, 1, 2).contiguous().elements(), 0);
+  EXPECT_TRUE(x.to_floats().empty());
+}
+
+}  // namespace
+}  // namespace tessera::tensor
