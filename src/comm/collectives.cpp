@@ -1,0 +1,81 @@
+#include "comm/collectives.h"
+
+#include <utility>
+
+#include "base/fail.h"
+
+namespace tessera::comm {
+
+using tensor::Tensor;
+
+std::vector<Tensor> Exchange::wait() {
+  std::vector<Tensor> arrived(parts_.size());
+  for (size_t i = 0; i < parts_.size(); ++i)
+    arrived[i] = static_cast<int>(i) == own_ ? std::move(mine_) : parts_[i].wait();
+  parts_.clear();
+  return arrived;
+}
+
+bool Exchange::done() {
+  for (size_t i = 0; i < parts_.size(); ++i)
+    if (static_cast<int>(i) != own_ && !parts_[i].done()) return false;
+  return true;
+}
+
+Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag& tag) {
+  require(static_cast<int>(messages.size()) == comm.size(), ErrorCode::rank,
+          "'{}' gives {} messages to {} ranks", tag.operation, messages.size(), comm.size());
+  Exchange exchange;
+  exchange.own_ = comm.rank();
+  exchange.parts_.resize(messages.size());
+  for (int i = 1; i < comm.size(); ++i) {  // everybody begins at another peer
+    const int to = (comm.rank() + i) % comm.size();
+    comm.send(to, std::move(messages[static_cast<size_t>(to)]), tag);
+  }
+  for (int i = 0; i < comm.size(); ++i)
+    if (i != comm.rank()) exchange.parts_[static_cast<size_t>(i)] = comm.receive(i, tag);
+  exchange.mine_ = std::move(messages[static_cast<size_t>(comm.rank())]);
+  return exchange;
+}
+
+Exchange all_gather(Communicator& comm, const Tensor& message, const Tag& tag) {
+  return all_to_all(comm, std::vector<Tensor>(static_cast<size_t>(comm.size()), message), tag);
+}
+
+Tensor broadcast(Communicator& comm, int root, const Tensor& message, const Tag& tag) {
+  if (comm.rank() != root) return comm.receive(root, tag).wait();
+  for (int i = 0; i < comm.size(); ++i)
+    if (i != root) comm.send(i, message, tag);
+  return message;
+}
+
+std::vector<Tensor> gather(Communicator& comm, int root, const Tensor& message, const Tag& tag) {
+  if (comm.rank() != root) {
+    comm.send(root, message, tag);
+    return {};
+  }
+  std::vector<Tensor> all;
+  for (int i = 0; i < comm.size(); ++i)
+    all.push_back(i == root ? message : comm.receive(i, tag).wait());
+  return all;
+}
+
+Tensor sum(Communicator& comm, const Tensor& x, const Tag& tag) {
+  require(x.dtype() == tensor::DType::f32 && x.dense(), ErrorCode::rank,
+          "'{}' sums dense f32 tensors", tag.operation);
+  const std::vector<Tensor> all = all_gather(comm, x, tag).wait();
+  Tensor total = Tensor::zeros(x.shape(), tensor::DType::f32);
+  float* out = total.data<float>();
+  for (const Tensor& part : all) {
+    require(part.elements() == x.elements(), ErrorCode::rank, "'{}' sums {} and {} elements",
+            tag.operation, x.elements(), part.elements());
+    for (int64_t i = 0; i < x.elements(); ++i) out[i] += part.data<float>()[i];
+  }
+  return total;
+}
+
+void barrier(Communicator& comm) {
+  all_gather(comm, Tensor::empty({0}, tensor::DType::u8), {"barrier", -1}).wait();
+}
+
+}  // namespace tessera::comm

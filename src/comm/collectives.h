@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace tessera::comm {
+
+/// A message from every rank, under way.
+class Exchange {
+ public:
+  /// By rank. Once only.
+  std::vector<tensor::Tensor> wait();
+  bool done();
+
+ private:
+  friend Exchange all_to_all(Communicator&, std::vector<tensor::Tensor>, const Tag&);
+  std::vector<Pending> parts_;
+  int own_ = 0;
+  tensor::Tensor mine_;
+};
+
+/// Message i goes to rank i; sizes may differ and be zero. Nothing but the messages travels: their
+/// sizes come with them.
+Exchange all_to_all(Communicator& comm, std::vector<tensor::Tensor> messages, const Tag& tag);
+/// The same message to all.
+Exchange all_gather(Communicator& comm, const tensor::Tensor& message, const Tag& tag);
+/// The message of rank `root`, to all.
+tensor::Tensor broadcast(Communicator& comm, int root, const tensor::Tensor& message,
+                         const Tag& tag);
+/// Messages of all at `root`, by rank; empty elsewhere.
+std::vector<tensor::Tensor> gather(Communicator& comm, int root, const tensor::Tensor& message,
+                                   const Tag& tag);
+/// Sum of f32 tensors of one shape, in rank order on every rank: the same bits everywhere.
+tensor::Tensor sum(Communicator& comm, const tensor::Tensor& x, const Tag& tag);
+/// Returns when all have come.
+void barrier(Communicator& comm);
+
+}  // namespace tessera::comm

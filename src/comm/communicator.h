@@ -1,0 +1,78 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "comm/ledger.h"
+#include "comm/transport.h"
+
+namespace tessera::comm {
+
+class Communicator;
+
+/// A receive that was started. It co-owns what it needs; dropping it forgets the message.
+class Pending {
+ public:
+  Pending() = default;
+  /// Whether wait() would return at once.
+  bool done();
+  /// The message. Throws Error(rank) when the sender failed, stood still longer than the deadline
+  /// or sent something else. Once only.
+  tensor::Tensor wait();
+
+ private:
+  friend class Communicator;
+  struct Queue;
+  std::shared_ptr<Queue> queue_;
+  int64_t ticket_ = 0;
+  Tag tag_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+/// Ranks that talk to each other: the world, or a group of it. Messages between two ranks of a
+/// communicator arrive in the order in which they were sent, and are matched with receives in the
+/// order in which those were started; communicators do not mix. Used by one thread of a rank.
+class Communicator {
+ public:
+  /// All ranks of a transport. `deadline`: how long a wait may last while the peer stands still.
+  static std::unique_ptr<Communicator> world(std::shared_ptr<Transport> transport,
+                                             std::chrono::milliseconds deadline);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+
+  /// Hands `data` over; it must not be written any more. Returns at once.
+  void send(int to, tensor::Tensor data, const Tag& tag);
+  /// Starts a receive.
+  Pending receive(int from, const Tag& tag);
+
+  /// A communicator of some ranks of this one, in this order. All members call it, with equal
+  /// lists, in the same order as their other group() calls on this communicator.
+  std::unique_ptr<Communicator> group(const std::vector<int>& members);
+
+  /// Says that this rank lives; called where much is computed between communications.
+  void advance() { transport_->advance(); }
+  /// Ends the waits of all ranks of the world with `error`.
+  void abort(const Error& error) { transport_->abort(error); }
+  /// What this rank sent and waited for, here and in all groups.
+  Ledger& ledger() const { return *ledger_; }
+
+ private:
+  Communicator() = default;
+  void check_rank(int rank, const Tag& tag) const;
+
+  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<Ledger> ledger_;
+  std::chrono::milliseconds deadline_{};
+  uint64_t channel_ = 0;
+  uint64_t groups_ = 0;       // made from this one
+  std::vector<int> members_;  // world ranks
+  int rank_ = 0;
+  std::vector<std::shared_ptr<Pending::Queue>> queues_;  // by member
+};
+
+}  // namespace tessera::comm

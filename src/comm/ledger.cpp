@@ -1,0 +1,28 @@
+#include "comm/ledger.h"
+
+namespace tessera::comm {
+
+void Ledger::sent(const Tag& tag, int64_t bytes) {
+  Entry& entry = entries_[{tag.operation, tag.site}];
+  ++entry.messages;
+  entry.bytes += bytes;
+}
+
+void Ledger::received(const Tag& tag, double wait_seconds, double flight_seconds) {
+  Entry& entry = entries_[{tag.operation, tag.site}];
+  entry.wait_seconds += wait_seconds;
+  entry.flight_seconds += flight_seconds;
+}
+
+Ledger::Entry Ledger::total() const {
+  Entry sum;
+  for (const auto& [key, entry] : entries_) {
+    sum.messages += entry.messages;
+    sum.bytes += entry.bytes;
+    sum.wait_seconds += entry.wait_seconds;
+    sum.flight_seconds += entry.flight_seconds;
+  }
+  return sum;
+}
+
+}  // namespace tessera::comm

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "comm/message.h"
+
+namespace tessera::comm {
+
+/// What a rank sent and waited for, by operation and site. Used by the rank's own thread alone.
+class Ledger {
+ public:
+  struct Entry {
+    int64_t messages = 0, bytes = 0;  ///< sent to other ranks
+    double wait_seconds = 0;          ///< blocked until something arrived
+    double flight_seconds = 0;        ///< from the start of a receive to its end
+  };
+  void sent(const Tag& tag, int64_t bytes);
+  void received(const Tag& tag, double wait_seconds, double flight_seconds);
+  const std::map<std::pair<std::string, int>, Entry>& entries() const { return entries_; }
+  Entry total() const;
+
+ private:
+  std::map<std::pair<std::string, int>, Entry> entries_;
+};
+
+}  // namespace tessera::comm

@@ -1,0 +1,85 @@
+#include "comm/threads/launch.h"
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+
+namespace tessera::comm::threads {
+namespace {
+
+/// What the ranks of a process share.
+struct Hub {
+  explicit Hub(int ranks)
+      : inboxes(static_cast<size_t>(ranks)), counts(static_cast<size_t>(ranks)) {}
+  std::vector<Inbox> inboxes;
+  std::vector<std::atomic<uint64_t>> counts;
+  std::mutex mutex;
+  std::exception_ptr first;  // under mutex
+
+  void fail(std::exception_ptr thrown, const Error& error) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::move(thrown);
+    }
+    for (Inbox& inbox : inboxes) inbox.fail(error);
+  }
+};
+
+class ThreadTransport : public Transport {
+ public:
+  ThreadTransport(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(hub_->inboxes.size()); }
+  void send(int to, uint64_t channel, Message message) override {
+    hub_->inboxes[static_cast<size_t>(to)].deliver(channel, rank_, std::move(message));
+  }
+  Inbox& inbox() override { return hub_->inboxes[static_cast<size_t>(rank_)]; }
+  void advance() override { ++hub_->counts[static_cast<size_t>(rank_)]; }
+  uint64_t progress(int rank) const override { return hub_->counts[static_cast<size_t>(rank)]; }
+  void abort(const Error& error) override { hub_->fail(std::make_exception_ptr(error), error); }
+
+ private:
+  std::shared_ptr<Hub> hub_;
+  int rank_;
+};
+
+void run_rank(const std::shared_ptr<Hub>& hub, int rank, std::chrono::milliseconds deadline,
+              const std::function<void(Communicator&)>& body) {
+  try {
+    const auto world = Communicator::world(std::make_shared<ThreadTransport>(hub, rank), deadline);
+    body(*world);
+  } catch (const Error& error) {
+    hub->fail(std::current_exception(), error);
+  } catch (const std::exception& error) {
+    hub->fail(std::current_exception(),
+              Error(ErrorCode::rank, fmt::format("rank {} failed: {}", rank, error.what())));
+  }
+}
+
+}  // namespace
+
+void run(int ranks, std::chrono::milliseconds deadline,
+         const std::function<void(Communicator& world)>& body) {
+  require(ranks >= 1 && ranks <= 1024, ErrorCode::plan, "{} ranks: expected 1 to 1024", ranks);
+  const auto hub = std::make_shared<Hub>(ranks);
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (int rank = 1; rank < ranks; ++rank)
+        others.emplace_back([&, rank] { run_rank(hub, rank, deadline, body); });
+      run_rank(hub, 0, deadline, body);
+    } catch (const std::exception& error) {  // a thread could not be made
+      hub->fail(std::current_exception(), Error(ErrorCode::rank, error.what()));
+    }
+  }
+  if (hub->first) std::rethrow_exception(hub->first);
+}
+
+}  // namespace tessera::comm::threads

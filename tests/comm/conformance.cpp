@@ -1,0 +1,153 @@
+#include "conformance.h"
+
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "base/fail.h"
+#include "comm/collectives.h"
+
+namespace tessera::comm {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// `count` numbers that tell sender, receiver and round.
+Tensor numbers(int64_t count, int from, int to, int round) {
+  Tensor t = Tensor::empty({count}, DType::i32);
+  for (int64_t i = 0; i < count; ++i)
+    t.data<int32_t>()[i] = static_cast<int32_t>(i * 1000000 + from * 10000 + to * 100 + round);
+  return t;
+}
+
+void check(bool good, const char* what) { require(good, ErrorCode::rank, "conformance: {}", what); }
+
+void check_numbers(const Tensor& got, int64_t count, int from, int to, int round) {
+  check(got.bytes() == count * 4, "a message has another size than it was sent with");
+  const Tensor expected = numbers(count, from, to, round);
+  check(count == 0 || std::memcmp(got.raw(), expected.raw(), size_t(count) * 4) == 0,
+        "a message has another content than it was sent with");
+}
+
+int64_t uneven(int from, int to, int round) {
+  return (from * 7 + to * 3 + round) % 5 == 0 ? 0 : from * 37 + to * 11 + round;
+}
+
+void exchange_uneven(Communicator& world) {
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Tensor> out;
+    for (int to = 0; to < world.size(); ++to)
+      out.push_back(numbers(uneven(world.rank(), to, round), world.rank(), to, round));
+    const auto in = all_to_all(world, out, {"uneven", round}).wait();
+    for (int from = 0; from < world.size(); ++from)
+      check_numbers(in[size_t(from)], uneven(from, world.rank(), round), from, world.rank(), round);
+  }
+}
+
+void many_in_flight(Communicator& world) {
+  const int next = (world.rank() + 1) % world.size(),
+            before = (world.rank() + world.size() - 1) % world.size();
+  std::vector<Pending> pending;
+  for (int i = 0; i < 200; ++i) {
+    world.send(next, numbers(i % 17, world.rank(), next, i % 100), {"flood", i});
+    pending.push_back(world.receive(before, {"flood", i}));
+  }
+  for (int i = 199; i >= 0; --i)  // in another order than they were started
+    check_numbers(pending[size_t(i)].wait(), i % 17, before, world.rank(), i % 100);
+}
+
+void large_messages(Communicator& world) {
+  const int64_t count = 1 << 20;
+  std::vector<Tensor> out;
+  for (int to = 0; to < world.size(); ++to) out.push_back(numbers(count, world.rank(), to, 1));
+  const auto in = all_to_all(world, out, {"large", 0}).wait();
+  for (int from = 0; from < world.size(); ++from)
+    check_numbers(in[size_t(from)], count, from, world.rank(), 1);
+}
+
+void groups_do_not_mix(Communicator& world) {
+  std::vector<int> mine, all(size_t(world.size()));
+  for (int r = 0; r < world.size(); ++r) {
+    all[size_t(world.size() - 1 - r)] = r;
+    if (r % 2 == world.rank() % 2) mine.push_back(r);
+  }
+  const auto half = world.group(mine);
+  const auto reversed = world.group(all);
+  check(reversed->rank() == world.size() - 1 - world.rank(),
+        "a group has another order than its list");
+  auto on_world = all_gather(world, numbers(3, world.rank(), 0, 1), {"same", 0});
+  auto on_half = all_gather(*half, numbers(3, world.rank(), 0, 2), {"same", 0});
+  auto on_reversed = all_gather(*reversed, numbers(3, world.rank(), 0, 3), {"same", 0});
+  const auto c = on_reversed.wait(), b = on_half.wait(), a = on_world.wait();
+  for (int r = 0; r < world.size(); ++r) {
+    check_numbers(a[size_t(r)], 3, r, 0, 1);
+    check_numbers(c[size_t(world.size() - 1 - r)], 3, r, 0, 3);
+  }
+  for (size_t i = 0; i < mine.size(); ++i) check_numbers(b[i], 3, mine[i], 0, 2);
+}
+
+void sums_in_rank_order(Communicator& world) {
+  Tensor x = Tensor::empty({3}, DType::f32);
+  for (int i = 0; i < 3; ++i) x.data<float>()[i] = 0.1f * float(world.rank() + 1) * float(i + 1);
+  const Tensor total = sum(world, x, {"sum", 0});
+  for (int i = 0; i < 3; ++i) {
+    float expected = 0;
+    for (int r = 0; r < world.size(); ++r) expected += 0.1f * float(r + 1) * float(i + 1);
+    check(total.data<float>()[i] == expected, "a sum depends on the rank that asks");
+  }
+}
+
+void broadcasts_and_gathers(Communicator& world) {
+  for (int root = 0; root < world.size(); ++root) {
+    check_numbers(broadcast(world, root, numbers(5, world.rank(), root, 0), {"tell", root}), 5,
+                  root, root, 0);
+    const auto all =
+        gather(world, root, numbers(world.rank(), world.rank(), root, 1), {"ask", root});
+    check(all.size() == (world.rank() == root ? size_t(world.size()) : 0),
+          "gather gave to others than the root");
+    for (size_t r = 0; r < all.size(); ++r) check_numbers(all[r], int64_t(r), int(r), root, 1);
+  }
+  barrier(world);
+}
+
+void dropped_receives_are_forgotten(Communicator& world) {
+  const int next = (world.rank() + 1) % world.size(),
+            before = (world.rank() + world.size() - 1) % world.size();
+  for (int i = 0; i < 3; ++i) world.send(next, numbers(4, world.rank(), next, i), {"drop", i});
+  world.receive(before, {"drop", 0});
+  world.receive(before, {"drop", 1});
+  check_numbers(world.receive(before, {"drop", 2}).wait(), 4, before, world.rank(), 2);
+}
+
+void closed_groups_drop_their_messages(Communicator& world) {
+  std::vector<int> all(size_t(world.size()));
+  for (int r = 0; r < world.size(); ++r) all[size_t(r)] = r;
+  for (int round = 0; round < 20; ++round) {
+    const auto request = world.group(all);
+    const auto pending = all_gather(*request, numbers(9, world.rank(), 0, round), {"left", round});
+  }
+  exchange_uneven(world);
+}
+
+}  // namespace
+
+std::vector<ConformanceCase> conformance_cases() {
+  std::vector<ConformanceCase> cases;
+  for (int ranks : {1, 2, 3, 4, 8}) {
+    const auto add = [&](const char* name, void (*body)(Communicator&)) {
+      cases.push_back({name, ranks, body});
+    };
+    add("ExchangeUneven", exchange_uneven);
+    add("ManyInFlight", many_in_flight);
+    if (ranks <= 4) add("LargeMessages", large_messages);
+    add("GroupsDoNotMix", groups_do_not_mix);
+    add("SumsInRankOrder", sums_in_rank_order);
+    add("BroadcastsAndGathers", broadcasts_and_gathers);
+    add("DroppedReceivesAreForgotten", dropped_receives_are_forgotten);
+    add("ClosedGroupsDropTheirMessages", closed_groups_drop_their_messages);
+  }
+  return cases;
+}
+
+}  // namespace tessera::comm

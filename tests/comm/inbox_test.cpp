@@ -1,0 +1,50 @@
+#include "comm/inbox.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::comm {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+Message message(int64_t bytes) { return {{"m", 0}, Tensor::empty({bytes}, DType::u8)}; }
+
+TEST(Inbox, KeepsOrderForEachChannelAndSender) {
+  Inbox inbox;
+  inbox.deliver(1, 0, message(1));
+  inbox.deliver(2, 0, message(2));
+  inbox.deliver(1, 0, message(3));
+  inbox.deliver(1, 1, message(4));
+  const auto never = [] { FAIL() << "there was something to take"; };
+  EXPECT_EQ(inbox.take(1, 1, never).data.bytes(), 4);
+  EXPECT_EQ(inbox.take(1, 0, never).data.bytes(), 1);
+  EXPECT_EQ(inbox.take(1, 0, never).data.bytes(), 3);
+  EXPECT_FALSE(inbox.poll(1, 0));
+  EXPECT_EQ(inbox.poll(2, 0)->data.bytes(), 2);
+}
+
+TEST(Inbox, TheFirstFailureStaysAndWhatArrivedBeforeIsGiven) {
+  Inbox inbox;
+  inbox.deliver(1, 0, message(1));
+  inbox.fail(Error(ErrorCode::rank, "first"));
+  inbox.fail(Error(ErrorCode::rank, "second"));
+  EXPECT_TRUE(inbox.poll(1, 0));
+  try {
+    inbox.poll(1, 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "first");
+  }
+}
+
+TEST(Inbox, AClosedChannelTakesNothing) {
+  Inbox inbox;
+  inbox.deliver(5, 0, message(1));
+  inbox.close(5);
+  inbox.deliver(5, 0, message(1));
+  EXPECT_FALSE(inbox.poll(5, 0));
+}
+
+}  // namespace
+}  // namespace tessera::comm
