@@ -9,6 +9,7 @@
 #include "kernels/group_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
+#include "kernels/rope.h"
 
 namespace tessera::kernels {
 namespace {
@@ -19,6 +20,7 @@ KernelTable table_for(Isa isa) {
   table.attention = reference::attention;
   table.norm = reference::norm;
   table.elementwise = reference::elementwise;
+  table.rope = reference::rope;
   table.experts = reference::experts;
   table.combine = reference::combine;
   table.conv = reference::conv;

@@ -12,6 +12,7 @@ struct AttentionArgs;
 struct NormArgs;
 struct ElementwiseArgs;
 struct ConvArgs;
+struct RopeArgs;
 struct ChannelMomentsArgs;
 struct ChannelAffineArgs;
 
@@ -24,6 +25,7 @@ struct KernelTable {
   void (*attention)(const AttentionArgs&) = nullptr;
   void (*norm)(const NormArgs&) = nullptr;
   void (*elementwise)(const ElementwiseArgs&) = nullptr;
+  void (*rope)(const RopeArgs&) = nullptr;
   void (*conv)(const ConvArgs&) = nullptr;
   void (*channel_moments)(const ChannelMomentsArgs&) = nullptr;
   void (*channel_affine)(const ChannelAffineArgs&) = nullptr;

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace tessera::ops {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// Cosines and sines of the angles position * frequency, f32 [tokens, pairs] each.
+struct RotaryTable {
+  Tensor cos, sin;
+};
+/// Angles position * theta^(-i / pairs), i < pairs, of so many positions (RoPE, Su et al. 2021).
+RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, double theta,
+                         tensor::Device device = tensor::Device::cpu);
+
+/// How the channels of a head form pairs: (i, i + pairs), or neighbours (2i, 2i + 1).
+enum class RotaryPairs : uint8_t { halves, neighbours };
+
+/// x [tokens, heads * head_dim] with the first 2 * pairs channels of every head turned by the
+/// angles of its token, in f32; the others stay (partial rotary). The dtype of x. A row depends on
+/// itself and its angles only. Throws Error(usage) on sizes that do not fit.
+Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim,
+            RotaryPairs pairs = RotaryPairs::halves);
+
+}  // namespace tessera::ops
