@@ -85,7 +85,9 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     assembly.experts->begin_step(info);
     const nn::StepContextPtr step =
         model.at(*context, timesteps(sampler.timestep(i), shape.rows, latent.device()));
-    const Tensor input = guidance.branches() ? ops::concat_rows({latent, latent}) : latent;
+    const float scale = sampler.input_scale(i);
+    const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
+    const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
     const Tensor prediction =
         guided(run_blocks(model, *step, view, input, assembly, control, false), guidance, pt * p * q);
     latent = sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);

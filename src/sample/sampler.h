@@ -24,6 +24,12 @@ class Sampler {
   virtual float timestep(int i) const = 0;
   /// Whether step i reads noise of the latent's shape.
   virtual bool needs_noise(int i) const = 0;
+  /// How often the reference implementation draws noise for step i; the last draw is read.
+  virtual int noise_draws(int i) const { return needs_noise(i) ? 1 : 0; }
+  /// What unit noise is multiplied with before the first step.
+  virtual float initial_scale() const { return 1; }
+  /// What the latent is multiplied with before the denoiser sees it at step i.
+  virtual float input_scale(int) const { return 1; }
   /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or
   /// undefined -> the latent after step i.
   virtual Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,

@@ -1,0 +1,118 @@
+#include "base/config_reader.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/fail.h"
+
+namespace tessera::base {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 20;
+
+bool whole(const Json& value, int64_t low, int64_t high) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)) return false;
+  return value.get<int64_t>() >= low && value.get<int64_t>() <= high;
+}
+
+}  // namespace
+
+ConfigReader::ConfigReader(const Json& config, std::string where)
+    : config_(config), where_(std::move(where)) {
+  require(config.is_object(), ErrorCode::model, "{}: {}; expected an object", where_,
+          shown(config));
+}
+
+std::string ConfigReader::shown(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
+}
+
+const Json* ConfigReader::find(const char* key) const {
+  const auto found = config_.find(key);
+  return found == config_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigReader::has(const char* key) const { return find(key) != nullptr; }
+
+int64_t ConfigReader::integer(const char* key, int64_t missing, int64_t low, int64_t high) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  require(whole(*value, low, high), ErrorCode::model,
+          "{}: '{}' is {}; expected a whole number from {} to {}", where_, key, shown(*value), low,
+          high);
+  return value->get<int64_t>();
+}
+
+int64_t ConfigReader::size(const char* key, int64_t missing) const {
+  return integer(key, missing, 1, kMost);
+}
+
+int64_t ConfigReader::size(const char* key) const {
+  require(has(key), ErrorCode::model, "{}: '{}' is missing; expected a whole number", where_, key);
+  return size(key, 1);
+}
+
+double ConfigReader::number(const char* key, double missing) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  require(value->is_number() && std::isfinite(value->get<double>()), ErrorCode::model,
+          "{}: '{}' is {}; expected a number", where_, key, shown(*value));
+  return value->get<double>();
+}
+
+bool ConfigReader::flag(const char* key, bool missing) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  require(value->is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false", where_,
+          key, shown(*value));
+  return value->get<bool>();
+}
+
+std::string ConfigReader::choice(const char* key, const char* missing,
+                                 std::initializer_list<const char*> known) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  std::string all;
+  for (const char* name : known) {
+    if (*value == name) return name;
+    all += (all.empty() ? "" : ", ") + std::string(name);
+  }
+  fail(ErrorCode::model, "{}: '{}' is {}, which is not supported; supported are: {}", where_, key,
+       shown(*value), all);
+}
+
+std::vector<int64_t> ConfigReader::sizes(const char* key, std::vector<int64_t> missing) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  require(value->is_array() && value->size() <= 4096, ErrorCode::model,
+          "{}: '{}' is {}; expected a list of whole numbers", where_, key, shown(*value));
+  std::vector<int64_t> result;
+  for (const Json& item : *value) {
+    require(whole(item, 0, kMost), ErrorCode::model, "{}: '{}' holds {}; expected a whole number",
+            where_, key, shown(item));
+    result.push_back(item.get<int64_t>());
+  }
+  return result;
+}
+
+std::vector<double> ConfigReader::numbers(const char* key) const {
+  const Json* value = find(key);
+  if (!value) return {};
+  require(value->is_array(), ErrorCode::model, "{}: '{}' is {}; expected a list of numbers", where_,
+          key, shown(*value));
+  std::vector<double> result;
+  for (const Json& item : *value) {
+    require(item.is_number(), ErrorCode::model, "{}: '{}' holds {}; expected a number", where_, key,
+            shown(item));
+    result.push_back(item.get<double>());
+  }
+  return result;
+}
+
+void ConfigReader::refuse(const char* key, const char* what) const {
+  require(!flag(key, false), ErrorCode::model, "{}: '{}' is true: {} is not supported", where_, key,
+          what);
+}
+
+}  // namespace tessera::base

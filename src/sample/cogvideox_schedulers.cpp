@@ -1,0 +1,105 @@
+#include <cmath>
+
+#include "sample/noise_schedule.h"
+#include "sample/prediction.h"
+#include "sample/scheduler.h"
+
+namespace tessera::sample {
+namespace {
+
+// The schedule of CogVideoX: computed in doubles, shifted towards noise, then ended in pure noise.
+struct Schedule {
+  NoiseSchedule noise;
+  Prediction prediction = Prediction::epsilon;
+  double last = 1, clip = 0;
+  std::vector<int64_t> times;
+  int stride = 1;
+
+  double alpha(int64_t t) const { return noise.alpha(t, last); }
+};
+
+std::vector<double> shifted_alphas(const base::ConfigReader& read, int n) {
+  const std::string kind =
+      read.choice("beta_schedule", "scaled_linear", {"linear", "scaled_linear"});
+  const double from = read.number("beta_start", 0.00085), to = read.number("beta_end", 0.012);
+  const double shift = read.number("snr_shift_scale", 3);
+  const bool scaled = kind == "scaled_linear";
+  std::vector<double> alphas;
+  double product = 1;
+  for (double b : scaled ? linspace(std::sqrt(from), std::sqrt(to), n) : linspace(from, to, n)) {
+    product *= 1 - (scaled ? b * b : b);
+    alphas.push_back(product / (shift + (1 - shift) * product));
+  }
+  if (!read.flag("rescale_betas_zero_snr", false)) return alphas;
+  const double first = std::sqrt(alphas.front()), end = std::sqrt(alphas.back());
+  for (double& a : alphas) {
+    const double root = (std::sqrt(a) - end) * first / (first - end);
+    a = root * root;
+  }
+  return alphas;
+}
+
+Schedule read_schedule(const base::ConfigReader& read, const ScheduleRequest& request) {
+  Schedule s;
+  s.noise.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
+  s.noise.alphas_cumprod = shifted_alphas(read, s.noise.train_steps);
+  s.prediction = read_prediction(read);
+  s.clip = read_clip(read, false);
+  s.last = read.flag("set_alpha_to_one", true) ? 1 : s.noise.alphas_cumprod.front();
+  const std::string spacing =
+      read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
+  s.times = spaced_timesteps(spacing, s.noise.train_steps, request.steps,
+                             read.integer("steps_offset", 0, 0, 1000));
+  s.stride = s.noise.train_steps / request.steps;
+  return s;
+}
+
+double half_log_snr(double a) { return 0.5 * std::log(a / (1 - a)); }
+
+}  // namespace
+
+std::unique_ptr<Sampler> cogvideox_ddim(const base::ConfigReader& read,
+                                        const ScheduleRequest& request) {
+  const Schedule s = read_schedule(read, request);
+  std::vector<LinearStep> steps;
+  for (int64_t t : s.times) {
+    const double a = s.alpha(t), next = s.alpha(t - s.stride);
+    const FromPair clean = clean_of(s.prediction, std::sqrt(a), std::sqrt(1 - a));
+    const double keep = std::sqrt((1 - next) / (1 - a));
+    steps.push_back({.timestep = double(t),
+                     .from_x = clean.x,
+                     .from_out = clean.out,
+                     .x = keep,
+                     .x0 = {std::sqrt(next) - std::sqrt(a) * keep, 0, 0}});
+  }
+  return std::make_unique<LinearSampler>(std::move(steps), 1, s.clip);
+}
+
+std::unique_ptr<Sampler> cogvideox_dpm(const base::ConfigReader& read,
+                                       const ScheduleRequest& request) {
+  const Schedule s = read_schedule(read, request);
+  std::vector<LinearStep> steps;
+  for (size_t i = 0; i < s.times.size(); ++i) {
+    const int64_t t = s.times[i], before = t - s.stride;
+    const double a = s.alpha(t), next = s.alpha(before);
+    const FromPair clean = clean_of(s.prediction, std::sqrt(a), std::sqrt(1 - a));
+    const double h = half_log_snr(next) - half_log_snr(a);
+    const double toward = -std::expm1(-2 * h) * std::sqrt(next);
+    LinearStep step{.timestep = double(t),
+                    .from_x = clean.x,
+                    .from_out = clean.out,
+                    .x = std::sqrt((1 - next) / (1 - a)) * std::exp(-h),
+                    .x0 = {toward, 0, 0},
+                    .noise = std::sqrt((1 - next) * -std::expm1(-2 * h)),
+                    .draws = 1};
+    if (i > 0 && before >= 0) {  // the reference draws for a first-order step too, and drops it
+      const double r = (half_log_snr(a) - half_log_snr(s.alpha(s.times[i - 1]))) / h;
+      step.x0 = {toward * (1 + 1 / (2 * r)), -toward / (2 * r), 0};
+      step.draws = 2;
+    }
+    steps.push_back(step);
+  }
+  return std::make_unique<LinearSampler>(std::move(steps), 1, s.clip);
+}
+
+}  // namespace tessera::sample

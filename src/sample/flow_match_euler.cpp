@@ -1,0 +1,97 @@
+#include <cmath>
+
+#include "base/fail.h"
+#include "sample/linear_sampler.h"
+#include "sample/noise_schedule.h"
+#include "sample/scheduler.h"
+
+namespace tessera::sample {
+namespace {
+
+struct Shift {
+  bool dynamic = false, linear = false;
+  double constant = 1, mu = 0;
+
+  // T is the precision in which the reference computes: double from training's sigmas, else float.
+  template <class T>
+  T operator()(T s) const {
+    if (!dynamic) return T(constant) * s / (T(1) + T(constant - 1) * s);
+    const T top = T(linear ? mu : std::exp(mu));
+    return top / (top + (T(1) / s - T(1)));
+  }
+};
+
+Shift read_shift(const base::ConfigReader& read, int64_t tokens) {
+  Shift shift;
+  shift.dynamic = read.flag("use_dynamic_shifting", false);
+  shift.constant = read.number("shift", 1);
+  shift.linear =
+      read.choice("time_shift_type", "exponential", {"exponential", "linear"}) == "linear";
+  const double base = read.number("base_shift", 0.5), most = read.number("max_shift", 1.15);
+  const double from = double(read.size("base_image_seq_len", 256));
+  const double to = double(read.size("max_image_seq_len", 4096));
+  require(from != to, ErrorCode::model,
+          "{}: 'base_image_seq_len' and 'max_image_seq_len' are both {}", read.where(), from);
+  const double slope = (most - base) / (to - from);
+  shift.mu = double(tokens) * slope + (base - slope * from);
+  return shift;
+}
+
+std::vector<double> shifted_sigmas(const base::ConfigReader& read, const ScheduleRequest& request,
+                                   int train_steps) {
+  const Shift shift = read_shift(read, request.tokens);
+  std::vector<double> sigmas;
+  if (request.even_sigmas) {
+    for (double s : linspace(1, 1 / double(request.steps), request.steps))
+      sigmas.push_back(double(shift(float(s))));
+    return sigmas;
+  }
+  // The ends of training are shifted by a constant already, and again below.
+  const float count = float(train_steps);
+  const float lowest = shift.dynamic ? 1.0f / count : shift(1.0f / count);
+  const float highest = shift.dynamic ? 1.0f : shift(1.0f);
+  for (double t :
+       linspace(double(highest) * train_steps, double(lowest) * train_steps, request.steps))
+    sigmas.push_back(shift(t / train_steps));
+  return sigmas;
+}
+
+}  // namespace
+
+std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
+                                          const ScheduleRequest& request) {
+  read.refuse("use_beta_sigmas", "a schedule by a beta distribution");
+  const int train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
+  const bool inverted = read.flag("invert_sigmas", false);
+  const bool stochastic = read.flag("stochastic_sampling", false);
+  check_steps(request.steps, 100000);
+  std::vector<double> sigmas = shifted_sigmas(read, request, train_steps);
+  if (const double last = read.number("shift_terminal", 0); last != 0) {
+    const double scale = (1 - sigmas.back()) / (1 - last);
+    require(scale > 0, ErrorCode::usage, "{} steps cannot end at 'shift_terminal' {}",
+            request.steps, last);
+    for (double& s : sigmas) s = 1 - (1 - s) / scale;
+  }
+  if (read.flag("use_karras_sigmas", false))
+    sigmas = karras_sigmas(sigmas.front(), sigmas.back(), request.steps);
+  else if (read.flag("use_exponential_sigmas", false))
+    sigmas = exponential_sigmas(sigmas.front(), sigmas.back(), request.steps);
+  std::vector<float> path(sigmas.begin(), sigmas.end());
+  if (inverted)
+    for (float& s : path) s = 1 - s;
+  std::vector<LinearStep> steps;
+  path.push_back(inverted ? 1.0f : 0.0f);
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    LinearStep step{.timestep = double(path[i] * float(train_steps))};
+    if (stochastic) {
+      step.from_x = 1, step.from_out = -double(path[i]);
+      step.x0[0] = 1 - double(path[i + 1]), step.noise = double(path[i + 1]), step.draws = 1;
+    } else {
+      step.x = 1, step.out = double(path[i + 1] - path[i]);
+    }
+    steps.push_back(step);
+  }
+  return std::make_unique<LinearSampler>(std::move(steps));
+}
+
+}  // namespace tessera::sample

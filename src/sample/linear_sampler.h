@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "sample/sampler.h"
+
+namespace tessera::sample {
+
+/// One step of a solver that is linear in what it reads. The estimate of the clean latent is
+/// x0 = from_x * x + from_out * prediction, clipped to [-clip, clip]; the next latent is
+/// x * latent + out * prediction + x0[0] * estimate + x0[1] * the one before + ... + noise * noise.
+struct LinearStep {
+  double timestep = 0;
+  double from_x = 0, from_out = 0;
+  double x = 0, out = 0;
+  std::array<double, 3> x0{};
+  double noise = 0;
+  int draws = 0;           ///< of noise, by the reference implementation
+  double input_scale = 1;  ///< of the latent that the denoiser sees
+};
+
+/// A sampler that is a table of such steps: every published solver with constant coefficients.
+class LinearSampler : public Sampler {
+ public:
+  explicit LinearSampler(std::vector<LinearStep> steps, double initial_scale = 1,
+                         double clip = std::numeric_limits<double>::infinity());
+
+  int steps() const override { return static_cast<int>(steps_.size()); }
+  float timestep(int i) const override { return static_cast<float>(at(i).timestep); }
+  bool needs_noise(int i) const override { return at(i).draws > 0; }
+  int noise_draws(int i) const override { return at(i).draws; }
+  float initial_scale() const override { return static_cast<float>(initial_scale_); }
+  float input_scale(int i) const override { return static_cast<float>(at(i).input_scale); }
+  Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
+              History& history) const override;
+
+ private:
+  const LinearStep& at(int i) const { return steps_.at(static_cast<size_t>(i)); }
+  std::vector<LinearStep> steps_;
+  double initial_scale_, clip_;
+  size_t memory_ = 0;  // estimates of earlier steps that some step reads
+};
+
+}  // namespace tessera::sample

@@ -1,0 +1,54 @@
+#include "base/config_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::base {
+namespace {
+
+const Json kConfig = Json::parse(R"({"depth": 3, "scale": 1.5, "on": true, "none": null,
+  "kind": "b", "list": [1, 2], "huge": 18446744073709551615, "negative": [-1]})");
+
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ConfigReader, ReadsWhatIsThereAndDefaultsWhatIsNot) {
+  const ConfigReader read(kConfig, "config.json");
+  EXPECT_EQ(read.size("depth"), 3);
+  EXPECT_EQ(read.size("none", 7), 7);
+  EXPECT_EQ(read.number("scale", 0), 1.5);
+  EXPECT_TRUE(read.flag("on", false));
+  EXPECT_EQ(read.choice("kind", "a", {"a", "b"}), "b");
+  EXPECT_EQ(read.sizes("list", {}), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(read.numbers("list"), (std::vector<double>{1, 2}));
+  EXPECT_FALSE(read.has("none"));
+}
+
+TEST(ConfigReader, NamesFileKeyAndValueOfWhatDoesNotFit) {
+  const ConfigReader read(kConfig, "config.json");
+  EXPECT_EQ(message_of([&] { read.size("scale"); }),
+            "config.json: 'scale' is 1.5; expected a whole number from 1 to 1048576");
+  EXPECT_NE(message_of([&] { read.size("huge"); }).find("18446744073709551615"), std::string::npos);
+  EXPECT_NE(message_of([&] { read.size("missing"); }).find("missing"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              read.choice("kind", "a", {"a", "c"});
+            }).find("a, c"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { read.refuse("on", "this"); }).find("this is not supported"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { read.sizes("negative", {}); }).find("holds -1"), std::string::npos);
+  EXPECT_NE(message_of([&] { read.flag("depth", false); }).find("true or false"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::base

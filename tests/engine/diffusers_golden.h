@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/golden.h"
+
+namespace tessera::golden {
+
+/// Folders of reference cases: those that travel with the tests, and those of a whole reference
+/// set if the environment names one (TESSERA_GOLDEN). Only those that hold `file`.
+inline std::vector<std::string> diffusers_cases(const std::string& file) {
+  std::vector<std::string> found;
+  std::set<std::string> seen;
+  std::vector<std::string> roots{TESSERA_TEST_DATA "/diffusers"};
+  if (const char* more = std::getenv("TESSERA_GOLDEN"))
+    roots.insert(roots.begin(), std::string(more) + "/diffusers");
+  for (const std::string& root : roots)
+    for (const auto& entry : std::filesystem::directory_iterator(root))
+      if (std::filesystem::exists(entry.path() / file) &&
+          seen.insert(entry.path().filename().string()).second)
+        found.push_back(entry.path().string());
+  return found;
+}
+
+}  // namespace tessera::golden

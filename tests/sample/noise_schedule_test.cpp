@@ -1,0 +1,60 @@
+#include "sample/noise_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tessera/error.h"
+
+namespace tessera::sample {
+namespace {
+
+NoiseSchedule schedule_of(const char* json) {
+  const base::Json config = base::Json::parse(json);
+  return read_noise_schedule({config, "scheduler_config.json"});
+}
+
+TEST(NoiseSchedule, FallsFromAlmostOneToAlmostZero) {
+  for (const char* json : {"{}", R"({"beta_schedule": "scaled_linear"})",
+                           R"({"beta_schedule": "squaredcos_cap_v2"})"}) {
+    const NoiseSchedule s = schedule_of(json);
+    ASSERT_EQ(s.alphas_cumprod.size(), 1000u);
+    EXPECT_GT(s.alphas_cumprod.front(), 0.99);
+    EXPECT_LT(s.alphas_cumprod.back(), 0.01);
+    EXPECT_EQ(s.alpha(-5, 1), 1);
+  }
+}
+
+TEST(NoiseSchedule, CanEndInPureNoise) {
+  const NoiseSchedule s = schedule_of(R"({"rescale_betas_zero_snr": true})");
+  EXPECT_EQ(s.alphas_cumprod.back(), 0);
+  EXPECT_NEAR(s.alphas_cumprod.front(), 0.9999, 1e-5);
+}
+
+TEST(NoiseSchedule, TakesTrainedBetas) {
+  const NoiseSchedule s = schedule_of(R"({"num_train_timesteps": 2, "trained_betas": [0.5, 0.5]})");
+  EXPECT_EQ(s.alphas_cumprod, (std::vector<double>{0.5, 0.25}));
+  EXPECT_THROW(schedule_of(R"({"trained_betas": [0.5]})"), Error);
+}
+
+TEST(NoiseSchedule, RoundsHalfToEven) {
+  EXPECT_EQ(rounded(0.5), 0);
+  EXPECT_EQ(rounded(1.5), 2);
+}
+
+TEST(NoiseSchedule, FindsTheTimestepOfASigmaAgain) {
+  const std::vector<double> sigmas = schedule_of("{}").sigmas();
+  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[400]), 400, 1e-9);
+  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[999] * 2), 999, 1e-9);
+  EXPECT_NEAR(sigma_at(sigmas, 400.5), (sigmas[400] + sigmas[401]) / 2, 1e-9);
+}
+
+TEST(NoiseSchedule, KarrasAndExponentialKeepTheEnds) {
+  for (const auto& sigmas : {karras_sigmas(80, 0.1, 5), exponential_sigmas(80, 0.1, 5)}) {
+    EXPECT_NEAR(sigmas.front(), 80, 1e-9);
+    EXPECT_NEAR(sigmas.back(), 0.1, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::sample
