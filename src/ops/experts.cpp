@@ -13,108 +13,6 @@
 namespace tessera::ops {
 namespace {
 
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
-
-// ---- routing
-// --------------------------------------------------------------------------------------
-
-void check_route(const Tensor& logits, const RoutingOptions& o) {
-  require(logits.rank() == 2 && logits.dtype() == DType::f32, ErrorCode::usage,
-          "route: logits {} of {}; expected f32 [tokens, experts]", logits.shape().str(),
-          tensor::name_of(logits.dtype()));
-  const int64_t experts = logits.size(1);
-  require(o.top_k >= 1 && o.top_k <= experts, ErrorCode::usage,
-          "route: top_k {} of {} experts; choose 1 to {}", o.top_k, experts, experts);
-  require(o.groups >= 1 && experts % o.groups == 0 && o.top_groups >= 1 && o.top_groups <= o.groups,
-          ErrorCode::usage,
-          "route: {} of {} groups over {} experts; groups must divide the experts", o.top_groups,
-          o.groups, experts);
-  if (!o.bias.defined()) return;
-  require(o.score == RoutingOptions::Score::sigmoid, ErrorCode::usage,
-          "route: a ranking bias goes with sigmoid scores only; leave it out");
-  require(o.bias.rank() == 1 && o.bias.size(0) == experts && o.bias.dtype() == DType::f32,
-          ErrorCode::usage, "route: bias {}; expected f32 [{}]", o.bias.shape().str(), experts);
-}
-
-void softmax(const float* logits, int64_t n, float* score) {
-  const float largest = *std::max_element(logits, logits + n);
-  float sum = 0;
-  for (int64_t e = 0; e < n; ++e) sum += score[e] = std::exp(logits[e] - largest);
-  for (int64_t e = 0; e < n; ++e) score[e] /= sum;
-}
-
-// Index of the largest value that is not -inf, the lowest index of equals; -1 if there is none.
-int64_t best_of(const float* values, int64_t n) {
-  int64_t best = -1;
-  float value = kLowest;
-  for (int64_t i = 0; i < n; ++i)
-    if (values[i] > value) value = values[best = i];
-  return best;
-}
-
-// Ranks outside the best groups become -inf; a group is worth the sum of its two best.
-void limit_groups(std::vector<float>& rank, const RoutingOptions& o) {
-  const size_t size = rank.size() / static_cast<size_t>(o.groups);
-  std::vector<float> worth(static_cast<size_t>(o.groups));
-  for (size_t g = 0; g < worth.size(); ++g) {
-    float first = kLowest, second = kLowest;
-    for (size_t i = g * size; i < (g + 1) * size; ++i) {
-      if (rank[i] > first) {
-        second = first;
-        first = rank[i];
-      } else if (rank[i] > second) {
-        second = rank[i];
-      }
-    }
-    worth[g] = size > 1 ? first + second : first;
-  }
-  std::vector<bool> open(worth.size());
-  for (int i = 0; i < o.top_groups; ++i) {
-    const int64_t g = best_of(worth.data(), o.groups);
-    if (g < 0) break;
-    open[static_cast<size_t>(g)] = true;
-    worth[static_cast<size_t>(g)] = kLowest;
-  }
-  for (size_t i = 0; i < rank.size(); ++i)
-    if (!open[i / size]) rank[i] = kLowest;
-}
-
-struct TokenRouter {
-  const RoutingOptions& options;
-  std::vector<float> score, rank;
-
-  void operator()(const float* logits, int32_t* ids, float* weights) {
-    const int64_t n = static_cast<int64_t>(score.size());
-    const bool sigmoid = options.score == RoutingOptions::Score::sigmoid;
-    if (sigmoid) {
-      for (int64_t e = 0; e < n; ++e) at(score, e) = 1 / (1 + std::exp(-logits[e]));
-      rank = score;
-    } else {
-      softmax(logits, n, score.data());
-      for (int64_t e = 0; e < n; ++e) at(rank, e) = logits[e];
-    }
-    if (options.bias.defined())
-      for (int64_t e = 0; e < n; ++e) at(rank, e) += options.bias.data<float>()[e];
-    if (options.top_groups < options.groups) limit_groups(rank, options);
-    float sum = sigmoid ? 1e-20f : 0;
-    for (int j = 0; j < options.top_k; ++j) {
-      const int64_t e = best_of(rank.data(), n);
-      ids[j] = static_cast<int32_t>(e);
-      weights[j] = e < 0 ? 0 : at(score, e);
-      sum += weights[j];
-      if (e >= 0) at(rank, e) = kLowest;
-    }
-    const float scale = options.renormalise ? options.scale / sum : options.scale;
-    for (int j = 0; j < options.top_k; ++j) weights[j] = ids[j] < 0 ? 0 : weights[j] * scale;
-  }
-
- private:
-  static float& at(std::vector<float>& v, int64_t i) { return v[static_cast<size_t>(i)]; }
-};
-
-// ---- experts
-// --------------------------------------------------------------------------------------
-
 void check_experts(const Tensor& x, const Routing& routing,
                    const std::vector<ExpertWeights>& bank) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()), ErrorCode::usage,
@@ -179,24 +77,6 @@ void count_experts(const Tensor& x, const Tensor& ids, const std::vector<ExpertW
 }
 
 }  // namespace
-
-Routing route(const Tensor& logits, const RoutingOptions& options) {
-  check_route(logits, options);
-  const int64_t tokens = logits.size(0), experts = logits.size(1), k = options.top_k;
-  Routing routing{Tensor::empty({tokens, k}, DType::i32, logits.device()),
-                  Tensor::empty({tokens, k}, DType::f32, logits.device())};
-  if (tensor::Meter* meter = tensor::current_scope().meter.get())
-    meter->add("route", 4 * static_cast<double>(logits.elements()),
-               static_cast<double>(logits.bytes() + tokens * k * 8));
-  if (logits.is_meta()) return routing;
-  tensor::parallel_for(tokens, 64, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(experts);
-    TokenRouter router{options, std::vector<float>(size), std::vector<float>(size)};
-    for (int64_t t = begin; t < end; ++t)
-      router(logits.row<float>(t), routing.ids.row<int32_t>(t), routing.weights.row<float>(t));
-  });
-  return routing;
-}
 
 Tensor expert_rows(const Tensor& x, const Routing& routing,
                    const std::vector<ExpertWeights>& bank) {

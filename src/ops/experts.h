@@ -3,27 +3,9 @@
 #include <vector>
 
 #include "ops/matmul.h"
+#include "ops/routing.h"
 
 namespace tessera::ops {
-
-/// Which experts each token goes to: ids i32 [tokens, k] in falling order of score (ties: lowest
-/// index; -1: no expert), weights f32 [tokens, k].
-struct Routing {
-  Tensor ids, weights;
-};
-
-/// How router logits become a routing.
-struct RoutingOptions {
-  enum class Score : uint8_t { softmax, sigmoid } score = Score::softmax;
-  int top_k = 1;
-  bool renormalise = false;  ///< weights divided by their sum over the k chosen
-  float scale = 1;           ///< applied last
-  Tensor bias{};  ///< f32 [experts], added for ranking only (sigmoid routers); may be undefined
-  int groups = 1, top_groups = 1;  ///< keep the best groups (sum of their two best ranked values)
-};
-
-/// logits f32 [tokens, experts] -> Routing. On meta: shapes only.
-Routing route(const Tensor& logits, const RoutingOptions& options);
 
 /// One expert: gate and up packed in pairs [inner, hidden], down [hidden, inner].
 struct ExpertWeights {

@@ -1,0 +1,131 @@
+#include <cstdlib>
+#include <sstream>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "nn/expert_selection.h"
+
+namespace tessera::nn {
+namespace {
+
+using Method = SelectionRule::Method;
+
+struct Known {
+  const char* name;
+  Method method;
+  int least, most;  // numbers behind the colon
+};
+constexpr Known kKnown[] = {
+    {"vanilla", Method::vanilla, 0, 0},  {"topk", Method::topk, 1, 1},
+    {"des-seq", Method::seq, 1, 1},      {"des-vote", Method::vote, 1, 1},
+    {"des-max", Method::vote_max, 1, 1}, {"des-norm4", Method::vote_norm4, 1, 1},
+    {"naee", Method::naee, 1, 1},        {"mc", Method::mc, 1, 3},
+};
+constexpr const char* kForms =
+    "vanilla, topk:K, des-seq:K, des-vote:BETA, des-max:BETA, des-norm4:BETA, naee:BETA, "
+    "mc:BETA,LOW,HIGH";
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+  fail(ErrorCode::usage, "expert selection {}: {}; known are {}", base::printable(text), why,
+       kForms);
+}
+
+double number(const std::string& text, const std::string& word) {
+  char* end = nullptr;
+  const double value = std::strtod(word.c_str(), &end);
+  if (word.empty() || *end != '\0') refuse(text, base::printable(word) + " is no number");
+  return value;
+}
+
+int whole(const std::string& text, const std::string& word) {
+  const double value = number(text, word);
+  if (!(value >= 1 && value <= 65536) || value != double(int(value)))
+    refuse(text, base::printable(word) + " is no count of experts, 1 or more");
+  return static_cast<int>(value);
+}
+
+double share(const std::string& text, const std::string& word) {
+  const double value = number(text, word);
+  if (!(value >= 0 && value <= 1)) refuse(text, base::printable(word) + " is no share from 0 to 1");
+  return value;
+}
+
+void read_suffix(const std::string& text, const std::string& key, const std::string& value,
+                 SelectionRule& rule) {
+  using W = SelectionRule::Weights;
+  using G = SelectionRule::Groups;
+  if (key == "k") {
+    rule.take = whole(text, value);
+  } else if (key == "weights" && (value == "A" || value == "B" || value == "D")) {
+    rule.weights = value == "A" ? W::a : value == "B" ? W::b : W::d;
+  } else if (key == "groups" && (value == "masked" || value == "vanilla" || value == "none")) {
+    rule.groups = value == "masked" ? G::masked : value == "vanilla" ? G::vanilla : G::none;
+  } else if (key == "scope" && (value == "sequence" || value == "batch")) {
+    rule.batch = value == "batch";
+  } else {
+    refuse(text, base::printable(key + "=" + value) +
+                     " is not known; expected k=K, weights=A|B|D, groups=masked|vanilla|none or "
+                     "scope=sequence|batch");
+  }
+}
+
+void read_numbers(const std::string& text, const std::vector<std::string>& words,
+                  SelectionRule& rule) {
+  if (words.empty()) return;
+  if (rule.method == Method::topk || rule.method == Method::seq) {
+    rule.k = whole(text, words[0]);
+    return;
+  }
+  rule.beta = share(text, words[0]);
+  if (words.size() > 1) rule.low = share(text, words[1]);
+  if (words.size() > 2) rule.high = share(text, words[2]);
+}
+
+}  // namespace
+
+SelectionRule parse_selection(const std::string& text) {
+  const size_t colon = text.find(':'), comma = text.find(',');
+  const std::string name = text.substr(0, std::min(colon, comma));
+  const Known* known = nullptr;
+  for (const Known& k : kKnown)
+    if (name == k.name) known = &k;
+  if (!known) refuse(text, base::printable(name) + " is not known");
+  SelectionRule rule{.method = known->method};
+  std::vector<std::string> words;
+  std::stringstream rest(name.size() < text.size() ? text.substr(name.size() + 1) : "");
+  for (std::string word; std::getline(rest, word, ',');) {
+    const size_t equals = word.find('=');
+    if (word == "renormalise")
+      rule.renormalise = true;
+    else if (equals == std::string::npos)
+      words.push_back(word);
+    else
+      read_suffix(text, word.substr(0, equals), word.substr(equals + 1), rule);
+  }
+  const int count = static_cast<int>(words.size());
+  if (count < known->least || count > known->most)
+    refuse(text, fmt::format("{} numbers behind '{}'", count, name));
+  read_numbers(text, words, rule);
+  return rule;
+}
+
+std::string to_string(const SelectionRule& r) {
+  std::string text;
+  for (const Known& k : kKnown)
+    if (r.method == k.method) text = k.name;
+  if (r.method == Method::topk || r.method == Method::seq)
+    text += fmt::format(":{}", r.k);
+  else if (r.method != Method::vanilla)
+    text += fmt::format(":{}", r.beta);
+  if (r.method == Method::mc) text += fmt::format(",{},{}", r.low, r.high);
+  if (r.take) text += fmt::format(",k={}", r.take);
+  if (r.weights != SelectionRule::Weights::d)
+    text += r.weights == SelectionRule::Weights::a ? ",weights=A" : ",weights=B";
+  if (r.groups != SelectionRule::Groups::masked)
+    text += r.groups == SelectionRule::Groups::vanilla ? ",groups=vanilla" : ",groups=none";
+  if (r.batch) text += ",scope=batch";
+  if (r.renormalise) text += ",renormalise";
+  return text;
+}
+
+}  // namespace tessera::nn

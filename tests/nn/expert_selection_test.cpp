@@ -1,0 +1,186 @@
+#include "nn/expert_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "base/thread_pool.h"
+#include "tensor/scope.h"
+#include "tessera/error.h"
+
+namespace tessera::nn {
+namespace {
+
+using Method = SelectionRule::Method;
+using Weights = SelectionRule::Weights;
+using Cores = std::vector<std::vector<uint8_t>>;
+
+Tensor random_logits(int64_t tokens, int64_t experts, uint32_t seed = 5) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> draw(0, 2);
+  std::vector<float> values(static_cast<size_t>(tokens * experts));
+  for (float& v : values) v = draw(rng);
+  return Tensor::from(std::span<const float>(values), {tokens, experts});
+}
+
+ops::RoutingOptions softmax_router() { return {.top_k = 4}; }
+ops::RoutingOptions sigmoid_router() {
+  return {.score = ops::RoutingOptions::Score::sigmoid,
+          .top_k = 4,
+          .renormalise = true,
+          .scale = 2.5f,
+          .groups = 4,
+          .top_groups = 2};
+}
+
+ops::Routing select(const Tensor& logits, const ops::RoutingOptions& router,
+                    const SelectionRule& rule, Cores* cores = nullptr,
+                    std::vector<int32_t> groups = {}) {
+  if (groups.empty()) groups.assign(static_cast<size_t>(logits.size(0)), 0);
+  std::vector<float> importance(groups.size());
+  std::iota(importance.begin(), importance.end(), 0.0f);
+  return select_experts(logits, router, rule, {groups, importance}, cores);
+}
+
+void expect_equal(const ops::Routing& a, const ops::Routing& b) {
+  EXPECT_EQ(a.ids.to_ints(), b.ids.to_ints());
+  EXPECT_EQ(a.weights.to_floats(), b.weights.to_floats());  // bit by bit
+}
+
+TEST(ExpertSelection, AllExpertsAreVanillaBitByBit) {
+  const Tensor logits = random_logits(40, 32);
+  for (const auto& router : {softmax_router(), sigmoid_router()})
+    for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4})
+      for (Weights weights : {Weights::a, Weights::b, Weights::d})
+        expect_equal(select(logits, router, {.method = method, .beta = 1, .weights = weights}),
+                     ops::route(logits, router));
+}
+
+TEST(ExpertSelection, SeqOfAllKIsVanillaForASoftmaxRouter) {
+  const Tensor logits = random_logits(40, 64);
+  for (Weights weights : {Weights::b, Weights::d})
+    expect_equal(
+        select(logits, softmax_router(), {.method = Method::seq, .k = 4, .weights = weights}),
+        ops::route(logits, softmax_router()));
+}
+
+TEST(ExpertSelection, CoresetsAreNestedInBetaAndK) {
+  const Tensor logits = random_logits(24, 32);
+  for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4, Method::seq}) {
+    std::vector<uint8_t> before(32);
+    for (int step = 1; step <= 8; ++step) {
+      Cores cores;
+      select(logits, softmax_router(),
+             {.method = method, .k = std::min(step, 4), .beta = double(step) / 8}, &cores);
+      for (size_t e = 0; e < before.size(); ++e) EXPECT_LE(before[e], cores.at(0)[e]);
+      before = cores.at(0);
+    }
+  }
+}
+
+TEST(ExpertSelection, ChosenExpertsLieInTheCoreset) {
+  const Tensor logits = random_logits(24, 32);
+  for (const auto& router : {softmax_router(), sigmoid_router()})
+    for (auto groups : {SelectionRule::Groups::masked, SelectionRule::Groups::vanilla,
+                        SelectionRule::Groups::none}) {
+      Cores cores;
+      const ops::Routing r =
+          select(logits, router, {.method = Method::vote, .beta = 0.25, .groups = groups}, &cores);
+      EXPECT_EQ(std::count(cores.at(0).begin(), cores.at(0).end(), 1), 8);
+      for (int64_t id : r.ids.to_ints())
+        EXPECT_TRUE(id < 0 || cores.at(0)[static_cast<size_t>(id)] == 1);
+    }
+}
+
+TEST(ExpertSelection, TiesAndMissingVotesGoToTheLowestIndex) {
+  const Tensor flat = Tensor::zeros({3, 8}, tensor::DType::f32);
+  Cores cores;
+  select(flat, {.top_k = 2}, {.method = Method::vote, .beta = 0.5}, &cores);
+  EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 1, 1, 1, 0, 0, 0, 0}));
+}
+
+TEST(ExpertSelection, TheOrderOfVotesCannotChangeACoreset) {
+  const int64_t tokens = 200;
+  const Tensor logits = random_logits(tokens, 64);
+  std::vector<float> reversed;
+  for (int64_t t = tokens; t-- > 0;)
+    reversed.insert(reversed.end(), logits.row<float>(t), logits.row<float>(t) + 64);
+  const Tensor backwards = Tensor::from(std::span<const float>(reversed), {tokens, 64});
+  base::ThreadPool pool(3);
+  tensor::Scope scope;
+  scope.pool = &pool;
+  Cores one, many;
+  select(logits, softmax_router(), {.method = Method::vote, .beta = 0.3}, &one);
+  const tensor::BindScope bind(scope);
+  select(backwards, softmax_router(), {.method = Method::vote, .beta = 0.3}, &many);
+  EXPECT_EQ(one, many);
+}
+
+TEST(ExpertSelection, GroupsOfTokensDoNotSeeEachOther) {
+  const Tensor logits = random_logits(20, 32);
+  std::vector<int32_t> groups(20, 0);
+  std::fill(groups.begin() + 12, groups.end(), 1);
+  std::fill(groups.begin(), groups.begin() + 4, -1);  // vanilla
+  const SelectionRule rule{.method = Method::vote, .beta = 0.2};
+  const ops::Routing all = select(logits, softmax_router(), rule, nullptr, groups);
+  const ops::Routing second = select(logits.slice(0, 12, 20).contiguous(), softmax_router(), rule);
+  const ops::Routing vanilla = ops::route(logits, softmax_router());
+  expect_equal({all.ids.slice(0, 12, 20), all.weights.slice(0, 12, 20)}, second);
+  expect_equal({all.ids.slice(0, 0, 4), all.weights.slice(0, 0, 4)},
+               {vanilla.ids.slice(0, 0, 4), vanilla.weights.slice(0, 0, 4)});
+}
+
+TEST(ExpertSelection, ModeDKeepsTheMassOfTheVanillaChoice) {
+  const Tensor logits = random_logits(16, 32);
+  const auto kept = select(logits, softmax_router(), {.method = Method::vote, .beta = 0.25});
+  const auto vanilla = ops::route(logits, softmax_router());
+  for (int64_t t = 0; t < 16; ++t) {
+    const float *a = kept.weights.row<float>(t), *b = vanilla.weights.row<float>(t);
+    EXPECT_NEAR(std::accumulate(a, a + 4, 0.0f), std::accumulate(b, b + 4, 0.0f), 1e-5);
+  }
+}
+
+TEST(ExpertSelection, ATokenMayTakeMoreOrFewerThanTheModel) {
+  const Tensor logits = random_logits(16, 32);
+  const auto more =
+      select(logits, softmax_router(), {.method = Method::vote, .beta = 0.5, .take = 6});
+  EXPECT_EQ(more.ids.shape(), (tensor::Shape{16, 6}));
+  const auto fewer =
+      select(logits, softmax_router(), {.method = Method::vote, .beta = 0.5, .take = 2});
+  EXPECT_EQ(fewer.ids.row<int32_t>(3)[2], -1);
+  EXPECT_EQ(fewer.weights.row<float>(3)[2], 0);
+}
+
+TEST(ExpertSelection, McSparesTheImportantAndSilencesTheLeast) {
+  const Tensor logits = random_logits(20, 32);  // importance rises with the token
+  const auto r =
+      select(logits, softmax_router(), {.method = Method::mc, .beta = 1, .low = 0.1, .high = 0.1});
+  EXPECT_EQ(r.ids.row<int32_t>(0)[0], -1);
+  EXPECT_GE(r.ids.row<int32_t>(2)[0], 0);
+  EXPECT_EQ(r.ids.row<int32_t>(2)[1], -1);
+  EXPECT_GE(r.ids.row<int32_t>(19)[3], 0);
+}
+
+TEST(ExpertSelection, RefusesWhatTheRouterDoesNotHave) {
+  EXPECT_THROW(check_selection({.method = Method::topk, .k = 9}, 8, 2), Error);
+  try {
+    check_selection({.method = Method::vote, .beta = 0.1}, 8, 2);
+    FAIL() << "a coreset of no expert was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(e.what()).find("beta >= 0.125"), std::string::npos);
+  }
+}
+
+TEST(ExpertSelection, MetaGivesShapes) {
+  const Tensor logits = Tensor::empty({5, 16}, tensor::DType::f32, tensor::Device::meta);
+  const auto r =
+      select_experts(logits, softmax_router(), {.method = Method::vote, .beta = 0.5}, {});
+  EXPECT_EQ(r.ids.shape(), (tensor::Shape{5, 4}));
+}
+
+}  // namespace
+}  // namespace tessera::nn

@@ -1,0 +1,40 @@
+#include <gtest/gtest.h>
+
+#include "nn/expert_selection.h"
+#include "tessera/error.h"
+
+namespace tessera::nn {
+namespace {
+
+TEST(SelectionText, ReadsWhatItWrites) {
+  for (const char* text :
+       {"vanilla", "topk:4", "des-seq:2", "des-vote:0.4", "des-max:0.25,k=6,weights=A",
+        "des-norm4:0.5,groups=none,scope=batch", "naee:0.2,renormalise", "mc:0.4,0.1,0.2",
+        "des-vote:0.3,weights=B,groups=vanilla"})
+    EXPECT_EQ(to_string(parse_selection(text)), text);
+}
+
+TEST(SelectionText, DefaultsAreThePublishedOnes) {
+  const SelectionRule rule = parse_selection("mc:0.3");
+  EXPECT_EQ(rule.high, 0.1);
+  EXPECT_EQ(rule.low, 0);
+  EXPECT_FALSE(rule.batch);
+}
+
+TEST(SelectionText, NamesWhatDoesNotFitInOneLine) {
+  for (const char* text :
+       {"", "des", "des-vote", "des-vote:", "des-vote:x", "des-vote:1.5", "topk:0", "topk:2.5",
+        "topk:3,4", "des-vote:0.4,weights=C", "des-vote:0.4,k=0", "vanilla:1", "mc:0.1,0.2,0.3,0.4",
+        "naee:nan", "des-vote:0.4,size=3", "des-\n:1"}) {
+    try {
+      parse_selection(text);
+      ADD_FAILURE() << "accepted " << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::usage) << text;
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::nn
