@@ -15,7 +15,8 @@ def files(root, *folders):
     for top in [root / f for f in folders] or [root]:
         for place, names, entries in os.walk(top):
             names[:] = sorted(n for n in names if n not in SKIPPED)
-            found += [(pathlib.Path(place) / e).relative_to(root) for e in entries]
+            found += [(pathlib.Path(place) / e).relative_to(root) for e in entries
+                      if e not in SKIPPED]
     return sorted(found)
 
 

@@ -8,13 +8,18 @@ Command add_bench(CLI::App& program) {
   CLI::App* app = program.add_subcommand("bench", "Measure this machine and the kernels on it");
   auto what = std::make_shared<std::string>();
   auto threads = std::make_shared<int>(1);
-  app->add_option("WHAT", *what, "kernels")->required()->check(CLI::IsMember({"kernels"}));
+  app->add_option("WHAT", *what, "kernels: their speed, beside this machine's limits")
+      ->required()
+      ->check(CLI::IsMember({"kernels"}));
   app->add_option("--threads", *threads, "Threads (default 1)")
-      ->check(CLI::Range(1, 4096))->type_name("N");
-  return {app, [what, threads](std::stop_token) {
-            bench_kernels(*threads, [](const std::string& line) {
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  return {app, [what, threads](std::stop_token stop) {
+            bench_kernels(*threads, [&](const std::string& line) {
               std::printf("%s\n", line.c_str());
-              std::fflush(stdout);
+              flush_results();
+              if (stop.stop_requested())
+                throw Error(ErrorCode::cancelled, "stopped before the last kernel");
             });
           }};
 }

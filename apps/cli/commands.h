@@ -22,13 +22,22 @@ Command add_forward(CLI::App& program);
 Command add_inspect(CLI::App& program);
 Command add_bench(CLI::App& program);
 
+/// Hands on what was printed so far. Throws Error(usage) when standard output cannot be written to,
+/// ReaderLeft when it is a pipe that nobody reads any more.
+void flush_results();
+struct ReaderLeft {};
+
 /// Options that every command with a model shares.
 struct ModelOptions {
   std::string model, plan, dtype = "bf16", transport = "threads", device = "cpu";
   int threads = 0, ranks = 1;
 };
+void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 /// Throws Error(usage) or Error(plan) for values that this version cannot run.
 RunOptions run_options(const ModelOptions& options);
+
+/// Accepts numbers above zero.
+CLI::Validator positive();
 
 }  // namespace tessera::cli

@@ -1,5 +1,4 @@
-#include <sys/stat.h>
-
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -13,7 +12,7 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   GenerateRequest request;
   std::string classes, noise = "torch", output = "tessera.png", report, progress = "auto",
-              scheduler = "auto";
+                       scheduler = "auto";
   bool latents_only = false;
 };
 
@@ -28,25 +27,46 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-void check_output(const Options& o) {
-  const std::filesystem::path path(o.output);
+// A device or a pipe, such as /dev/stdout.
+bool is_special(const std::string& output) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return;
-  const auto extension = path.extension();
-  if (extension != ".png" && !(extension.empty() && o.output.back() == '/'))
+  const auto status = std::filesystem::status(output, ignored);
+  return output.starts_with("/dev/") || std::filesystem::is_fifo(status);
+}
+
+bool is_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
+}
+
+// Everything that is going to be written can be written: asked before the work.
+void check_output(const Options& o, size_t pictures) {
+  namespace fs = std::filesystem;
+  if (!o.report.empty()) check_writable(o.report);
+  if (o.latents_only) return;
+  if (is_folder(o.output)) {
+    std::error_code ignored;
+    fs::path there = fs::absolute(o.output, ignored);
+    while (!fs::exists(there, ignored) && there.has_parent_path()) there = there.parent_path();
+    check_writable((there / "tessera").string());
+  } else if (is_special(o.output)) {
+    if (pictures > 1)
+      throw Error(ErrorCode::usage, "output '" + o.output + "' takes one picture, not " +
+                                        std::to_string(pictures) + "; name a folder");
+    check_writable(o.output);
+  } else if (fs::path(o.output).extension() != ".png") {
     throw Error(ErrorCode::usage, "output '" + o.output +
-                                      "': expected a name that ends in .png, or a folder");
-  const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  if (extension == ".png" && !std::filesystem::is_directory(parent, ignored))
-    throw Error(ErrorCode::usage, "output '" + o.output + "': the folder '" + parent.string() +
-                                      "' does not exist; make it first");
+                                      "': expected a name that ends in .png, or a folder (with '/' "
+                                      "at its end)");
+  } else {
+    check_writable(o.output);
+  }
 }
 
 std::string numbered(const std::string& output, size_t index, size_t count) {
   const std::filesystem::path path(output);
-  std::error_code error;
-  const bool folder = output.back() == '/' || std::filesystem::is_directory(path, error);
-  if (folder) {
+  if (is_folder(output)) {
+    std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error)
       throw Error(ErrorCode::usage, "cannot make the folder '" + output + "': " + error.message());
@@ -71,45 +91,67 @@ void save(const GenerateResult& result, const Options& o) {
                                  std::to_string(q.steps) + ", guidance " +
                                  std::to_string(q.guidance) + ", seed " + std::to_string(q.seed) +
                                  ", picture " + std::to_string(i)}});
+    if (is_special(path)) continue;  // the picture itself may be on standard output
     std::printf("%s\n", path.c_str());
+    flush_results();
   }
   if (!q.save_latents.empty()) std::printf("%s\n", q.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
 
 void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
-  add_model_options(app, o->model);
+  add_model(app, o->model);
   GenerateRequest& q = o->request;
   const char* what = "What to make";
-  app.add_option("--class", o->classes, "Class numbers or names, joined by commas")
-      ->required()->group(what)->type_name("C");
+  app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
+      ->required()
+      ->group(what)
+      ->type_name("C[,C...]");
   app.add_option("--count", q.count, "Pictures for each class (default 1)")
-      ->group(what)->type_name("N");
+      ->group(what)
+      ->type_name("N");
+  app.add_option("--width", q.width, "Pixels (default: as trained)")
+      ->check(positive())
+      ->group(what)
+      ->type_name("W");
+  app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
   app.add_option("--steps", q.steps, "Denoising steps (default 25)")->group(what)->type_name("N");
   app.add_option("--guidance", q.guidance, "Guidance scale, 1 for none (default 1.5)")
-      ->group(what)->type_name("G");
-  app.add_option("--width", q.width, "Pixels (default: as trained)")->group(what)->type_name("W");
-  app.add_option("--height", q.height, "Pixels (default: as trained)")->group(what)->type_name("H");
-  app.add_option("--seed", q.seed, "Seed of the noise (default 0)")->group(what)->type_name("S");
-  app.add_option("--rng", o->noise, "Noise as PyTorch draws it, or philox (default torch)")
-      ->check(CLI::IsMember({"torch", "philox"}))->group(what)->type_name("R");
+      ->group(what)
+      ->type_name("G");
+  app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
+      ->group(what)
+      ->type_name("S");
+  app.add_option("--rng", o->noise)
+      ->check(CLI::IsMember({"torch", "philox"}))
+      ->group(what)
+      ->type_name("R");
   app.add_option("--scheduler", o->scheduler, "auto, rectified-flow or ddpm (default auto)")
-      ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))->group(what)->type_name("S");
+      ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))
+      ->group(what)
+      ->type_name("S");
   const char* files = "Files";
   app.add_option("-o,--output", o->output, "Picture (.png) or folder (default tessera.png)")
-      ->group(files)->type_name("OUT");
+      ->group(files)
+      ->type_name("OUT");
   app.add_option("--initial-latents", q.initial_latents, "Start from `latents` of this file")
-      ->group(files)->type_name("F");
-  app.add_option("--save-latents", q.save_latents, "Write the final latents")
-      ->group(files)->type_name("F");
+      ->group(files)
+      ->type_name("F");
+  app.add_option("--save-latents", q.save_latents, "Write the final latents; stop there")
+      ->group(files)
+      ->type_name("F");
+  app.add_flag("--latents-only", o->latents_only)->group(files);
   app.add_option("--trace", q.trace, "Write latents and predictions of every step")
-      ->group(files)->type_name("F");
-  app.add_flag("--latents-only", o->latents_only, "Stop at the latents (with --save-latents)")
-      ->group(files);
+      ->group(files)
+      ->type_name("F");
   app.add_option("--report", o->report, "Write what happened, as JSON")
-      ->group(files)->type_name("F");
+      ->group(files)
+      ->type_name("F");
   app.add_option("--progress", o->progress, "auto, plain or none (default auto)")
-      ->check(CLI::IsMember({"auto", "plain", "none"}))->group(files)->type_name("P");
+      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      ->group(files)
+      ->type_name("P");
+  add_model_options(app, o->model);
 }
 
 void generate(Options& o, std::stop_token stop) {
@@ -120,7 +162,7 @@ void generate(Options& o, std::stop_token stop) {
   o.request.decode = !o.latents_only;
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
-  if (o.request.decode) check_output(o);
+  check_output(o, o.request.classes.size() * static_cast<size_t>(std::max(o.request.count, 1)));
   ProgressView view(o.progress);
   RunControl control{stop, [&](const Progress& p) { view.show(p); }};
   GenerateResult result;
@@ -128,7 +170,7 @@ void generate(Options& o, std::stop_token stop) {
     Model model = Model::open(o.model->model, run);
     result = model.generate(o.request, control);
   }
-  control.on_progress({.phase = "save"});
+  view.end_line();
   save(result, o);
 }
 

@@ -15,16 +15,18 @@ struct Options {
 
 std::string amount(double bytes) {
   char text[32];
-  if (bytes >= 1e9) std::snprintf(text, sizeof text, "%.2f GB", bytes / 1e9);
-  else std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
+  if (bytes >= 1e9)
+    std::snprintf(text, sizeof text, "%.2f GB", bytes / 1e9);
+  else
+    std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
   return text;
 }
 
 void print(const Inspection& i) {
   std::printf("%s  (%s)\n\nParts\n", i.model.c_str(), i.pipeline.c_str());
   for (const Component& c : i.components) {
-    std::printf("  %-12s %-16s %10.2f M parameters", c.name.c_str(), c.type.c_str(),
-                double(c.parameters) / 1e6);
+    std::printf("  %-12s %-16s", c.name.c_str(), c.type.c_str());
+    if (c.parameters > 0) std::printf(" %10.2f M parameters", double(c.parameters) / 1e6);
     if (c.file_bytes > 0) std::printf("  %s on disk", amount(double(c.file_bytes)).c_str());
     std::printf("\n");
     for (const auto& [name, value] : c.facts)
@@ -34,14 +36,17 @@ void print(const Inspection& i) {
     std::printf("\nClasses\n ");
     for (size_t n = 0; n < i.class_names.size(); ++n)
       std::printf(" %s%s", i.class_names[n].c_str(),
-                  n + 1 == i.class_names.size() ? "" : n % 6 == 5 ? ",\n " : ",");
+                  n + 1 == i.class_names.size() ? ""
+                  : n % 6 == 5                  ? ",\n "
+                                                : ",");
     std::printf("\n");
   }
+  if (i.memory.empty()) return;
   std::printf("\nA run of %ld x %ld pixels, %ld rows in a step\n", static_cast<long>(i.width),
               static_cast<long>(i.height), static_cast<long>(i.rows));
   std::printf("  %-12s %.2f GFLOP a step\n", "work", i.flops_per_step / 1e9);
-  for (const auto& [name, bytes] : i.memory)
-    std::printf("  %-12s %s\n", name.c_str(), amount(double(bytes)).c_str());
+  for (const char* name : {"weights", "activations", "peak"})
+    std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
 }
 
 void inspect(Options& o) {
@@ -52,26 +57,34 @@ void inspect(Options& o) {
                        !std::filesystem::exists(o.model->model, ignored);
   const Inspection found = by_name ? inspect_by_name(o.model->model, run, o.request)
                                    : Model::open(o.model->model, run).inspect(o.request);
-  if (o.json) std::printf("%s\n", to_json(found).c_str());
-  else print(found);
+  if (o.json)
+    std::printf("%s\n", to_json(found).c_str());
+  else
+    print(found);
 }
 
 }  // namespace
 
 Command add_inspect(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("inspect", "Explain a model: parts, sizes, memory of a run");
+  CLI::App* app =
+      program.add_subcommand("inspect", "Explain a model: parts, sizes, memory of a run");
   auto o = std::make_shared<Options>();
-  add_model_options(*app, o->model);
+  app->add_option("MODEL", o->model->model, "Folder, shipped model (shapes), dit_moe_{s,b,l,xl,g}")
+      ->required();
   const char* group = "The run to estimate";
   app->add_option("--width", o->request.width, "Pixels (default: as trained)")
-      ->group(group)->type_name("W");
-  app->add_option("--height", o->request.height, "Pixels (default: as trained)")
-      ->group(group)->type_name("H");
+      ->check(positive())
+      ->group(group)
+      ->type_name("W");
+  app->add_option("--height", o->request.height)->check(positive())->group(group)->type_name("H");
   app->add_option("--count", o->request.count, "Pictures at once (default 1)")
-      ->group(group)->type_name("N");
-  app->add_option("--guidance", o->request.guidance, "Guidance scale (default 1.5)")
-      ->group(group)->type_name("G");
-  app->add_flag("--json", o->json, "Print JSON");
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--guidance", o->request.guidance, "Guidance scale, 1 for none (default 1.5)")
+      ->group(group)
+      ->type_name("G");
+  app->add_flag("--json", o->json, "Print JSON")->group(group);
+  add_model_options(*app, o->model);
   return {app, [o](std::stop_token) { inspect(*o); }};
 }
 

@@ -1,12 +1,17 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
-#include <chrono>
 #include <new>
 #include <stop_token>
 #include <thread>
 
 #include "commands.h"
+#include "help.h"
 
 namespace {
 
@@ -33,29 +38,55 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
+const char* const kFooter =
+    "Try:\n"
+    "  tessera generate shapes --class \"red circle\" -o circle.png\n"
+    "  tessera inspect shapes\n"
+    "Exit status: 0 done, 2 wrong use, 3 bad model or file, 4 plan cannot run,\n"
+    "  5 a rank failed, 6 does not fit in memory, 130 cancelled\n";
+
 int run(int argc, char** argv) {
   using namespace tessera;
   CLI::App program{"Tessera: diffusion transformers on the machine you have"};
-  program.set_version_flag("--version", std::string("tessera ") + kVersion);
+  program.set_version_flag("--version", std::string("tessera ") + kVersion, "Show the version");
   program.require_subcommand(1);
+  program.footer(kFooter);
   const cli::Command commands[] = {cli::add_generate(program), cli::add_forward(program),
                                    cli::add_inspect(program), cli::add_bench(program)};
+  for (CLI::App* app : program.get_subcommands({})) {
+    const std::string group = app->get_options().back()->get_group();
+    app->set_help_flag("-h,--help", "Show this help")->group(group);
+  }
+  program.set_help_flag("-h,--help", "Show this help");
   try {
     program.parse(argc, argv);
-  } catch (const CLI::Success& e) {
-    return program.exit(e);
-  } catch (const CLI::ParseError& e) {
+  } catch (const CLI::CallForHelp&) {
     const auto chosen = program.get_subcommands();
-    return complain(std::string(e.what()) + " (see 'tessera " +
-                        (chosen.empty() ? "" : chosen[0]->get_name() + " ") + "--help')",
-                    static_cast<int>(ErrorCode::usage));
+    std::printf("%s", cli::help_of(chosen.empty() ? program : *chosen[0]).c_str());
+    cli::flush_results();
+    return 0;
+  } catch (const CLI::CallForVersion& e) {
+    std::printf("%s\n", e.what());
+    cli::flush_results();
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return complain(cli::explain(e, program), static_cast<int>(ErrorCode::usage));
   }
   for (const cli::Command& command : commands)
     if (command.app->parsed()) command.run(stop_source().get_token());
+  cli::flush_results();
   return 0;
 }
 
 }  // namespace
+
+void tessera::cli::flush_results() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (errno == EPIPE) throw ReaderLeft{};
+  throw Error(ErrorCode::usage, std::string("cannot write to standard output: ") +
+                                    (errno ? std::strerror(errno) : "an earlier write failed"));
+}
 
 int main(int argc, char** argv) {
   stop_source();
@@ -63,7 +94,12 @@ int main(int argc, char** argv) {
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction before {};  // nohup keeps its word
+  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  if (!isatty(STDOUT_FILENO))
+    std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
   // request_stop is not safe inside a handler: a thread passes the word on.
   std::jthread watcher([](std::stop_token ended) {
     while (!ended.stop_requested()) {
@@ -73,6 +109,8 @@ int main(int argc, char** argv) {
   });
   try {
     return run(argc, argv);
+  } catch (const tessera::cli::ReaderLeft&) {
+    return 0;  // as with `| head`: whoever read has seen enough
   } catch (const tessera::Error& e) {
     return complain(e.what(), static_cast<int>(e.code()));
   } catch (const std::bad_alloc&) {

@@ -2,25 +2,44 @@
 
 namespace tessera::cli {
 
+void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
+  command.add_option("MODEL", o->model, "A model folder, or a shipped model's name (shapes)")
+      ->required();
+}
+
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  command.add_option("MODEL", o->model, "Model folder, or the name of a shipped model")->required();
   const char* group = "How it runs";
-  command.add_option("--dtype", o->dtype, "Weights and activations: f32 or bf16 (default bf16)")
-      ->check(CLI::IsMember({"f32", "bf16"}))->group(group)->type_name("T");
+  command.add_option("--dtype", o->dtype, "f32 or bf16 (default " + o->dtype + "); device: cpu")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->group(group)
+      ->type_name("T");
+  command.add_option("--device", o->device)->group(group)->type_name("D");
   command.add_option("--threads", o->threads, "Threads of this process (default: all cores)")
-      ->check(CLI::Range(1, 4096))->group(group)->type_name("N");
-  command.add_option("--plan", o->plan, "How to spread the work: name=value,...")
-      ->group(group)->type_name("P");
-  command.add_option("--ranks", o->ranks, "Ranks, as threads of this process (default 1)")
-      ->check(CLI::Range(1, 4096))->group(group)->type_name("N");
-  command.add_option("--device", o->device, "Device: cpu")->group(group)->type_name("D");
-  command.add_option("--transport", o->transport, "How ranks talk: threads")
-      ->group(group)->type_name("T");
+      ->check(CLI::Range(1, 4096))
+      ->group(group)
+      ->type_name("N");
+  command.add_option("--plan", o->plan, "Over ranks: name=value,...")->group(group)->type_name("P");
+  command.add_option("--ranks", o->ranks)->check(CLI::Range(1, 4096))->group(group)->type_name("N");
+  command.add_option("--transport", o->transport)->group(group)->type_name("T");
+}
+
+CLI::Validator positive() {
+  return CLI::Validator(
+      [](std::string& text) {
+        try {
+          if (std::stold(text) > 0) return std::string();
+        } catch (const std::exception&) {
+          return std::string();  // the conversion complains
+        }
+        return "expected a number above 0, not " + text;
+      },
+      "");
 }
 
 RunOptions run_options(const ModelOptions& o) {
   if (o.device != "cpu")
-    throw Error(ErrorCode::usage, "--device " + o.device + ": this build has the device 'cpu' only");
+    throw Error(ErrorCode::usage,
+                "--device " + o.device + ": this build has the device 'cpu' only");
   if (o.transport != "threads")
     throw Error(ErrorCode::usage,
                 "--transport " + o.transport + ": this build has the transport 'threads' only");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace tessera::cli {
 
@@ -24,21 +25,24 @@ int terminal_width() {
 std::string clock_of(double seconds) {
   char text[32];
   const int whole = static_cast<int>(seconds + 0.5);
-  if (whole < 60) std::snprintf(text, sizeof text, "%ds", whole);
-  else std::snprintf(text, sizeof text, "%dm%02ds", whole / 60, whole % 60);
+  if (whole < 60)
+    std::snprintf(text, sizeof text, "%ds", whole);
+  else
+    std::snprintf(text, sizeof text, "%dm%02ds", whole / 60, whole % 60);
   return text;
 }
 
 std::string bar_line(const Progress& p) {
   char text[160];
   const int done = std::max(p.step, 0);
-  if (p.steps <= 0) {
-    std::snprintf(text, sizeof text, "%-8s", p.phase);
-    return text;
-  }
+  if (p.steps <= 0) return p.phase;
   const double each = done > 0 ? p.seconds / done : 0;
-  std::snprintf(text, sizeof text, "%-8s %d/%d  %.3f s/step  %s left", p.phase, done, p.steps, each,
-                done > 0 ? clock_of(each * (p.steps - done)).c_str() : "?");
+  if (done == 0)
+    std::snprintf(text, sizeof text, "%-8s 0/%d", p.phase, p.steps);
+  else
+    std::snprintf(text, sizeof text, "%-8s %d/%d  %.3f s/step  %s %s", p.phase, done, p.steps, each,
+                  clock_of(done < p.steps ? each * (p.steps - done) : p.seconds).c_str(),
+                  done < p.steps ? "left" : "in all");
   const int room = terminal_width() - static_cast<int>(std::string(text).size()) - 4;
   if (room < 8) return text;
   const int cells = std::min(room, 30), filled = cells * done / p.steps;
@@ -55,15 +59,18 @@ ProgressView::ProgressView(const std::string& mode) : state_(std::make_unique<St
   state_->plain = mode == "plain" || (mode == "auto" && !state_->bar);
 }
 
-ProgressView::~ProgressView() {
-  if (state_->line_open) std::fputs("\n", stderr);
+ProgressView::~ProgressView() { end_line(); }
+
+void ProgressView::end_line() {
+  if (std::exchange(state_->line_open, false)) std::fputs("\n", stderr);
 }
 
 void ProgressView::show(const Progress& p) {
   if (state_->bar) {
     if (state_->line_open && state_->phase != p.phase) std::fputs("\n", stderr);
     std::string line = bar_line(p);
-    line.resize(std::min<size_t>(line.size(), static_cast<size_t>(std::max(terminal_width() - 1, 1))));
+    line.resize(
+        std::min<size_t>(line.size(), static_cast<size_t>(std::max(terminal_width() - 1, 1))));
     std::fprintf(stderr, "\r\033[K%s", line.c_str());
     state_->line_open = true;
   } else if (state_->plain) {

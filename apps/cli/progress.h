@@ -14,6 +14,8 @@ class ProgressView {
   explicit ProgressView(const std::string& mode);
   ~ProgressView();
   void show(const Progress& progress);
+  /// What is printed next begins a line of its own.
+  void end_line();
 
  private:
   struct State;

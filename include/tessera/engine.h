@@ -22,12 +22,13 @@ struct GenerateResult {
 struct ForwardRequest {
   std::string component = "transformer";  ///< transformer, model, vae.decode, vae.encode
   std::string inputs;                     ///< safetensors file, by the reference's argument names
-  std::string outputs;                    ///< safetensors file to write: `out` and traced tensors
-  bool trace = false;                     ///< also `embedding`, `block.N`, ...
+  std::string outputs;  ///< safetensors file to write: `out` and traced tensors; vae.encode also
+                        ///< writes `mean` (which `out` is) and `logvar`
+  bool trace = false;  ///< also `embedding`, `block.N`, ...
 };
 
-/// A model folder that is open for work. Not thread-safe; open one per thread of requests. Weights are
-/// shared by all models of a process that read the same files.
+/// A model folder that is open for work. Not thread-safe; open one per thread of requests. Weights
+/// are shared by all models of a process that read the same files.
 class Model {
  public:
   /// Reads the folder's description and checks its parts; weights are loaded when first used.
@@ -41,7 +42,8 @@ class Model {
   /// Noise to pictures. Throws Error(usage) for sizes, steps or classes that do not fit,
   /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
   GenerateResult generate(const GenerateRequest& request, const RunControl& control = {});
-  /// Runs one component on tensors from a file.
+  /// Runs one component on tensors from a file. Throws Error(usage) for tensors that do not fit,
+  /// Error(cancelled) after a stop request.
   void forward(const ForwardRequest& request, const RunControl& control = {});
   /// Parts, shapes and parameters, and the memory a run would take.
   Inspection inspect(const GenerateRequest& request = {}) const;
@@ -54,8 +56,8 @@ class Model {
   std::unique_ptr<State> state_;
 };
 
-/// Inspection of a model known by its size's name ("dit_moe_s", "_b", "_l", "_xl", "_g"), without files.
-/// Throws Error(model) for an unknown name, listing the known ones.
+/// Inspection of a model known by its size's name ("dit_moe_s", "_b", "_l", "_xl", "_g"), without
+/// files. Throws Error(model) for an unknown name, listing the known ones.
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
                            const GenerateRequest& request = {});
 /// Names that inspect_by_name knows.
@@ -66,6 +68,9 @@ void save_png(const Picture& picture, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {});
 /// Writes text the same way.
 void save_text(const std::string& text, const std::string& path);
+/// Throws Error(usage) saying why, if a file could not be written there; leaves nothing behind. Ask
+/// before work that would be lost.
+void check_writable(const std::string& path);
 
 /// The limits of this machine by probe and each kernel's share of them.
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line);

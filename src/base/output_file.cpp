@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/fail.h"
 
@@ -16,20 +18,42 @@ namespace {
 
 std::atomic<int> made{0};  // names only
 
+const char* remedy(int reason) {
+  switch (reason) {
+    case EISDIR: return "; name a file in it";
+    case ENOENT: return "; make its folder first";
+    case ENOSPC:
+    case EDQUOT: return "; free some space, or write to another disk";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; name a file that you may write";
+    default: return "";
+  }
+}
+
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path)
-    : path_(path), beside_(fmt::format("{}.tmp-{}-{}", path, getpid(), made.fetch_add(1))) {
+OutputFile::OutputFile(const std::string& path) : path_(path) {
   struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) refuse("write", EISDIR);
-  file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) refuse("write", EISDIR);
+  if (exists && access(path.c_str(), W_OK) != 0) refuse("write", errno);
+  if (exists && !S_ISREG(info.st_mode)) {  // a device or a pipe cannot be replaced
+    file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
+                                                           &std::free);
+    target_ = real ? real.get() : path;  // where a link leads to
+    beside_ = fmt::format("{}.tmp-{}-{}", target_, getpid(), made.fetch_add(1));
+    file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  }
   if (file_ < 0) refuse("write", errno);
 }
 
 OutputFile::~OutputFile() {
   if (file_ < 0) return;
   close(file_);
-  unlink(beside_.c_str());
+  if (!beside_.empty()) unlink(beside_.c_str());
 }
 
 void OutputFile::write(const void* data, size_t bytes) {
@@ -45,13 +69,23 @@ void OutputFile::write(const void* data, size_t bytes) {
 
 void OutputFile::commit() {
   if (fsync(file_) != 0 && errno != EINVAL && errno != EROFS) refuse("write", errno);
-  if (std::rename(beside_.c_str(), path_.c_str()) != 0) refuse("put in place", errno);
+  if (!beside_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
+    refuse("put in place", errno);
   close(file_);
   file_ = -1;
 }
 
 void OutputFile::refuse(const char* what, int reason) const {
-  fail(ErrorCode::usage, "cannot {} '{}': {}", what, path_, std::strerror(reason));
+  fail(ErrorCode::usage, "cannot {} '{}': {}{}", what, path_, std::strerror(reason),
+       remedy(reason));
+}
+
+void check_writable(const std::string& path) {
+  struct stat info {};
+  const bool special =
+      stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  if (special && access(path.c_str(), W_OK) == 0) return;  // opening a pipe would wake its reader
+  const OutputFile probe(path);
 }
 
 }  // namespace tessera::base

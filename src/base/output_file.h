@@ -5,7 +5,8 @@
 
 namespace tessera::base {
 
-/// A file that appears whole or not at all: written beside its target, renamed by commit().
+/// A file that appears whole or not at all: written beside its target, renamed by commit(). A link
+/// is followed; a device or a pipe is written to as it is.
 class OutputFile {
  public:
   /// Throws Error(usage) naming the path and the reason.
@@ -22,8 +23,12 @@ class OutputFile {
 
  private:
   [[noreturn]] void refuse(const char* what, int reason) const;
-  std::string path_, beside_;
+  std::string path_, target_, beside_;  ///< as given, where it ends, where it is written meanwhile
   int file_ = -1;
 };
+
+/// Throws Error(usage) if a file could not be written there; leaves nothing behind. Ask before work
+/// that would be lost.
+void check_writable(const std::string& path);
 
 }  // namespace tessera::base

@@ -1,3 +1,4 @@
+#include "base/fail.h"
 #include "engine/model_state.h"
 #include "load/meta_weights.h"
 #include "nn/local_spatial.h"
@@ -16,10 +17,25 @@ nn::Conditioning meta_labels(int64_t rows) {
   return conditioning;
 }
 
+constexpr int64_t kMostTokens = int64_t{1} << 26;  // of a step: 17 GB for the narrowest activations
+
 }  // namespace
+
+int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side) {
+  require(pixels >= 0 && pixels % factor == 0 && pixels <= 1 << 20, ErrorCode::usage,
+          "--{} {}: expected a multiple of {} up to {}, or nothing for the trained size", side,
+          pixels, factor, 1 << 20);
+  return pixels / factor;
+}
 
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
                   int pictures, bool branches, const base::Json* vae) {
+  const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
+  require(
+      layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
+      "a step of this run has {} rows of {} tokens, too many for any machine: use a smaller size "
+      "or --count",
+      rows, layout.tokens());
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   scope.meter = std::make_shared<tensor::Meter>();
@@ -29,18 +45,18 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, dtype);
   result.parameters = weights.parameters();
   result.weights = scope.memory->current(tensor::MemoryClass::weights);
-  const nn::TokenShape shape{branches ? 2 * pictures : pictures, 0, layout.grid()};
+  const nn::TokenShape shape{static_cast<int>(rows), 0, layout.grid()};
   parallel::Assembly assembly = parallel::assemble(model->geometry(), {});
   parallel::forward(*model, meta_labels(shape.rows), shape,
                     Tensor::empty({shape.rows}, DType::f32, Device::meta),
-                    Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()}, DType::f32,
-                                  Device::meta),
+                    Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},
+                                  DType::f32, Device::meta),
                     assembly, {});
   result.flops_per_step = scope.meter->total().flops;
   if (vae) {
     const load::MetaWeights vae_weights;
-    const models::AutoencoderKL decoder(models::parse_autoencoder_kl_config(*vae, "vae/config.json"),
-                                        vae_weights, dtype);
+    const models::AutoencoderKL decoder(
+        models::parse_autoencoder_kl_config(*vae, "vae/config.json"), vae_weights, dtype);
     nn::LocalSpatial spatial;
     decoder.decode(Tensor::empty({1, layout.channels, layout.size[1], layout.size[2]}, DType::f32,
                                  Device::meta),

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/output_file.h"
 #include "engine/model_state.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
@@ -17,8 +18,8 @@ using Tensors = std::map<std::string, Tensor>;
 const Tensor& input(const load::SafetensorsFile& file, Tensors& inputs, const std::string& name,
                     const std::string& all) {
   const auto found = inputs.find(name);
-  require(found != inputs.end(), ErrorCode::usage, "'{}' holds no tensor '{}'; this component takes {}",
-          file.path(), name, all);
+  require(found != inputs.end(), ErrorCode::usage,
+          "'{}' holds no tensor '{}'; this component takes {}", file.path(), name, all);
   return found->second;
 }
 
@@ -56,8 +57,9 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
     };
   parallel::Assembly assembly =
       parallel::assemble(state.transformer().geometry(), state.options.plan);
-  const Tensor out = parallel::forward(state.transformer(), conditioning, shape, time.reshape({rows}),
-                                       nn::to_tokens(latent, layout), assembly, watch);
+  const Tensor out =
+      parallel::forward(state.transformer(), conditioning, shape, time.reshape({rows}),
+                        nn::to_tokens(latent, layout), assembly, watch);
   nn::TokenLayout predicted = layout;
   predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);
   outputs["out"] = nn::from_tokens(out, predicted, false);
@@ -66,14 +68,33 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
 
 Tensors run_decoder(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
                     bool trace) {
-  const Tensor latent = as_f32(input(
-      file, inputs, inputs.contains("z") ? "z" : "sample", "sample [rows, channels, height, width]"));
+  const Tensor latent = as_f32(input(file, inputs, inputs.contains("z") ? "z" : "sample",
+                                     "sample [rows, channels, height, width]"));
   Tensors outputs;
   nn::LocalSpatial spatial;
   models::AutoencoderKL::Trace watch;
   if (trace)
-    watch = [&](const std::string& name, const Tensor& x) { outputs[name] = ops::cast(x, DType::f32); };
+    watch = [&](const std::string& name, const Tensor& x) {
+      outputs[name] = ops::cast(x, DType::f32);
+    };
   outputs["out"] = state.load_vae()->decode(latent, spatial, watch);
+  return outputs;
+}
+
+Tensors run_encoder(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
+                    bool trace) {
+  const Tensor pictures = as_f32(input(file, inputs, inputs.contains("x") ? "x" : "sample",
+                                       "sample [rows, 3, height, width]"));
+  Tensors outputs;
+  nn::LocalSpatial spatial;
+  models::VaeTrace watch;
+  if (trace)
+    watch = [&](const std::string& name, const Tensor& x) {
+      outputs[name] = ops::cast(x, DType::f32);
+    };
+  const auto moments = state.load_vae_encoder()->encode(pictures, spatial, watch);
+  outputs["out"] = outputs["mean"] = moments.mean;
+  outputs["logvar"] = moments.logvar;
   return outputs;
 }
 
@@ -81,21 +102,25 @@ Tensors run_decoder(Model::State& state, const load::SafetensorsFile& file, Tens
 
 void Model::forward(const ForwardRequest& request, const RunControl& control) {
   State& state = *state_;
+  const std::string& component = request.component;
+  const bool transformer = component == "transformer" || component == "model";
+  const bool decode = component == "vae.decode", encode = component == "vae.encode";
+  require(transformer || decode || encode, ErrorCode::usage,
+          "component '{}' is not known; known are transformer, vae.decode and vae.encode",
+          component.substr(0, 60));
+  require(transformer ? state.recipe != nullptr : state.has_vae(), ErrorCode::usage,
+          "'{}' has no {}; give a folder that has one", state.name,
+          transformer ? "transformer" : "VAE");
+  base::check_writable(request.outputs);
   const tensor::BindScope bind(state.scope());
   const load::SafetensorsFile file(request.inputs);
   Tensors inputs;
   for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
-  Tensors outputs;
-  if (request.component == "transformer" || request.component == "model") {
-    require(state.recipe != nullptr, ErrorCode::usage, "'{}' has no transformer", state.name);
-    outputs = run_transformer(state, file, inputs, request.trace, control);
-  } else if (request.component == "vae.decode") {
-    require(state.has_vae(), ErrorCode::usage, "'{}' has no VAE", state.name);
-    outputs = run_decoder(state, file, inputs, request.trace);
-  } else {
-    fail(ErrorCode::usage, "component '{}' is not known; known are transformer and vae.decode",
-         request.component.substr(0, 60));
-  }
+  const Tensors outputs = transformer ? run_transformer(state, file, inputs, request.trace, control)
+                          : decode    ? run_decoder(state, file, inputs, request.trace)
+                                      : run_encoder(state, file, inputs, request.trace);
+  require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
+          request.outputs);
   load::write_safetensors(request.outputs, outputs);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/output_file.h"
 #include "engine/model_state.h"
 #include "kernels/isa.h"
 #include "media/png.h"
@@ -39,24 +40,19 @@ struct Job {
   }
 };
 
-int64_t latent_pixels(int64_t pixels, int64_t factor, const char* what) {
-  require(pixels >= 0 && pixels % factor == 0 && pixels <= 1 << 20, ErrorCode::usage,
-          "--{} {}: expected a positive multiple of {} (or leave it out for the trained size)", what,
-          pixels, factor);
-  return pixels / factor;
-}
-
 std::string scheduler_of(const Model::State& state, const GenerateRequest& request) {
   if (request.scheduler != "auto") {
     require(request.scheduler == "rectified-flow" || request.scheduler == "ddpm", ErrorCode::usage,
-            "scheduler '{}' is not known; known are auto, rectified-flow and ddpm", request.scheduler);
+            "scheduler '{}' is not known; known are auto, rectified-flow and ddpm",
+            request.scheduler);
     return request.scheduler;
   }
   if (!state.folder.has("scheduler")) return state.recipe->scheduler();
   const std::string& name = state.folder.component("scheduler").class_name;
   if (name == "RectifiedFlow") return "rectified-flow";
   if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
-  fail(ErrorCode::model, "{}: the scheduler '{}' is not supported; supported are RectifiedFlow and DDPM",
+  fail(ErrorCode::model,
+       "{}: the scheduler '{}' is not supported; supported are RectifiedFlow and DDPM",
        state.folder.path, name);
 }
 
@@ -77,14 +73,15 @@ Job plan_job(const Model::State& state, const GenerateRequest& request) {
   require(state.recipe != nullptr, ErrorCode::model,
           "'{}' holds no transformer; it can only be used with 'tessera forward'", state.name);
   require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
-          "--count {}: expected 1 or more", request.count);
+          "--count {}: expected a number from 1 to 100000", request.count);
   require(request.guidance >= 0 && request.guidance <= 1000, ErrorCode::usage,
           "--guidance {}: expected a number from 0 to 1000", request.guidance);
   Job job;
   const int64_t factor = state.vae_factor();
-  job.layout = state.recipe->layout(latent_pixels(request.height, factor, "height"),
-                                    latent_pixels(request.width, factor, "width"));
-  for (int number : engine::class_numbers(request.classes, state.class_names, state.recipe->classes()))
+  job.layout = state.recipe->layout(engine::latent_pixels(request.height, factor, "height"),
+                                    engine::latent_pixels(request.width, factor, "width"));
+  for (int number :
+       engine::class_numbers(request.classes, state.class_names, state.recipe->classes()))
     job.classes.insert(job.classes.end(), static_cast<size_t>(request.count), number);
   job.scheduler = scheduler_of(state, request);
   job.sampler = job.scheduler == "ddpm" ? sample::ddpm_learned_range(request.steps)
@@ -94,6 +91,10 @@ Job plan_job(const Model::State& state, const GenerateRequest& request) {
           "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
           state.name);
   if (!request.initial_latents.empty()) read_initial(request, job);
+  for (const std::string& path : {request.save_latents, request.trace})
+    if (!path.empty()) base::check_writable(path);
+  state.check_transformer();
+  if (request.decode) state.check_vae();
   return job;
 }
 
@@ -106,16 +107,18 @@ void check_memory(const Model::State& state, const GenerateRequest& request, con
   const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
                          job.pictures() * 4 * sizeof(float);
   require(latents < have, ErrorCode::memory,
-          "{} pictures of {} x {} latent pixels need {:.1f} GB for their latents alone, the machine has "
-          "{:.1f}: use a smaller size or --count",
+          "this run ({} of {} x {} latent pixels) would need {:.1f} GB for its latents alone, the "
+          "machine "
+          "has {:.1f}: use a smaller size or --count",
           job.pictures(), job.layout.size[2], job.layout.size[1], latents / 1e9, have / 1e9);
   const auto need = engine::estimate(*state.recipe, state.dtype(), job.layout, job.pictures(),
                                      job.guidance.branches(), vae);
-  require(double(need.peak) < 0.95 * have, ErrorCode::memory,
-          "this run would need about {:.1f} GB (weights {:.1f}, activations {:.1f}), the machine has "
-          "{:.1f}: use a smaller size or --count",
-          double(need.peak) / 1e9, double(need.weights) / 1e9, double(need.activations) / 1e9,
-          have / 1e9);
+  require(
+      double(need.peak) < 0.95 * have, ErrorCode::memory,
+      "this run would need about {:.1f} GB (weights {:.1f}, activations {:.1f}), the machine has "
+      "{:.1f}: use a smaller size or --count",
+      double(need.peak) / 1e9, double(need.weights) / 1e9, double(need.activations) / 1e9,
+      have / 1e9);
 }
 
 // Collects latents and predictions in the layout of the reference pipelines.
@@ -149,8 +152,9 @@ Tensor run_denoise(Model::State& state, const GenerateRequest& request, const Ru
                    Job& job, Trace& trace, Report& report) {
   engine::Noise noise(request.noise, request.seed);
   const tensor::Shape shape = job.latent_shape();
-  const Tensor start = job.given.contains("latents") ? ops::cast(job.given.at("latents"), DType::f32)
-                                                     : noise.draw(shape);
+  const Tensor start = job.given.contains("latents")
+                           ? ops::cast(job.given.at("latents"), DType::f32)
+                           : noise.draw(shape);
   auto step_noise = [&](int i) {
     const auto given = job.given.find("noise." + std::to_string(i));
     if (given == job.given.end()) return nn::to_tokens(noise.draw(shape), job.layout);
@@ -209,7 +213,8 @@ Tensor decode(Model::State& state, const RunControl& control, const Tensor& late
     for (int64_t j = 0; j < unit.elements(); ++j)
       unit.data<float>()[j] = std::clamp(image.data<float>()[j] * 0.5f + 0.5f, 0.0f, 1.0f);
     media::Image bytes = media::to_image(unit);
-    pictures.push_back({bytes.width, bytes.height, std::move(bytes.rgb), labels[static_cast<size_t>(i)]});
+    pictures.push_back(
+        {bytes.width, bytes.height, std::move(bytes.rgb), labels[static_cast<size_t>(i)]});
     if (keep) kept.push_back(unit.reshape({1, unit.size(0), unit.size(1), unit.size(2)}));
   }
   if (control.on_progress) control.on_progress({"decode", count, count, seconds_since(begin)});
@@ -255,13 +260,13 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
                                                : state.class_names[static_cast<size_t>(number)]);
   if (request.decode) {
     const auto start = Clock::now();
-    const Tensor image =
-        decode(state, control, latents, result.pictures, labels, trace.wanted());
+    const Tensor image = decode(state, control, latents, result.pictures, labels, trace.wanted());
     if (trace.wanted()) trace.plain("image", image);
     result.report.phase_seconds["decode"] = seconds_since(start);
   }
   if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
-  if (!request.save_latents.empty()) load::write_safetensors(request.save_latents, {{"latents", latents}});
+  if (!request.save_latents.empty())
+    load::write_safetensors(request.save_latents, {{"latents", latents}});
   trace.write(request.trace);
   finish_report(state, result.report);
   return result;

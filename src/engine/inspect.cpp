@@ -22,20 +22,20 @@ Component describe(const load::Component& part) {
 
 void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& options,
              const GenerateRequest& request, int64_t factor, const base::Json* vae) {
-  require(request.width >= 0 && request.height >= 0 && request.width % factor == 0 &&
-              request.height % factor == 0,
-          ErrorCode::usage, "{} x {} pixels: expected multiples of {}", request.width, request.height,
-          factor);
-  const nn::TokenLayout layout = recipe.layout(request.height / factor, request.width / factor);
+  require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
+          "--count {}: expected a number from 1 to 100000", request.count);
+  const nn::TokenLayout layout =
+      recipe.layout(engine::latent_pixels(request.height, factor, "height"),
+                    engine::latent_pixels(request.width, factor, "width"));
   const bool branches = request.guidance != 1;
   const auto dtype = options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
-  const auto need =
-      engine::estimate(recipe, dtype, layout, std::max(request.count, 1), branches, vae);
+  const auto need = engine::estimate(recipe, dtype, layout, request.count, branches, vae);
   found.width = layout.size[2] * factor;
   found.height = layout.size[1] * factor;
-  found.rows = (branches ? 2 : 1) * std::max(request.count, 1);
+  found.rows = (branches ? 2 : 1) * request.count;
   found.flops_per_step = need.flops_per_step;
-  found.memory = {{"weights", need.weights}, {"activations", need.activations}, {"peak", need.peak}};
+  found.memory = {
+      {"weights", need.weights}, {"activations", need.activations}, {"peak", need.peak}};
 }
 
 }  // namespace
@@ -52,6 +52,8 @@ Inspection Model::inspect(const GenerateRequest& request) const {
       for (const auto& [name, value] : state.recipe->facts())
         found.components.back().facts[name] = value;
   }
+  if (state.recipe) state.check_transformer();
+  if (state.has_vae()) state.check_vae();
   if (state.recipe)
     add_run(found, *state.recipe, state.options, request, state.vae_factor(),
             state.has_vae() ? &state.folder.component("vae").config : nullptr);
@@ -75,8 +77,9 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     Component part{"transformer", "dit_moe", "", 0, 0, {}};
     for (const auto& [fact, value] : recipe->facts()) part.facts[fact] = value;
     add_run(found, *recipe, options, request, 8, nullptr);
-    part.parameters = engine::estimate(*recipe, nn::DType::bf16, recipe->layout(0, 0), 1, false, nullptr)
-                          .parameters;
+    part.parameters =
+        engine::estimate(*recipe, nn::DType::bf16, recipe->layout(0, 0), 1, false, nullptr)
+            .parameters;
     found.components.push_back(part);
     return found;
   }

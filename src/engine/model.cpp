@@ -28,7 +28,8 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   require(json.is_array(), ErrorCode::model, "{}: expected a list of names", path.string());
   std::vector<std::string> names;
   for (const auto& item : json) {
-    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path.string(), names.size());
+    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path.string(),
+            names.size());
     names.push_back(item.get<std::string>());
   }
   return names;
@@ -39,15 +40,43 @@ int thread_count_of(const RunOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+models::AutoencoderKLConfig vae_config(const load::Component& part) {
+  return models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
+}
+
+// `Half`: the decoder or the encoder of the VAE; the names of the other one may stand in the file.
+template <class Half>
+void check_part(const Model::State& state, const std::string& other,
+                const std::string& others_conv) {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::Component& part = state.folder.component("vae");
+  const load::TensorSet tensors = load::open_component(part.folder);
+  const load::MetaWeights asked(tensors);
+  const Half named(vae_config(part), asked, state.dtype());
+  const std::string unused[] = {other, others_conv};
+  load::check_names(asked, tensors, part.folder, unused);
+}
+
+template <class Half>
+std::unique_ptr<Half> load_part(const Model::State& state) {
+  const tensor::BindScope bind(state.scope());
+  const load::Component& part = state.folder.component("vae");
+  return std::make_unique<Half>(vae_config(part), *store().open(load::open_component(part.folder)),
+                                state.dtype());
+}
+
 }  // namespace
 
 namespace engine {
 
 std::string resolve_model(const std::string& model) {
   std::error_code ignored;
-  if (model.empty() || model.find('/') != std::string::npos || fs::exists(model, ignored)) return model;
+  if (model.empty() || model.find('/') != std::string::npos || fs::exists(model, ignored))
+    return model;
   const char* chosen = std::getenv("TESSERA_MODELS");
-  for (const std::string& root : {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
+  for (const std::string& root :
+       {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
     const fs::path path = fs::path(root) / model;
     if (!root.empty() && fs::is_directory(path, ignored)) return path.string();
   }
@@ -70,42 +99,40 @@ nn::DType Model::State::dtype() const {
 
 int64_t Model::State::vae_factor() const {
   if (!has_vae()) return 8;
-  const load::Component& part = folder.component("vae");
-  const auto config = models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
-  return int64_t{1} << (config.block_out_channels.size() - 1);
+  return int64_t{1} << (vae_config(folder.component("vae")).block_out_channels.size() - 1);
+}
+
+void Model::State::check_transformer() const {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::Component& part = folder.component("transformer");
+  const load::TensorSet tensors = load::open_component(part.folder);
+  const load::MetaWeights asked(tensors);
+  recipe->make(asked, {{0, recipe->blocks()}, true, true}, dtype());
+  load::check_names(asked, tensors, part.folder);
 }
 
 nn::Denoiser& Model::State::transformer() {
   if (denoiser) return *denoiser;
+  check_transformer();
   const tensor::BindScope bind(scope());
-  const load::Component& part = folder.component("transformer");
-  const load::TensorSet tensors = load::open_component(part.folder);
-  const nn::Portion whole{{0, recipe->blocks()}, true, true};
-  {
-    tensor::Scope aside;  // the rehearsal on meta counts for nobody
-    const tensor::BindScope rehearsal(aside);
-    const load::MetaWeights asked(tensors);
-    recipe->make(asked, whole, dtype());
-    load::check_names(asked, tensors, part.folder);
-  }
-  denoiser = recipe->make(*store().open(tensors), whole, dtype());
+  const load::TensorSet tensors = load::open_component(folder.component("transformer").folder);
+  denoiser = recipe->make(*store().open(tensors), {{0, recipe->blocks()}, true, true}, dtype());
   return *denoiser;
 }
 
+void Model::State::check_vae() const {
+  check_part<models::AutoencoderKL>(*this, "encoder.*", "quant_conv.*");
+}
+
 std::unique_ptr<models::AutoencoderKL> Model::State::load_vae() const {
-  const tensor::BindScope bind(scope());
-  const load::Component& part = folder.component("vae");
-  const auto config = models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
-  const load::TensorSet tensors = load::open_component(part.folder);
-  {
-    tensor::Scope aside;  // the rehearsal on meta counts for nobody
-    const tensor::BindScope rehearsal(aside);
-    const load::MetaWeights asked(tensors);
-    const models::AutoencoderKL named(config, asked, dtype());
-    const std::string encoder[] = {"encoder.*", "quant_conv.*"};
-    load::check_names(asked, tensors, part.folder, encoder);
-  }
-  return std::make_unique<models::AutoencoderKL>(config, *store().open(tensors), dtype());
+  check_vae();
+  return load_part<models::AutoencoderKL>(*this);
+}
+
+std::unique_ptr<models::AutoencoderKLEncoder> Model::State::load_vae_encoder() const {
+  check_part<models::AutoencoderKLEncoder>(*this, "decoder.*", "post_quant_conv.*");
+  return load_part<models::AutoencoderKLEncoder>(*this);
 }
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -126,13 +153,12 @@ Model Model::open(const std::string& model, const RunOptions& options) {
           model, state->folder.class_name);
   if (state->folder.has("transformer")) {
     const load::Component& part = state->folder.component("transformer");
-    state->recipe =
-        models::make_recipe(part.class_name, part.config, part.folder + "/config.json");
+    state->recipe = models::make_recipe(part.class_name, part.config, part.folder + "/config.json");
     state->class_names = read_class_names(state->folder.path);
     require(state->class_names.empty() ||
                 static_cast<int64_t>(state->class_names.size()) == state->recipe->classes(),
-            ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}", model,
-            state->class_names.size(), state->recipe->classes());
+            ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
+            model, state->class_names.size(), state->recipe->classes());
   }
   state->pool = std::make_unique<base::ThreadPool>(thread_count_of(options));
   return Model(std::move(state));

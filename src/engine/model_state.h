@@ -33,10 +33,15 @@ struct Model::State {
   bool has_vae() const { return folder.has("vae"); }
   /// Latent pixels -> pixels.
   int64_t vae_factor() const;
-  /// The transformer, loaded on first use; its names and shapes are checked before.
+  /// Throws Error(model) naming every tensor that is missing, unknown or of another shape than the
+  /// configuration says; reads no weight.
+  void check_transformer() const;
+  void check_vae() const;
+  /// The transformer, checked and loaded on first use.
   nn::Denoiser& transformer();
-  /// The VAE, loaded for this call; released with the result.
+  /// The VAE's halves, checked and loaded for this call; released with the result.
   std::unique_ptr<models::AutoencoderKL> load_vae() const;
+  std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;
 };
 
 namespace engine {
@@ -47,12 +52,16 @@ struct Estimate {
   int64_t weights = 0, activations = 0, peak = 0;  ///< bytes
   int64_t parameters = 0;
 };
-/// `vae`: its configuration, or null. Nothing is read but the sizes in `recipe`.
+/// `vae`: its configuration, or null. Nothing is read but the sizes in `recipe`. Throws
+/// Error(memory) for more tokens than any machine could hold.
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
                   int pictures, bool branches, const base::Json* vae);
 
-/// Where shipped models are: TESSERA_MODELS, else the folder of the source tree. A name without '/' that
-/// is no folder here is looked up there.
+/// Pixels of a side -> latent pixels; 0 stays 0 (as trained). Throws Error(usage) naming --`side`.
+int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side);
+
+/// Where shipped models are: TESSERA_MODELS, else the folder of the source tree. A name without '/'
+/// that is no folder here is looked up there.
 std::string resolve_model(const std::string& model);
 
 /// Class numbers for names or numbers. Throws Error(usage) naming what does not exist.

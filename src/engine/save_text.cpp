@@ -9,4 +9,6 @@ void save_text(const std::string& text, const std::string& path) {
   out.commit();
 }
 
+void check_writable(const std::string& path) { base::check_writable(path); }
+
 }  // namespace tessera

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "load/name_list.h"
 #include "tensor/scope.h"
 
 namespace tessera::load {
@@ -16,15 +17,9 @@ using tensor::MemoryClass;
 using tensor::Shape;
 using tensor::Tensor;
 
-constexpr size_t kNamed = 8;
-
-std::string listed(const char* what, const std::vector<std::string>& names) {
-  if (names.empty()) return "";
-  const size_t shown = std::min(names.size(), kNamed);
-  std::string text = fmt::format("; {} {}: {}", names.size(), what,
-                                 fmt::join(names.begin(), names.begin() + long(shown), ", "));
-  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
-  return text;
+std::string listed(const char* what, const std::vector<NamedItem>& items) {
+  if (items.empty()) return "";
+  return fmt::format("; {} {}: {}", items.size(), what, listed_names(items));
 }
 
 bool matches(const std::string& name, std::span<const std::string> patterns) {
@@ -100,18 +95,18 @@ int64_t MetaWeights::parameters() const {
 
 void check_names(const MetaWeights& weights, const TensorSet& tensors, const std::string& folder,
                  std::span<const std::string> unused) {
-  std::vector<std::string> missing, extra, misshaped;
+  std::vector<NamedItem> missing, extra, misshaped;
   const std::map<std::string, Shape> asked = weights.asked();
   for (const auto& [name, shape] : asked) {
     if (!tensors.has(name)) {
-      missing.push_back(base::printable(name) + " " + shape.str());
+      missing.push_back({name, " " + shape.str()});
     } else if (const auto& sizes = tensors.entry(name).sizes; !same(shape, sizes)) {
-      misshaped.push_back(fmt::format("{} is [{}], expected {}", base::printable(name),
-                                      fmt::join(sizes, ", "), shape.str()));
+      misshaped.push_back(
+          {name, fmt::format(" is [{}], expected {}", fmt::join(sizes, ", "), shape.str())});
     }
   }
   for (const std::string& name : tensors.names())
-    if (!asked.contains(name) && !matches(name, unused)) extra.push_back(base::printable(name));
+    if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
   require(
       missing.empty() && extra.empty() && misshaped.empty(), ErrorCode::model,
       "the weights in '{}' do not fit its config.json{}{}{}; use the weights and the config of one "

@@ -25,16 +25,17 @@ struct Rows {
 };
 Rows rows_of(const char* op, const Tensor& x) {
   if (x.rank() == 2) return {x.size(0), x.size(1), x.stride(0)};
-  require(x.dense(), ErrorCode::usage, "{}: a view {} of {} axes; expected a matrix or a dense tensor", op,
-          x.shape().str(), x.rank());
+  require(x.dense(), ErrorCode::usage,
+          "{}: a view {} of {} axes; expected a matrix or a dense tensor", op, x.shape().str(),
+          x.rank());
   const int64_t columns = x.rank() > 0 ? std::max<int64_t>(x.size(-1), 1) : 1;
   return {x.elements() / columns, columns, columns};
 }
 
 Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, const Tensor& b,
              DType dtype, float alpha = 1, float beta = 1) {
-  require(tensor::is_float(a.dtype()), ErrorCode::usage, "{}: a tensor of {}; expected floats", name,
-          tensor::name_of(a.dtype()));
+  require(tensor::is_float(a.dtype()), ErrorCode::usage, "{}: a tensor of {}; expected floats",
+          name, tensor::name_of(a.dtype()));
   require(!b.defined() || (b.shape() == a.shape() && tensor::is_float(b.dtype())), ErrorCode::usage,
           "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape().str(),
           b.defined() ? b.shape().str() : "");
@@ -42,10 +43,19 @@ Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, co
   count(name, flops, a, y);
   if (a.is_meta() || a.elements() == 0) return y;
   const Rows ra = rows_of(name, a);
-  ElementwiseArgs args{.op = op, .a = a.raw(), .a_stride = ra.stride, .a_dtype = a.dtype(),
-                       .y = y.raw(), .y_stride = ra.columns, .y_dtype = dtype, .rows = ra.rows,
-                       .columns = ra.columns, .alpha = alpha, .beta = beta};
-  if (b.defined()) args.b = b.raw(), args.b_stride = rows_of(name, b).stride, args.b_dtype = b.dtype();
+  ElementwiseArgs args{.op = op,
+                       .a = a.raw(),
+                       .a_stride = ra.stride,
+                       .a_dtype = a.dtype(),
+                       .y = y.raw(),
+                       .y_stride = ra.columns,
+                       .y_dtype = dtype,
+                       .rows = ra.rows,
+                       .columns = ra.columns,
+                       .alpha = alpha,
+                       .beta = beta};
+  if (b.defined())
+    args.b = b.raw(), args.b_stride = rows_of(name, b).stride, args.b_dtype = b.dtype();
   kernels::cpu_table().elementwise(args);
   return y;
 }
@@ -105,7 +115,8 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
                  std::span<const int32_t> row_of) {
   require(x.rank() == 2 && y.shape() == x.shape(), ErrorCode::usage,
-          "add_gated: {} and {}; expected two [tokens, channels]", x.shape().str(), y.shape().str());
+          "add_gated: {} and {}; expected two [tokens, channels]", x.shape().str(),
+          y.shape().str());
   require(gate.rank() == 2 && gate.size(1) == x.size(1) && gate.dtype() == DType::f32 &&
               static_cast<int64_t>(row_of.size()) == x.size(0),
           ErrorCode::usage, "add_gated: gate {} and {} rows do not fit {} tokens of {} channels",
@@ -116,11 +127,21 @@ Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   count("add_gated", 2, x, out);
   if (x.is_meta() || x.elements() == 0) return out;
-  kernels::cpu_table().elementwise(
-      {.op = Elementwise::add_gated, .a = x.raw(), .b = y.raw(), .a_stride = x.stride(0),
-       .b_stride = y.stride(0), .a_dtype = x.dtype(), .b_dtype = y.dtype(), .y = out.raw(),
-       .y_stride = out.stride(0), .y_dtype = out.dtype(), .rows = x.size(0), .columns = x.size(1),
-       .gate = gate.data<float>(), .gate_stride = gate.stride(0), .row_of = row_of.data()});
+  kernels::cpu_table().elementwise({.op = Elementwise::add_gated,
+                                    .a = x.raw(),
+                                    .b = y.raw(),
+                                    .a_stride = x.stride(0),
+                                    .b_stride = y.stride(0),
+                                    .a_dtype = x.dtype(),
+                                    .b_dtype = y.dtype(),
+                                    .y = out.raw(),
+                                    .y_stride = out.stride(0),
+                                    .y_dtype = out.dtype(),
+                                    .rows = x.size(0),
+                                    .columns = x.size(1),
+                                    .gate = gate.data<float>(),
+                                    .gate_stride = gate.stride(0),
+                                    .row_of = row_of.data()});
   return out;
 }
 
@@ -131,17 +152,21 @@ Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType 
   const int64_t count_of = static_cast<int64_t>(indices.size());
   Tensor y = Tensor::empty({count_of, table.size(1)}, dtype, table.device());
   count("gather_rows", 0, y, y);
+  const int64_t table_rows = table.size(0);
   for (int32_t i : indices)
-    require(i >= 0 && i < table.size(0), ErrorCode::usage, "gather_rows: row {} of a table of {}", i,
-            table.size(0));
+    require(i >= 0 && i < table_rows, ErrorCode::usage, "gather_rows: row {} of a table of {}", i,
+            table_rows);
   if (table.is_meta() || y.elements() == 0) return y;
   tensor::parallel_for(count_of, 64, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       kernels::reference::elementwise(
-          {.a = table.data<std::byte>() + indices[static_cast<size_t>(t)] * table.stride(0) *
-                                              tensor::size_of(table.dtype()),
-           .a_dtype = table.dtype(), .y = y.data<std::byte>() + t * y.size(1) * tensor::size_of(dtype),
-           .y_dtype = dtype, .rows = 1, .columns = table.size(1)});
+          {.a = table.data<std::byte>() +
+                indices[static_cast<size_t>(t)] * table.stride(0) * tensor::size_of(table.dtype()),
+           .a_dtype = table.dtype(),
+           .y = y.data<std::byte>() + t * y.size(1) * tensor::size_of(dtype),
+           .y_dtype = dtype,
+           .rows = 1,
+           .columns = table.size(1)});
   });
   return y;
 }
@@ -164,8 +189,8 @@ Tensor timestep_embedding(const Tensor& t, int64_t dim, const TimestepOptions& o
   for (int64_t r = 0; r < t.size(0); ++r)
     for (int64_t i = 0; i < half; ++i) {
       // The published models round the frequency and the angle to float.
-      const float frequency = static_cast<float>(
-          std::exp(-std::log(double(o.max_period)) * double(i) / (double(half) - double(o.downscale))));
+      const float frequency = static_cast<float>(std::exp(
+          -std::log(double(o.max_period)) * double(i) / (double(half) - double(o.downscale))));
       const float angle = o.scale * t.row<float>(r)[0] * frequency;
       float* row = y.row<float>(r);
       row[o.sin_first ? half + i : i] = std::cos(angle);

@@ -36,6 +36,7 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   const bool trace = trace_blocks && control.trace;
   if (trace) control.trace("embedding", hidden.tokens.body);
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
     model.block(static_cast<int>(b), step, view, hidden, assembly.seams());
     if (trace) control.trace(fmt::format("block.{}", b), hidden.tokens.body);
   }
@@ -76,8 +77,8 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   const auto& [pt, p, q] = model.geometry().patch_size;
   sample::History history;
   for (int i = 0; i < sampler.steps(); ++i) {
-    require(!control.stop.stop_requested(), ErrorCode::cancelled,
-            "stopped before step {} of {}", i + 1, sampler.steps());
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before step {} of {}",
+            i + 1, sampler.steps());
     if (control.on_step) control.on_step(i, sampler.steps());
     const nn::StepInfo info{i, sampler.steps(), assembly.plan.fresh(i),
                             i + 1 == sampler.steps() || assembly.plan.fresh(i + 1)};

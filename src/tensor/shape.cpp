@@ -24,8 +24,8 @@ Shape::Shape(std::span<const int64_t> sizes) {
 
 int Shape::axis_index(int axis) const {
   const int index = axis < 0 ? axis + rank_ : axis;
-  require(index >= 0 && index < rank_, ErrorCode::usage, "axis {} is outside the shape {}", axis,
-          str());
+  if (index < 0 || index >= rank_)  // the message is built only when it is needed: this is hot
+    fail(ErrorCode::usage, "axis {} is outside the shape {}", axis, str());
   return index;
 }
 

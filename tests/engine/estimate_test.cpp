@@ -17,5 +17,21 @@ TEST(Estimate, GrowsWithPicturesButNotItsWeights) {
   EXPECT_GT(wide.weights, one.weights * 17 / 10);
 }
 
+TEST(Estimate, RefusesAbsurdSizesAtOnce) {
+  const auto recipe = models::make_recipe("dit_moe", models::named_sizes()[0].second, "small");
+  try {
+    estimate(*recipe, nn::DType::bf16, recipe->layout(1 << 17, 1 << 17), 1, true, nullptr);
+    FAIL() << "4 billion tokens were accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::memory);
+  }
+}
+
+TEST(LatentPixels, FitTheFactor) {
+  EXPECT_EQ(latent_pixels(128, 8, "width"), 16);
+  EXPECT_EQ(latent_pixels(0, 8, "width"), 0);
+  for (int64_t pixels : {-8, 100, 1 << 24}) EXPECT_THROW(latent_pixels(pixels, 8, "width"), Error);
+}
+
 }  // namespace
 }  // namespace tessera::engine

@@ -12,9 +12,9 @@ const std::string kData = TESSERA_TEST_DATA "/moe/";
 SafetensorsFile run(const std::string& name, int n, Precision precision, const Scratch& scratch) {
   const SafetensorsFile io(kData + name + "/io.safetensors");
   const std::string prefix = "forward." + std::to_string(n) + ".";
-  load::write_safetensors(scratch / "in.safetensors", {{"x", io.get(prefix + "x")},
-                                                       {"t", io.get(prefix + "t")},
-                                                       {"y", io.get(prefix + "y")}});
+  load::write_safetensors(
+      scratch / "in.safetensors",
+      {{"x", io.get(prefix + "x")}, {"t", io.get(prefix + "t")}, {"y", io.get(prefix + "y")}});
   ForwardRequest request;
   request.inputs = scratch / "in.safetensors";
   request.outputs = scratch / "out.safetensors";
@@ -38,7 +38,8 @@ TEST_P(DitMoeForward, EveryBlockIsTheReferencesInF32) {
                                   golden::row(hidden, b + 1)),
                 1e-4)
           << "block " << b << " of pass " << n;
-    EXPECT_LT(golden::max_error(out.get("out").to_floats(), io.get(prefix + "out").to_floats()), 1e-4);
+    EXPECT_LT(golden::max_error(out.get("out").to_floats(), io.get(prefix + "out").to_floats()),
+              1e-4);
   }
 }
 
@@ -57,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Golden, DitMoeForward, testing::Values("dit_moe_flash",
 
 TEST(Forward, SaysWhatIsMissing) {
   const Scratch scratch;
-  load::write_safetensors(scratch / "in.safetensors", {{"x", tensor::Tensor::zeros({1, 4, 8, 8}, tensor::DType::f32)}});
+  load::write_safetensors(scratch / "in.safetensors",
+                          {{"x", tensor::Tensor::zeros({1, 4, 8, 8}, tensor::DType::f32)}});
   ForwardRequest request;
   request.inputs = scratch / "in.safetensors";
   request.outputs = scratch / "out.safetensors";
@@ -68,6 +70,49 @@ TEST(Forward, SaysWhatIsMissing) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::usage);
     EXPECT_NE(std::string(e.what()).find("no tensor 't'"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(request.outputs));
+}
+
+TEST(Forward, RunsBothHalvesOfAVae) {
+  const std::string folder = TESSERA_TEST_DATA "/vae/pixart_alpha";
+  const SafetensorsFile io(folder + "/io_vae.safetensors");
+  Model model = Model::open(folder + "/vae", golden::options(Precision::f32));
+  for (const std::string half : {"decode", "encode"}) {
+    const Scratch scratch;
+    load::write_safetensors(scratch / "in.safetensors", {{"sample", io.get(half + ".in")}});
+    ForwardRequest request;
+    request.component = "vae." + half;
+    request.inputs = scratch / "in.safetensors";
+    request.outputs = scratch / "out.safetensors";
+    request.trace = true;
+    model.forward(request);
+    const SafetensorsFile out(request.outputs);
+    EXPECT_LT(
+        golden::max_error(out.get("out").to_floats(),
+                          io.get(half == "decode" ? "decode.out" : "encode.mean").to_floats()),
+        1e-4);
+    EXPECT_TRUE(out.has("mid_block"));
+  }
+}
+
+TEST(Forward, EndsAfterAStopRequest) {
+  const SafetensorsFile io(kData + "dit_moe_flash/io.safetensors");
+  const Scratch scratch;
+  load::write_safetensors(
+      scratch / "in.safetensors",
+      {{"x", io.get("forward.0.x")}, {"t", io.get("forward.0.t")}, {"y", io.get("forward.0.y")}});
+  ForwardRequest request;
+  request.inputs = scratch / "in.safetensors";
+  request.outputs = scratch / "out.safetensors";
+  std::stop_source stop;
+  stop.request_stop();
+  Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::f32));
+  try {
+    model.forward(request, {stop.get_token(), {}});
+    FAIL() << "ran to the end";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled);
   }
   EXPECT_FALSE(std::filesystem::exists(request.outputs));
 }

@@ -26,6 +26,16 @@ TEST(Inspect, KnowsItsNames) {
   }
 }
 
+TEST(Inspect, RefusesRunsThatCannotBe) {
+  const RunOptions run = golden::options(Precision::bf16);
+  for (const auto& [count, width] : {std::pair<int, int64_t>{0, 256}, {1, -8}, {1, 100}}) {
+    GenerateRequest request;
+    request.count = count;
+    request.width = width;
+    EXPECT_THROW(inspect_by_name("dit_moe_s", run, request), Error) << count << ' ' << width;
+  }
+}
+
 TEST(Inspect, ReadsAFolder) {
   const Model model =
       Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", golden::options(Precision::f32));

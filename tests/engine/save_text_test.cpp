@@ -1,5 +1,5 @@
-#include "golden.h"
 #include "base/mapped_file.h"
+#include "golden.h"
 
 namespace tessera {
 namespace {
@@ -9,6 +9,13 @@ TEST(SaveText, WritesWholeFilesOnly) {
   save_text("twelve bytes", scratch / "x");
   EXPECT_EQ(base::MappedFile(scratch / "x").size(), 12u);
   EXPECT_THROW(save_text("x", scratch / "no/such/folder"), Error);
+}
+
+TEST(CheckWritable, AsksBeforeTheWork) {
+  const golden::Scratch scratch;
+  check_writable(scratch / "x");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "x"));
+  EXPECT_THROW(check_writable(scratch / "no/such/folder"), Error);
 }
 
 }  // namespace

@@ -95,8 +95,7 @@ TEST(CheckNames, NamesEverythingAtOnce) {
   expect_says(
       message,
       "2 of another shape: 'b' is [47], expected [48], 'filter' is [8, 36], expected [8, 4, 3, 3]");
-  expect_says(message, "11 that the model does not know: 'more0', 'more1'");
-  expect_says(message, "and 3 more");
+  expect_says(message, "11 that the model does not know: 'more{0-10}'");
 }
 
 TEST(CheckNames, LeavesUnusedAlone) {

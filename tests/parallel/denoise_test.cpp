@@ -93,8 +93,8 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::cancelled);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"model_output.0", "latents.1", "model_output.1",
-                                             "latents.2"}));
+  // The step in which the request came ends before its next block.
+  EXPECT_EQ(names, (std::vector<std::string>{"model_output.0", "latents.1"}));
 }
 
 }  // namespace

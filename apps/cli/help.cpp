@@ -1,0 +1,151 @@
+#include "help.h"
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+namespace tessera::cli {
+namespace {
+
+constexpr size_t kColumn = 27;  // where descriptions begin
+
+// "-o,--output OUT"
+std::string spelled(const CLI::Option& option) {
+  std::string names;
+  for (const auto& name : option.get_snames()) names += "-" + name + ",";
+  for (const auto& name : option.get_lnames()) names += "--" + name + ",";
+  if (names.empty()) return option.get_name();
+  names.pop_back();
+  if (option.get_type_size() == 0) return names;
+  const std::string type = option.get_type_name();  // with its limits behind ':'
+  return names + " " + type.substr(0, type.find(':'));
+}
+
+std::string row(const std::string& left, const std::string& right) {
+  std::string line = "  " + left;
+  line.append(line.size() + 1 < kColumn ? kColumn - line.size() : 2, ' ');
+  return line + right + "\n";
+}
+
+std::string rows_of(const std::vector<const CLI::Option*>& options) {
+  std::string text;
+  for (size_t i = 0; i < options.size();) {
+    std::string left = spelled(*options[i]);
+    const std::string& right = options[i]->get_description();
+    for (++i; i < options.size() && options[i]->get_description().empty(); ++i)
+      left += " " + spelled(*options[i]);
+    text += row(left, right);
+  }
+  return text;
+}
+
+size_t changes(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean '--steps'?" when a known word is near.
+std::string suggestion(const std::string& given, const std::vector<std::string>& known) {
+  std::string best;
+  size_t least = given.size() / 3 + 1;
+  for (const std::string& word : known)
+    if (const size_t n = changes(given, word); n <= least) least = n, best = word;
+  return best.empty() ? "" : "; did you mean '" + best + "'?";
+}
+
+// An argument that nobody asked for: `given`, behind a command or in place of one.
+std::string explain_extra(const std::string& given, const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  std::vector<std::string> known;
+  if (chosen.empty()) {
+    for (const CLI::App* command : program.get_subcommands({}))
+      known.push_back(command->get_name());
+    if (given.starts_with('-')) return "option '" + given + "' stands before the command";
+    return "unknown command '" + given + "'" + suggestion(given, known);
+  }
+  for (const CLI::Option* option : chosen[0]->get_options())
+    for (const auto& name : option->get_lnames()) known.push_back("--" + name);
+  const std::string name = given.substr(0, given.find('='));
+  if (given.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
+  return "unexpected argument '" + given + "'; put quotes around a value with spaces";
+}
+
+// The first option that was left over, else the first argument; "" when there is none.
+std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
+  std::vector<std::string> all = program.remaining(true);
+  if (all.empty() &&
+      dynamic_cast<const CLI::ExtrasError*>(&error)) {  // then they stand in the message alone
+    const std::string text = error.what();
+    std::istringstream words(text.substr(std::min(text.find(": "), text.size() - 1) + 1));
+    for (std::string word; words >> word;) all.push_back(word);
+  }
+  for (const std::string& text : all)
+    if (text.starts_with('-')) return text;
+  return all.empty() ? "" : all.front();
+}
+
+}  // namespace
+
+std::string help_of(const CLI::App& app) {
+  const bool top = app.get_parent() == nullptr;
+  std::string usage = top ? "tessera" : "tessera " + app.get_name();
+  std::vector<std::string> groups;
+  std::vector<const CLI::Option*> positionals;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) {
+      positionals.push_back(option);
+      usage += " " + option->get_name();
+    } else if (std::count(groups.begin(), groups.end(), option->get_group()) == 0) {
+      groups.push_back(option->get_group());
+    }
+  }
+  for (const CLI::Option* option : app.get_options())
+    if (!option->get_positional() && option->get_required()) usage += " " + spelled(*option);
+  std::string text =
+      app.get_description() + "\nUsage: " + usage + (top ? " COMMAND ...\n" : " [OPTION ...]\n");
+  text += rows_of(positionals);
+  if (top) text += "Commands:\n";
+  for (const CLI::App* command : app.get_subcommands({}))
+    text += row(command->get_name(), command->get_description());
+  std::stable_partition(groups.begin(), groups.end(), [](const auto& g) { return g != "Options"; });
+  for (const std::string& group : groups) {
+    std::vector<const CLI::Option*> members;
+    for (const CLI::Option* option : app.get_options())
+      if (!option->get_positional() && option->get_group() == group) members.push_back(option);
+    text += group + ":\n" + rows_of(members);
+  }
+  return top ? text + app.get_footer() : text;
+}
+
+std::string explain(const CLI::ParseError& error, const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  const std::string command = chosen.empty() ? "" : chosen[0]->get_name() + " ";
+  std::string what = error.what();
+  const std::string convert = "Could not convert: ";
+  const std::string extra = left_over(error, program);
+  if (!extra.empty() && (chosen.empty() || dynamic_cast<const CLI::ExtrasError*>(&error))) {
+    what = explain_extra(extra, program);
+  } else if (error.get_name() == "ConversionError" && what.starts_with(convert)) {
+    what = what.substr(convert.size());
+    if (const size_t at = what.find(" = "); at != std::string::npos) what.replace(at, 3, " ");
+    what += ": this is no number that the option takes";
+  } else if (error.get_name() == "ArgumentMismatch") {
+    const bool missing = what.ends_with("missing");
+    what =
+        what.substr(0, what.find(':')) + (missing ? " needs a value" : " was given more than once");
+  } else if (chosen.empty()) {
+    what = "name a command: generate, forward, inspect or bench";
+  }
+  return what + " (see 'tessera " + command + "--help')";
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace tessera::cli {
+
+/// The help of a command, made from its options: a line each, an option without a description
+/// beside the one before it. Fits a terminal of 80 x 24.
+std::string help_of(const CLI::App& app);
+
+/// One line for a mistake in the arguments: what it is, and what was perhaps meant.
+std::string explain(const CLI::ParseError& error, const CLI::App& program);
+
+}  // namespace tessera::cli

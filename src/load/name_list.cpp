@@ -1,0 +1,104 @@
+#include "load/name_list.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "base/fail.h"
+#include "base/printable.h"
+
+namespace tessera::load {
+namespace {
+
+constexpr size_t kShown = 200;
+
+using Numbers = std::vector<int64_t>;
+
+// "blocks.3.w" -> {"blocks.", ".w"} around {3}.
+struct Pattern {
+  std::vector<std::string> pieces{""};
+  Numbers numbers;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+Pattern parse(const std::string& name) {
+  Pattern pattern;
+  for (size_t at = 0; at < name.size();) {
+    size_t end = at;
+    while (end < name.size() && is_digit(name[end])) ++end;
+    const size_t digits = end - at;
+    const bool number = digits > 0 && digits <= 9 && (digits == 1 || name[at] != '0');
+    if (number) {
+      pattern.numbers.push_back(std::stoll(name.substr(at, digits)));
+      pattern.pieces.emplace_back();
+    } else {
+      end = std::max(end, at + 1);
+      pattern.pieces.back() += name.substr(at, end - at);
+    }
+    at = end;
+  }
+  return pattern;
+}
+
+std::string shown(const std::set<int64_t>& values) {
+  const int64_t low = *values.begin(), high = *values.rbegin();
+  if (low == high) return std::to_string(low);
+  if (high - low + 1 == static_cast<int64_t>(values.size()))
+    return fmt::format("{{{}-{}}}", low, high);
+  return fmt::format("{{{}}}", fmt::join(values, ","));
+}
+
+struct Group {
+  std::vector<std::string> pieces;
+  std::string note;
+  std::vector<Numbers> rows;
+};
+
+// One entry when every combination of the numbers is there; else one for each value of an axis.
+void append(const Group& group, size_t axis, std::vector<std::string>& out) {
+  std::vector<std::set<int64_t>> values(group.pieces.size() - 1);
+  for (const Numbers& row : group.rows)
+    for (size_t i = 0; i < row.size(); ++i) values[i].insert(row[i]);
+  size_t combinations = 1;
+  for (const auto& axis_values : values)
+    combinations = std::min(combinations * axis_values.size(), group.rows.size() + 1);
+  if (combinations == group.rows.size() || axis == values.size()) {
+    std::string text = group.pieces[0];
+    for (size_t i = 0; i < values.size(); ++i) text += shown(values[i]) + group.pieces[i + 1];
+    out.push_back(base::printable(text) + group.note);
+    return;
+  }
+  for (const int64_t value : values[axis]) {
+    Group part{group.pieces, group.note, {}};
+    for (const Numbers& row : group.rows)
+      if (row[axis] == value) part.rows.push_back(row);
+    append(part, axis + 1, out);
+  }
+}
+
+}  // namespace
+
+std::string listed_names(const std::vector<NamedItem>& items) {
+  std::vector<Group> groups;
+  std::map<std::pair<std::vector<std::string>, std::string>, size_t> known;
+  for (const NamedItem& item : items) {
+    Pattern pattern = parse(item.name);
+    const auto [at, added] = known.emplace(std::pair(pattern.pieces, item.note), groups.size());
+    if (added) groups.push_back({pattern.pieces, item.note, {}});
+    groups[at->second].rows.push_back(std::move(pattern.numbers));
+  }
+  std::vector<std::string> entries;
+  size_t told = 0;
+  for (const Group& group : groups) {
+    if (entries.size() >= kShown) break;
+    append(group, 0, entries);
+    told += group.rows.size();
+  }
+  std::string text = fmt::format("{}", fmt::join(entries, ", "));
+  if (told < items.size()) text += fmt::format(" and {} more", items.size() - told);
+  return text;
+}
+
+}  // namespace tessera::load

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Ctrl-C and progress: a run ends soon with status 130, and a bar is drawn on terminals only."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+from program import PROGRAM, ProgramTest
+
+LONG = ("generate", "shapes", "--class", "1", "--steps", "100000", "-o", "x.png")
+
+
+def started(*arguments, cwd, **options):
+    return subprocess.Popen([PROGRAM, *arguments], cwd=cwd, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, **options)
+
+
+class Interrupt(ProgramTest):
+    def ends_after(self, signals, *arguments):
+        process = started(*arguments, cwd=self.folder)
+        try:
+            first = process.stderr.readline()  # "load": the handlers are in place
+            self.assertEqual(first, "load\n")
+            process.stderr.readline()
+            begin = time.monotonic()
+            process.send_signal(signals)
+            out, err = process.communicate(timeout=30)
+            return process.returncode, out, err, time.monotonic() - begin
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_ends_within_a_step(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            status, out, err, seconds = self.ends_after(number, *LONG, "--report", "r.json")
+            self.assertEqual((status, out), (130, ""), err)
+            self.assertRegex(err.splitlines()[-1], r"^tessera: error: stopped before ")
+            self.assertLess(seconds, 10)
+            self.assertEqual(list(self.folder.iterdir()), [], "nothing half-written")
+
+    def test_an_old_picture_stays(self):
+        (self.folder / "x.png").write_text("old")
+        self.assertEqual(self.ends_after(signal.SIGINT, *LONG)[0], 130)
+        self.assertEqual((self.folder / "x.png").read_text(), "old")
+
+    def test_bench(self):
+        process = started("bench", "kernels", cwd=self.folder)
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, err),
+                         (130, "tessera: error: stopped before the last kernel\n"))
+
+
+def on_terminal(arguments, cwd, columns, until_end=True):
+    """What the program draws on a terminal of so many columns; (status, text)."""
+    import fcntl
+    import struct
+    import termios
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([PROGRAM, *arguments], cwd=cwd, stdin=slave, stdout=slave,
+                               stderr=slave, env={**os.environ, "TERM": "xterm"})
+    os.close(slave)
+    text = b""
+    while select.select([master], [], [], 60)[0]:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the program has gone
+            break
+        if not part:
+            break
+        text += part
+    os.close(master)
+    return process.wait(timeout=60), text.decode()
+
+
+class ProgressLines(ProgramTest):
+    STEPS = ("generate", "shapes", "--class", "1", "--steps", "4", "-o", "x.png")
+
+    def test_plain_lines_without_a_terminal(self):
+        done = self.run_here(*self.STEPS)
+        self.assertEqual(done.stdout, "x.png\n")
+        self.assertNotIn("\r", done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+        self.assertRegex(done.stderr, r"^load\ndenoise 0/4 [\d.]+s\n")
+
+    def test_none(self):
+        done = self.run_here(*self.STEPS, "--progress", "none")
+        self.assertEqual((done.stdout, done.stderr), ("x.png\n", ""))
+
+    def test_a_bar_that_fits_the_terminal(self):
+        for columns in (80, 40, 20):
+            status, text = on_terminal(self.STEPS, self.folder, columns)
+            self.assertEqual(status, 0, text)
+            self.assertIn("\r\x1b[K", text)
+            for line in text.replace("\r\n", "\r").split("\r"):
+                self.assertLess(len(line.replace("\x1b[K", "")), columns, repr(line))
+            self.assertIn("\r\nx.png\r\n", text)
+
+    def test_no_bar_on_a_simple_terminal(self):
+        os.environ["TERM"], before = "dumb", os.environ.get("TERM")
+        self.addCleanup(lambda: os.environ.pop("TERM") if before is None
+                        else os.environ.__setitem__("TERM", before))
+        self.assertNotIn("\r", self.run_here(*self.STEPS).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Wrong options, sizes and names: one clear line, status 2 (or 4 for plans, 6 for memory)."""
+
+import re
+import unittest
+
+from program import DATA, ProgramTest, run
+
+TINY = DATA / "moe/dit_moe_flash/model"
+
+
+class Help(ProgramTest):
+    def test_fits_a_terminal_and_groups_options(self):
+        for command, groups in {(): ["Commands:", "Options:", "Try:"],
+                                ("generate",): ["What to make:", "Files:", "How it runs:"],
+                                ("forward",): ["What to run:", "How it runs:"],
+                                ("inspect",): ["The run to estimate:", "How it runs:"],
+                                ("bench",): ["Options:"]}.items():
+            done = run(*command, "--help")
+            lines = done.stdout.splitlines()
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertLessEqual(len(lines), 23, command)  # and one for the prompt
+            self.assertLessEqual(max(map(len, lines)), 80, command)
+            for group in groups:
+                self.assertIn(group, lines, command)
+
+    def test_every_option_it_names_exists(self):
+        for command in ("generate", "forward", "inspect", "bench"):
+            options = set(re.findall(r"--[a-z][a-z-]+", run(command, "--help").stdout))
+            self.assertGreaterEqual(len(options), 2)
+            for option in options - {"--help"}:
+                self.assertNotIn("unknown option", run(command, option, "x").stderr, option)
+
+    def test_version(self):
+        self.assertRegex(run("--version").stdout, r"^tessera \d+\.\d+\.\d+\n$")
+
+
+class Arguments(ProgramTest):
+    def test_commands(self):
+        self.refused(2, says=["generate, forward, inspect or bench", "--help"])
+        self.refused(2, "inspec", says=["unknown command 'inspec'", "did you mean 'inspect'"])
+        self.refused(2, "--steps", "3", says="before the command")
+
+    def test_options(self):
+        self.refused(2, "generate", says="MODEL is required")
+        self.refused(2, "generate", "shapes", says="--class is required")
+        self.refused(2, "generate", "shapes", "--class", "1", "--stesp", "3",
+                     says=["unknown option '--stesp'", "did you mean '--steps'",
+                           "tessera generate --help"])
+        self.refused(2, "generate", "shapes", "--class", "1", "--xyzzy=3",
+                     says="unknown option '--xyzzy'")
+        self.refused(2, "generate", "shapes", "--class", "red", "circle",
+                     says=["unexpected argument 'circle'", "quotes"])
+        self.refused(2, "generate", "shapes", "--class", says="--class needs a value")
+        self.refused(2, "generate", "shapes", "--class", "1", "--class", "2",
+                     says="--class was given more than once")
+        self.refused(2, "generate", "shapes", "--class", "1", "--dtype", "f16",
+                     says=["--dtype", "f16", "f32,bf16"])
+        self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
+                     says=["--device tpu", "'cpu'"])
+        self.refused(2, "generate", "shapes", "--class", "1", "--transport", "pigeon",
+                     says=["--transport pigeon", "'threads'"])
+        self.refused(2, "generate", "shapes", "--class", "1", "--progress", "loud",
+                     says=["--progress", "auto,plain,none"])
+        self.refused(2, "bench", "pixels", says=["pixels", "kernels"])
+        self.refused(2, "bench", "kernels", "--threads", "0", says=["--threads", "1 to 4096"])
+
+    def test_numbers(self):
+        for option, value, says in [("--steps", "0", "0 steps"), ("--steps", "-3", "-3 steps"),
+                                    ("--steps", "2000000", "1 to 100000"),
+                                    ("--steps", "ten", "--steps ten"),
+                                    ("--steps", "99999999999999999999", "--steps"),
+                                    ("--count", "0", "--count 0"), ("--count", "-1", "--count -1"),
+                                    ("--guidance", "nan", "--guidance nan"),
+                                    ("--guidance", "-1", "--guidance -1"),
+                                    ("--width", "0", "above 0"), ("--height", "-8", "above 0"),
+                                    ("--threads", "-1", "--threads"),
+                                    ("--seed", "x", "--seed x")]:
+            self.refused(2, "generate", "shapes", "--class", "1", option, value, says=says)
+
+    def test_sizes(self):
+        self.refused(2, "generate", "shapes", "--class", "1", "--width", "100",
+                     says=["--width 100", "multiple of 8"])
+        # 8 pixels are one latent pixel, and a patch has 2.
+        self.refused(2, "generate", "shapes", "--class", "1", "--width", "136", "--height", "128",
+                     says=["17 x 16", "patches of 2"])
+        self.refused(2, "inspect", "shapes", "--width", "77", says=["--width 77", "multiple of 8"])
+        self.refused(2, "inspect", "shapes", "--count", "0", says="--count 0")
+
+    def test_absurd_sizes_are_refused_before_the_work(self):
+        for size in ("131072", "1048576"):
+            self.refused(6, "generate", "shapes", "--class", "1", "--width", size, "--height", size,
+                         says="use a smaller size or --count")
+        self.refused(6, "generate", "shapes", "--class", "1", "--count", "100000", "--width",
+                     "1024", "--height", "1024", says="--count")
+        self.refused(6, "inspect", "dit_moe_g", "--width", "1048576", "--height", "1048576",
+                     says="smaller size")
+
+    def test_classes(self):
+        self.refused(2, "generate", "shapes", "--class", "red circel",
+                     says=["'red circel' does not exist", "did you mean 'red circle'", "inspect"])
+        self.refused(2, "generate", "shapes", "--class", "32", says=["'32'", "0 to 31"])
+        self.refused(2, "generate", "shapes", "--class", "1,,2", says="class ''")
+        self.refused(2, "generate", "shapes", "--class", "-1", says="'-1'")
+        self.refused(2, "generate", TINY, "--class", "circle", "--latents-only", "--save-latents",
+                     "l.safetensors", says=["'circle'", "0 to 9"])
+
+    def test_plans(self):
+        self.refused(4, "generate", "shapes", "--class", "1", "--ranks", "2",
+                     says=["needs 1 rank", "2 were given"])
+        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "ulises=2",
+                     says=["'ulises'", "ulysses"])
+        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "cfg=0", says="'cfg=0'")
+        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "cfg", says="no value")
+
+    def test_what_belongs_together(self):
+        self.refused(2, "generate", "shapes", "--class", "1", "--latents-only",
+                     says="--save-latents")
+        self.refused(3, "generate", TINY, "--class", "1", says=["no VAE", "--latents-only"])
+        self.refused(2, "forward", TINY, "--component", "vae.decode", "--inputs", "x",
+                     "--outputs", "y", says="has no VAE")
+        self.refused(2, "forward", TINY, "--component", "unet", "--inputs", "x", "--outputs", "y",
+                     says=["'unet'", "transformer", "vae.decode"])
+
+
+if __name__ == "__main__":
+    unittest.main()
