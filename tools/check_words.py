@@ -17,7 +17,7 @@ LIBRARY = [
     (re.compile(r"(?<![\w.>])(?:std::)?(?:printf|puts|putchar|perror|vprintf)\s*\("), "prints"),
     (re.compile(r"(?<![\w.>])(?:std::)?v?fprintf\s*\(|\bfmt::print"), "prints"),
     (re.compile(r"\bstd::(?:cout|cerr|clog)\b|#\s*include\s*<iostream>"), "prints"),
-    (re.compile(r"(?<![\w.>])(?:std::)?(?:_?exit|_Exit|quick_exit|abort|terminate)\s*\("), "ends the process"),
+    (re.compile(r"(?<![\w.>])(?<!void )(?:std::)?(?:_?exit|_Exit|quick_exit|abort|terminate)\s*\("), "ends the process"),
     (re.compile(r"(?<![\w.>])assert\s*\(|#\s*include\s*<cassert>"), "aborts"),
 ]
 EVERYWHERE = [
