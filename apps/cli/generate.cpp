@@ -54,7 +54,7 @@ void check_output(const Options& o, size_t pictures) {
       throw Error(ErrorCode::usage, "output '" + o.output + "' takes one picture, not " +
                                         std::to_string(pictures) + "; name a folder");
     check_writable(o.output);
-  } else if (fs::path(o.output).extension() != ".png") {
+  } else if (const auto end = fs::path(o.output).extension(); end != ".png" && end != ".PNG") {
     throw Error(ErrorCode::usage, "output '" + o.output +
                                       "': expected a name that ends in .png, or a folder (with '/' "
                                       "at its end)");

@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 
 #include "commands.h"
@@ -33,7 +34,7 @@ void on_interrupt(int signal) {
 int complain(const std::string& message, int status) {
   std::string line = message;
   for (char& c : line)
-    if (c == '\n' || c == '\r') c = ' ';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\n' || c == '\r' ? ' ' : '?';
   std::fprintf(stderr, "tessera: error: %s\n", line.c_str());
   return status;
 }
@@ -115,6 +116,10 @@ int main(int argc, char** argv) {
     return complain(e.what(), static_cast<int>(e.code()));
   } catch (const std::bad_alloc&) {
     return complain("out of memory: use a smaller size, batch or model", 6);
+  } catch (const std::system_error& e) {
+    return complain(std::string("the system refuses a thread or a file: ") + e.what() +
+                        "; give fewer --threads, or raise its limits",
+                    6);
   } catch (const std::exception& e) {
     return complain(std::string("internal: ") + e.what(), 1);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "engine/model_state.h"
 #include "load/meta_weights.h"
 
@@ -38,6 +39,16 @@ std::vector<std::string> read_class_names(const std::string& folder) {
 int thread_count_of(const RunOptions& options) {
   if (options.threads > 0) return options.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// "; shipped: shapes".
+std::string known_models() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(TESSERA_MODELS_DIR, ignored))
+    if (entry.is_directory(ignored)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names.empty() ? "" : fmt::format("; shipped: {}", fmt::join(names, ", "));
 }
 
 models::AutoencoderKLConfig vae_config(const load::Component& part) {
@@ -80,7 +91,8 @@ std::string resolve_model(const std::string& model) {
     const fs::path path = fs::path(root) / model;
     if (!root.empty() && fs::is_directory(path, ignored)) return path.string();
   }
-  return model;
+  fail(ErrorCode::model, "there is no model folder {} here, and no shipped model of that name{}",
+       base::printable(model), known_models());
 }
 
 }  // namespace engine

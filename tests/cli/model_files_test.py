@@ -16,7 +16,7 @@ class Folders(ProgramTest):
         self.refused(3, "inspect", model, says=says)
 
     def test_missing(self):
-        self.refused_model("nowhere", "'nowhere' does not exist")
+        self.refused_model("nowhere", "no model folder 'nowhere'", "shipped: ", "shapes")
         self.refused_model("no/where", "'no/where' does not exist")
         (self.folder / "empty").mkdir()
         self.refused_model("empty", "'empty'", "model_index.json")

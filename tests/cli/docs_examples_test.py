@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Keeps the documents true: runs their commands, and finds their quotations in the code.
+
+A block ```sh is run, the blocks of a document one after the other in one folder; a block ```text behind
+it holds lines that must come out, in order, where '...' stands for anything. A command in a table cell
+that begins with `tessera` or `python3 tools/` is run too. A block ```bash is what a test cannot run inside
+itself: only the commands in WHOLE may stand there. A block ```cpp FILE quotes FILE.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+from program import PROGRAM, SOURCE
+
+DOCUMENTS = sorted([SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").rglob("*.md")])
+WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|ctest |#|$)")
+CELL = re.compile(r"`((?:TESSERA_\w+=\S+ )?(?:tessera|python3 tools/)[^`]*)`")
+MARK = "==== example "
+
+
+def parts_of(document):
+    """[(kind, text, line number)] of blocks, and of commands in tables as kind 'sh'."""
+    found, kind, text, start = [], None, [], 0
+    for number, line in enumerate(document.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            if kind is None:
+                kind, text, start = line[3:].strip() or "plain", [], number
+            else:
+                found.append((kind, "\n".join(text), start))
+                kind = None
+        elif kind is not None:
+            text.append(line)
+        elif line.startswith("|"):
+            found += [("sh", command, number) for command in CELL.findall(line)]
+    return found
+
+
+def appears(expected, output):
+    """The first expected line that does not follow its predecessors in the output, or None."""
+    lines = iter(output.splitlines())
+    for wanted in expected.splitlines():
+        pattern = ".*".join(map(re.escape, wanted.rstrip().split("...")))
+        if wanted.strip() != "..." and not any(re.fullmatch(pattern, got.rstrip()) for got in lines):
+            return wanted
+    return None
+
+
+class Documents(unittest.TestCase):
+    def run_document(self, parts):
+        """The outputs of the sh parts, run in a folder that looks like a built clone."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for entry in SOURCE.iterdir():
+                if entry.name not in ("build", ".git"):
+                    (folder / entry.name).symlink_to(entry)
+            (folder / "build/release").mkdir(parents=True)
+            (folder / "build/release/tessera").symlink_to(PROGRAM)
+            script = "set -euo pipefail\n" + "".join(
+                f"echo '{MARK}'{i}\n{text}\n" for i, (_, text, _) in enumerate(parts))
+            done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, timeout=280,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env={**os.environ, "TMPDIR": name,
+                                       "PATH": f"{folder}/build/release:{os.environ['PATH']}"})
+        outputs = [part.partition("\n")[2] for part in done.stdout.split(MARK)[1:]]
+        if done.returncode != 0:
+            _, text, line = parts[len(outputs) - 1]
+            self.fail(f"line {line} ends with {done.returncode}:\n{text}\n{outputs[-1]}")
+        return outputs
+
+    def test_commands(self):
+        for document in DOCUMENTS:
+            with self.subTest(document.relative_to(SOURCE)):
+                parts = parts_of(document)
+                runnable = [part for part in parts if part[0] == "sh"]
+                if not runnable:
+                    continue
+                outputs = dict(zip((part[2] for part in runnable), self.run_document(runnable)))
+                for before, part in zip(parts, parts[1:]):
+                    if part[0] == "text" and before[0] == "sh":
+                        missing = appears(part[1], outputs[before[2]])
+                        self.assertIsNone(missing, f"line {part[2]}: '{missing}' is not in\n"
+                                                   f"{outputs[before[2]]}")
+
+    def test_kinds_of_blocks(self):
+        for document in DOCUMENTS:
+            for kind, text, line in parts_of(document):
+                where = f"{document.relative_to(SOURCE)}:{line}"
+                self.assertIn(kind.split()[0], ("sh", "text", "bash", "cpp"), where)
+                if kind == "bash":
+                    for command in text.splitlines():
+                        self.assertRegex(command, WHOLE, where)
+
+    def test_quotations(self):
+        for document in DOCUMENTS:
+            for kind, text, line in parts_of(document):
+                if not kind.startswith("cpp"):
+                    continue
+                source = (SOURCE / kind.split()[1]).read_text()
+                missing = appears(re.sub(r"(?m)^ *(//)? *\.\.\.$", "...", text), source)
+                self.assertIsNone(missing, f"{document.relative_to(SOURCE)}:{line}: '{missing}' is not "
+                                           f"in {kind.split()[1]}")
+
+    def test_links_lead_somewhere(self):
+        for document in DOCUMENTS:
+            prose = re.sub(r"(?ms)^```.*?^```", "", document.read_text())
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+                if not re.match(r"[a-z]+:", target) and not target.startswith("docs/images/"):
+                    self.assertTrue((document.parent / target).exists(), f"{document}: {target}")
+
+    def test_the_layer_table_is_the_one_that_is_checked(self):
+        import sys
+        sys.path.insert(0, str(SOURCE / "tools"))
+        from check_layers import LAYERS
+        rows = re.findall(r"(?m)^\| `(\w+)` \| ([^|]*) \|", (SOURCE / "docs/architecture.md").read_text())
+        written = {name: set(line.split()) - {"-"} for name, line in rows}
+        self.assertEqual(written, {name: set(line.split()) for name, line in LAYERS.items()})
+
+
+if __name__ == "__main__":
+    unittest.main()
