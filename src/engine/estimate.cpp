@@ -11,12 +11,6 @@ using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
-nn::Conditioning meta_labels(int64_t rows) {
-  nn::Conditioning conditioning;
-  conditioning.tensors["y"] = Tensor::empty({rows}, DType::i32, Device::meta);
-  return conditioning;
-}
-
 constexpr int64_t kMostTokens = int64_t{1} << 26;  // of a step: 17 GB for the narrowest activations
 
 }  // namespace
@@ -45,9 +39,10 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, dtype);
   result.parameters = weights.parameters();
   result.weights = scope.memory->current(tensor::MemoryClass::weights);
-  const nn::TokenShape shape{static_cast<int>(rows), 0, layout.grid()};
+  const nn::Conditioning conditioning = recipe.example(rows);
+  const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
   parallel::Assembly assembly = parallel::assemble(model->geometry(), {});
-  parallel::forward(*model, meta_labels(shape.rows), shape,
+  parallel::forward(*model, conditioning, shape,
                     Tensor::empty({shape.rows}, DType::f32, Device::meta),
                     Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},
                                   DType::f32, Device::meta),

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -30,24 +32,69 @@ Tensor as_f32(const Tensor& x) {
   return Tensor::from(std::span<const float>(values), x.shape());
 }
 
+// Lines and columns of packed tokens, from their positions (t, line, column).
+std::pair<int64_t, int64_t> packed_grid(const Tensor& ids) {
+  const Tensor places = as_f32(ids);
+  require(places.rank() >= 2 && places.size(-1) == 3, ErrorCode::usage,
+          "'img_ids' is {}; expected [tokens, 3]", ids.shape().str());
+  std::pair<int64_t, int64_t> grid{1, 1};
+  const std::vector<float> values = places.to_floats();
+  for (size_t i = 0; i + 2 < values.size(); i += 3) {
+    grid.first = std::max(grid.first, static_cast<int64_t>(values[i + 1]) + 1);
+    grid.second = std::max(grid.second, static_cast<int64_t>(values[i + 2]) + 1);
+  }
+  return grid;
+}
+
+nn::TokenLayout layout_of(const models::Recipe& recipe, const Tensor& latent,
+                          const load::SafetensorsFile& file, const std::string& name,
+                          const Tensors& inputs) {
+  const nn::LatentForm form = recipe.form();
+  const bool packed = form == nn::LatentForm::packed, video = form == nn::LatentForm::video;
+  require(latent.rank() == (packed  ? 3
+                            : video ? 5
+                                    : 4) &&
+              latent.size(0) >= 1,
+          ErrorCode::usage, "'{}': '{}' is {}; expected {}", file.path(), name,
+          latent.shape().str(),
+          packed  ? "[rows, tokens, channels]"
+          : video ? "[rows, frames, channels, height, width]"
+                  : "[rows, channels, height, width]");
+  if (!packed) {
+    const int at = video ? 3 : 2;
+    return recipe.layout(latent.size(at), latent.size(at + 1), video ? latent.size(1) : 0);
+  }
+  const auto ids = inputs.find("img_ids");
+  if (ids != inputs.end()) {
+    const auto [lines, columns] = packed_grid(ids->second);
+    return recipe.layout(2 * lines, 2 * columns);
+  }
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(double(latent.size(1)))));
+  require(side * side == latent.size(1), ErrorCode::usage,
+          "'{}': {} tokens are no square; give their positions 'img_ids' [tokens, 3]", file.path(),
+          latent.size(1));
+  return recipe.layout(2 * side, 2 * side);
+}
+
 Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
                         bool trace, const RunControl& control) {
-  const auto names = state.recipe->forward_names();
+  const models::Recipe& recipe = *state.recipe;
+  const auto names = recipe.forward_names();
   std::string all = names.latent + ", " + names.timestep;
   for (const auto& name : names.conditioning) all += ", " + name;
   const Tensor latent = as_f32(input(file, inputs, names.latent, all));
-  require(latent.rank() == 4 && latent.size(0) >= 1, ErrorCode::usage,
-          "'{}': '{}' is {}; expected [rows, channels, height, width]", file.path(), names.latent,
-          latent.shape().str());
-  const nn::TokenLayout layout = state.recipe->layout(latent.size(2), latent.size(3));
+  const nn::TokenLayout layout = layout_of(recipe, latent, file, names.latent, inputs);
   const int rows = static_cast<int>(latent.size(0));
-  const nn::TokenShape shape{rows, 0, layout.grid()};
-  const Tensor time = as_f32(input(file, inputs, names.timestep, all));
+  Tensor time = as_f32(input(file, inputs, names.timestep, all));
   require(time.elements() == rows, ErrorCode::usage, "'{}': '{}' has {} values for {} rows",
           file.path(), names.timestep, time.elements(), rows);
+  time = ops::blend(time.reshape({rows}), names.timestep_scale, time.reshape({rows}), 0);
   nn::Conditioning conditioning;
   for (const auto& name : names.conditioning)
     conditioning.tensors[name] = input(file, inputs, name, all);
+  for (const auto& name : names.optional)
+    if (inputs.contains(name)) conditioning.tensors[name] = inputs.at(name);
+  const nn::TokenShape shape{rows, recipe.prefix(conditioning), layout.grid()};
   Tensors outputs;
   parallel::DenoiseControl watch;
   watch.stop = control.stop;
@@ -58,11 +105,11 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
   parallel::Assembly assembly =
       parallel::assemble(state.transformer().geometry(), state.options.plan);
   const Tensor out =
-      parallel::forward(state.transformer(), conditioning, shape, time.reshape({rows}),
-                        nn::to_tokens(latent, layout), assembly, watch);
+      parallel::forward(state.transformer(), conditioning, shape, time,
+                        nn::tokens_of_latent(latent, layout, recipe.form()), assembly, watch);
   nn::TokenLayout predicted = layout;
   predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);
-  outputs["out"] = nn::from_tokens(out, predicted, false);
+  outputs["out"] = nn::latent_of_tokens(out, predicted, recipe.form());
   return outputs;
 }
 

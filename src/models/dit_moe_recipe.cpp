@@ -26,23 +26,24 @@ class Reader {
   }
   double number(const char* key, double low, double high) const {
     const Json& value = at(key);
-    const bool fits = value.is_number() && value.get<double>() >= low && value.get<double>() <= high;
+    const bool fits =
+        value.is_number() && value.get<double>() >= low && value.get<double>() <= high;
     require(fits, ErrorCode::model, "{}: '{}' is {}; expected a number from {} to {}", where_, key,
             shown(value), low, high);
     return value.get<double>();
   }
   bool boolean(const char* key, bool missing) const {
     if (!config_.contains(key)) return missing;
-    require(at(key).is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false", where_,
-            key, shown(at(key)));
+    require(at(key).is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false",
+            where_, key, shown(at(key)));
     return at(key).get<bool>();
   }
   bool flash() const {
     if (!config_.contains("attention")) return true;
     const Json& value = at("attention");
     const bool known = value.is_string() && (value == "flash" || value == "timm");
-    require(known, ErrorCode::model, "{}: 'attention' is {}; expected \"flash\" or \"timm\"", where_,
-            shown(value));
+    require(known, ErrorCode::model, "{}: 'attention' is {}; expected \"flash\" or \"timm\"",
+            where_, shown(value));
     return value == "flash";
   }
 
@@ -70,11 +71,11 @@ class DitMoeRecipe : public Recipe {
     return std::make_unique<DitMoe>(config_, weights, portion, dtype);
   }
 
-  nn::TokenLayout layout(int64_t height, int64_t width) const override {
-    nn::TokenLayout layout{.channels = config_.in_channels,
-                           .size = {1, height ? height : config_.input_size,
-                                    width ? width : config_.input_size},
-                           .patch = {1, config_.patch_size, config_.patch_size}};
+  nn::TokenLayout layout(int64_t height, int64_t width, int64_t) const override {
+    nn::TokenLayout layout{
+        .channels = config_.in_channels,
+        .size = {1, height ? height : config_.input_size, width ? width : config_.input_size},
+        .patch = {1, config_.patch_size, config_.patch_size}};
     for (size_t i : {1, 2})
       require(layout.size[i] > 0 && layout.size[i] % config_.patch_size == 0, ErrorCode::usage,
               "a latent of {} x {} (width x height) does not fit patches of {}; use a multiple",
@@ -90,7 +91,8 @@ class DitMoeRecipe : public Recipe {
               config_.num_classes - 1);
       labels.push_back(label);
     }
-    if (branches) labels.insert(labels.end(), wanted.size(), static_cast<int32_t>(config_.num_classes));
+    if (branches)
+      labels.insert(labels.end(), wanted.size(), static_cast<int32_t>(config_.num_classes));
     const int64_t rows = static_cast<int64_t>(labels.size());
     nn::Conditioning conditioning;
     conditioning.tensors["y"] = Tensor::from(std::span<const int32_t>(labels), {rows});
@@ -103,6 +105,11 @@ class DitMoeRecipe : public Recipe {
     return scheduler == "ddpm" ? 3 : config_.in_channels;
   }
   ForwardNames forward_names() const override { return {"x", "t", {"y"}}; }
+  nn::Conditioning example(int64_t rows) const override {
+    nn::Conditioning labels;
+    labels.tensors["y"] = Tensor::empty({rows}, DType::i32, tensor::Device::meta);
+    return labels;
+  }
 
   std::vector<std::pair<std::string, std::string>> facts() const override {
     const DitMoeConfig& c = config_;
@@ -124,11 +131,22 @@ class DitMoeRecipe : public Recipe {
 };
 
 Json size_of(int64_t depth, int64_t hidden, int64_t heads, int64_t experts, bool flash) {
-  return {{"model_type", "dit_moe"}, {"hidden_size", hidden}, {"depth", depth},
-          {"num_heads", heads}, {"patch_size", 2}, {"in_channels", 4}, {"input_size", 32},
-          {"mlp_ratio", 4}, {"num_experts", experts}, {"num_experts_per_tok", 2},
-          {"n_shared_experts", 2}, {"norm_topk_prob", false}, {"learn_sigma", true},
-          {"num_classes", 1000}, {"attention", flash ? "flash" : "timm"}, {"qk_norm", flash},
+  return {{"model_type", "dit_moe"},
+          {"hidden_size", hidden},
+          {"depth", depth},
+          {"num_heads", heads},
+          {"patch_size", 2},
+          {"in_channels", 4},
+          {"input_size", 32},
+          {"mlp_ratio", 4},
+          {"num_experts", experts},
+          {"num_experts_per_tok", 2},
+          {"n_shared_experts", 2},
+          {"norm_topk_prob", false},
+          {"learn_sigma", true},
+          {"num_classes", 1000},
+          {"attention", flash ? "flash" : "timm"},
+          {"qk_norm", flash},
           {"frequency_embedding_size", 256}};
 }
 
@@ -153,10 +171,11 @@ DitMoeConfig parse_dit_moe_config(const Json& config, const std::string& where) 
   c.fused_qkv = read.flash();
   c.qk_norm = read.boolean("qk_norm", c.fused_qkv);
   c.frequency_embedding_size = read.integer("frequency_embedding_size", 2, 1 << 16);
-  require(c.hidden_size % c.num_heads == 0 && c.head_dim() % 8 == 0 && c.head_dim() <= 512,
-          ErrorCode::model,
-          "{}: hidden_size {} over num_heads {} gives no head width that is a multiple of 8 up to 512",
-          where, c.hidden_size, c.num_heads);
+  require(
+      c.hidden_size % c.num_heads == 0 && c.head_dim() % 8 == 0 && c.head_dim() <= 512,
+      ErrorCode::model,
+      "{}: hidden_size {} over num_heads {} gives no head width that is a multiple of 8 up to 512",
+      where, c.hidden_size, c.num_heads);
   require(c.hidden_size % 4 == 0 && c.input_size % c.patch_size == 0, ErrorCode::model,
           "{}: input_size {} is no multiple of patch_size {}", where, c.input_size, c.patch_size);
   require(std::floor(c.mlp_ratio * double(c.hidden_size)) == c.mlp_ratio * double(c.hidden_size),

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "nn/block_stack.h"
-#include "nn/token_layout.h"
+#include "nn/latent_form.h"
 #include "nn/weights.h"
 
 namespace tessera::models {
@@ -19,10 +20,13 @@ class Recipe {
   /// Builds the network, or the part of it that a rank needs.
   virtual std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                              nn::DType dtype) const = 0;
-  /// The latent of a picture of so many latent pixels; 0: as trained. Throws Error(usage).
-  virtual nn::TokenLayout layout(int64_t height, int64_t width) const = 0;
-  /// Class labels of the pictures -> conditioning of all rows; with `branches` the unconditional rows
-  /// stand behind the conditional ones. Throws Error(usage) for a class that does not exist.
+  /// The latent of a picture of so many latent pixels and frames; 0: as trained. Throws
+  /// Error(usage).
+  virtual nn::TokenLayout layout(int64_t height, int64_t width, int64_t frames = 0) const = 0;
+  /// How the reference pipeline holds latents.
+  virtual nn::LatentForm form() const { return nn::LatentForm::picture; }
+  /// Class labels of the pictures -> conditioning of all rows; with `branches` the unconditional
+  /// rows stand behind the conditional ones. Throws Error(usage) for a class that does not exist.
   virtual nn::Conditioning conditioning(const std::vector<int>& classes, bool branches) const = 0;
   /// Number of classes.
   virtual int64_t classes() const = 0;
@@ -30,12 +34,33 @@ class Recipe {
   virtual std::string scheduler() const = 0;
   /// Latent channels that guidance moves under a scheduler.
   virtual int64_t guided_channels(const std::string& scheduler) const = 0;
-  /// Name of the conditioning tensors in a `forward` file; "hidden" ones follow the same order.
+  /// The tensors of a `forward` file; optional ones may be left out.
   struct ForwardNames {
     std::string latent, timestep;
-    std::vector<std::string> conditioning;
+    std::vector<std::string> conditioning, optional{};
+    float timestep_scale = 1;  ///< times the file's timestep: the scheduler's
   };
   virtual ForwardNames forward_names() const = 0;
+  /// Text tokens that stand before the latent's in every row.
+  virtual int64_t prefix(const nn::Conditioning&) const { return 0; }
+  /// Conditioning of so many rows on meta, for estimates.
+  virtual nn::Conditioning example(int64_t rows) const = 0;
+
+  /// How text becomes conditioning: names of the reference pipeline's embeddings ("prompt_embeds";
+  /// with "negative_" before it those of the other branch) and of the transformer's arguments.
+  /// Empty: a model of classes.
+  virtual std::vector<std::pair<std::string, std::string>> text_inputs() const { return {}; }
+  /// A run of a model that takes text.
+  struct TextRun {
+    int64_t rows = 0, height = 0, width = 0;  ///< rows of the batch, pixels
+    float guidance = 1;
+  };
+  /// Adds conditioning that is not text: sizes, guidance.
+  virtual void add_conditions(const TextRun&, nn::Conditioning&) const {}
+  /// Whether guidance is an input of the transformer instead of a second branch.
+  virtual bool embeds_guidance() const { return false; }
+  /// Whether the scheduler gets evenly spaced sigmas.
+  virtual bool even_sigmas() const { return false; }
   /// Sizes for `inspect`, by their configuration names.
   virtual std::vector<std::pair<std::string, std::string>> facts() const = 0;
 };
@@ -47,8 +72,8 @@ struct Family {
 };
 /// All families, in one list read from top to bottom.
 const std::vector<Family>& families();
-/// The recipe for a configuration. Throws Error(model) for a family that is not known, listing those
-/// that are. `where` names the file in messages.
+/// The recipe for a configuration. Throws Error(model) for a family that is not known, listing
+/// those that are. `where` names the file in messages.
 std::unique_ptr<Recipe> make_recipe(const std::string& type, const base::Json& config,
                                     const std::string& where);
 

@@ -40,6 +40,8 @@ class BlockStack {
   virtual ~BlockStack() = default;
   virtual const Geometry& geometry() const = 0;
   virtual DType dtype() const = 0;
+  /// What traces call the stream after block `index`.
+  virtual std::string block_name(int index) const { return "block." + std::to_string(index); }
   /// Runs block `index` on the tokens of `view`, in place of `hidden`.
   virtual void block(int index, const StepContext& step, const TokenView& view, Hidden& hidden,
                      const Seams& seams) const = 0;

@@ -1,6 +1,8 @@
 #include "ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -21,8 +23,8 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
           "attention: queries {}, keys {}, values {}; expected [tokens, heads * head_dim]",
           q.shape().str(), k.shape().str(), v.shape().str());
   const int64_t dim = q.size(1) / heads;
-  require(dim % 8 == 0 && dim >= 8 && dim <= 512, ErrorCode::usage,
-          "attention: head_dim {}; expected a multiple of 8 up to 512", dim);
+  require(dim >= 1 && dim <= 512, ErrorCode::usage, "attention: head_dim {}; expected 1 to 512",
+          dim);
   require(k.size(1) == kv_heads * dim && v.shape() == k.shape(), ErrorCode::usage,
           "attention: keys {} and values {}; expected [tokens, {}] both", k.shape().str(),
           v.shape().str(), kv_heads * dim);
@@ -36,6 +38,22 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
             ErrorCode::usage,
             "attention: the span [{}, {}) over [{}, {}) leaves {} queries, {} keys", s.q_begin,
             s.q_end, s.k_begin, s.k_end, q.size(0), k.size(0));
+}
+
+// Each head's channels moved to the front of a wider head; zeros behind them add nothing.
+Tensor resized_heads(const Tensor& x, int64_t dim, int64_t to) {
+  const int64_t heads = x.size(1) / dim, keep = std::min(dim, to),
+                width = tensor::size_of(x.dtype());
+  Tensor y = Tensor::zeros({x.size(0), heads * to}, x.dtype(), x.device());
+  if (x.is_meta()) return y;
+  tensor::parallel_for(x.size(0), 64, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      for (int64_t h = 0; h < heads; ++h)
+        std::memcpy(y.data<std::byte>() + (t * y.stride(0) + h * to) * width,
+                    x.data<std::byte>() + (t * x.stride(0) + h * dim) * width,
+                    static_cast<size_t>(keep * width));
+  });
+  return y;
 }
 
 // Queries that no key answers: zeros, and a sum of nothing.
@@ -57,7 +75,14 @@ void fill_unanswered(Tensor& out, Tensor* lse, std::span<const AttentionSpan> sp
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_heads,
                  std::span<const AttentionSpan> spans, const AttentionOptions& options) {
   check(q, k, v, heads, kv_heads, spans);
-  const int64_t dim = q.size(1) / heads;
+  const int64_t dim = q.size(1) / heads, wide = (dim + 7) / 8 * 8;
+  if (wide != dim) {  // the kernels take heads of whole vectors
+    AttentionOptions same = options;
+    if (!(same.scale > 0)) same.scale = 1 / std::sqrt(static_cast<float>(dim));
+    const Tensor out = attention(resized_heads(q, dim, wide), resized_heads(k, dim, wide),
+                                 resized_heads(v, dim, wide), heads, kv_heads, spans, same);
+    return resized_heads(out, wide, dim);
+  }
   Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
   if (options.lse) *options.lse = Tensor::empty({q.size(0), heads}, DType::f32, q.device());
   if (auto* meter = tensor::current_scope().meter.get()) {

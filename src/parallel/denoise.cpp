@@ -38,7 +38,10 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
     model.block(static_cast<int>(b), step, view, hidden, assembly.seams());
-    if (trace) control.trace(fmt::format("block.{}", b), hidden.tokens.body);
+    if (!trace) continue;
+    const std::string name = model.block_name(static_cast<int>(b));
+    control.trace(name, hidden.tokens.body);
+    if (hidden.tokens.prefix.defined()) control.trace(name + ".context", hidden.tokens.prefix);
   }
   return model.head(step, view, hidden);
 }
@@ -89,9 +92,10 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor prediction =
-        guided(run_blocks(model, *step, view, input, assembly, control, false), guidance, pt * p * q);
-    latent = sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);
+    const Tensor prediction = guided(
+        run_blocks(model, *step, view, input, assembly, control, false), guidance, pt * p * q);
+    latent =
+        sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);
     if (control.trace) {
       control.trace(fmt::format("model_output.{}", i), prediction);
       control.trace(fmt::format("latents.{}", i + 1), latent);

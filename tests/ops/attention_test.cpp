@@ -98,6 +98,26 @@ TEST(AttentionOp, MetaHasTheShapeAndIsMeteredAlike) {
   EXPECT_EQ(bytes[0], bytes[1]);
 }
 
+TEST(AttentionOp, TakesHeadsOfAnyWidth) {
+  // Heads of 12 channels are heads of 16 whose last four are zeros.
+  Tensor wide[3], narrow[3];
+  for (int i = 0; i < 3; ++i) {
+    narrow[i] = ramp(5, 24, static_cast<float>(i + 1));
+    wide[i] = Tensor::zeros({5, 32}, DType::f32);
+    for (int64_t t = 0; t < 5; ++t)
+      for (int64_t c = 0; c < 24; ++c)
+        wide[i].row<float>(t)[c / 12 * 16 + c % 12] = narrow[i].row<float>(t)[c];
+  }
+  const std::vector<AttentionSpan> spans = {{0, 5, 0, 5}};
+  const Tensor got = attention(narrow[0], narrow[1], narrow[2], 2, 2, spans);
+  const Tensor want =
+      attention(wide[0], wide[1], wide[2], 2, 2, spans, {.scale = 1 / std::sqrt(12.0f)});
+  ASSERT_EQ(got.shape(), (tensor::Shape{5, 24}));
+  for (int64_t t = 0; t < 5; ++t)
+    for (int64_t c = 0; c < 24; ++c)
+      EXPECT_EQ(got.row<float>(t)[c], want.row<float>(t)[c / 12 * 16 + c % 12]);
+}
+
 TEST(AttentionOp, ErrorsNameWhatIsWrong) {
   const Tensor q = ramp(4, 32, 1), k = ramp(6, 16, 1);
   const std::vector<AttentionSpan> none, beyond = {{0, 4, 2, 7}}, reversed = {{3, 1, 0, 6}};
@@ -108,7 +128,7 @@ TEST(AttentionOp, ErrorsNameWhatIsWrong) {
   EXPECT_NE(message(q, k, k, 4, 3, none).find("4 heads over 3"), std::string::npos);
   EXPECT_NE(message(q, k, k, 0, 0, none).find("0 heads"), std::string::npos);
   EXPECT_NE(message(q, k, k, 5, 5, none).find("[4, 32]"), std::string::npos);
-  EXPECT_NE(message(ramp(4, 24, 1), k, k, 2, 2, none).find("head_dim 12"), std::string::npos);
+  EXPECT_NE(message(ramp(4, 2048, 1), k, k, 2, 2, none).find("head_dim 1024"), std::string::npos);
   EXPECT_NE(message(q, k, k, 4, 4, none).find("[6, 16]"), std::string::npos);
   EXPECT_NE(message(q, k, ramp(5, 16, 1), 4, 2, none).find("[5, 16]"), std::string::npos);
   const Tensor half = Tensor::zeros({6, 16}, DType::f16);

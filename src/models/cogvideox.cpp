@@ -1,0 +1,217 @@
+#include "models/cogvideox.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "nn/positions.h"
+
+namespace tessera::models {
+namespace {
+
+struct CogContext : nn::Context {
+  Tensor text;              // [rows * length, hidden]
+  Tensor positions;         // f32 [tokens of a row, hidden], or undefined
+  ops::RotaryTable angles;  // of one row's tokens, or undefined
+  int64_t length = 0;
+};
+
+struct CogStep : nn::StepContext {
+  const CogContext* context = nullptr;
+  std::vector<Tensor> attention, feed_forward;  // per block of the portion, f32 [rows, 6 * hidden]
+  Tensor final_modulation;                      // f32 [rows, 2 * hidden]: shift, scale
+};
+
+nn::Geometry geometry_of(const CogVideoXConfig& c) {
+  nn::Geometry g;
+  g.blocks = static_cast<int>(c.num_layers);
+  g.hidden = c.hidden();
+  g.channels_in = c.in_channels;
+  g.channels_out = c.out_channels;
+  g.patch_size = {std::max<int64_t>(c.patch_size_t, 1), c.patch_size, c.patch_size};
+  const int heads = static_cast<int>(c.num_attention_heads);
+  for (int b = 0; b < g.blocks; ++b) {
+    g.attention.push_back({.block = b,
+                           .heads = heads,
+                           .kv_heads = heads,
+                           .head_dim = static_cast<int>(c.attention_head_dim),
+                           .joint = true,
+                           .prefix_queries = true});
+    g.skip_from.push_back(-1);
+  }
+  return g;
+}
+
+}  // namespace
+
+CogVideoX::CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights,
+                     const nn::Portion& portion, DType dtype)
+    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+  const int64_t d = config.hidden(), time = config.time_embed_dim, p = config.patch_size;
+  const int64_t volume = geometry_.patch_size[0] * p * p;
+  time_ = TwoLinears(weights, "time_embedding", d, time, time, ops::Activation::silu, DType::f32);
+  if (portion.embed) {
+    const int64_t in = config.in_channels;
+    const Tensor patch = config.patch_size_t
+                             ? weights.get("patch_embed.proj.weight", {d, in * volume})
+                             : weights.get("patch_embed.proj.weight", {d, in, p, p});
+    patch_ = ops::pack_weight(patch.reshape({d, in * volume}), dtype);
+    if (config.patch_bias) patch_bias_ = weights.vector("patch_embed.proj.bias", d);
+    text_ = nn::Linear(weights, "patch_embed.text_proj", d, config.text_embed_dim, dtype);
+  }
+  if (portion.head) {
+    norm_final_ = load_norm(weights, "norm_final");
+    norm_out_ = load_norm(weights, "norm_out.norm");
+    final_modulation_ = nn::Linear(weights, "norm_out.linear", 2 * d, time, dtype);
+    head_ = PatchHead(weights, volume, config.out_channels, d, false, dtype);
+  }
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+}
+
+TokenNorm CogVideoX::load_norm(const nn::Weights& weights, const std::string& name) const {
+  const float eps = static_cast<float>(config_.norm_eps);
+  if (!config_.norm_elementwise_affine) return {{}, {}, eps};
+  return TokenNorm::load(weights, name, config_.hidden(), eps);
+}
+
+CogVideoX::Block CogVideoX::load_block(const nn::Weights& weights, int64_t index) const {
+  const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
+  const std::string name = fmt::format("transformer_blocks.{}.", index),
+                    attention = name + "attn1.";
+  auto linear = [&](const char* part) {
+    return nn::Linear(weights, attention + part, d, d, dtype_, config_.attention_bias);
+  };
+  Block block;
+  block.modulation1 =
+      nn::Linear(weights, name + "norm1.linear", 6 * d, config_.time_embed_dim, dtype_);
+  block.modulation2 =
+      nn::Linear(weights, name + "norm2.linear", 6 * d, config_.time_embed_dim, dtype_);
+  block.norm1 = load_norm(weights, name + "norm1.norm");
+  block.norm2 = load_norm(weights, name + "norm2.norm");
+  block.heads = {linear("to_q"), linear("to_k"), linear("to_v"),
+                 HeadNorm::layer(weights, attention + "norm_q", dim),
+                 HeadNorm::layer(weights, attention + "norm_k", dim)};
+  block.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_);
+  block.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
+  return block;
+}
+
+// A quarter of the channels from the frame, the rest from column and line.
+Tensor CogVideoX::sincos_positions(const nn::TokenShape& shape) const {
+  const int64_t d = config_.hidden();
+  const double space = 1 / config_.spatial_interpolation_scale;
+  const double time = 1 / config_.temporal_interpolation_scale;
+  const Tensor grid = nn::sincos_grid(nn::even_places(shape.grid[1], 0, space),
+                                      nn::even_places(shape.grid[2], 0, space), 3 * d / 4);
+  const Tensor frames = nn::sincos_axis(nn::even_places(shape.grid[0], 0, time), d / 4);
+  std::vector<int32_t> frame_of, place_of;
+  for (int64_t t = 0; t < shape.tokens(); ++t) {
+    frame_of.push_back(static_cast<int32_t>(t / grid.size(0)));
+    place_of.push_back(static_cast<int32_t>(t % grid.size(0)));
+  }
+  return ops::concat_columns({ops::gather_rows(frames, frame_of, DType::f32),
+                              ops::gather_rows(grid, place_of, DType::f32)});
+}
+
+ops::RotaryTable CogVideoX::rotary_positions(const nn::TokenShape& shape) const {
+  const int64_t lines = shape.grid[1], columns = shape.grid[2], dim = config_.attention_head_dim;
+  nn::RotaryAxis time{{}, dim / 8}, down{{}, dim / 8 * 3 / 2}, across{{}, dim / 8 * 3 / 2};
+  nn::GridRegion on{0, 0, lines, columns};
+  if (config_.patch_size_t == 0)
+    on = nn::centred_region(lines, columns, config_.sample_height / config_.patch_size,
+                            config_.sample_width / config_.patch_size);
+  const auto top = nn::spread_places(on.top, on.bottom, lines);
+  const auto left = nn::spread_places(on.left, on.right, columns);
+  for (int64_t t = 0; t < shape.grid[0]; ++t)
+    for (double y : top)
+      for (double x : left) {
+        time.places.push_back(double(t));
+        down.places.push_back(y);
+        across.places.push_back(x);
+      }
+  return nn::rotary_axes({time, down, across});
+}
+
+nn::ContextPtr CogVideoX::prepare(const nn::Conditioning& conditioning,
+                                  const nn::TokenShape& shape) const {
+  auto context = std::make_shared<CogContext>();
+  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.rows,
+                                 config_.text_embed_dim, &context->length);
+  require(context->length == shape.prefix, ErrorCode::usage,
+          "'encoder_hidden_states' has {} tokens, the request {}", context->length, shape.prefix);
+  if (text_.weight()) context->text = text_(ops::cast(text, dtype_));
+  if (text.is_meta()) {
+    const int64_t width = config_.rotary ? config_.attention_head_dim / 2 : config_.hidden();
+    const Tensor table = Tensor::empty({shape.tokens(), width}, DType::f32, text.device());
+    if (config_.rotary)
+      context->angles = {table, table};
+    else
+      context->positions = table;
+  } else if (config_.rotary) {
+    context->angles = rotary_positions(shape);
+  } else {
+    context->positions = sincos_positions(shape);
+  }
+  return context;
+}
+
+nn::StepContextPtr CogVideoX::at(const nn::Context& context, const Tensor& timestep) const {
+  auto step = std::make_shared<CogStep>();
+  step->context = &dynamic_cast<const CogContext&>(context);
+  const ops::TimestepOptions waves{.sin_first = !config_.flip_sin_to_cos,
+                                   .downscale = static_cast<float>(config_.freq_shift)};
+  const Tensor condition =
+      ops::silu(time_(ops::timestep_embedding(timestep, config_.hidden(), waves)));
+  for (const Block& block : layers_) {
+    step->attention.push_back(block.modulation1(condition));
+    step->feed_forward.push_back(block.modulation2(condition));
+  }
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+  return step;
+}
+
+nn::Hidden CogVideoX::embed(const nn::StepContext& step, const Tensor& latent,
+                            const nn::TokenView& view) const {
+  const CogContext& context = *dynamic_cast<const CogStep&>(step).context;
+  Tensor places;
+  if (context.positions.defined()) places = nn::take_tokens(context.positions, 0, view.body);
+  const Tensor body = ops::matmul(latent, patch_, {.bias = patch_bias_, .residual = places});
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, view.prefix),
+                     .body = ops::cast(body, dtype_)},
+          .skips = {}};
+}
+
+void CogVideoX::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+                      nn::Hidden& hidden, const nn::Seams& seams) const {
+  const size_t local = static_cast<size_t>(index - blocks_.begin);
+  const Block& w = layers_.at(local);
+  const CogStep& at = dynamic_cast<const CogStep&>(step);
+  const Tensor &m = at.attention.at(local), &n = at.feed_forward.at(local);
+  const std::vector<int32_t> rows = nn::rows_of(view.body), text_rows = nn::rows_of(view.prefix);
+  const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
+  Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
+
+  nn::Heads heads = w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), rows));
+  const nn::Heads text = w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), text_rows));
+  if (at.context->angles.cos.defined()) {
+    const ops::RotaryTable angles = nn::take_angles(at.context->angles, view.body);
+    heads.q = ops::rope(heads.q, angles, dim, ops::RotaryPairs::neighbours);
+    heads.k = ops::rope(heads.k, angles, dim, ops::RotaryPairs::neighbours);
+  }
+  const nn::Joint seen = seams.attention.attend(index, view, text, heads);
+  x = w.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
+  c = w.out(seen.prefix, {.gate = part(m, 5, d), .row_of = text_rows, .residual = c});
+  const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), rows);
+  x = w.feed_forward(fed, {.gate = part(n, 2, d), .row_of = rows, .residual = x});
+  const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), text_rows);
+  c = w.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = text_rows, .residual = c});
+}
+
+Tensor CogVideoX::head(const nn::StepContext& step, const nn::TokenView& view,
+                       const nn::Hidden& hidden) const {
+  const Tensor& m = dynamic_cast<const CogStep&>(step).final_modulation;
+  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const int64_t d = config_.hidden();
+  return head_(norm_out_(norm_final_(hidden.tokens.body), part(m, 0, d), part(m, 1, d), rows));
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,172 @@
+#include "models/dit_parts.h"
+
+#include "base/fail.h"
+#include "nn/token_layout.h"
+#include "ops/attention.h"
+#include "ops/norm.h"
+
+namespace tessera::models {
+
+TwoLinears::TwoLinears(const nn::Weights& weights, const std::string& name, int64_t in,
+                       int64_t inner, int64_t out, ops::Activation activation, DType dtype)
+    : first_(weights, name + ".linear_1", inner, in, dtype),
+      second_(weights, name + ".linear_2", out, inner, dtype),
+      activation_(activation) {}
+
+TwoLinears TwoLinears::feed_forward(const nn::Weights& weights, const std::string& name,
+                                    int64_t dim, int64_t inner, DType dtype) {
+  TwoLinears result;
+  result.first_ = nn::Linear(weights, name + ".net.0.proj", inner, dim, dtype);
+  result.second_ = nn::Linear(weights, name + ".net.2", dim, inner, dtype);
+  result.activation_ = ops::Activation::gelu_tanh;
+  return result;
+}
+
+Tensor TwoLinears::operator()(const Tensor& x, const ops::MatmulOptions& last) const {
+  return second_(first_(x, {.activation = activation_}), last);
+}
+
+HeadNorm HeadNorm::rms(const nn::Weights& weights, const std::string& name, int64_t dim) {
+  return {weights.vector(name + ".weight", dim), {}};
+}
+
+HeadNorm HeadNorm::layer(const nn::Weights& weights, const std::string& name, int64_t dim) {
+  return {weights.vector(name + ".weight", dim), weights.vector(name + ".bias", dim)};
+}
+
+Tensor HeadNorm::operator()(const Tensor& x) const {
+  if (!weight.defined()) return x;
+  const ops::NormOptions options{.weight = weight,
+                                 .bias = bias,
+                                 .shift = {},
+                                 .scale = {},
+                                 .row_of = {},
+                                 .width = weight.size(0),
+                                 .eps = eps};
+  return bias.defined() ? ops::layer_norm(x, options) : ops::rms_norm(x, options);
+}
+
+nn::Heads Projections::operator()(const Tensor& x) const {
+  return {q_norm(q(x)), k_norm(k(x)), v(x)};
+}
+
+TokenNorm TokenNorm::load(const nn::Weights& weights, const std::string& name, int64_t dim,
+                          float eps) {
+  return {weights.vector(name + ".weight", dim), weights.vector(name + ".bias", dim), eps};
+}
+
+Tensor TokenNorm::operator()(const Tensor& x, const Tensor& shift, const Tensor& scale,
+                             std::span<const int32_t> row_of) const {
+  return ops::layer_norm(x, {.weight = weight,
+                             .bias = bias,
+                             .shift = shift,
+                             .scale = scale,
+                             .row_of = row_of,
+                             .width = 0,
+                             .eps = eps});
+}
+
+Tensor add_row(const Tensor& x, const Tensor& row) {
+  Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
+  if (x.is_meta()) return y;
+  const int64_t period = row.elements();
+  for (int64_t r = 0; r < x.size(0); ++r)
+    for (int64_t i = 0; i < x.size(1); ++i)
+      y.row<float>(r)[i] = x.row<float>(r)[i] + row.data<float>()[i % period];
+  return y;
+}
+
+Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
+                  int64_t rows, int64_t columns) {
+  return ops::cast(weights.get(name, shape), DType::f32).reshape({rows, columns});
+}
+
+PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
+  PackedText packed{tokens, {}};
+  const int64_t rows = mask.defined() ? mask.size(0) : 0;
+  if (!mask.defined() || mask.is_meta()) return packed;
+  const int64_t length = mask.elements() / std::max<int64_t>(rows, 1);
+  require(tokens.size(0) == rows * length, ErrorCode::usage,
+          "a text mask {} does not fit {} text tokens", mask.shape().str(), tokens.size(0));
+  std::vector<int32_t> kept;
+  int64_t at = 0;
+  const std::vector<float> flat =
+      tensor::is_float(mask.dtype()) ? mask.to_floats() : std::vector<float>{};
+  const std::vector<int64_t> whole =
+      flat.empty() && mask.elements() > 0 ? mask.to_ints() : std::vector<int64_t>{};
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t begin = at;
+    for (int64_t i = r * length; i < (r + 1) * length; ++i)
+      if (flat.empty() ? whole[static_cast<size_t>(i)] != 0 : flat[static_cast<size_t>(i)] != 0)
+        kept.push_back(static_cast<int32_t>(i)), ++at;
+    packed.spans.push_back({begin, at});
+  }
+  packed.tokens = ops::gather_rows(tokens, kept, tokens.dtype());
+  return packed;
+}
+
+Tensor cross_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads,
+                       const nn::Segments& body, const std::vector<nn::Range>& text) {
+  std::vector<ops::AttentionSpan> spans;
+  int64_t at = 0;
+  for (const nn::Segment& s : body) {
+    const nn::Range& keys = text.at(static_cast<size_t>(s.row));
+    spans.push_back({at, at + s.ids.size(), keys.begin, keys.end});
+    at += s.ids.size();
+  }
+  return ops::attention(q, k, v, static_cast<int>(heads), static_cast<int>(heads), spans);
+}
+
+Tensor optional_input(const nn::Conditioning& conditioning, const char* name) {
+  const auto found = conditioning.tensors.find(name);
+  return found == conditioning.tensors.end() ? Tensor() : found->second;
+}
+
+Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t rows,
+                  int64_t channels, int64_t* length) {
+  const Tensor x = optional_input(conditioning, name);
+  require(x.defined(), ErrorCode::usage, "the transformer needs '{}' [{}, tokens, {}]", name, rows,
+          channels);
+  require(
+      x.rank() == 3 && x.size(0) == rows && x.size(2) == channels && tensor::is_float(x.dtype()),
+      ErrorCode::usage, "'{}' is {} {}; expected floats [{}, tokens, {}]", name,
+      tensor::name_of(x.dtype()), x.shape().str(), rows, channels);
+  *length = x.size(1);
+  return ops::cast(x.contiguous(), DType::f32).reshape({rows * x.size(1), channels});
+}
+
+Tensor row_input(const nn::Conditioning& conditioning, const char* name, int64_t rows,
+                 int64_t channels) {
+  const Tensor x = optional_input(conditioning, name);
+  require(x.defined(), ErrorCode::usage, "the transformer needs '{}' [{}, {}]", name, rows,
+          channels);
+  require(x.elements() == rows * channels && tensor::is_float(x.dtype()), ErrorCode::usage,
+          "'{}' is {} {}; expected floats [{}, {}]", name, tensor::name_of(x.dtype()),
+          x.shape().str(), rows, channels);
+  return ops::cast(x.contiguous(), DType::f32).reshape({rows, channels});
+}
+
+PatchHead::PatchHead(const nn::Weights& weights, int64_t patch, int64_t channels, int64_t dim,
+                     bool turn, DType dtype) {
+  const Tensor rows = weights.get("proj_out.weight", {patch * channels, dim});
+  weight_ = ops::pack_weight(turn ? nn::channel_slowest(rows, patch, channels) : rows, dtype);
+  const Tensor bias = weights.vector("proj_out.bias", patch * channels);
+  bias_ = turn ? nn::channel_slowest(bias, patch, channels) : bias;
+}
+
+Tensor PatchHead::operator()(const Tensor& x) const {
+  return ops::matmul(x, weight_, {.bias = bias_, .out = DType::f32, .out_as_input = false});
+}
+
+PatchEmbed::PatchEmbed(const nn::Weights& weights, const std::string& name, int64_t dim,
+                       int64_t channels, int64_t patch, bool bias, DType dtype) {
+  const Tensor filter = weights.get(name + ".weight", {dim, channels, patch, patch});
+  weight_ = ops::pack_weight(filter.reshape({dim, channels * patch * patch}), dtype);
+  if (bias) bias_ = weights.vector(name + ".bias", dim);
+}
+
+Tensor PatchEmbed::operator()(const Tensor& latent, const Tensor& positions, DType out) const {
+  return ops::cast(ops::matmul(latent, weight_, {.bias = bias_, .residual = positions}), out);
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/dit_parts.h"
+#include "ops/rope.h"
+
+namespace tessera::models {
+
+/// A FLUX transformer's sizes, by the names of its config.json.
+struct FluxConfig {
+  int64_t num_attention_heads = 24, attention_head_dim = 128;
+  int64_t num_layers = 19, num_single_layers = 38, in_channels = 64, out_channels = 64;
+  int64_t joint_attention_dim = 4096, pooled_projection_dim = 768;
+  std::vector<int64_t> axes_dims_rope{16, 56, 56};
+  bool guidance_embeds = false;
+
+  int64_t hidden() const { return num_attention_heads * attention_head_dim; }
+  int64_t blocks() const { return num_layers + num_single_layers; }
+};
+
+/// FLUX.1 (Black Forest Labs 2024): blocks with a stream each for text and picture, then blocks in
+/// which both share weights and attention stands beside the feed-forward layer.
+class Flux : public nn::Denoiser {
+ public:
+  Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Portion& portion,
+       DType dtype);
+
+  const nn::Geometry& geometry() const override { return geometry_; }
+  DType dtype() const override { return dtype_; }
+  std::string block_name(int index) const override;
+
+  /// Conditioning: "encoder_hidden_states" [rows, tokens, joint_attention_dim],
+  /// "pooled_projections" [rows, pooled_projection_dim], and "guidance" [rows] where the model
+  /// embeds it.
+  nn::ContextPtr prepare(const nn::Conditioning& conditioning,
+                         const nn::TokenShape& shape) const override;
+  nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
+  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
+                   const nn::TokenView& view) const override;
+  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
+             const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+              const nn::Hidden& hidden) const override;
+
+ private:
+  struct Stream {
+    Projections heads;
+    nn::Linear out, modulation;
+    TwoLinears feed_forward;
+  };
+  struct Block {
+    Stream picture, text;  ///< of a double block
+    Projections heads;     ///< of a single block
+    nn::Linear modulation, widen, out;
+  };
+  Block load_double(const nn::Weights& weights, int64_t index) const;
+  Block load_single(const nn::Weights& weights, int64_t index) const;
+  Projections load_heads(const nn::Weights& weights, const std::string& name, bool text) const;
+  nn::Heads turned(const nn::Heads& heads, const ops::RotaryTable& angles) const;
+  void double_block(const Block& w, int site, const nn::StepContext& step,
+                    const nn::TokenView& view, nn::Hidden& hidden, const nn::Seams& seams) const;
+  void single_block(const Block& w, int site, const nn::StepContext& step,
+                    const nn::TokenView& view, nn::Hidden& hidden, const nn::Seams& seams) const;
+
+  FluxConfig config_;
+  DType dtype_;
+  nn::Geometry geometry_;
+  nn::Range blocks_;
+  nn::Linear picture_in_, text_in_, final_modulation_;
+  TwoLinears time_, guidance_, pooled_;
+  PatchHead head_;
+  std::vector<Block> layers_;
+};
+
+}  // namespace tessera::models

@@ -1,0 +1,287 @@
+#include "models/hunyuan_dit.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "nn/positions.h"
+#include "ops/attention.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr int64_t kWaves = 256;      // channels of a sinusoidal embedding
+constexpr int kPoolHeads = 8;        // of the attention that pools the T5 text
+constexpr int64_t kSizeNumbers = 6;  // of image_meta_size
+constexpr int64_t kBaseGrid = 32;  // tokens a side that positions are laid on: 512 pixels, patch 2
+
+struct HunyuanContext : nn::Context {
+  std::vector<nn::Range> text;
+  std::vector<Tensor> keys, values;  // per block of the portion: the text does not change
+  Tensor extra;                      // f32 [rows, hidden]
+  ops::RotaryTable angles;           // of one row's tokens
+};
+
+struct HunyuanStep : nn::StepContext {
+  const HunyuanContext* context = nullptr;
+  std::vector<Tensor> shifts;  // per block of the portion, f32 [rows, hidden]
+  Tensor final_modulation;     // f32 [rows, 2 * hidden]: scale, shift
+};
+
+nn::Geometry geometry_of(const HunyuanDitConfig& c) {
+  nn::Geometry g;
+  g.blocks = static_cast<int>(c.num_layers);
+  g.hidden = c.hidden();
+  g.channels_in = c.in_channels;
+  g.channels_out = c.out_channels();
+  g.patch_size = {1, c.patch_size, c.patch_size};
+  const int heads = static_cast<int>(c.num_attention_heads);
+  for (int b = 0; b < g.blocks; ++b) {
+    g.attention.push_back({.block = b,
+                           .heads = heads,
+                           .kv_heads = heads,
+                           .head_dim = static_cast<int>(c.attention_head_dim)});
+    g.skip_from.push_back(b > g.blocks / 2 ? g.blocks - 1 - b : -1);
+  }
+  return g;
+}
+
+// Mean of each row's tokens before the tokens: [rows * (length + 1), channels].
+Tensor with_mean(const Tensor& text, int64_t rows, const Tensor& positions) {
+  const int64_t length = text.size(0) / rows, channels = text.size(1);
+  Tensor y = Tensor::empty({rows * (length + 1), channels}, DType::f32, text.device());
+  if (text.is_meta()) return y;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (int64_t t = 0; t < length; ++t) {
+        const float value = text.row<float>(r * length + t)[c];
+        sum += double(value);
+        y.row<float>(r * (length + 1) + t + 1)[c] = value + positions.row<float>(t + 1)[c];
+      }
+      y.row<float>(r * (length + 1))[c] =
+          static_cast<float>(sum / double(length)) + positions.row<float>(0)[c];
+    }
+  return y;
+}
+
+}  // namespace
+
+HunyuanDit::HunyuanDit(const HunyuanDitConfig& config, const nn::Weights& weights,
+                       const nn::Portion& portion, DType dtype)
+    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+  const int64_t d = config.hidden(), t5 = config.cross_attention_dim_t5;
+  const int64_t pooled = config.pooled_projection_dim;
+  const std::string emb = "time_extra_emb.", pool = emb + "pooler.";
+  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
+                     DType::f32);
+  const bool sized = config.use_style_cond_and_image_meta_size;
+  extra_ =
+      TwoLinears(weights, emb + "extra_embedder", pooled + (sized ? kSizeNumbers * kWaves + d : 0),
+                 4 * d, d, ops::Activation::silu, DType::f32);
+  if (sized) styles_ = stored_f32(weights, emb + "style_embedder.weight", {1, d}, 1, d);
+  pool_positions_ = stored_f32(weights, pool + "positional_embedding", {config.text_len_t5 + 1, t5},
+                               config.text_len_t5 + 1, t5);
+  pool_q_ = nn::Linear(weights, pool + "q_proj", t5, t5, DType::f32);
+  pool_k_ = nn::Linear(weights, pool + "k_proj", t5, t5, DType::f32);
+  pool_v_ = nn::Linear(weights, pool + "v_proj", t5, t5, DType::f32);
+  pool_out_ = nn::Linear(weights, pool + "c_proj", pooled, t5, DType::f32);
+  text_ = TwoLinears(weights, "text_embedder", t5, 4 * t5, config.cross_attention_dim,
+                     ops::Activation::silu, dtype);
+  const int64_t length = config.text_len + config.text_len_t5;
+  padding_ = stored_f32(weights, "text_embedding_padding", {length, config.cross_attention_dim},
+                        length, config.cross_attention_dim);
+  if (portion.embed)
+    patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
+                        dtype);
+  if (portion.head) {
+    final_modulation_ = nn::Linear(weights, "norm_out.linear", 2 * d, d, dtype);
+    head_ = PatchHead(weights, config.patch_size * config.patch_size, config.out_channels(), d,
+                      true, dtype);
+  }
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+}
+
+HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t index) const {
+  const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
+  const int64_t text = config_.cross_attention_dim;
+  const std::string name = fmt::format("blocks.{}.", index);
+  auto linear = [&](const char* part, int64_t in) {
+    return nn::Linear(weights, name + part, d, in, dtype_);
+  };
+  auto norm = [&](const char* part, int64_t width) {
+    return TokenNorm::load(weights, name + part, width, 1e-6f);
+  };
+  Block block;
+  block.shift = linear("norm1.linear", d);
+  block.norm1 = norm("norm1.norm", d);
+  block.norm2 = norm("norm2", d);
+  block.norm3 = norm("norm3", d);
+  block.self = {linear("attn1.to_q", d), linear("attn1.to_k", d), linear("attn1.to_v", d),
+                HeadNorm::layer(weights, name + "attn1.norm_q", dim),
+                HeadNorm::layer(weights, name + "attn1.norm_k", dim)};
+  block.self_out = linear("attn1.to_out.0", d);
+  block.cross_q = linear("attn2.to_q", d);
+  block.cross_k = linear("attn2.to_k", text);
+  block.cross_v = linear("attn2.to_v", text);
+  block.cross_out = linear("attn2.to_out.0", d);
+  block.cross_q_norm = HeadNorm::layer(weights, name + "attn2.norm_q", dim);
+  block.cross_k_norm = HeadNorm::layer(weights, name + "attn2.norm_k", dim);
+  block.feed_forward = TwoLinears::feed_forward(
+      weights, name + "ff", d, static_cast<int64_t>(double(d) * config_.mlp_ratio), dtype_);
+  if (geometry_.skip_from.at(static_cast<size_t>(index)) >= 0) {
+    block.skip_norm = norm("skip_norm", 2 * d);
+    block.skip = linear("skip_linear", 2 * d);
+  }
+  return block;
+}
+
+// The mean of a row asks its tokens and itself (CLIP's attention pooling).
+Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t rows) const {
+  const Tensor all = with_mean(text, rows, pool_positions_);
+  const int64_t each = all.size(0) / rows;
+  nn::Segments first;
+  std::vector<ops::AttentionSpan> spans;
+  for (int r = 0; r < rows; ++r) {
+    first.push_back({r, {0, 1}});
+    spans.push_back({r, r + 1, r * each, (r + 1) * each});
+  }
+  const Tensor asking = nn::take_tokens(all, each, first);
+  return pool_out_(
+      ops::attention(pool_q_(asking), pool_k_(all), pool_v_(all), kPoolHeads, kPoolHeads, spans));
+}
+
+Tensor HunyuanDit::extra_embedding(const nn::Conditioning& conditioning, const Tensor& text,
+                                   int64_t rows) const {
+  const Tensor pooled = pooled_text(text, rows);
+  if (!styles_.defined()) return extra_(pooled);
+  const Tensor sizes =
+      row_input(conditioning, "image_meta_size", rows, kSizeNumbers).reshape({rows * kSizeNumbers});
+  const Tensor style = optional_input(conditioning, "style");
+  require(style.defined() && style.elements() == rows, ErrorCode::usage,
+          "the transformer needs one 'style' for each of its {} rows", rows);
+  const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);  // one style was trained
+  return extra_(ops::concat_columns(
+      {pooled, ops::timestep_embedding(sizes, kWaves).reshape({rows, kSizeNumbers * kWaves}),
+       ops::gather_rows(styles_, ids, DType::f32)}));
+}
+
+// Both texts side by side; padding has learned values and is attended to.
+Tensor HunyuanDit::all_text(const nn::Conditioning& conditioning, const Tensor& t5,
+                            int64_t rows) const {
+  const int64_t first = config_.text_len, second = config_.text_len_t5, all = first + second;
+  int64_t length = 0;
+  const Tensor clip =
+      text_input(conditioning, "encoder_hidden_states", rows, config_.cross_attention_dim, &length);
+  require(length == first, ErrorCode::usage, "'encoder_hidden_states' has {} tokens; expected {}",
+          length, first);
+  const Tensor projected = ops::cast(text_(ops::cast(t5, dtype_)), DType::f32);
+  const Tensor table = ops::concat_rows({clip, projected, padding_});
+  std::vector<int32_t> places;
+  auto add = [&](const char* name, int64_t count, int64_t begin, int64_t pad, int64_t row) {
+    const Tensor mask = optional_input(conditioning, name);
+    require(!mask.defined() || mask.elements() == rows * count, ErrorCode::usage,
+            "'{}' is {}; expected [{}, {}]", name, mask.shape().str(), rows, count);
+    const bool given = mask.defined() && !mask.is_meta();
+    const std::vector<int64_t> ones = given ? mask.to_ints() : std::vector<int64_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      const bool real = !given || ones[static_cast<size_t>(row * count + i)] != 0;
+      places.push_back(static_cast<int32_t>(real ? begin + row * count + i : pad + i));
+    }
+  };
+  for (int64_t r = 0; r < rows; ++r) {
+    add("text_embedding_mask", first, 0, rows * all, r);
+    add("text_embedding_mask_t5", second, rows * first, rows * all + first, r);
+  }
+  return ops::gather_rows(table, places, dtype_);
+}
+
+nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
+                                   const nn::TokenShape& shape) const {
+  auto context = std::make_shared<HunyuanContext>();
+  int64_t length = 0;
+  const Tensor t5 = text_input(conditioning, "encoder_hidden_states_t5", shape.rows,
+                               config_.cross_attention_dim_t5, &length);
+  require(length == config_.text_len_t5, ErrorCode::usage,
+          "'encoder_hidden_states_t5' has {} tokens; expected {}", length, config_.text_len_t5);
+  context->extra = extra_embedding(conditioning, t5, shape.rows);
+  const Tensor text = all_text(conditioning, t5, shape.rows);
+  const int64_t each = config_.text_len + config_.text_len_t5;
+  for (int64_t r = 0; r < shape.rows; ++r) context->text.push_back({r * each, (r + 1) * each});
+  for (const Block& block : layers_) {
+    context->keys.push_back(block.cross_k_norm(block.cross_k(text)));
+    context->values.push_back(block.cross_v(text));
+  }
+  const int64_t lines = shape.grid[1], columns = shape.grid[2];
+  const int64_t pairs = config_.attention_head_dim / 2;
+  if (t5.is_meta()) {
+    const Tensor table = Tensor::empty({shape.tokens(), pairs}, DType::f32, t5.device());
+    context->angles = {table, table};
+    return context;
+  }
+  const nn::GridRegion on = nn::centred_region(lines, columns, kBaseGrid, kBaseGrid);
+  const auto left = nn::spread_places(on.left, on.right, columns);
+  const auto top = nn::spread_places(on.top, on.bottom, lines);
+  nn::RotaryAxis across{{}, pairs / 2}, down{{}, pairs / 2};
+  for (double y : top)
+    for (double x : left) across.places.push_back(x), down.places.push_back(y);
+  context->angles = nn::rotary_axes({across, down});
+  return context;
+}
+
+nn::StepContextPtr HunyuanDit::at(const nn::Context& context, const Tensor& timestep) const {
+  auto step = std::make_shared<HunyuanStep>();
+  step->context = &dynamic_cast<const HunyuanContext&>(context);
+  const Tensor condition = ops::silu(
+      time_(ops::timestep_embedding(timestep, kWaves), {.residual = step->context->extra}));
+  for (const Block& block : layers_) step->shifts.push_back(block.shift(condition));
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+  return step;
+}
+
+nn::Hidden HunyuanDit::embed(const nn::StepContext&, const Tensor& latent,
+                             const nn::TokenView&) const {
+  return {.tokens = {.prefix = {}, .body = patch_(latent, {}, dtype_)}, .skips = {}};
+}
+
+void HunyuanDit::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+                       nn::Hidden& hidden, const nn::Seams& seams) const {
+  const size_t local = static_cast<size_t>(index - blocks_.begin);
+  const Block& w = layers_.at(local);
+  const HunyuanStep& at = dynamic_cast<const HunyuanStep&>(step);
+  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const ops::RotaryTable angles = nn::take_angles(at.context->angles, view.body);
+  const int64_t dim = config_.attention_head_dim;
+  auto turned = [&](const Tensor& x) {
+    return ops::rope(x, angles, dim, ops::RotaryPairs::neighbours);
+  };
+  Tensor& x = hidden.tokens.body;
+
+  if (w.skip.weight()) {
+    const auto from = hidden.skips.find(geometry_.skip_from.at(static_cast<size_t>(index)));
+    require(from != hidden.skips.end(), ErrorCode::usage, "block {} misses its long skip", index);
+    x = w.skip(w.skip_norm(ops::concat_columns({x, from->second})));
+    hidden.skips.erase(from);
+  }
+  const nn::Heads heads = w.self(w.norm1(x, at.shifts.at(local), {}, rows));
+  const Tensor seen =
+      seams.attention.attend(index, view, {}, {turned(heads.q), turned(heads.k), heads.v}).body;
+  x = w.self_out(seen, {.residual = x});
+  const Tensor asks = turned(w.cross_q_norm(w.cross_q(w.norm2(x))));
+  const Tensor read =
+      cross_attention(asks, at.context->keys.at(local), at.context->values.at(local),
+                      config_.num_attention_heads, view.body, at.context->text);
+  x = w.cross_out(read, {.residual = x});
+  x = w.feed_forward(w.norm3(x), {.residual = x});
+  const auto& skips = geometry_.skip_from;
+  if (std::find(skips.begin(), skips.end(), index) != skips.end()) hidden.skips[index] = x;
+}
+
+Tensor HunyuanDit::head(const nn::StepContext& step, const nn::TokenView& view,
+                        const nn::Hidden& hidden) const {
+  const Tensor& m = dynamic_cast<const HunyuanStep&>(step).final_modulation;
+  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const int64_t d = config_.hidden();
+  return head_(TokenNorm()(hidden.tokens.body, part(m, 1, d), part(m, 0, d), rows));
+}
+
+}  // namespace tessera::models

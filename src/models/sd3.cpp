@@ -1,0 +1,220 @@
+#include "models/sd3.h"
+
+#include "base/fail.h"
+#include "nn/positions.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
+
+struct Sd3Context : nn::Context {
+  Tensor text;       // [rows * length, hidden]
+  Tensor pooled;     // f32 [rows, hidden]
+  Tensor positions;  // f32 [tokens of a row, hidden]
+  int64_t length = 0;
+};
+
+struct Sd3Step : nn::StepContext {
+  const Sd3Context* context = nullptr;
+  std::vector<Tensor> picture, text;  // per block of the portion, f32 [rows, n * hidden]
+  Tensor final_modulation;            // f32 [rows, 2 * hidden]: scale, shift
+};
+
+nn::Geometry geometry_of(const Sd3Config& c) {
+  nn::Geometry g;
+  g.blocks = static_cast<int>(c.num_layers);
+  g.hidden = c.hidden();
+  g.channels_in = c.in_channels;
+  g.channels_out = c.out_channels;
+  g.patch_size = {1, c.patch_size, c.patch_size};
+  const int heads = static_cast<int>(c.num_attention_heads);
+  for (int b = 0; b < g.blocks; ++b) {
+    nn::AttentionSite site{.block = b,
+                           .heads = heads,
+                           .kv_heads = heads,
+                           .head_dim = static_cast<int>(c.attention_head_dim),
+                           .joint = true,
+                           .prefix_queries = b + 1 < g.blocks};
+    g.attention.push_back(site);
+    site.joint = site.prefix_queries = false;
+    if (c.dual_attention_layers.contains(b)) g.attention.push_back(site);
+    g.skip_from.push_back(-1);
+  }
+  return g;
+}
+
+}  // namespace
+
+Sd3::Sd3(const Sd3Config& config, const nn::Weights& weights, const nn::Portion& portion,
+         DType dtype)
+    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+  const int64_t d = config.hidden(), most = config.pos_embed_max_size;
+  const std::string emb = "time_text_embed.";
+  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
+                     DType::f32);
+  pooled_ = TwoLinears(weights, emb + "text_embedder", config.pooled_projection_dim, d, d,
+                       ops::Activation::silu, DType::f32);
+  if (portion.embed) {
+    patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
+                        dtype);
+    positions_ = stored_f32(weights, "pos_embed.pos_embed", {1, most * most, d}, most * most, d);
+    text_ = nn::Linear(weights, "context_embedder", d, config.joint_attention_dim, dtype);
+  }
+  if (portion.head) {
+    final_modulation_ = nn::Linear(weights, "norm_out.linear", 2 * d, d, dtype);
+    head_ = PatchHead(weights, config.patch_size * config.patch_size, config.out_channels, d, true,
+                      dtype);
+  }
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+}
+
+Projections Sd3::load_heads(const nn::Weights& weights, const std::string& name, bool text,
+                            bool queries) const {
+  const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
+  auto linear = [&](const char* which) {
+    const std::string part = text ? fmt::format("add_{}_proj", which) : fmt::format("to_{}", which);
+    return nn::Linear(weights, name + part, d, d, dtype_);
+  };
+  Projections heads;
+  heads.k = linear("k");
+  heads.v = linear("v");
+  if (config_.qk_norm)
+    heads.k_norm = HeadNorm::rms(weights, name + (text ? "norm_added_k" : "norm_k"), dim);
+  if (queries) {
+    heads.q = linear("q");
+    if (config_.qk_norm)
+      heads.q_norm = HeadNorm::rms(weights, name + (text ? "norm_added_q" : "norm_q"), dim);
+    return heads;
+  }
+  // The last block's text asks nothing; published files hold its queries' weights all the same.
+  weights.get(name + "add_q_proj.weight", {d, d});
+  weights.get(name + "add_q_proj.bias", {d});
+  if (config_.qk_norm) weights.get(name + "norm_added_q.weight", {dim});
+  return heads;
+}
+
+Sd3::Block Sd3::load_block(const nn::Weights& weights, int64_t index) const {
+  const int64_t d = config_.hidden();
+  const std::string name = fmt::format("transformer_blocks.{}.", index), attention = name + "attn.";
+  Block block;
+  for (size_t i = 0; i < geometry_.attention.size(); ++i)
+    if (geometry_.attention[i].block == index && geometry_.attention[i].joint)
+      block.site = static_cast<int>(i);
+  block.dual = config_.dual_attention_layers.contains(index);
+  block.last = index + 1 == config_.num_layers;
+  block.picture.heads = load_heads(weights, attention, false, true);
+  block.text.heads = load_heads(weights, attention, true, !block.last);
+  block.picture.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_);
+  block.picture.modulation =
+      nn::Linear(weights, name + "norm1.linear", (block.dual ? 9 : 6) * d, d, dtype_);
+  block.picture.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
+  block.text.modulation =
+      nn::Linear(weights, name + "norm1_context.linear", (block.last ? 2 : 6) * d, d, dtype_);
+  if (!block.last) {
+    block.text.out = nn::Linear(weights, attention + "to_add_out", d, d, dtype_);
+    block.text.feed_forward =
+        TwoLinears::feed_forward(weights, name + "ff_context", d, 4 * d, dtype_);
+  }
+  if (block.dual) {
+    block.second = load_heads(weights, name + "attn2.", false, true);
+    block.second_out = nn::Linear(weights, name + "attn2.to_out.0", d, d, dtype_);
+  }
+  return block;
+}
+
+nn::ContextPtr Sd3::prepare(const nn::Conditioning& conditioning,
+                            const nn::TokenShape& shape) const {
+  const int64_t most = config_.pos_embed_max_size, lines = shape.grid[1], columns = shape.grid[2];
+  require(
+      lines <= most && columns <= most, ErrorCode::usage,
+      "a picture of {} x {} tokens (width x height) is larger than the {} x {} that this model has "
+      "positions for",
+      columns, lines, most, most);
+  auto context = std::make_shared<Sd3Context>();
+  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.rows,
+                                 config_.joint_attention_dim, &context->length);
+  require(context->length == shape.prefix, ErrorCode::usage,
+          "'encoder_hidden_states' has {} tokens, the request {}", context->length, shape.prefix);
+  context->pooled = pooled_(
+      row_input(conditioning, "pooled_projections", shape.rows, config_.pooled_projection_dim));
+  if (!positions_.defined()) return context;
+  context->text = text_(ops::cast(text, dtype_));
+  std::vector<int32_t> middle;  // of the square of positions
+  for (int64_t y = 0; y < lines; ++y)
+    for (int64_t x = 0; x < columns; ++x)
+      middle.push_back(
+          static_cast<int32_t>(((most - lines) / 2 + y) * most + (most - columns) / 2 + x));
+  context->positions = ops::gather_rows(positions_, middle, DType::f32);
+  return context;
+}
+
+nn::StepContextPtr Sd3::at(const nn::Context& context, const Tensor& timestep) const {
+  auto step = std::make_shared<Sd3Step>();
+  step->context = &dynamic_cast<const Sd3Context&>(context);
+  const Tensor condition = ops::silu(
+      time_(ops::timestep_embedding(timestep, kWaves), {.residual = step->context->pooled}));
+  for (const Block& block : layers_) {
+    step->picture.push_back(block.picture.modulation(condition));
+    step->text.push_back(block.text.modulation(condition));
+  }
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+  return step;
+}
+
+nn::Hidden Sd3::embed(const nn::StepContext& step, const Tensor& latent,
+                      const nn::TokenView& view) const {
+  const Sd3Context& context = *dynamic_cast<const Sd3Step&>(step).context;
+  const Tensor places = nn::take_tokens(context.positions, 0, view.body);
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, view.prefix),
+                     .body = patch_(latent, places, dtype_)},
+          .skips = {}};
+}
+
+void Sd3::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+                nn::Hidden& hidden, const nn::Seams& seams) const {
+  const size_t local = static_cast<size_t>(index - blocks_.begin);
+  const Block& w = layers_.at(local);
+  const Sd3Step& at = dynamic_cast<const Sd3Step&>(step);
+  const Tensor &m = at.picture.at(local), &n = at.text.at(local);
+  const std::vector<int32_t> rows = nn::rows_of(view.body), text_rows = nn::rows_of(view.prefix);
+  const int64_t d = config_.hidden();
+  const TokenNorm norm;
+  Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
+
+  // The last block's text has no shift first: its norm is continuous, scale before shift.
+  const Tensor told = norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), text_rows);
+  nn::Heads text;
+  if (w.last)
+    text = {{}, w.text.heads.k_norm(w.text.heads.k(told)), w.text.heads.v(told)};
+  else
+    text = w.text.heads(told);
+  const nn::Heads heads = w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), rows));
+  const nn::Joint seen = seams.attention.attend(w.site, view, text, heads);
+  Tensor second;
+  if (w.dual) {
+    const nn::Heads alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), rows));
+    second = seams.attention.attend(w.site + 1, view, {}, alone).body;
+  }
+  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
+  if (w.dual) x = w.second_out(second, {.gate = part(m, 8, d), .row_of = rows, .residual = x});
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), rows);
+  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = rows, .residual = x});
+  if (w.last) {
+    c = Tensor();
+    return;
+  }
+  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = text_rows, .residual = c});
+  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), text_rows);
+  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = text_rows, .residual = c});
+}
+
+Tensor Sd3::head(const nn::StepContext& step, const nn::TokenView& view,
+                 const nn::Hidden& hidden) const {
+  const Tensor& m = dynamic_cast<const Sd3Step&>(step).final_modulation;
+  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const int64_t d = config_.hidden();
+  return head_(TokenNorm()(hidden.tokens.body, part(m, 1, d), part(m, 0, d), rows));
+}
+
+}  // namespace tessera::models

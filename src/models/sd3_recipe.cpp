@@ -1,0 +1,86 @@
+#include "models/sd3_recipe.h"
+
+#include "base/fail.h"
+#include "models/text_recipe.h"
+
+namespace tessera::models {
+namespace {
+
+class Sd3Recipe : public TextRecipe {
+ public:
+  explicit Sd3Recipe(const Sd3Config& c) : config_(c) {
+    fact("num_layers", c.num_layers);
+    fact("num_attention_heads", c.num_attention_heads);
+    fact("attention_head_dim", c.attention_head_dim);
+    fact("joint_attention_dim", c.joint_attention_dim);
+    fact("dual_attention_layers", static_cast<int64_t>(c.dual_attention_layers.size()));
+    fact("sample_size", c.sample_size);
+    fact("patch_size", c.patch_size);
+  }
+  int64_t blocks() const override { return config_.num_layers; }
+  std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
+                                     nn::DType dtype) const override {
+    return std::make_unique<Sd3>(config_, weights, portion, dtype);
+  }
+  nn::TokenLayout layout(int64_t height, int64_t width, int64_t) const override {
+    return picture_layout(config_.in_channels, config_.patch_size, height, width,
+                          config_.sample_size);
+  }
+  int64_t guided_channels(const std::string&) const override { return config_.in_channels; }
+  ForwardNames forward_names() const override {
+    return {"hidden_states", "timestep", {"encoder_hidden_states", "pooled_projections"}};
+  }
+  int64_t prefix(const nn::Conditioning& conditioning) const override {
+    const auto& text = conditioning.tensors.at("encoder_hidden_states");
+    return text.rank() == 3 ? text.size(1) : 0;
+  }
+  nn::Conditioning example(int64_t rows) const override {
+    nn::Conditioning c;
+    c.tensors["encoder_hidden_states"] = meta({rows, 333, config_.joint_attention_dim});
+    c.tensors["pooled_projections"] = meta({rows, config_.pooled_projection_dim});
+    return c;
+  }
+  std::vector<std::pair<std::string, std::string>> text_inputs() const override {
+    return {{"prompt_embeds", "encoder_hidden_states"},
+            {"pooled_prompt_embeds", "pooled_projections"}};
+  }
+
+ private:
+  Sd3Config config_;
+};
+
+}  // namespace
+
+Sd3Config parse_sd3_config(const base::Json& config, const std::string& where) {
+  const base::ConfigReader read(config, where);
+  Sd3Config c;
+  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = read.integer("num_layers", c.num_layers, 1, 10000);
+  c.in_channels = read.size("in_channels", c.in_channels);
+  c.out_channels = read.size("out_channels", c.out_channels);
+  c.patch_size = read.size("patch_size", c.patch_size);
+  c.sample_size = read.size("sample_size", c.sample_size);
+  c.joint_attention_dim = read.size("joint_attention_dim", c.joint_attention_dim);
+  c.pooled_projection_dim = read.size("pooled_projection_dim", c.pooled_projection_dim);
+  c.pos_embed_max_size = read.integer("pos_embed_max_size", c.pos_embed_max_size, 1, 32768);
+  for (int64_t layer : read.sizes("dual_attention_layers", {})) {
+    require(layer < c.num_layers, ErrorCode::model,
+            "{}: 'dual_attention_layers' holds {}; there are {} layers", where, layer,
+            c.num_layers);
+    c.dual_attention_layers.insert(layer);
+  }
+  c.qk_norm = !read.choice("qk_norm", "", {"rms_norm"}).empty();
+  check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  const int64_t caption = read.size("caption_projection_dim", 1152);
+  require(caption == c.hidden(), ErrorCode::model,
+          "{}: 'caption_projection_dim' is {}; expected {} x {}", where, caption,
+          c.num_attention_heads, c.attention_head_dim);
+  return c;
+}
+
+std::unique_ptr<Recipe> sd3_recipe(const base::Json& config, const std::string& where) {
+  return std::make_unique<Sd3Recipe>(parse_sd3_config(config, where));
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "nn/token_layout.h"
+
+namespace tessera::nn {
+
+/// How the reference pipeline of a model holds its latents: [rows, C, H, W]; tokens
+/// [rows, tokens, C * patch] (FLUX); [rows, F, C, H, W] (CogVideoX).
+enum class LatentForm : uint8_t { picture, packed, video };
+
+/// The shape of so many latents.
+tensor::Shape latent_shape(const TokenLayout& layout, LatentForm form, int64_t rows);
+/// f32 of that shape -> [rows * tokens, C * patch]. Throws Error(usage) if it does not fit.
+tensor::Tensor tokens_of_latent(const tensor::Tensor& latent, const TokenLayout& layout,
+                                LatentForm form);
+/// The inverse.
+tensor::Tensor latent_of_tokens(const tensor::Tensor& tokens, const TokenLayout& layout,
+                                LatentForm form);
+/// [a, b, c, h, w] -> [a, c, b, h, w].
+tensor::Tensor swap_frames(const tensor::Tensor& x);
+
+}  // namespace tessera::nn

@@ -1,0 +1,40 @@
+#include "models/cogvideox.h"
+
+#include "models/tiny_model.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr const char* kType = "CogVideoXTransformer3DModel";
+constexpr const char* kConfig =
+    R"({"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 2, "in_channels": 4,
+  "out_channels": 4, "time_embed_dim": 8, "text_embed_dim": 10, "use_rotary_positional_embeddings": true})";
+
+TEST(CogVideoX, ARowDoesNotDependOnTheOthers) {
+  const TinyModel model(kType, kConfig);
+  expect_rows_apart(model, 5, model.recipe->layout(4, 6, 3));
+}
+
+TEST(CogVideoX, RunsOnMetaWithShapesAlone) { expect_runs_on_meta(kType, kConfig, 4, 6); }
+
+TEST(CogVideoX, PatchesMayHoldFrames) {
+  std::string config = kConfig;
+  config.insert(1, "\"patch_size_t\": 2, ");
+  const TinyModel model(kType, config.c_str());
+  const nn::TokenLayout layout = model.recipe->layout(4, 6, 4);
+  EXPECT_EQ(layout.tokens(), 12);
+  const auto out = model(model.conditioning(1, 5), 1, layout, model.latent(1, layout));
+  EXPECT_EQ(out.shape(), (tensor::Shape{12, 4 * 8}));
+}
+
+TEST(CogVideoX, PositionsMayBeAdded) {
+  std::string config = kConfig;
+  config.replace(config.find("true"), 4, "false");
+  const TinyModel model(kType, config.c_str());
+  const nn::TokenLayout layout = model.recipe->layout(4, 6, 2);
+  const auto out = model(model.conditioning(1, 5), 1, layout, model.latent(1, layout));
+  EXPECT_EQ(out.shape(), (tensor::Shape{12, 16}));
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,33 @@
+#include "models/flux_recipe.h"
+
+#include "models/tiny_model.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr const char* kType = "FluxTransformer2DModel";
+
+TEST(FluxRecipe, MissingKeysHaveTheDefaultsOfDiffusers) {
+  const FluxConfig c = parse_flux_config(base::Json::object(), "c");
+  EXPECT_EQ(c.hidden(), 3072);
+  EXPECT_EQ(c.blocks(), 57);
+  EXPECT_FALSE(c.guidance_embeds);
+}
+
+TEST(FluxRecipe, NamesWhatIsNotSupported) {
+  EXPECT_NE(recipe_refusal(kType, R"({"axes_dims_rope": [16, 56, 54]})").find("16, 56, 54"),
+            std::string::npos);
+  EXPECT_NE(recipe_refusal(kType, R"({"patch_size": 2})").find("patch_size 2"), std::string::npos);
+}
+
+TEST(FluxRecipe, KnowsWhatItsPipelineAdds) {
+  const auto recipe = make_recipe(kType, base::Json::object(), "c");
+  nn::Conditioning c;
+  recipe->add_conditions({.rows = 2, .guidance = 3.5f}, c);
+  EXPECT_EQ(c.tensors["guidance"].to_floats(), (std::vector<float>{3.5f, 3.5f}));
+  EXPECT_TRUE(recipe->even_sigmas());
+  EXPECT_EQ(recipe->form(), nn::LatentForm::packed);
+}
+
+}  // namespace
+}  // namespace tessera::models

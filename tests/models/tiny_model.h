@@ -1,0 +1,148 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+
+#include "models/registry.h"
+#include "nn/local.h"
+#include "tensor/scope.h"
+#include "tessera/error.h"
+
+namespace tessera::models {
+
+/// Any tensor that is asked for, filled from its name.
+class NamedNoise : public nn::Weights {
+ public:
+  explicit NamedNoise(tensor::Device device = tensor::Device::cpu) : device_(device) {}
+  bool has(const std::string&) const override { return true; }
+  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32, device_);
+    if (x.is_meta()) return x;
+    std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));
+    std::normal_distribution<float> draw(0, 0.2f);
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
+    return x;
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
+                     tensor::DType dtype) const override {
+    return ops::pack_weight(get(name, {n, k}), dtype);
+  }
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     tensor::DType dtype) const override {
+    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
+  }
+  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
+                       tensor::DType) const override {
+    return {};
+  }
+  tensor::Tensor vector(const std::string& name, int64_t n) const override {
+    return get(name, {n});
+  }
+
+ private:
+  tensor::Device device_;
+};
+
+/// A model of a recipe with named noise for weights.
+struct TinyModel {
+  std::unique_ptr<Recipe> recipe;
+  std::unique_ptr<nn::Denoiser> network;
+
+  TinyModel(const char* type, const char* config, tensor::Device device = tensor::Device::cpu,
+            tensor::DType dtype = tensor::DType::f32)
+      : recipe(make_recipe(type, base::Json::parse(config), "config.json")),
+        network(recipe->make(NamedNoise(device), {{0, recipe->blocks()}, true, true}, dtype)) {}
+
+  /// Conditioning of so many rows with the shapes of the recipe's example; text cut to `length`.
+  nn::Conditioning conditioning(int rows, int64_t length) const {
+    nn::Conditioning c = recipe->example(rows);
+    for (auto& [name, x] : c.tensors) {
+      tensor::Shape shape = x.shape();
+      if (shape.rank() == 3 && length > 0) shape = shape.with(1, length);
+      if (x.dtype() == tensor::DType::i32)
+        x = tensor::Tensor::zeros(shape, x.dtype());
+      else
+        x = NamedNoise().get(name, shape);
+    }
+    return c;
+  }
+  tensor::Tensor latent(int rows, const nn::TokenLayout& l) const {
+    return NamedNoise().get("latent", {rows * l.tokens(), l.token_channels()});
+  }
+  tensor::Tensor operator()(const nn::Conditioning& c, int rows, const nn::TokenLayout& layout,
+                            const tensor::Tensor& latent) const {
+    const nn::TokenShape shape{rows, recipe->prefix(c), layout.grid()};
+    nn::TokenView view;
+    for (int r = 0; r < rows; ++r) {
+      view.rows.push_back(r);
+      if (shape.prefix > 0) view.prefix.push_back({r, {0, shape.prefix}});
+      view.body.push_back({r, {0, shape.tokens()}});
+    }
+    const auto context = network->prepare(c, shape);
+    tensor::Tensor time = tensor::Tensor::empty({rows}, tensor::DType::f32, latent.device());
+    for (int r = 0; r < rows && !time.is_meta(); ++r) time.data<float>()[r] = 400;
+    const auto step = network->at(*context, time);
+    nn::LocalAttention attention(network->geometry());
+    nn::LocalExperts experts;
+    nn::Hidden hidden = network->embed(*step, latent, view);
+    for (int b = 0; b < network->geometry().blocks; ++b)
+      network->block(b, *step, view, hidden, {attention, experts});
+    return network->head(*step, view, hidden);
+  }
+};
+
+/// The second of two rows gives what it gives alone, bit by bit.
+inline void expect_rows_apart(const TinyModel& model, int64_t text, const nn::TokenLayout& layout) {
+  const nn::Conditioning both = model.conditioning(2, text);
+  nn::Conditioning second;
+  for (const auto& [name, x] : both.tensors) second.tensors[name] = x.slice(0, 1, 2).contiguous();
+  const tensor::Tensor latent = model.latent(2, layout);
+  const int64_t n = layout.tokens();
+  const tensor::Tensor out = model(both, 2, layout, latent);
+  EXPECT_EQ(out.slice(0, n, 2 * n).to_floats(),
+            model(second, 1, layout, latent.slice(0, n, 2 * n).contiguous()).to_floats());
+}
+
+/// The model runs on meta: shapes, and work that is counted.
+inline void expect_runs_on_meta(const char* type, const char* config, int64_t height,
+                                int64_t width) {
+  const TinyModel model(type, config, tensor::Device::meta, tensor::DType::bf16);
+  tensor::Scope scope;
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  const nn::TokenLayout layout = model.recipe->layout(height, width);
+  const tensor::Tensor out =
+      model(model.recipe->example(2), 2, layout,
+            tensor::Tensor::empty({2 * layout.tokens(), layout.token_channels()},
+                                  tensor::DType::f32, tensor::Device::meta));
+  EXPECT_TRUE(out.is_meta());
+  EXPECT_EQ(out.size(0), 2 * layout.tokens());
+  EXPECT_GT(scope.meter->total().flops, 1e5);
+}
+
+/// What a configuration is refused with.
+inline std::string recipe_refusal(const char* type, const char* config) {
+  try {
+    make_recipe(type, base::Json::parse(config), "config.json");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+/// What a call is refused with, as a mistake of the caller.
+inline std::string usage_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+}  // namespace tessera::models
