@@ -58,7 +58,8 @@ class Documents(unittest.TestCase):
                 if entry.name not in ("build", ".git"):
                     (folder / entry.name).symlink_to(entry)
             (folder / "build/release").mkdir(parents=True)
-            (folder / "build/release/tessera").symlink_to(PROGRAM)
+            for entry in ("tessera", "examples"):
+                (folder / "build/release" / entry).symlink_to(pathlib.Path(PROGRAM).parent / entry)
             script = "set -euo pipefail\n" + "".join(
                 f"echo '{MARK}'{i}\n{text}\n" for i, (_, text, _) in enumerate(parts))
             done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, timeout=280,

@@ -1,0 +1,24 @@
+// A picture through the library: the shipped model, one class, the PNG beside the program's caller.
+
+#include <cstdio>
+
+#include "tessera/engine.h"
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: generate CLASS OUT.png\n");
+    return 2;
+  }
+  try {
+    tessera::Model model = tessera::Model::open("shapes", {.threads = 2});
+    tessera::GenerateRequest request;
+    request.classes = {argv[1]};
+    request.steps = 10;
+    const tessera::GenerateResult result = model.generate(request);
+    tessera::save_png(result.pictures.at(0), argv[2]);
+    std::printf("%s, %d forward passes\n", result.pictures[0].label.c_str(), result.report.forwards);
+  } catch (const tessera::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
