@@ -14,7 +14,7 @@ Command add_bench(CLI::App& program) {
   app->add_option("--threads", *threads, "Threads (default 1)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  return {app, [what, threads](std::stop_token stop) {
+  return {app, [what, threads](const std::stop_token& stop) {
             bench_kernels(*threads, [&](const std::string& line) {
               std::printf("%s\n", line.c_str());
               flush_results();

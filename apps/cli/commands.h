@@ -11,7 +11,7 @@
 namespace tessera::cli {
 
 /// A subcommand adds its options to the program and returns what runs when it was chosen.
-using Action = std::function<void(std::stop_token)>;
+using Action = std::function<void(const std::stop_token&)>;
 struct Command {
   CLI::App* app = nullptr;
   Action run;

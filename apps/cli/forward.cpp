@@ -25,7 +25,7 @@ Command add_forward(CLI::App& program) {
       ->type_name("F");
   app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
   add_model_options(*app, model);
-  return {app, [model, request](std::stop_token stop) {
+  return {app, [model, request](const std::stop_token& stop) {
             Model opened = Model::open(model->model, run_options(*model));
             opened.forward(*request, {stop, {}});
             std::printf("%s\n", request->outputs.c_str());

@@ -154,7 +154,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_model_options(app, o->model);
 }
 
-void generate(Options& o, std::stop_token stop) {
+void generate(Options& o, const std::stop_token& stop) {
   const RunOptions run = run_options(*o.model);
   o.request.classes = split(o.classes);
   o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
@@ -180,7 +180,7 @@ Command add_generate(CLI::App& program) {
   CLI::App* app = program.add_subcommand("generate", "Make pictures");
   auto options = std::make_shared<Options>();
   add_options(*app, options);
-  return {app, [options](std::stop_token stop) { generate(*options, stop); }};
+  return {app, [options](const std::stop_token& stop) { generate(*options, stop); }};
 }
 
 }  // namespace tessera::cli

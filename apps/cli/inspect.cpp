@@ -85,7 +85,7 @@ Command add_inspect(CLI::App& program) {
       ->type_name("G");
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_model_options(*app, o->model);
-  return {app, [o](std::stop_token) { inspect(*o); }};
+  return {app, [o](const std::stop_token&) { inspect(*o); }};
 }
 
 }  // namespace tessera::cli

@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   if (!isatty(STDOUT_FILENO))
     std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
   // request_stop is not safe inside a handler: a thread passes the word on.
-  std::jthread watcher([](std::stop_token ended) {
+  std::jthread watcher([](const std::stop_token& ended) {
     while (!ended.stop_requested()) {
       if (interrupted) stop_source().request_stop();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
