@@ -1,0 +1,230 @@
+#include "models/vae/cogvideox_vae.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/config_reader.h"
+#include "base/fail.h"
+#include "models/vae/vae_blocks.h"
+#include "nn/latent_form.h"
+#include "nn/segments.h"
+#include "ops/elementwise.h"
+
+namespace tessera::models {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// Levels that change the number of frames: one for each factor of two.
+int64_t temporal_levels(const CogVideoXVaeConfig& c) {
+  return static_cast<int64_t>(std::lround(std::log2(double(c.temporal_compression_ratio))));
+}
+
+// Pieces of [0, frames): `size` each, the first longer by what is left over.
+std::vector<nn::Range> pieces_of(int64_t frames, int64_t size) {
+  const int64_t count = std::max<int64_t>(frames / size, 1), rest = frames % size;
+  std::vector<nn::Range> pieces;
+  for (int64_t i = 0; i < count; ++i)
+    pieces.push_back({size * i + (i == 0 ? 0 : rest), std::min(frames, size * (i + 1) + rest)});
+  return pieces;
+}
+
+// Row `row` of [rows, channels, frames, h, w] -> [frames, channels, h, w].
+Tensor frames_first(const Tensor& x, int64_t row) {
+  const Tensor one = nn::swap_frames(x.slice(0, row, row + 1));
+  return one.reshape({x.size(2), x.size(1), x.size(3), x.size(4)});
+}
+
+// [frames, h, w, channels] -> f32 [1, channels, frames, h, w].
+Tensor channels_before_frames(const Frames& x) {
+  const Tensor first = channels_first(x);
+  return nn::swap_frames(
+      first.reshape({1, first.size(0), first.size(1), first.size(2), first.size(3)}));
+}
+
+// Pieces of one video one after the other along the frames, videos along the rows.
+Tensor joined(const std::vector<Tensor>& pieces) {
+  std::vector<Tensor> frames;
+  for (const Tensor& p : pieces) {
+    const Tensor swapped = nn::swap_frames(p);  // [1, frames, channels, h, w]
+    frames.push_back(swapped.reshape({p.size(2), p.size(1), p.size(3), p.size(4)}));
+  }
+  const Tensor all = ops::concat_rows(frames);
+  return nn::swap_frames(all.reshape({1, all.size(0), all.size(1), all.size(2), all.size(3)}));
+}
+
+void check_video(const char* what, const Tensor& x, int64_t channels) {
+  require(x.rank() == 5 && x.size(1) == channels && x.dtype() == DType::f32 && x.size(2) >= 1,
+          ErrorCode::usage,
+          "a video VAE was given {} {} to {}; expected f32 [rows, {}, frames, h, w]",
+          tensor::name_of(x.dtype()), x.shape().str(), what, channels);
+}
+
+}  // namespace
+
+CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const std::string& where) {
+  const base::ConfigReader read(config, where);
+  CogVideoXVaeConfig c;
+  read.choice("act_fn", "silu", {"silu"});
+  read.refuse("use_quant_conv", "a filter after the encoder");
+  read.refuse("use_post_quant_conv", "a filter before the decoder");
+  c.in_channels = read.size("in_channels", c.in_channels);
+  c.out_channels = read.size("out_channels", c.out_channels);
+  c.latent_channels = read.size("latent_channels", c.latent_channels);
+  c.layers_per_block = read.integer("layers_per_block", c.layers_per_block, 1, 100);
+  c.norm_num_groups = read.size("norm_num_groups", c.norm_num_groups);
+  c.temporal_compression_ratio = read.integer("temporal_compression_ratio", 4, 1, 256);
+  c.block_out_channels = read.sizes("block_out_channels", c.block_out_channels);
+  c.scaling_factor = read.number("scaling_factor", c.scaling_factor);
+  require(!c.block_out_channels.empty() && c.block_out_channels.size() <= 8, ErrorCode::model,
+          "{}: 'block_out_channels' holds {} widths; expected 1 to 8", where,
+          c.block_out_channels.size());
+  for (int64_t width : c.block_out_channels)
+    require(width > 0 && width % c.norm_num_groups == 0, ErrorCode::model,
+            "{}: 'block_out_channels' holds {}, no multiple of norm_num_groups {}", where, width,
+            c.norm_num_groups);
+  const int64_t levels = temporal_levels(c);
+  require(int64_t{1} << levels == c.temporal_compression_ratio &&
+              levels < static_cast<int64_t>(c.block_out_channels.size()) && c.scaling_factor > 0,
+          ErrorCode::model, "{}: 'temporal_compression_ratio' {} does not fit {} levels", where,
+          c.temporal_compression_ratio, c.block_out_channels.size());
+  return c;
+}
+
+CogVideoXVae::CogVideoXVae(const CogVideoXVaeConfig& config, const nn::Weights& weights,
+                           DType dtype)
+    : config_(config), dtype_(dtype) {
+  const int groups = static_cast<int>(config.norm_num_groups);
+  const int64_t latent = config.latent_channels, deep = config.block_out_channels.back();
+  conv_in_ = CausalConv(weights, "decoder.conv_in.conv", deep, latent, 3, dtype);
+  for (int i = 0; i < 2; ++i)
+    middle_.emplace_back(weights, fmt::format("decoder.mid_block.resnets.{}", i), groups, deep,
+                         deep, latent, dtype);
+  int64_t in = deep;
+  const size_t count = config.block_out_channels.size();
+  for (size_t b = 0; b < count; ++b) {
+    const int64_t out = config.block_out_channels[count - 1 - b];
+    const std::string name = fmt::format("decoder.up_blocks.{}.", b);
+    Level level;
+    for (int64_t i = 0; i <= config.layers_per_block; ++i)
+      level.resnets.emplace_back(weights, fmt::format("{}resnets.{}", name, i), groups,
+                                 i == 0 ? in : out, out, latent, dtype);
+    if (b + 1 < count)
+      level.upsampler = weights.conv(name + "upsamplers.0.conv.weight",
+                                     name + "upsamplers.0.conv.bias", {out, out, 3, 3}, dtype);
+    level.more_frames = static_cast<int64_t>(b) < temporal_levels(config);
+    levels_.push_back(std::move(level));
+    in = out;
+  }
+  norm_out_ = FrameNorm(weights, "decoder.norm_out", groups, in, latent, dtype);
+  conv_out_ = CausalConv(weights, "decoder.conv_out.conv", config.out_channels, in, 3, dtype);
+}
+
+Tensor CogVideoXVae::unscale(const Tensor& latents) const {
+  return ops::blend(latents, static_cast<float>(1 / config_.scaling_factor), latents, 0);
+}
+
+Frames CogVideoXVae::decode_piece(const Frames& latent, FrameCache& cache) const {
+  Frames x = conv_in_(latent, cache, dtype_);
+  for (const FrameResnet& resnet : middle_) x = resnet(x, latent, cache);
+  ops::Conv2dOptions doubled = same_size();
+  doubled.upsample = true;
+  for (const Level& level : levels_) {
+    for (const FrameResnet& resnet : level.resnets) x = resnet(x, latent, cache);
+    if (!level.upsampler) continue;
+    if (level.more_frames) x = doubled_frames(x);
+    x = ops::conv2d(x, level.upsampler, doubled);
+  }
+  return conv_out_(norm_out_(x, latent), cache, DType::f32);
+}
+
+Tensor CogVideoXVae::decode(const Tensor& latents,
+                            const std::function<void(int done, int count)>& piece) const {
+  check_video("decode", latents, config_.latent_channels);
+  const auto pieces = pieces_of(latents.size(2), 2);
+  const int count = static_cast<int>(latents.size(0)) * static_cast<int>(pieces.size());
+  int done = 0;
+  std::vector<Tensor> videos;
+  for (int64_t row = 0; row < latents.size(0); ++row) {
+    const Tensor frames = frames_first(latents, row);
+    FrameCache cache;
+    std::vector<Tensor> parts;
+    for (const nn::Range& r : pieces) {
+      const Frames latent = channels_last(frames.slice(0, r.begin, r.end), dtype_);
+      parts.push_back(channels_before_frames(decode_piece(latent, cache)));
+      if (piece) piece(++done, count);
+    }
+    videos.push_back(joined(parts));
+  }
+  return ops::concat_rows(videos);
+}
+
+CogVideoXVaeEncoder::CogVideoXVaeEncoder(const CogVideoXVaeConfig& config,
+                                         const nn::Weights& weights, DType dtype)
+    : config_(config), dtype_(dtype) {
+  const int groups = static_cast<int>(config.norm_num_groups);
+  const int64_t deep = config.block_out_channels.back();
+  int64_t in = config.block_out_channels.front();
+  conv_in_ = CausalConv(weights, "encoder.conv_in.conv", in, config.in_channels, 3, dtype);
+  for (size_t b = 0; b < config.block_out_channels.size(); ++b) {
+    const int64_t out = config.block_out_channels[b];
+    const std::string name = fmt::format("encoder.down_blocks.{}.", b);
+    Level level;
+    for (int64_t i = 0; i < config.layers_per_block; ++i)
+      level.resnets.emplace_back(weights, fmt::format("{}resnets.{}", name, i), groups,
+                                 i == 0 ? in : out, out, 0, dtype);
+    if (b + 1 < config.block_out_channels.size())
+      level.downsampler = weights.conv(name + "downsamplers.0.conv.weight",
+                                       name + "downsamplers.0.conv.bias", {out, out, 3, 3}, dtype);
+    level.fewer_frames = static_cast<int64_t>(b) < temporal_levels(config);
+    levels_.push_back(std::move(level));
+    in = out;
+  }
+  for (int i = 0; i < 2; ++i)
+    middle_.emplace_back(weights, fmt::format("encoder.mid_block.resnets.{}", i), groups, deep,
+                         deep, 0, dtype);
+  norm_out_ = FrameNorm(weights, "encoder.norm_out", groups, deep, 0, dtype);
+  conv_out_ =
+      CausalConv(weights, "encoder.conv_out.conv", 2 * config.latent_channels, deep, 3, dtype);
+}
+
+Frames CogVideoXVaeEncoder::encode_piece(const Frames& video, FrameCache& cache) const {
+  Frames x = conv_in_(video, cache, dtype_);
+  // diffusers pads below and to the right only.
+  const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
+  for (const Level& level : levels_) {
+    for (const FrameResnet& resnet : level.resnets) x = resnet(x, {}, cache);
+    if (!level.downsampler) continue;
+    if (level.fewer_frames) x = halved_frames(x);
+    x = ops::conv2d(x, level.downsampler, halved);
+  }
+  for (const FrameResnet& resnet : middle_) x = resnet(x, {}, cache);
+  return conv_out_(norm_out_(x, {}), cache, DType::f32);
+}
+
+CogVideoXVaeEncoder::Moments CogVideoXVaeEncoder::encode(const Tensor& video) const {
+  check_video("encode", video, config_.in_channels);
+  std::vector<Tensor> means, logvars;
+  const int64_t channels = config_.latent_channels;
+  for (int64_t row = 0; row < video.size(0); ++row) {
+    const Tensor frames = frames_first(video, row);
+    FrameCache cache;
+    std::vector<Tensor> parts;
+    for (const nn::Range& r : pieces_of(video.size(2), 8))
+      parts.push_back(channels_before_frames(
+          encode_piece(channels_last(frames.slice(0, r.begin, r.end), dtype_), cache)));
+    const Tensor moments = joined(parts);
+    means.push_back(moments.slice(1, 0, channels).contiguous());
+    logvars.push_back(moments.slice(1, channels, 2 * channels).contiguous());
+  }
+  Moments result{ops::concat_rows(means), ops::concat_rows(logvars)};
+  if (!result.logvar.is_meta())
+    for (int64_t i = 0; i < result.logvar.elements(); ++i)
+      result.logvar.data<float>()[i] = std::clamp(result.logvar.data<float>()[i], -30.0f, 20.0f);
+  return result;
+}
+
+}  // namespace tessera::models

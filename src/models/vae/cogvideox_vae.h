@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "models/vae/cogvideox_vae_blocks.h"
+
+namespace tessera::models {
+
+/// An AutoencoderKLCogVideoX's sizes, by the names of its config.json.
+struct CogVideoXVaeConfig {
+  int64_t in_channels = 3, out_channels = 3, latent_channels = 16, layers_per_block = 3;
+  int64_t norm_num_groups = 32, temporal_compression_ratio = 4;
+  std::vector<int64_t> block_out_channels{128, 256, 256, 512};
+  double scaling_factor = 1.15258426;
+};
+/// Throws Error(model) naming `where`, the key, its value and what fits.
+CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const std::string& where);
+
+/// The decoder of CogVideoX's causal video autoencoder (Yang et al. 2024, section 2.1).
+class CogVideoXVae {
+ public:
+  CogVideoXVae(const CogVideoXVaeConfig& config, const nn::Weights& weights, tensor::DType dtype);
+
+  /// latents / scaling_factor.
+  tensor::Tensor unscale(const tensor::Tensor& latents) const;
+  /// latents f32 [rows, latent_channels, frames, h, w], unscaled -> video f32
+  /// [rows, 3, frames', H, W] in about [-1, 1]. Two latent frames at a time, an odd one with the
+  /// first two; `piece` is called after each with the number done and of all. Throws Error(usage).
+  tensor::Tensor decode(const tensor::Tensor& latents,
+                        const std::function<void(int done, int count)>& piece = {}) const;
+
+ private:
+  struct Level {
+    std::vector<FrameResnet> resnets;
+    ops::ConvWeight upsampler;  ///< null on the last level
+    bool more_frames = false;
+  };
+  Frames decode_piece(const Frames& latent, FrameCache& cache) const;
+
+  CogVideoXVaeConfig config_;
+  tensor::DType dtype_;
+  CausalConv conv_in_, conv_out_;
+  std::vector<FrameResnet> middle_;
+  std::vector<Level> levels_;
+  FrameNorm norm_out_;
+};
+
+/// The encoder of the same.
+class CogVideoXVaeEncoder {
+ public:
+  CogVideoXVaeEncoder(const CogVideoXVaeConfig& config, const nn::Weights& weights,
+                      tensor::DType dtype);
+
+  /// What a video's latent is drawn from: f32 [rows, latent_channels, frames, h, w] each; logvar is
+  /// clamped to [-30, 20].
+  struct Moments {
+    tensor::Tensor mean, logvar;
+  };
+  /// video f32 [rows, 3, frames, H, W] in [-1, 1]; eight frames at a time, odd ones with the first.
+  Moments encode(const tensor::Tensor& video) const;
+
+ private:
+  struct Level {
+    std::vector<FrameResnet> resnets;
+    ops::ConvWeight downsampler;  ///< null on the last level
+    bool fewer_frames = false;
+  };
+  Frames encode_piece(const Frames& video, FrameCache& cache) const;
+
+  CogVideoXVaeConfig config_;
+  tensor::DType dtype_;
+  CausalConv conv_in_, conv_out_;
+  std::vector<FrameResnet> middle_;
+  std::vector<Level> levels_;
+  FrameNorm norm_out_;
+};
+
+}  // namespace tessera::models

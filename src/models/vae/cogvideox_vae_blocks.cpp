@@ -1,0 +1,128 @@
+#include "models/vae/cogvideox_vae_blocks.h"
+
+#include <cstring>
+
+#include "ops/elementwise.h"
+#include "ops/plane_affine.h"
+
+namespace tessera::models {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// Frame k of a filter [out, in, size, size, size], as a picture filter.
+Tensor tap_of(const Tensor& filter, int64_t k) {
+  const int64_t out = filter.size(0), in = filter.size(1), size = filter.size(2);
+  Tensor tap = Tensor::empty({out, in, size, size}, DType::f32, filter.device());
+  if (tap.is_meta()) return tap;
+  const Tensor wide =
+      ops::cast(filter.contiguous().reshape({out * in, size * size * size}), DType::f32);
+  for (int64_t i = 0; i < out * in; ++i)
+    std::memcpy(tap.data<float>() + i * size * size, wide.row<float>(i) + k * size * size,
+                static_cast<size_t>(size * size) * sizeof(float));
+  return tap;
+}
+
+Tensor rows(const Tensor& x, int64_t begin, int64_t end) { return x.slice(0, begin, end); }
+
+// All frames as one tall picture, so that moments span them.
+Tensor as_picture(const Frames& x) {
+  return x.reshape({1, x.size(0) * x.size(1), x.size(2), x.size(3)});
+}
+
+}  // namespace
+
+CausalConv::CausalConv(const nn::Weights& weights, const std::string& name, int64_t out, int64_t in,
+                       int64_t size, DType dtype)
+    : pad_(static_cast<int>(size / 2)) {
+  const Tensor filter = weights.get(name + ".weight", {out, in, size, size, size});
+  const Tensor bias = weights.vector(name + ".bias", out);
+  for (int64_t k = 0; k < size; ++k)
+    taps_.push_back(ops::pack_conv(tap_of(filter, k), k == 0 ? bias : Tensor(), dtype));
+}
+
+Frames CausalConv::operator()(const Frames& x, FrameCache& cache, DType out) const {
+  const int64_t before = static_cast<int64_t>(taps_.size()) - 1, frames = x.size(0);
+  Frames all = x;
+  if (before > 0) {
+    Frames& seen = cache[this];
+    std::vector<Tensor> parts;
+    if (seen.defined()) parts.push_back(seen);
+    for (int64_t i = 0; i < before && !seen.defined(); ++i) parts.push_back(rows(x, 0, 1));
+    parts.push_back(x);
+    all = ops::concat_rows(parts);
+    seen = ops::concat_rows({rows(all, all.size(0) - before, all.size(0))});
+  }
+  ops::Conv2dOptions options{
+      .pad_top = pad_, .pad_bottom = pad_, .pad_left = pad_, .pad_right = pad_};
+  options.out_as_input = false;
+  options.out = before > 0 ? DType::f32 : out;
+  for (size_t k = 0; k < taps_.size(); ++k) {
+    const auto first = static_cast<int64_t>(k);
+    options.residual = ops::conv2d(rows(all, first, first + frames), taps_[k], options);
+    options.into_residual = true;
+  }
+  return ops::cast(options.residual, out);
+}
+
+FrameNorm::FrameNorm(const nn::Weights& weights, const std::string& name, int groups,
+                     int64_t channels, int64_t latent, DType dtype)
+    : by_latent_(latent > 0) {
+  const std::string norm = by_latent_ ? name + ".norm_layer" : name;
+  norm_ = {groups, weights.vector(norm + ".weight", channels),
+           weights.vector(norm + ".bias", channels)};
+  if (!by_latent_) return;
+  gain_ = CausalConv(weights, name + ".conv_y.conv", channels, latent, 1, dtype);
+  bias_ = CausalConv(weights, name + ".conv_b.conv", channels, latent, 1, dtype);
+}
+
+Frames FrameNorm::operator()(const Frames& x, const Frames& latent) const {
+  const Tensor all = as_picture(x);
+  const Tensor norm = ops::group_scale_shift(ops::channel_moments(all), norm_.groups, norm_.weight,
+                                             norm_.bias, norm_.eps);
+  if (!by_latent_) return ops::channel_affine(all, norm, true).reshape(x.shape());
+  FrameCache none;
+  return ops::plane_affine(x, norm, gain_(latent, none, DType::f32),
+                           bias_(latent, none, DType::f32));
+}
+
+FrameResnet::FrameResnet(const nn::Weights& weights, const std::string& name, int groups,
+                         int64_t in, int64_t out, int64_t latent, DType dtype)
+    : norm1_(weights, name + ".norm1", groups, in, latent, dtype),
+      norm2_(weights, name + ".norm2", groups, out, latent, dtype),
+      conv1_(weights, name + ".conv1.conv", out, in, 3, dtype),
+      conv2_(weights, name + ".conv2.conv", out, out, 3, dtype),
+      wider_(in != out),
+      dtype_(dtype) {
+  if (wider_) shortcut_ = CausalConv(weights, name + ".conv_shortcut", out, in, 1, dtype);
+}
+
+Frames FrameResnet::operator()(const Frames& x, const Frames& latent, FrameCache& cache) const {
+  const Frames inner = conv1_(norm1_(x, latent), cache, dtype_);
+  const Frames grown = conv2_(norm2_(inner, latent), cache, dtype_);
+  return ops::add(grown, wider_ ? shortcut_(x, cache, dtype_) : x);
+}
+
+Frames doubled_frames(const Frames& x) {
+  const int64_t frames = x.size(0);
+  if (frames == 1) return x;
+  std::vector<Tensor> parts;
+  for (int64_t t = 0; t < frames; ++t)
+    for (int i = 0; i < (t == 0 && frames % 2 == 1 ? 1 : 2); ++i)
+      parts.push_back(rows(x, t, t + 1));
+  return ops::concat_rows(parts);
+}
+
+Frames halved_frames(const Frames& x) {
+  const int64_t frames = x.size(0), first = frames % 2;
+  std::vector<Tensor> parts;
+  if (first) parts.push_back(rows(x, 0, 1));
+  for (int64_t t = first; t + 1 < frames; t += 2) {
+    const Tensor a = rows(x, t, t + 1), b = rows(x, t + 1, t + 2);
+    parts.push_back(ops::blend(a, 0.5f, b, 0.5f));
+  }
+  return ops::concat_rows(parts);
+}
+
+}  // namespace tessera::models
