@@ -105,6 +105,10 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", TINY, "--class", "circle", "--latents-only", "--save-latents",
                      "l.safetensors", says=["'circle'", "0 to 9"])
 
+    def test_models_without_classes(self):
+        self.refused(3, "generate", DATA / "diffusers/flux_dev/model/transformer", "--class", "1",
+                     says=["from a prompt", "tessera forward"])
+
     def test_plans(self):
         self.refused(4, "generate", "shapes", "--class", "1", "--ranks", "2",
                      says=["needs 1 rank", "2 were given"])
