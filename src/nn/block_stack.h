@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "nn/seams.h"
@@ -60,6 +61,20 @@ class Denoiser : public BlockStack {
   /// -> prediction f32 [tokens, channels_out * pt * p * q], channel slowest.
   virtual Tensor head(const StepContext& step, const TokenView& view,
                       const Hidden& hidden) const = 0;
+};
+
+/// A language model over token ids that predicts every position at once (masked diffusion; LLaDA, Nie
+/// et al. 2025).
+class TokenModel : public BlockStack {
+ public:
+  virtual int64_t vocabulary() const = 0;
+  /// Once a forward: what depends on the positions of view.body alone.
+  virtual StepContextPtr at(const TokenView& view) const = 0;
+  /// ids of the tokens of view.body, in packed order -> the stream that the blocks work on. Throws
+  /// Error(usage) for an id outside the vocabulary.
+  virtual Hidden embed(std::span<const int32_t> ids, const TokenView& view) const = 0;
+  /// -> f32 [tokens of `of`, vocabulary]; `of` are parts of view.body, in its order.
+  virtual Tensor logits(const Hidden& hidden, const TokenView& view, const Segments& of) const = 0;
 };
 
 }  // namespace tessera::nn

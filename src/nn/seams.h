@@ -22,6 +22,7 @@ struct TokenView {
   int patch = -1;
   std::vector<int> rows;
   Segments prefix, body;  ///< text, latent
+  std::vector<int64_t> lengths{};  ///< token models: of the segments of body, all tokens of the row
 };
 
 /// Sizes of a request: guidance branches x pictures, text tokens a row, latent grid (frames, height,

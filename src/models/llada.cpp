@@ -1,0 +1,214 @@
+#include "models/llada.h"
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+#include "ops/norm.h"
+
+namespace tessera::models {
+namespace {
+
+struct LladaStep : nn::StepContext {
+  ops::RotaryTable rotary;
+};
+
+nn::Geometry geometry_of(const LladaConfig& c) {
+  nn::Geometry g;
+  g.blocks = static_cast<int>(c.layers());
+  g.hidden = c.hidden;
+  g.channels_in = g.channels_out = c.vocabulary;
+  for (int b = 0; b < g.blocks; ++b) {
+    g.attention.push_back({.block = b,
+                           .heads = static_cast<int>(c.heads),
+                           .kv_heads = static_cast<int>(c.kv_heads),
+                           .head_dim = static_cast<int>(c.head_dim),
+                           .causal_block = c.causal_block});
+    if (c.sparse[static_cast<size_t>(b)])
+      g.experts.push_back(
+          {b, static_cast<int>(c.experts), static_cast<int>(c.top_k), c.expert_width});
+    g.skip_from.push_back(-1);
+  }
+  return g;
+}
+
+// One expert of a tensor of all: [experts, n, k] -> [n, k].
+Tensor one_of(const Tensor& all, int64_t expert) {
+  return all.slice(0, expert, expert + 1).reshape({all.size(1), all.size(2)});
+}
+
+}  // namespace
+
+Llada::Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
+             DType dtype)
+    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+  const std::string table =
+      config.ling_names ? "model.word_embeddings.weight" : "model.embed_tokens.weight";
+  if (portion.embed) embedding_ = weights.get(table, {config.vocabulary, config.hidden});
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+  if (!portion.head) return;
+  final_norm_ = weights.vector("model.norm.weight", config.hidden);
+  head_ = weights.matrix(config.tied ? table : "lm_head.weight", config.vocabulary, config.hidden,
+                         dtype);
+}
+
+Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index) const {
+  const std::string name = fmt::format("model.layers.{}.", index);
+  Block block;
+  block.attention_norm = weights.vector(name + "input_layernorm.weight", config_.hidden);
+  block.feed_norm = weights.vector(name + "post_attention_layernorm.weight", config_.hidden);
+  load_attention(weights, name, block);
+  if (config_.sparse[static_cast<size_t>(index)]) {
+    block.expert_site = 0;
+    for (int64_t b = 0; b < index; ++b) block.expert_site += config_.sparse[static_cast<size_t>(b)];
+    load_experts(weights, name + "mlp.", block);
+  } else {
+    block.dense = {
+        weights.paired(name + "mlp.gate_proj.weight", name + "mlp.up_proj.weight",
+                       config_.dense_width, config_.hidden, dtype_),
+        weights.matrix(name + "mlp.down_proj.weight", config_.hidden, config_.dense_width, dtype_)};
+  }
+  return block;
+}
+
+void Llada::load_attention(const nn::Weights& weights, const std::string& name,
+                           Block& block) const {
+  const LladaConfig& c = config_;
+  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const std::string at = name + (c.ling_names ? "attention." : "self_attn.");
+  auto linear = [&](const std::string& tail, int64_t n, int64_t k, bool bias) {
+    return nn::Linear(weights, at + tail, n, k, dtype_, bias);
+  };
+  if (c.ling_names) {
+    block.qkv = linear("query_key_value", q + 2 * kv, c.hidden, c.qkv_bias);
+  } else {
+    block.q = linear("q_proj", q, c.hidden, c.qkv_bias);
+    block.k = linear("k_proj", kv, c.hidden, c.qkv_bias);
+    block.v = linear("v_proj", kv, c.hidden, c.qkv_bias);
+  }
+  block.out = linear(c.ling_names ? "dense" : "o_proj", c.hidden, q, c.out_bias);
+  if (!c.qk_norm) return;
+  block.q_norm =
+      weights.vector(at + (c.ling_names ? "query_layernorm.weight" : "q_norm.weight"), c.head_dim);
+  block.k_norm =
+      weights.vector(at + (c.ling_names ? "key_layernorm.weight" : "k_norm.weight"), c.head_dim);
+}
+
+void Llada::load_experts(const nn::Weights& weights, const std::string& name, Block& block) const {
+  const LladaConfig& c = config_;
+  block.router.weight = weights.matrix(name + "gate.weight", c.experts, c.hidden, DType::f32);
+  ops::RoutingOptions& o = block.router.options;
+  o.score = c.sigmoid ? ops::RoutingOptions::Score::sigmoid : ops::RoutingOptions::Score::softmax;
+  o.top_k = static_cast<int>(c.top_k);
+  o.renormalise = c.renormalise;
+  o.scale = static_cast<float>(c.scale);
+  o.groups = static_cast<int>(c.groups);
+  o.top_groups = static_cast<int>(c.top_groups);
+  if (c.ranking_bias) o.bias = weights.vector(name + "gate.expert_bias", c.experts);
+  auto expert = [&](const std::string& at, int64_t width) -> ops::ExpertWeights {
+    return {weights.paired(at + "gate_proj.weight", at + "up_proj.weight", width, c.hidden, dtype_),
+            weights.matrix(at + "down_proj.weight", c.hidden, width, dtype_)};
+  };
+  auto bank = std::make_shared<nn::ExpertWeightSet>();
+  if (weights.has(name + "experts.gate_up_proj")) {  // all experts in one tensor, gate above up
+    const int64_t width = c.expert_width;
+    const Tensor both =
+        weights.get(name + "experts.gate_up_proj", {c.experts, 2 * width, c.hidden});
+    const Tensor down = weights.get(name + "experts.down_proj", {c.experts, c.hidden, width});
+    for (int64_t e = 0; e < c.experts; ++e) {
+      const Tensor one = one_of(both, e);
+      bank->routed.push_back(
+          {ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), dtype_),
+           ops::pack_weight(one_of(down, e), dtype_)});
+    }
+  } else {
+    for (int64_t e = 0; e < c.experts; ++e)
+      bank->routed.push_back(expert(fmt::format("{}experts.{}.", name, e), c.expert_width));
+  }
+  if (c.shared_width > 0) bank->shared = expert(name + "shared_experts.", c.shared_width);
+  block.bank = std::move(bank);
+}
+
+nn::StepContextPtr Llada::at(const nn::TokenView& view) const {
+  std::vector<int64_t> positions;
+  for (const nn::Segment& s : view.body)
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) positions.push_back(id);
+  auto step = std::make_shared<LladaStep>();
+  const bool meta = !layers_.empty() && layers_[0].attention_norm.is_meta();
+  step->rotary = ops::rotary_table(positions, config_.rotary_pairs, config_.rope_theta,
+                                   meta ? tensor::Device::meta : tensor::Device::cpu);
+  return step;
+}
+
+nn::Hidden Llada::embed(std::span<const int32_t> ids, const nn::TokenView& view) const {
+  require(static_cast<int64_t>(ids.size()) == nn::token_count(view.body), ErrorCode::usage,
+          "{} token ids for {} positions", ids.size(), nn::token_count(view.body));
+  for (int32_t id : ids)
+    require(id >= 0 && id < config_.vocabulary, ErrorCode::usage,
+            "token id {} is outside the vocabulary of {}", id, config_.vocabulary);
+  return {.tokens = {.prefix = {}, .body = ops::gather_rows(embedding_, ids, dtype_)}, .skips = {}};
+}
+
+Tensor Llada::normed(const Tensor& x, const Tensor& weight, int64_t width) const {
+  if (!weight.defined()) return x;
+  return ops::rms_norm(x,
+                       {.weight = weight, .width = width, .eps = static_cast<float>(config_.eps)});
+}
+
+nn::Heads Llada::heads_of(const Block& w, const Tensor& x, const ops::RotaryTable& rotary) const {
+  const int64_t wide = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+  Tensor q, k, v;
+  if (config_.ling_names) {
+    const Tensor all = w.qkv(x);
+    q = all.slice(1, 0, wide);
+    k = all.slice(1, wide, wide + kv);
+    v = all.slice(1, wide + kv, wide + 2 * kv);
+  } else {
+    q = w.q(x);
+    k = w.k(x);
+    v = w.v(x);
+  }
+  return {ops::rope(normed(q, w.q_norm, config_.head_dim), rotary, config_.head_dim),
+          ops::rope(normed(k, w.k_norm, config_.head_dim), rotary, config_.head_dim), v};
+}
+
+void Llada::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+                  nn::Hidden& hidden, const nn::Seams& seams) const {
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& rotary = dynamic_cast<const LladaStep&>(step).rotary;
+  Tensor& x = hidden.tokens.body;
+
+  const nn::Heads heads = heads_of(w, normed(x, w.attention_norm), rotary);
+  x = w.out(seams.attention.attend(index, view, {}, heads).body, {.residual = x});
+
+  const Tensor fed = normed(x, w.feed_norm);
+  if (w.expert_site >= 0) {
+    x = ops::add(x, seams.experts.apply(w.expert_site, view, fed, w.router, w.bank));
+  } else {
+    const Tensor inner = ops::matmul(fed, w.dense.gate_up, {.activation = ops::Activation::swiglu});
+    x = ops::matmul(inner, w.dense.down, {.residual = x});
+  }
+}
+
+Tensor Llada::logits(const nn::Hidden& hidden, const nn::TokenView& view,
+                     const nn::Segments& of) const {
+  const Tensor& x = hidden.tokens.body;
+  std::vector<Tensor> parts;
+  int64_t at = 0;
+  size_t next = 0;
+  for (const nn::Segment& s : view.body) {
+    for (; next < of.size() && of[next].row == s.row && of[next].ids.begin >= s.ids.begin &&
+           of[next].ids.end <= s.ids.end;
+         ++next)
+      parts.push_back(
+          x.slice(0, at + of[next].ids.begin - s.ids.begin, at + of[next].ids.end - s.ids.begin));
+    at += s.ids.size();
+  }
+  require(next == of.size(), ErrorCode::usage,
+          "logits were asked for that the pass does not hold: {} of {} segments found", next,
+          of.size());
+  if (parts.empty()) return Tensor::empty({0, config_.vocabulary}, DType::f32, x.device());
+  const Tensor chosen = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
+  return ops::matmul(normed(chosen, final_norm_), head_,
+                     {.out = DType::f32, .out_as_input = false});
+}
+
+}  // namespace tessera::models

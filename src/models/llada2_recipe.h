@@ -1,0 +1,12 @@
+#pragma once
+
+#include "models/token_recipe.h"
+
+namespace tessera::models {
+
+/// LLaDA2 (inclusionAI/LLaDA2.0-mini, -preview): block-causal, sigmoid router with a ranking bias
+/// and groups, shared expert, dense first layers, partial rotary. Throws Error(model) naming
+/// `where`, the key and its value.
+std::unique_ptr<TokenRecipe> llada2_recipe(const base::Json& config, const std::string& where);
+
+}  // namespace tessera::models

@@ -1,0 +1,51 @@
+#include "models/llada_moe_recipe.h"
+
+#include <gtest/gtest.h>
+
+#include "models/token_config.h"
+#include "models/token_configs.h"
+#include "tessera/error.h"
+
+namespace tessera::models {
+namespace {
+
+TEST(LladaMoeRecipe, ReadsSizesAndIds) {
+  const auto recipe = llada_moe_recipe(llada_moe_config(), "c");
+  const LladaConfig& c = dynamic_cast<const LladaRecipe&>(*recipe).config();
+  EXPECT_EQ(c.sparse, (std::vector<bool>{false, true}));
+  EXPECT_EQ(c.rotary_pairs, 8);
+  EXPECT_FALSE(c.renormalise);
+  EXPECT_FALSE(c.sigmoid);
+  EXPECT_EQ(recipe->facts().mask, 39);
+  EXPECT_EQ(recipe->facts().ends, (std::vector<int32_t>{36, 37}));
+  EXPECT_EQ(recipe->facts().context, 64);
+}
+
+TEST(LladaMoeRecipe, RefusesWhatItWouldComputeWrongly) {
+  const std::pair<const char*, base::Json> odd[] = {{"shared_expert_intermediate_size", 64},
+                                                    {"clip_qkv", 8.0},
+                                                    {"hidden_act", "gelu"},
+                                                    {"moe_router_score_function", "sigmoid"},
+                                                    {"router_num_group", 4},
+                                                    {"num_experts", 0},
+                                                    {"num_experts_per_tok", 9},
+                                                    {"vocab_size", "many"},
+                                                    {"mask_token_id", 40},
+                                                    {"moe_layer_freq", {1, 1, 1}},
+                                                    {"rope_scaling", {{"type", "yarn"}}},
+                                                    {"num_attention_heads", 3}};
+  for (const auto& [key, value] : odd) {
+    base::Json config = llada_moe_config();
+    config[key] = value;
+    try {
+      llada_moe_recipe(config, "x/config.json");
+      ADD_FAILURE() << key;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::model);
+      EXPECT_NE(std::string(e.what()).find("x/config.json"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::models

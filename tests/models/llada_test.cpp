@@ -1,0 +1,144 @@
+#include "models/llada.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "models/token_config.h"
+#include "models/token_configs.h"
+#include "nn/kv_attention.h"
+#include "nn/local.h"
+#include "ops/elementwise.h"
+#include "tensor/scope.h"
+#include "tessera/error.h"
+
+namespace tessera::models {
+namespace {
+
+// Any tensor that is asked for, filled from its name; experts of a layer in one tensor if `fused`.
+class NamedNoise : public nn::Weights {
+ public:
+  explicit NamedNoise(bool fused = false, tensor::Device device = tensor::Device::cpu)
+      : fused_(fused), device_(device) {}
+  bool has(const std::string& name) const override {
+    return fused_ && name.ends_with("experts.gate_up_proj");
+  }
+  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    if (shape.rank() == 3) return stacked(name, shape);
+    Tensor x = Tensor::empty(shape, DType::f32, device_);
+    if (x.is_meta()) return x;
+    std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));
+    std::normal_distribution<float> draw(0, 0.2f);
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
+    return x;
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
+    return ops::pack_weight(get(name, {n, k}), dtype);
+  }
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     DType dtype) const override {
+    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
+  }
+  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
+                       DType) const override {
+    return {};
+  }
+  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
+
+ private:
+  // The same numbers as the split names have.
+  Tensor stacked(const std::string& name, const tensor::Shape& shape) const {
+    const std::string base = name.substr(0, name.rfind('.') + 1);
+    const bool down = name.ends_with("down_proj");
+    std::vector<Tensor> parts;
+    for (int64_t e = 0; e < shape[0]; ++e) {
+      const std::string one = base + std::to_string(e) + ".";
+      if (down) {
+        parts.push_back(get(one + "down_proj.weight", {shape[1], shape[2]}));
+      } else {
+        parts.push_back(get(one + "gate_proj.weight", {shape[1] / 2, shape[2]}));
+        parts.push_back(get(one + "up_proj.weight", {shape[1] / 2, shape[2]}));
+      }
+    }
+    return ops::concat_rows(parts).reshape(shape);
+  }
+  bool fused_;
+  tensor::Device device_;
+};
+
+std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights& weights,
+                                     DType dtype = DType::f32) {
+  const auto recipe = make_token_recipe(config, "c");
+  return recipe->make(weights, {{0, recipe->blocks()}, true, true}, dtype, 4);
+}
+
+Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
+           const nn::TokenView& view) {
+  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::LocalExperts experts;
+  const auto step = model.at(view);
+  nn::Hidden hidden = model.embed(ids, view);
+  for (int b = 0; b < model.geometry().blocks; ++b)
+    model.block(b, *step, view, hidden, {attention, experts});
+  return model.logits(hidden, view, view.body);
+}
+
+const nn::TokenView kSeven{-1, {0}, {}, {{0, {0, 7}}}, {7}};
+const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 39, 39};
+
+TEST(Llada, SplitAndFusedExpertsAreOneModel) {
+  for (const auto& config : {llada_moe_config(), llada2_config()})
+    EXPECT_EQ(run(*make(config, NamedNoise(false)), kIds, kSeven).to_floats(),
+              run(*make(config, NamedNoise(true)), kIds, kSeven).to_floats());
+}
+
+TEST(Llada, ABatchIsItsRowsBitByBit) {
+  for (const auto& config : {llada_moe_config(), llada2_config()}) {
+    const auto model = make(config, NamedNoise());
+    const nn::TokenView both{-1, {0, 1}, {}, {{0, {0, 3}}, {1, {0, 7}}}, {3, 7}};
+    const Tensor packed = run(*model, {9, 8, 7, 3, 1, 4, 1, 5, 39, 39}, both);
+    EXPECT_EQ(packed.slice(0, 3, 10).to_floats(), run(*model, kIds, kSeven).to_floats());
+  }
+}
+
+TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
+  for (bool causal : {false, true}) {
+    const auto model = make(causal ? llada2_config() : llada_moe_config(), NamedNoise());
+    std::vector<int32_t> other = kIds;
+    other[6] = 2;  // in the second block of four
+    const auto a = run(*model, kIds, kSeven).slice(0, 0, 4).to_floats();
+    const auto b = run(*model, other, kSeven).slice(0, 0, 4).to_floats();
+    EXPECT_EQ(a == b, causal);
+  }
+}
+
+TEST(Llada, GivesLogitsOfPartsOfThePass) {
+  const auto model = make(llada_moe_config(), NamedNoise());
+  nn::KvAttention attention(model->geometry(), model->dtype());
+  const nn::Hidden hidden = model->embed(kIds, kSeven);
+  const Tensor all = model->logits(hidden, kSeven, kSeven.body);
+  const Tensor part = model->logits(hidden, kSeven, {{0, {2, 5}}});
+  EXPECT_EQ(part.to_floats(), all.slice(0, 2, 5).to_floats());
+  EXPECT_THROW(model->logits(hidden, kSeven, {{0, {5, 8}}}), Error);
+  EXPECT_EQ(model->logits(hidden, kSeven, {}).shape(), (tensor::Shape{0, 40}));
+}
+
+TEST(Llada, NamesAnIdOutsideTheVocabulary) {
+  const auto model = make(llada_moe_config(), NamedNoise());
+  EXPECT_THROW(model->embed(std::vector<int32_t>{1, 40, 2, 3, 4, 5, 6}, kSeven), Error);
+  EXPECT_THROW(model->embed(std::vector<int32_t>{1}, kSeven), Error);
+}
+
+TEST(Llada, RunsOnMetaWithShapesAlone) {
+  tensor::Scope scope;
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  const auto model = make(llada2_config(), NamedNoise(false, tensor::Device::meta), DType::bf16);
+  EXPECT_EQ(run(*model, kIds, kSeven).shape(), (tensor::Shape{7, 40}));
+  EXPECT_GT(scope.meter->total().flops, 1e5);
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "base/json.h"
+
+namespace tessera::models {
+
+/// A LLaDA-MoE of toy sizes.
+inline base::Json llada_moe_config() {
+  return {{"model_type", "llada"},
+          {"architectures", {"LLaDAMoEModelLM"}},
+          {"vocab_size", 40},
+          {"hidden_size", 32},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 2},
+          {"dense_intermediate_size", 48},
+          {"expert_intermediate_size", 16},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 50000.0},
+          {"num_experts", 8},
+          {"num_experts_per_tok", 2},
+          {"moe_layer_freq", {0, 1}},
+          {"mask_token_id", 39},
+          {"eos_token_id", {36, 37}}};
+}
+
+/// A LLaDA2 of toy sizes.
+inline base::Json llada2_config() {
+  return {{"model_type", "llada2_moe"},
+          {"architectures", {"LLaDA2MoeModelLM"}},
+          {"vocab_size", 40},
+          {"hidden_size", 32},
+          {"intermediate_size", 48},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 16},
+          {"max_position_embeddings", 64},
+          {"rope_theta", 600000},
+          {"partial_rotary_factor", 0.5},
+          {"num_experts", 8},
+          {"num_shared_experts", 1},
+          {"num_experts_per_tok", 2},
+          {"n_group", 4},
+          {"topk_group", 2},
+          {"moe_intermediate_size", 16},
+          {"first_k_dense_replace", 1},
+          {"routed_scaling_factor", 2.5},
+          {"mask_token_id", 39},
+          {"eos_token_id", 36}};
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,62 @@
+#include "nn/kv_slots.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tessera/error.h"
+
+namespace tessera::nn {
+namespace {
+
+Geometry two_sites() {
+  Geometry g;
+  for (int b : {0, 1})
+    g.attention.push_back({.block = b, .heads = 2, .kv_heads = 1, .head_dim = 8});
+  return g;
+}
+
+Tensor counted(int64_t tokens, float from) {
+  std::vector<float> values(static_cast<size_t>(tokens * 8));
+  std::iota(values.begin(), values.end(), from);
+  return Tensor::from(std::span<const float>(values), {tokens, 8});
+}
+
+TEST(KvSlots, GivesBackWhatWasWrittenByRowAndId) {
+  const Geometry g = two_sites();
+  KvSlots slots(g, DType::f32);
+  slots.write(1, {{0, {0, 3}}, {4, {2, 4}}}, counted(5, 0), counted(5, 100), 7);
+  slots.write(1, {{4, {0, 2}}}, counted(2, 500), counted(2, 600), 8);
+  const auto [k, v] = slots.read(1, 4, {0, 4});
+  EXPECT_EQ(k.row<float>(0)[0], 500);
+  EXPECT_EQ(k.row<float>(2)[0], 24);
+  EXPECT_EQ(v.row<float>(3)[1], 133);
+  EXPECT_EQ(slots.written(1, 4, 0), 8);
+  EXPECT_EQ(slots.written(1, 4, 3), 7);
+  EXPECT_EQ(slots.written(0, 4, 3), -1);
+  EXPECT_GT(slots.bytes(), 0);
+}
+
+TEST(KvSlots, GrowsWithoutForgetting) {
+  const Geometry g = two_sites();
+  KvSlots slots(g, DType::f32);
+  slots.write(0, {{0, {0, 3}}}, counted(3, 0), counted(3, 0), 1);
+  slots.write(0, {{0, {3, 300}}}, counted(297, 1000), counted(297, 0), 2);
+  EXPECT_EQ(slots.read(0, 0, {0, 300}).first.row<float>(2)[7], 23);
+}
+
+TEST(KvSlots, RefusesASlotThatWasNeverWritten) {
+  const Geometry g = two_sites();
+  KvSlots slots(g, DType::f32);
+  slots.write(0, {{0, {4, 6}}}, counted(2, 0), counted(2, 0), 1);
+  EXPECT_NO_THROW(slots.read(0, 0, {4, 6}));
+  try {
+    slots.read(0, 0, {0, 6});
+    FAIL() << "read what nobody wrote";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("token 0 of row 0"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::nn
