@@ -38,7 +38,6 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   const load::MetaWeights weights;
   const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, dtype);
   result.parameters = weights.parameters();
-  result.weights = scope.memory->current(tensor::MemoryClass::weights);
   const nn::Conditioning conditioning = recipe.example(rows);
   const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
   parallel::Assembly assembly = parallel::assemble(model->geometry(), {});
@@ -57,6 +56,7 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
                                  Device::meta),
                    spatial);
   }
+  result.weights = scope.memory->peak(tensor::MemoryClass::weights);
   result.activations = scope.memory->peak(tensor::MemoryClass::activations);
   result.peak = scope.memory->peak();
   return result;

@@ -1,5 +1,4 @@
 #include <sys/resource.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <chrono>
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/machine_memory.h"
 #include "base/output_file.h"
 #include "engine/model_state.h"
 #include "kernels/isa.h"
@@ -105,9 +105,7 @@ Job plan_job(const Model::State& state, const GenerateRequest& request) {
 void check_memory(const Model::State& state, const GenerateRequest& request, const Job& job) {
   const base::Json* vae =
       state.has_vae() && request.decode ? &state.folder.component("vae").config : nullptr;
-  struct sysinfo info {};
-  sysinfo(&info);
-  const double have = double(info.totalram) * double(info.mem_unit);
+  const auto have = static_cast<double>(base::usable_memory());
   const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
                          job.pictures() * 4 * sizeof(float);
   require(latents < have, ErrorCode::memory,

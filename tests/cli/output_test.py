@@ -112,6 +112,18 @@ class Outputs(ProgramTest):
         self.assertEqual(sorted(self.folder.rglob("*")), before)
 
 
+class Reports(ProgramTest):
+    def test_the_memory_that_inspect_foresees_is_what_a_run_takes(self):
+        for size in (("--width", "128"), ("--width", "384", "--height", "256", "--count", "2")):
+            foreseen = json.loads(self.run_here("inspect", "shapes", "--json", *size).stdout)["memory"]
+            done = self.run_here(*QUICK, *size, "-o", "/dev/null" if len(size) == 2 else "out/",
+                                 "--report", "r.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            taken = json.loads((self.folder / "r.json").read_text())["peak_bytes"]
+            for name, key in (("weights", "weights"), ("activations", "activations"), ("peak", "total")):
+                self.assertLess(abs(foreseen[name] - taken[key]), 0.1 * taken[key] + 2**18, name)
+
+
 class Pipes(ProgramTest):
     def test_a_reader_that_leaves(self):
         done = subprocess.run(["bash", "-o", "pipefail", "-c",

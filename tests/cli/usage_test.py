@@ -2,9 +2,10 @@
 """Wrong options, sizes and names: one clear line, status 2 (or 4 for plans, 6 for memory)."""
 
 import re
+import subprocess
 import unittest
 
-from program import DATA, ProgramTest, run
+from program import DATA, PROGRAM, ProgramTest, run
 
 TINY = DATA / "moe/dit_moe_flash/model"
 
@@ -95,6 +96,13 @@ class Arguments(ProgramTest):
                      "1024", "--height", "1024", says="--count")
         self.refused(6, "inspect", "dit_moe_g", "--width", "1048576", "--height", "1048576",
                      says="smaller size")
+
+    def test_a_limit_on_memory_counts(self):
+        limited = ["bash", "-c", 'ulimit -v 1000000; exec "$0" "$@"', PROGRAM, "generate", "shapes",
+                   "--class", "1", "--width", "4096", "--height", "4096", "--threads", "1"]
+        done = subprocess.run(limited, cwd=self.folder, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 6, done.stderr)
+        self.assertIn("would need about", done.stderr)
 
     def test_classes(self):
         self.refused(2, "generate", "shapes", "--class", "red circel",
