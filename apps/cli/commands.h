@@ -30,7 +30,9 @@ struct ReaderLeft {};
 /// Options that every command with a model shares.
 struct ModelOptions {
   std::string model, plan, dtype = "bf16", transport = "threads", device = "cpu";
-  int threads = 0, ranks = 1;
+  int threads = 0;
+  int ranks = 0;  // 0: as many as the plan needs
+  double comm_timeout = 60;
 };
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);

@@ -20,6 +20,10 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
       ->type_name("N");
   command.add_option("--plan", o->plan, "Over ranks: name=value,...")->group(group)->type_name("P");
   command.add_option("--ranks", o->ranks)->check(CLI::Range(1, 4096))->group(group)->type_name("N");
+  command.add_option("--comm-timeout", o->comm_timeout)
+      ->check(CLI::Range(0.01, 86400.0))
+      ->group(group)
+      ->type_name("S");
   command.add_option("--transport", o->transport)->group(group)->type_name("T");
 }
 
@@ -47,7 +51,8 @@ RunOptions run_options(const ModelOptions& o) {
   run.precision = o.dtype == "f32" ? Precision::f32 : Precision::bf16;
   run.threads = o.threads;
   run.plan = parse_plan(o.plan);
-  const auto found = problems(run.plan, o.ranks);
+  run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
+  const auto found = problems(run.plan, o.ranks == 0 ? run.plan.world() : o.ranks);
   if (!found.empty()) {
     std::string all;
     for (const auto& sentence : found) all += (all.empty() ? "" : "; ") + sentence;

@@ -5,6 +5,16 @@
 
 namespace tessera {
 
+/// When the experts' results are read: in the step that computes them, one step later (interweaved)
+/// or two (displaced); DICE, ICCV 2025, section 3.
+enum class ExpertSchedule { sync, interweaved, displaced };
+/// Which layers stay synchronous under a stale schedule (DICE, section 4.1).
+enum class SyncLayers { none, deep, shallow, staggered, list };
+/// Which slot of a token is sent in a step that skips the others (DICE, section 4.2).
+enum class KeptSlot { all, low, high, random };
+/// Whose router weights multiply a stale row: those of its own step, or the newest.
+enum class StaleScores { stale, latest };
+
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
   int data = 1;        ///< groups of pictures
@@ -14,22 +24,40 @@ struct Plan {
   int ulysses = 1;     ///< shards of attention heads (DeepSpeed-Ulysses)
   int ring = 1;        ///< shards of keys and values (Ring Attention)
   int tensor = 1;      ///< shards of the weights
-  int expert = 1;      ///< ranks that share a layer's experts; laid over the others
-  int warmup = 1;      ///< first steps in which nothing is stale, >= 1
+  int distrifusion =
+      1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
+  int expert = 1;  ///< ranks that share a layer's experts; laid over the others
+  int warmup = 1;  ///< first steps in which nothing is stale, >= 1
+
+  ExpertSchedule schedule = ExpertSchedule::sync;
+  SyncLayers sync = SyncLayers::none;
+  std::vector<int> sync_list{};  ///< of SyncLayers::list
+  int sync_every = 0;  ///< also fresh: steps s of S with (S - s) % sync_every == 0; 0: none
+  KeptSlot conditional = KeptSlot::all;
+  int stride = 2;  ///< of conditional: all slots are sent when (S - s) % stride == 0
+  bool conditional_all_layers = true;  ///< false: asynchronous layers only
+  StaleScores scores = StaleScores::stale;
 
   /// Ranks that the plan needs.
-  int world() const { return data * cfg * pipefusion * ulysses * ring * tensor; }
-  /// Whether everything read in a step is computed in it.
-  bool fresh(int step) const { return step < warmup; }
+  int world() const { return data * cfg * pipefusion * ulysses * ring * tensor * distrifusion; }
+  /// Whether everything read in step `step` of `steps` is computed in it.
+  bool fresh(int step, int steps) const {
+    return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);
+  }
+  /// Whether anything is ever stale or left out.
+  bool stale() const {
+    return schedule != ExpertSchedule::sync || conditional != KeptSlot::all || distrifusion > 1;
+  }
   bool operator==(const Plan&) const = default;
 };
 
-/// Reads "name=value,name=value" over the defaults. Throws Error(plan) that names an unknown,
-/// doubled or malformed entry and lists what is known.
+/// Reads "name=value,name=value" over the defaults; "expert=N" alone implies "data=N". Throws
+/// Error(plan) that names an unknown, doubled or malformed entry and lists what is known.
 Plan parse_plan(const std::string& text);
 /// The entries that differ from the defaults, as parse_plan reads them; "" for one rank.
 std::string to_string(const Plan& plan);
-/// Why a plan cannot run on `ranks` ranks, one sentence each; empty: it can.
+/// Why a plan cannot run on `ranks` ranks, one sentence each; empty: it can, as far as can be told
+/// without a model.
 std::vector<std::string> problems(const Plan& plan, int ranks);
 
 }  // namespace tessera

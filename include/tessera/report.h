@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -19,10 +20,22 @@ struct Report {
   double flops = 0;                           ///< of all ops
   struct Layer {
     int block = 0;
-    double mean_experts = 0;  ///< distinct experts read in a step, on average
-    int64_t tokens = 0;       ///< of a step
+    double mean_experts = 0;    ///< distinct experts read in a step, on average
+    int64_t tokens = 0;         ///< of a step
+    int64_t rows = 0;           ///< (token, slot) rows that were sent to experts, in all steps
+    int64_t rows_changed = 0;   ///< of these: sent because a token's experts had changed
+    std::vector<int64_t> ages;  ///< how often a result of age 0, 1, 2 was read
+    int oldest = 0;             ///< age of the oldest row that was read
   };
   std::vector<Layer> layers;
+  /// What ranks sent to each other, over all ranks; keyed by operation and layer (-1: none).
+  struct Traffic {
+    int64_t messages = 0, bytes = 0;
+    double wait_seconds = 0;    ///< blocked until messages arrived
+    double flight_seconds = 0;  ///< from the starts of receives to their ends; waits included
+  };
+  std::map<std::pair<std::string, int>, Traffic> traffic;
+  int64_t kept_row_bytes = 0;  ///< peak of expert rows kept between layers and steps, a rank
 };
 /// The report as a JSON document.
 std::string to_json(const Report& report);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,22 +22,24 @@ struct RunOptions {
   Precision precision = Precision::bf16;
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;
+  std::chrono::milliseconds comm_timeout{
+      60000};  ///< a wait lasts no longer while the peer stands still
 };
 
 /// One picture request. Zero or negative sizes and steps mean: the model's default where marked.
 struct GenerateRequest {
   std::vector<std::string> classes;  ///< class numbers or names; one picture each per `count`
   int steps = 25;
-  float guidance = 1.5f;  ///< 1: no guidance
+  float guidance = 1.5f;          ///< 1: no guidance
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
   int count = 1;                  ///< pictures for each class
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
   std::string scheduler = "auto";  ///< "rectified-flow", "ddpm", or what the folder says
-  std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
-  std::string save_latents;     ///< safetensors file for the final `latents`; empty: none
-  std::string trace;            ///< safetensors file for latents and predictions of every step
-  bool decode = true;           ///< false: stop at the latents
+  std::string initial_latents;     ///< safetensors file with `latents`; empty: drawn from the seed
+  std::string save_latents;        ///< safetensors file for the final `latents`; empty: none
+  std::string trace;               ///< safetensors file for latents and predictions of every step
+  bool decode = true;              ///< false: stop at the latents
 };
 
 /// Where a run is; handed to the progress callback on the caller's thread.

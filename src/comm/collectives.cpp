@@ -16,6 +16,13 @@ std::vector<Tensor> Exchange::wait() {
   return arrived;
 }
 
+Exchange Exchange::alone(Tensor message) {
+  Exchange exchange;
+  exchange.parts_.resize(1);
+  exchange.mine_ = std::move(message);
+  return exchange;
+}
+
 bool Exchange::done() {
   for (size_t i = 0; i < parts_.size(); ++i)
     if (static_cast<int>(i) != own_ && !parts_[i].done()) return false;

@@ -13,6 +13,8 @@ class Exchange {
   /// By rank. Once only.
   std::vector<tensor::Tensor> wait();
   bool done();
+  /// What a rank alone gets: its own message.
+  static Exchange alone(tensor::Tensor message);
 
  private:
   friend Exchange all_to_all(Communicator&, std::vector<tensor::Tensor>, const Tag&);

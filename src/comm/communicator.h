@@ -57,7 +57,7 @@ class Communicator {
   /// Says that this rank lives; called where much is computed between communications.
   void advance() { transport_->advance(); }
   /// Ends the waits of all ranks of the world with `error`.
-  void abort(const Error& error) { transport_->abort(error); }
+  void fail_all(const Error& error) { transport_->fail_all(error); }
   /// What this rank sent and waited for, here and in all groups.
   Ledger& ledger() const { return *ledger_; }
 

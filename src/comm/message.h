@@ -13,7 +13,8 @@ struct Tag {
   int site = -1;  ///< layer, or -1
 };
 
-/// One message: dense bytes of any shape and dtype, and what the sender says they are for.
+/// One message: a dense tensor, which arrives with the shape and dtype it was sent with, and what
+/// the sender says it is for.
 struct Message {
   Tag tag;
   tensor::Tensor data;  ///< may have no elements, never undefined

@@ -19,8 +19,8 @@ class Transport {
   virtual void advance() = 0;
   /// The last known count of a rank.
   virtual uint64_t progress(int rank) const = 0;
-  /// Ends the waits of all ranks with `error`. The first abort is the one that everybody sees.
-  virtual void abort(const Error& error) = 0;
+  /// Ends the waits of all ranks with `error`. The first failure is the one that everybody sees.
+  virtual void fail_all(const Error& error) = 0;
 };
 
 }  // namespace tessera::comm

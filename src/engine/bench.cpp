@@ -24,32 +24,38 @@ Tensor filled(const tensor::Shape& shape, DType dtype) {
   Tensor x = Tensor::empty(shape, dtype);
   for (int64_t i = 0; i < x.elements(); ++i) {
     const float value = static_cast<float>(i * 7919 % 2039 - 1019) / 4096.0f;
-    if (dtype == DType::bf16) x.data<tensor::BFloat16>()[i] = tensor::to_bfloat16(value);
-    else x.data<float>()[i] = value;
+    if (dtype == DType::bf16)
+      x.data<tensor::BFloat16>()[i] = tensor::to_bfloat16(value);
+    else
+      x.data<float>()[i] = value;
   }
   return x;
 }
 
 void report(const Line& line, const char* kernel, const std::string& shape, double flops,
             double seconds, double peak) {
-  line(fmt::format(R"({{"bench":"{}","shape":"{}","gflops":{:.1f},"share_of_peak":{:.3f}}})", kernel,
-                   shape, flops / seconds / 1e9, flops / seconds / peak));
+  line(fmt::format(R"({{"bench":"{}","shape":"{}","gflops":{:.1f},"share_of_peak":{:.3f}}})",
+                   kernel, shape, flops / seconds / 1e9, flops / seconds / peak));
 }
 
 void bench_matmul(const Line& line, DType dtype, double peak) {
   for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{256, 1152, 1152},
-                                {512, 3456, 1152}, {1024, 4608, 1152}, {2048, 3072, 768}}) {
+                                {512, 3456, 1152},
+                                {1024, 4608, 1152},
+                                {2048, 3072, 768}}) {
     const Tensor x = filled({m, k}, dtype);
     const ops::Weight w = ops::pack_weight(filled({n, k}, dtype), dtype);
     const double s = kernels::best_seconds([&] { ops::matmul(x, w); }, 7);
-    report(line, dtype == DType::bf16 ? "matmul_bf16" : "matmul_f32", fmt::format("{}x{}x{}", m, n, k),
-           2.0 * double(m) * double(n) * double(k), s, peak);
+    report(line, dtype == DType::bf16 ? "matmul_bf16" : "matmul_f32",
+           fmt::format("{}x{}x{}", m, n, k), 2.0 * double(m) * double(n) * double(k), s, peak);
   }
 }
 
 void bench_attention(const Line& line, double peak) {
-  for (const auto& [tokens, heads, dim] : {std::tuple<int64_t, int, int>{256, 16, 72}, {1024, 16, 72},
-                                           {1024, 24, 64}, {1024, 24, 128}}) {
+  for (const auto& [tokens, heads, dim] : {std::tuple<int64_t, int, int>{256, 16, 72},
+                                           {1024, 16, 72},
+                                           {1024, 24, 64},
+                                           {1024, 24, 128}}) {
     const Tensor q = filled({tokens, heads * dim}, DType::bf16);
     const ops::AttentionSpan span{0, tokens, 0, tokens};
     const int h = heads;

@@ -40,7 +40,8 @@ std::vector<int> class_numbers(const std::vector<std::string>& wanted,
     }
     int number = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool is_number = error == std::errc() && end == text.data() + text.size() && !text.empty();
+    const bool is_number =
+        error == std::errc() && end == text.data() + text.size() && !text.empty();
     if (!is_number && !names.empty()) {
       const std::string near = text.size() <= 100 ? nearest(text, names) : "";
       fail(ErrorCode::usage, "class '{}' does not exist{}: 'tessera inspect' lists the {} classes",
@@ -48,7 +49,8 @@ std::vector<int> class_numbers(const std::vector<std::string>& wanted,
            names.size());
     }
     require(is_number && number >= 0 && number < count, ErrorCode::usage,
-            "class '{}' does not exist: this model has classes 0 to {}", text.substr(0, 100), count - 1);
+            "class '{}' does not exist: this model has classes 0 to {}", text.substr(0, 100),
+            count - 1);
     numbers.push_back(number);
   }
   require(!numbers.empty(), ErrorCode::usage, "no class was given");

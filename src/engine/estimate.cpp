@@ -40,7 +40,8 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   result.parameters = weights.parameters();
   const nn::Conditioning conditioning = recipe.example(rows);
   const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
-  parallel::Assembly assembly = parallel::assemble(model->geometry(), {});
+  parallel::Assembly assembly =
+      parallel::assemble(model->geometry(), {}, {pictures, layout.tokens(), branches ? 2 : 1, 1});
   parallel::forward(*model, conditioning, shape,
                     Tensor::empty({shape.rows}, DType::f32, Device::meta),
                     Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},

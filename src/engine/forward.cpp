@@ -83,6 +83,8 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
   std::string all = names.latent + ", " + names.timestep;
   for (const auto& name : names.conditioning) all += ", " + name;
   const Tensor latent = as_f32(input(file, inputs, names.latent, all));
+  require(state.options.plan.world() == 1, ErrorCode::plan,
+          "forward runs one component on one rank; leave out --plan and --ranks");
   const nn::TokenLayout layout = layout_of(recipe, latent, file, names.latent, inputs);
   const int rows = static_cast<int>(latent.size(0));
   Tensor time = as_f32(input(file, inputs, names.timestep, all));
@@ -103,7 +105,7 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
       outputs[name] = ops::cast(x, DType::f32).reshape({rows, x.size(0) / rows, x.size(1)});
     };
   parallel::Assembly assembly =
-      parallel::assemble(state.transformer().geometry(), state.options.plan);
+      parallel::assemble(state.transformer().geometry(), {}, {rows, layout.tokens(), 1, 1});
   const Tensor out =
       parallel::forward(state.transformer(), conditioning, shape, time,
                         nn::tokens_of_latent(latent, layout, recipe.form()), assembly, watch);

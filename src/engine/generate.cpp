@@ -8,12 +8,12 @@
 #include "base/fail.h"
 #include "base/machine_memory.h"
 #include "base/output_file.h"
+#include "engine/denoise.h"
 #include "engine/model_state.h"
 #include "kernels/isa.h"
 #include "media/png.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
-#include "parallel/denoise.h"
 
 namespace tessera {
 namespace {
@@ -26,19 +26,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Everything that is decided before a weight is read.
-struct Job {
-  nn::TokenLayout layout;
-  std::vector<int> classes;  // one a picture
-  std::string scheduler;
-  std::unique_ptr<sample::Sampler> sampler;
-  parallel::Guidance guidance;
-  std::map<std::string, Tensor> given;  // of --initial-latents
-  int pictures() const { return static_cast<int>(classes.size()); }
-  tensor::Shape latent_shape() const {
-    return {pictures(), layout.channels, layout.size[1], layout.size[2]};
-  }
-};
+using engine::Job;
 
 std::string scheduler_of(const Model::State& state, const GenerateRequest& request) {
   if (request.scheduler != "auto") {
@@ -123,79 +111,10 @@ void check_memory(const Model::State& state, const GenerateRequest& request, con
       have / 1e9);
 }
 
-// Collects latents and predictions in the layout of the reference pipelines.
-class Trace {
- public:
-  Trace(const nn::TokenLayout& layout, bool wanted) : layout_(layout), wanted_(wanted) {}
-  bool wanted() const { return wanted_; }
-  void tokens(const std::string& name, const Tensor& x) {
-    nn::TokenLayout layout = layout_;
-    layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
-    tensors_[name] = nn::from_tokens(x, layout, false);
-  }
-  void plain(const std::string& name, const Tensor& x) { tensors_[name] = x; }
-  void write(const std::string& path) const {
-    if (wanted_) load::write_safetensors(path, tensors_);
-  }
-
- private:
-  nn::TokenLayout layout_;
-  bool wanted_;
-  std::map<std::string, Tensor> tensors_;
-};
-
 Tensor timesteps_of(const sample::Sampler& sampler) {
   std::vector<float> times;
   for (int i = 0; i < sampler.steps(); ++i) times.push_back(sampler.timestep(i));
   return Tensor::from(std::span<const float>(times), {sampler.steps()});
-}
-
-Tensor run_denoise(Model::State& state, const GenerateRequest& request, const RunControl& control,
-                   Job& job, Trace& trace, Report& report) {
-  engine::Noise noise(request.noise, request.seed);
-  const tensor::Shape shape = job.latent_shape();
-  const Tensor start = job.given.contains("latents")
-                           ? ops::cast(job.given.at("latents"), DType::f32)
-                           : noise.draw(shape);
-  auto step_noise = [&](int i) {
-    const auto given = job.given.find("noise." + std::to_string(i));
-    if (given == job.given.end()) return nn::to_tokens(noise.draw(shape), job.layout);
-    require(given->second.shape() == shape, ErrorCode::usage, "'{}': 'noise.{}' is {}; expected {}",
-            request.initial_latents, i, given->second.shape().str(), shape.str());
-    return nn::to_tokens(ops::cast(given->second, DType::f32), job.layout);
-  };
-  const bool branches = job.guidance.branches();
-  const nn::TokenShape tokens{branches ? 2 * job.pictures() : job.pictures(), 0, job.layout.grid()};
-  parallel::Assembly assembly =
-      parallel::assemble(state.transformer().geometry(), state.options.plan);
-  const auto begin = Clock::now();
-  std::vector<double> marks;
-  parallel::DenoiseControl watch;
-  watch.stop = control.stop;
-  watch.on_step = [&](int step, int count) {
-    marks.push_back(seconds_since(begin));
-    if (control.on_progress) control.on_progress({"denoise", step, count, marks.back()});
-  };
-  if (trace.wanted())
-    watch.trace = [&](const std::string& name, const Tensor& x) { trace.tokens(name, x); };
-  const Tensor latent = parallel::denoise(
-      state.transformer(), state.recipe->conditioning(job.classes, branches), tokens, *job.sampler,
-      job.guidance, nn::to_tokens(start, job.layout), step_noise, assembly, watch);
-  marks.push_back(seconds_since(begin));
-  if (control.on_progress)
-    control.on_progress({"denoise", job.sampler->steps(), job.sampler->steps(), marks.back()});
-  report.phase_seconds["denoise"] = marks.back();
-  for (size_t i = 1; i < marks.size(); ++i) report.step_seconds.push_back(marks[i] - marks[i - 1]);
-  report.forwards = job.sampler->steps();
-  std::map<int, Report::Layer> layers;
-  for (const nn::ExpertUse& use : assembly.experts->uses()) {
-    Report::Layer& layer = layers[use.site];
-    layer.block = use.site;
-    layer.tokens = use.tokens;
-    layer.mean_experts += double(use.distinct) / job.sampler->steps();
-  }
-  for (const auto& [block, layer] : layers) report.layers.push_back(layer);
-  return nn::from_tokens(latent, job.layout, false);
 }
 
 // One picture at a time: the memory of a decode does not grow with their number.
@@ -231,6 +150,7 @@ void finish_report(const Model::State& state, Report& report) {
   report.precision = name_of(state.dtype());
   report.instruction_set = kernels::name_of(kernels::active_isa());
   report.threads = state.pool->threads();
+  report.ranks = state.options.plan.world();
   report.flops = state.meter->total().flops;
   for (int i = 0; i < tensor::kMemoryClasses; ++i) {
     const auto memory_class = static_cast<tensor::MemoryClass>(i);
@@ -248,14 +168,15 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   State& state = *state_;
   GenerateResult result;
   Job job = plan_job(state, request);
+  engine::check_plan(state, job);
   check_memory(state, request, job);
   const tensor::BindScope bind(state.scope());
   const auto begin = Clock::now();
   if (control.on_progress) control.on_progress({"load", 0, 0, 0});
-  state.transformer();
+  engine::load_ranks(state);
   result.report.phase_seconds["load"] = seconds_since(begin);
-  Trace trace(job.layout, !request.trace.empty());
-  const Tensor latents = run_denoise(state, request, control, job, trace, result.report);
+  engine::Trace trace(job.layout, !request.trace.empty());
+  const Tensor latents = engine::denoise(state, request, control, job, trace, result.report);
   std::vector<std::string> labels;
   for (int number : job.classes)
     labels.push_back(state.class_names.empty() ? "class " + std::to_string(number)

@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "engine/model_state.h"
 #include "load/meta_weights.h"
+#include "parallel/experts/exchange.h"
 
 namespace tessera {
 namespace {
@@ -97,9 +98,10 @@ std::string resolve_model(const std::string& model) {
 
 }  // namespace engine
 
-tensor::Scope Model::State::scope() const {
+tensor::Scope Model::State::scope(int rank) const {
   tensor::Scope scope;
-  scope.pool = pool.get();
+  const bool shared = rank < 0 || rank_pools.empty();
+  scope.pool = shared ? pool.get() : rank_pools[static_cast<size_t>(rank)].get();
   scope.memory = memory;
   scope.meter = meter;
   return scope;
@@ -124,12 +126,27 @@ void Model::State::check_transformer() const {
   load::check_names(asked, tensors, part.folder);
 }
 
-nn::Denoiser& Model::State::transformer() {
+nn::Geometry Model::State::geometry() const {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  const load::MetaWeights weights;
+  return recipe->make(weights, {{0, recipe->blocks()}, true, true}, dtype())->geometry();
+}
+
+nn::Denoiser& Model::State::transformer(int rank) {
+  const int group = options.plan.expert, mine = rank % group;
+  denoisers.resize(static_cast<size_t>(group));
+  auto& denoiser = denoisers[static_cast<size_t>(mine)];
   if (denoiser) return *denoiser;
   check_transformer();
   const tensor::BindScope bind(scope());
   const load::TensorSet tensors = load::open_component(folder.component("transformer").folder);
-  denoiser = recipe->make(*store().open(tensors), {{0, recipe->blocks()}, true, true}, dtype());
+  nn::Portion portion{{0, recipe->blocks()}, true, true};
+  const auto sites = geometry().experts;
+  if (group > 1 && !sites.empty())
+    for (int owner : parallel::experts_in_blocks(sites.front().experts, group))
+      portion.experts.push_back(owner == mine);
+  denoiser = recipe->make(*store().open(tensors), portion, dtype());
   return *denoiser;
 }
 
@@ -154,7 +171,7 @@ Model::~Model() = default;
 
 Model Model::open(const std::string& model, const RunOptions& options) {
   auto state = std::make_unique<State>();
-  const auto found = problems(options.plan, 1);
+  const auto found = problems(options.plan, options.plan.world());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state->options = options;
   state->name = model;
@@ -172,7 +189,10 @@ Model Model::open(const std::string& model, const RunOptions& options) {
             ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
             model, state->class_names.size(), state->recipe->classes());
   }
-  state->pool = std::make_unique<base::ThreadPool>(thread_count_of(options));
+  const int threads = thread_count_of(options), ranks = options.plan.world();
+  state->pool = std::make_unique<base::ThreadPool>(threads);
+  for (int r = 0; r < ranks && ranks > 1; ++r)
+    state->rank_pools.push_back(std::make_unique<base::ThreadPool>(std::max(1, threads / ranks)));
   return Model(std::move(state));
 }
 

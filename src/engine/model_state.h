@@ -23,12 +23,14 @@ struct Model::State {
   load::ModelFolder folder;
   std::unique_ptr<models::Recipe> recipe;  ///< null: a folder without a transformer
   std::vector<std::string> class_names;    ///< empty: classes have numbers only
-  std::unique_ptr<base::ThreadPool> pool;
+  std::unique_ptr<base::ThreadPool> pool;  ///< all threads
+  std::vector<std::unique_ptr<base::ThreadPool>> rank_pools;  ///< the same divided; one rank: empty
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
   std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
-  std::unique_ptr<nn::Denoiser> denoiser;
+  std::vector<std::unique_ptr<nn::Denoiser>> denoisers;  ///< by rank of an expert group
 
-  tensor::Scope scope() const;
+  /// What surrounds the work of a rank; -1: of the process.
+  tensor::Scope scope(int rank = -1) const;
   nn::DType dtype() const;
   bool has_vae() const { return folder.has("vae"); }
   /// Latent pixels -> pixels.
@@ -37,8 +39,10 @@ struct Model::State {
   /// configuration says; reads no weight.
   void check_transformer() const;
   void check_vae() const;
-  /// The transformer, checked and loaded on first use.
-  nn::Denoiser& transformer();
+  /// What plans need to know of the transformer; reads no file.
+  nn::Geometry geometry() const;
+  /// The transformer with the experts of a rank, checked and loaded on first use.
+  nn::Denoiser& transformer(int rank = 0);
   /// The VAE's halves, checked and loaded for this call; released with the result.
   std::unique_ptr<models::AutoencoderKL> load_vae() const;
   std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;

@@ -11,7 +11,20 @@ std::string to_json(const Report& r) {
   for (const auto& layer : r.layers)
     layers.push_back({{"block", layer.block},
                       {"mean_experts", layer.mean_experts},
-                      {"tokens", layer.tokens}});
+                      {"tokens", layer.tokens},
+                      {"rows", layer.rows},
+                      {"rows_changed", layer.rows_changed},
+                      {"ages", layer.ages},
+                      {"oldest", layer.oldest}});
+  Json traffic = Json::array();
+  for (const auto& [key, t] : r.traffic)
+    traffic.push_back(
+        {{"operation", key.first},
+         {"layer", key.second},
+         {"messages", t.messages},
+         {"bytes", t.bytes},
+         {"wait_seconds", t.wait_seconds},
+         {"overlap", t.flight_seconds > 0 ? 1 - t.wait_seconds / t.flight_seconds : 0}});
   const Json document{{"version", r.version},
                       {"model", r.model},
                       {"plan", r.plan},
@@ -26,7 +39,9 @@ std::string to_json(const Report& r) {
                       {"flops", r.flops},
                       {"peak_bytes", r.peak_bytes},
                       {"peak_resident_bytes", r.peak_resident_bytes},
-                      {"experts_touched", layers}};
+                      {"kept_row_bytes", r.kept_row_bytes},
+                      {"experts_touched", layers},
+                      {"traffic", traffic}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

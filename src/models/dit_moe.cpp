@@ -34,7 +34,9 @@ nn::Geometry geometry_of(const DitMoeConfig& c) {
   g.patch_size = {1, c.patch_size, c.patch_size};
   for (int b = 0; b < g.blocks; ++b) {
     const int heads = static_cast<int>(c.num_heads);
-    g.attention.push_back({.block = b, .heads = heads, .kv_heads = heads,
+    g.attention.push_back({.block = b,
+                           .heads = heads,
+                           .kv_heads = heads,
                            .head_dim = static_cast<int>(c.head_dim())});
     g.experts.push_back({b, static_cast<int>(c.num_experts),
                          static_cast<int>(c.num_experts_per_tok), c.expert_width()});
@@ -65,13 +67,15 @@ DitMoe::DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn:
                DType dtype)
     : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
   load_ends(weights, portion);
-  for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b)
+    layers_.push_back(load_block(weights, portion, b));
 }
 
 void DitMoe::load_ends(const nn::Weights& weights, const nn::Portion& portion) {
   const int64_t d = config_.hidden_size, p = config_.patch_size, c = config_.in_channels;
   const int64_t side = config_.input_size / p;
-  time_in_ = nn::Linear(weights, "t_embedder.mlp.0", d, config_.frequency_embedding_size, DType::f32);
+  time_in_ =
+      nn::Linear(weights, "t_embedder.mlp.0", d, config_.frequency_embedding_size, DType::f32);
   time_out_ = nn::Linear(weights, "t_embedder.mlp.2", d, d, DType::f32);
   labels_ = weights.get("y_embedder.embedding_table.weight", {config_.num_classes + 1, d});
   if (portion.embed) {
@@ -91,12 +95,15 @@ void DitMoe::load_ends(const nn::Weights& weights, const nn::Portion& portion) {
   }
 }
 
-DitMoe::Block DitMoe::load_block(const nn::Weights& weights, int64_t index) const {
+DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& portion,
+                                 int64_t index) const {
   const int64_t d = config_.hidden_size, inner = config_.expert_width();
   const std::string name = fmt::format("blocks.{}.", index), attention = name + "attn.";
   Block block;
-  block.qkv = nn::Linear(weights, attention + (config_.fused_qkv ? "Wqkv" : "qkv"), 3 * d, d, dtype_);
-  block.out = nn::Linear(weights, attention + (config_.fused_qkv ? "out_proj" : "proj"), d, d, dtype_);
+  block.qkv =
+      nn::Linear(weights, attention + (config_.fused_qkv ? "Wqkv" : "qkv"), 3 * d, d, dtype_);
+  block.out =
+      nn::Linear(weights, attention + (config_.fused_qkv ? "out_proj" : "proj"), d, d, dtype_);
   if (config_.qk_norm) {
     const int64_t width = config_.head_dim();
     block.q_norm_weight = weights.vector(attention + "q_norm.weight", width);
@@ -105,16 +112,20 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, int64_t index) cons
     block.k_norm_bias = weights.vector(attention + "k_norm.bias", width);
   }
   block.modulation = nn::Linear(weights, name + "adaLN_modulation.1", 6 * d, d, DType::f32);
-  block.router.weight = weights.matrix(name + "moe.gate.weight", config_.num_experts, d, DType::f32);
+  block.router.weight =
+      weights.matrix(name + "moe.gate.weight", config_.num_experts, d, DType::f32);
   block.router.options.top_k = static_cast<int>(config_.num_experts_per_tok);
   block.router.options.renormalise = config_.norm_topk_prob;
   auto expert = [&](const std::string& prefix, int64_t width) -> ops::ExpertWeights {
-    return {weights.paired(prefix + "gate_proj.weight", prefix + "up_proj.weight", width, d, dtype_),
-            weights.matrix(prefix + "down_proj.weight", d, width, dtype_)};
+    return {
+        weights.paired(prefix + "gate_proj.weight", prefix + "up_proj.weight", width, d, dtype_),
+        weights.matrix(prefix + "down_proj.weight", d, width, dtype_)};
   };
   auto bank = std::make_shared<nn::ExpertWeightSet>();
   for (int64_t e = 0; e < config_.num_experts; ++e)
-    bank->routed.push_back(expert(fmt::format("{}moe.experts.{}.", name, e), inner));
+    bank->routed.push_back(portion.holds_expert(e)
+                               ? expert(fmt::format("{}moe.experts.{}.", name, e), inner)
+                               : ops::ExpertWeights{});
   if (config_.n_shared_experts > 0)
     bank->shared = expert(name + "moe.shared_experts.", config_.n_shared_experts * d);
   block.bank = std::move(bank);
@@ -189,16 +200,16 @@ void DitMoe::block(int index, const nn::StepContext& step, const nn::TokenView& 
   const int64_t d = config_.hidden_size;
   Tensor& x = hidden.tokens.body;
 
-  const Tensor before = ops::layer_norm(
-      x, {.shift = part(m, 0, d), .scale = part(m, 1, d), .row_of = rows});
+  const Tensor before =
+      ops::layer_norm(x, {.shift = part(m, 0, d), .scale = part(m, 1, d), .row_of = rows});
   const Tensor qkv = w.qkv(before);
   const Tensor q = normed_heads(part(qkv, 0, d), w.q_norm_weight, w.q_norm_bias);
   const Tensor k = normed_heads(part(qkv, 1, d), w.k_norm_weight, w.k_norm_bias);
   const nn::Joint seen = seams.attention.attend(index, view, {}, {q, k, part(qkv, 2, d)});
   x = w.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
 
-  const Tensor fed = ops::layer_norm(
-      x, {.shift = part(m, 3, d), .scale = part(m, 4, d), .row_of = rows});
+  const Tensor fed =
+      ops::layer_norm(x, {.shift = part(m, 3, d), .scale = part(m, 4, d), .row_of = rows});
   const Tensor mixed = seams.experts.apply(index, view, fed, w.router, w.bank);
   x = ops::add_gated(x, mixed, part(m, 5, d), rows);
 }
@@ -208,10 +219,10 @@ Tensor DitMoe::head(const nn::StepContext& step, const nn::TokenView& view,
   const Tensor& m = dynamic_cast<const DitStep&>(step).final_modulation;
   const std::vector<int32_t> rows = nn::rows_of(view.body);
   const int64_t d = config_.hidden_size;
-  const Tensor x = ops::layer_norm(hidden.tokens.body, {.shift = part(m, 0, d),
-                                                        .scale = part(m, 1, d), .row_of = rows});
-  return ops::matmul(x, final_weight_, {.bias = final_bias_, .out = DType::f32,
-                                        .out_as_input = false});
+  const Tensor x = ops::layer_norm(
+      hidden.tokens.body, {.shift = part(m, 0, d), .scale = part(m, 1, d), .row_of = rows});
+  return ops::matmul(x, final_weight_,
+                     {.bias = final_bias_, .out = DType::f32, .out_as_input = false});
 }
 
 }  // namespace tessera::models

@@ -28,8 +28,8 @@ struct DitMoeConfig {
   int64_t head_dim() const { return hidden_size / num_heads; }
 };
 
-/// DiT-MoE (Fei et al. 2024, "Scaling Diffusion Transformers to 16 Billion Parameters"): a DiT (Peebles
-/// & Xie 2023) whose feed-forward layers are top-k experts beside a shared one.
+/// DiT-MoE (Fei et al. 2024, "Scaling Diffusion Transformers to 16 Billion Parameters"): a DiT
+/// (Peebles & Xie 2023) whose feed-forward layers are top-k experts beside a shared one.
 class DitMoe : public nn::Denoiser {
  public:
   DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -56,7 +56,7 @@ class DitMoe : public nn::Denoiser {
     nn::Router router;
     nn::ExpertBank bank;
   };
-  Block load_block(const nn::Weights& weights, int64_t index) const;
+  Block load_block(const nn::Weights& weights, const nn::Portion& portion, int64_t index) const;
   void load_ends(const nn::Weights& weights, const nn::Portion& portion);
   Tensor normed_heads(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "nn/seams.h"
 
@@ -13,6 +14,11 @@ namespace tessera::nn {
 struct Portion {
   Range blocks;
   bool embed = true, head = true;
+  std::vector<bool> experts{};  ///< of each layer; empty: all
+
+  bool holds_expert(int64_t expert) const {
+    return experts.empty() || experts.at(static_cast<size_t>(expert));
+  }
 };
 
 /// What a request asks of a model, by the argument names of the reference implementation

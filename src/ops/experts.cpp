@@ -13,6 +13,13 @@
 namespace tessera::ops {
 namespace {
 
+// The shape of all experts; a rank may hold only some of them.
+const ExpertWeights& first_of(const std::vector<ExpertWeights>& bank) {
+  for (const ExpertWeights& w : bank)
+    if (w.gate_up || w.down) return w;
+  fail(ErrorCode::usage, "experts: the bank is empty; give at least one expert");
+}
+
 void check_experts(const Tensor& x, const Routing& routing,
                    const std::vector<ExpertWeights>& bank) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()), ErrorCode::usage,
@@ -25,28 +32,34 @@ void check_experts(const Tensor& x, const Routing& routing,
           x.size(0));
   require(routing.ids.elements() <= std::numeric_limits<int32_t>::max(), ErrorCode::usage,
           "experts: {} rows; at most 2^31 - 1", routing.ids.elements());
-  require(!bank.empty(), ErrorCode::usage, "experts: the bank is empty; give at least one expert");
+  const ExpertWeights& first = first_of(bank);
   for (size_t e = 0; e < bank.size(); ++e) {
     const ExpertWeights& w = bank[e];
-    require(w.gate_up && w.down, ErrorCode::usage, "experts: expert {} has no weights", e);
+    if (!w.gate_up && !w.down) continue;  // of another rank
+    require(w.gate_up && w.down, ErrorCode::usage, "experts: expert {} has half of its weights", e);
     require(w.gate_up->paired && !w.down->paired && w.gate_up->k == x.size(1) &&
                 w.down->n == x.size(1) && w.down->k == w.gate_up->n &&
-                w.gate_up->n == bank[0].gate_up->n && w.down->dtype == w.gate_up->dtype &&
-                w.down->dtype == bank[0].down->dtype && w.gate_up->isa == bank[0].gate_up->isa &&
-                w.down->isa == bank[0].down->isa,
+                w.gate_up->n == first.gate_up->n && w.down->dtype == w.gate_up->dtype &&
+                w.down->dtype == first.down->dtype && w.gate_up->isa == first.gate_up->isa &&
+                w.down->isa == first.down->isa,
             ErrorCode::usage,
             "experts: expert {} has gate_up [{}, {}] and down [{}, {}]; expected a paired [{}, {}] "
             "and a plain [{}, {}], packed alike in all experts",
-            e, w.gate_up->n, w.gate_up->k, w.down->n, w.down->k, bank[0].gate_up->n, x.size(1),
-            x.size(1), bank[0].gate_up->n);
+            e, w.gate_up->n, w.gate_up->k, w.down->n, w.down->k, first.gate_up->n, x.size(1),
+            x.size(1), first.gate_up->n);
   }
 }
 
-void check_ids(const Tensor& ids, size_t experts) {
+void check_ids(const Tensor& ids, const std::vector<ExpertWeights>& bank) {
   const int32_t* id = ids.data<int32_t>();
-  for (int64_t i = 0; i < ids.elements(); ++i)
-    require(id[i] >= -1 && id[i] < static_cast<int64_t>(experts), ErrorCode::usage,
-            "experts: token {} goes to expert {}; there are {}", i / ids.size(1), id[i], experts);
+  for (int64_t i = 0; i < ids.elements(); ++i) {
+    require(id[i] >= -1 && id[i] < static_cast<int64_t>(bank.size()), ErrorCode::usage,
+            "experts: token {} goes to expert {}; there are {}", i / ids.size(1), id[i],
+            bank.size());
+    require(id[i] < 0 || bank[static_cast<size_t>(id[i])].down, ErrorCode::usage,
+            "experts: token {} goes to expert {}, whose weights are not on this rank",
+            i / ids.size(1), id[i]);
+  }
 }
 
 // Experts with at least one row; on meta the share that the scope assumes.
@@ -67,7 +80,7 @@ void count_experts(const Tensor& x, const Tensor& ids, const std::vector<ExpertW
   tensor::Meter* meter = tensor::current_scope().meter.get();
   if (!meter) return;
   const double rows = static_cast<double>(ids.elements());
-  const ExpertWeights& w = bank[0];
+  const ExpertWeights& w = first_of(bank);
   const double flops =
       6 * rows * static_cast<double>(w.gate_up->n) * static_cast<double>(w.gate_up->k);
   const double weights = touched_experts(ids, bank.size()) *
@@ -83,20 +96,25 @@ Tensor expert_rows(const Tensor& x, const Routing& routing,
   check_experts(x, routing, bank);
   const Tensor& ids = routing.ids;
   Tensor rows = Tensor::empty({ids.elements(), x.size(1)}, x.dtype(), x.device());
-  if (!x.is_meta()) check_ids(ids, bank.size());
+  if (!x.is_meta()) check_ids(ids, bank);
   count_experts(x, ids, bank);
   if (rows.is_meta() || rows.elements() == 0) return rows;
   std::vector<kernels::ExpertView> views;
   views.reserve(bank.size());
-  for (const ExpertWeights& w : bank) views.push_back({w.gate_up.get(), w.down.get()});
-  kernels::cpu_table(bank[0].down->isa)
+  const ExpertWeights& first = first_of(bank);
+  for (const ExpertWeights& w :
+       bank) {  // kernels read shapes off any expert, rows of those asked for
+    const ExpertWeights& there = w.down ? w : first;
+    views.push_back({there.gate_up.get(), there.down.get()});
+  }
+  kernels::cpu_table(first.down->isa)
       .experts({.x = x.raw(),
                 .dtype = x.dtype(),
                 .x_stride = x.stride(0),
                 .tokens = x.size(0),
                 .slots = ids.size(1),
                 .hidden = x.size(1),
-                .inner = bank[0].gate_up->n,
+                .inner = first.gate_up->n,
                 .ids = ids.data<int32_t>(),
                 .bank = views.data(),
                 .experts = static_cast<int64_t>(views.size()),

@@ -7,7 +7,8 @@
 
 namespace tessera::ops {
 
-/// One expert: gate and up packed in pairs [inner, hidden], down [hidden, inner].
+/// One expert: gate and up packed in pairs [inner, hidden], down [hidden, inner]; both null where
+/// another rank holds it.
 struct ExpertWeights {
   Weight gate_up, down;
 };

@@ -1,24 +1,50 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "comm/communicator.h"
 #include "nn/local.h"
 #include "nn/seams.h"
+#include "parallel/experts/scheduled.h"
+#include "parallel/partition.h"
 #include "tessera/plan.h"
 
 namespace tessera::parallel {
 
+/// The size of a request, as plans see it.
+struct Workload {
+  int pictures = 1;
+  int64_t tokens = 0;  ///< of a picture
+  int branches = 1;    ///< 2 with guidance
+  int steps = 1;
+};
+
+/// Why a plan cannot run a model, one sentence each; empty: it can.
+std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
+                                  const Workload& workload);
+
 /// The strategies of one rank for one request. State between steps lives here.
 struct Assembly {
   Plan plan;
-  nn::Range blocks;  ///< of my stage
+  Share share;
+  nn::Range blocks;                     ///< of my stage
+  comm::Communicator* world = nullptr;  ///< null: one rank
+  std::unique_ptr<comm::Communicator> expert_group, token_group;
   std::unique_ptr<nn::Attention> attention;
-  std::unique_ptr<nn::LocalExperts> experts;
+  std::unique_ptr<nn::Experts> experts;
+  nn::LocalExperts* local = nullptr;      ///< experts, when nothing is shared or stale
+  ScheduledExperts* scheduled = nullptr;  ///< experts, otherwise
 
   nn::Seams seams() const { return {*attention, *experts}; }
+  /// What the experts did, call by call.
+  std::vector<ExpertEvent> expert_events() const;
 };
 
-/// Builds the strategies of a plan for a model. The geometry must outlive the assembly.
-Assembly assemble(const nn::Geometry& geometry, const Plan& plan);
+/// Builds the strategies of a plan for a model. The geometry and the communicator must outlive the
+/// assembly. `world` may be null for a plan of one rank.
+Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
+                  comm::Communicator* world = nullptr);
 
 }  // namespace tessera::parallel

@@ -1,9 +1,9 @@
 #include "parallel/denoise.h"
 
-#include <numeric>
 #include <utility>
 
 #include "base/fail.h"
+#include "comm/collectives.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
@@ -11,17 +11,6 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-
-nn::TokenView whole_view(const nn::TokenShape& shape) {
-  nn::TokenView view;
-  view.rows.resize(static_cast<size_t>(shape.rows));
-  std::iota(view.rows.begin(), view.rows.end(), 0);
-  for (int row : view.rows) {
-    if (shape.prefix > 0) view.prefix.push_back({row, {0, shape.prefix}});
-    view.body.push_back({row, {0, shape.tokens()}});
-  }
-  return view;
-}
 
 Tensor timesteps(float value, int rows, tensor::Device device) {
   Tensor t = Tensor::empty({rows}, DType::f32, device);
@@ -38,12 +27,22 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
     model.block(static_cast<int>(b), step, view, hidden, assembly.seams());
+    if (assembly.world) assembly.world->advance();
     if (!trace) continue;
     const std::string name = model.block_name(static_cast<int>(b));
     control.trace(name, hidden.tokens.body);
     if (hidden.tokens.prefix.defined()) control.trace(name + ".context", hidden.tokens.prefix);
   }
   return model.head(step, view, hidden);
+}
+
+// Rank 0 decides, so that all ranks stop before the same step.
+bool go_on(Assembly& assembly, const DenoiseControl& control) {
+  const bool stop = control.stop.stop_requested();
+  if (!assembly.world || assembly.world->size() == 1) return !stop;
+  Tensor word = Tensor::zeros({1}, DType::u8);
+  if (stop) *word.data<uint8_t>() = 1;
+  return *comm::broadcast(*assembly.world, 0, word, {"go", -1}).data<uint8_t>() == 0;
 }
 
 // Conditional rows first, then as many unconditional ones.
@@ -64,7 +63,8 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   assembly.experts->begin_step(info);
   const nn::ContextPtr context = model.prepare(conditioning, shape);
   const nn::StepContextPtr step = model.at(*context, timestep);
-  const Tensor out = run_blocks(model, *step, whole_view(shape), latent, assembly, control, true);
+  const Tensor out =
+      run_blocks(model, *step, assembly.share.view(shape.prefix), latent, assembly, control, true);
   assembly.attention->finish();
   assembly.experts->finish();
   return out;
@@ -75,16 +75,17 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const Guidance& guidance, Tensor latent,
                const std::function<Tensor(int step)>& noise, Assembly& assembly,
                const DenoiseControl& control) {
-  const nn::TokenView view = whole_view(shape);
+  const nn::TokenView view = assembly.share.view(shape.prefix);
   const nn::ContextPtr context = model.prepare(conditioning, shape);
   const auto& [pt, p, q] = model.geometry().patch_size;
   sample::History history;
   for (int i = 0; i < sampler.steps(); ++i) {
-    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before step {} of {}",
-            i + 1, sampler.steps());
+    require(go_on(assembly, control), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
+            sampler.steps());
     if (control.on_step) control.on_step(i, sampler.steps());
-    const nn::StepInfo info{i, sampler.steps(), assembly.plan.fresh(i),
-                            i + 1 == sampler.steps() || assembly.plan.fresh(i + 1)};
+    const int steps = sampler.steps();
+    const nn::StepInfo info{i, steps, assembly.plan.fresh(i, steps),
+                            i + 1 == steps || assembly.plan.fresh(i + 1, steps)};
     assembly.attention->begin_step(info);
     assembly.experts->begin_step(info);
     const nn::StepContextPtr step =

@@ -24,17 +24,19 @@ struct DenoiseControl {
   std::function<void(const std::string& name, const tensor::Tensor&)> trace;  ///< token layout
 };
 
-/// The one loop: steps over the model's blocks, under any plan. `latent` f32 [pictures * tokens,
-/// C * patch] starts as noise. noise(i) gives step i's noise in the same layout. `shape.rows` counts
-/// guidance branches. Throws Error(cancelled) within a step of a stop request.
+/// The one loop: steps over the model's blocks, under any plan. Tensors are this rank's: `latent`
+/// f32 [tokens of assembly.share, C * patch] starts as noise, noise(i) gives step i's noise in the
+/// same layout, `conditioning` and `shape.rows` are of the share's rows (guidance branches
+/// counted). Rank 0 alone heeds control.stop and calls on_step. Throws Error(cancelled) within a
+/// step of a stop request, on all ranks.
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const nn::TokenShape& shape, const sample::Sampler& sampler,
                        const Guidance& guidance, tensor::Tensor latent,
                        const std::function<tensor::Tensor(int step)>& noise, Assembly& assembly,
                        const DenoiseControl& control);
 
-/// One forward pass of the model at given timesteps f32 [rows]: prediction f32 [tokens, C' * patch].
-/// trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).
+/// One forward pass of the model at given timesteps f32 [rows]: prediction f32 [tokens, C' *
+/// patch]. trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).
 tensor::Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const nn::TokenShape& shape, const tensor::Tensor& timestep,
                        const tensor::Tensor& latent, Assembly& assembly,

@@ -45,6 +45,18 @@ void exchange_uneven(Communicator& world) {
   }
 }
 
+void shapes_travel(Communicator& world) {
+  const int next = (world.rank() + 1) % world.size();
+  world.send(next, Tensor::zeros({3, 5}, DType::bf16), {"shape", 0});
+  world.send(next, Tensor::zeros({0, 7}, DType::f32), {"shape", 0});
+  for (const auto& [shape, dtype] :
+       {std::pair{tensor::Shape{3, 5}, DType::bf16}, std::pair{tensor::Shape{0, 7}, DType::f32}}) {
+    const Tensor got =
+        world.receive((world.rank() + world.size() - 1) % world.size(), {"shape", 0}).wait();
+    check(got.shape() == shape && got.dtype() == dtype, "a message has another shape or dtype");
+  }
+}
+
 void many_in_flight(Communicator& world) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
@@ -139,6 +151,7 @@ std::vector<ConformanceCase> conformance_cases() {
       cases.push_back({name, ranks, body});
     };
     add("ExchangeUneven", exchange_uneven);
+    add("ShapesTravel", shapes_travel);
     add("ManyInFlight", many_in_flight);
     if (ranks <= 4) add("LargeMessages", large_messages);
     add("GroupsDoNotMix", groups_do_not_mix);

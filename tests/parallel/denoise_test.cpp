@@ -58,7 +58,7 @@ Tensor no_noise(int) { return {}; }
 
 TEST(Denoise, StepsFollowTheSampler) {
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {});
+  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 1});
   const auto flow = sample::rectified_flow(2);
   const Tensor out = denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, *flow, {1, 2}, ones(3),
                              no_noise, assembly, {});
@@ -67,7 +67,7 @@ TEST(Denoise, StepsFollowTheSampler) {
 
 TEST(Denoise, GuidanceReadsBothBranches) {
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {});
+  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 2, 1});
   const auto flow = sample::rectified_flow(1);
   const Tensor out = denoise(model, {}, {.rows = 2, .grid = {1, 1, 3}}, *flow, {3, 2}, ones(3),
                              no_noise, assembly, {});
@@ -76,7 +76,7 @@ TEST(Denoise, GuidanceReadsBothBranches) {
 
 TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {});
+  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 1});
   const auto flow = sample::rectified_flow(5);
   std::stop_source source;
   std::vector<std::string> names;

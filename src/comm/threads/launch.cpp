@@ -43,7 +43,7 @@ class ThreadTransport : public Transport {
   Inbox& inbox() override { return hub_->inboxes[static_cast<size_t>(rank_)]; }
   void advance() override { ++hub_->counts[static_cast<size_t>(rank_)]; }
   uint64_t progress(int rank) const override { return hub_->counts[static_cast<size_t>(rank)]; }
-  void abort(const Error& error) override { hub_->fail(std::make_exception_ptr(error), error); }
+  void fail_all(const Error& error) override { hub_->fail(std::make_exception_ptr(error), error); }
 
  private:
   std::shared_ptr<Hub> hub_;

@@ -1,0 +1,194 @@
+#include "tessera/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <functional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/fail.h"
+
+namespace tessera {
+namespace {
+
+/// One entry of a plan: how it is read, and how it is written.
+struct Entry {
+  const char* name;
+  std::function<void(Plan&, std::string_view)> read;
+  std::function<std::string(const Plan&)> write;
+};
+
+int whole(std::string_view name, std::string_view text, int lowest) {
+  constexpr int kLargest = 1 << 16;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size() && value >= lowest &&
+              value <= kLargest,
+          ErrorCode::plan, "plan entry '{}={}': expected a whole number from {} to {}", name,
+          text.substr(0, 40), lowest, kLargest);
+  return value;
+}
+
+Entry number(const char* name, int Plan::*field, int lowest = 1) {
+  return {name, [=](Plan& plan, std::string_view text) { plan.*field = whole(name, text, lowest); },
+          [=](const Plan& plan) { return std::to_string(plan.*field); }};
+}
+
+template <class Value>
+Entry choice(const char* name, Value Plan::*field,
+             std::vector<std::pair<std::string_view, Value>> values) {
+  const auto read = [=](Plan& plan, std::string_view text) {
+    std::string known;
+    for (const auto& [word, value] : values) {
+      if (word == text) {
+        plan.*field = value;
+        return;
+      }
+      known += (known.empty() ? "" : ", ") + std::string(word);
+    }
+    fail(ErrorCode::plan, "plan entry '{}={}': expected one of {}", name, text.substr(0, 40),
+         known);
+  };
+  const auto write = [=](const Plan& plan) {
+    for (const auto& [word, value] : values)
+      if (value == plan.*field) return std::string(word);
+    return std::string();
+  };
+  return {name, read, write};
+}
+
+constexpr std::array<std::pair<std::string_view, SyncLayers>, 4> kSyncRules{{
+    {"none", SyncLayers::none},
+    {"deep", SyncLayers::deep},
+    {"shallow", SyncLayers::shallow},
+    {"staggered", SyncLayers::staggered},
+}};
+
+void read_sync(Plan& plan, std::string_view text) {
+  plan.sync_list.clear();
+  for (const auto& [word, rule] : kSyncRules)
+    if (word == text) {
+      plan.sync = rule;
+      return;
+    }
+  require(!text.empty() && text.find_first_not_of("0123456789+") == std::string_view::npos,
+          ErrorCode::plan,
+          "plan entry 'sync={}': expected none, deep, shallow, staggered or layers such as 0+3+5",
+          text.substr(0, 40));
+  plan.sync = SyncLayers::list;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('+', at), text.size());
+    plan.sync_list.push_back(whole("sync", text.substr(at, end - at), 0));
+    at = end + 1;
+  }
+  std::sort(plan.sync_list.begin(), plan.sync_list.end());
+  const auto twice = std::unique(plan.sync_list.begin(), plan.sync_list.end());
+  plan.sync_list.erase(twice, plan.sync_list.end());
+}
+
+std::string write_sync(const Plan& plan) {
+  for (const auto& [word, rule] : kSyncRules)
+    if (rule == plan.sync) return std::string(word);
+  return fmt::format("{}", fmt::join(plan.sync_list, "+"));
+}
+
+const std::vector<Entry>& entries() {
+  using E = ExpertSchedule;
+  static const std::vector<Entry> all{
+      number("data", &Plan::data),
+      number("cfg", &Plan::cfg),
+      number("pipefusion", &Plan::pipefusion),
+      number("patches", &Plan::patches),
+      number("ulysses", &Plan::ulysses),
+      number("ring", &Plan::ring),
+      number("tensor", &Plan::tensor),
+      number("distrifusion", &Plan::distrifusion),
+      number("expert", &Plan::expert),
+      number("warmup", &Plan::warmup),
+      choice<E>("schedule", &Plan::schedule,
+                {{"sync", E::sync}, {"interweaved", E::interweaved}, {"displaced", E::displaced}}),
+      {"sync", read_sync, write_sync},
+      number("sync-every", &Plan::sync_every, 0),
+      choice<KeptSlot>("conditional", &Plan::conditional,
+                       {{"all", KeptSlot::all},
+                        {"low", KeptSlot::low},
+                        {"high", KeptSlot::high},
+                        {"random", KeptSlot::random}}),
+      number("stride", &Plan::stride),
+      choice<bool>("conditional-layers", &Plan::conditional_all_layers,
+                   {{"all", true}, {"async", false}}),
+      choice<StaleScores>("scores", &Plan::scores,
+                          {{"stale", StaleScores::stale}, {"latest", StaleScores::latest}}),
+  };
+  return all;
+}
+
+std::string known_names() {
+  std::string names;
+  for (const Entry& entry : entries())
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return names;
+}
+
+}  // namespace
+
+Plan parse_plan(const std::string& text) {
+  Plan plan;
+  std::set<std::string_view> seen;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(item.size() + 1, rest.size()));
+    const size_t equals = item.find('=');
+    require(equals != std::string_view::npos, ErrorCode::plan,
+            "plan entry '{}' has no value; write name=value with one of: {}", item.substr(0, 40),
+            known_names());
+    const std::string_view name = item.substr(0, equals);
+    require(seen.insert(name).second, ErrorCode::plan, "plan entry '{}' stands twice",
+            name.substr(0, 40));
+    const auto entry = std::find_if(entries().begin(), entries().end(),
+                                    [&](const Entry& e) { return e.name == name; });
+    require(entry != entries().end(), ErrorCode::plan, "unknown plan entry '{}'; known are: {}",
+            name.substr(0, 40), known_names());
+    entry->read(plan, item.substr(equals + 1));
+  }
+  if (plan.expert > 1 && plan.world() == 1) plan.data = plan.expert;
+  return plan;
+}
+
+std::string to_string(const Plan& plan) {
+  const Plan usual;
+  std::string text;
+  for (const Entry& entry : entries()) {
+    const std::string value = entry.write(plan);
+    if (value != entry.write(usual))
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", entry.name, value);
+  }
+  return text;
+}
+
+std::vector<std::string> problems(const Plan& plan, int ranks) {
+  std::vector<std::string> found;
+  if (plan.world() != ranks)
+    found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
+                                to_string(plan), plan.world(), ranks, plan.world()));
+  Plan other = plan;
+  for (int Plan::*field : {&Plan::data, &Plan::distrifusion, &Plan::expert, &Plan::warmup})
+    other.*field = 1;
+  if (other.world() > 1 || plan.patches > 1)
+    found.push_back(
+        fmt::format("this version spreads a request by data, expert and distrifusion; "
+                    "leave out cfg, pipefusion, patches, ulysses, ring and tensor"));
+  const int different = plan.data * plan.distrifusion;  // ranks that hold different tokens
+  if (different % plan.expert != 0)
+    found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
+                                plan.expert, different));
+  if (plan.schedule == ExpertSchedule::sync && plan.sync != SyncLayers::none)
+    found.push_back(
+        "sync= chooses layers of a stale schedule; add schedule=interweaved or displaced");
+  return found;
+}
+
+}  // namespace tessera

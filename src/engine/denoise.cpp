@@ -1,0 +1,191 @@
+#include "engine/denoise.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "base/fail.h"
+#include "comm/collectives.h"
+#include "comm/threads/launch.h"
+#include "load/safetensors.h"
+#include "ops/elementwise.h"
+
+namespace tessera::engine {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// What the ranks of this process write; the report is theirs together.
+struct Ranks {
+  Model::State& state;
+  const GenerateRequest& request;
+  const RunControl& control;
+  const Job& job;
+  Trace& trace;
+  Report& report;
+  std::mutex mutex;
+  Clock::time_point begin = Clock::now();
+
+  Tensor run(comm::Communicator* world);
+  void note_steps(const std::vector<double>& marks);
+  void note_rank(const parallel::Assembly& assembly);
+};
+
+/// Latents and noise of a request, drawn in full and in order on every rank, then cut.
+class Start {
+ public:
+  Start(const GenerateRequest& request, const Job& job, const parallel::Share& share)
+      : request_(request), job_(job), share_(share), noise_(request.noise, request.seed) {
+    const auto given = job.given.find("latents");
+    latents_ = tokens(given == job.given.end() ? noise_.draw(job.latent_shape())
+                                               : ops::cast(given->second, DType::f32));
+  }
+  Tensor latents() const { return latents_; }
+  Tensor noise(int step) {
+    const auto given = job_.given.find("noise." + std::to_string(step));
+    if (given == job_.given.end()) return tokens(noise_.draw(job_.latent_shape()));
+    require(given->second.shape() == job_.latent_shape(), ErrorCode::usage,
+            "'{}': 'noise.{}' is {}; expected {}", request_.initial_latents, step,
+            given->second.shape().str(), job_.latent_shape().str());
+    return tokens(ops::cast(given->second, DType::f32));
+  }
+
+ private:
+  Tensor tokens(const Tensor& whole) const {
+    return parallel::cut(nn::to_tokens(whole, job_.layout), share_);
+  }
+  const GenerateRequest& request_;
+  const Job& job_;
+  parallel::Share share_;
+  Noise noise_;
+  Tensor latents_;
+};
+
+// Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
+Tensor gathered(comm::Communicator* world, const Plan& plan, const Job& job, const Tensor& mine) {
+  if (!world) return mine;
+  const auto parts = comm::gather(*world, 0, mine.contiguous(), {"gather", -1});
+  if (parts.empty()) return {};
+  return parallel::join(parts, plan, job.pictures(), job.layout.tokens());
+}
+
+void Ranks::note_steps(const std::vector<double>& marks) {
+  const int steps = job.sampler->steps();
+  if (control.on_progress) control.on_progress({"denoise", steps, steps, marks.back()});
+  report.phase_seconds["denoise"] = marks.back();
+  for (size_t i = 1; i < marks.size(); ++i) report.step_seconds.push_back(marks[i] - marks[i - 1]);
+  report.forwards = steps;
+}
+
+void Ranks::note_rank(const parallel::Assembly& assembly) {
+  const std::lock_guard lock(mutex);
+  const int steps = job.sampler->steps();
+  auto& layers = report.layers;
+  for (const parallel::ExpertEvent& event : assembly.expert_events()) {
+    if (layers.size() <= static_cast<size_t>(event.layer))
+      layers.resize(static_cast<size_t>(event.layer) + 1);
+    Report::Layer& layer = layers[static_cast<size_t>(event.layer)];
+    layer.block = event.layer;
+    if (event.step == 0) layer.tokens += event.tokens;
+    layer.mean_experts += double(event.distinct) / steps / state.options.plan.world();
+    layer.oldest = std::max(layer.oldest, event.oldest);
+    layer.ages.resize(
+        static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
+    ++layer.ages[static_cast<size_t>(event.lag)];
+    for (int64_t rows : event.rows) layer.rows += event.sent ? rows : 0;
+    layer.rows_changed += event.changed;
+  }
+  if (assembly.scheduled)
+    report.kept_row_bytes = std::max(report.kept_row_bytes, assembly.scheduled->peak_kept_bytes());
+  if (!assembly.world) return;
+  for (const auto& [key, entry] : assembly.world->ledger().entries()) {
+    Report::Traffic& traffic = report.traffic[key];
+    traffic.messages += entry.messages;
+    traffic.bytes += entry.bytes;
+    traffic.wait_seconds += entry.wait_seconds;
+    traffic.flight_seconds += entry.flight_seconds;
+  }
+}
+
+Tensor Ranks::run(comm::Communicator* world) {
+  const int rank = world ? world->rank() : 0;
+  const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const Plan& plan = state.options.plan;
+  const nn::Denoiser& model = state.transformer(rank);
+  parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
+  const parallel::Share& share = assembly.share;
+  Start start(request, job, share);
+  std::vector<double> marks;
+  parallel::DenoiseControl watch;
+  if (rank == 0) {
+    watch.stop = control.stop;
+    watch.on_step = [&](int step, int count) {
+      marks.push_back(seconds_since(begin));
+      if (control.on_progress) control.on_progress({"denoise", step, count, marks.back()});
+    };
+  }
+  if (trace.wanted())
+    watch.trace = [&](const std::string& name, const Tensor& x) {
+      const Tensor whole = gathered(world, plan, job, x);
+      if (rank == 0) trace.tokens(name, whole);
+    };
+  const std::vector<int> classes(job.classes.begin() + share.pictures.begin,
+                                 job.classes.begin() + share.pictures.end);
+  const Tensor mine = parallel::denoise(
+      model, state.recipe->conditioning(classes, job.guidance.branches()),
+      {share.rows(), 0, job.layout.grid()}, *job.sampler, job.guidance, start.latents(),
+      [&](int step) { return start.noise(step); }, assembly, watch);
+  const Tensor all = gathered(world, plan, job, mine);
+  if (rank == 0) {
+    marks.push_back(seconds_since(begin));
+    note_steps(marks);
+  }
+  note_rank(assembly);
+  return all;
+}
+
+}  // namespace
+
+void Trace::tokens(const std::string& name, const Tensor& x) {
+  nn::TokenLayout layout = layout_;
+  layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
+  tensors_[name] = nn::from_tokens(x, layout, false);
+}
+
+void Trace::write(const std::string& path) const {
+  if (wanted_) load::write_safetensors(path, tensors_);
+}
+
+void check_plan(const Model::State& state, const Job& job) {
+  const auto found = parallel::problems(state.options.plan, state.geometry(), job.workload());
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+}
+
+void load_ranks(Model::State& state) {
+  for (int r = 0; r < state.options.plan.expert; ++r) state.transformer(r);
+}
+
+Tensor denoise(Model::State& state, const GenerateRequest& request, const RunControl& control,
+               const Job& job, Trace& trace, Report& report) {
+  Ranks ranks{state, request, control, job, trace, report, {}};
+  Tensor latent;
+  if (state.options.plan.world() == 1) {
+    latent = ranks.run(nullptr);
+  } else {
+    comm::threads::run(state.options.plan.world(), state.options.comm_timeout,
+                       [&](comm::Communicator& world) {
+                         const Tensor all = ranks.run(&world);
+                         if (world.rank() == 0) latent = all;
+                       });
+  }
+  return nn::from_tokens(latent, job.layout, false);
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/collectives.h"
+#include "nn/expert_bank.h"
+#include "tensor/tensor.h"
+
+namespace tessera::parallel {
+
+/// Rows of one layer and step on their way to their experts and back. It co-owns all it needs.
+struct ExpertFlight {
+  int site = 0;
+  nn::ExpertBank bank;
+  std::vector<int32_t>
+      pairs;  ///< token * k + slot of the rows sent, grouped by the rank they go to
+  std::vector<int64_t> begin;  ///< rank r gets pairs [begin[r], begin[r + 1])
+  comm::Exchange dispatch, combine;
+  bool computed = false;
+  int64_t row_bytes = 0;  ///< on the wire
+  /// Bytes of rows that this rank holds or waits for.
+  int64_t bytes() const { return static_cast<int64_t>(pairs.size()) * row_bytes; }
+};
+
+/// Moves rows between the ranks that share the experts of a layer: one exchange to the experts,
+/// which carries the rows and their experts' numbers, and one back.
+class ExpertExchange {
+ public:
+  /// `group`: ranks that share the experts; null: this rank has them all. `owner[e]`: who has
+  /// expert e.
+  ExpertExchange(comm::Communicator* group, std::vector<int> owner);
+
+  /// Sends the rows of `pairs` (token * k + slot, any order): tokens [n, hidden], ids i32 [n, k].
+  ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
+                        const std::vector<int32_t>& pairs, nn::ExpertBank bank) const;
+  /// Waits for the rows that others sent, runs my experts on all of them, sends the results back.
+  void compute(ExpertFlight& flight) const;
+  /// Waits for the results: one tensor [rows, hidden] for each rank, in the order of flight.pairs.
+  std::vector<tensor::Tensor> finish(ExpertFlight& flight) const;
+
+  /// Who has an expert.
+  int owner(int32_t expert) const { return owner_.at(static_cast<size_t>(expert)); }
+  int ranks() const { return group_ ? group_->size() : 1; }
+  int rank() const { return group_ ? group_->rank() : 0; }
+
+ private:
+  comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;
+  comm::Communicator* group_;
+  std::vector<int> owner_;
+};
+
+/// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
+/// it.
+std::vector<int> experts_in_blocks(int experts, int ranks);
+
+}  // namespace tessera::parallel

@@ -1,0 +1,70 @@
+#include "parallel/experts/timetable.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+
+namespace tessera::parallel {
+
+std::vector<std::string> schedule_problems(const Plan& plan, int layers) {
+  std::vector<std::string> found;
+  for (int layer : plan.sync_list)
+    if (layer >= layers)
+      found.push_back(fmt::format("sync={} names layer {}, the model has MoE layers 0 to {}",
+                                  fmt::join(plan.sync_list, "+"), layer, layers - 1));
+  if (layers == 0 && (plan.expert > 1 || plan.schedule != ExpertSchedule::sync))
+    found.push_back("expert= and schedule= need a model with experts, this one has none");
+  return found;
+}
+
+Timetable::Timetable(const Plan& plan, int layers, int steps)
+    : plan_(plan), layers_(layers), steps_(steps), synchronous_(static_cast<size_t>(layers)) {
+  const auto found = schedule_problems(plan, layers);
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  for (int l = 0; l < layers; ++l) {
+    bool sync = plan.schedule == ExpertSchedule::sync;
+    switch (plan.sync) {
+      case SyncLayers::none: break;
+      case SyncLayers::deep: sync |= l >= layers / 2; break;
+      case SyncLayers::shallow: sync |= l < layers / 2; break;
+      case SyncLayers::staggered: sync |= l % 2 == 1; break;
+      case SyncLayers::list:
+        sync |= std::count(plan.sync_list.begin(), plan.sync_list.end(), l) > 0;
+        break;
+    }
+    synchronous_[static_cast<size_t>(l)] = sync;
+  }
+}
+
+bool Timetable::asynchronous(int layer) const {
+  return !synchronous_.at(static_cast<size_t>(layer));
+}
+
+int Timetable::last_forced(int step) const {
+  while (!forced(step)) --step;  // step 0 always is
+  return step;
+}
+
+int Timetable::lag(int step, int layer) const {
+  if (!asynchronous(layer)) return 0;
+  const int since = step - last_forced(step);
+  return std::min(since, plan_.schedule == ExpertSchedule::interweaved ? 1 : 2);
+}
+
+bool Timetable::consumed(int step, int layer) const {
+  for (int later = step; later < std::min(step + 3, steps_); ++later)
+    if (later - lag(later, layer) == step) return true;
+  return false;
+}
+
+bool Timetable::full(int step, int layer) const {
+  if (!reuses(layer)) return true;
+  return forced(step) || (steps_ - step) % plan_.stride == 0;
+}
+
+bool Timetable::reuses(int layer) const {
+  return plan_.conditional != KeptSlot::all && plan_.stride > 1 &&
+         (plan_.conditional_all_layers || asynchronous(layer));
+}
+
+}  // namespace tessera::parallel

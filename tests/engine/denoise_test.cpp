@@ -1,0 +1,146 @@
+#include "engine/denoise.h"
+
+#include <gtest/gtest.h>
+
+#include "golden.h"
+
+namespace tessera {
+namespace {
+
+using golden::Scratch;
+
+struct Asked {
+  std::string plan;
+  Precision precision = Precision::f32;
+  uint64_t seed = 3;
+};
+
+std::vector<float> latents(const Asked& asked, Report* report = nullptr) {
+  const Scratch scratch;
+  RunOptions options = golden::options(asked.precision, 2);
+  options.plan = parse_plan(asked.plan);
+  Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
+  GenerateRequest request;
+  request.classes = {"1", "0", "5", "2", "7"};  // odd: ranks get unequal shares
+  request.steps = 6;
+  request.seed = asked.seed;
+  request.decode = false;
+  request.save_latents = scratch / "latents.safetensors";
+  const GenerateResult result = model.generate(request);
+  if (report) *report = result.report;
+  return load::SafetensorsFile(request.save_latents).get("latents").to_floats();
+}
+
+TEST(Denoise, AnyNumberOfRanksGivesTheSameBits) {
+  for (Precision precision : {Precision::f32, Precision::bf16}) {
+    const auto alone = latents({"", precision});
+    for (const char* plan :
+         {"expert=2", "expert=3", "expert=4", "data=5", "data=3", "data=4,expert=2"})
+      EXPECT_EQ(latents({plan, precision}), alone) << plan;
+  }
+}
+
+TEST(Denoise, EveryScheduleGivesTheSameBitsOnAnyNumberOfRanks) {
+  for (const std::string schedule :
+       {"schedule=interweaved", "schedule=displaced",
+        "schedule=displaced,scores=latest,sync-every=3",
+        "schedule=interweaved,sync=deep,conditional=low,warmup=2",
+        "schedule=interweaved,sync=staggered,conditional=random,stride=3",
+        "conditional=high,conditional-layers=all"})
+    for (Precision precision : {Precision::f32, Precision::bf16}) {
+      const auto alone = latents({schedule, precision});
+      EXPECT_NE(alone, latents({"", precision})) << schedule << " leaves something stale";
+      for (const char* ranks : {"expert=2,", "expert=3,", "data=4,expert=2,"})
+        EXPECT_EQ(latents({ranks + schedule, precision}), alone) << ranks << schedule;
+    }
+}
+
+TEST(Denoise, WarmUpOfAllStepsIsSynchronous) {
+  const auto alone = latents({""});
+  for (const char* plan :
+       {"expert=2,schedule=interweaved,warmup=6", "expert=3,schedule=displaced,warmup=9",
+        "expert=2,conditional=low,stride=4,warmup=6", "distrifusion=2,warmup=6",
+        "distrifusion=3,warmup=6", "data=2,distrifusion=2,expert=2,warmup=6,schedule=displaced"})
+    EXPECT_EQ(latents({plan}), alone) << plan;
+}
+
+TEST(Denoise, RequestsDoNotSeeEachOther) {
+  RunOptions options = golden::options(Precision::f32, 1);
+  options.plan = parse_plan("expert=2,schedule=interweaved,conditional=low");
+  Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
+  const Scratch scratch;
+  const auto ask = [&](uint64_t seed) {
+    GenerateRequest request;
+    request.classes = {"1", "2"};
+    request.steps = 4;
+    request.seed = seed;
+    request.decode = false;
+    request.save_latents = scratch / "latents.safetensors";
+    model.generate(request);
+    return load::SafetensorsFile(request.save_latents).get("latents").to_floats();
+  };
+  const auto first = ask(1), second = ask(2);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(ask(1), first);
+}
+
+TEST(Denoise, TheReportCountsBytesRowsAndAges) {
+  Report report;
+  latents({"expert=2,schedule=interweaved", Precision::bf16}, &report);
+  EXPECT_EQ(report.ranks, 2);
+  int64_t dispatched = 0, combined = 0;
+  for (const auto& [key, traffic] : report.traffic) {
+    if (key.first == "dispatch") dispatched += traffic.bytes;
+    if (key.first == "combine") combined += traffic.bytes;
+  }
+  EXPECT_GT(combined, 0);
+  const int64_t hidden_bytes = combined % 2;
+  EXPECT_EQ(hidden_bytes, 0);
+  EXPECT_GT(dispatched, combined) << "the numbers of the experts travel with the rows";
+  ASSERT_FALSE(report.layers.empty());
+  for (const auto& layer : report.layers)
+    EXPECT_EQ(layer.ages, (std::vector<int64_t>{2, 10}));  // two ranks
+  EXPECT_GT(report.kept_row_bytes, 0);
+}
+
+TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
+  for (const auto& [plan, reason] :
+       {std::pair<std::string, std::string>{"expert=99", "the model has"},
+        {"data=6", "the request has 5 pictures"},
+        {"schedule=interweaved,sync=0+77", "names layer 77"},
+        {"distrifusion=1000", "a picture has"}}) {
+    Report report;
+    try {
+      latents({plan});
+      ADD_FAILURE() << plan << " ran";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::plan) << error.what();
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Denoise, StoppingEndsAllRanks) {
+  RunOptions options = golden::options(Precision::f32, 1);
+  options.plan = parse_plan("expert=2,schedule=interweaved");
+  Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
+  std::stop_source source;
+  RunControl control;
+  control.stop = source.get_token();
+  control.on_progress = [&](const Progress& p) {
+    if (p.step == 2) source.request_stop();
+  };
+  GenerateRequest request;
+  request.classes = {"1", "2"};
+  request.steps = 6;
+  request.decode = false;
+  try {
+    model.generate(request, control);
+    ADD_FAILURE() << "the stop request was ignored";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::cancelled);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "nn/seams.h"
+#include "ops/experts.h"
+
+namespace tessera::parallel::testing_bank {
+
+using tensor::DType;
+using tensor::Tensor;
+
+inline Tensor normal(const tensor::Shape& shape, uint32_t seed, float scale = 1) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> draw(0, scale);
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  for (float& v : values) v = draw(engine);
+  return Tensor::from(std::span<const float>(values), shape);
+}
+
+/// A layer of `experts` experts [hidden 32, inner 16] and a shared one; experts of `mine` only.
+inline nn::ExpertBank bank(int experts, uint32_t seed, DType dtype,
+                           const std::vector<bool>& mine = {}) {
+  auto set = std::make_shared<nn::ExpertWeightSet>();
+  const auto one = [&](uint32_t s) {
+    return ops::ExpertWeights{
+        ops::pack_paired_weight(normal({16, 32}, s, 0.2f), normal({16, 32}, s + 1, 0.2f), dtype),
+        ops::pack_weight(normal({32, 16}, s + 2, 0.2f), dtype)};
+  };
+  for (int e = 0; e < experts; ++e)
+    set->routed.push_back(mine.empty() || mine[static_cast<size_t>(e)]
+                              ? one(seed + 10 * uint32_t(e))
+                              : ops::ExpertWeights{});
+  set->shared = one(seed + 7777);
+  return set;
+}
+
+inline nn::Router router(int experts, int top_k, uint32_t seed) {
+  nn::Router r;
+  r.weight = ops::pack_weight(normal({experts, 32}, seed), DType::f32);
+  r.options.top_k = top_k;
+  return r;
+}
+
+}  // namespace tessera::parallel::testing_bank

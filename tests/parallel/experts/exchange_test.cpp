@@ -1,0 +1,89 @@
+#include "parallel/experts/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "bank.h"
+#include "comm/threads/launch.h"
+#include "ops/elementwise.h"
+#include "tessera/error.h"
+
+namespace tessera::parallel {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing_bank;
+
+// ids of 5 tokens on rank r: some experts get nothing, a slot may be empty.
+Tensor ids_of(int rank, int experts) {
+  std::vector<int32_t> ids(10);
+  for (int i = 0; i < 10; ++i) ids[size_t(i)] = (i * 3 + rank) % experts;
+  ids[3] = -1;
+  return Tensor::from(std::span<const int32_t>(ids), {5, 2});
+}
+
+std::vector<int32_t> pairs_of(const Tensor& ids) {
+  std::vector<int32_t> pairs;
+  for (int32_t i = 0; i < ids.elements(); ++i)
+    if (ids.data<int32_t>()[i] >= 0) pairs.push_back(i);
+  return pairs;
+}
+
+void rows_come_home(int ranks, int experts, std::vector<int> owner, DType dtype) {
+  comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
+    const int rank = world.rank();
+    std::vector<bool> mine;
+    for (int o : owner) mine.push_back(o == rank);
+    const ExpertExchange exchange(&world, owner);
+    const Tensor x = ops::cast(normal({5, 32}, uint32_t(rank)), dtype);
+    const Tensor ids = ids_of(rank, experts);
+    ExpertFlight flight =
+        exchange.dispatch(3, x, ids, pairs_of(ids), bank(experts, 1, dtype, mine));
+    exchange.compute(flight);
+    const auto parts = exchange.finish(flight);
+    const Tensor expected = ops::expert_rows(x, {ids, {}}, bank(experts, 1, dtype)->routed);
+    ASSERT_EQ(parts.size(), size_t(ranks));
+    const size_t bytes = size_t(32 * tensor::size_of(dtype));
+    for (size_t r = 0; r < parts.size(); ++r)
+      for (int64_t i = 0; i < parts[r].size(0); ++i) {
+        const int64_t pair = flight.pairs[size_t(flight.begin[r] + i)];
+        EXPECT_EQ(std::memcmp(parts[r].slice(0, i, i + 1).raw(),
+                              expected.slice(0, pair, pair + 1).raw(), bytes),
+                  0)
+            << "rank " << rank << ", pair " << pair;
+      }
+  });
+}
+
+TEST(ExpertExchange, RowsComeHomeFromAnyPlacement) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    rows_come_home(1, 4, {0, 0, 0, 0}, dtype);
+    rows_come_home(2, 4, experts_in_blocks(4, 2), dtype);
+    rows_come_home(3, 4, {2, 0, 0, 1}, dtype);
+    rows_come_home(3, 4, {2, 2, 2, 2}, dtype);  // two ranks have no expert
+    rows_come_home(4, 3, experts_in_blocks(3, 4), dtype);
+  }
+}
+
+TEST(ExpertExchange, RanksWithoutTokensTakePart) {
+  comm::threads::run(2, 20s, [&](comm::Communicator& world) {
+    const ExpertExchange exchange(&world, {0, 1});
+    const int64_t tokens = world.rank() == 0 ? 5 : 0;
+    const Tensor ids = world.rank() == 0 ? ids_of(0, 2) : Tensor::empty({0, 2}, DType::i32);
+    ExpertFlight flight =
+        exchange.dispatch(0, normal({tokens, 32}, 4), ids, pairs_of(ids), bank(2, 1, DType::f32));
+    exchange.compute(flight);
+    const auto parts = exchange.finish(flight);
+    EXPECT_EQ(parts[0].size(0) + parts[1].size(0), world.rank() == 0 ? 9 : 0);
+  });
+}
+
+TEST(ExpertExchange, BlocksAreUneven) {
+  EXPECT_EQ(experts_in_blocks(5, 3), (std::vector<int>{0, 1, 1, 2, 2}));
+  EXPECT_THROW(ExpertExchange(nullptr, {0, 1}), Error);
+}
+
+}  // namespace
+}  // namespace tessera::parallel

@@ -1,0 +1,114 @@
+#include "parallel/experts/scheduled.h"
+
+#include <gtest/gtest.h>
+
+#include "bank.h"
+#include "nn/local.h"
+
+namespace tessera::parallel {
+namespace {
+
+using namespace testing_bank;
+
+constexpr int kLayers = 3, kExperts = 4, kTokens = 6;
+
+nn::Geometry geometry() {
+  nn::Geometry g;
+  g.blocks = kLayers;
+  for (int b = 0; b < kLayers; ++b) g.experts.push_back({b, kExperts, 2, 16});
+  return g;
+}
+
+struct Outcome {
+  std::vector<std::vector<float>> outputs;  // step by step, layer by layer
+  std::vector<ExpertEvent> events;
+  int64_t kept = 0;
+};
+
+Tensor input(int step, int layer) {
+  return normal({kTokens, 32}, uint32_t(1 + step * 100 + layer));
+}
+
+nn::TokenView view() {
+  nn::TokenView v;
+  v.rows = {0};
+  v.body = {{0, {0, kTokens}}};
+  return v;
+}
+
+Outcome run(const std::string& text, int steps) {
+  const Plan plan = parse_plan(text);
+  const nn::Geometry g = geometry();
+  ScheduledExperts experts(g, plan, steps, ExpertExchange(nullptr, std::vector<int>(kExperts)),
+                           [](int, int64_t id) { return uint32_t(id); });
+  Outcome result;
+  for (int s = 0; s < steps; ++s) {
+    experts.begin_step({s, steps, plan.fresh(s, steps), true});
+    for (int l = 0; l < kLayers; ++l)
+      result.outputs.push_back(experts
+                                   .apply(l, view(), input(s, l),
+                                          router(kExperts, 2, uint32_t(50 + l)),
+                                          bank(kExperts, uint32_t(1000 * l + 1), DType::f32))
+                                   .to_floats());
+  }
+  experts.finish();
+  result.events = experts.events();
+  result.kept = experts.peak_kept_bytes();
+  return result;
+}
+
+std::vector<float> local(int step, int layer) {
+  nn::LocalExperts experts;
+  return experts
+      .apply(layer, view(), input(step, layer), router(kExperts, 2, uint32_t(50 + layer)),
+             bank(kExperts, uint32_t(1000 * layer + 1), DType::f32))
+      .to_floats();
+}
+
+TEST(ScheduledExperts, SynchronousIsLocalBitForBit) {
+  for (const char* plan : {"", "schedule=displaced,warmup=5", "schedule=interweaved,sync=0+1+2",
+                           "conditional=low,stride=1"}) {
+    const Outcome got = run(plan, 5);
+    for (int s = 0; s < 5; ++s)
+      for (int l = 0; l < kLayers; ++l)
+        EXPECT_EQ(got.outputs[size_t(s * kLayers + l)], local(s, l))
+            << plan << ", step " << s << ", layer " << l;
+  }
+}
+
+TEST(ScheduledExperts, EventsSayWhatWasRead) {
+  const Outcome got = run("schedule=displaced", 5);
+  std::vector<int> lags;
+  for (const ExpertEvent& event : got.events)
+    if (event.layer == 1) lags.push_back(event.lag);
+  EXPECT_EQ(lags, (std::vector<int>{0, 1, 2, 2, 2}));
+  EXPECT_TRUE(got.events[2 * kLayers].sent);
+  EXPECT_FALSE(got.events[3 * kLayers].sent) << "no step reads the last two results";
+}
+
+TEST(ScheduledExperts, InterweavedKeepsLessThanDisplaced) {
+  for (const auto& [more, layers] :
+       {std::pair<std::string, int>{"", 3}, {",sync=0", 2}, {",sync=0+2", 1}}) {
+    const Outcome interweaved = run("schedule=interweaved" + more, 8);
+    const Outcome displaced = run("schedule=displaced" + more, 8);
+    EXPECT_LE(double(interweaved.kept), double(layers + 1) / (2 * layers) * double(displaced.kept))
+        << more;
+  }
+  EXPECT_EQ(run("", 4).kept, 0) << "a synchronous schedule keeps nothing";
+}
+
+TEST(ScheduledExperts, SkippedSlotsAreOlder) {
+  const Outcome got = run("schedule=interweaved,conditional=low,stride=4", 9);
+  int oldest = 0;
+  int64_t sent = 0, full = 0;
+  for (const ExpertEvent& event : got.events) {
+    oldest = std::max(oldest, event.oldest);
+    sent += event.rows[0];
+    full += 2 * kTokens;
+  }
+  EXPECT_LE(oldest, 1 + 3);
+  EXPECT_LT(sent, full);
+}
+
+}  // namespace
+}  // namespace tessera::parallel
