@@ -1,0 +1,201 @@
+#include "sample/block_walk.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+
+namespace tessera::sample {
+namespace {
+
+using Cache = DecodingPolicy::Cache;
+using Stop = DecodingPolicy::Stop;
+
+class BidirectionalWalk : public BlockWalk {
+ public:
+  BidirectionalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens,
+                    const DecodingPolicy& policy, const SpecialIds& special)
+      : BlockWalk(prompt, max_tokens, prompt_length(prompt) + max_tokens, policy, special) {
+    block_ = {prompt_, prompt_};
+  }
+
+  std::optional<Pass> next() override {
+    if (done_) return {};
+    const auto length = static_cast<int64_t>(ids_.size());
+    while (masks_in(block_) == 0) {
+      if (block_.end == length) return {};
+      block_ = {block_.end, std::min(block_.end + policy_.block, length)};
+      stale_ = true;
+      rule_->begin_block(masks_in(block_));
+    }
+    return pass_of(length);
+  }
+
+  void commit(const Pass& pass, const std::vector<Prediction>& chosen) override {
+    write(chosen);
+    ++passes_;
+    if (pass.kind == PassKind::refresh) stale_ = false;
+    if (policy_.stop == Stop::none) return;
+    const int64_t end = first_end({prompt_, block_.end});
+    if (end == block_.end) return;
+    const bool whole = masks_in(block_) == 0;
+    if (policy_.stop == Stop::early && masks_in({prompt_, end}) == 0)
+      std::fill(ids_.begin() + end, ids_.end(), ids_[size_t(end)]);
+    else if (whole)
+      std::fill(ids_.begin() + block_.end, ids_.end(), ids_[size_t(end)]);
+    else
+      return;
+    done_ = true;
+  }
+
+ private:
+  static int64_t prompt_length(const std::vector<int32_t>& prompt) {
+    return int64_t(prompt.size());
+  }
+
+  Pass pass_of(int64_t length) const {
+    const Pass all{PassKind::refresh, {0, length}, block_, length};
+    const Pass full{PassKind::full, {0, length}, block_, length};
+    switch (policy_.cache) {
+      case Cache::prefix:
+        return stale_ ? all : Pass{PassKind::suffix, {block_.begin, length}, block_, length};
+      case Cache::dual: return stale_ ? all : Pass{PassKind::block, block_, block_, length};
+      case Cache::vicinity: {
+        if (passes_ < policy_.warmup) return full;
+        const Range window{std::max<int64_t>(0, block_.begin - policy_.before),
+                           std::min(length, block_.end + policy_.after)};
+        return stale_ ? all : Pass{PassKind::window, window, block_, length};
+      }
+      default: return full;
+    }
+  }
+
+  bool stale_ = true;  // nothing is kept for this block yet
+  int64_t passes_ = 0;
+};
+
+class CausalWalk : public BlockWalk {
+ public:
+  CausalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens, const DecodingPolicy& policy,
+             const SpecialIds& special)
+      : BlockWalk(prompt, max_tokens, rounded(int64_t(prompt.size()) + max_tokens, policy.block),
+                  policy, special) {
+    const int64_t start = prompt_ / policy.block * policy.block;
+    block_ = {start, start + policy.block};
+    prefill_ = cached() && start > 0;
+    rule_->begin_block(masks_in(block_));
+  }
+
+  std::optional<Pass> next() override {
+    if (done_) return {};
+    if (prefill_) return Pass{PassKind::prefill, {0, block_.begin}, {}, block_.begin};
+    if (masks_in(block_) > 0) {
+      if (cached()) return Pass{PassKind::block, block_, block_, block_.end};
+      return Pass{PassKind::full, {0, block_.end}, block_, block_.end};
+    }
+    if (block_.end == int64_t(ids_.size())) return {};
+    if (cached()) return Pass{PassKind::finalise, block_, {}, block_.end};
+    enter_next();
+    return next();
+  }
+
+  void commit(const Pass& pass, const std::vector<Prediction>& chosen) override {
+    if (pass.kind == PassKind::prefill) {
+      prefill_ = false;
+      return;
+    }
+    if (pass.kind == PassKind::finalise) {
+      enter_next();
+      return;
+    }
+    write(chosen);
+    const Range so_far{prompt_, block_.end};
+    const int64_t end = first_end(so_far);
+    if (policy_.stop == Stop::none || end == so_far.end) return;
+    done_ = masks_in(block_) == 0 ||
+            (policy_.stop == Stop::early && masks_in({block_.begin, end}) == 0);
+  }
+
+ private:
+  static int64_t rounded(int64_t count, int64_t block) {
+    return (count + block - 1) / block * block;
+  }
+  bool cached() const { return policy_.cache == Cache::block; }
+  void enter_next() {
+    block_ = {block_.end, block_.end + policy_.block};
+    rule_->begin_block(masks_in(block_));
+  }
+  bool prefill_ = false;
+};
+
+}  // namespace
+
+const char* name_of(PassKind kind) {
+  switch (kind) {
+    case PassKind::full: return "full";
+    case PassKind::refresh: return "refresh";
+    case PassKind::suffix: return "suffix";
+    case PassKind::block: return "block";
+    case PassKind::window: return "window";
+    case PassKind::prefill: return "prefill";
+    case PassKind::finalise: return "finalise";
+  }
+  return "";
+}
+
+BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit, int64_t length,
+                     const DecodingPolicy& policy, const SpecialIds& special)
+    : ids_(prompt),
+      prompt_(int64_t(prompt.size())),
+      limit_(limit),
+      policy_(policy),
+      special_(special),
+      rule_(commit_rule(policy)) {
+  require(limit >= 1, ErrorCode::usage, "{} tokens were asked for; expected 1 or more", limit);
+  const auto mask = std::find(prompt.begin(), prompt.end(), special.mask);
+  require(mask == prompt.end(), ErrorCode::usage,
+          "the prompt holds the mask token {} at position {}; masks are what is generated",
+          special.mask, mask - prompt.begin());
+  ids_.resize(static_cast<size_t>(length), special.mask);
+}
+
+int64_t BlockWalk::masks_in(Range range) const {
+  return std::count(ids_.begin() + range.begin, ids_.begin() + range.end, special_.mask);
+}
+
+int64_t BlockWalk::first_end(Range range) const {
+  for (int64_t i = range.begin; i < range.end; ++i)
+    if (std::count(special_.ends.begin(), special_.ends.end(), ids_[size_t(i)]) > 0) return i;
+  return range.end;
+}
+
+void BlockWalk::write(const std::vector<Prediction>& chosen) {
+  for (const Prediction& p : chosen) ids_.at(size_t(p.position)) = p.token;
+}
+
+int64_t BlockWalk::settled() const {
+  const auto from = ids_.begin() + prompt_, to = from + limit_;
+  return std::find(from, to, special_.mask) - from;
+}
+
+std::vector<int32_t> BlockWalk::generated() const {
+  Range result{prompt_, prompt_ + settled()};
+  if (policy_.stop != Stop::none) {
+    const int64_t end = first_end(result);
+    result.end = std::min(result.end, end + 1);
+  }
+  return {ids_.begin() + result.begin, ids_.begin() + result.end};
+}
+
+bool BlockWalk::ended() const {
+  const Range result{prompt_, prompt_ + settled()};
+  return policy_.stop != Stop::none && first_end(result) != result.end;
+}
+
+std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
+                                      const DecodingPolicy& policy, const SpecialIds& special,
+                                      bool block_causal) {
+  if (block_causal) return std::make_unique<CausalWalk>(prompt, max_tokens, policy, special);
+  return std::make_unique<BidirectionalWalk>(prompt, max_tokens, policy, special);
+}
+
+}  // namespace tessera::sample

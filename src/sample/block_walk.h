@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "nn/segments.h"
+#include "sample/commit_rules.h"
+#include "sample/decoding_policy.h"
+
+namespace tessera::sample {
+
+using nn::Range;
+
+/// What a forward pass is for: full and refresh compute everything (refresh to be kept), suffix,
+/// block and window a part on what was kept; prefill and finalise only fill the cache.
+enum class PassKind : uint8_t { full, refresh, suffix, block, window, prefill, finalise };
+/// "full", "refresh", ...
+const char* name_of(PassKind kind);
+
+/// One forward pass of one sequence.
+struct Pass {
+  PassKind kind = PassKind::full;
+  Range ids;           ///< computed
+  Range decide;        ///< whose logits are wanted; empty: none
+  int64_t length = 0;  ///< tokens that exist for it
+};
+
+/// Ids that mean something to the decoder.
+struct SpecialIds {
+  int32_t mask = 0;
+  std::vector<int32_t> ends;  ///< end of text
+};
+
+/// The way of one sequence through its blocks, pass by pass.
+class BlockWalk {
+ public:
+  virtual ~BlockWalk() = default;
+  /// The next pass; nothing: the sequence has ended.
+  virtual std::optional<Pass> next() = 0;
+  /// What a pass committed.
+  virtual void commit(const Pass& pass, const std::vector<Prediction>& chosen) = 0;
+
+  /// Prompt and what stands behind it, masks included.
+  const std::vector<int32_t>& ids() const { return ids_; }
+  int64_t prompt() const { return prompt_; }
+  /// Generated tokens that no pass will change: up to the first mask.
+  int64_t settled() const;
+  /// Generated tokens of the result: at most what was asked for, up to and with the end of text.
+  std::vector<int32_t> generated() const;
+  /// Whether an end of text stands in the result.
+  bool ended() const;
+  CommitRule& rule() { return *rule_; }
+  /// Ends the walk from outside, as a stop string does.
+  void cancel() { done_ = true; }
+
+ protected:
+  BlockWalk(const std::vector<int32_t>& prompt, int64_t limit, int64_t length,
+            const DecodingPolicy& policy, const SpecialIds& special);
+  int64_t masks_in(Range range) const;
+  /// Position of the first end of text in a range, or its end.
+  int64_t first_end(Range range) const;
+  void write(const std::vector<Prediction>& chosen);
+
+  std::vector<int32_t> ids_;
+  int64_t prompt_ = 0, limit_ = 0;
+  DecodingPolicy policy_;
+  SpecialIds special_;
+  std::unique_ptr<CommitRule> rule_;
+  Range block_;
+  bool done_ = false;
+};
+
+/// The walk of a bidirectional model (blocks from the end of the prompt) or of a block-causal one
+/// (blocks at multiples of their length). Throws Error(usage) for a mask in the prompt, or lengths
+/// that do not fit.
+std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
+                                      const DecodingPolicy& policy, const SpecialIds& special,
+                                      bool block_causal);
+
+}  // namespace tessera::sample

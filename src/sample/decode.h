@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <vector>
+
+#include "nn/block_stack.h"
+#include "sample/block_walk.h"
+
+namespace tessera::sample {
+
+/// A prompt of token ids and how many tokens may follow it.
+struct TokenPrompt {
+  std::vector<int32_t> ids;
+  int64_t max_tokens = 0;
+};
+
+/// One sequence's share of a forward pass.
+struct RowPass {
+  int row = 0;  ///< index of the prompt
+  Pass pass;
+  std::vector<Prediction> commits;  ///< filled in after the pass
+};
+
+/// What became of a prompt.
+struct Decoded {
+  std::vector<int32_t> ids;        ///< prompt and all that stands behind it
+  std::vector<int32_t> generated;  ///< the result
+  bool ended = false;              ///< by end of text; else by length
+  int64_t passes = 0;              ///< forward passes that it took part in
+};
+
+/// What a caller may watch and stop.
+struct DecodeControl {
+  std::stop_token stop;
+  /// Before each forward pass: the sequences in it.
+  std::function<void(const std::vector<RowPass>&)> before;
+  /// After it: what each committed, where it stands, and the f32 logits [decided, vocabulary] it
+  /// was decided on; false ends the sequence.
+  std::function<bool(const RowPass&, const BlockWalk&, const tensor::Tensor& logits)> after;
+};
+
+/// The one loop of masked diffusion decoding: prompts of any lengths as one batch, each as if it
+/// were alone, under any policy. A sequence that has ended is in no further pass. Throws
+/// Error(usage) for prompts that do not fit, Error(cancelled) after a stop request.
+std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<TokenPrompt>& prompts,
+                            const DecodingPolicy& policy, const SpecialIds& special,
+                            bool block_causal, const nn::Seams& seams,
+                            const DecodeControl& control = {});
+
+}  // namespace tessera::sample

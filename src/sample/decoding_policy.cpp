@@ -1,0 +1,140 @@
+#include "sample/decoding_policy.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/printable.h"
+
+namespace tessera::sample {
+namespace {
+
+using Rule = DecodingPolicy::Rule;
+using Cache = DecodingPolicy::Cache;
+
+constexpr const char* kRules =
+    "steps:N, threshold:T, factor:F, hierarchy:T,LOW and credit:T,ALPHA,GAMMA,BETA";
+constexpr const char* kCaches = "none, prefix, dual, vicinity:BEFORE,AFTER,WARMUP and block";
+
+struct Words {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+Words split(const std::string& text) {
+  const size_t colon = text.find(':');
+  Words words{text.substr(0, colon), {}};
+  if (colon == std::string::npos) return words;
+  std::stringstream rest(text.substr(colon + 1));
+  for (std::string word; std::getline(rest, word, ',');) words.values.push_back(word);
+  return words;
+}
+
+double number(const std::string& text, const std::string& word, double low, double high) {
+  char* end = nullptr;
+  const double value = std::strtod(word.c_str(), &end);
+  require(!word.empty() && *end == '\0' && value >= low && value <= high, ErrorCode::usage,
+          "decoding {}: {} is no number from {} to {}", base::printable(text),
+          base::printable(word), low, high);
+  return value;
+}
+
+int whole(const std::string& text, const std::string& word, int low) {
+  const double value = number(text, word, low, 1e6);
+  require(value == std::floor(value), ErrorCode::usage, "decoding {}: {} is no whole number",
+          base::printable(text), base::printable(word));
+  return static_cast<int>(value);
+}
+
+void expect_count(const std::string& text, const Words& words, size_t least, size_t most) {
+  require(words.values.size() >= least && words.values.size() <= most, ErrorCode::usage,
+          "decoding {}: {} values behind '{}', expected {} to {}", base::printable(text),
+          words.values.size(), words.name, least, most);
+}
+
+}  // namespace
+
+void read_decode(const std::string& text, DecodingPolicy& policy) {
+  const Words words = split(text);
+  const auto& v = words.values;
+  if (words.name == "steps") {
+    expect_count(text, words, 1, 1);
+    policy.rule = Rule::steps;
+    policy.steps = whole(text, v[0], 1);
+  } else if (words.name == "threshold") {
+    expect_count(text, words, 1, 1);
+    policy.rule = Rule::threshold;
+    policy.threshold = number(text, v[0], 0, 2);
+  } else if (words.name == "factor") {
+    expect_count(text, words, 1, 2);
+    policy.rule = Rule::factor;
+    policy.factor = number(text, v[0], 0, 1e6);
+    policy.commit_last_failing = v.size() > 1;
+    require(v.size() == 1 || v[1] == "upstream", ErrorCode::usage,
+            "decoding {}: expected 'upstream' or nothing behind the factor", base::printable(text));
+  } else if (words.name == "hierarchy") {
+    expect_count(text, words, 2, 2);
+    policy.rule = Rule::hierarchy;
+    policy.threshold = number(text, v[0], 0, 2);
+    policy.low = number(text, v[1], 0, 2);
+  } else if (words.name == "credit") {
+    expect_count(text, words, 1, 4);
+    policy.rule = Rule::credit;
+    policy.threshold = number(text, v[0], 0, 2);
+    if (v.size() > 1) policy.alpha = number(text, v[1], 0, 1e6);
+    if (v.size() > 2) policy.gamma = number(text, v[2], 0, 1e6);
+    if (v.size() > 3) policy.beta = number(text, v[3], 0, 1);
+  } else {
+    fail(ErrorCode::usage, "decoding {} is not known; known are {}", base::printable(text), kRules);
+  }
+}
+
+void read_cache(const std::string& text, DecodingPolicy& policy) {
+  const Words words = split(text);
+  const std::pair<const char*, Cache> plain[] = {{"none", Cache::none},
+                                                 {"prefix", Cache::prefix},
+                                                 {"dual", Cache::dual},
+                                                 {"block", Cache::block}};
+  if (words.name == "vicinity") {
+    expect_count(text, words, 3, 3);
+    policy.cache = Cache::vicinity;
+    policy.before = whole(text, words.values[0], 0);
+    policy.after = whole(text, words.values[1], 0);
+    policy.warmup = whole(text, words.values[2], 0);
+    return;
+  }
+  for (const auto& [name, cache] : plain)
+    if (text == name) {
+      policy.cache = cache;
+      return;
+    }
+  fail(ErrorCode::usage, "cache {} is not known; known are {}", base::printable(text), kCaches);
+}
+
+void read_stop(const std::string& text, DecodingPolicy& policy) {
+  using Stop = DecodingPolicy::Stop;
+  require(text == "none" || text == "block" || text == "early", ErrorCode::usage,
+          "stop-at-eos {} is not known; known are none, block and early", base::printable(text));
+  policy.stop = text == "none" ? Stop::none : text == "block" ? Stop::block : Stop::early;
+}
+
+void check_policy(const DecodingPolicy& p, bool block_causal) {
+  require(p.block >= 1, ErrorCode::usage, "a block of {} tokens; expected 1 or more", p.block);
+  require(p.temperature >= 0 && p.temperature <= 100, ErrorCode::usage,
+          "temperature {}; expected 0 (greedy) to 100", p.temperature);
+  require(p.steps >= 0 && p.steps <= p.block, ErrorCode::usage,
+          "{} steps for a block of {} tokens: every pass commits at least one; use at most {}",
+          p.steps, p.block, p.block);
+  if (block_causal)
+    require(p.cache == Cache::none || p.cache == Cache::block, ErrorCode::usage,
+            "this model is block-causal: its caches are none and block, where nothing is stale");
+  else
+    require(p.cache != Cache::block, ErrorCode::usage,
+            "this model is bidirectional: its caches are none, prefix, dual and vicinity");
+  require(p.steps == 0 || p.rule == Rule::steps || p.rule == Rule::threshold, ErrorCode::usage,
+          "a schedule of steps goes with steps and threshold only; leave --steps out");
+}
+
+}  // namespace tessera::sample

@@ -1,0 +1,233 @@
+#include <set>
+
+#include "engine/llada_golden.h"
+#include "nn/kv_attention.h"
+#include "nn/selective_experts.h"
+#include "sample/decode.h"
+
+// Every golden decoding run: tokens, forward passes, commits and experts exactly.
+namespace tessera {
+namespace {
+
+using base::Json;
+using sample::DecodingPolicy;
+
+DecodingPolicy policy_of(const Json& run, bool block_causal, int block) {
+  DecodingPolicy p;
+  p.block = block;
+  p.threshold = run.value("threshold", p.threshold);
+  if (block_causal) {
+    p.steps = run.at("steps").get<int>();
+    p.cache =
+        run.at("cached").get<bool>() ? DecodingPolicy::Cache::block : DecodingPolicy::Cache::none;
+    sample::read_stop(run.at("eos").get<std::string>(), p);
+    return p;
+  }
+  const std::string rule = run.at("rule").get<std::string>();
+  using Rule = DecodingPolicy::Rule;
+  p.rule = rule == "steps"       ? Rule::steps
+           : rule == "factor"    ? Rule::factor
+           : rule == "hierarchy" ? Rule::hierarchy
+           : rule == "credit"    ? Rule::credit
+                                 : Rule::threshold;
+  p.steps = run.value("steps_per_block", 0);
+  p.factor = run.value("factor", p.factor);
+  p.commit_last_failing = run.value("commit_last_failing", false);
+  p.low = run.value("low_threshold", p.low);
+  p.alpha = run.value("alpha", p.alpha);
+  p.gamma = run.value("gamma", p.gamma);
+  p.beta = p.rule == Rule::credit ? run.value("beta", p.beta) : p.beta;
+  const std::string cache = run.at("cache").get<std::string>();
+  if (cache == "vicinity") {
+    p.cache = DecodingPolicy::Cache::vicinity;
+    p.before = run.at("prefix_look").get<int>();
+    p.after = run.at("after_look").get<int>();
+    p.warmup = run.at("warmup_steps").get<int>();
+  } else {
+    sample::read_cache(cache, p);
+  }
+  if (run.value("early_stop", false)) p.stop = DecodingPolicy::Stop::block;
+  return p;
+}
+
+nn::SelectionRule selection_of(const Json& run) {
+  const std::string method = run.value("method", "vanilla");
+  nn::SelectionRule rule;
+  using M = nn::SelectionRule::Method;
+  rule.method = method == "seq"          ? M::seq
+                : method == "vote"       ? M::vote
+                : method == "vote_max"   ? M::vote_max
+                : method == "vote_norm4" ? M::vote_norm4
+                                         : M::vanilla;
+  rule.k = run.value("k", 0);
+  if (rule.method != M::seq && rule.method != M::vanilla) rule.beta = run.at("beta").get<double>();
+  const std::string weights = run.value("weights", "D");
+  using W = nn::SelectionRule::Weights;
+  rule.weights = weights == "A" ? W::a : weights == "B" ? W::b : W::d;
+  const std::string groups = run.value("group_mode", "masked");
+  using G = nn::SelectionRule::Groups;
+  rule.groups = groups == "vanilla" ? G::vanilla : groups == "none" ? G::none : G::masked;
+  return rule;
+}
+
+// One forward pass as the case writes it.
+Json record(const sample::RowPass& p, const std::vector<nn::SelectiveExperts::Use>& uses) {
+  Json commits = Json::array(), experts = Json::array();
+  for (const auto& c : p.commits) commits.push_back({c.position, c.token});
+  for (const auto& use : uses) experts.push_back(use.distinct);
+  return {{"kind", sample::name_of(p.pass.kind)},
+          {"from", p.pass.ids.begin},
+          {"to", p.pass.ids.end},
+          {"commit", commits},
+          {"unique_experts", experts}};
+}
+
+void check_run(const golden::LladaCase& golden, const Json& run, const nn::TokenModel& model,
+               bool block_causal) {
+  const auto recipe = golden.recipe(run.value("model", "model"));
+  const DecodingPolicy policy =
+      policy_of(run, block_causal, golden.json.at("block_length").get<int>());
+  const sample::SpecialIds special{*recipe->facts().mask, recipe->facts().ends};
+  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::SelectiveExperts experts(selection_of(run));
+  std::set<std::string> shared_in;
+  for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
+  Json forwards = Json::array();
+  std::vector<float> decided;
+  sample::DecodeControl control;
+  control.before = [&](const std::vector<sample::RowPass>& passes) {
+    std::set<int> rows;
+    for (const auto& p : passes)
+      if (shared_in.contains(sample::name_of(p.pass.kind))) rows.insert(p.row);
+    experts.restrict_to(rows);
+  };
+  control.after = [&](const sample::RowPass& p, const sample::BlockWalk&,
+                      const tensor::Tensor& logits) {
+    forwards.push_back(record(p, experts.take_uses()));
+    const auto values = logits.to_floats();
+    decided.insert(decided.end(), values.begin(), values.end());
+    return true;
+  };
+  const auto prompt = run.at("prompt").get<std::vector<int32_t>>();
+  const auto out = sample::decode(model, {{prompt, golden.json.at("gen_length").get<int64_t>()}},
+                                  policy, special, block_causal, {attention, experts}, control);
+  const auto expected = run.at("tokens").get<std::vector<int32_t>>();
+  EXPECT_EQ(block_causal ? out[0].generated : out[0].ids, expected);
+  EXPECT_EQ(forwards, run.at("forwards"));
+  EXPECT_EQ(out[0].passes, run.at("nfe").at("total").get<int64_t>());
+  if (!run.contains("logits")) return;
+  const auto expected_logits = golden.io.get(run.at("logits").get<std::string>());
+  EXPECT_LT(golden::max_error(decided, expected_logits.to_floats()), 1e-4);
+}
+
+void check_case(const std::string& name, bool block_causal, size_t runs) {
+  const golden::LladaCase golden(name);
+  const int block = golden.json.at("block_length").get<int>();
+  std::map<std::string, std::unique_ptr<nn::TokenModel>> models;
+  EXPECT_EQ(golden.json.at("runs").size(), runs);
+  for (const auto& run : golden.json.at("runs")) {
+    SCOPED_TRACE(name + " " + run.at("name").get<std::string>());
+    const std::string part = run.value("model", "model");
+    if (!models.contains(part)) models[part] = golden.load(part, block);
+    check_run(golden, run, *models[part], block_causal);
+  }
+}
+
+TEST(LladaDecodeGolden, LladaMoe) { check_case("llada_moe", false, 24); }
+TEST(LladaDecodeGolden, Llada2) { check_case("llada2", true, 16); }
+TEST(LladaDecodeGolden, LladaMoeSharesExperts) { check_case("des_llada_moe", false, 15); }
+TEST(LladaDecodeGolden, Llada2SharesExperts) { check_case("des_llada2", true, 12); }
+
+struct Outcome {
+  std::vector<sample::Decoded> out;
+  std::vector<float> decided;  // logits of all decisions of prompt 0
+};
+
+Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPrompt>& prompts,
+                  const DecodingPolicy& policy, bool block_causal, const std::string& select) {
+  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::SelectiveExperts experts(nn::parse_selection(select));
+  Outcome outcome;
+  sample::DecodeControl control;
+  control.before = [&](const std::vector<sample::RowPass>& passes) {
+    std::set<int> rows;
+    for (const auto& p : passes) rows.insert(p.row);
+    experts.restrict_to(rows);
+  };
+  control.after = [&](const sample::RowPass& p, const sample::BlockWalk&, const tensor::Tensor& x) {
+    const auto values = x.to_floats();
+    if (p.row == 0) outcome.decided.insert(outcome.decided.end(), values.begin(), values.end());
+    return true;
+  };
+  outcome.out = sample::decode(model, prompts, policy, {95, {92}}, block_causal,
+                               {attention, experts}, control);
+  return outcome;
+}
+
+const std::vector<sample::TokenPrompt> kPrompts{
+    {{13, 41, 45, 41, 75, 22, 79}, 16}, {{8}, 24}, {{50, 36, 11, 27, 49, 2, 3, 4, 5, 6, 7}, 9}};
+
+TEST(LladaDecode, ABatchOfUnequalPromptsIsItsPromptsAloneBitByBit) {
+  for (const bool causal : {false, true}) {
+    const auto model = golden::LladaCase(causal ? "llada2" : "llada_moe").load("model", 8);
+    for (const char* select : {"vanilla", "des-vote:0.25"})
+      for (const double temperature : {0.0, 0.7}) {
+        DecodingPolicy policy{.threshold = 0.6, .block = 8, .temperature = temperature, .seed = 3};
+        sample::read_cache(causal ? "block" : "dual", policy);
+        const Outcome all = run_plain(*model, kPrompts, policy, causal, select);
+        for (size_t i = 0; i < kPrompts.size(); ++i) {
+          const Outcome one = run_plain(*model, {kPrompts[i]}, policy, causal, select);
+          EXPECT_EQ(one.out[0].ids, all.out[i].ids);
+          EXPECT_EQ(one.out[0].passes, all.out[i].passes);
+          EXPECT_TRUE(i != 0 || one.decided == all.decided);
+        }
+      }
+  }
+}
+
+TEST(LladaDecode, KeptBlocksAreFullRecomputationBitByBit) {
+  const auto model = golden::LladaCase("llada2").load("model", 8);
+  DecodingPolicy full{.threshold = 0.7, .steps = 8, .block = 8}, kept = full;
+  kept.cache = DecodingPolicy::Cache::block;
+  const Outcome a = run_plain(*model, {kPrompts[0]}, full, true, "vanilla");
+  const Outcome b = run_plain(*model, {kPrompts[0]}, kept, true, "vanilla");
+  EXPECT_EQ(a.out[0].generated, b.out[0].generated);
+  EXPECT_EQ(a.decided, b.decided);
+}
+
+TEST(LladaDecode, AWindowOverEverythingIsNoCacheBitByBit) {
+  const auto model = golden::LladaCase("llada_moe").load();
+  DecodingPolicy none{.threshold = 0.7, .block = 8}, window = none;
+  sample::read_cache("vicinity:1000,1000,0", window);  // refreshes all of it in each pass
+  const Outcome a = run_plain(*model, {kPrompts[1]}, none, false, "vanilla");
+  const Outcome b = run_plain(*model, {kPrompts[1]}, window, false, "vanilla");
+  EXPECT_EQ(a.out[0].ids, b.out[0].ids);
+  EXPECT_EQ(a.decided, b.decided);
+}
+
+TEST(LladaDecode, AFullCoresetIsVanillaBitByBit) {
+  for (const bool causal : {false, true}) {
+    const auto model = golden::LladaCase(causal ? "llada2" : "llada_moe").load("model", 8);
+    const DecodingPolicy policy{.threshold = 0.7, .block = 8};
+    const Outcome vanilla = run_plain(*model, {kPrompts[0]}, policy, causal, "vanilla");
+    for (const char* mode : {"A", "B", "D"}) {
+      const std::string select = std::string("des-vote:1,weights=") + mode;
+      EXPECT_EQ(run_plain(*model, {kPrompts[0]}, policy, causal, select).decided, vanilla.decided);
+    }
+  }
+}
+
+TEST(LladaDecode, TheMaskNeverComesOutAndEveryPassCommits) {
+  const auto model = golden::LladaCase("llada_moe").load();
+  for (const char* rule : {"steps:3", "threshold:2", "factor:0", "hierarchy:2,2", "credit:2"}) {
+    DecodingPolicy policy{.block = 8, .temperature = 5, .seed = 9};
+    sample::read_decode(rule, policy);
+    const Outcome made = run_plain(*model, {{{1, 2, 3}, 20}}, policy, false, "vanilla");
+    EXPECT_EQ(made.out[0].generated.size(), 20u) << rule;
+    EXPECT_LE(made.out[0].passes, 20) << rule;
+    for (int32_t id : made.out[0].ids) EXPECT_NE(id, 95);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

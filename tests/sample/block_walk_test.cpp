@@ -1,0 +1,102 @@
+#include "sample/block_walk.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::sample {
+namespace {
+
+constexpr int32_t kMask = 9, kEnd = 8;
+const SpecialIds kSpecial{kMask, {kEnd}};
+
+std::unique_ptr<BlockWalk> walk(int prompt, int64_t tokens, const DecodingPolicy& policy,
+                                bool causal) {
+  return block_walk(std::vector<int32_t>(size_t(prompt), 1), tokens, policy, kSpecial, causal);
+}
+
+// Commits every mask of a pass with one token; the walk as a text of kinds and ranges.
+std::string story(BlockWalk& walk, int32_t token) {
+  std::string text;
+  while (const auto pass = walk.next()) {
+    text += std::string(name_of(pass->kind)) + std::to_string(pass->ids.begin) + "-" +
+            std::to_string(pass->ids.end) + " ";
+    std::vector<Prediction> commits;
+    for (int64_t i = pass->decide.begin; i < pass->decide.end; ++i)
+      if (walk.ids()[size_t(i)] == kMask) commits.push_back({i, token, 1});
+    walk.commit(*pass, commits);
+  }
+  return text;
+}
+
+TEST(BlockWalk, BlocksStandBehindThePromptOrAtMultiples) {
+  DecodingPolicy p{.block = 4};
+  EXPECT_EQ(story(*walk(3, 6, p, false), 1), "full0-9 full0-9 ");
+  EXPECT_EQ(story(*walk(5, 6, p, true), 1), "full0-8 full0-12 ");
+}
+
+TEST(BlockWalk, EachCacheComputesItsPart) {
+  DecodingPolicy p{.cache = DecodingPolicy::Cache::prefix, .block = 2};
+  auto two_step = [&](DecodingPolicy::Cache cache) {
+    p.cache = cache;
+    auto w = walk(3, 2, p, false);
+    const auto first = w->next();
+    w->commit(*first, {{3, 1, 1}});
+    return std::make_pair(*first, *w->next());
+  };
+  const auto prefix = two_step(DecodingPolicy::Cache::prefix);
+  EXPECT_EQ(prefix.first.kind, PassKind::refresh);
+  EXPECT_EQ(prefix.second.ids, (Range{3, 5}));
+  p.before = 1;
+  p.after = 9;
+  EXPECT_EQ(two_step(DecodingPolicy::Cache::vicinity).second.ids, (Range{2, 5}));
+  p.warmup = 1;
+  const auto warm = two_step(DecodingPolicy::Cache::vicinity);
+  EXPECT_EQ(warm.first.kind, PassKind::full);
+  EXPECT_EQ(warm.second.kind, PassKind::refresh);  // nothing is kept yet
+}
+
+TEST(BlockWalk, FinishedBlocksAreKeptByOneMorePass) {
+  DecodingPolicy p{.cache = DecodingPolicy::Cache::block, .block = 4};
+  EXPECT_EQ(story(*walk(5, 6, p, true), 1), "prefill0-4 block4-8 finalise4-8 block8-12 ");
+  EXPECT_EQ(story(*walk(2, 2, p, true), 1), "block0-4 ");
+}
+
+TEST(BlockWalk, EndsWithItsBlockOrEarly) {
+  DecodingPolicy p{.stop = DecodingPolicy::Stop::block, .block = 4};
+  auto w = walk(2, 8, p, false);
+  EXPECT_EQ(story(*w, kEnd), "full0-10 ");
+  EXPECT_EQ(w->generated(), (std::vector<int32_t>{kEnd}));
+  EXPECT_TRUE(w->ended());
+  p.stop = DecodingPolicy::Stop::early;
+  for (bool causal : {false, true}) {
+    auto early = walk(4, 8, p, causal);
+    const auto pass = *early->next();
+    early->commit(pass, {{5, kEnd, 1}});
+    ASSERT_TRUE(early->next());  // a mask stands before it
+    early->commit(pass, {{4, 3, 1}});
+    EXPECT_FALSE(early->next());
+    EXPECT_EQ(early->generated(), (std::vector<int32_t>{3, kEnd}));
+  }
+}
+
+TEST(BlockWalk, SettledTokensStopAtTheFirstMask) {
+  auto w = walk(1, 4, {.block = 4}, false);
+  w->commit(*w->next(), {{1, 5, 1}, {3, 5, 1}});
+  EXPECT_EQ(w->settled(), 1);
+  w->cancel();
+  EXPECT_FALSE(w->next());
+  EXPECT_EQ(w->generated(), (std::vector<int32_t>{5}));
+}
+
+TEST(BlockWalk, RefusesAMaskInThePromptAndNothingToDo) {
+  EXPECT_THROW(block_walk({1, kMask}, 4, {}, kSpecial, false), Error);
+  EXPECT_THROW(block_walk({1}, 0, {}, kSpecial, true), Error);
+}
+
+TEST(BlockWalk, AnEmptyPromptIsAWholeRun) {
+  EXPECT_EQ(story(*walk(0, 4, {.block = 4}, false), 1), "full0-4 ");
+}
+
+}  // namespace
+}  // namespace tessera::sample

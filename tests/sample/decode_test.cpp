@@ -1,0 +1,97 @@
+#include "sample/decode.h"
+
+#include <gtest/gtest.h>
+
+#include "nn/local.h"
+#include "tessera/error.h"
+
+namespace tessera::sample {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// Says that position p holds token p % 7, surer the later it stands.
+class Counting : public nn::TokenModel {
+ public:
+  const nn::Geometry& geometry() const override { return geometry_; }
+  DType dtype() const override { return DType::f32; }
+  int64_t vocabulary() const override { return 8; }
+  nn::StepContextPtr at(const nn::TokenView&) const override {
+    return std::make_shared<nn::StepContext>();
+  }
+  nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView&) const override {
+    passes.emplace_back(ids.begin(), ids.end());
+    return {};
+  }
+  void block(int, const nn::StepContext&, const nn::TokenView&, nn::Hidden&,
+             const nn::Seams&) const override {}
+  Tensor logits(const nn::Hidden&, const nn::TokenView&, const nn::Segments& of) const override {
+    Tensor x = Tensor::zeros({nn::token_count(of), 8}, DType::f32);
+    int64_t row = 0;
+    for (const nn::Segment& s : of)
+      for (int64_t p = s.ids.begin; p < s.ids.end; ++p)
+        x.row<float>(row++)[p % 7] = 1 + 0.1f * float(p);
+    return x;
+  }
+  mutable std::vector<std::vector<int32_t>> passes;
+
+ private:
+  nn::Geometry geometry_;
+};
+
+struct Rig {
+  Counting model;
+  nn::LocalAttention attention{model.geometry()};
+  nn::LocalExperts experts;
+  std::vector<Decoded> run(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
+                           const DecodeControl& control = {}) {
+    return decode(model, prompts, policy, {7, {}}, false, {attention, experts}, control);
+  }
+};
+
+TEST(Decode, FillsUnequalPromptsAndLeavesOutWhatHasEnded) {
+  Rig rig;
+  const auto out = rig.run({{{1, 1}, 2}, {{1}, 5}}, {.threshold = 2, .block = 8});
+  EXPECT_EQ(out[0].ids, (std::vector<int32_t>{1, 1, 2, 3}));
+  EXPECT_EQ(out[1].generated, (std::vector<int32_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(out[0].passes, 2);
+  EXPECT_EQ(out[1].passes, 5);
+  EXPECT_EQ(rig.model.passes[0].size(), 10u);
+  EXPECT_EQ(rig.model.passes[4].size(), 6u);
+}
+
+TEST(Decode, TellsTheCallerAndEndsWhenAsked) {
+  Rig rig;
+  int before = 0, after = 0;
+  DecodeControl control;
+  control.before = [&](const std::vector<RowPass>& passes) { before += int(passes.size()); };
+  control.after = [&](const RowPass& p, const BlockWalk&, const Tensor& logits) {
+    EXPECT_EQ(p.commits.size(), 1u);
+    EXPECT_EQ(logits.size(0), p.pass.decide.size());
+    return ++after < 2;
+  };
+  const auto out = rig.run({{{}, 6}}, {.threshold = 2, .block = 3}, control);
+  EXPECT_EQ(before, 2);
+  EXPECT_EQ(out[0].generated.size(), 0u);  // positions 2 and 1 came first
+}
+
+TEST(Decode, StopsWithinAPass) {
+  Rig rig;
+  std::stop_source source;
+  DecodeControl control;
+  control.stop = source.get_token();
+  control.before = [&](const std::vector<RowPass>&) { source.request_stop(); };
+  try {
+    rig.run({{{1}, 6}}, {.threshold = 2}, control);
+    FAIL() << "ran on";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled);
+  }
+  EXPECT_EQ(rig.model.passes.size(), 1u);
+}
+
+TEST(Decode, NoPromptsAreNoWork) { EXPECT_TRUE(Rig().run({}, {}).empty()); }
+
+}  // namespace
+}  // namespace tessera::sample

@@ -1,0 +1,47 @@
+#include "sample/decoding_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::sample {
+namespace {
+
+TEST(DecodingPolicy, ReadsEveryForm) {
+  DecodingPolicy p;
+  read_decode("steps:4", p);
+  EXPECT_EQ(p.steps, 4);
+  read_decode("hierarchy:0.9,0.3", p);
+  EXPECT_EQ(p.low, 0.3);
+  read_decode("credit:0.8,1,0.5,0.25", p);
+  EXPECT_EQ(p.beta, 0.25);
+  read_decode("factor:2,upstream", p);
+  EXPECT_TRUE(p.commit_last_failing);
+  read_cache("vicinity:3,5,2", p);
+  EXPECT_EQ(p.after, 5);
+  read_stop("early", p);
+  EXPECT_EQ(p.stop, DecodingPolicy::Stop::early);
+}
+
+TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
+  DecodingPolicy p;
+  for (const char* text :
+       {"", "best", "steps", "steps:0", "steps:2.5", "threshold:x", "threshold:1,2",
+        "hierarchy:0.9", "factor:1,down", "credit:0.1,2,3,4,5", "threshold:nan"})
+    EXPECT_THROW(read_decode(text, p), Error) << text;
+  for (const char* text : {"", "all", "vicinity", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
+    EXPECT_THROW(read_cache(text, p), Error) << text;
+  EXPECT_THROW(read_stop("late", p), Error);
+}
+
+TEST(DecodingPolicy, RefusesOptionsThatContradict) {
+  EXPECT_THROW(check_policy({.cache = DecodingPolicy::Cache::dual}, true), Error);
+  EXPECT_THROW(check_policy({.cache = DecodingPolicy::Cache::block}, false), Error);
+  EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::factor, .steps = 4}, false), Error);
+  EXPECT_THROW(check_policy({.steps = 33, .block = 32}, false), Error);
+  EXPECT_THROW(check_policy({.block = 0}, false), Error);
+  EXPECT_NO_THROW(check_policy({.steps = 8, .cache = DecodingPolicy::Cache::block}, true));
+}
+
+}  // namespace
+}  // namespace tessera::sample
