@@ -187,7 +187,7 @@ TEST(LladaDecode, ABatchOfUnequalPromptsIsItsPromptsAloneBitByBit) {
 
 TEST(LladaDecode, KeptBlocksAreFullRecomputationBitByBit) {
   const auto model = golden::LladaCase("llada2").load("model", 8);
-  DecodingPolicy full{.threshold = 0.7, .steps = 8, .block = 8}, kept = full;
+  DecodingPolicy full{.steps = 8, .threshold = 0.7, .block = 8}, kept = full;
   kept.cache = DecodingPolicy::Cache::block;
   const Outcome a = run_plain(*model, {kPrompts[0]}, full, true, "vanilla");
   const Outcome b = run_plain(*model, {kPrompts[0]}, kept, true, "vanilla");
