@@ -38,6 +38,7 @@ PARTS = {
     "dnnl": {"kernels"},
     "oneapi": {"kernels"},
     "png.h": {"media"},
+    "mpi": {"comm"},
     "CLI": {"apps"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)

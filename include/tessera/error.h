@@ -27,4 +27,11 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+/// The failure of another process of the same run, which reports it: a program need not print it
+/// again, only end with code().
+class EchoError : public Error {
+ public:
+  using Error::Error;
+};
+
 }  // namespace tessera

@@ -1,0 +1,51 @@
+#include "comm/mpi/fate.h"
+
+#include <algorithm>
+
+namespace tessera::comm::mpi {
+
+bool Fate::fail(const Error& error, int origin, bool lost, Time now) {
+  const std::lock_guard lock(mutex_);
+  if (!lost) lowest_ = std::min(lowest_, origin);
+  if (failure_) return false;
+  failure_ = {error, origin, lost, now};
+  return true;
+}
+
+std::optional<Fate::Failure> Fate::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Fate::done(int rank) {
+  const std::lock_guard lock(mutex_);
+  done_[size_t(rank)] = true;
+}
+
+bool Fate::all_done() const {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(done_.begin(), done_.end(), [](bool done) { return done; });
+}
+
+bool Fate::first_to_fail() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ && !failure_->lost && failure_->origin == rank_ && lowest_ == rank_;
+}
+
+std::exception_ptr Fate::verdict(const std::exception_ptr& own) const {
+  const std::lock_guard lock(mutex_);
+  if (own) {
+    try {
+      std::rethrow_exception(own);
+    } catch (const Error& error) {
+      // A failure of its own, for waits end with ErrorCode::rank.
+      if (failure_->origin == rank_ || error.code() != ErrorCode::rank)
+        return std::make_exception_ptr(EchoError(error.code(), error.what()));
+    } catch (...) {
+      if (failure_->origin == rank_) return own;
+    }
+  }
+  return std::make_exception_ptr(EchoError(ErrorCode::rank, failure_->error.what()));
+}
+
+}  // namespace tessera::comm::mpi

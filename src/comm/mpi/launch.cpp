@@ -1,0 +1,235 @@
+#include "comm/mpi/launch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/fail.h"
+#include "comm/mpi/mpi_transport.h"
+#include "comm/mpi/progress.h"
+#include "tensor/scope.h"
+
+namespace tessera::comm::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// When SIGTERM came, or 0. A signal handler can reach nothing else.
+std::atomic<int64_t> terminated{0};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+// SIGTERM ends the run, not the process, so that it can end with its own status.
+class CatchSigterm {
+ public:
+  CatchSigterm() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      int64_t never = 0;
+      terminated.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, &before_);
+  }
+  /// After a run that went well; a failed one is about to end, and mpirun may signal it again.
+  void release() { sigaction(SIGTERM, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
+
+// A rank between its start and its end, seen by three threads: the body's, MPI's and the watch's.
+//
+// All ranks of a failed world end at one moment, half of `grace` after the failure: mpirun kills
+// what is left as soon as it has seen some of its processes end.
+class Rank {
+ public:
+  explicit Rank(const Options& options)
+      : options_(options),
+        memory_(tensor::current_scope().memory),
+        limit_(Clock::now() + options.deadline) {}
+
+  void run(const std::function<void(Communicator&)>& body);
+
+ private:
+  enum class Phase { starting, serving, finishing, over };
+  void own_mpi();
+  void enter(Phase phase);
+  void watch(const std::stop_token& stop);
+  struct Last {
+    Clock::time_point moment = Clock::time_point::max();
+    Error error{ErrorCode::rank, ""};
+    bool echo = false;
+  };
+  Last last_moment();
+  void report(const Last& last);
+  std::exception_ptr work(const std::function<void(Communicator&)>& body);
+
+  const Options options_;
+  const std::shared_ptr<tensor::MemoryTracker> memory_;
+  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Phase phase_ = Phase::starting;      // under mutex_
+  Clock::time_point limit_;            // under mutex_: of starting and finishing
+  std::optional<Error> start_failed_;  // under mutex_
+  bool reported_ = false;              // under mutex_
+  bool returning_ = false;             // under mutex_: the body has ended, and MPI
+};
+
+void Rank::enter(Phase phase) {
+  {
+    const std::lock_guard lock(mutex_);
+    phase_ = phase;
+    limit_ = Clock::now() + options_.deadline;
+  }
+  changed_.notify_all();
+}
+
+void Rank::own_mpi() {
+  tensor::Scope scope;
+  scope.memory = memory_;
+  const tensor::BindScope bound(scope);
+  try {
+    progress_->start();
+  } catch (const std::exception& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      start_failed_ = Error(ErrorCode::rank, error.what());
+    }
+    return enter(Phase::over);
+  }
+  enter(Phase::serving);
+  try {
+    progress_->serve(options_.deadline, options_.grace / 2 - 50ms);
+    if (!progress_->fate().failure()) {
+      enter(Phase::finishing);
+      progress_->finish();
+    }
+  } catch (const std::exception& error) {
+    progress_->broken(Error(ErrorCode::rank, error.what()));
+  }
+  enter(Phase::over);
+}
+
+// When this rank must have ended, and why.
+Rank::Last Rank::last_moment() {
+  const int64_t signal = terminated;
+  const Clock::time_point told{Clock::duration(signal)};
+  if (phase_ == Phase::serving || phase_ == Phase::over) {
+    const auto failure = progress_->fate().failure();
+    if (failure) {
+      const bool own = failure->origin == progress_->rank() && !failure->lost;
+      const Error error(own ? failure->error.code() : ErrorCode::rank, failure->error.what());
+      return {failure->since + options_.grace / 2, error, !progress_->speaks()};
+    }
+    return {};
+  }
+  const char* what = phase_ == Phase::starting ? "starts" : "ends";
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const bool echo = rank != nullptr && std::string_view(rank) != "0";
+  if (signal != 0)
+    return {told + options_.grace / 2,
+            Error(ErrorCode::rank,
+                  fmt::format("mpirun ended this run (SIGTERM) while MPI {}; it says why", what)),
+            echo};
+  return {limit_,
+          Error(ErrorCode::rank,
+                fmt::format("MPI did not get on within {:.0f} s while it {}; see that all hosts "
+                            "reach each other, or raise --comm-timeout",
+                            std::chrono::duration<double>(options_.deadline).count(), what)),
+          echo};
+}
+
+void Rank::watch(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    Clock::duration wait = 10ms;
+    bool serving = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (returning_) return;
+      const Last last = last_moment();
+      const auto now = Clock::now();
+      if (now >= last.moment - 40ms) report(last);
+      if (now >= last.moment) options_.give_up(EchoError(last.error.code(), last.error.what()));
+      wait = std::min(wait, (now < last.moment - 40ms ? last.moment - 40ms : last.moment) - now);
+      serving = phase_ == Phase::serving;
+    }
+    const auto limit = std::chrono::duration_cast<std::chrono::microseconds>(wait);
+    const int64_t signal = terminated;
+    if (serving)
+      progress_->look_after(
+          limit, signal ? std::optional(Clock::time_point(Clock::duration(signal))) : std::nullopt);
+    else
+      std::this_thread::sleep_for(limit);
+  }
+}
+
+// Before the last moment, when others may end this process.
+void Rank::report(const Last& last) {
+  if (!last.echo && !reported_) options_.report(last.error);
+  reported_ = true;
+}
+
+std::exception_ptr Rank::work(const std::function<void(Communicator&)>& body) {
+  try {
+    const auto world =
+        Communicator::world(std::make_shared<MpiTransport>(progress_), options_.deadline);
+    body(*world);
+    return nullptr;
+  } catch (const Error& error) {
+    progress_->fail(error);
+    return std::current_exception();
+  } catch (const std::exception& error) {
+    progress_->fail(Error(ErrorCode::rank, error.what()));
+    return std::current_exception();
+  }
+}
+
+void Rank::run(const std::function<void(Communicator&)>& body) {
+  CatchSigterm sigterm;
+  std::jthread watcher([this](const std::stop_token& stop) { watch(stop); });
+  std::jthread mpi([this] { own_mpi(); });
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return phase_ != Phase::starting; });
+    if (start_failed_) throw *start_failed_;
+  }
+  const std::exception_ptr own = work(body);
+  progress_->end();
+  mpi.join();
+  const auto failure = progress_->fate().failure();
+  if (!failure) return sigterm.release();
+  const auto last = failure->since + options_.grace / 2;
+  std::this_thread::sleep_until(last - 20ms);
+  {
+    const std::lock_guard lock(mutex_);  // not while the watch gives up
+    returning_ = true;
+    report(last_moment());
+  }
+  watcher = {};
+  std::this_thread::sleep_until(last - 1ms);
+  while (Clock::now() < last) {
+  }
+  std::rethrow_exception(progress_->fate().verdict(own));
+}
+
+}  // namespace
+
+void run(const Options& options, const std::function<void(Communicator& world)>& body) {
+  static std::atomic<bool> used{false};  // as MPI's own state
+  require(!used.exchange(true), ErrorCode::plan,
+          "MPI runs once in a process; do all work in one run, or start another process");
+  require(options.report && options.give_up, ErrorCode::usage,
+          "mpi::run needs a way to report and one to give up");
+  Rank(options).run(body);
+}
+
+}  // namespace tessera::comm::mpi

@@ -1,0 +1,13 @@
+// Stands in for launch.cpp where there is no MPI.
+#include "base/fail.h"
+#include "comm/mpi/launch.h"
+
+namespace tessera::comm::mpi {
+
+void run(const Options&, const std::function<void(Communicator& world)>&) {
+  fail(ErrorCode::plan,
+       "this build has no MPI; install libopenmpi-dev and openmpi-bin and build again, or use "
+       "--ranks N without mpirun");
+}
+
+}  // namespace tessera::comm::mpi

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Ranks that are killed, stopped or fail: the others end with status 5, one line, and in time."""
+
+import os
+import pathlib
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MPIRUN = shlex.split(os.environ["TESSERA_MPIRUN"])
+VICTIM = os.environ["TESSERA_VICTIM"]
+KILLS = int(os.environ.get("TESSERA_KILLS", "10"))
+RANKS = 3
+# The shell outlives mpirun's SIGTERM to tell its child's status; the child handles the signal. It
+# waits for the other shells, as mpirun kills what is left when it has seen some end.
+WRAPPER = ('trap "" TERM; "$@"; s=$?; echo $s > "$0/$OMPI_COMM_WORLD_RANK.status"; sleep 0.3; '
+           'exit $s')
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class Run:
+    """mpirun on RANKS victims in a folder of their own."""
+
+    def __init__(self, mode, seconds, mca=()):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+        command = MPIRUN + list(mca) + ["-np", str(RANKS), "sh", "-c", WRAPPER, str(self.dir),
+                                        VICTIM, str(self.dir), mode, str(seconds)]
+        self.begun = False  # MPI is past its start
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True)
+
+    def read(self, name):
+        try:
+            return int((self.dir / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def pids(self):
+        """Process ids of all ranks, as soon as all have started."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            pids = [self.read(f"{rank}.pid") for rank in range(RANKS)]
+            if all(pids):
+                return pids
+            time.sleep(0.002)
+        raise AssertionError("the ranks did not start")
+
+    def end(self, limit=20):
+        """Statuses by rank, mpirun's own, and the lines that ranks wrote."""
+        try:
+            _, errors = self.process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError("mpirun did not end in time")
+        pids, statuses = self.pids(), [self.read(f"{r}.status") for r in range(RANKS)]
+        self.bodies = all(self.read(f"{rank}.body") for rank in range(RANKS))
+        self.folder.cleanup()
+        left = [pid for pid in pids if alive(pid)]
+        assert not left, f"processes {left} are left"
+        lines = [l for l in errors.splitlines() if l.startswith("tessera: error: ")]
+        return statuses, self.process.returncode, lines
+
+
+class LostRankTest(unittest.TestCase):
+    def check_survivors(self, run, victim, note):
+        statuses, own, lines = run.end()
+        if statuses[victim] == 0:
+            return False  # it had ended before it was killed
+        self.assertEqual(statuses[victim], 137, note)
+        for rank in range(RANKS):
+            if rank != victim:
+                # Well only if all work was done when the kill came.
+                self.assertIn(statuses[rank], [5, 0] if run.bodies else [5], f"{note} {statuses} {lines}")
+        self.assertNotEqual(own, 0, note)
+        if run.begun and not run.bodies:
+            self.assertEqual(len(lines), 1, f"{note} {lines}")
+            self.assertIn(f"rank {victim} was lost", lines[0], note)
+        return True
+
+    def kill_once(self, seed, mca):
+        chance = random.Random(seed)
+        run = Run("exchange", 1.0, mca)
+        victim = chance.randrange(RANKS)
+        pid = run.pids()[victim]
+        delay = chance.uniform(0, 1.6)
+        time.sleep(delay)
+        # MPI's own start is over when the ranks have opened each other's doors.
+        run.begun = delay > 0.9
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        return self.check_survivors(run, victim, f"seed {seed}, rank {victim} after {delay:.3f} s:")
+
+    def test_killed_at_random_points(self):
+        first = random.SystemRandom().randrange(10**6)
+        hit = sum(self.kill_once(first + i, ["--mca", "btl", "self,tcp"] if i % 2 else [])
+                  for i in range(KILLS))
+        self.assertGreater(hit, 0)
+
+    def test_killed_while_another_computes(self):
+        run = Run("busy", 60)
+        pids = run.pids()
+        time.sleep(2)
+        os.kill(pids[2], signal.SIGKILL)
+        run.begun = True
+        begin = time.monotonic()
+        self.assertTrue(self.check_survivors(run, 2, "busy"))
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_sigterm_of_mpirun(self):
+        run = Run("exchange", 60)
+        run.pids()
+        time.sleep(2)
+        run.process.terminate()
+        statuses, own, lines = run.end()
+        self.assertEqual(statuses, [5, 5, 5])
+        self.assertNotEqual(own, 0)
+        self.assertEqual(len(lines), 1, lines)
+
+    def test_a_stopped_rank_is_named(self):
+        run = Run("exchange", 60)
+        pids = run.pids()
+        time.sleep(2)
+        os.kill(pids[1], signal.SIGSTOP)
+        statuses, _, lines = run.end()
+        self.assertEqual([statuses[0], statuses[2]], [5, 5], lines)
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("rank 1", lines[0])
+
+    def test_the_root_cause_is_told_once(self):
+        statuses, own, lines = Run("one", 60).end()
+        self.assertEqual(statuses, [5, 3, 5], lines)
+        self.assertEqual(lines, ["tessera: error: weight 'x' is damaged"])
+        self.assertIn(own, [3, 5])
+
+    def test_what_all_find_is_told_once(self):
+        statuses, own, lines = Run("all", 60).end()
+        self.assertEqual(statuses, [4, 4, 4], lines)
+        self.assertEqual(lines, ["tessera: error: this plan cannot run"])
+        self.assertEqual(own, 4)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,23 @@
+# Programs that run under mpirun; ranks may be more than cores.
+set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none)
+
+add_executable(tessera_mpi_conformance mpi/conformance_main.cpp comm/conformance.cpp)
+target_include_directories(tessera_mpi_conformance PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(tessera_mpi_conformance PRIVATE tessera_comm tessera_options)
+foreach(ranks 1 2 3 4 8)
+  add_test(NAME mpi.Conformance.On${ranks}
+           COMMAND ${mpirun} -np ${ranks} $<TARGET_FILE:tessera_mpi_conformance>)
+  set_tests_properties(mpi.Conformance.On${ranks} PROPERTIES
+    TIMEOUT 300 PASS_REGULAR_EXPRESSION "cases hold on ${ranks} ranks")
+endforeach()
+
+add_executable(tessera_mpi_victim mpi/victim_main.cpp)
+target_link_libraries(tessera_mpi_victim PRIVATE tessera_comm tessera_options)
+list(JOIN mpirun " " mpirun_line)
+set(victim_environment "TESSERA_MPIRUN=${mpirun_line}" "TESSERA_VICTIM=$<TARGET_FILE:tessera_mpi_victim>")
+add_test(NAME mpi.LostRank COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/lost_rank_test.py)
+set_tests_properties(mpi.LostRank PROPERTIES TIMEOUT 300 ENVIRONMENT "${victim_environment}")
+add_test(NAME mpi.LostRankOften COMMAND ${Python3_EXECUTABLE}
+         ${CMAKE_CURRENT_LIST_DIR}/lost_rank_test.py LostRankTest.test_killed_at_random_points)
+set_tests_properties(mpi.LostRankOften PROPERTIES TIMEOUT 900 LABELS long ENVIRONMENT
+                     "${victim_environment};TESSERA_KILLS=50")
