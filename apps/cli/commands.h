@@ -20,6 +20,7 @@ struct Command {
 Command add_generate(CLI::App& program);
 Command add_forward(CLI::App& program);
 Command add_inspect(CLI::App& program);
+Command add_eval(CLI::App& program);
 Command add_bench(CLI::App& program);
 
 /// Hands on what was printed so far. Throws Error(usage) when standard output cannot be written to,

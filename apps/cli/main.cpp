@@ -53,7 +53,8 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   program.footer(kFooter);
   const cli::Command commands[] = {cli::add_generate(program), cli::add_forward(program),
-                                   cli::add_inspect(program), cli::add_bench(program)};
+                                   cli::add_inspect(program), cli::add_eval(program),
+                                   cli::add_bench(program)};
   for (CLI::App* app : program.get_subcommands({})) {
     const std::string group = app->get_options().back()->get_group();
     app->set_help_flag("-h,--help", "Show this help")->group(group);

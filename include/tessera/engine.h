@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@ namespace tessera {
 /// The pictures of a request and what happened on the way.
 struct GenerateResult {
   std::vector<Picture> pictures;  ///< empty when decoding was not asked for
+  std::vector<float> latents;     ///< [pictures, channels, height, width], as --save-latents writes
   Report report;
 };
 
@@ -45,6 +48,8 @@ class Model {
   /// Runs one component on tensors from a file. Throws Error(usage) for tensors that do not fit,
   /// Error(cancelled) after a stop request.
   void forward(const ForwardRequest& request, const RunControl& control = {});
+  /// Number of classes that a request may name; 0: a model that takes none.
+  int64_t classes() const;
   /// Parts, shapes and parameters, and the memory a run would take.
   Inspection inspect(const GenerateRequest& request = {}) const;
 
@@ -71,6 +76,29 @@ void save_text(const std::string& text, const std::string& path);
 /// Throws Error(usage) saying why, if a file could not be written there; leaves nothing behind. Ask
 /// before work that would be lost.
 void check_writable(const std::string& path);
+
+/// Plans compared on one model: what staleness costs.
+struct EvalRequest {
+  std::vector<Plan> plans;   ///< each beside the synchronous plan, from the same noise
+  GenerateRequest generate;  ///< steps, guidance, scheduler, first seed; classes: all in turn
+  int pictures = 320;        ///< of each plan
+  int batch = 32;            ///< pictures in one request
+};
+/// The quality of a plan: means with half widths of 95 % confidence intervals.
+struct PlanQuality {
+  std::string plan;  ///< "" is the synchronous one
+  int pictures = 0;
+  double latent_error = 0, latent_error_half = 0;  ///< |latent - synchronous| / |synchronous|
+  double psnr = 0, psnr_half = 0;                  ///< of the pictures, dB, at most 100
+  double recognised = -1;                          ///< share the critic recognises; -1: no critic
+  int64_t rows = 0;           ///< expert rows sent; the bytes between ranks follow them
+  double rows_share = 1;      ///< of what the synchronous plan sends
+  double seconds = 0;         ///< of all its requests
+};
+/// Runs the synchronous plan and each other on one model; `line` gets a result as soon as it stands, the
+/// synchronous one first. Throws as Model::generate does.
+void evaluate(const std::string& model, const RunOptions& options, const EvalRequest& request,
+              const std::function<void(const PlanQuality&)>& line, const std::stop_token& stop);
 
 /// The limits of this machine by probe and each kernel's share of them.
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line);

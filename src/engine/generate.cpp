@@ -187,6 +187,7 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
     if (trace.wanted()) trace.plain("image", image);
     result.report.phase_seconds["decode"] = seconds_since(start);
   }
+  result.latents = latents.to_floats();
   if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
   if (!request.save_latents.empty())
     load::write_safetensors(request.save_latents, {{"latents", latents}});

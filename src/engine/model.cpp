@@ -169,6 +169,8 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
+int64_t Model::classes() const { return state_->recipe ? state_->recipe->classes() : 0; }
+
 Model Model::open(const std::string& model, const RunOptions& options) {
   auto state = std::make_unique<State>();
   const auto found = problems(options.plan, options.plan.world());

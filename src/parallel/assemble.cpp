@@ -55,7 +55,7 @@ std::vector<ExpertEvent> Assembly::expert_events() const {
                       .layer = use.site,
                       .tokens = use.tokens,
                       .distinct = use.distinct,
-                      .rows = {}});
+                      .rows = {use.tokens * top_k}});
   }
   return events;
 }
@@ -73,6 +73,7 @@ Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload
   assembly.share = share_of(plan, rank, workload.pictures, workload.tokens, workload.branches);
   assembly.blocks = {0, geometry.blocks};
   assembly.world = world;
+  if (!geometry.experts.empty()) assembly.top_k = geometry.experts.front().top_k;
   if (plan.distrifusion > 1) {
     assembly.token_group = world->group(token_group(plan, rank));
     assembly.attention =

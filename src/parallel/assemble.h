@@ -34,6 +34,7 @@ struct Assembly {
   std::unique_ptr<comm::Communicator> expert_group, token_group;
   std::unique_ptr<nn::Attention> attention;
   std::unique_ptr<nn::Experts> experts;
+  int top_k = 0;                          ///< experts of a token
   nn::LocalExperts* local = nullptr;      ///< experts, when nothing is shared or stale
   ScheduledExperts* scheduled = nullptr;  ///< experts, otherwise
 

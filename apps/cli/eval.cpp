@@ -1,0 +1,85 @@
+#include <cstdio>
+
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::vector<std::string> plans;
+  EvalRequest request;
+  bool json = false;
+};
+
+void print_json(const PlanQuality& q) {
+  std::printf(
+      "{\"plan\": \"%s\", \"pictures\": %d, \"latent_error\": %.6g, \"latent_error_95\": %.3g, "
+      "\"psnr\": %.4g, \"psnr_95\": %.3g, \"recognised\": %.6g, \"rows\": %ld, \"rows_share\": "
+      "%.5g, "
+      "\"seconds\": %.4g}\n",
+      q.plan.c_str(), q.pictures, q.latent_error, q.latent_error_half, q.psnr, q.psnr_half,
+      q.recognised, static_cast<long>(q.rows), q.rows_share, q.seconds);
+}
+
+void print_row(const PlanQuality& q) {
+  const std::string plan = q.plan.empty() ? "synchronous" : q.plan;
+  std::printf("%-52s %8.4f +- %.4f  %6.2f dB", plan.c_str(), q.latent_error, q.latent_error_half,
+              q.psnr);
+  if (q.recognised >= 0) std::printf("  %6.2f %%", 100 * q.recognised);
+  std::printf("  %5.1f %% rows\n", 100 * q.rows_share);
+}
+
+void eval(Options& o, const std::stop_token& stop) {
+  for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
+  if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
+  o.model->plan.clear();
+  if (!o.json) std::printf("%-52s latent error        PSNR      recognised\n", "plan");
+  evaluate(
+      o.model->model, run_options(*o.model), o.request,
+      [&](const PlanQuality& q) {
+        if (o.json)
+          print_json(q);
+        else
+          print_row(q);
+        flush_results();
+      },
+      stop);
+}
+
+}  // namespace
+
+Command add_eval(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "eval", "Measure what plans cost in quality, beside the synchronous one");
+  auto o = std::make_shared<Options>();
+  o->request.generate.steps = 20;
+  add_model(*app, o->model);
+  const char* group = "What to measure";
+  app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
+      ->group(group)
+      ->type_name("P ...");
+  app->add_option("--pictures", o->request.pictures, "Pictures of each plan (default 320)")
+      ->check(CLI::Range(1, 1000000))
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--batch", o->request.batch, "Pictures at once (default 32)")
+      ->check(CLI::Range(1, 100000))
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--steps", o->request.generate.steps, "Denoising steps (default 20)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--guidance", o->request.generate.guidance, "Guidance scale (default 1.5)")
+      ->group(group)
+      ->type_name("G");
+  app->add_option("--seed", o->request.generate.seed, "First seed (default 0)")
+      ->group(group)
+      ->type_name("N");
+  app->add_flag("--json", o->json, "Print JSON lines")->group(group);
+  add_model_options(*app, o->model);
+  return {app, [o](const std::stop_token& stop) { eval(*o, stop); }};
+}
+
+}  // namespace tessera::cli

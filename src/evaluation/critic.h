@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "nn/linear.h"
+#include "nn/weights.h"
+
+namespace tessera::evaluation {
+
+/// The sizes of a critic, from its config.json.
+struct CriticConfig {
+  std::vector<int64_t> widths;
+  int64_t hidden = 0, classes = 0, input = 0;
+};
+/// Throws Error(model) naming the entry that is missing or out of range.
+CriticConfig parse_critic_config(const base::Json& config, const std::string& where);
+
+/// The small classifier that ships beside a model and says what it sees in a picture: convolutions
+/// of stride 2 with ReLU, then two linear layers; f32.
+class Critic {
+ public:
+  Critic(const CriticConfig& config, const nn::Weights& weights);
+  /// pictures f32 [n, height, width, 3] in [0, 1] -> logits f32 [n, classes].
+  tensor::Tensor operator()(const tensor::Tensor& pictures) const;
+  const CriticConfig& config() const { return config_; }
+
+ private:
+  CriticConfig config_;
+  std::vector<ops::ConvWeight> convs_;
+  nn::Linear hidden_, head_;
+};
+
+/// The class with the largest logit of each row; ties go to the lowest.
+std::vector<int> best_class(const tensor::Tensor& logits);
+
+}  // namespace tessera::evaluation
