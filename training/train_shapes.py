@@ -157,6 +157,7 @@ def parse():
     parser.add_argument("--minutes", type=float, nargs=3, default=(25, 5, 80),
                         metavar=("VAE", "CRITIC", "DIT"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--resume", type=Path, help="weights of an earlier DiT-MoE to train on from")
     return parser.parse_args()
 
 
@@ -187,6 +188,8 @@ def main():
     scale = 1 / latents.std().item()
     say("latents", tuple(latents.shape), "scale", f"{scale:.4f}")
     model = DiTMoE()
+    if args.resume:
+        model.load_state_dict(torch.load(args.resume, weights_only=True))
     trainer = DitTrainer(model, latents * scale, labels, generator)
     due = [0.15]
 
