@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
     request.steps = 10;
     const tessera::GenerateResult result = model.generate(request);
     tessera::save_png(result.pictures.at(0), argv[2]);
-    std::printf("%s, %d forward passes\n", result.pictures[0].label.c_str(), result.report.forwards);
+    std::printf("%s, %d forward passes\n", result.pictures[0].label.c_str(),
+                result.report.forwards);
   } catch (const tessera::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

@@ -27,7 +27,7 @@ struct ForwardRequest {
   std::string inputs;                     ///< safetensors file, by the reference's argument names
   std::string outputs;  ///< safetensors file to write: `out` and traced tensors; vae.encode also
                         ///< writes `mean` (which `out` is) and `logvar`
-  bool trace = false;  ///< also `embedding`, `block.N`, ...
+  bool trace = false;   ///< also `embedding`, `block.N`, ...
 };
 
 /// A model folder that is open for work. Not thread-safe; open one per thread of requests. Weights

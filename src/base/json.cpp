@@ -55,19 +55,21 @@ class Limits : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& name) {
-  require(text.size() <= kLargest, ErrorCode::model, "{}: {} bytes of JSON; expected at most {}", name,
-          text.size(), kLargest);
+  require(text.size() <= kLargest, ErrorCode::model, "{}: {} bytes of JSON; expected at most {}",
+          name, text.size(), kLargest);
   std::string plain;  // lives as long as `text` points to it
   if (has_python_numbers(text)) text = plain = without_python_numbers(text);
   Limits limits;
   require(Json::sax_parse(text.begin(), text.end(), &limits), ErrorCode::model,
-          "{}: this is no JSON that can be read: {}; download the file again", name, limits.problem);
+          "{}: this is no JSON that can be read: {}; download the file again", name,
+          limits.problem);
   return Json::parse(text.begin(), text.end());
 }
 
 Json read_json(const std::string& path) {
   const MappedFile file(path);
-  return parse_json({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())}, path);
+  return parse_json({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
+                    path);
 }
 
 }  // namespace tessera::base

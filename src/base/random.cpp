@@ -19,7 +19,8 @@ void box_muller_16(float* x) {
 }
 
 std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter) {
-  std::array<uint32_t, 4> c{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0};
+  std::array<uint32_t, 4> c{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0,
+                            0};
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
@@ -81,7 +82,8 @@ void Philox::randn(std::span<float> out) {
       const size_t pair = j / 2 * 2;
       const double u1 = (double(bits[pair]) + 0.5) * 0x1p-32, u2 = double(bits[pair + 1]) * 0x1p-32;
       const double radius = std::sqrt(-2 * std::log(u1));
-      out[i + j] = static_cast<float>(radius * (j % 2 ? std::sin(kTurn * u2) : std::cos(kTurn * u2)));
+      out[i + j] =
+          static_cast<float>(radius * (j % 2 ? std::sin(kTurn * u2) : std::cos(kTurn * u2)));
     }
   }
 }

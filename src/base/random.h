@@ -7,8 +7,8 @@
 
 namespace tessera::base {
 
-/// The numbers of a PyTorch CPU generator for a seed (mt19937), so that pictures can be compared with
-/// those of the reference pipelines.
+/// The numbers of a PyTorch CPU generator for a seed (mt19937), so that pictures can be compared
+/// with those of the reference pipelines.
 class TorchGenerator {
  public:
   explicit TorchGenerator(uint64_t seed);

@@ -26,8 +26,8 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain,
                     const std::function<void(int64_t begin, int64_t end)>& body);
 
-  /// Runs body(0) .. body(n - 1) truly at once, one thread each (extra threads are made if n exceeds
-  /// threads()); for actors that wait for each other.
+  /// Runs body(0) .. body(n - 1) truly at once, one thread each (extra threads are made if n
+  /// exceeds threads()); for actors that wait for each other.
   void gang(int n, const std::function<void(int actor)>& body);
 
  private:

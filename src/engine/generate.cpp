@@ -64,10 +64,11 @@ Job plan_job(const Model::State& state, const GenerateRequest& request) {
           "--count {}: expected a number from 1 to 100000", request.count);
   require(request.guidance >= 0 && request.guidance <= 1000, ErrorCode::usage,
           "--guidance {}: expected a number from 0 to 1000", request.guidance);
-  require(state.recipe->classes() > 0, ErrorCode::model,
-          "'{}' draws from a prompt, and this version draws from classes only; 'tessera forward' runs "
-          "its parts",
-          state.name);
+  require(
+      state.recipe->classes() > 0, ErrorCode::model,
+      "'{}' draws from a prompt, and this version draws from classes only; 'tessera forward' runs "
+      "its parts",
+      state.name);
   Job job;
   const int64_t factor = state.vae_factor();
   job.layout = state.recipe->layout(engine::latent_pixels(request.height, factor, "height"),

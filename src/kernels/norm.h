@@ -6,8 +6,8 @@
 
 namespace tessera::kernels {
 
-/// y[t, g, :] = normalise(x[t, g, :]) * weight + bias, then * (1 + scale[row_of[t], :]) + shift[...],
-/// runs of `width` channels on their own. Strides in elements.
+/// y[t, g, :] = normalise(x[t, g, :]) * weight + bias, then * (1 + scale[row_of[t], :]) +
+/// shift[...], runs of `width` channels on their own. Strides in elements.
 struct NormArgs {
   const void* x = nullptr;
   int64_t x_stride = 0;

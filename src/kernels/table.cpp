@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "kernels/conv.h"
 #include "kernels/attention.h"
+#include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
 #include "kernels/group_norm.h"

@@ -9,7 +9,8 @@
 
 namespace tessera::models {
 
-/// Reads a DiT-MoE's config.json. Throws Error(model) naming `where`, the key, its value and what fits.
+/// Reads a DiT-MoE's config.json. Throws Error(model) naming `where`, the key, its value and what
+/// fits.
 DitMoeConfig parse_dit_moe_config(const base::Json& config, const std::string& where);
 
 /// The family's entry in the registry.

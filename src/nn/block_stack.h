@@ -69,8 +69,8 @@ class Denoiser : public BlockStack {
                       const Hidden& hidden) const = 0;
 };
 
-/// A language model over token ids that predicts every position at once (masked diffusion; LLaDA, Nie
-/// et al. 2025).
+/// A language model over token ids that predicts every position at once (masked diffusion; LLaDA,
+/// Nie et al. 2025).
 class TokenModel : public BlockStack {
  public:
   virtual int64_t vocabulary() const = 0;

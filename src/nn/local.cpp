@@ -60,7 +60,8 @@ Woven weave(const TokenView& view, const AttentionSite& site, const Heads& prefi
       queries += p.size();
     }
     q.push_back(body.q.slice(0, b.begin, b.end));
-    for (auto [parts, from, with] : {std::tuple{&k, &prefix.k, &body.k}, {&v, &prefix.v, &body.v}}) {
+    for (auto [parts, from, with] :
+         {std::tuple{&k, &prefix.k, &body.k}, {&v, &prefix.v, &body.v}}) {
       parts->push_back(from->slice(0, p.begin, p.end));
       parts->push_back(with->slice(0, b.begin, b.end));
     }
@@ -86,7 +87,8 @@ Joint LocalAttention::attend(int site_index, const TokenView& view, const Heads&
   }
   check_whole_rows(view.prefix);
   const Woven woven = weave(view, site, prefix, body);
-  const Tensor out = ops::attention(woven.q, woven.k, woven.v, site.heads, site.kv_heads, woven.spans);
+  const Tensor out =
+      ops::attention(woven.q, woven.k, woven.v, site.heads, site.kv_heads, woven.spans);
   std::vector<Tensor> text, latent;
   for (size_t i = 0; i < view.body.size(); ++i) {
     const ops::AttentionSpan& span = woven.spans[i];

@@ -21,12 +21,12 @@ using tensor::Tensor;
 struct TokenView {
   int patch = -1;
   std::vector<int> rows;
-  Segments prefix, body;  ///< text, latent
+  Segments prefix, body;           ///< text, latent
   std::vector<int64_t> lengths{};  ///< token models: of the segments of body, all tokens of the row
 };
 
-/// Sizes of a request: guidance branches x pictures, text tokens a row, latent grid (frames, height,
-/// width in tokens).
+/// Sizes of a request: guidance branches x pictures, text tokens a row, latent grid (frames,
+/// height, width in tokens).
 struct TokenShape {
   int rows = 0;
   int64_t prefix = 0;

@@ -39,7 +39,8 @@ inline int64_t token_count(const Segments& segments) {
 inline std::vector<int32_t> rows_of(const Segments& segments) {
   std::vector<int32_t> rows;
   rows.reserve(static_cast<size_t>(token_count(segments)));
-  for (const Segment& s : segments) rows.insert(rows.end(), static_cast<size_t>(s.ids.size()), s.row);
+  for (const Segment& s : segments)
+    rows.insert(rows.end(), static_cast<size_t>(s.ids.size()), s.row);
   return rows;
 }
 

@@ -19,7 +19,8 @@ void check(const TokenLayout& layout) {
   }
 }
 
-// Calls f(offset in the latent, offset in the tokens, run) for each run of q adjacent pixels of a row.
+// Calls f(offset in the latent, offset in the tokens, run) for each run of q adjacent pixels of a
+// row.
 template <class F>
 void each_run(const TokenLayout& l, int64_t row, F f) {
   const auto [pt, p, q] = l.patch;
@@ -54,8 +55,8 @@ Tensor to_tokens(const Tensor& latent, const TokenLayout& l) {
           tensor::name_of(latent.dtype()), latent.shape().str(), l.channels,
           l.size[0] > 1 ? fmt::format(", {}", l.size[0]) : "", l.size[1], l.size[2]);
   const int64_t rows = latent.size(0);
-  Tensor tokens = Tensor::empty({rows * l.tokens(), l.token_channels()}, DType::f32,
-                                latent.device());
+  Tensor tokens =
+      Tensor::empty({rows * l.tokens(), l.token_channels()}, DType::f32, latent.device());
   if (latent.is_meta()) return tokens;
   const Tensor dense = latent.contiguous();
   const float* from = dense.data<float>();
@@ -75,9 +76,9 @@ Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {
           ErrorCode::usage, "tokens {} do not fit a latent of {} tokens with {} channels",
           tokens.shape().str(), l.tokens(), l.token_channels());
   const int64_t rows = tokens.size(0) / l.tokens();
-  const tensor::Shape shape =
-      frames ? tensor::Shape{rows, l.channels, l.size[0], l.size[1], l.size[2]}
-             : tensor::Shape{rows, l.channels, l.size[1], l.size[2]};
+  const tensor::Shape shape = frames
+                                  ? tensor::Shape{rows, l.channels, l.size[0], l.size[1], l.size[2]}
+                                  : tensor::Shape{rows, l.channels, l.size[1], l.size[2]};
   Tensor latent = Tensor::empty(shape, DType::f32, tokens.device());
   if (tokens.is_meta()) return latent;
   const Tensor dense = tokens.contiguous();

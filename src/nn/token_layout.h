@@ -7,8 +7,9 @@
 
 namespace tessera::nn {
 
-/// How pixels of a latent become tokens: a token is a patch of pt x p x q pixels, its channels in the
-/// order (C, pt, p, q), channel slowest; tokens of a row run over frames, then lines, then columns.
+/// How pixels of a latent become tokens: a token is a patch of pt x p x q pixels, its channels in
+/// the order (C, pt, p, q), channel slowest; tokens of a row run over frames, then lines, then
+/// columns.
 struct TokenLayout {
   int64_t channels = 0;
   std::array<int64_t, 3> size{1, 1, 1};   ///< frames, height, width of the latent

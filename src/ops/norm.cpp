@@ -23,8 +23,8 @@ void check_rows(const char* op, const char* name, const Tensor& v, int64_t chann
   require(o.row_of.empty() || static_cast<int64_t>(o.row_of.size()) == tokens, ErrorCode::usage,
           "{}: row_of of {} entries for {} tokens", op, o.row_of.size(), tokens);
   for (int32_t row : o.row_of)
-    require(row >= 0 && row < v.size(0), ErrorCode::usage, "{}: row_of holds {}; {} has {} rows", op,
-            row, name, v.size(0));
+    require(row >= 0 && row < v.size(0), ErrorCode::usage, "{}: row_of holds {}; {} has {} rows",
+            op, row, name, v.size(0));
 }
 
 Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred) {
@@ -42,9 +42,16 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add(op, 8 * double(x.elements()), 2 * double(x.bytes()));
   if (x.is_meta() || tokens == 0) return y;
-  kernels::NormArgs a{.x = x.raw(), .x_stride = x.stride(0), .y = y.raw(), .y_stride = y.stride(0),
-                      .dtype = x.dtype(), .tokens = tokens, .groups = channels / width,
-                      .width = width, .centred = centred, .eps = o.eps};
+  kernels::NormArgs a{.x = x.raw(),
+                      .x_stride = x.stride(0),
+                      .y = y.raw(),
+                      .y_stride = y.stride(0),
+                      .dtype = x.dtype(),
+                      .tokens = tokens,
+                      .groups = channels / width,
+                      .width = width,
+                      .centred = centred,
+                      .eps = o.eps};
   if (o.weight.defined()) a.weight = o.weight.data<float>();
   if (o.bias.defined()) a.bias = o.bias.data<float>();
   if (o.shift.defined()) a.shift = o.shift.data<float>(), a.shift_stride = o.shift.stride(0);

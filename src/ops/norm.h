@@ -10,10 +10,11 @@ namespace tessera::ops {
 using tensor::DType;
 using tensor::Tensor;
 
-/// x [tokens, groups * width] -> the same shape and dtype, each run of `width` channels normalised on
-/// its own in f32 (width 0: all channels; per-head q/k norms use head_dim), then * weight + bias
-/// (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32 [rows, channels],
-/// adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token] (empty: row 0).
+/// x [tokens, groups * width] -> the same shape and dtype, each run of `width` channels normalised
+/// on its own in f32 (width 0: all channels; per-head q/k norms use head_dim), then * weight + bias
+/// (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32 [rows,
+/// channels], adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token]
+/// (empty: row 0).
 struct NormOptions {
   Tensor weight, bias;
   Tensor shift, scale;

@@ -25,8 +25,9 @@ std::vector<Coefficients> coefficients(int steps) {
   }
   std::vector<int> kept;
   for (int j = 0; j < steps; ++j)
-    kept.push_back(steps == 1 ? 0
-                              : static_cast<int>(std::nearbyint(double(j) * (kTrained - 1) / (steps - 1))));
+    kept.push_back(
+        steps == 1 ? 0
+                   : static_cast<int>(std::nearbyint(double(j) * (kTrained - 1) / (steps - 1))));
   std::vector<double> variance(static_cast<size_t>(steps));
   std::vector<Coefficients> all(static_cast<size_t>(steps));
   double before = 1;
@@ -78,7 +79,8 @@ class Ddpm : public Sampler {
         const float x0 = c.recip * z[j] - c.recipm1 * eps[j];
         const float share = (sigma[j] + 1) / 2;
         const float log_variance = share * c.log_beta + (1 - share) * c.log_posterior;
-        to[j] = c.mean_x0 * x0 + c.mean_x * z[j] + (n ? std::exp(0.5f * log_variance) * n[j] : 0.0f);
+        to[j] =
+            c.mean_x0 * x0 + c.mean_x * z[j] + (n ? std::exp(0.5f * log_variance) * n[j] : 0.0f);
       }
     }
     return next;

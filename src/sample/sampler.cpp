@@ -13,7 +13,8 @@ Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t colu
   for (int64_t t = 0; t < cond.size(0); ++t) {
     const float *c = cond.row<float>(t), *u = uncond.row<float>(t);
     float* to = out.row<float>(t);
-    for (int64_t i = 0; i < cond.size(1); ++i) to[i] = i < columns ? u[i] + scale * (c[i] - u[i]) : c[i];
+    for (int64_t i = 0; i < cond.size(1); ++i)
+      to[i] = i < columns ? u[i] + scale * (c[i] - u[i]) : c[i];
   }
   return out;
 }

@@ -65,10 +65,16 @@ Float16 to_float16(float x);
 template <class T>
 T from_float(float x);
 template <>
-inline float from_float<float>(float x) { return x; }
+inline float from_float<float>(float x) {
+  return x;
+}
 template <>
-inline BFloat16 from_float<BFloat16>(float x) { return to_bfloat16(x); }
+inline BFloat16 from_float<BFloat16>(float x) {
+  return to_bfloat16(x);
+}
 template <>
-inline Float16 from_float<Float16>(float x) { return to_float16(x); }
+inline Float16 from_float<Float16>(float x) {
+  return to_float16(x);
+}
 
 }  // namespace tessera::tensor

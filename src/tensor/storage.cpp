@@ -11,7 +11,7 @@
 namespace tessera::tensor {
 namespace {
 
-constexpr int64_t kSlack = 512;                   // vector kernels may read a little past the end
+constexpr int64_t kSlack = 512;  // vector kernels may read a little past the end
 constexpr int64_t kHugePageFrom = int64_t{1} << 22;
 
 size_t index_of(MemoryClass memory_class) { return static_cast<size_t>(memory_class); }
@@ -57,8 +57,7 @@ int64_t MemoryTracker::peak(MemoryClass memory_class) const {
   return peaks_[index_of(memory_class)].load();
 }
 
-std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device,
-                                           MemoryClass memory_class) {
+std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryClass memory_class) {
   std::shared_ptr<Storage> storage(new Storage);
   storage->device_ = device;
   storage->memory_class_ = memory_class;

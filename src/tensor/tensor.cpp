@@ -27,7 +27,8 @@ void each_run(const Tensor& x, F f) {
   std::array<int64_t, Shape::kMaxRank> index{};
   for (int64_t r = 0; r < x.elements() / run; ++r) {
     int64_t at = 0;
-    for (int axis = 0; axis + 1 < rank; ++axis) at += index[static_cast<size_t>(axis)] * x.stride(axis);
+    for (int axis = 0; axis + 1 < rank; ++axis)
+      at += index[static_cast<size_t>(axis)] * x.stride(axis);
     f(static_cast<const std::byte*>(x.raw()) + at * width, run);
     for (int axis = rank - 2; axis >= 0; --axis) {
       if (++index[static_cast<size_t>(axis)] < x.size(axis)) break;

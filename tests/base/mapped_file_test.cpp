@@ -12,7 +12,8 @@ namespace tessera::base {
 namespace {
 
 TEST(MappedFile, HoldsTheBytes) {
-  const auto path = std::filesystem::temp_directory_path() / ("tessera-map-" + std::to_string(getpid()));
+  const auto path =
+      std::filesystem::temp_directory_path() / ("tessera-map-" + std::to_string(getpid()));
   std::ofstream(path) << "four";
   {
     const MappedFile file(path.string());

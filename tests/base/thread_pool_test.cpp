@@ -39,7 +39,10 @@ TEST(ThreadPool, RangesCoverWithoutOverlap) {
 TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolLivesOn) {
   ThreadPool pool(3);
   for (int round = 0; round < 20; ++round) {
-    EXPECT_THROW(pool.run(50, [](int64_t i) { if (i == 17) throw std::runtime_error("17"); }),
+    EXPECT_THROW(pool.run(50,
+                          [](int64_t i) {
+                            if (i == 17) throw std::runtime_error("17");
+                          }),
                  std::runtime_error);
     std::atomic<int> sum{0};
     pool.run(10, [&](int64_t i) { sum += int(i); });
@@ -68,7 +71,11 @@ TEST(ThreadPool, AGangRunsAtOnce) {
     while (arrived < 4) std::this_thread::yield();
   });
   EXPECT_EQ(arrived, 4);
-  EXPECT_THROW(pool.gang(3, [](int i) { if (i == 2) throw std::runtime_error("2"); }), std::runtime_error);
+  EXPECT_THROW(pool.gang(3,
+                         [](int i) {
+                           if (i == 2) throw std::runtime_error("2");
+                         }),
+               std::runtime_error);
 }
 
 TEST(ThreadPool, RefusesNoThreads) { EXPECT_THROW(ThreadPool(0), Error); }

@@ -17,7 +17,8 @@ TEST(Classes, SaysWhatWasMeant) {
     class_numbers({"red circel"}, kNames, 3);
     FAIL() << "an unknown class was accepted";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("did you mean 'red circle'"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("did you mean 'red circle'"), std::string::npos)
+        << e.what();
   }
   for (const char* text : {"3", "-1", "", "1x", "99999999999999999999"})
     EXPECT_THROW(class_numbers({text}, {}, 3), Error) << text;

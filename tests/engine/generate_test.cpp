@@ -54,7 +54,8 @@ TEST_P(DitMoeSampling, EveryStepIsTheReferencesInF32) {
               1e-3)
         << "after step " << s;
   const SafetensorsFile end(request.save_latents);
-  EXPECT_LT(golden::max_error(end.get("latents").to_floats(), golden::row(expected, c.steps - 1)), 1e-3);
+  EXPECT_LT(golden::max_error(end.get("latents").to_floats(), golden::row(expected, c.steps - 1)),
+            1e-3);
 }
 
 TEST_P(DitMoeSampling, ThreadsDoNotChangeABit) {

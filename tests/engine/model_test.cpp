@@ -46,7 +46,8 @@ TEST(Model, NamesAllThatIsMissingExtraAndMisshaped) {
     tensors["blocks.1.moe.gate.weight"] = tensor::Tensor::zeros({2, 2}, tensor::DType::f32);
   });
   const std::string message = refusal(folder, ErrorCode::model);
-  for (const char* name : {"blocks.0.moe.gate.weight", "pos_embed", "surplus", "blocks.1.moe.gate.weight"})
+  for (const char* name :
+       {"blocks.0.moe.gate.weight", "pos_embed", "surplus", "blocks.1.moe.gate.weight"})
     EXPECT_NE(message.find(name), std::string::npos) << message;
 }
 

@@ -35,9 +35,18 @@ TEST(Elementwise, EveryOpIsItsFormulaOnEveryInstructionSet) {
           a.push_back(float(i - columns) * 0.7f);
           b.push_back(1.5f - float(i) * 0.1f);
         }
-        ElementwiseArgs args{.op = Elementwise(op), .a = a.data(), .b = b.data(), .a_stride = columns,
-                             .b_stride = columns, .y = y.data(), .y_stride = columns, .rows = 3,
-                             .columns = columns, .alpha = 2, .beta = -3, .gate = gate.data(),
+        ElementwiseArgs args{.op = Elementwise(op),
+                             .a = a.data(),
+                             .b = b.data(),
+                             .a_stride = columns,
+                             .b_stride = columns,
+                             .y = y.data(),
+                             .y_stride = columns,
+                             .rows = 3,
+                             .columns = columns,
+                             .alpha = 2,
+                             .beta = -3,
+                             .gate = gate.data(),
                              .gate_stride = 0};
         cpu_table(isa).elementwise(args);
         for (size_t i = 0; i < y.size(); ++i) {

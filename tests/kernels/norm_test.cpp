@@ -30,7 +30,8 @@ std::vector<double> expected(const std::vector<float>& x, const NormArgs& a) {
       const size_t at = static_cast<size_t>(t * channels + g * a.width);
       for (size_t i = 0; i < size_t(a.width); ++i) mean += x[at + i] / double(a.width);
       if (!a.centred) mean = 0;
-      for (size_t i = 0; i < size_t(a.width); ++i) square += (x[at + i] - mean) * (x[at + i] - mean);
+      for (size_t i = 0; i < size_t(a.width); ++i)
+        square += (x[at + i] - mean) * (x[at + i] - mean);
       for (size_t i = 0; i < size_t(a.width); ++i) {
         const size_t channel = static_cast<size_t>(g * a.width) + i;
         double v = (x[at + i] - mean) / std::sqrt(square / double(a.width) + a.eps);
@@ -56,10 +57,21 @@ TEST_P(Norm, IsTheFormulaAtOddSizes) {
                    b = normal(size_t(width), 3), s = normal(size_t(2 * channels), 4);
         const std::vector<int32_t> rows{0, 1, 1, 0, 1};
         std::vector<float> y(x.size());
-        NormArgs a{.x = x.data(), .x_stride = channels, .y = y.data(), .y_stride = channels,
-                   .tokens = tokens, .groups = groups, .width = width, .centred = centred,
-                   .weight = w.data(), .bias = b.data(), .shift = s.data(), .scale = s.data(),
-                   .shift_stride = channels, .scale_stride = channels, .row_of = rows.data()};
+        NormArgs a{.x = x.data(),
+                   .x_stride = channels,
+                   .y = y.data(),
+                   .y_stride = channels,
+                   .tokens = tokens,
+                   .groups = groups,
+                   .width = width,
+                   .centred = centred,
+                   .weight = w.data(),
+                   .bias = b.data(),
+                   .shift = s.data(),
+                   .scale = s.data(),
+                   .shift_stride = channels,
+                   .scale_stride = channels,
+                   .row_of = rows.data()};
         cpu_table(GetParam()).norm(a);
         const auto right = expected(x, a);
         for (size_t i = 0; i < y.size(); ++i)
@@ -71,17 +83,26 @@ TEST_P(Norm, ARowDoesNotDependOnTheOthersAndBf16Rounds) {
   const int64_t width = 45, tokens = 9;
   std::vector<tensor::BFloat16> x, y(size_t{width * tokens}), alone(size_t{width});
   for (float v : normal(size_t(width * tokens), 9)) x.push_back(tensor::to_bfloat16(v));
-  NormArgs a{.x = x.data(), .x_stride = width, .y = y.data(), .y_stride = width,
-             .dtype = tensor::DType::bf16, .tokens = tokens, .width = width};
+  NormArgs a{.x = x.data(),
+             .x_stride = width,
+             .y = y.data(),
+             .y_stride = width,
+             .dtype = tensor::DType::bf16,
+             .tokens = tokens,
+             .width = width};
   cpu_table(GetParam()).norm(a);
   a.x = x.data() + 4 * width;
   a.y = alone.data();
   a.tokens = 1;
   cpu_table(GetParam()).norm(a);
-  for (size_t i = 0; i < size_t(width); ++i) EXPECT_EQ(alone[i].bits, y[4 * size_t(width) + i].bits);
+  for (size_t i = 0; i < size_t(width); ++i)
+    EXPECT_EQ(alone[i].bits, y[4 * size_t(width) + i].bits);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Norm, testing::ValuesIn([] { const IsaList all = available_isas(); return std::vector<Isa>(all.begin(), all.end()); }()));
+INSTANTIATE_TEST_SUITE_P(Isas, Norm, testing::ValuesIn([] {
+                           const IsaList all = available_isas();
+                           return std::vector<Isa>(all.begin(), all.end());
+                         }()));
 
 }  // namespace
 }  // namespace tessera::kernels

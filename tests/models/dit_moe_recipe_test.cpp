@@ -20,17 +20,25 @@ std::string refusal(const base::Json& config) {
 }
 
 TEST(DitMoeRecipe, ReadsThePublishedSizes) {
-  for (const auto& [name, config] : dit_moe_sizes()) EXPECT_EQ(refusal(config), "was accepted") << name;
+  for (const auto& [name, config] : dit_moe_sizes())
+    EXPECT_EQ(refusal(config), "was accepted") << name;
   const DitMoeConfig xl = parse_dit_moe_config(dit_moe_sizes()[3].second, "xl");
   EXPECT_EQ(xl.head_dim(), 72);
   EXPECT_EQ(xl.expert_width(), 4608);
 }
 
 TEST(DitMoeRecipe, NamesTheKeyThatIsWrong) {
-  for (const auto& [key, value] : std::vector<std::pair<std::string, base::Json>>{
-           {"hidden_size", -1}, {"hidden_size", "wide"}, {"depth", 0}, {"depth", 1e300},
-           {"num_heads", 18446744073709551615ull}, {"mlp_ratio", nullptr}, {"attention", "flashy"},
-           {"num_experts_per_tok", 9}, {"qk_norm", 1}, {"patch_size", 3}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, base::Json>>{{"hidden_size", -1},
+                                                       {"hidden_size", "wide"},
+                                                       {"depth", 0},
+                                                       {"depth", 1e300},
+                                                       {"num_heads", 18446744073709551615ull},
+                                                       {"mlp_ratio", nullptr},
+                                                       {"attention", "flashy"},
+                                                       {"num_experts_per_tok", 9},
+                                                       {"qk_norm", 1},
+                                                       {"patch_size", 3}}) {
     base::Json config = small();
     config[key] = value;
     EXPECT_NE(refusal(config).find(key == "patch_size" ? "patch" : key), std::string::npos)

@@ -103,8 +103,8 @@ TEST(DitMoe, RunsOnMetaWithShapesAlone) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  const auto out = run(model, {0, 1}, {.rows = 2, .grid = {1, 4, 4}},
-                       latent_of(32, tensor::Device::meta));
+  const auto out =
+      run(model, {0, 1}, {.rows = 2, .grid = {1, 4, 4}}, latent_of(32, tensor::Device::meta));
   EXPECT_TRUE(out.is_meta());
   EXPECT_GT(scope.meter->total().flops, 1e5);
 }

@@ -27,7 +27,9 @@ class Counting : public Weights {
                        ops::DType) const override {
     return {};
   }
-  tensor::Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
+  tensor::Tensor vector(const std::string& name, int64_t n) const override {
+    return get(name, {n});
+  }
 };
 
 TEST(Linear, MultipliesByTheTransposeAndAddsItsBias) {

@@ -21,13 +21,19 @@ Tensor normal(const tensor::Shape& shape, uint32_t seed) {
 Geometry one_site(bool joint, bool prefix_queries, int causal_block = 0) {
   Geometry g;
   g.blocks = 1;
-  g.attention = {{.block = 0, .heads = 2, .kv_heads = 2, .head_dim = 8, .joint = joint,
-                  .prefix_queries = prefix_queries, .causal_block = causal_block}};
+  g.attention = {{.block = 0,
+                  .heads = 2,
+                  .kv_heads = 2,
+                  .head_dim = 8,
+                  .joint = joint,
+                  .prefix_queries = prefix_queries,
+                  .causal_block = causal_block}};
   return g;
 }
 
 Heads heads_of(int64_t tokens, uint32_t seed) {
-  return {normal({tokens, 16}, seed), normal({tokens, 16}, seed + 1), normal({tokens, 16}, seed + 2)};
+  return {normal({tokens, 16}, seed), normal({tokens, 16}, seed + 1),
+          normal({tokens, 16}, seed + 2)};
 }
 
 Heads slice(const Heads& h, int64_t begin, int64_t end) {

@@ -33,7 +33,8 @@ TEST(ElementwiseOps, AddBlendGate) {
 TEST(ElementwiseOps, GathersRowsAndRefusesOthers) {
   const Tensor table = of({1, 2, 3, 4}, {2, 2});
   const std::vector<int32_t> ids{1, 1, 0}, outside{2};
-  EXPECT_EQ(gather_rows(table, ids, DType::f32).to_floats(), (std::vector<float>{3, 4, 3, 4, 1, 2}));
+  EXPECT_EQ(gather_rows(table, ids, DType::f32).to_floats(),
+            (std::vector<float>{3, 4, 3, 4, 1, 2}));
   EXPECT_EQ(gather_rows(table, {}, DType::f32).size(0), 0);
   EXPECT_THROW(gather_rows(table, outside, DType::f32), Error);
 }
@@ -41,7 +42,8 @@ TEST(ElementwiseOps, GathersRowsAndRefusesOthers) {
 TEST(ElementwiseOps, ConcatenatesRowsAndColumns) {
   const Tensor a = of({1, 2}, {1, 2}), b = of({3, 4, 5, 6}, {2, 2});
   EXPECT_EQ(concat_rows({a, b}).to_floats(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(concat_columns({b, b.slice(1, 1, 2)}).to_floats(), (std::vector<float>{3, 4, 4, 5, 6, 6}));
+  EXPECT_EQ(concat_columns({b, b.slice(1, 1, 2)}).to_floats(),
+            (std::vector<float>{3, 4, 4, 5, 6, 6}));
   EXPECT_THROW(concat_rows({a, of({1}, {1, 1})}), Error);
   EXPECT_THROW(concat_rows({}), Error);
 }
@@ -51,7 +53,8 @@ TEST(ElementwiseOps, TimestepsAreCosinesThenSines) {
   EXPECT_FLOAT_EQ(e[0], std::cos(2.0f));
   EXPECT_FLOAT_EQ(e[1], std::cos(0.02f));
   EXPECT_FLOAT_EQ(e[2], std::sin(2.0f));
-  EXPECT_FLOAT_EQ(timestep_embedding(of({2}, {1}), 4, {.sin_first = true}).to_floats()[0], std::sin(2.0f));
+  EXPECT_FLOAT_EQ(timestep_embedding(of({2}, {1}), 4, {.sin_first = true}).to_floats()[0],
+                  std::sin(2.0f));
 }
 
 TEST(ElementwiseOps, MetaKeepsShapes) {

@@ -25,7 +25,8 @@ TEST(LayerNorm, NormalisesEachRunOfChannels) {
 
 TEST(LayerNorm, ReadsViews) {
   const Tensor wide = of({9, 1, 3, 9, 9, 5, 7, 9}, {2, 4});
-  EXPECT_EQ(layer_norm(wide.slice(1, 1, 3), {.eps = 0}).to_floats(), (std::vector<float>{-1, 1, -1, 1}));
+  EXPECT_EQ(layer_norm(wide.slice(1, 1, 3), {.eps = 0}).to_floats(),
+            (std::vector<float>{-1, 1, -1, 1}));
 }
 
 TEST(LayerNorm, OnMetaHasShapeAndCounts) {

@@ -21,8 +21,8 @@ TEST(DType, HalvesSurviveTheRoundTrip) {
 }
 
 TEST(DType, RoundsToNearestEven) {
-  EXPECT_EQ(to_float16(1.0f + 0x1p-11f).bits, to_float16(1.0f).bits);       // a tie, down to even
-  EXPECT_EQ(to_float(to_float16(1.0f + 3 * 0x1p-11f)), 1.0f + 0x1p-9f);      // a tie, up to even
+  EXPECT_EQ(to_float16(1.0f + 0x1p-11f).bits, to_float16(1.0f).bits);    // a tie, down to even
+  EXPECT_EQ(to_float(to_float16(1.0f + 3 * 0x1p-11f)), 1.0f + 0x1p-9f);  // a tie, up to even
   EXPECT_EQ(to_float(to_bfloat16(1.0f + 0x1p-8f)), 1.0f);
   EXPECT_EQ(to_float(to_bfloat16(1.0f + 3 * 0x1p-8f)), 1.0f + 0x1p-6f);
   EXPECT_EQ(to_float(to_float16(0x1p-25f)), 0.0f);

@@ -57,7 +57,8 @@ TEST(Tensor, MetaHasShapeOnly) {
 
 TEST(Tensor, ReadsIntegersAsIntegersOnly) {
   const std::vector<int32_t> whole{1, -2};
-  EXPECT_EQ(Tensor::from(std::span<const int32_t>(whole), {2}).to_ints(), (std::vector<int64_t>{1, -2}));
+  EXPECT_EQ(Tensor::from(std::span<const int32_t>(whole), {2}).to_ints(),
+            (std::vector<int64_t>{1, -2}));
   EXPECT_THROW(counting({2}).to_ints(), Error);
   EXPECT_EQ(Tensor::zeros({2}, DType::u8).to_floats(), (std::vector<float>{0, 0}));
 }

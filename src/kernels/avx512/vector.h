@@ -12,10 +12,11 @@
 // Functions between these two may use AVX-512 with BF16. Include every header before them: what
 // they surround must run behind a check of the instruction set.
 #if defined(__clang__)
-#define TESSERA_AVX512_BEGIN                                                             \
-  _Pragma(                                                                               \
-      "clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl," \
-      "avx512bf16,fma,f16c\"))), apply_to = function)")
+// clang takes one literal in a _Pragma.
+// clang-format off
+#define TESSERA_AVX512_BEGIN \
+  _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c\"))), apply_to = function)")
+// clang-format on
 #define TESSERA_AVX512_END _Pragma("clang attribute pop")
 #else
 #define TESSERA_AVX512_BEGIN                                                                \
