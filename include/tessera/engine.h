@@ -91,12 +91,12 @@ struct PlanQuality {
   double latent_error = 0, latent_error_half = 0;  ///< |latent - synchronous| / |synchronous|
   double psnr = 0, psnr_half = 0;                  ///< of the pictures, dB, at most 100
   double recognised = -1;                          ///< share the critic recognises; -1: no critic
-  int64_t rows = 0;           ///< expert rows sent; the bytes between ranks follow them
-  double rows_share = 1;      ///< of what the synchronous plan sends
-  double seconds = 0;         ///< of all its requests
+  int64_t rows = 0;       ///< expert rows sent; the bytes between ranks follow them
+  double rows_share = 1;  ///< of what the synchronous plan sends
+  double seconds = 0;     ///< of all its requests
 };
-/// Runs the synchronous plan and each other on one model; `line` gets a result as soon as it stands, the
-/// synchronous one first. Throws as Model::generate does.
+/// Runs the synchronous plan and each other on one model; `line` gets a result as soon as it
+/// stands, the synchronous one first. Throws as Model::generate does.
 void evaluate(const std::string& model, const RunOptions& options, const EvalRequest& request,
               const std::function<void(const PlanQuality&)>& line, const std::stop_token& stop);
 
