@@ -78,4 +78,4 @@ def golden(path, model, vae, scale, seed=7):
     labels = torch.tensor([0, 13])
     z = sample(model, start, labels)
     image = (vae.decode(z / scale) * 0.5 + 0.5).clamp(0, 1)
-    save_file({"start": start, "y": labels.int(), "latents": z.contiguous(), "image": image.half()}, path)
+    save_file({"start": start, "y": labels.int(), "latents": z.contiguous(), "image": (image * 255).round().byte()}, path)
