@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <string>
 
+#include "models/random_weights.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
 #include "tensor/scope.h"
@@ -19,34 +19,9 @@
 namespace tessera {
 namespace {
 
+using bench::RandomWeights;
 using tensor::DType;
 using tensor::Tensor;
-
-class RandomWeights : public nn::Weights {
- public:
-  bool has(const std::string&) const override { return false; }
-  Tensor get(const std::string&, const tensor::Shape& shape) const override {
-    Tensor x = Tensor::empty(shape, DType::f32, tensor::Device::cpu, tensor::MemoryClass::buffers);
-    std::minstd_rand rng(1);
-    const float range =
-        std::sqrt(static_cast<float>(shape[0]) / static_cast<float>(shape.elements()));
-    std::uniform_real_distribution<float> draw(-range, range);
-    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
-    return x;
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType dtype) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
-                       const tensor::Shape& shape, DType dtype) const override {
-    return ops::pack_conv(get(weight, shape), vector(bias, shape[0]), dtype);
-  }
-  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
-};
 
 int run(int argc, char** argv) {
   base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);

@@ -27,7 +27,7 @@ def tessera_line(program, threads, shape):
     return json.loads(out.stdout.strip().splitlines()[-1])
 
 
-def compare(program, threads, shape, variants, rounds=3):
+def compare(program, threads, shape, variants, rounds=3, times=3):
     """Prints a JSON line: milliseconds of Tessera and of each PyTorch variant, and their ratios."""
     torch.set_num_threads(threads)
     ours, theirs = float("inf"), {name: float("inf") for name in variants}
@@ -36,7 +36,7 @@ def compare(program, threads, shape, variants, rounds=3):
     for _ in range(rounds):
         ours = min(ours, tessera_line(program, threads, shape)["ms"])
         for name, f in variants.items():
-            theirs[name] = min(theirs[name], torch_seconds(f, threads) * 1e3)
+            theirs[name] = min(theirs[name], torch_seconds(f, threads, times) * 1e3)
     line = {"shape": shape, "threads": threads, "torch": torch.__version__, "tessera_ms": ours}
     for name, ms in theirs.items():
         line[name + "_ms"] = round(ms, 4)

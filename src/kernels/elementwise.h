@@ -37,5 +37,9 @@ namespace reference {
 /// Plain loops: defines correct.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace reference
+namespace avx512 {
+/// Sixteen elements at a time.
+void elementwise(const ElementwiseArgs& args);
+}  // namespace avx512
 
 }  // namespace tessera::kernels

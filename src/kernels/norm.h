@@ -28,7 +28,7 @@ namespace reference {
 void norm(const NormArgs& args);
 }  // namespace reference
 namespace avx512 {
-/// One pass for the moments, one for the result, sixteen channels at a time.
+/// Passes for mean, deviation and result, sixteen channels at a time; sums in f32.
 void norm(const NormArgs& args);
 }  // namespace avx512
 

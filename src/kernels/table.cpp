@@ -36,6 +36,8 @@ KernelTable table_for(Isa isa) {
     table.experts = avx512::experts;
     table.combine = avx512::combine;
     table.attention = avx512::attention;
+    table.norm = avx512::norm;
+    table.elementwise = avx512::elementwise;
     table.conv = avx512::conv;
     table.channel_moments = avx512::channel_moments;
     table.channel_affine = avx512::channel_affine;

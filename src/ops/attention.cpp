@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -21,13 +22,13 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
   require(q.rank() == 2 && k.rank() == 2 && v.rank() == 2 && q.size(1) % heads == 0,
           ErrorCode::usage,
           "attention: queries {}, keys {}, values {}; expected [tokens, heads * head_dim]",
-          q.shape().str(), k.shape().str(), v.shape().str());
+          q.shape(), k.shape(), v.shape());
   const int64_t dim = q.size(1) / heads;
   require(dim >= 1 && dim <= 512, ErrorCode::usage, "attention: head_dim {}; expected 1 to 512",
           dim);
   require(k.size(1) == kv_heads * dim && v.shape() == k.shape(), ErrorCode::usage,
-          "attention: keys {} and values {}; expected [tokens, {}] both", k.shape().str(),
-          v.shape().str(), kv_heads * dim);
+          "attention: keys {} and values {}; expected [tokens, {}] both", k.shape(),
+          v.shape(), kv_heads * dim);
   const bool one_type = q.dtype() == k.dtype() && q.dtype() == v.dtype();
   require(one_type && (q.dtype() == DType::f32 || q.dtype() == DType::bf16), ErrorCode::usage,
           "attention: {}, {} and {}; expected f32 or bf16 all three", tensor::name_of(q.dtype()),

@@ -8,6 +8,7 @@
 #include "kernels/group_norm.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -26,7 +27,7 @@ bool rows_dense(const Tensor& x) {
 
 void check_picture(const char* op, const Tensor& x) {
   require(x.rank() == 4 && tensor::is_float(x.dtype()), ErrorCode::usage,
-          "{}: x {} of {}; expected floats [rows, height, width, channels]", op, x.shape().str(),
+          "{}: x {} of {}; expected floats [rows, height, width, channels]", op, x.shape(),
           tensor::name_of(x.dtype()));
 }
 
@@ -38,12 +39,12 @@ void check_scale_shift(const char* op, const Tensor& x, const Tensor& scale_shif
   require(scale_shift.shape() == Shape({x.size(0), 2, x.size(3)}) &&
               scale_shift.dtype() == DType::f32 && scale_shift.dense(),
           ErrorCode::usage, "{}: scale and shift {} of {}; expected dense f32 [{}, 2, {}]", op,
-          scale_shift.shape().str(), tensor::name_of(scale_shift.dtype()), x.size(0), x.size(3));
+          scale_shift.shape(), tensor::name_of(scale_shift.dtype()), x.size(0), x.size(3));
 }
 
 Shape result_shape(const Tensor& x, const kernels::PackedConv& w, const Conv2dOptions& o) {
   require(x.size(3) == w.in, ErrorCode::usage, "conv2d: x {} has {} channels; the filter takes {}",
-          x.shape().str(), x.size(3), w.in);
+          x.shape(), x.size(3), w.in);
   require(
       o.stride >= 1 && o.pad_top >= 0 && o.pad_bottom >= 0 && o.pad_left >= 0 && o.pad_right >= 0,
       ErrorCode::usage, "conv2d: stride {} and padding {} {} {} {}; expected >= 1 and >= 0",
@@ -52,7 +53,7 @@ Shape result_shape(const Tensor& x, const kernels::PackedConv& w, const Conv2dOp
   const int64_t height = x.size(1) * scale + o.pad_top + o.pad_bottom - w.kh;
   const int64_t width = x.size(2) * scale + o.pad_left + o.pad_right - w.kw;
   require((height >= 0 && width >= 0) || x.size(1) == 0, ErrorCode::usage,
-          "conv2d: x {} with its padding is smaller than the filter {} x {}", x.shape().str(), w.kh,
+          "conv2d: x {} with its padding is smaller than the filter {} x {}", x.shape(), w.kh,
           w.kw);
   return {x.size(0), height < 0 ? 0 : height / o.stride + 1, width < 0 ? 0 : width / o.stride + 1,
           w.out};
@@ -64,7 +65,7 @@ Tensor result_of(const Tensor& x, const Shape& shape, DType dtype, const Conv2dO
   if (o.residual.defined())
     require(o.residual.shape() == shape && o.residual.dtype() == dtype && o.residual.dense(),
             ErrorCode::usage, "conv2d: residual {} of {}; expected dense {} of {}",
-            o.residual.shape().str(), tensor::name_of(o.residual.dtype()), shape.str(),
+            o.residual.shape(), tensor::name_of(o.residual.dtype()), shape.str(),
             tensor::name_of(dtype));
   require(!o.into_residual || o.residual.defined(), ErrorCode::usage,
           "conv2d: into_residual without a residual; give one");
@@ -146,7 +147,7 @@ Tensor channel_moments(const Tensor& picture) {
   count("group_norm", 3 * static_cast<double>(x.elements()), x.bytes() + moments.bytes());
   if (x.is_meta() || moments.elements() == 0) return moments;
   require(x.size(1) * x.size(2) > 0, ErrorCode::usage,
-          "channel_moments: x {} has no pixels; give at least one", x.shape().str());
+          "channel_moments: x {} has no pixels; give at least one", x.shape());
   kernels::cpu_table().channel_moments({.x = x.raw(),
                                         .dtype = x.dtype(),
                                         .x_stride = x.stride(0),
@@ -162,14 +163,14 @@ Tensor group_scale_shift(const Tensor& moments, int groups, const Tensor& weight
   require(moments.rank() == 3 && moments.size(1) == 2 && moments.dtype() == DType::f32 &&
               moments.dense(),
           ErrorCode::usage, "group_norm: moments {}; expected dense f32 [rows, 2, channels]",
-          moments.shape().str());
+          moments.shape());
   const int64_t channels = moments.size(2);
   require(groups >= 1 && channels % groups == 0, ErrorCode::usage,
           "group_norm: {} channels in {} groups; the groups must divide the channels", channels,
           groups);
   for (const Tensor* t : {&weight, &bias})
     require(!t->defined() || (t->shape() == Shape({channels}) && t->dtype() == DType::f32),
-            ErrorCode::usage, "group_norm: weight or bias {}; expected f32 [{}]", t->shape().str(),
+            ErrorCode::usage, "group_norm: weight or bias {}; expected f32 [{}]", t->shape(),
             channels);
   Tensor result = Tensor::empty(moments.shape(), DType::f32, moments.device());
   if (result.is_meta()) return result;

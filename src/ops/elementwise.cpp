@@ -7,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -26,7 +27,7 @@ struct Rows {
 Rows rows_of(const char* op, const Tensor& x) {
   if (x.rank() == 2) return {x.size(0), x.size(1), x.stride(0)};
   require(x.dense(), ErrorCode::usage,
-          "{}: a view {} of {} axes; expected a matrix or a dense tensor", op, x.shape().str(),
+          "{}: a view {} of {} axes; expected a matrix or a dense tensor", op, x.shape(),
           x.rank());
   const int64_t columns = x.rank() > 0 ? std::max<int64_t>(x.size(-1), 1) : 1;
   return {x.elements() / columns, columns, columns};
@@ -37,8 +38,8 @@ Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, co
   require(tensor::is_float(a.dtype()), ErrorCode::usage, "{}: a tensor of {}; expected floats",
           name, tensor::name_of(a.dtype()));
   require(!b.defined() || (b.shape() == a.shape() && tensor::is_float(b.dtype())), ErrorCode::usage,
-          "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape().str(),
-          b.defined() ? b.shape().str() : "");
+          "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape(),
+          b.shape());
   Tensor y = Tensor::empty(a.shape(), dtype, a.device());
   count(name, flops, a, y);
   if (a.is_meta() || a.elements() == 0) return y;
@@ -67,8 +68,8 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
   for (const Tensor& p : parts) {
     require(p.rank() == first.rank() && p.dtype() == first.dtype() &&
                 p.shape().with(axis, 0) == first.shape().with(axis, 0),
-            ErrorCode::usage, "concat: {} of {} beside {} of {}", p.shape().str(),
-            tensor::name_of(p.dtype()), first.shape().str(), tensor::name_of(first.dtype()));
+            ErrorCode::usage, "concat: {} of {} beside {} of {}", p.shape(),
+            tensor::name_of(p.dtype()), first.shape(), tensor::name_of(first.dtype()));
     total += p.size(axis);
   }
   Tensor y = Tensor::empty(first.shape().with(axis, total), first.dtype(), first.device());
@@ -115,12 +116,12 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
                  std::span<const int32_t> row_of) {
   require(x.rank() == 2 && y.shape() == x.shape(), ErrorCode::usage,
-          "add_gated: {} and {}; expected two [tokens, channels]", x.shape().str(),
-          y.shape().str());
+          "add_gated: {} and {}; expected two [tokens, channels]", x.shape(),
+          y.shape());
   require(gate.rank() == 2 && gate.size(1) == x.size(1) && gate.dtype() == DType::f32 &&
               static_cast<int64_t>(row_of.size()) == x.size(0),
           ErrorCode::usage, "add_gated: gate {} and {} rows do not fit {} tokens of {} channels",
-          gate.shape().str(), row_of.size(), x.size(0), x.size(1));
+          gate.shape(), row_of.size(), x.size(0), x.size(1));
   for (int32_t row : row_of)
     require(row >= 0 && row < gate.size(0), ErrorCode::usage,
             "add_gated: row_of holds {}; the gate has {} rows", row, gate.size(0));
@@ -147,7 +148,7 @@ Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
 
 Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType dtype) {
   require(table.rank() == 2 && tensor::is_float(table.dtype()), ErrorCode::usage,
-          "gather_rows: a table {} of {}; expected floats [rows, channels]", table.shape().str(),
+          "gather_rows: a table {} of {}; expected floats [rows, channels]", table.shape(),
           tensor::name_of(table.dtype()));
   const int64_t count_of = static_cast<int64_t>(indices.size());
   Tensor y = Tensor::empty({count_of, table.size(1)}, dtype, table.device());
@@ -181,7 +182,7 @@ Tensor concat_columns(const std::vector<Tensor>& parts) {
 Tensor timestep_embedding(const Tensor& t, int64_t dim, const TimestepOptions& o) {
   require(t.rank() == 1 && t.dtype() == DType::f32 && dim >= 2, ErrorCode::usage,
           "timestep_embedding: {} of {} in {} channels; expected f32 [rows] and 2 or more",
-          t.shape().str(), tensor::name_of(t.dtype()), dim);
+          t.shape(), tensor::name_of(t.dtype()), dim);
   Tensor y = Tensor::zeros({t.size(0), dim}, DType::f32, t.device());
   count("timestep_embedding", 20, y, y);
   if (t.is_meta()) return y;

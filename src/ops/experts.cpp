@@ -9,6 +9,7 @@
 #include "kernels/experts.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -23,12 +24,12 @@ const ExpertWeights& first_of(const std::vector<ExpertWeights>& bank) {
 void check_experts(const Tensor& x, const Routing& routing,
                    const std::vector<ExpertWeights>& bank) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()), ErrorCode::usage,
-          "experts: x {} of {}; expected floats [tokens, hidden]", x.shape().str(),
+          "experts: x {} of {}; expected floats [tokens, hidden]", x.shape(),
           tensor::name_of(x.dtype()));
   require(routing.ids.defined() && routing.ids.rank() == 2 && routing.ids.size(0) == x.size(0) &&
               routing.ids.dtype() == DType::i32 && routing.ids.dense(),
           ErrorCode::usage, "experts: routing of {} for x {}; expected dense i32 ids [{}, k]",
-          routing.ids.defined() ? routing.ids.shape().str() : "nothing", x.shape().str(),
+          routing.ids.shape(), x.shape(),
           x.size(0));
   require(routing.ids.elements() <= std::numeric_limits<int32_t>::max(), ErrorCode::usage,
           "experts: {} rows; at most 2^31 - 1", routing.ids.elements());
@@ -129,13 +130,13 @@ Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& sha
       ErrorCode::usage,
       "combine_rows: rows {} of {} and weights {} of {}; expected float [tokens * k, hidden] and "
       "dense f32 [tokens, k]",
-      rows.shape().str(), tensor::name_of(rows.dtype()), weights.shape().str(),
+      rows.shape(), tensor::name_of(rows.dtype()), weights.shape(),
       tensor::name_of(weights.dtype()));
   const int64_t tokens = weights.size(0), slots = weights.size(1), hidden = rows.size(1);
   require(!shared.defined() || (shared.rank() == 2 && shared.size(0) == tokens &&
                                 shared.size(1) == hidden && shared.dtype() == rows.dtype()),
           ErrorCode::usage, "combine_rows: shared {} of {}; expected {} [{}, {}]",
-          shared.defined() ? shared.shape().str() : "",
+          shared.shape(),
           shared.defined() ? tensor::name_of(shared.dtype()) : "", tensor::name_of(rows.dtype()),
           tokens, hidden);
   Tensor y = Tensor::empty({tokens, hidden}, rows.dtype(), rows.device());

@@ -6,13 +6,14 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
 
 void check_matrix(const Tensor& t, const char* name, int64_t rows, int64_t columns) {
   require(t.rank() == 2 && t.size(0) == rows && t.size(1) == columns, ErrorCode::usage,
-          "matmul: {} {}; expected [{}, {}]", name, t.shape().str(), rows, columns);
+          "matmul: {} {}; expected [{}, {}]", name, t.shape(), rows, columns);
   require(tensor::is_float(t.dtype()), ErrorCode::usage, "matmul: {} of {}; expected floats", name,
           tensor::name_of(t.dtype()));
 }
@@ -21,7 +22,7 @@ void check_gate(const Tensor& x, int64_t n, const MatmulOptions& options) {
   require(
       options.gate.rank() == 2 && options.gate.size(1) == n && options.gate.dtype() == DType::f32,
       ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]",
-      options.gate.shape().str(), tensor::name_of(options.gate.dtype()), n);
+      options.gate.shape(), tensor::name_of(options.gate.dtype()), n);
   const int64_t rows = options.gate.size(0), tokens = x.size(0);
   if (options.row_of.empty()) {
     require(rows > 0 || tokens == 0, ErrorCode::usage,
@@ -39,7 +40,7 @@ void check_gate(const Tensor& x, int64_t n, const MatmulOptions& options) {
 void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   require(x.rank() == 2 && x.size(1) == w->k && tensor::is_float(x.dtype()), ErrorCode::usage,
           "matmul: x {} of {} does not fit weight [{}, {}]; expected floats [tokens, {}]",
-          x.shape().str(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
+          x.shape(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
   const bool swiglu = options.activation == Activation::swiglu;
   require(swiglu == w->paired, ErrorCode::usage, "matmul: {}",
           swiglu ? "swiglu needs a paired weight; pack it with pack_paired_weight"
@@ -49,14 +50,14 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
     require(options.bias.rank() == 1 && options.bias.size(0) == w->n &&
                 options.bias.dtype() == DType::f32,
             ErrorCode::usage, "matmul: bias {} of {}; expected f32 [{}]",
-            options.bias.shape().str(), tensor::name_of(options.bias.dtype()), w->n);
+            options.bias.shape(), tensor::name_of(options.bias.dtype()), w->n);
   }
   if (options.gate.defined()) check_gate(x, w->n, options);
   if (options.residual.defined()) check_matrix(options.residual, "residual", x.size(0), w->n);
   for (const Tensor* t : {&w->data, &options.bias, &options.gate, &options.residual})
     require(!t->defined() || x.is_meta() || !t->is_meta(), ErrorCode::usage,
             "matmul: x has elements but an operand {} is on meta; put both on one device",
-            t->shape().str());
+            t->shape());
 }
 
 void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const Tensor& y) {

@@ -4,6 +4,7 @@
 #include "kernels/norm.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -11,14 +12,14 @@ namespace {
 void check_vector(const char* op, const char* name, const Tensor& v, int64_t width) {
   require(!v.defined() || (v.rank() == 1 && v.size(0) == width && v.dtype() == DType::f32),
           ErrorCode::usage, "{}: {} {} of {}; expected f32 [{}]", op, name,
-          v.defined() ? v.shape().str() : "", v.defined() ? name_of(v.dtype()) : "", width);
+          v.shape(), v.defined() ? name_of(v.dtype()) : "", width);
 }
 
 void check_rows(const char* op, const char* name, const Tensor& v, int64_t channels,
                 const NormOptions& o, int64_t tokens) {
   if (!v.defined()) return;
   require(v.rank() == 2 && v.size(1) == channels && v.dtype() == DType::f32, ErrorCode::usage,
-          "{}: {} {} of {}; expected f32 [rows, {}]", op, name, v.shape().str(), name_of(v.dtype()),
+          "{}: {} {} of {}; expected f32 [rows, {}]", op, name, v.shape(), name_of(v.dtype()),
           channels);
   require(o.row_of.empty() || static_cast<int64_t>(o.row_of.size()) == tokens, ErrorCode::usage,
           "{}: row_of of {} entries for {} tokens", op, o.row_of.size(), tokens);
@@ -29,7 +30,7 @@ void check_rows(const char* op, const char* name, const Tensor& v, int64_t chann
 
 Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred) {
   require(x.rank() == 2 && (x.dtype() == DType::f32 || x.dtype() == DType::bf16), ErrorCode::usage,
-          "{}: x {} of {}; expected f32 or bf16 [tokens, channels]", op, x.shape().str(),
+          "{}: x {} of {}; expected f32 or bf16 [tokens, channels]", op, x.shape(),
           name_of(x.dtype()));
   const int64_t tokens = x.size(0), channels = x.size(1), width = o.width ? o.width : channels;
   require(width > 0 && channels % width == 0, ErrorCode::usage,

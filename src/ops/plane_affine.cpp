@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -42,7 +43,7 @@ Tensor plane_affine(const Tensor& x, const Tensor& norm, const Tensor& y, const 
               y.size(3) == x.size(3) && b.shape() == y.shape() && y.dtype() == DType::f32 &&
               b.dtype() == DType::f32 && norm.elements() == 2 * x.size(3),
           ErrorCode::usage, "plane_affine: x {}, norm {}, y {} and b {} do not fit",
-          x.shape().str(), norm.shape().str(), y.shape().str(), b.shape().str());
+          x.shape(), norm.shape(), y.shape(), b.shape());
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add("plane_affine", 12 * double(x.elements()), 2 * double(x.bytes()));

@@ -6,6 +6,7 @@
 #include "kernels/rope.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 
@@ -32,14 +33,14 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
 Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryPairs pairs) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()) && head_dim > 0 && x.size(1) % head_dim == 0,
           ErrorCode::usage, "rope: x {} of {}; expected floats [tokens, heads * {}]",
-          x.shape().str(), tensor::name_of(x.dtype()), head_dim);
+          x.shape(), tensor::name_of(x.dtype()), head_dim);
   const Tensor &cos = table.cos, &sin = table.sin;
   require(cos.defined() && sin.defined() && cos.rank() == 2 && cos.size(0) == x.size(0) &&
               sin.shape() == cos.shape() && cos.dtype() == DType::f32 && cos.dense() &&
               sin.dtype() == DType::f32 && sin.dense() && 2 * cos.size(1) <= head_dim,
           ErrorCode::usage,
           "rope: a table of {} for x {}; expected dense f32 [{}, pairs], at most {} pairs",
-          cos.defined() ? cos.shape().str() : "nothing", x.shape().str(), x.size(0), head_dim / 2);
+          cos.shape(), x.shape(), x.size(0), head_dim / 2);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add("rope", 3 * double(x.elements()), 2 * double(x.bytes()) + 2 * double(cos.bytes()));

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "tensor/scope.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -14,7 +15,7 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 void check_route(const Tensor& logits, const RoutingOptions& o) {
   require(logits.rank() == 2 && logits.dtype() == DType::f32, ErrorCode::usage,
-          "route: logits {} of {}; expected f32 [tokens, experts]", logits.shape().str(),
+          "route: logits {} of {}; expected f32 [tokens, experts]", logits.shape(),
           tensor::name_of(logits.dtype()));
   const int64_t experts = logits.size(1);
   require(o.top_k >= 1 && o.top_k <= experts, ErrorCode::usage,
@@ -27,7 +28,7 @@ void check_route(const Tensor& logits, const RoutingOptions& o) {
   require(o.score == RoutingOptions::Score::sigmoid, ErrorCode::usage,
           "route: a ranking bias goes with sigmoid scores only; leave it out");
   require(o.bias.rank() == 1 && o.bias.size(0) == experts && o.bias.dtype() == DType::f32,
-          ErrorCode::usage, "route: bias {}; expected f32 [{}]", o.bias.shape().str(), experts);
+          ErrorCode::usage, "route: bias {}; expected f32 [{}]", o.bias.shape(), experts);
 }
 
 void softmax(const float* logits, int64_t n, float* score) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/table.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels {
 namespace {
@@ -54,6 +55,38 @@ TEST(Elementwise, EveryOpIsItsFormulaOnEveryInstructionSet) {
           ASSERT_NEAR(y[i], e, 2e-6 * (1 + std::abs(e))) << "op " << op << " at " << i;
         }
       }
+}
+
+// Bit for bit on one element, within a unit of the last place elsewhere: rounding to bf16 included.
+TEST(Elementwise, MixedTypesRoundAndKeepStrides) {
+  const int64_t rows = 4, columns = 37, stride = 41;
+  std::vector<tensor::BFloat16> a(size_t{rows * stride}), y(a.size(), tensor::to_bfloat16(-7));
+  std::vector<float> b(a.size()), gate(size_t{2 * columns});
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = tensor::to_bfloat16(0.37f * float(i % 23) - 3);
+    b[i] = 0.11f * float(i % 31) - 1;
+  }
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = float(i % 5) - 2;
+  const std::vector<int32_t> row_of{1, 0, 0, 1};
+  for (Isa isa : available_isas()) {
+    cpu_table(isa).elementwise({.op = Elementwise::add_gated, .a = a.data(), .b = b.data(),
+                                .a_stride = stride, .b_stride = stride,
+                                .a_dtype = tensor::DType::bf16, .y = y.data(), .y_stride = stride,
+                                .y_dtype = tensor::DType::bf16, .rows = rows, .columns = columns,
+                                .gate = gate.data(), .gate_stride = columns,
+                                .row_of = row_of.data()});
+    for (int64_t t = 0; t < rows; ++t)
+      for (int64_t i = 0; i < stride; ++i) {
+        const size_t at = size_t(t * stride + i);
+        if (i >= columns) {
+          ASSERT_EQ(tensor::to_float(y[at]), -7) << "a store behind the row";
+          continue;
+        }
+        const float g = gate[size_t(row_of[size_t(t)] * columns + i)];
+        const float e = tensor::to_float(a[at]) + g * b[at];
+        ASSERT_NEAR(tensor::to_float(y[at]), e, 0.004f * (std::abs(e) + 1e-3f)) << t << " " << i;
+      }
+  }
 }
 
 TEST(Elementwise, ZeroRowsAreLegal) {
