@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -15,7 +16,21 @@ namespace {
 
 thread_local bool inside_task = false;  // nested jobs run on their own thread alone
 
-constexpr int kSpins = 2000;
+// Awake for so long in case the next job follows at once. Bounded by time: on a busy machine one
+// yield may take milliseconds.
+constexpr auto kAwake = std::chrono::microseconds(50);
+
+template <class Ready>
+void wait_awake(Ready ready) {
+  for (int i = 0; i < 64; ++i) {
+    if (ready()) return;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  const auto end = std::chrono::steady_clock::now() + kAwake;
+  while (!ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
 
 }  // namespace
 
@@ -27,6 +42,7 @@ struct ThreadPool::State {
     {
       const std::lock_guard lock(mutex);
       ending = true;
+      epoch.fetch_add(1);
     }
     wake.notify_all();
     for (auto& worker : workers) worker.join();
@@ -48,21 +64,22 @@ struct ThreadPool::State {
 
   void work() {
     for (uint64_t seen = 0;;) {
-      for (int spin = 0; spin < kSpins && epoch.load() == seen; ++spin) std::this_thread::yield();
+      wait_awake([&] { return epoch.load() != seen; });
       {
         std::unique_lock lock(mutex);
         wake.wait(lock, [&] { return ending || epoch.load() != seen; });
         if (ending) return;
         seen = epoch.load();
+        if (!open) continue;
+        active.fetch_add(1);
       }
       take_tasks();
-      if (busy.fetch_sub(1) == 1) {
-        const std::lock_guard lock(mutex);
-        done.notify_one();
-      }
+      const std::lock_guard lock(mutex);
+      if (active.fetch_sub(1) == 1) done.notify_one();
     }
   }
 
+  // A worker that the machine wakes too late finds the job closed: nobody waits for it.
   void run(int64_t tasks, const std::function<void(int64_t)>& f) {
     const std::lock_guard one_job(jobs);
     {
@@ -71,14 +88,18 @@ struct ThreadPool::State {
       count = tasks;
       next = 0;
       error = nullptr;
-      busy = static_cast<int>(workers.size());
+      open = true;
       epoch.fetch_add(1);
     }
     wake.notify_all();
     take_tasks();
-    for (int spin = 0; spin < kSpins && busy.load() != 0; ++spin) std::this_thread::yield();
+    {
+      const std::lock_guard lock(mutex);
+      open = false;
+    }
+    wait_awake([&] { return active.load() == 0; });
     std::unique_lock lock(mutex);
-    done.wait(lock, [&] { return busy.load() == 0; });
+    done.wait(lock, [&] { return active.load() == 0; });
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
   }
 
@@ -87,10 +108,11 @@ struct ThreadPool::State {
   std::condition_variable wake, done;
   std::atomic<uint64_t> epoch{0};
   std::atomic<int64_t> next{0};
-  std::atomic<int> busy{0};
+  std::atomic<int> active{0};  // workers inside the job
   int64_t count = 0;
   const std::function<void(int64_t)>* task = nullptr;
   std::exception_ptr error;
+  bool open = false;  // workers may join the job
   bool ending = false;
 };
 

@@ -160,7 +160,7 @@ Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType 
   if (table.is_meta() || y.elements() == 0) return y;
   tensor::parallel_for(count_of, 64, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
-      kernels::reference::elementwise(
+      kernels::cpu_table().elementwise(
           {.a = table.data<std::byte>() +
                 indices[static_cast<size_t>(t)] * table.stride(0) * tensor::size_of(table.dtype()),
            .a_dtype = table.dtype(),
