@@ -27,8 +27,8 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
   require(dim >= 1 && dim <= 512, ErrorCode::usage, "attention: head_dim {}; expected 1 to 512",
           dim);
   require(k.size(1) == kv_heads * dim && v.shape() == k.shape(), ErrorCode::usage,
-          "attention: keys {} and values {}; expected [tokens, {}] both", k.shape(),
-          v.shape(), kv_heads * dim);
+          "attention: keys {} and values {}; expected [tokens, {}] both", k.shape(), v.shape(),
+          kv_heads * dim);
   const bool one_type = q.dtype() == k.dtype() && q.dtype() == v.dtype();
   require(one_type && (q.dtype() == DType::f32 || q.dtype() == DType::bf16), ErrorCode::usage,
           "attention: {}, {} and {}; expected f32 or bf16 all three", tensor::name_of(q.dtype()),

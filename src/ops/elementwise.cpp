@@ -27,8 +27,7 @@ struct Rows {
 Rows rows_of(const char* op, const Tensor& x) {
   if (x.rank() == 2) return {x.size(0), x.size(1), x.stride(0)};
   require(x.dense(), ErrorCode::usage,
-          "{}: a view {} of {} axes; expected a matrix or a dense tensor", op, x.shape(),
-          x.rank());
+          "{}: a view {} of {} axes; expected a matrix or a dense tensor", op, x.shape(), x.rank());
   const int64_t columns = x.rank() > 0 ? std::max<int64_t>(x.size(-1), 1) : 1;
   return {x.elements() / columns, columns, columns};
 }
@@ -38,8 +37,7 @@ Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, co
   require(tensor::is_float(a.dtype()), ErrorCode::usage, "{}: a tensor of {}; expected floats",
           name, tensor::name_of(a.dtype()));
   require(!b.defined() || (b.shape() == a.shape() && tensor::is_float(b.dtype())), ErrorCode::usage,
-          "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape(),
-          b.shape());
+          "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape(), b.shape());
   Tensor y = Tensor::empty(a.shape(), dtype, a.device());
   count(name, flops, a, y);
   if (a.is_meta() || a.elements() == 0) return y;
@@ -116,8 +114,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
                  std::span<const int32_t> row_of) {
   require(x.rank() == 2 && y.shape() == x.shape(), ErrorCode::usage,
-          "add_gated: {} and {}; expected two [tokens, channels]", x.shape(),
-          y.shape());
+          "add_gated: {} and {}; expected two [tokens, channels]", x.shape(), y.shape());
   require(gate.rank() == 2 && gate.size(1) == x.size(1) && gate.dtype() == DType::f32 &&
               static_cast<int64_t>(row_of.size()) == x.size(0),
           ErrorCode::usage, "add_gated: gate {} and {} rows do not fit {} tokens of {} channels",

@@ -29,8 +29,7 @@ void check_experts(const Tensor& x, const Routing& routing,
   require(routing.ids.defined() && routing.ids.rank() == 2 && routing.ids.size(0) == x.size(0) &&
               routing.ids.dtype() == DType::i32 && routing.ids.dense(),
           ErrorCode::usage, "experts: routing of {} for x {}; expected dense i32 ids [{}, k]",
-          routing.ids.shape(), x.shape(),
-          x.size(0));
+          routing.ids.shape(), x.shape(), x.size(0));
   require(routing.ids.elements() <= std::numeric_limits<int32_t>::max(), ErrorCode::usage,
           "experts: {} rows; at most 2^31 - 1", routing.ids.elements());
   const ExpertWeights& first = first_of(bank);
@@ -135,8 +134,7 @@ Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& sha
   const int64_t tokens = weights.size(0), slots = weights.size(1), hidden = rows.size(1);
   require(!shared.defined() || (shared.rank() == 2 && shared.size(0) == tokens &&
                                 shared.size(1) == hidden && shared.dtype() == rows.dtype()),
-          ErrorCode::usage, "combine_rows: shared {} of {}; expected {} [{}, {}]",
-          shared.shape(),
+          ErrorCode::usage, "combine_rows: shared {} of {}; expected {} [{}, {}]", shared.shape(),
           shared.defined() ? tensor::name_of(shared.dtype()) : "", tensor::name_of(rows.dtype()),
           tokens, hidden);
   Tensor y = Tensor::empty({tokens, hidden}, rows.dtype(), rows.device());

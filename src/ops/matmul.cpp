@@ -21,8 +21,8 @@ void check_matrix(const Tensor& t, const char* name, int64_t rows, int64_t colum
 void check_gate(const Tensor& x, int64_t n, const MatmulOptions& options) {
   require(
       options.gate.rank() == 2 && options.gate.size(1) == n && options.gate.dtype() == DType::f32,
-      ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]",
-      options.gate.shape(), tensor::name_of(options.gate.dtype()), n);
+      ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]", options.gate.shape(),
+      tensor::name_of(options.gate.dtype()), n);
   const int64_t rows = options.gate.size(0), tokens = x.size(0);
   if (options.row_of.empty()) {
     require(rows > 0 || tokens == 0, ErrorCode::usage,
@@ -49,8 +49,8 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
     require(!swiglu, ErrorCode::usage, "matmul: a bias does not go with swiglu; leave it out");
     require(options.bias.rank() == 1 && options.bias.size(0) == w->n &&
                 options.bias.dtype() == DType::f32,
-            ErrorCode::usage, "matmul: bias {} of {}; expected f32 [{}]",
-            options.bias.shape(), tensor::name_of(options.bias.dtype()), w->n);
+            ErrorCode::usage, "matmul: bias {} of {}; expected f32 [{}]", options.bias.shape(),
+            tensor::name_of(options.bias.dtype()), w->n);
   }
   if (options.gate.defined()) check_gate(x, w->n, options);
   if (options.residual.defined()) check_matrix(options.residual, "residual", x.size(0), w->n);

@@ -11,8 +11,8 @@ namespace {
 
 void check_vector(const char* op, const char* name, const Tensor& v, int64_t width) {
   require(!v.defined() || (v.rank() == 1 && v.size(0) == width && v.dtype() == DType::f32),
-          ErrorCode::usage, "{}: {} {} of {}; expected f32 [{}]", op, name,
-          v.shape(), v.defined() ? name_of(v.dtype()) : "", width);
+          ErrorCode::usage, "{}: {} {} of {}; expected f32 [{}]", op, name, v.shape(),
+          v.defined() ? name_of(v.dtype()) : "", width);
 }
 
 void check_rows(const char* op, const char* name, const Tensor& v, int64_t channels,

@@ -42,8 +42,8 @@ Tensor plane_affine(const Tensor& x, const Tensor& norm, const Tensor& y, const 
   require(x.rank() == 4 && x.dense() && tensor::is_float(x.dtype()) && y.rank() == 4 &&
               y.size(3) == x.size(3) && b.shape() == y.shape() && y.dtype() == DType::f32 &&
               b.dtype() == DType::f32 && norm.elements() == 2 * x.size(3),
-          ErrorCode::usage, "plane_affine: x {}, norm {}, y {} and b {} do not fit",
-          x.shape(), norm.shape(), y.shape(), b.shape());
+          ErrorCode::usage, "plane_affine: x {}, norm {}, y {} and b {} do not fit", x.shape(),
+          norm.shape(), y.shape(), b.shape());
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add("plane_affine", 12 * double(x.elements()), 2 * double(x.bytes()));

@@ -32,8 +32,8 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
 
 Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryPairs pairs) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()) && head_dim > 0 && x.size(1) % head_dim == 0,
-          ErrorCode::usage, "rope: x {} of {}; expected floats [tokens, heads * {}]",
-          x.shape(), tensor::name_of(x.dtype()), head_dim);
+          ErrorCode::usage, "rope: x {} of {}; expected floats [tokens, heads * {}]", x.shape(),
+          tensor::name_of(x.dtype()), head_dim);
   const Tensor &cos = table.cos, &sin = table.sin;
   require(cos.defined() && sin.defined() && cos.rank() == 2 && cos.size(0) == x.size(0) &&
               sin.shape() == cos.shape() && cos.dtype() == DType::f32 && cos.dense() &&

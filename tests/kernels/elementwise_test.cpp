@@ -69,11 +69,19 @@ TEST(Elementwise, MixedTypesRoundAndKeepStrides) {
   for (size_t i = 0; i < gate.size(); ++i) gate[i] = float(i % 5) - 2;
   const std::vector<int32_t> row_of{1, 0, 0, 1};
   for (Isa isa : available_isas()) {
-    cpu_table(isa).elementwise({.op = Elementwise::add_gated, .a = a.data(), .b = b.data(),
-                                .a_stride = stride, .b_stride = stride,
-                                .a_dtype = tensor::DType::bf16, .y = y.data(), .y_stride = stride,
-                                .y_dtype = tensor::DType::bf16, .rows = rows, .columns = columns,
-                                .gate = gate.data(), .gate_stride = columns,
+    cpu_table(isa).elementwise({.op = Elementwise::add_gated,
+                                .a = a.data(),
+                                .b = b.data(),
+                                .a_stride = stride,
+                                .b_stride = stride,
+                                .a_dtype = tensor::DType::bf16,
+                                .y = y.data(),
+                                .y_stride = stride,
+                                .y_dtype = tensor::DType::bf16,
+                                .rows = rows,
+                                .columns = columns,
+                                .gate = gate.data(),
+                                .gate_stride = columns,
                                 .row_of = row_of.data()});
     for (int64_t t = 0; t < rows; ++t)
       for (int64_t i = 0; i < stride; ++i) {
