@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/fail.h"
 
@@ -67,12 +68,18 @@ void OutputFile::write(const void* data, size_t bytes) {
   }
 }
 
+// No fsync: it guards against a loss of power, not of this process, and waits for other programs'
+// data.
 void OutputFile::commit() {
-  if (fsync(file_) != 0 && errno != EINVAL && errno != EROFS) refuse("write", errno);
-  if (!beside_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
-    refuse("put in place", errno);
-  close(file_);
-  file_ = -1;
+  if (close(std::exchange(file_, -1)) != 0 && errno != EINTR) {  // where a late write may fail
+    const int reason = errno;
+    if (!beside_.empty()) unlink(beside_.c_str());
+    refuse("write", reason);
+  }
+  if (beside_.empty() || std::rename(beside_.c_str(), target_.c_str()) == 0) return;
+  const int reason = errno;
+  unlink(beside_.c_str());
+  refuse("put in place", reason);
 }
 
 void OutputFile::refuse(const char* what, int reason) const {

@@ -18,7 +18,7 @@ class OutputFile {
 
   /// Throws Error(usage), as when the disk is full.
   void write(const void* data, size_t bytes);
-  /// Flushes to the disk and renames.
+  /// Closes and renames; with an error nothing stays behind.
   void commit();
 
  private:

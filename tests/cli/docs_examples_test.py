@@ -62,7 +62,7 @@ class Documents(unittest.TestCase):
                 (folder / "build/release" / entry).symlink_to(pathlib.Path(PROGRAM).parent / entry)
             script = "set -euo pipefail\n" + "".join(
                 f"echo '{MARK}'{i}\n{text}\n" for i, (_, text, _) in enumerate(parts))
-            done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, timeout=280,
+            done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, timeout=850,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   env={**os.environ, "TMPDIR": name,
                                        "PATH": f"{folder}/build/release:{os.environ['PATH']}"})
