@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tessera::tokenizer {
+
+/// Byte-level byte-pair encoding (GPT-2, Radford et al. 2019) from a tokenizer.json: every text has
+/// ids, and every sequence of ids has bytes.
+class ByteLevelBpe {
+ public:
+  /// Throws Error(model) naming `where` and what is malformed or not supported (another model than
+  /// BPE, other pre-tokenizers than ByteLevel and Split, other normalizers than NFC).
+  ByteLevelBpe(const base::Json& json, const std::string& where);
+  ~ByteLevelBpe();
+  ByteLevelBpe(const ByteLevelBpe&) = delete;
+  ByteLevelBpe& operator=(const ByteLevelBpe&) = delete;
+
+  /// UTF-8 -> ids; added tokens are found in the text as they are. Throws Error(usage) for text
+  /// that is not UTF-8 or holds a byte that the vocabulary lacks.
+  std::vector<int32_t> encode(std::string_view text) const;
+  /// The bytes of one token; special tokens give none when `skip_special`. An id outside the
+  /// vocabulary gives none. Sequences of tokens may end inside a UTF-8 character.
+  std::string bytes_of(int32_t id, bool skip_special = true) const;
+  /// The id of a token as the file spells it, added ones included; -1: there is none.
+  int32_t id_of(const std::string& token) const;
+  /// One more than the largest id.
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+
+ private:
+  struct Added {
+    std::string content;
+    int32_t id = 0;
+    bool special = false, lstrip = false, rstrip = false;
+  };
+  struct Splitter;
+
+  void read_model(const base::Json& model);
+  void read_added(const base::Json& json);
+  void read_splitters(const base::Json& pre_tokenizer);
+  void set_token(int64_t id, const std::string& token);
+  void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
+  void encode_word(const std::string& word, std::vector<int32_t>& ids) const;
+  [[noreturn]] void refuse(const std::string& what) const;
+
+  std::string where_;
+  std::unordered_map<std::string, int32_t> ids_;                               // by bytes
+  std::vector<std::string> tokens_;                                            // bytes
+  std::vector<uint8_t> special_;                                               // by id
+  std::map<std::pair<int32_t, int32_t>, std::pair<int32_t, int32_t>> merges_;  // -> rank, id
+  std::vector<Added> added_;                                                   // longest first
+  std::vector<std::unique_ptr<Splitter>> splitters_;
+  bool nfc_ = false, ignore_merges_ = false, prefix_space_ = false;
+};
+
+/// How many leading bytes of `text` are whole UTF-8 characters: what may be shown of a stream.
+size_t whole_characters(std::string_view text);
+/// Bytes as UTF-8: what is no character becomes U+FFFD; a character whose rest may still come is
+/// left out unless the text has `ended`.
+std::string readable(std::string_view bytes, bool ended);
+
+}  // namespace tessera::tokenizer
