@@ -50,8 +50,7 @@ void eval(Options& o, const std::stop_token& stop) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
-      "eval", "Measure what plans cost in quality, beside the synchronous one");
+  CLI::App* app = program.add_subcommand("eval", "Measure what stale plans cost in quality");
   auto o = std::make_shared<Options>();
   o->request.generate.steps = 20;
   add_model(*app, o->model);
