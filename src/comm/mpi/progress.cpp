@@ -315,7 +315,6 @@ void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> t
 }
 
 bool Progress::over(std::chrono::milliseconds grace) const {
-  if (!ending_) return false;
   const auto failure = fate_->failure();
   if (failure) return Clock::now() - failure->since > grace;
   return fate_->all_done() && requests_.empty();
@@ -337,8 +336,9 @@ void Progress::serve(std::chrono::milliseconds deadline, std::chrono::millisecon
     return moved;
   };
   for (;;) {
+    const bool ending = ending_;  // asked first: what end() tells is sent by then
     if (move()) continue;
-    if (over(grace)) break;
+    if (ending && over(grace)) break;
     idle();
   }
   if (!fate_->failure()) return;
