@@ -23,6 +23,8 @@ Command add_inspect(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_bench(CLI::App& program);
 
+/// Prints an error as one line on standard error; returns `status`.
+int complain(const std::string& message, int status);
 /// Hands on what was printed so far. Throws Error(usage) when standard output cannot be written to,
 /// ReaderLeft when it is a pipe that nobody reads any more.
 void flush_results();
@@ -30,7 +32,7 @@ struct ReaderLeft {};
 
 /// Options that every command with a model shares.
 struct ModelOptions {
-  std::string model, plan, dtype = "bf16", transport = "threads", device = "cpu";
+  std::string model, plan, dtype = "bf16", transport = "auto", device = "cpu";
   int threads = 0;
   int ranks = 0;  // 0: as many as the plan needs
   double comm_timeout = 60;
@@ -38,7 +40,9 @@ struct ModelOptions {
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 /// Throws Error(usage) or Error(plan) for values that this version cannot run.
-RunOptions run_options(const ModelOptions& options);
+RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);
+/// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with null.
+void run_ranks(const ModelOptions& options, const std::function<void(const Processes*)>& body);
 
 /// Accepts numbers above zero.
 CLI::Validator positive();

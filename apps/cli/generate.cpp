@@ -154,16 +154,18 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_model_options(app, o->model);
 }
 
-void generate(Options& o, const std::stop_token& stop) {
-  const RunOptions run = run_options(*o.model);
+void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
+  const RunOptions run = run_options(*o.model, processes);
+  const bool first = !processes || processes->rank == 0;
   o.request.classes = split(o.classes);
   o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
   o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
-  check_output(o, o.request.classes.size() * static_cast<size_t>(std::max(o.request.count, 1)));
-  ProgressView view(o.progress);
+  if (first)
+    check_output(o, o.request.classes.size() * static_cast<size_t>(std::max(o.request.count, 1)));
+  ProgressView view(first ? o.progress : "none");
   RunControl control{stop, [&](const Progress& p) { view.show(p); }};
   GenerateResult result;
   {
@@ -171,7 +173,7 @@ void generate(Options& o, const std::stop_token& stop) {
     result = model.generate(o.request, control);
   }
   view.end_line();
-  save(result, o);
+  if (!result.elsewhere) save(result, o);
 }
 
 }  // namespace
@@ -180,7 +182,10 @@ Command add_generate(CLI::App& program) {
   CLI::App* app = program.add_subcommand("generate", "Make pictures");
   auto options = std::make_shared<Options>();
   add_options(*app, options);
-  return {app, [options](const std::stop_token& stop) { generate(*options, stop); }};
+  return {app, [options](const std::stop_token& stop) {
+            run_ranks(*options->model,
+                      [&](const Processes* processes) { generate(*options, stop, processes); });
+          }};
 }
 
 }  // namespace tessera::cli

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -29,14 +30,6 @@ void on_interrupt(int signal) {
     std::raise(signal);
   }
   interrupted = 1;
-}
-
-int complain(const std::string& message, int status) {
-  std::string line = message;
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\n' || c == '\r' ? ' ' : '?';
-  std::fprintf(stderr, "tessera: error: %s\n", line.c_str());
-  return status;
 }
 
 const char* const kFooter =
@@ -72,7 +65,7 @@ int run(int argc, char** argv) {
     cli::flush_results();
     return 0;
   } catch (const CLI::ParseError& e) {
-    return complain(cli::explain(e, program), static_cast<int>(ErrorCode::usage));
+    return cli::complain(cli::explain(e, program), static_cast<int>(ErrorCode::usage));
   }
   for (const cli::Command& command : commands)
     if (command.app->parsed()) command.run(stop_source().get_token());
@@ -81,6 +74,14 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+int tessera::cli::complain(const std::string& message, int status) {
+  std::string line = message;
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\n' || c == '\r' ? ' ' : '?';
+  std::fprintf(stderr, "tessera: error: %s\n", line.c_str());
+  return status;
+}
 
 void tessera::cli::flush_results() {
   errno = 0;
@@ -96,6 +97,8 @@ int main(int argc, char** argv) {
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  if (std::getenv("OMPI_COMM_WORLD_SIZE"))  // mpirun ends the run, as a rank was lost
+    std::signal(SIGTERM, [](int) { _exit(static_cast<int>(tessera::ErrorCode::rank)); });
   struct sigaction before {};  // nohup keeps its word
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, nullptr);
@@ -113,15 +116,18 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const tessera::cli::ReaderLeft&) {
     return 0;  // as with `| head`: whoever read has seen enough
+  } catch (const tessera::EchoError& e) {
+    // At once: mpirun kills the other ranks when it has seen some end.
+    std::_Exit(static_cast<int>(e.code()));
   } catch (const tessera::Error& e) {
-    return complain(e.what(), static_cast<int>(e.code()));
+    return tessera::cli::complain(e.what(), static_cast<int>(e.code()));
   } catch (const std::bad_alloc&) {
-    return complain("out of memory: use a smaller size, batch or model", 6);
+    return tessera::cli::complain("out of memory: use a smaller size, batch or model", 6);
   } catch (const std::system_error& e) {
-    return complain(std::string("the system refuses a thread or a file: ") + e.what() +
-                        "; give fewer --threads, or raise its limits",
-                    6);
+    return tessera::cli::complain(std::string("the system refuses a thread or a file: ") +
+                                      e.what() + "; give fewer --threads, or raise its limits",
+                                  6);
   } catch (const std::exception& e) {
-    return complain(std::string("internal: ") + e.what(), 1);
+    return tessera::cli::complain(std::string("internal: ") + e.what(), 1);
   }
 }

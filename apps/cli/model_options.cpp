@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "commands.h"
 
 namespace tessera::cli {
@@ -40,19 +42,39 @@ CLI::Validator positive() {
       "");
 }
 
-RunOptions run_options(const ModelOptions& o) {
+void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)>& body) {
+  if (o.transport != "auto" && o.transport != "threads" && o.transport != "mpi")
+    throw Error(ErrorCode::usage, "--transport " + o.transport +
+                                      ": expected auto (mpi under mpirun, "
+                                      "else threads), 'threads' or 'mpi'");
+  if (o.transport == "threads" || !started_by_mpirun()) {
+    if (o.transport == "mpi")
+      throw Error(ErrorCode::usage, "--transport mpi: start the program with mpirun -np N");
+    return body(nullptr);
+  }
+  ProcessOptions options;
+  options.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
+  options.report = [](const Error& error) { complain(error.what(), 0); };
+  options.give_up = [](const Error& error) { std::_Exit(static_cast<int>(error.code())); };
+  run_processes(options, [&](Processes& processes) { body(&processes); });
+}
+
+RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   if (o.device != "cpu")
     throw Error(ErrorCode::usage,
                 "--device " + o.device + ": this build has the device 'cpu' only");
-  if (o.transport != "threads")
-    throw Error(ErrorCode::usage,
-                "--transport " + o.transport + ": this build has the transport 'threads' only");
   RunOptions run;
   run.precision = o.dtype == "f32" ? Precision::f32 : Precision::bf16;
   run.threads = o.threads;
   run.plan = parse_plan(o.plan);
   run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
-  const auto found = problems(run.plan, o.ranks == 0 ? run.plan.world() : o.ranks);
+  run.processes = processes;
+  if (processes && o.ranks != 0 && o.ranks != processes->ranks)
+    throw Error(ErrorCode::usage, "--ranks " + std::to_string(o.ranks) + ": mpirun started " +
+                                      std::to_string(processes->ranks) +
+                                      " processes; leave it out");
+  const int ranks = processes ? processes->ranks : o.ranks;
+  const auto found = problems(run.plan, ranks == 0 ? run.plan.world() : ranks);
   if (!found.empty()) {
     std::string all;
     for (const auto& sentence : found) all += (all.empty() ? "" : "; ") + sentence;

@@ -18,6 +18,7 @@ namespace tessera {
 struct GenerateResult {
   std::vector<Picture> pictures;  ///< empty when decoding was not asked for
   std::vector<float> latents;     ///< [pictures, channels, height, width], as --save-latents writes
+  bool elsewhere = false;         ///< all of it is with the process of rank 0
   Report report;
 };
 

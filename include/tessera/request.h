@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/plan.h"
+#include "tessera/processes.h"
 
 namespace tessera {
 
@@ -24,6 +25,8 @@ struct RunOptions {
   Plan plan;
   std::chrono::milliseconds comm_timeout{
       60000};  ///< a wait lasts no longer while the peer stands still
+  /// The processes that are the plan's ranks; null: threads of this process are.
+  const Processes* processes = nullptr;
 };
 
 /// One picture request. Zero or negative sizes and steps mean: the model's default where marked.

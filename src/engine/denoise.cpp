@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
+#include "engine/gather_reports.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
 
@@ -169,6 +170,10 @@ void check_plan(const Model::State& state, const Job& job) {
 }
 
 void load_ranks(Model::State& state) {
+  if (state.options.processes) {
+    state.transformer(state.options.processes->rank);
+    return;
+  }
   for (int r = 0; r < state.options.plan.expert; ++r) state.transformer(r);
 }
 
@@ -178,6 +183,11 @@ Tensor denoise(Model::State& state, const GenerateRequest& request, const RunCon
   Tensor latent;
   if (state.options.plan.world() == 1) {
     latent = ranks.run(nullptr);
+  } else if (state.options.processes) {
+    comm::Communicator& world = *state.options.processes->world;
+    latent = ranks.run(&world);
+    gather_reports(world, report);
+    if (world.rank() != 0) return {};
   } else {
     comm::threads::run(state.options.plan.world(), state.options.comm_timeout,
                        [&](comm::Communicator& world) {

@@ -178,6 +178,10 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   result.report.phase_seconds["load"] = seconds_since(begin);
   engine::Trace trace(job.layout, !request.trace.empty());
   const Tensor latents = engine::denoise(state, request, control, job, trace, result.report);
+  if (state.options.processes && state.options.processes->rank != 0) {
+    result.elsewhere = true;
+    return result;
+  }
   std::vector<std::string> labels;
   for (int number : job.classes)
     labels.push_back(state.class_names.empty() ? "class " + std::to_string(number)

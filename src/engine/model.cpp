@@ -1,4 +1,5 @@
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -39,7 +40,11 @@ std::vector<std::string> read_class_names(const std::string& folder) {
 
 int thread_count_of(const RunOptions& options) {
   if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  // Cores that mpirun has not dealt out belong to all ranks of the machine.
+  const bool bound = cores < sysconf(_SC_NPROCESSORS_ONLN);
+  const int sharing = options.processes && !bound ? options.processes->on_this_machine : 1;
+  return std::max(1, cores / sharing);
 }
 
 // "; shipped: shapes".
@@ -173,7 +178,8 @@ int64_t Model::classes() const { return state_->recipe ? state_->recipe->classes
 
 Model Model::open(const std::string& model, const RunOptions& options) {
   auto state = std::make_unique<State>();
-  const auto found = problems(options.plan, options.plan.world());
+  const auto found =
+      problems(options.plan, options.processes ? options.processes->ranks : options.plan.world());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state->options = options;
   state->name = model;
@@ -191,7 +197,8 @@ Model Model::open(const std::string& model, const RunOptions& options) {
             ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
             model, state->class_names.size(), state->recipe->classes());
   }
-  const int threads = thread_count_of(options), ranks = options.plan.world();
+  const int threads = thread_count_of(options);
+  const int ranks = options.processes ? 1 : options.plan.world();
   state->pool = std::make_unique<base::ThreadPool>(threads);
   for (int r = 0; r < ranks && ranks > 1; ++r)
     state->rank_pools.push_back(std::make_unique<base::ThreadPool>(std::max(1, threads / ranks)));

@@ -60,7 +60,7 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
                      says=["--device tpu", "'cpu'"])
         self.refused(2, "generate", "shapes", "--class", "1", "--transport", "pigeon",
-                     says=["--transport pigeon", "'threads'"])
+                     says=["--transport pigeon", "'threads'", "'mpi'"])
         self.refused(2, "generate", "shapes", "--class", "1", "--progress", "loud",
                      says=["--progress", "auto,plain,none"])
         self.refused(2, "bench", "pixels", says=["pixels", "kernels"])

@@ -21,3 +21,7 @@ add_test(NAME mpi.LostRankOften COMMAND ${Python3_EXECUTABLE}
          ${CMAKE_CURRENT_LIST_DIR}/lost_rank_test.py LostRankTest.test_killed_at_random_points)
 set_tests_properties(mpi.LostRankOften PROPERTIES TIMEOUT 900 LABELS long ENVIRONMENT
                      "${victim_environment};TESSERA_KILLS=50")
+
+add_test(NAME mpi.Generate COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/generate_test.py)
+set_tests_properties(mpi.Generate PROPERTIES TIMEOUT 300 ENVIRONMENT
+  "TESSERA_MPIRUN=${mpirun_line};TESSERA_PROGRAM=${CMAKE_BINARY_DIR}/tessera;TESSERA_SOURCE=${CMAKE_SOURCE_DIR}")

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""`mpirun -np N tessera generate`: the latents of one process, and no output when a rank is lost."""
+
+import os
+import pathlib
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MPIRUN = shlex.split(os.environ["TESSERA_MPIRUN"])
+PROGRAM = os.environ["TESSERA_PROGRAM"]
+MODEL = str(pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tests/data/moe/dit_moe_flash/model")
+ARGUMENTS = ["generate", MODEL, "--class", "1,2,3,4,5,6", "--steps", "6", "--dtype", "f32",
+             "--latents-only", "--progress", "none", "--threads", "1"]
+
+
+class GenerateTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def latents(self, name, prefix, *more):
+        file = self.folder / name
+        done = subprocess.run([*prefix, PROGRAM, *ARGUMENTS, "--save-latents", str(file), *more],
+                              capture_output=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return file.read_bytes()
+
+    def test_processes_give_the_latents_of_one(self):
+        one = self.latents("one", [])
+        for ranks in (1, 2, 3):
+            plan = ["--plan", f"expert={ranks}"] if ranks > 1 else []
+            many = self.latents(f"mpi{ranks}", MPIRUN + ["-np", str(ranks)], *plan)
+            self.assertEqual(one, many, f"{ranks} processes")
+        stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]
+        self.assertEqual(self.latents("threads", [], *stale),
+                         self.latents("processes", MPIRUN + ["-np", "2"], *stale))
+
+    def test_a_bad_plan_is_refused_in_one_line(self):
+        done = subprocess.run([*MPIRUN, "-np", "2", PROGRAM, *ARGUMENTS, "--plan", "expert=3",
+                               "--save-latents", str(self.folder / "x")],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertFalse((self.folder / "x").exists())
+
+    def test_a_lost_rank_leaves_no_output(self):
+        long = [a if a != "6" else "100000" for a in ARGUMENTS]
+        for _ in range(3):
+            run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, *long, "--plan", "expert=3",
+                                    "--save-latents", str(self.folder / "lost")],
+                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+            time.sleep(random.uniform(2, 3))
+            ranks = [int(pid) for pid in self.children(run.pid)]
+            self.assertEqual(len(ranks), 3)
+            os.kill(random.choice(ranks), signal.SIGKILL)
+            _, errors = run.communicate(timeout=20)
+            lines = [l for l in errors.splitlines() if l.startswith("tessera: error: rank ")]
+            self.assertEqual(len(lines), 1, errors)
+            self.assertIn("was lost", lines[0])
+            self.assertNotEqual(run.returncode, 0)
+            self.assertEqual(list(self.folder.iterdir()), [])
+            self.assertFalse([p for p in ranks if pathlib.Path(f"/proc/{p}/exe").exists()])
+
+    def children(self, pid):
+        tasks = pathlib.Path(f"/proc/{pid}/task")
+        return [c for t in tasks.iterdir() for c in (t / "children").read_text().split()
+                if PROGRAM in pathlib.Path(f"/proc/{c}/cmdline").read_text()]
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
