@@ -117,7 +117,13 @@ void Progress::declare(const Error& error, int origin, bool lost, Time since) {
   tell(notice);
 }
 
-void Progress::fail(const Error& error) { declare(error, rank_, false, Clock::now()); }
+void Progress::fail(const Error& error) {
+  // A wait that lasted too long may have a cause that others are about to tell: this process may
+  // itself have been stopped, and its clock went on.
+  for (int i = 0; error.code() == ErrorCode::rank && i < 20 && !fate_->failure(); ++i)
+    std::this_thread::sleep_for(10ms);
+  declare(error, rank_, false, Clock::now());
+}
 
 void Progress::end() {
   fate_->done(rank_);
