@@ -38,7 +38,7 @@ comm::Exchange start(Communicator& world, int64_t bytes) {
 }
 
 // One after another: the ranks leave a barrier at different times, but keep step in a run.
-constexpr int kRun = 8;
+constexpr int kRun = 4;
 
 template <class F>
 double timed(Communicator& world, int repeats, F&& body) {
@@ -64,10 +64,10 @@ void measure(Communicator& world, double rounds_per_second) {
         world.size(), barrier_seconds * 1e6, busy * 4);
   for (const int64_t bytes :
        {int64_t{4} << 10, int64_t{64} << 10, int64_t{1} << 20, int64_t{4} << 20}) {
-    const double x = timed(world, 9, [&] { start(world, bytes).wait(); });
+    const double x = timed(world, 3, [&] { start(world, bytes).wait(); });
     const int64_t rounds = static_cast<int64_t>(x * rounds_per_second);
-    const double a = timed(world, 9, [&] { compute(rounds); });
-    const double both = timed(world, 9, [&] {
+    const double a = timed(world, 3, [&] { compute(rounds); });
+    const double both = timed(world, 3, [&] {
       auto exchange = start(world, bytes);
       compute(rounds);
       exchange.wait();

@@ -58,6 +58,10 @@ class Run:
             time.sleep(0.002)
         raise AssertionError("the ranks did not start")
 
+    def all_begun(self):
+        """Whether MPI's start is over on every rank; before, nobody knows who is lost."""
+        return all(self.read(f"{rank}.begun") for rank in range(RANKS))
+
     def end(self, limit=20):
         """Statuses by rank, mpirun's own, and the lines that ranks wrote."""
         try:
@@ -97,8 +101,7 @@ class LostRankTest(unittest.TestCase):
         pid = run.pids()[victim]
         delay = chance.uniform(0, 1.6)
         time.sleep(delay)
-        # MPI's own start is over when the ranks have opened each other's doors.
-        run.begun = delay > 0.9
+        run.begun = run.all_begun()
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

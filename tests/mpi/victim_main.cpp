@@ -40,9 +40,11 @@ void round_of(Communicator& world, int round) {
               ErrorCode::rank, "a message is not as it was sent");
 }
 
-void body(Communicator& world, const std::string& mode, Clock::time_point end) {
+void body(Communicator& world, const std::string& begun, const std::string& mode,
+          Clock::time_point end) {
   if (mode == "all") fail(ErrorCode::plan, "this plan cannot run");
   barrier(world);
+  write(begun, 1);
   volatile double x = 1;
   if (mode == "busy" && world.rank() == 0)
     while (Clock::now() < end) x = x * 1.0000001;
@@ -75,7 +77,7 @@ int main(int, char** argv) {
   options.give_up = leave;
   try {
     comm::mpi::run(options, [&](Communicator& world) {
-      body(world, mode,
+      body(world, dir + "/" + rank + ".begun", mode,
            Clock::now() + std::chrono::milliseconds(static_cast<int>(std::atof(argv[3]) * 1000)));
       write(dir + "/" + rank + ".body", 1);
     });
