@@ -6,8 +6,9 @@
 namespace tessera {
 
 /// When the experts' results are read: in the step that computes them, one step later (interweaved)
-/// or two (displaced); DICE, ICCV 2025, section 3.
-enum class ExpertSchedule { sync, interweaved, displaced };
+/// or two (displaced); DICE, ICCV 2025, section 3. Adaptive: in the same step, of the rows that the
+/// budget allows; the others keep the last result of their expert.
+enum class ExpertSchedule { sync, interweaved, displaced, adaptive };
 /// Which layers stay synchronous under a stale schedule (DICE, section 4.1).
 enum class SyncLayers { none, deep, shallow, staggered, list };
 /// Which slot of a token is sent in a step that skips the others (DICE, section 4.2).
@@ -30,6 +31,7 @@ struct Plan {
   int warmup = 1;  ///< first steps in which nothing is stale, >= 1
 
   ExpertSchedule schedule = ExpertSchedule::sync;
+  int budget = 50;  ///< of adaptive: percent of the expert rows that a step sends
   SyncLayers sync = SyncLayers::none;
   std::vector<int> sync_list{};  ///< of SyncLayers::list
   int sync_every = 0;  ///< also fresh: steps s of S with (S - s) % sync_every == 0; 0: none

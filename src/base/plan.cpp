@@ -20,20 +20,23 @@ struct Entry {
   std::function<std::string(const Plan&)> write;
 };
 
-int whole(std::string_view name, std::string_view text, int lowest) {
-  constexpr int kLargest = 1 << 16;
+constexpr int kLargest = 1 << 16;
+
+int whole(std::string_view name, std::string_view text, int lowest, int highest = kLargest) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size() && value >= lowest &&
-              value <= kLargest,
+              value <= highest,
           ErrorCode::plan, "plan entry '{}={}': expected a whole number from {} to {}", name,
-          text.substr(0, 40), lowest, kLargest);
+          text.substr(0, 40), lowest, highest);
   return value;
 }
 
-Entry number(const char* name, int Plan::*field, int lowest = 1) {
-  return {name, [=](Plan& plan, std::string_view text) { plan.*field = whole(name, text, lowest); },
-          [=](const Plan& plan) { return std::to_string(plan.*field); }};
+Entry number(const char* name, int Plan::*field, int lowest = 1, int highest = kLargest) {
+  return {
+      name,
+      [=](Plan& plan, std::string_view text) { plan.*field = whole(name, text, lowest, highest); },
+      [=](const Plan& plan) { return std::to_string(plan.*field); }};
 }
 
 template <class Value>
@@ -108,7 +111,11 @@ const std::vector<Entry>& entries() {
       number("expert", &Plan::expert),
       number("warmup", &Plan::warmup),
       choice<E>("schedule", &Plan::schedule,
-                {{"sync", E::sync}, {"interweaved", E::interweaved}, {"displaced", E::displaced}}),
+                {{"sync", E::sync},
+                 {"interweaved", E::interweaved},
+                 {"displaced", E::displaced},
+                 {"adaptive", E::adaptive}}),
+      number("budget", &Plan::budget, 0, 100),
       {"sync", read_sync, write_sync},
       number("sync-every", &Plan::sync_every, 0),
       choice<KeptSlot>("conditional", &Plan::conditional,
@@ -187,7 +194,14 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
                                 plan.expert, different));
   if (plan.schedule == ExpertSchedule::sync && plan.sync != SyncLayers::none)
     found.push_back(
-        "sync= chooses layers of a stale schedule; add schedule=interweaved or displaced");
+        "sync= chooses layers of a stale schedule; add schedule=interweaved, displaced or "
+        "adaptive");
+  const bool adaptive = plan.schedule == ExpertSchedule::adaptive;
+  if (adaptive && plan.conditional != KeptSlot::all)
+    found.push_back("schedule=adaptive chooses the rows itself; leave out conditional=");
+  if (!adaptive && plan.budget != Plan{}.budget)
+    found.push_back(
+        "budget= holds for the rows of schedule=adaptive; add it, or leave out budget=");
   return found;
 }
 

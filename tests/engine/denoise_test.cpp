@@ -43,7 +43,7 @@ TEST(Denoise, AnyNumberOfRanksGivesTheSameBits) {
 TEST(Denoise, EveryScheduleGivesTheSameBitsOnAnyNumberOfRanks) {
   for (const std::string schedule :
        {"schedule=interweaved", "schedule=displaced",
-        "schedule=displaced,scores=latest,sync-every=3",
+        "schedule=displaced,scores=latest,sync-every=3", "schedule=adaptive,budget=40",
         "schedule=interweaved,sync=deep,conditional=low,warmup=2",
         "schedule=interweaved,sync=staggered,conditional=random,stride=3",
         "conditional=high,conditional-layers=all"})

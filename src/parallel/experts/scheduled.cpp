@@ -1,6 +1,7 @@
 #include "parallel/experts/scheduled.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -27,6 +28,14 @@ int64_t distinct(const Tensor& ids, size_t experts) {
   return std::count(touched.begin(), touched.end(), true);
 }
 
+// The place of an expert among the k of a token in an earlier routing, or -1.
+int64_t place_of(int32_t expert, const Tensor& ids, int64_t token) {
+  const int64_t k = ids.size(1);
+  const int32_t* old = ids.data<int32_t>() + token * k;
+  const int64_t slot = std::find(old, old + k, expert) - old;
+  return slot < k ? token * k + slot : -1;
+}
+
 }  // namespace
 
 ScheduledExperts::ScheduledExperts(const nn::Geometry& geometry, const Plan& plan, int steps,
@@ -42,41 +51,109 @@ ScheduledExperts::ScheduledExperts(const nn::Geometry& geometry, const Plan& pla
     layer_of_site_.at(static_cast<size_t>(geometry.experts[l].block)) = static_cast<int>(l);
 }
 
-// Rows to send; the others are found in the result of the step before, by (token, expert).
-std::vector<int32_t> ScheduledExperts::choose(int layer, const nn::TokenView& view, Result& result,
-                                              ExpertEvent& event) const {
+std::vector<int32_t> ScheduledExperts::choose(int layer, const nn::TokenView& view,
+                                              const Tensor& tokens, Result& result,
+                                              ExpertEvent& event) {
+  Layer& mine = layers_[static_cast<size_t>(layer)];
+  const Tensor& ids = result.routing.ids;
+  result.sources.assign(static_cast<size_t>(ids.elements()), step_.index);
+  const bool adaptive = timetable_.adaptive(layer), full = timetable_.full(step_.index, layer);
+  std::vector<float> moves;
+  if (adaptive) {
+    result.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
+    if (!full) moves = relative_moves(mine.tokens, tokens);
+    mine.tokens = tokens;
+  }
+  if (!full) {
+    const Result& before = mine.results.at(step_.index - 1);
+    return adaptive ? choose_by_drift(view, moves, before, result, event)
+                    : choose_by_slot(view, before, result, event);
+  }
+  std::vector<int32_t> pairs;
+  for (int64_t pair = 0; pair < ids.elements(); ++pair)
+    if (ids.data<int32_t>()[pair] >= 0) pairs.push_back(static_cast<int32_t>(pair));
+  return pairs;
+}
+
+// All but one slot of a token are left out, if the step before has a row of the same expert.
+std::vector<int32_t> ScheduledExperts::choose_by_slot(const nn::TokenView& view,
+                                                      const Result& before, Result& result,
+                                                      ExpertEvent& event) const {
   const Tensor& ids = result.routing.ids;
   const int64_t k = ids.size(1);
-  const int32_t* id = ids.data<int32_t>();
   std::vector<int32_t> pairs;
-  result.sources.assign(static_cast<size_t>(ids.elements()), step_.index);
-  const bool full = timetable_.full(step_.index, layer);
-  const auto& results = layers_[static_cast<size_t>(layer)].results;
-  const Result* before = full ? nullptr : &results.at(step_.index - 1);
   int64_t t = 0;
   for (const nn::Segment& segment : view.body)
     for (int64_t token = segment.ids.begin; token < segment.ids.end; ++token, ++t) {
       int64_t keep = 0;
       if (plan_.conditional == KeptSlot::high) keep = k - 1;
       if (plan_.conditional == KeptSlot::random) keep = kept_(segment.row, token) % k;
-      for (int64_t j = 0; j < k; ++j) {
-        const int64_t pair = t * k + j;
-        if (id[pair] < 0) continue;
-        if (!full && j != keep) {
-          const int32_t* old = before->routing.ids.data<int32_t>() + t * k;
-          const int64_t slot = std::find(old, old + k, id[pair]) - old;
-          if (slot < k) {
-            result.reused.insert(result.reused.end(), {pair, t * k + slot});
-            result.sources[static_cast<size_t>(pair)] =
-                before->sources[static_cast<size_t>(t * k + slot)];
-            continue;
-          }
-          ++event.changed;
+      for (int64_t pair = t * k; pair < (t + 1) * k; ++pair) {
+        const int32_t id = ids.data<int32_t>()[pair];
+        if (id < 0) continue;
+        const int64_t old = pair == t * k + keep ? -1 : place_of(id, before.routing.ids, t);
+        if (old >= 0) {
+          result.reuse(pair, old, before);
+          continue;
         }
+        event.changed += pair != t * k + keep;
         pairs.push_back(static_cast<int32_t>(pair));
       }
     }
   return pairs;
+}
+
+// Of each picture the rows go whose old results would be most wrong: first order in how far their
+// tokens have moved since. Rows of new experts always go, and count.
+std::vector<int32_t> ScheduledExperts::choose_by_drift(const nn::TokenView& view,
+                                                       const std::vector<float>& moves,
+                                                       const Result& before, Result& result,
+                                                       ExpertEvent& event) const {
+  const Tensor& ids = result.routing.ids;
+  const int64_t k = ids.size(1);
+  const float* weight = result.routing.weights.data<float>();
+  std::vector<int32_t> pairs;
+  std::vector<Candidate> candidates;
+  int64_t first = 0;
+  for (const nn::Segment& segment : view.body) {
+    const int64_t last = first + segment.ids.size() * k;
+    candidates.clear();
+    int64_t allowed = (plan_.budget * (last - first) + 50) / 100;
+    for (int64_t pair = first; pair < last; ++pair) {
+      const int32_t id = ids.data<int32_t>()[pair];
+      if (id < 0) continue;
+      const int64_t old = place_of(id, before.routing.ids, pair / k);
+      if (old < 0) {
+        pairs.push_back(static_cast<int32_t>(pair));
+        ++event.changed;
+        --allowed;
+        continue;
+      }
+      const auto at = static_cast<size_t>(old);
+      const float moved = before.drift.moved[at] + moves[static_cast<size_t>(pair / k)];
+      const float error = std::fabs(weight[pair]) * moved * before.drift.length[at];
+      result.drift.moved[static_cast<size_t>(pair)] = moved;
+      candidates.push_back({pair, old, std::isfinite(error) ? error : HUGE_VALF});
+    }
+    first = last;
+    allowed = std::clamp<int64_t>(allowed, 0, static_cast<int64_t>(candidates.size()));
+    largest_first(candidates, allowed);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const Candidate& row = candidates[i];
+      if (static_cast<int64_t>(i) < allowed) {
+        pairs.push_back(static_cast<int32_t>(row.pair));
+        result.drift.moved[static_cast<size_t>(row.pair)] = 0;
+      } else {
+        result.reuse(row.pair, row.old, before);
+      }
+    }
+  }
+  return pairs;
+}
+
+void ScheduledExperts::Result::reuse(int64_t pair, int64_t old, const Result& before) {
+  reused.insert(reused.end(), {pair, old});
+  sources[static_cast<size_t>(pair)] = before.sources[static_cast<size_t>(old)];
 }
 
 void ScheduledExperts::count(const std::vector<int32_t>& pairs, const Result& result,
@@ -91,7 +168,7 @@ ScheduledExperts::Result& ScheduledExperts::launch(int layer, const nn::TokenVie
                                                    const nn::ExpertBank& bank, ExpertEvent& event) {
   Result& result = layers_[static_cast<size_t>(layer)].results[step_.index];
   result.routing = std::move(routing);
-  const std::vector<int32_t> pairs = choose(layer, view, result, event);
+  const std::vector<int32_t> pairs = choose(layer, view, tokens, result, event);
   count(pairs, result, event);
   event.sent = timetable_.consumed(step_.index, layer);
   if (event.sent)
@@ -127,6 +204,7 @@ ScheduledExperts::Result& ScheduledExperts::bring_home(int layer, int source, co
   const int32_t* id = result.routing.ids.data<int32_t>();
   for (int64_t i = 0; i < rows.size(0); ++i)
     if (id[i] < 0) std::memset(row_of(rows, i), 0, bytes);
+  if (timetable_.adaptive(layer)) result.drift.length = row_lengths(rows);
   result.rows = rows;
   result.flight.reset();
   return result;
@@ -150,11 +228,13 @@ void ScheduledExperts::forget(int layer) {
 
 int64_t ScheduledExperts::kept_bytes() const {
   int64_t bytes = 0;
-  for (const Layer& layer : layers_)
+  for (const Layer& layer : layers_) {
+    if (layer.tokens.defined()) bytes += layer.tokens.bytes();
     for (const auto& [source, result] : layer.results) {
       if (result.rows.defined()) bytes += result.rows.bytes();
       if (result.flight) bytes += result.flight->bytes();
     }
+  }
   return bytes;
 }
 
@@ -189,7 +269,7 @@ Tensor ScheduledExperts::apply(int site, const nn::TokenView& view, const Tensor
 
 void ScheduledExperts::finish() {
   waiting_ = nullptr;
-  for (Layer& layer : layers_) layer.results.clear();
+  layers_.assign(layers_.size(), Layer{});
 }
 
 }  // namespace tessera::parallel

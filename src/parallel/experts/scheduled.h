@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/seams.h"
+#include "parallel/experts/drift.h"
 #include "parallel/experts/exchange.h"
 #include "parallel/experts/timetable.h"
 
@@ -45,16 +46,26 @@ class ScheduledExperts : public nn::Experts {
     nn::Tensor rows;               ///< [tokens * k, hidden]; undefined until they are home
     std::vector<int32_t> sources;  ///< step in which each row was computed
     std::vector<int64_t> reused;   ///< pair, and its place in the result of the step before; flat
+    RowDrift drift;                ///< of an adaptive layer
     std::optional<ExpertFlight> flight;
+    /// The row of a pair is that of pair `old` of the step before.
+    void reuse(int64_t pair, int64_t old, const Result& before);
   };
   struct Layer {
     std::map<int, Result> results;  ///< by source step
+    nn::Tensor tokens;              ///< of the last step; of an adaptive layer
   };
 
   Result& launch(int layer, const nn::TokenView& view, const nn::Tensor& tokens,
                  ops::Routing routing, const nn::ExpertBank& bank, ExpertEvent& event);
-  std::vector<int32_t> choose(int layer, const nn::TokenView& view, Result& result,
-                              ExpertEvent& event) const;
+  /// Rows to send; the others become `reused`.
+  std::vector<int32_t> choose(int layer, const nn::TokenView& view, const nn::Tensor& tokens,
+                              Result& result, ExpertEvent& event);
+  std::vector<int32_t> choose_by_slot(const nn::TokenView& view, const Result& before,
+                                      Result& result, ExpertEvent& event) const;
+  std::vector<int32_t> choose_by_drift(const nn::TokenView& view, const std::vector<float>& moves,
+                                       const Result& before, Result& result,
+                                       ExpertEvent& event) const;
   void count(const std::vector<int32_t>& pairs, const Result& result, ExpertEvent& event) const;
   void compute(Result& result);
   Result& bring_home(int layer, int source, const nn::Tensor& like);

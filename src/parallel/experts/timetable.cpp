@@ -47,6 +47,7 @@ int Timetable::last_forced(int step) const {
 
 int Timetable::lag(int step, int layer) const {
   if (!asynchronous(layer)) return 0;
+  if (plan_.schedule == ExpertSchedule::adaptive) return 0;
   const int since = step - last_forced(step);
   return std::min(since, plan_.schedule == ExpertSchedule::interweaved ? 1 : 2);
 }
@@ -59,12 +60,16 @@ bool Timetable::consumed(int step, int layer) const {
 
 bool Timetable::full(int step, int layer) const {
   if (!reuses(layer)) return true;
-  return forced(step) || (steps_ - step) % plan_.stride == 0;
+  return forced(step) || (!adaptive(layer) && (steps_ - step) % plan_.stride == 0);
+}
+
+bool Timetable::adaptive(int layer) const {
+  return plan_.schedule == ExpertSchedule::adaptive && asynchronous(layer);
 }
 
 bool Timetable::reuses(int layer) const {
-  return plan_.conditional != KeptSlot::all && plan_.stride > 1 &&
-         (plan_.conditional_all_layers || asynchronous(layer));
+  return adaptive(layer) || (plan_.conditional != KeptSlot::all && plan_.stride > 1 &&
+                             (plan_.conditional_all_layers || asynchronous(layer)));
 }
 
 }  // namespace tessera::parallel

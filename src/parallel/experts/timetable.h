@@ -17,7 +17,7 @@ class Timetable {
   int steps() const { return steps_; }
   /// Nothing is stale in this step; earlier results are dropped.
   bool forced(int step) const { return plan_.fresh(step, steps_); }
-  /// Whether the layer ever reads results of earlier steps.
+  /// Whether the layer ever reads results, or single rows, of earlier steps.
   bool asynchronous(int layer) const;
   /// Age of the result that the step reads.
   int lag(int step, int layer) const;
@@ -25,6 +25,8 @@ class Timetable {
   bool consumed(int step, int layer) const;
   /// Whether all slots are sent, not only the kept one and those whose expert changed.
   bool full(int step, int layer) const;
+  /// Whether the rows to send are chosen by how far their tokens moved, not by their slot.
+  bool adaptive(int layer) const;
   /// Whether some step of the layer is not full, so that rows of the previous step are needed.
   bool reuses(int layer) const;
 

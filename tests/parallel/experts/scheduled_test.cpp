@@ -67,7 +67,8 @@ std::vector<float> local(int step, int layer) {
 
 TEST(ScheduledExperts, SynchronousIsLocalBitForBit) {
   for (const char* plan : {"", "schedule=displaced,warmup=5", "schedule=interweaved,sync=0+1+2",
-                           "conditional=low,stride=1"}) {
+                           "conditional=low,stride=1", "schedule=adaptive,budget=100",
+                           "schedule=adaptive,budget=0,warmup=5"}) {
     const Outcome got = run(plan, 5);
     for (int s = 0; s < 5; ++s)
       for (int l = 0; l < kLayers; ++l)
@@ -108,6 +109,39 @@ TEST(ScheduledExperts, SkippedSlotsAreOlder) {
   }
   EXPECT_LE(oldest, 1 + 3);
   EXPECT_LT(sent, full);
+}
+
+TEST(ScheduledExperts, AdaptiveKeepsItsBudget) {
+  for (int budget : {0, 25, 60}) {
+    const Outcome got = run("schedule=adaptive,budget=" + std::to_string(budget), 9);
+    for (const ExpertEvent& event : got.events) {
+      const int64_t all = 2 * kTokens, allowed = (budget * all + 50) / 100;
+      EXPECT_EQ(event.lag, 0);
+      EXPECT_EQ(event.rows[0], event.step == 0 ? all : std::max(allowed, event.changed));
+      EXPECT_LE(event.oldest, event.step);
+    }
+    EXPECT_GT(got.kept, 0);
+  }
+}
+
+TEST(ScheduledExperts, AdaptiveRefreshesTheRowsThatMoved) {
+  const nn::Geometry g = geometry();
+  const Plan plan = parse_plan("schedule=adaptive,budget=50");
+  ScheduledExperts experts(g, plan, 3, ExpertExchange(nullptr, std::vector<int>(kExperts)), {});
+  const nn::Router route = router(kExperts, 2, 50);
+  const nn::ExpertBank experts_of_layer = bank(kExperts, 1, DType::f32);
+  const Tensor first = input(0, 0);
+  std::vector<float> moved = first.to_floats();
+  for (int64_t t = 1; t < kTokens; t += 2)
+    for (int64_t c = 0; c < 32; ++c) moved[size_t(t * 32 + c)] *= 1.001f;
+  const Tensor second = Tensor::from(std::span<const float>(moved), {kTokens, 32});
+  nn::LocalExperts local;
+  experts.begin_step({0, 3, true, false});
+  experts.apply(0, view(), first, route, experts_of_layer);
+  experts.begin_step({1, 3, false, false});
+  const auto got = experts.apply(0, view(), second, route, experts_of_layer).to_floats();
+  EXPECT_EQ(got, local.apply(0, view(), second, route, experts_of_layer).to_floats())
+      << "half of the tokens stood still, so refreshing the other half is exact";
 }
 
 }  // namespace

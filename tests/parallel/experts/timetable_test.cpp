@@ -58,6 +58,18 @@ TEST(Timetable, FullStepsCountFromTheEnd) {
   EXPECT_FALSE(Timetable(parse_plan("conditional=low,stride=1"), 2, 8).reuses(0));
 }
 
+TEST(Timetable, AdaptiveLayersReadTheirOwnStep) {
+  const Timetable table(parse_plan("schedule=adaptive,sync=1,warmup=2"), 2, 8);
+  for (int s = 0; s < 8; ++s) {
+    EXPECT_EQ(table.lag(s, 0), 0);
+    EXPECT_EQ(table.full(s, 0), s < 2);
+    EXPECT_TRUE(table.full(s, 1));
+    EXPECT_TRUE(table.consumed(s, 0));
+  }
+  EXPECT_TRUE(table.adaptive(0) && table.reuses(0));
+  EXPECT_FALSE(table.adaptive(1) || table.reuses(1));
+}
+
 TEST(Timetable, RefusesLayersThatAreNotThere) {
   EXPECT_THROW(Timetable(parse_plan("schedule=interweaved,sync=0+4"), 4, 8), Error);
 }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace tessera::parallel {
+
+/// What tells how wrong an old expert row has become, for each (token, slot) pair of a layer: how
+/// far its token has moved since, and how long the row is.
+struct RowDrift {
+  std::vector<float>
+      moved;  ///< sum over the steps since of |token - token a step before| / |token|
+  std::vector<float> length;  ///< L2 norm of the row
+};
+
+/// [n, hidden] of two steps -> how far each row moved, relative to its length: |now - before| /
+/// |before|, 0 for a row of zeros.
+std::vector<float> relative_moves(const tensor::Tensor& before, const tensor::Tensor& now);
+/// L2 norms of the rows of [n, hidden].
+std::vector<float> row_lengths(const tensor::Tensor& rows);
+
+/// A row that may be left out, and the error that this would make.
+struct Candidate {
+  int64_t pair = 0, old = 0;  ///< of this step, and of the step before
+  float error = 0;            ///< weight * moved * length
+};
+/// Moves the `count` candidates with the largest errors to the front; of equal ones the first pair.
+void largest_first(std::vector<Candidate>& candidates, int64_t count);
+
+}  // namespace tessera::parallel
