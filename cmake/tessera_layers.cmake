@@ -58,7 +58,7 @@ tessera_layer(sample DEPS nn ops tensor base)
 tessera_layer(fused DEPS nn ops kernels comm tensor base)
 tessera_layer(parallel DEPS fused sample nn ops comm tensor base)
 tessera_layer(planner DEPS parallel sample nn ops comm tensor base)
-tessera_layer(evaluation DEPS sample nn ops tensor base)
+tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
 tessera_layer(engine DEPS evaluation planner parallel fused sample models load media tokenizer nn
               comm ops kernels tensor base)
 # Kernels are where time goes; no other layer needs -O3. Sums keep their order: no fast-math anywhere.

@@ -40,6 +40,7 @@ PARTS = {
     "png.h": {"media"},
     "mpi": {"comm"},
     "CLI": {"apps"},
+    "Eigen": {"evaluation"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 

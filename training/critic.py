@@ -16,15 +16,15 @@ class Critic(nn.Module):
         self.hidden = nn.Linear(WIDTHS[-1] * 16, 128)
         self.head = nn.Linear(128, classes)
 
-    def features(self, pictures):
-        """[n, 3, 128, 128] in [0, 1] -> [n, 128]."""
+    def see(self, pictures):
+        """[n, 3, 128, 128] in [0, 1] -> features [n, 128], seven channels by place [n, 7 * 16]."""
         x = pictures * 2 - 1
         for conv in self.convs:
             x = F.relu(conv(x))
-        return F.relu(self.hidden(x.flatten(1)))
+        return F.relu(self.hidden(x.flatten(1))), x[:, :7].flatten(1)
 
     def forward(self, pictures):
-        return self.head(self.features(pictures))
+        return self.head(self.see(pictures)[0])
 
 
 def config(classes):

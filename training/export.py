@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 import autoencoder
 import critic as critic_module
 from dit_moe import sample
-from shapes_data import CLASSES
+from shapes_data import CLASSES, draw
 
 CARD = """# shapes
 
@@ -64,6 +64,8 @@ def save(out, model, vae, critic, scale, facts):
     save_file(_tensors(model), out / "transformer/model.safetensors")
     save_file(_tensors(vae), out / "vae/diffusion_pytorch_model.safetensors")
     save_file(_tensors(critic), out / "critic/model.safetensors")
+    if facts.get("final"):
+        reference(out / "critic/reference.safetensors", round_to_bf16(critic))
     _write(out / "MODEL_CARD.md", CARD.format(
         count=len(CLASSES), shapes=", ".join(CLASSES), minutes=" + ".join(map(str, facts["minutes"])),
         threads=facts["threads"], seed=facts["seed"], score=facts["recognised"], of=facts["of"],
@@ -79,3 +81,21 @@ def golden(path, model, vae, scale, seed=7):
     z = sample(model, start, labels)
     image = (vae.decode(z / scale) * 0.5 + 0.5).clamp(0, 1)
     save_file({"start": start, "y": labels.int(), "latents": z.contiguous(), "image": (image * 255).round().byte()}, path)
+
+
+@torch.no_grad()
+def reference(path, critic, count=20000, kept=2000, seed=1234):
+    """What the exported critic sees in real pictures: moments of all, features of some."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % len(CLASSES)
+    features, spatial = [], []
+    for y in labels.split(100):
+        picture, places = critic.see((draw(y, generator) * 255).round() / 255)
+        features.append(picture.double())
+        spatial.append(places.double())
+    features, spatial = torch.cat(features), torch.cat(spatial)
+    tensors = {"features": features[torch.randperm(count, generator=generator)[:kept]].half()}
+    for prefix, rows in (("", features), ("spatial_", spatial)):
+        tensors[prefix + "mean"] = rows.mean(0).float()
+        tensors[prefix + "covariance"] = torch.cov(rows.T, correction=0).float()
+    save_file(tensors, path)

@@ -207,7 +207,7 @@ def main():
     torch.save(model.state_dict(), args.work / f"dit-{args.seed}.pt")
     score = recognised(rounded, vae, critic, scale, 1000, args.seed + 2)
     say("recognised of 1000:", score)
-    export.save(args.out, rounded, vae, critic, scale, {**facts, "recognised": score, "of": 1000})
+    export.save(args.out, rounded, vae, critic, scale, {**facts, "recognised": score, "of": 1000, "final": True})
 
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ void print_json(const PlanQuality& q) {
   std::printf(
       "{\"plan\": \"%s\", \"pictures\": %d, \"latent_error\": %.6g, \"latent_error_95\": %.3g, "
       "\"psnr\": %.4g, \"psnr_95\": %.3g, \"recognised\": %.6g, \"rows\": %ld, \"rows_share\": "
-      "%.5g, "
-      "\"seconds\": %.4g}\n",
+      "%.5g, \"frechet\": %.5g, \"spatial_frechet\": %.5g, \"inception_score\": %.5g, "
+      "\"precision\": %.4g, \"recall\": %.4g, \"peak_bytes\": %ld, \"seconds\": %.4g}\n",
       q.plan.c_str(), q.pictures, q.latent_error, q.latent_error_half, q.psnr, q.psnr_half,
-      q.recognised, static_cast<long>(q.rows), q.rows_share, q.seconds);
+      q.recognised, static_cast<long>(q.rows), q.rows_share, q.frechet, q.spatial_frechet,
+      q.inception_score, q.precision, q.recall, static_cast<long>(q.peak_bytes), q.seconds);
 }
 
 void print_row(const PlanQuality& q) {
@@ -28,6 +29,9 @@ void print_row(const PlanQuality& q) {
               q.psnr);
   if (q.recognised >= 0) std::printf("  %6.2f %%", 100 * q.recognised);
   std::printf("  %5.1f %% rows\n", 100 * q.rows_share);
+  if (q.frechet >= 0)
+    std::printf("  FID %.3f, sFID %.3f, inception score %.2f, precision %.3f, recall %.3f\n",
+                q.frechet, q.spatial_frechet, q.inception_score, q.precision, q.recall);
 }
 
 void eval(Options& o, const std::stop_token& stop) {

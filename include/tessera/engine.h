@@ -84,6 +84,7 @@ struct EvalRequest {
   GenerateRequest generate;  ///< steps, guidance, scheduler, first seed; classes: all in turn
   int pictures = 320;        ///< of each plan
   int batch = 32;            ///< pictures in one request
+  int unpaired_from = 1000;  ///< pictures; fewer say little about a distribution
 };
 /// The quality of a plan: means with half widths of 95 % confidence intervals.
 struct PlanQuality {
@@ -92,9 +93,13 @@ struct PlanQuality {
   double latent_error = 0, latent_error_half = 0;  ///< |latent - synchronous| / |synchronous|
   double psnr = 0, psnr_half = 0;                  ///< of the pictures, dB, at most 100
   double recognised = -1;                          ///< share the critic recognises; -1: no critic
-  int64_t rows = 0;       ///< expert rows sent; the bytes between ranks follow them
-  double rows_share = 1;  ///< of what the synchronous plan sends
-  double seconds = 0;     ///< of all its requests
+  /// Of all pictures at once, beside the real pictures that the critic's reference.safetensors
+  /// stands for; -1: no such file, or fewer pictures than unpaired_from.
+  double frechet = -1, spatial_frechet = -1, inception_score = -1, precision = -1, recall = -1;
+  int64_t rows = 0;        ///< expert rows sent; the bytes between ranks follow them
+  double rows_share = 1;   ///< of what the synchronous plan sends
+  double seconds = 0;      ///< of all its requests
+  int64_t peak_bytes = 0;  ///< the most that one request held
 };
 /// Runs the synchronous plan and each other on one model; `line` gets a result as soon as it
 /// stands, the synchronous one first. Throws as Model::generate does.

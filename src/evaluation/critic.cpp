@@ -65,7 +65,7 @@ Critic::Critic(const CriticConfig& config, const nn::Weights& weights) : config_
   head_ = nn::Linear(weights, "head", config.classes, config.hidden, DType::f32);
 }
 
-Tensor Critic::operator()(const Tensor& pictures) const {
+Sight Critic::see(const Tensor& pictures) const {
   require(pictures.rank() == 4 && pictures.size(1) == config_.input &&
               pictures.size(2) == config_.input && pictures.size(3) == 3,
           ErrorCode::usage, "the critic sees pictures [n, {}, {}, 3], not {}", config_.input,
@@ -77,9 +77,11 @@ Tensor Critic::operator()(const Tensor& pictures) const {
                     {.stride = 2, .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1});
     relu(x);
   }
-  Tensor features = hidden_(flattened(x));
+  const Tensor flat = flattened(x);
+  const int64_t places = x.size(1) * x.size(2), spatial = std::min(kSpatialChannels, x.size(3));
+  Tensor features = hidden_(flat);
   relu(features);
-  return head_(features);
+  return {head_(features), features, flat.slice(1, 0, spatial * places).contiguous()};
 }
 
 std::vector<int> best_class(const Tensor& logits) {

@@ -28,6 +28,25 @@ TEST(Evaluate, SynchronousPlansHaveNoErrorAndStaleOnesHave) {
   EXPECT_EQ(lines[3].recognised, -1) << "this folder has no critic";
 }
 
+TEST(Evaluate, SetsPicturesBesideRealOnes) {
+  EvalRequest request;
+  request.pictures = request.batch = request.unpaired_from = 8;
+  request.generate.steps = 2;
+  std::vector<PlanQuality> lines;
+  evaluate("shapes", golden::options(Precision::f32), request,
+           [&](const PlanQuality& q) { lines.push_back(q); }, {});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_GT(lines[0].frechet, 0);
+  EXPECT_GT(lines[0].spatial_frechet, 0);
+  EXPECT_GE(lines[0].inception_score, 1);
+  EXPECT_LE(lines[0].inception_score, 8.001) << "eight pictures show at most eight classes";
+  for (double share : {lines[0].precision, lines[0].recall, lines[0].recognised}) {
+    EXPECT_GE(share, 0);
+    EXPECT_LE(share, 1);
+  }
+  EXPECT_GT(lines[0].peak_bytes, 0);
+}
+
 TEST(Evaluate, RefusesNothingToMeasure) {
   EvalRequest request;
   request.pictures = 0;
