@@ -7,8 +7,10 @@
 #include "kernels/isa.h"
 #include "kernels/probe.h"
 #include "ops/attention.h"
+#include "ops/conv.h"
 #include "ops/experts.h"
 #include "ops/matmul.h"
+#include "ops/norm.h"
 #include "tensor/scope.h"
 #include "tessera/engine.h"
 
@@ -86,6 +88,32 @@ void bench_experts(const Line& line, double peak, double bandwidth) {
   }
 }
 
+void bench_norm(const Line& line, double bandwidth) {
+  const int64_t rows = 8192, width = 1152;
+  const Tensor x = filled({rows, width}, DType::bf16);
+  const Tensor shift = filled({1, width}, DType::f32);
+  ops::NormOptions options;
+  options.shift = options.scale = shift;
+  const double s = kernels::best_seconds([&] { ops::layer_norm(x, options); }, 5);
+  const double bytes = 2.0 * double(x.bytes());  // read and written
+  line(fmt::format(R"({{"bench":"layer_norm_bf16","shape":"{}x{}","gb_s":{:.2f},)"
+                   R"("share_of_bandwidth":{:.3f}}})",
+                   rows, width, bytes / s / 1e9, bytes / s / bandwidth));
+}
+
+void bench_conv(const Line& line, double peak) {
+  for (const auto& [side, channels] : {std::pair<int64_t, int64_t>{64, 512}, {256, 128}}) {
+    const Tensor x = filled({1, side, side, channels}, DType::bf16);
+    const ops::ConvWeight w =
+        ops::pack_conv(filled({channels, channels, 3, 3}, DType::f32), {}, DType::bf16);
+    ops::Conv2dOptions options;
+    options.pad_top = options.pad_bottom = options.pad_left = options.pad_right = 1;
+    const double s = kernels::best_seconds([&] { ops::conv2d(x, w, options); }, 5);
+    report(line, "conv3x3_bf16", fmt::format("{}x{}x{}", side, side, channels),
+           18.0 * double(side * side) * double(channels) * double(channels), s, peak);
+  }
+}
+
 }  // namespace
 
 void bench_kernels(int threads, const Line& line) {
@@ -103,6 +131,8 @@ void bench_kernels(int threads, const Line& line) {
   bench_matmul(line, DType::f32, limits.product(false));
   bench_attention(line, limits.product(true));
   bench_experts(line, limits.product(true), limits.read);
+  bench_norm(line, limits.read);
+  bench_conv(line, limits.product(true));
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/avx512/conv_micro.h"
+#include "kernels/avx512/product.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::avx512 {
@@ -16,7 +17,7 @@ using tensor::Tensor;
 
 constexpr int64_t kTileWidth = 64, kTilePixels = 512;
 constexpr int64_t kTileBytes = 768 << 10;  // input of a tile: stays in the second cache
-constexpr int64_t kChunkWords = 128;       // a piece of a panel stays in the first
+constexpr int64_t kChunkWords = 128;       // a piece of a panel stays in the first; half, widened
 
 // One product over a tile: its filter taps, and the output pixels that it gives.
 struct Pass {
@@ -36,13 +37,14 @@ struct Job {
   int64_t reach_y = 0, reach_x = 0;  // lines and columns of the copied tile beyond its steps
   int64_t pad_top = 0, pad_left = 0;
   bool halved = false;             // the copied tile is of the doubled picture
+  DType tile = DType::f32;         // its elements, rounded to the filter's dtype
   int64_t lines = 0, columns = 0;  // of a tile
 
+  bool widens() const { return tile != args.weight->dtype; }
+  int64_t pixel_bytes() const { return panels.in_padded() * size_of(tile); }
   int64_t in_lines() const { return (lines - 1) * in_step + reach_y; }
   int64_t in_columns() const { return (columns - 1) * in_step + reach_x; }
 };
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The element (output channel, tap, input channel) of a packed filter.
 template <class T>
@@ -134,9 +136,10 @@ Job job_of(const ConvArgs& args) {
                      args.pad_top == 1 && args.pad_left == 1 &&
                      args.out_height == 2 * args.height && args.out_width == 2 * args.width;
   Job job = folds ? folded_job(args) : plain_job(args);
+  job.tile = engine().rows_for(w.dtype);
   job.columns = std::min(job.width, kTileWidth);
   job.lines = std::min(job.height, kTilePixels / job.columns);
-  const int64_t pixel = job.panels.in_padded() * size_of(w.dtype);
+  const int64_t pixel = job.pixel_bytes();
   while (job.lines > 2 && job.in_lines() * job.in_columns() * pixel > kTileBytes) job.lines /= 2;
   return job;
 }
@@ -144,17 +147,18 @@ Job job_of(const ConvArgs& args) {
 TESSERA_AVX512_BEGIN
 
 // One pixel into the tile: scale, shift, SiLU, rounding.
-void copy_pixel(const ConvArgs& args, const float* scale_shift, const void* from, int64_t at,
-                int64_t padded, void* to) {
-  const int64_t in = args.weight->in;
+void copy_pixel(const Job& job, const float* scale_shift, int64_t at, void* to) {
+  const ConvArgs& args = job.args;
+  const int64_t in = args.weight->in, padded = job.panels.in_padded();
   for (int64_t i = 0; i < padded; i += 16) {
     const __mmask16 keep = lanes(in - i);
-    __m512 v = load(from, args.dtype, at + i, keep);
+    __m512 v = load(args.x, args.dtype, at + i, keep);
     if (scale_shift)
       v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(keep, scale_shift + i),
                           _mm512_maskz_loadu_ps(keep, scale_shift + in + i));
     if (args.silu) v = silu(v);
-    store(to, args.weight->dtype, i, lanes(padded - i), v);
+    if (job.widens()) v = widen(to_bf16(v));
+    store(to, job.tile, i, lanes(padded - i), v);
   }
 }
 
@@ -162,10 +166,10 @@ void copy_pixel(const ConvArgs& args, const float* scale_shift, const void* from
 void copy_tile(const Job& job, int64_t row, int64_t line, int64_t column, std::byte* tile) {
   const ConvArgs& a = job.args;
   const int64_t in = a.weight->in, padded = job.panels.in_padded(), shift = job.halved ? 1 : 0;
-  const int64_t pixel = padded * size_of(a.weight->dtype);
+  const int64_t pixel = job.pixel_bytes();
   const float* scale_shift = a.scale_shift ? a.scale_shift + row * 2 * in : nullptr;
   const bool plain =
-      !scale_shift && !a.silu && a.dtype == a.weight->dtype && padded == in && shift == 0;
+      !scale_shift && !a.silu && !job.widens() && a.dtype == job.tile && padded == in && shift == 0;
   const int64_t x_begin = column * job.in_step - job.pad_left, count = job.in_columns();
   for (int64_t y = 0; y < job.in_lines(); ++y, tile += count * pixel) {
     const int64_t iy = line * job.in_step - job.pad_top + y;
@@ -186,9 +190,18 @@ void copy_tile(const Job& job, int64_t row, int64_t line, int64_t column, std::b
       continue;
     }
     for (int64_t x = first; x < last; ++x)
-      copy_pixel(a, scale_shift, a.x, start + ((x_begin + x) >> shift) * in, padded,
-                 tile + x * pixel);
+      copy_pixel(job, scale_shift, start + ((x_begin + x) >> shift) * in, tile + x * pixel);
   }
+}
+
+// Words of two bf16 as lines of f32, first the even channel, then the odd one.
+void widen_words(const std::byte* from, int64_t words, int64_t width, std::byte* to) {
+  for (int64_t word = 0; word < words; ++word, to += 8 * width)
+    for (int64_t c = 0; c < width; c += 16, from += 64) {
+      const __m512i pairs = _mm512_load_si512(from);
+      _mm512_store_si512(to + 4 * c, _mm512_slli_epi32(pairs, 16));
+      _mm512_store_si512(to + 4 * (width + c), _mm512_and_si512(pairs, _mm512_set1_epi32(-65536)));
+    }
 }
 
 // sums [line][column][columns of the block] of a pass over a tile.
@@ -197,23 +210,26 @@ void multiply_tile(const Job& job, const Pass& pass, int64_t block, int64_t line
   const ConvPanels& p = job.panels;
   const int64_t width = p.columns(block), bytes = size_of(job.args.weight->dtype);
   const int vectors = static_cast<int>(width / 16);
-  const int64_t pixel = p.in_padded() * bytes, step = pixel * job.in_step;
+  const int64_t pixel = job.pixel_bytes(), step = pixel * job.in_step;
   const int64_t most = conv_pixels(vectors);
   const int64_t groups = ceil_div(columns, most);
-  const DType dtype = job.args.weight->dtype;
+  const int64_t chunk = job.widens() ? kChunkWords / 2 : kChunkWords;
+  std::byte* const wide = job.widens() ? thread_scratch(2).at_least(chunk * 8 * width) : nullptr;
   std::fill_n(sums, lines * columns * width, 0.0f);
   for (int64_t t = 0; t < p.taps; ++t)
-    for (int64_t word = 0; word < p.words; word += kChunkWords) {
-      const int64_t words = std::min(kChunkWords, p.words - word);
+    for (int64_t word = 0; word < p.words; word += chunk) {
+      const int64_t words = std::min(chunk, p.words - word);
       const std::byte* filter = pass.panels + p.at(block, t, word, 0, 0) * bytes;
+      if (job.widens()) widen_words(filter, words, width, wide);
       const auto [ty, tx] = pass.taps[static_cast<size_t>(t)];
       for (int64_t y = 0; y < lines; ++y) {
-        const std::byte* line =
-            tile + ((y * job.in_step + ty) * job.in_columns() + tx) * pixel + word * 4;
+        const std::byte* line = tile + ((y * job.in_step + ty) * job.in_columns() + tx) * pixel +
+                                word * p.per_word * size_of(job.tile);
         for (int64_t g = 0; g < groups; ++g) {
           const int64_t x = columns * g / groups, count = columns * (g + 1) / groups - x;
-          conv_micro_for(dtype, vectors, count)(line + x * step, step, filter, words,
-                                                sums + (y * columns + x) * width);
+          conv_micro_for(job.tile, vectors, count)(
+              line + x * step, step, job.widens() ? wide : filter, job.widens() ? 2 * words : words,
+              sums + (y * columns + x) * width);
         }
       }
     }
@@ -252,8 +268,7 @@ void conv(const ConvArgs& args) {
   // Cut output channels too where there are few tiles for the threads.
   const int64_t wanted = int64_t{8} * tensor::thread_count();
   const int64_t cuts = std::clamp<int64_t>(ceil_div(wanted, tiles), 1, blocks);
-  const int64_t tile_bytes =
-      job.in_lines() * job.in_columns() * job.panels.in_padded() * size_of(args.weight->dtype);
+  const int64_t tile_bytes = job.in_lines() * job.in_columns() * job.pixel_bytes();
   tensor::parallel_tasks(tiles * cuts, [&](int64_t task) {
     const int64_t cut = task % cuts, at = task / cuts;
     const int64_t row = at / (down * across), line = at / across % down * job.lines,

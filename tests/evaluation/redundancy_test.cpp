@@ -1,0 +1,85 @@
+#include "evaluation/redundancy.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "nn/local.h"
+#include "ops/matmul.h"
+
+namespace tessera::evaluation {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+constexpr int kExperts = 4;
+constexpr int64_t kTokens = 24;
+
+Tensor normal(const tensor::Shape& shape, uint32_t seed, float scale = 1) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> draw(0, scale);
+  Tensor x = Tensor::empty(shape, DType::f32);
+  for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(engine);
+  return x;
+}
+
+nn::ExpertBank bank() {
+  auto set = std::make_shared<nn::ExpertWeightSet>();
+  for (uint32_t e = 0; e < kExperts; ++e)
+    set->routed.push_back({ops::pack_paired_weight(normal({16, 32}, 3 * e, 0.2f),
+                                                   normal({16, 32}, 3 * e + 1, 0.2f), DType::f32),
+                           ops::pack_weight(normal({32, 16}, 3 * e + 2, 0.2f), DType::f32)});
+  return set;
+}
+
+nn::Router router() {
+  nn::Router r;
+  r.weight = ops::pack_weight(normal({kExperts, 32}, 77), DType::f32);
+  r.options.top_k = 2;
+  return r;
+}
+
+TEST(RedundancyProbe, GivesWhatLocalExpertsGive) {
+  RedundancyProbe probe;
+  nn::LocalExperts local;
+  const Tensor x = normal({kTokens, 32}, 5);
+  for (int step = 0; step < 2; ++step) {
+    probe.begin_step({step, 2, true, true});
+    EXPECT_EQ(probe.apply(0, {}, x, router(), bank()).to_floats(),
+              local.apply(0, {}, x, router(), bank()).to_floats());
+  }
+}
+
+TEST(RedundancyProbe, ComparesNeighbouringSteps) {
+  RedundancyProbe probe;
+  const Tensor x = normal({kTokens, 32}, 5), other = normal({kTokens, 32}, 6);
+  const Tensor inputs[] = {x, x, other};
+  for (int step = 0; step < 3; ++step) {
+    probe.begin_step({step, 3, true, true});
+    for (int layer : {0, 3}) probe.apply(layer, {}, inputs[step], router(), bank());
+  }
+  ASSERT_EQ(probe.steps().size(), 4u);
+  EXPECT_EQ(probe.steps()[0].step, 1);
+  EXPECT_EQ(probe.steps()[1].layer, 3);
+  EXPECT_EQ(probe.steps()[0].same_experts, 1);
+  EXPECT_NEAR(probe.steps()[0].outputs, 1, 1e-9);
+  EXPECT_LT(probe.steps()[2].same_experts, 0.7) << "unrelated tokens";
+  EXPECT_LT(probe.steps()[2].outputs, 0.7);
+  int64_t rows = 0;
+  double error = 0;
+  for (const StaleRows& bin : probe.stale_rows()) {
+    EXPECT_LT(bin.lowest, bin.highest);
+    rows += bin.rows;
+    error += bin.error;
+  }
+  EXPECT_GE(rows, 2 * 2 * kTokens) << "all rows of the second step, in both layers";
+  EXPECT_GT(error, 0);
+  probe.finish();
+  probe.begin_step({0, 1, true, true});
+  probe.apply(0, {}, x, router(), bank());
+  EXPECT_EQ(probe.steps().size(), 4u) << "a new run has no step before its first";
+}
+
+}  // namespace
+}  // namespace tessera::evaluation
