@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tessera/engine.h"
+#include "tessera/tasks.h"
 
 namespace tessera::cli {
 
@@ -18,6 +19,7 @@ struct Command {
 };
 
 Command add_generate(CLI::App& program);
+Command add_complete(CLI::App& program);
 Command add_forward(CLI::App& program);
 Command add_inspect(CLI::App& program);
 Command add_eval(CLI::App& program);
@@ -29,6 +31,11 @@ int complain(const std::string& message, int status);
 /// ReaderLeft when it is a pipe that nobody reads any more.
 void flush_results();
 struct ReaderLeft {};
+
+/// How text is decoded, without the experts' selection; `request` outlives the parsing.
+void add_decoding_options(CLI::App& command, CompleteRequest& request);
+/// "eval tasks": a subcommand of eval.
+Command add_eval_tasks(CLI::App& eval);
 
 /// Options that every command with a model shares.
 struct ModelOptions {

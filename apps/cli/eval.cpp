@@ -35,6 +35,7 @@ void print_row(const PlanQuality& q) {
 }
 
 void eval(Options& o, const std::stop_token& stop) {
+  if (o.model->model.empty()) throw Error(ErrorCode::usage, "eval: MODEL is required");
   for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
   if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
   o.model->plan.clear();
@@ -54,10 +55,13 @@ void eval(Options& o, const std::stop_token& stop) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("eval", "Measure what stale plans cost in quality");
+  CLI::App* app =
+      program.add_subcommand("eval", "Measure what plans or expert rules cost in quality");
   auto o = std::make_shared<Options>();
   o->request.generate.steps = 20;
   add_model(*app, o->model);
+  app->get_option("MODEL")->required(false);  // not where `tasks` follows
+  const Command tasks = add_eval_tasks(*app);
   const char* group = "What to measure";
   app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
       ->group(group)
@@ -82,7 +86,9 @@ Command add_eval(CLI::App& program) {
       ->type_name("N");
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);
   add_model_options(*app, o->model);
-  return {app, [o](const std::stop_token& stop) { eval(*o, stop); }};
+  return {app, [o, tasks](const std::stop_token& stop) {
+            tasks.app->parsed() ? tasks.run(stop) : eval(*o, stop);
+          }};
 }
 
 }  // namespace tessera::cli

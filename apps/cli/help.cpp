@@ -18,7 +18,7 @@ std::string spelled(const CLI::Option& option) {
   names.pop_back();
   if (option.get_type_size() == 0) return names;
   const std::string type = option.get_type_name();  // with its limits behind ':'
-  return names + " " + type.substr(0, type.find(':'));
+  return type.empty() ? names : names + " " + type.substr(0, type.find(':'));
 }
 
 std::string row(const std::string& left, const std::string& right) {
@@ -62,17 +62,24 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   return best.empty() ? "" : "; did you mean '" + best + "'?";
 }
 
+// "eval tasks": a command by the names that lead to it.
+std::string path_of(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return "";
+  const std::string before = path_of(*app.get_parent());
+  return (before.empty() ? "" : before + " ") + app.get_name();
+}
+
 // An argument that nobody asked for: `given`, behind a command or in place of one.
 std::string explain_extra(const std::string& given, const CLI::App& program) {
-  const auto chosen = program.get_subcommands();
+  const CLI::App& app = chosen(program);
   std::vector<std::string> known;
-  if (chosen.empty()) {
+  if (&app == &program) {
     for (const CLI::App* command : program.get_subcommands({}))
       known.push_back(command->get_name());
     if (given.starts_with('-')) return "option '" + given + "' stands before the command";
     return "unknown command '" + given + "'" + suggestion(given, known);
   }
-  for (const CLI::Option* option : chosen[0]->get_options())
+  for (const CLI::Option* option : app.get_options())
     for (const auto& name : option->get_lnames()) known.push_back("--" + name);
   const std::string name = given.substr(0, given.find('='));
   if (given.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
@@ -95,9 +102,14 @@ std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
 
 }  // namespace
 
+const CLI::App& chosen(const CLI::App& program) {
+  const auto commands = program.get_subcommands();
+  return commands.empty() ? program : chosen(*commands[0]);
+}
+
 std::string help_of(const CLI::App& app) {
   const bool top = app.get_parent() == nullptr;
-  std::string usage = top ? "tessera" : "tessera " + app.get_name();
+  std::string usage = top ? "tessera" : "tessera " + path_of(app);
   std::vector<std::string> groups;
   std::vector<const CLI::Option*> positionals;
   for (const CLI::Option* option : app.get_options()) {
@@ -113,7 +125,7 @@ std::string help_of(const CLI::App& app) {
   std::string text =
       app.get_description() + "\nUsage: " + usage + (top ? " COMMAND ...\n" : " [OPTION ...]\n");
   text += rows_of(positionals);
-  if (top) text += "Commands:\n";
+  if (!app.get_subcommands({}).empty()) text += "Commands:\n";
   for (const CLI::App* command : app.get_subcommands({}))
     text += row(command->get_name(), command->get_description());
   std::stable_partition(groups.begin(), groups.end(), [](const auto& g) { return g != "Options"; });
@@ -127,12 +139,12 @@ std::string help_of(const CLI::App& app) {
 }
 
 std::string explain(const CLI::ParseError& error, const CLI::App& program) {
-  const auto chosen = program.get_subcommands();
-  const std::string command = chosen.empty() ? "" : chosen[0]->get_name() + " ";
+  const bool none = program.get_subcommands().empty();
+  const std::string command = none ? "" : path_of(chosen(program)) + " ";
   std::string what = error.what();
   const std::string convert = "Could not convert: ";
   const std::string extra = left_over(error, program);
-  if (!extra.empty() && (chosen.empty() || dynamic_cast<const CLI::ExtrasError*>(&error))) {
+  if (!extra.empty() && (none || dynamic_cast<const CLI::ExtrasError*>(&error))) {
     what = explain_extra(extra, program);
   } else if (error.get_name() == "ConversionError" && what.starts_with(convert)) {
     what = what.substr(convert.size());
@@ -142,8 +154,8 @@ std::string explain(const CLI::ParseError& error, const CLI::App& program) {
     const bool missing = what.ends_with("missing");
     what =
         what.substr(0, what.find(':')) + (missing ? " needs a value" : " was given more than once");
-  } else if (chosen.empty()) {
-    what = "name a command: generate, forward, inspect or bench";
+  } else if (none) {
+    what = "name a command: generate, complete, forward, inspect, eval or bench";
   }
   return what + " (see 'tessera " + command + "--help')";
 }

@@ -5,6 +5,9 @@
 
 namespace tessera::cli {
 
+/// The command that the arguments chose, innermost; the program itself if there is none.
+const CLI::App& chosen(const CLI::App& program);
+
 /// The help of a command, made from its options: a line each, an option without a description
 /// beside the one before it. Fits a terminal of 80 x 24.
 std::string help_of(const CLI::App& app);

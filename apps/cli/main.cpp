@@ -45,19 +45,22 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", std::string("tessera ") + kVersion, "Show the version");
   program.require_subcommand(1);
   program.footer(kFooter);
-  const cli::Command commands[] = {cli::add_generate(program), cli::add_forward(program),
-                                   cli::add_inspect(program), cli::add_eval(program),
-                                   cli::add_bench(program)};
-  for (CLI::App* app : program.get_subcommands({})) {
+  const cli::Command commands[] = {cli::add_generate(program), cli::add_complete(program),
+                                   cli::add_forward(program),  cli::add_inspect(program),
+                                   cli::add_eval(program),     cli::add_bench(program)};
+  const auto add_help = [](CLI::App* app) {
     const std::string group = app->get_options().back()->get_group();
     app->set_help_flag("-h,--help", "Show this help")->group(group);
+  };
+  for (CLI::App* app : program.get_subcommands({})) {
+    add_help(app);
+    for (CLI::App* inner : app->get_subcommands({})) add_help(inner);
   }
   program.set_help_flag("-h,--help", "Show this help");
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = program.get_subcommands();
-    std::printf("%s", cli::help_of(chosen.empty() ? program : *chosen[0]).c_str());
+    std::printf("%s", cli::help_of(cli::chosen(program)).c_str());
     cli::flush_results();
     return 0;
   } catch (const CLI::CallForVersion& e) {

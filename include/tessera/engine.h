@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/complete.h"
 #include "tessera/error.h"
 #include "tessera/plan.h"
 #include "tessera/report.h"
@@ -51,6 +52,9 @@ class Model {
   void forward(const ForwardRequest& request, const RunControl& control = {});
   /// Number of classes that a request may name; 0: a model that takes none.
   int64_t classes() const;
+  /// Prompts to text, by a masked diffusion language model. Throws Error(usage) for prompts and
+  /// options that do not fit, Error(cancelled) after a stop request.
+  CompleteResult complete(const CompleteRequest& request, const CompleteControl& control = {});
   /// Parts, shapes and parameters, and the memory a run would take.
   Inspection inspect(const GenerateRequest& request = {}) const;
 

@@ -51,7 +51,11 @@ Inspection Model::inspect(const GenerateRequest& request) const {
     if (part.name == "transformer")
       for (const auto& [name, value] : state.recipe->facts())
         found.components.back().facts[name] = value;
+    if (part.name == "model" && state.language)
+      for (const auto& [name, value] : state.language->recipe().sizes())
+        found.components.back().facts[name] = value;
   }
+  if (state.language) state.language->check(state.dtype());
   if (state.recipe) state.check_transformer();
   if (state.has_vae()) state.check_vae();
   if (state.recipe)

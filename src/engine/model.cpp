@@ -87,6 +87,8 @@ std::unique_ptr<Half> load_part(const Model::State& state) {
 
 namespace engine {
 
+const load::WeightStore& weight_store() { return store(); }
+
 std::string resolve_model(const std::string& model) {
   std::error_code ignored;
   if (model.empty() || model.find('/') != std::string::npos || fs::exists(model, ignored))
@@ -184,7 +186,9 @@ Model Model::open(const std::string& model, const RunOptions& options) {
   state->options = options;
   state->name = model;
   state->folder = load::open_folder(engine::resolve_model(model));
-  require(state->folder.has("transformer") || state->has_vae(), ErrorCode::model,
+  if (state->folder.has("model") && state->folder.kind == load::FolderKind::single)
+    state->language = std::make_unique<engine::Language>(state->folder.component("model"));
+  require(state->folder.has("transformer") || state->has_vae() || state->language, ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
           "DiT-MoE transformer, and AutoencoderKL",
           model, state->folder.class_name);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "engine/language.h"
 #include "load/diffusers_folder.h"
 #include "load/weight_store.h"
 #include "models/registry.h"
@@ -21,9 +22,10 @@ struct Model::State {
   RunOptions options;
   std::string name;  ///< as the caller gave it
   load::ModelFolder folder;
-  std::unique_ptr<models::Recipe> recipe;  ///< null: a folder without a transformer
-  std::vector<std::string> class_names;    ///< empty: classes have numbers only
-  std::unique_ptr<base::ThreadPool> pool;  ///< all threads
+  std::unique_ptr<models::Recipe> recipe;      ///< null: a folder without a transformer
+  std::unique_ptr<engine::Language> language;  ///< null: not a language model
+  std::vector<std::string> class_names;        ///< empty: classes have numbers only
+  std::unique_ptr<base::ThreadPool> pool;      ///< all threads
   std::vector<std::unique_ptr<base::ThreadPool>> rank_pools;  ///< the same divided; one rank: empty
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
   std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
@@ -49,6 +51,9 @@ struct Model::State {
 };
 
 namespace engine {
+
+/// The one store of packed weights of the process.
+const load::WeightStore& weight_store();
 
 /// Work and memory of one run, by running the model on meta.
 struct Estimate {

@@ -14,6 +14,9 @@ class Help(ProgramTest):
     def test_fits_a_terminal_and_groups_options(self):
         for command, groups in {(): ["Commands:", "Options:", "Try:"],
                                 ("generate",): ["What to make:", "Files:", "How it runs:"],
+                                ("complete",): ["What goes in and out:", "How it is decoded:"],
+                                ("eval",): ["Commands:", "What to measure:"],
+                                ("eval", "tasks"): ["What to measure:", "How it is decoded:"],
                                 ("forward",): ["What to run:", "How it runs:"],
                                 ("inspect",): ["The run to estimate:", "How it runs:"],
                                 ("bench",): ["Options:"]}.items():
@@ -26,11 +29,12 @@ class Help(ProgramTest):
                 self.assertIn(group, lines, command)
 
     def test_every_option_it_names_exists(self):
-        for command in ("generate", "forward", "inspect", "bench"):
-            options = set(re.findall(r"--[a-z][a-z-]+", run(command, "--help").stdout))
+        for command in ("generate", "complete", "forward", "inspect", "eval", "eval tasks", "bench"):
+            words = command.split()
+            options = set(re.findall(r"--[a-z][a-z-]+", run(*words, "--help").stdout))
             self.assertGreaterEqual(len(options), 2)
             for option in options - {"--help"}:
-                self.assertNotIn("unknown option", run(command, option, "x").stderr, option)
+                self.assertNotIn("unknown option", run(*words, option, "x").stderr, option)
 
     def test_version(self):
         self.assertRegex(run("--version").stdout, r"^tessera \d+\.\d+\.\d+\n$")
@@ -38,7 +42,7 @@ class Help(ProgramTest):
 
 class Arguments(ProgramTest):
     def test_commands(self):
-        self.refused(2, says=["generate, forward, inspect or bench", "--help"])
+        self.refused(2, says=["generate, complete, forward, inspect, eval or bench", "--help"])
         self.refused(2, "inspec", says=["unknown command 'inspec'", "did you mean 'inspect'"])
         self.refused(2, "--steps", "3", says="before the command")
 

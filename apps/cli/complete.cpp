@@ -1,0 +1,143 @@
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  CompleteRequest request;
+  std::vector<std::string> ids;
+  std::string chat, report;
+  bool json = false, visualise = false;
+};
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  const char *at = text.data(), *end = at + text.size();
+  while (at < end) {
+    int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next < end && *next != ','))
+      throw Error(ErrorCode::usage,
+                  "--prompt-ids '" + text.substr(0, 60) + "': expected numbers joined by commas");
+    ids.push_back(id);
+    at = next < end ? next + 1 : end;
+  }
+  return ids;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::usage, "--chat '" + path + "': the file cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void show_block(const CompleteProgress& p) {
+  if (p.block.empty()) return;
+  std::string line;
+  for (const std::string& text : p.block)
+    for (char c : text.empty() ? std::string("_") : text) line += c == '\n' ? ' ' : c;
+  std::fprintf(stderr, "[%d] %s\n", p.prompt, line.c_str());
+}
+
+void complete(Options& o, const std::stop_token& stop) {
+  const RunOptions run = run_options(*o.model);
+  for (const std::string& ids : o.ids) o.request.prompt_ids.push_back(parse_ids(ids));
+  if (!o.chat.empty()) o.request.chat = read_text(o.chat);
+  Model model = Model::open(o.model->model, run);
+  const size_t prompts =
+      o.request.prompts.size() + o.request.prompt_ids.size() + (o.chat.empty() ? 0 : 1);
+  const bool stream = !o.json && prompts == 1;
+  CompleteControl control{stop, [&](const CompleteProgress& p) {
+                            if (o.visualise) show_block(p);
+                            if (!stream || p.text.empty()) return;
+                            std::fwrite(p.text.data(), 1, p.text.size(), stdout);
+                            flush_results();
+                          }};
+  const CompleteResult result = model.complete(o.request, control);
+  if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);
+  if (o.json) {
+    std::printf("%s\n", to_json(result).c_str());
+    return;
+  }
+  for (const Completion& c : result.completions) {
+    std::string line = stream ? "" : c.text;
+    if (c.text.empty())  // without a tokenizer
+      for (int32_t id : c.ids) line += (line.empty() ? "" : ",") + std::to_string(id);
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
+  CompleteRequest& q = o->request;
+  const char* what = "What goes in and out";
+  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
+    return app.add_option(name, value, text)->group(what)->type_name(type);
+  };
+  option("--prompt", q.prompts, "T", "Text, or token ids joined by commas;");
+  option("--prompt-ids", o->ids, "IDS", "several times for a batch");
+  option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}]; no template");
+  app.add_flag("--raw", q.raw)->group(what);
+  option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default 128); texts that end it");
+  option("--stop", q.stop, "T", "");
+  option("--temperature", q.temperature, "T", "0 (default): greedy; the draws");
+  option("--seed", q.seed, "S", "");
+}
+
+void add_selection_options(CLI::App& app, CompleteRequest& q) {
+  const char* how = "How it is decoded";
+  app.add_option("--select", q.select, "Experts a block may use; for caches too")
+      ->group(how)
+      ->type_name("RULE");
+  app.add_flag("--select-prefill", q.select_prefill)->group(how);
+}
+
+}  // namespace
+
+void add_decoding_options(CLI::App& app, CompleteRequest& q) {
+  const char* how = "How it is decoded";
+  app.add_option("--decode", q.decode, "steps:N, threshold:T (default 0.9), factor:F,")
+      ->group(how)
+      ->type_name("RULE");
+  app.add_option_function<double>(
+         "--threshold", [&q](const double& t) { q.decode = "threshold:" + std::to_string(t); },
+         "hierarchy:T,LOW, credit:T; threshold:T for short")
+      ->group(how)
+      ->type_name("T")
+      ->excludes("--decode");
+  app.add_option("--block", q.block, "Tokens of a block; commits it is cut into")
+      ->check(CLI::Range(1, 1 << 16))
+      ->group(how)
+      ->type_name("N");
+  app.add_option("--steps", q.steps)->check(CLI::Range(1, 1 << 16))->group(how)->type_name("N");
+  app.add_option("--cache", q.cache, "none, prefix, dual, vicinity:B,A,W or block")
+      ->group(how)
+      ->type_name("C");
+  app.add_option("--stop-at-eos", q.stop_at_eos, "none, block (default) or early")
+      ->group(how)
+      ->type_name("S");
+}
+
+Command add_complete(CLI::App& program) {
+  CLI::App* app =
+      program.add_subcommand("complete", "Complete text with a diffusion language model");
+  auto o = std::make_shared<Options>();
+  add_model(*app, o->model);
+  add_prompt_options(*app, o);
+  add_decoding_options(*app, o->request);
+  add_selection_options(*app, o->request);
+  const char* out = "What goes in and out";
+  app->add_flag("--json", o->json, "The result as JSON, or in a file;")->group(out);
+  app->add_option("--report", o->report)->group(out)->type_name("F");
+  app->add_flag("--visualise", o->visualise, "each block filling in, on standard error")
+      ->group(out);
+  add_model_options(*app, o->model);
+  return {app, [o](const std::stop_token& stop) { complete(*o, stop); }};
+}
+
+}  // namespace tessera::cli

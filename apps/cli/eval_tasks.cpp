@@ -1,0 +1,91 @@
+#include <cstdio>
+
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  TaskRequest request;
+  std::string score = "exact";
+  double tune = -1;
+  bool json = false;
+};
+
+void print_row(const TaskQuality& q) {
+  std::printf("%-28s %6.2f +- %4.2f  %+6.2f +- %4.2f  %6.2f %5.1f %%  %6.2f  %8.3f  %7.2f\n",
+              q.select.c_str(), 100 * q.accuracy, 100 * q.accuracy_half, 100 * q.change,
+              100 * q.change_half, q.experts, 100 * q.experts_share, q.passes, q.bytes / 1e6,
+              q.milliseconds);
+  if (q.tasks.size() < 2) return;
+  std::printf(" ");
+  for (const auto& [task, accuracy] : q.tasks)
+    std::printf(" %s %.1f", task.c_str(), 100 * accuracy);
+  std::printf("\n");
+}
+
+void eval_tasks(Options& o, const std::stop_token& stop) {
+  o.request.number = o.score == "number";
+  if (o.tune >= 0) o.request.tune = o.tune;
+  if (!o.json)
+    std::printf("%-28s correct %%         against vanilla   experts        passes  MB         ms\n",
+                "rule");
+  const auto tuned = evaluate_tasks(
+      o.model->model, run_options(*o.model), o.request,
+      [&](const TaskQuality& q) {
+        if (o.json)
+          std::printf("%s\n", to_json(q).c_str());
+        else
+          print_row(q);
+        flush_results();
+      },
+      stop);
+  if (o.tune < 0) return;
+  if (!o.json) std::printf("Fewest experts that lose at most %.2f %%:\n", 100 * o.tune);
+  for (const TaskQuality& q : tuned)
+    if (o.json)
+      std::printf("{\"tuned\": %s}\n", to_json(q).c_str());
+    else
+      std::printf("  %-28s %6.2f experts, %.2f %% correct\n", q.select.c_str(), q.experts,
+                  100 * q.accuracy);
+}
+
+}  // namespace
+
+Command add_eval_tasks(CLI::App& eval) {
+  CLI::App* app = eval.add_subcommand("tasks", "What rules of expert selection cost in answers");
+  auto o = std::make_shared<Options>();
+  TaskRequest& r = o->request;
+  add_model(*app, o->model);
+  const char* group = "What to measure";
+  app->add_option("--select", r.selects, "Rules beside vanilla, each a word: des-vote:0.4 ...")
+      ->group(group)
+      ->type_name("R ...");
+  app->add_option("--select-tune", o->tune, "Fewest experts that lose at most E (0.01: 1 %)")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(group)
+      ->type_name("E");
+  app->add_option("--data", r.data, "JSON lines with prompt and answer (default: model's)")
+      ->group(group)
+      ->type_name("F");
+  app->add_option("--score", o->score, "exact (default) or number: the last one of a text")
+      ->check(CLI::IsMember({"exact", "number"}))
+      ->group(group)
+      ->type_name("S");
+  app->add_option("--max-tokens", r.max_tokens, "Of an answer; so many examples, at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--limit", r.limit)->check(CLI::Range(1, 1 << 30))->group(group)->type_name("N");
+  app->add_option("--batch", r.batch)->check(CLI::Range(1, 100000))->group(group)->type_name("N");
+  app->add_flag("--raw", r.complete.raw, "Without chat template; rules when filling caches too")
+      ->group(group);
+  app->add_flag("--select-prefill", r.complete.select_prefill)->group(group);
+  app->add_flag("--json", o->json, "Print JSON lines")->group(group);
+  add_decoding_options(*app, r.complete);
+  add_model_options(*app, o->model);
+  return {app, [o](const std::stop_token& stop) { eval_tasks(*o, stop); }};
+}
+
+}  // namespace tessera::cli

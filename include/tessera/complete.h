@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// A request to a masked diffusion language model. Prompts come as texts, as ids or as one chat;
+/// all are one batch, and each answer is that of its prompt alone.
+struct CompleteRequest {
+  std::vector<std::string> prompts;
+  std::vector<std::vector<int32_t>> prompt_ids;
+  std::string chat;  ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
+  bool raw = false;  ///< prompts are not put into the model's chat template
+  int64_t max_tokens = 128;
+  int block = 0;       ///< tokens of a block; 0: as the model says
+  std::string decode;  ///< steps:N, threshold:T, factor:F, ...; "": threshold:0.9
+  int steps = 0;       ///< commits a block is cut into, beside a threshold; 0: the model's way
+  std::string cache = "auto";  ///< none, prefix, dual, vicinity:B,A,W, block; auto: block or dual
+  std::string stop_at_eos = "block";  ///< none, block, early
+  std::string select = "vanilla";     ///< which experts tokens may use: des-vote:0.4, ...
+  bool select_prefill = false;        ///< passes that only fill the cache are under the rule too
+  double temperature = 0;             ///< 0: greedy
+  uint64_t seed = 0;
+  std::vector<std::string> stop;  ///< texts that end an answer; they are not part of it
+};
+
+/// What a pass did for one prompt; handed to the caller as it happens.
+struct CompleteProgress {
+  int prompt = 0;
+  std::string text;                ///< what has become final since the last call, whole characters
+  std::vector<std::string> block;  ///< the texts of the current block's tokens; "" is a mask
+  bool ended = false;
+};
+
+/// What the caller holds in hand during a completion.
+struct CompleteControl {
+  std::stop_token stop;                                      ///< checked once a pass
+  std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
+};
+
+/// One answer.
+struct Completion {
+  std::vector<int32_t> ids;
+  std::string text;    ///< "" for a folder without a tokenizer
+  std::string finish;  ///< "end" (of text), "stop" (a stop text) or "length"
+  int64_t prompt_tokens = 0;
+  /// A forward pass that this prompt took part in.
+  struct Pass {
+    std::string kind;  ///< full, refresh, suffix, block, window, prefill, finalise
+    int64_t from = 0, to = 0, committed = 0;
+    std::vector<int64_t> experts;  ///< distinct, by layer with experts
+  };
+  std::vector<Pass> passes;
+};
+
+/// The answers in the order of prompts, ids, chat.
+struct CompleteResult {
+  std::vector<Completion> completions;
+  int64_t forwards = 0;      ///< of the batch
+  int64_t experts_read = 0;  ///< distinct in the batch, over layers and passes
+  double seconds = 0, bytes_read = 0;
+  std::string select, decode;
+};
+/// The result as a JSON document: ids, text, finish, usage, forwards, tokens per forward, experts.
+std::string to_json(const CompleteResult& result);
+
+}  // namespace tessera

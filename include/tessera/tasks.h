@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/complete.h"
+#include "tessera/request.h"
+
+namespace tessera {
+
+/// Tasks with one right answer each, put to a language model under rules that select experts (DES).
+struct TaskRequest {
+  CompleteRequest complete;  ///< how it is decoded; prompts, select and max_tokens are not used
+  /// Rules beside vanilla; with `tune` their names alone ("des-vote", "topk,weights=A"), none: all.
+  std::vector<std::string> selects;
+  std::string data;     ///< JSON lines with prompt, answer and task; "": tasks.jsonl of the model
+  bool number = false;  ///< compare the last number of answer and text; else all of both
+  int64_t max_tokens = 0;  ///< 0: blocks that hold the answer and its end
+  int limit = 0;           ///< examples; 0: all
+  int batch = 16;          ///< prompts at once
+  std::optional<double>
+      tune;  ///< accuracy that may be lost: finds the fewest experts for each rule
+};
+
+/// What one rule made of the tasks. `half`s are half widths of 95 % confidence intervals.
+struct TaskQuality {
+  std::string select;  ///< as parse_selection reads it
+  int examples = 0;
+  double accuracy = 0, accuracy_half = 0;
+  double change = 0, change_half = 0;  ///< against vanilla, paired by example
+  /// Distinct experts of a sequence's tokens, mean over layers and the passes under the rule.
+  double experts = 0;
+  double experts_share = 1;  ///< of what vanilla touches
+  double passes = 0;         ///< forward passes of an example
+  double bytes = 0;          ///< that an example moves, by count of the ops; in batches
+  double milliseconds = 0;   ///< of an example, in batches
+  std::vector<std::pair<std::string, double>> tasks;  ///< accuracy by task
+};
+
+/// Runs vanilla and each rule on the same examples; `line` gets a result as soon as it stands.
+/// With `tune`: the result of each rule with the fewest experts whose accuracy is at least
+/// vanilla's minus `tune` (left out where none is), in the order of rules. Throws Error(usage) for
+/// data and rules that do not fit, Error(model) for a model that is no language model.
+std::vector<TaskQuality> evaluate_tasks(const std::string& model, const RunOptions& options,
+                                        const TaskRequest& request,
+                                        const std::function<void(const TaskQuality&)>& line,
+                                        const std::stop_token& stop = {});
+/// One JSON object in one line.
+std::string to_json(const TaskQuality& quality);
+
+}  // namespace tessera

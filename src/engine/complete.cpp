@@ -1,0 +1,261 @@
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "base/fail.h"
+#include "engine/model_state.h"
+#include "nn/kv_attention.h"
+#include "nn/selective_experts.h"
+#include "sample/decode.h"
+
+namespace tessera {
+namespace {
+
+using base::Json;
+using sample::DecodingPolicy;
+using sample::PassKind;
+
+DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& facts) {
+  DecodingPolicy p;
+  p.block = q.block > 0 ? q.block : facts.block;
+  if (!q.decode.empty()) sample::read_decode(q.decode, p);
+  require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
+          ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
+          q.steps);
+  if (q.steps != 0) p.steps = q.steps;
+  if (p.steps == 0 && facts.block_causal && p.rule == DecodingPolicy::Rule::threshold)
+    p.steps = p.block;  // LLaDA2's own way
+  if (q.cache != "auto")
+    sample::read_cache(q.cache, p);
+  else
+    p.cache = facts.block_causal ? DecodingPolicy::Cache::block : DecodingPolicy::Cache::dual;
+  sample::read_stop(q.stop_at_eos, p);
+  p.temperature = q.temperature;
+  p.seed = q.seed;
+  sample::check_policy(p, facts.block_causal);
+  return p;
+}
+
+std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, engine::Language& language,
+                                            const DecodingPolicy& policy) {
+  const models::TokenFacts& facts = language.recipe().facts();
+  std::vector<sample::TokenPrompt> all;
+  for (const std::string& text : q.prompts)
+    all.push_back({language.prompt(text, q.raw), q.max_tokens});
+  for (const auto& ids : q.prompt_ids) all.push_back({ids, q.max_tokens});
+  if (!q.chat.empty()) all.push_back({language.chat(q.chat), q.max_tokens});
+  require(!all.empty(), ErrorCode::usage,
+          "there is no prompt; give --prompt, --prompt-ids or --chat");
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (int32_t id : all[i].ids)
+      require(id >= 0 && id < facts.vocabulary, ErrorCode::usage,
+              "prompt {}: token id {} is outside the vocabulary of {}", i, id, facts.vocabulary);
+    const auto length = static_cast<int64_t>(all[i].ids.size());
+    require(
+        q.max_tokens >= 1 && q.max_tokens <= facts.context &&
+            length + q.max_tokens <= facts.context,
+        ErrorCode::usage,
+        "prompt {} of {} tokens and {} behind it do not fit the context of {}; shorten the prompt "
+        "or --max-tokens",
+        i, length, q.max_tokens, facts.context);
+  }
+  require(policy.block <= facts.context, ErrorCode::usage,
+          "a block of {} tokens does not fit the context of {}", policy.block, facts.context);
+  return all;
+}
+
+// What becomes of one prompt's tokens as text.
+class Answer {
+ public:
+  Answer(const tokenizer::ByteLevelBpe* tokens, const std::vector<std::string>& stops)
+      : tokens_(tokens), stops_(stops) {
+    for (const auto& stop : stops) hold_ = std::max(hold_, stop.size() ? stop.size() - 1 : 0);
+  }
+  /// New settled ids -> new text that may be shown; finds stop texts.
+  std::string advance(const std::vector<int32_t>& ids, bool ended) {
+    if (!tokens_ || stopped_) return "";
+    for (; taken_ < ids.size(); ++taken_) bytes_ += tokens_->bytes_of(ids[taken_]);
+    for (const auto& stop : stops_)
+      if (const size_t at = stop.empty() ? std::string::npos : bytes_.find(stop);
+          at != std::string::npos) {
+        bytes_.resize(at);
+        stopped_ = true;
+      }
+    std::string text = tokenizer::readable(bytes_, ended || stopped_);
+    if (!ended && !stopped_) text = text.substr(0, held(text));
+    if (text.size() <= shown_) return "";
+    return text.substr(std::exchange(shown_, text.size()));
+  }
+  bool stopped() const { return stopped_; }
+  std::string text() const { return tokens_ ? tokenizer::readable(bytes_, true) : ""; }
+
+ private:
+  // A stop text may have begun: its beginning is not shown, nor is half a character.
+  size_t held(const std::string& text) const {
+    size_t end = text.size() > hold_ ? text.size() - hold_ : 0;
+    while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
+    return end;
+  }
+  const tokenizer::ByteLevelBpe* tokens_;
+  const std::vector<std::string>& stops_;
+  std::string bytes_;
+  size_t taken_ = 0, shown_ = 0, hold_ = 0;
+  bool stopped_ = false;
+};
+
+std::vector<std::string> block_texts(const sample::RowPass& p, const sample::BlockWalk& walk,
+                                     const sample::SpecialIds& special,
+                                     const tokenizer::ByteLevelBpe* tokens) {
+  std::vector<std::string> texts;
+  for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
+    const int32_t id = walk.ids()[static_cast<size_t>(i)];
+    if (id == special.mask)
+      texts.emplace_back();
+    else
+      texts.push_back(tokens ? tokenizer::readable(tokens->bytes_of(id, false), true)
+                             : fmt::format("{} ", id));
+  }
+  return texts;
+}
+
+bool only_fills(PassKind kind) {
+  return kind == PassKind::refresh || kind == PassKind::prefill || kind == PassKind::finalise;
+}
+
+/// What a batch leaves behind, pass by pass.
+struct Course {
+  const CompleteRequest& request;
+  const CompleteControl& control;
+  const sample::SpecialIds special;
+  const tokenizer::ByteLevelBpe* tokens;
+  nn::SelectiveExperts experts;
+  std::vector<Answer> answers;
+  CompleteResult result{};
+  std::vector<nn::SelectiveExperts::Use> uses{};
+  bool fresh_uses = false;
+
+  void before(const std::vector<sample::RowPass>& passes) {
+    std::set<int> rows;
+    for (const auto& p : passes)
+      if (request.select_prefill || !only_fills(p.pass.kind)) rows.insert(p.row);
+    experts.restrict_to(rows);
+    ++result.forwards;
+    fresh_uses = true;
+  }
+
+  bool after(const sample::RowPass& p, const sample::BlockWalk& walk) {
+    if (std::exchange(fresh_uses, false)) uses = experts.take_uses();
+    Completion& made = result.completions[static_cast<size_t>(p.row)];
+    made.passes.push_back({sample::name_of(p.pass.kind),
+                           p.pass.ids.begin,
+                           p.pass.ids.end,
+                           static_cast<int64_t>(p.commits.size()),
+                           {}});
+    for (const auto& use : uses)
+      if (use.row == p.row) made.passes.back().experts.push_back(use.distinct);
+    Answer& answer = answers[static_cast<size_t>(p.row)];
+    const std::string text = answer.advance(walk.generated(), false);
+    if (control.on_progress)
+      control.on_progress({p.row, text, block_texts(p, walk, special, tokens), false});
+    return !answer.stopped();
+  }
+
+  void end(const std::vector<sample::Decoded>& out,
+           const std::vector<sample::TokenPrompt>& prompts) {
+    result.experts_read = experts.experts_read();
+    for (size_t i = 0; i < out.size(); ++i) {
+      Completion& made = result.completions[i];
+      made.ids = out[i].generated;
+      made.prompt_tokens = static_cast<int64_t>(prompts[i].ids.size());
+      const std::string rest = answers[i].advance(made.ids, true);
+      made.text = answers[i].text();
+      made.finish = answers[i].stopped() ? "stop" : out[i].ended ? "end" : "length";
+      if (control.on_progress) control.on_progress({static_cast<int>(i), rest, {}, true});
+    }
+  }
+};
+
+}  // namespace
+
+CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& control) {
+  State& state = *state_;
+  require(state.language != nullptr, ErrorCode::usage,
+          "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
+  require(state.options.plan.world() == 1, ErrorCode::plan,
+          "the plan {} asks for {} ranks; language models run on one: leave --plan and --ranks out",
+          to_string(state.options.plan), state.options.plan.world());
+  engine::Language& language = *state.language;
+  const tensor::BindScope bind(state.scope());
+  const models::TokenFacts& facts = language.recipe().facts();
+  const DecodingPolicy policy = policy_of(q, facts);
+  const nn::SelectionRule rule = nn::parse_selection(q.select);
+  nn::check_selection(rule, facts.experts, facts.top_k);
+  const sample::SpecialIds special = language.special();
+  const auto prompts = prompts_of(q, language, policy);
+  const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
+  require(tokens || q.stop.empty(), ErrorCode::usage,
+          "stop texts need a tokenizer.json in the folder");
+  nn::TokenModel& model =
+      language.model(facts.block_causal ? policy.block : 0, state.dtype(), engine::weight_store());
+  nn::KvAttention attention(model.geometry(), model.dtype());
+  Course course{q,
+                control,
+                special,
+                tokens,
+                nn::SelectiveExperts(rule),
+                std::vector<Answer>(prompts.size(), Answer(tokens, q.stop))};
+  CompleteResult& result = course.result;
+  result.completions.resize(prompts.size());
+  sample::DecodeControl watch;
+  watch.stop = control.stop;
+  watch.before = [&](const auto& passes) { course.before(passes); };
+  watch.after = [&](const auto& p, const auto& walk, const auto&) { return course.after(p, walk); };
+  const double bytes = state.meter->total().bytes;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto out = sample::decode(model, prompts, policy, special, facts.block_causal,
+                                  {attention, course.experts}, watch);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.bytes_read = state.meter->total().bytes - bytes;
+  result.select = nn::to_string(rule);
+  result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;
+  course.end(out, prompts);
+  return std::move(course.result);
+}
+
+std::string to_json(const CompleteResult& r) {
+  Json list = Json::array();
+  int64_t generated = 0;
+  for (const Completion& c : r.completions) {
+    Json passes = Json::array();
+    int64_t deciding = 0;
+    for (const auto& p : c.passes) {
+      deciding += p.committed > 0;
+      passes.push_back({{"kind", p.kind},
+                        {"from", p.from},
+                        {"to", p.to},
+                        {"committed", p.committed},
+                        {"experts", p.experts}});
+    }
+    const auto count = static_cast<int64_t>(c.ids.size());
+    generated += count;
+    list.push_back({{"ids", c.ids},
+                    {"text", c.text},
+                    {"finish", c.finish},
+                    {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", count}}},
+                    {"forwards", c.passes.size()},
+                    {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
+                    {"passes", passes}});
+  }
+  return Json{{"completions", list},
+              {"forwards", r.forwards},
+              {"seconds", r.seconds},
+              {"tokens_per_second", r.seconds > 0 ? double(generated) / r.seconds : 0.0},
+              {"experts_read", r.experts_read},
+              {"bytes_read", r.bytes_read},
+              {"select", r.select},
+              {"decode", r.decode}}
+      .dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tessera

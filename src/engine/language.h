@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "load/diffusers_folder.h"
+#include "load/weight_store.h"
+#include "models/token_recipe.h"
+#include "sample/block_walk.h"
+#include "tokenizer/byte_level_bpe.h"
+#include "tokenizer/chat_template.h"
+
+namespace tessera::engine {
+
+/// A language model's folder: its description, tokenizer and chat template, and its network once it
+/// was needed.
+class Language {
+ public:
+  /// Reads config.json, tokenizer.json and the chat template, each if there is one. Throws
+  /// Error(model).
+  explicit Language(const load::Component& part);
+
+  const models::TokenRecipe& recipe() const { return *recipe_; }
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  /// Throws Error(model) for a folder without tokenizer.json.
+  const tokenizer::ByteLevelBpe& tokens() const;
+  /// Mask and end-of-text. Throws Error(model) if nothing says which token is the mask.
+  sample::SpecialIds special() const;
+  /// A prompt as ids: in the chat template as the user's turn if there is one and not `raw`.
+  std::vector<int32_t> prompt(const std::string& text, bool raw) const;
+  /// A chat as ids. Throws Error(usage) for malformed JSON or a folder without template.
+  std::vector<int32_t> chat(const std::string& json) const;
+  /// The network for blocks of so many tokens, checked and loaded on first use.
+  nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store);
+  /// Throws Error(model) naming every tensor that is missing, unknown or of another shape.
+  void check(nn::DType dtype) const;
+
+ private:
+  std::string rendered(base::Json messages) const;
+  void read_template();
+
+  load::Component part_;
+  std::unique_ptr<models::TokenRecipe> recipe_;
+  std::unique_ptr<tokenizer::ByteLevelBpe> tokenizer_;
+  base::Json tokenizer_config_ = base::Json::object();
+  std::string template_;
+  std::unique_ptr<nn::TokenModel> model_;
+  int block_ = -1;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::evaluation {
+
+/// A prompt with one right answer.
+struct TaskExample {
+  std::string task, prompt, answer;
+};
+/// Reads JSON lines with "prompt" (or "question") and "answer" (text or number); "task" may be
+/// missing. Empty lines are passed over. Throws Error(usage) naming `where`, the line and what does
+/// not fit.
+std::vector<TaskExample> read_tasks(const std::string& text, const std::string& where);
+
+/// Equal but for white space at both ends.
+bool exact_match(std::string_view made, std::string_view answer);
+/// Whether the last numbers of both are equal ("#### 1,200" and "so it is $1200.00."). Without a
+/// number in either: false.
+bool number_match(std::string_view made, std::string_view answer);
+
+}  // namespace tessera::evaluation

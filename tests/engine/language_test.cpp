@@ -1,0 +1,65 @@
+#include "engine/language.h"
+
+#include "engine/text_model.h"
+
+namespace tessera::engine {
+namespace {
+
+Language open(const golden::TextModel& folder) {
+  return Language(load::open_folder(folder.path()).component("model"));
+}
+
+TEST(Language, PutsPromptsIntoTheTemplateUnlessRaw) {
+  const golden::TextModel folder("llada_moe");
+  const Language language = open(folder);
+  EXPECT_EQ(language.prompt("Hi", true), (std::vector<int32_t>{'H' - 32, 'i' - 32}));
+  EXPECT_EQ(language.prompt("Hi", false), language.prompt("u:Hi;a:", true));
+  EXPECT_EQ(
+      language.chat(R"([{"role": "system", "content": "x"}, {"role": "user", "content": "y"}])"),
+      language.prompt("s:x;u:y;a:", true));
+  EXPECT_EQ(language.chat(R"({"messages": [{"role": "user", "content": "y"}]})"),
+            language.prompt("y", false));
+}
+
+TEST(Language, TheTemplateMayBeAFile) {
+  const golden::TextModel folder("llada_moe");
+  folder.write("chat_template.jinja", "<{{ messages[0].content }}>");
+  EXPECT_EQ(open(folder).prompt("y", false), open(folder).prompt("<y>", true));
+}
+
+TEST(Language, TheTokenizerSaysTheMaskIfTheConfigDoesNot) {
+  const golden::TextModel folder("llada_moe");
+  base::Json config = base::read_json(folder.path("config.json"));
+  config.erase("mask_token_id");
+  folder.write("config.json", config.dump());
+  EXPECT_EQ(open(folder).special().mask, 95);
+  std::filesystem::remove(folder.path("tokenizer.json"));
+  EXPECT_NE(golden::error_of([&] { open(folder).special(); }).find("which token is the mask"),
+            std::string::npos);
+}
+
+TEST(Language, MalformedChatsAreOneLine) {
+  const golden::TextModel folder("llada_moe");
+  const Language language = open(folder);
+  for (const char* chat : {"", "{", "[]", "{}", "[1]", R"([{"role": "user"}])", "7",
+                           R"([{"role": "user", "content": 7}])", "[{\n"}) {
+    const std::string message = golden::error_of([&] { language.chat(chat); });
+    EXPECT_NE(message, "") << chat;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+  folder.write("tokenizer_config.json", "{}");
+  EXPECT_NE(golden::error_of([&] { open(folder).chat("[]"); }).find("no chat template"),
+            std::string::npos);
+}
+
+TEST(Language, AFolderWithoutTokenizerTakesIds) {
+  const golden::TextModel folder("llada_moe");
+  std::filesystem::remove(folder.path("tokenizer.json"));
+  const Language language = open(folder);
+  EXPECT_FALSE(language.has_tokenizer());
+  EXPECT_NE(golden::error_of([&] { language.prompt("x", true); }).find("--prompt-ids"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::engine
