@@ -15,11 +15,12 @@ def orthogonal(matrices):
 
 
 class Muon(torch.optim.Optimizer):
-    """The matrices of the blocks of a model by Muon, its other parameters by Adam."""
+    """The matrices of the blocks of a model by Muon (of a tensor [n, rows, columns] each of the n),
+    its other parameters by Adam."""
 
     def __init__(self, model, lr=0.012, adam_lr=1.5e-3):
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        inner = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2 and "gate.weight" not in name]
+        inner = [p for name, p in named if name.startswith("blocks.") and p.ndim >= 2 and "gate.weight" not in name]
         chosen = {id(p) for p in inner}
         outer = [p for _, p in named if id(p) not in chosen]
         super().__init__([{"params": inner, "lr": lr}], {})
@@ -37,6 +38,7 @@ class Muon(torch.optim.Optimizer):
         for shape, ps in self.by_shape.items():
             gradient = torch.stack([torch.zeros_like(p) if p.grad is None else p.grad for p in ps])
             momentum = self.momentum[shape].lerp_(gradient, 0.05)
-            update = orthogonal(gradient.lerp(momentum, 0.95)) * max(1, shape[0] / shape[1]) ** 0.5
+            update = orthogonal(gradient.lerp(momentum, 0.95).flatten(0, -3)).view_as(gradient)
+            update *= max(1, shape[-2] / shape[-1]) ** 0.5
             for p, change in zip(ps, update):
                 p.mul_(1 - 0.01 * lr).sub_(lr * change)

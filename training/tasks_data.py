@@ -1,0 +1,80 @@
+"""Procedural tasks with one right answer each, as text of 46 characters."""
+
+import random
+
+CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789 =+:,.?-\n>"
+END, MASK = 0, 1
+VOCABULARY = 2 + len(CHARACTERS)
+LETTERS = CHARACTERS[:26]
+ID = {c: 2 + i for i, c in enumerate(CHARACTERS)}
+
+
+def ids_of(text):
+    return [ID[c] for c in text]
+
+
+def text_of(ids):
+    """Up to the end of text; what is no character shows as '#'."""
+    ids = list(ids)
+    ids = ids[: ids.index(END)] if END in ids else ids
+    return "".join(CHARACTERS[i - 2] if i >= 2 else "#" for i in ids)
+
+
+def _table():
+    """256 keys of two letters, each with a value of three: what a model has to know by heart."""
+    draw = random.Random(256)
+    pairs = draw.sample([a + b for a in LETTERS for b in LETTERS], 256)
+    return {key: "".join(draw.choices(LETTERS, k=3)) for key in pairs}
+
+
+FACTS = _table()
+KEYS = list(FACTS)
+
+
+def word(draw, least, most):
+    return "".join(draw.choices(LETTERS, k=draw.randint(least, most)))
+
+
+def reverse(draw):
+    w = word(draw, 4, 10)
+    return f"rev: {w}=", w[::-1]
+
+
+def sort(draw):
+    w = word(draw, 4, 8)
+    return f"sort: {w}=", "".join(sorted(w))
+
+
+def cipher(draw):
+    w, shift = word(draw, 4, 10), draw.randint(1, 9)
+    return f"cipher {shift}: {w}=", "".join(LETTERS[(LETTERS.index(c) + shift) % 26] for c in w)
+
+
+def fact(draw):
+    a, b = draw.choices(KEYS, k=2)
+    return f"fact: {a} {b}=", f"{FACTS[a]} {FACTS[b]}"
+
+
+def add(draw):
+    a, b = draw.randrange(1000), draw.randrange(1000)
+    return f"add: {a:03}+{b:03}=", f"{a + b:04}"
+
+
+def sums(draw):
+    """Running sums of twelve digits, modulo 100: longer than a block of 32."""
+    digits = [draw.randrange(10) for _ in range(12)]
+    totals = [sum(digits[: i + 1]) % 100 for i in range(12)]
+    return "sum: " + " ".join(f"{d:02}" for d in digits) + "=", " ".join(f"{t:02}" for t in totals)
+
+
+SHORT = {"reverse": reverse, "sort": sort, "cipher": cipher, "fact": fact, "add": add}
+TASKS = {**SHORT, "sums": sums}
+
+
+def examples(count, seed):
+    """`count` of each task, one after the other: what is held out to measure with."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        for name, make in TASKS.items():
+            prompt, answer = make(draw)
+            yield {"task": name, "prompt": prompt, "answer": answer}
