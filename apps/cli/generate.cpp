@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "commands.h"
 #include "progress.h"
@@ -11,8 +12,8 @@ namespace {
 struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   GenerateRequest request;
-  std::string classes, noise = "torch", output = "tessera.png", report, progress = "auto",
-                       scheduler = "auto";
+  std::string classes, prompt, prompt_file, noise = "torch", output = "tessera.png", report,
+                                            progress = "auto", scheduler = "auto";
   bool latents_only = false;
 };
 
@@ -25,6 +26,31 @@ std::vector<std::string> split(const std::string& text) {
     from = comma + 1;
   }
   return parts;
+}
+
+// Lines of a file that are not empty.
+std::vector<std::string> read_lines(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorCode::usage, "--prompt-file: cannot read '" + path + "'");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+  }
+  if (lines.empty()) throw Error(ErrorCode::usage, "--prompt-file: '" + path + "' holds no line");
+  return lines;
+}
+
+// What to make: classes, or text.
+void set_subject(Options& o) {
+  const int ways = !o.classes.empty() + !o.prompt.empty() + !o.prompt_file.empty();
+  if (ways > 1)
+    throw Error(ErrorCode::usage, "give one of --class, --prompt and --prompt-file, not several");
+  if (ways == 0 && o.request.embeddings.empty())
+    throw Error(ErrorCode::usage, "what to make is missing: give --class C, or --prompt T");
+  if (!o.classes.empty()) o.request.classes = split(o.classes);
+  if (!o.prompt.empty()) o.request.prompts = {o.prompt};
+  if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file);
 }
 
 // A device or a pipe, such as /dev/stdout.
@@ -80,17 +106,28 @@ std::string numbered(const std::string& output, size_t index, size_t count) {
   return (path.parent_path() / (path.stem().string() + tail)).string();
 }
 
+// Frames stand in one folder, or in a folder a video.
+std::string path_of(const GenerateResult& result, const std::string& output, size_t index) {
+  const Picture& picture = result.pictures[index];
+  if (picture.video < 0) return numbered(output, index, result.pictures.size());
+  char folder[32] = "";
+  if (result.pictures.back().video > 0)
+    std::snprintf(folder, sizeof folder, "video-%04d/", picture.video);
+  return numbered((std::filesystem::path(output) / folder).string() + "/",
+                  static_cast<size_t>(picture.frame), 2);
+}
+
 void save(const GenerateResult& result, const Options& o) {
   const GenerateRequest& q = o.request;
   for (size_t i = 0; i < result.pictures.size(); ++i) {
     const Picture& picture = result.pictures[i];
-    const std::string path = numbered(o.output, i, result.pictures.size());
+    const std::string path = path_of(result, o.output, i);
     save_png(picture, path,
              {{"Software", std::string("Tessera ") + kVersion},
               {"parameters", picture.label + "; model " + o.model->model + ", steps " +
-                                 std::to_string(q.steps) + ", guidance " +
-                                 std::to_string(q.guidance) + ", seed " + std::to_string(q.seed) +
-                                 ", picture " + std::to_string(i)}});
+                                 std::to_string(result.steps) + ", guidance " +
+                                 std::to_string(result.guidance) + ", seed " +
+                                 std::to_string(q.seed) + ", picture " + std::to_string(i)}});
     if (is_special(path)) continue;  // the picture itself may be on standard output
     std::printf("%s\n", path.c_str());
     flush_results();
@@ -99,15 +136,30 @@ void save(const GenerateResult& result, const Options& o) {
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
 
-void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
-  add_model(app, o->model);
+void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* what = "What to make";
   app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
-      ->required()
       ->group(what)
       ->type_name("C[,C...]");
-  app.add_option("--count", q.count, "Pictures for each class (default 1)")
+  app.add_option("--prompt", o->prompt, "Text, of models that take it; or a file, one a line")
+      ->group(what)
+      ->type_name("T");
+  app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
+  app.add_option("--negative-prompt", q.negative_prompt, "What guidance leads away from")
+      ->group(what)
+      ->type_name("T");
+  app.add_option("--embeddings", q.embeddings, "What text encoders give, instead of a prompt")
+      ->group(what)
+      ->type_name("F");
+}
+
+void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
+  add_model(app, o->model);
+  add_subject(app, o);
+  GenerateRequest& q = o->request;
+  const char* what = "What to make";
+  app.add_option("--count", q.count, "Pictures for each class or prompt (default 1)")
       ->group(what)
       ->type_name("N");
   app.add_option("--width", q.width, "Pixels (default: as trained)")
@@ -115,8 +167,17 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(what)
       ->type_name("W");
   app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
-  app.add_option("--steps", q.steps, "Denoising steps (default 25)")->group(what)->type_name("N");
-  app.add_option("--guidance", q.guidance, "Guidance scale, 1 for none (default 1.5)")
+  app.add_option("--frames", q.frames, "Of a video (default: as trained)")
+      ->check(positive())
+      ->group(what)
+      ->type_name("F");
+  app.add_option("--steps", q.steps, "Denoising steps (default: the model's, 20 to 50)")
+      ->group(what)
+      ->type_name("N");
+  app.add_option("--guidance", q.guidance, "Guidance scale, 1 for none (default: the model's)")
+      ->group(what)
+      ->type_name("G");
+  app.add_option("--true-guidance", q.true_guidance, "A second branch beside guidance (FLUX)")
       ->group(what)
       ->type_name("G");
   app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
@@ -157,14 +218,14 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
   const bool first = !processes || processes->rank == 0;
-  o.request.classes = split(o.classes);
+  set_subject(o);
   o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
   o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
-  if (first)
-    check_output(o, o.request.classes.size() * static_cast<size_t>(std::max(o.request.count, 1)));
+  const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
+  if (first) check_output(o, subjects * static_cast<size_t>(std::max(o.request.count, 1)));
   ProgressView view(first ? o.progress : "none");
   RunControl control{stop, [&](const Progress& p) { view.show(p); }};
   GenerateResult result;

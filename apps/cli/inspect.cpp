@@ -80,7 +80,8 @@ Command add_inspect(CLI::App& program) {
   app->add_option("--count", o->request.count, "Pictures at once (default 1)")
       ->group(group)
       ->type_name("N");
-  app->add_option("--guidance", o->request.guidance, "Guidance scale, 1 for none (default 1.5)")
+  app->add_option("--guidance", o->request.guidance,
+                  "Guidance scale, 1 for none (default: the model's)")
       ->group(group)
       ->type_name("G");
   app->add_flag("--json", o->json, "Print JSON")->group(group);

@@ -17,9 +17,11 @@ namespace tessera {
 
 /// The pictures of a request and what happened on the way.
 struct GenerateResult {
-  std::vector<Picture> pictures;  ///< empty when decoding was not asked for
-  std::vector<float> latents;     ///< [pictures, channels, height, width], as --save-latents writes
-  bool elsewhere = false;         ///< all of it is with the process of rank 0
+  std::vector<Picture> pictures;  ///< with frames of videos in order; empty without decoding
+  std::vector<float> latents;     ///< as --save-latents writes them
+  int steps = 0;                  ///< that were made, asked for or not
+  float guidance = 1;
+  bool elsewhere = false;  ///< all of it is with the process of rank 0
   Report report;
 };
 

@@ -44,7 +44,8 @@ std::string to_json(const Report& report);
 struct Picture {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> rgb;
-  std::string label;  ///< class or prompt it answers
+  std::string label;          ///< class or prompt it answers
+  int video = -1, frame = 0;  ///< place in a video; -1: a picture
 };
 
 /// One part of a model folder, as inspect shows it.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -29,13 +30,19 @@ struct RunOptions {
   const Processes* processes = nullptr;
 };
 
-/// One picture request. Zero or negative sizes and steps mean: the model's default where marked.
+/// One request for pictures or videos. What is not set has the model's default.
 struct GenerateRequest {
   std::vector<std::string> classes;  ///< class numbers or names; one picture each per `count`
-  int steps = 25;
-  float guidance = 1.5f;          ///< 1: no guidance
+  std::vector<std::string> prompts;  ///< of models that take text, likewise
+  std::optional<std::string> negative_prompt;  ///< what guidance leads away from; not set: ""
+  std::string
+      embeddings;  ///< safetensors file with what the text encoders give, instead of prompts
+  std::optional<int> steps;
+  std::optional<float> guidance;  ///< 1: no guidance
+  float true_guidance = 1;  ///< of models that take guidance as an input: a second branch beside it
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
-  int count = 1;                  ///< pictures for each class
+  int64_t frames = 0;             ///< of a video; 0: as trained
+  int count = 1;                  ///< pictures for each class or prompt
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
   std::string scheduler = "auto";  ///< "rectified-flow", "ddpm", or what the folder says

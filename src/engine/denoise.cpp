@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
+#include "engine/conditioning.h"
 #include "engine/gather_reports.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
@@ -45,22 +46,28 @@ class Start {
   Start(const GenerateRequest& request, const Job& job, const parallel::Share& share)
       : request_(request), job_(job), share_(share), noise_(request.noise, request.seed) {
     const auto given = job.given.find("latents");
-    latents_ = tokens(given == job.given.end() ? noise_.draw(job.latent_shape())
-                                               : ops::cast(given->second, DType::f32));
+    const bool drawn = given == job.given.end();
+    latents_ = drawn ? tokens(noise_.draw(job.noise_shape()), job.noise_form())
+                     : tokens(ops::cast(given->second, DType::f32), job.form);
+    const float scale = job.sampler->initial_scale();
+    if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
   }
   Tensor latents() const { return latents_; }
   Tensor noise(int step) {
     const auto given = job_.given.find("noise." + std::to_string(step));
-    if (given == job_.given.end()) return tokens(noise_.draw(job_.latent_shape()));
+    if (given == job_.given.end()) {
+      for (int i = 1; i < job_.sampler->noise_draws(step); ++i) noise_.draw(job_.noise_shape());
+      return tokens(noise_.draw(job_.noise_shape()), job_.noise_form());
+    }
     require(given->second.shape() == job_.latent_shape(), ErrorCode::usage,
             "'{}': 'noise.{}' is {}; expected {}", request_.initial_latents, step,
             given->second.shape().str(), job_.latent_shape().str());
-    return tokens(ops::cast(given->second, DType::f32));
+    return tokens(ops::cast(given->second, DType::f32), job_.form);
   }
 
  private:
-  Tensor tokens(const Tensor& whole) const {
-    return parallel::cut(nn::to_tokens(whole, job_.layout), share_);
+  Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
+    return parallel::cut(nn::tokens_of_latent(whole, job_.layout, form), share_);
   }
   const GenerateRequest& request_;
   const Job& job_;
@@ -137,12 +144,12 @@ Tensor Ranks::run(comm::Communicator* world) {
       const Tensor whole = gathered(world, plan, job, x);
       if (rank == 0) trace.tokens(name, whole);
     };
-  const std::vector<int> classes(job.classes.begin() + share.pictures.begin,
-                                 job.classes.begin() + share.pictures.end);
+  std::vector<int> rows;
+  for (int row = 0; row < share.rows(); ++row) rows.push_back(share.global_row(row));
   const Tensor mine = parallel::denoise(
-      model, state.recipe->conditioning(classes, job.guidance.branches()),
-      {share.rows(), 0, job.layout.grid()}, *job.sampler, job.guidance, start.latents(),
-      [&](int step) { return start.noise(step); }, assembly, watch);
+      model, take_rows(job.conditioning, rows), {share.rows(), job.prefix, job.layout.grid()},
+      *job.sampler, job.guidance, start.latents(), [&](int step) { return start.noise(step); },
+      assembly, watch);
   const Tensor all = gathered(world, plan, job, mine);
   if (rank == 0) {
     marks.push_back(seconds_since(begin));
@@ -157,7 +164,7 @@ Tensor Ranks::run(comm::Communicator* world) {
 void Trace::tokens(const std::string& name, const Tensor& x) {
   nn::TokenLayout layout = layout_;
   layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
-  tensors_[name] = nn::from_tokens(x, layout, false);
+  tensors_[name] = nn::latent_of_tokens(x, layout, form_);
 }
 
 void Trace::write(const std::string& path) const {
@@ -195,7 +202,7 @@ Tensor denoise(Model::State& state, const GenerateRequest& request, const RunCon
                          if (world.rank() == 0) latent = all;
                        });
   }
-  return nn::from_tokens(latent, job.layout, false);
+  return latent;
 }
 
 }  // namespace tessera::engine

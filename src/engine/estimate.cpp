@@ -48,8 +48,14 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
                                   DType::f32, Device::meta),
                     assembly, {});
   result.flops_per_step = scope.meter->total().flops;
-  if (vae) {
-    const load::MetaWeights vae_weights;
+  const load::MetaWeights vae_weights;
+  if (vae && recipe.frames_per_latent() > 0) {
+    const models::CogVideoXVae decoder(models::parse_cogvideox_vae_config(*vae, "vae/config.json"),
+                                       vae_weights, dtype);
+    decoder.decode(
+        Tensor::empty({1, layout.channels, layout.size[0], layout.size[1], layout.size[2]},
+                      DType::f32, Device::meta));
+  } else if (vae) {
     const models::AutoencoderKL decoder(
         models::parse_autoencoder_kl_config(*vae, "vae/config.json"), vae_weights, dtype);
     nn::LocalSpatial spatial;

@@ -126,7 +126,8 @@ Tensors run_decoder(Model::State& state, const load::SafetensorsFile& file, Tens
     watch = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32);
     };
-  outputs["out"] = state.load_vae()->decode(latent, spatial, watch);
+  outputs["out"] = state.video() ? state.load_video_vae()->decode(latent)
+                                 : state.load_vae()->decode(latent, spatial, watch);
   return outputs;
 }
 
@@ -141,6 +142,10 @@ Tensors run_encoder(Model::State& state, const load::SafetensorsFile& file, Tens
     watch = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32);
     };
+  if (state.video()) {
+    const auto moments = state.load_video_vae_encoder()->encode(pictures);
+    return {{"out", moments.mean}, {"mean", moments.mean}, {"logvar", moments.logvar}};
+  }
   const auto moments = state.load_vae_encoder()->encode(pictures, spatial, watch);
   outputs["out"] = outputs["mean"] = moments.mean;
   outputs["logvar"] = moments.logvar;

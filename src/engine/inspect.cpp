@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "engine/conditioning.h"
 #include "engine/model_state.h"
 
 namespace tessera {
@@ -26,8 +27,12 @@ void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& 
           "--count {}: expected a number from 1 to 100000", request.count);
   const nn::TokenLayout layout =
       recipe.layout(engine::latent_pixels(request.height, factor, "height"),
-                    engine::latent_pixels(request.width, factor, "width"));
-  const bool branches = request.guidance != 1;
+                    engine::latent_pixels(request.width, factor, "width"),
+                    engine::latent_frames(recipe, request.frames));
+  const float guidance = request.guidance.value_or(recipe.defaults().guidance);
+  const bool branches = recipe.text_inputs().empty()
+                            ? guidance != 1
+                            : engine::branches_of(recipe, request, guidance).two;
   const auto dtype = options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
   const auto need = engine::estimate(recipe, dtype, layout, request.count, branches, vae);
   found.width = layout.size[2] * factor;

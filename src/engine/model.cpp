@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/fail.h"
@@ -38,6 +39,13 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   return names;
 }
 
+std::string known_transformers() {
+  std::string names;
+  for (const models::Family& family : models::families())
+    names += (names.empty() ? "" : ", ") + std::string(family.type);
+  return names;
+}
+
 int thread_count_of(const RunOptions& options) {
   if (options.threads > 0) return options.threads;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -57,8 +65,15 @@ std::string known_models() {
   return names.empty() ? "" : fmt::format("; shipped: {}", fmt::join(names, ", "));
 }
 
-models::AutoencoderKLConfig vae_config(const load::Component& part) {
-  return models::parse_autoencoder_kl_config(part.config, part.folder + "/config.json");
+// The configuration of one half of a VAE, by the half's class.
+template <class Half>
+auto vae_config(const load::Component& part) {
+  const std::string where = part.folder + "/config.json";
+  if constexpr (std::is_same_v<Half, models::CogVideoXVae> ||
+                std::is_same_v<Half, models::CogVideoXVaeEncoder>)
+    return models::parse_cogvideox_vae_config(part.config, where);
+  else
+    return models::parse_autoencoder_kl_config(part.config, where);
 }
 
 // `Half`: the decoder or the encoder of the VAE; the names of the other one may stand in the file.
@@ -70,7 +85,7 @@ void check_part(const Model::State& state, const std::string& other,
   const load::Component& part = state.folder.component("vae");
   const load::TensorSet tensors = load::open_component(part.folder);
   const load::MetaWeights asked(tensors);
-  const Half named(vae_config(part), asked, state.dtype());
+  const Half named(vae_config<Half>(part), asked, state.dtype());
   const std::string unused[] = {other, others_conv};
   load::check_names(asked, tensors, part.folder, unused);
 }
@@ -79,8 +94,8 @@ template <class Half>
 std::unique_ptr<Half> load_part(const Model::State& state) {
   const tensor::BindScope bind(state.scope());
   const load::Component& part = state.folder.component("vae");
-  return std::make_unique<Half>(vae_config(part), *store().open(load::open_component(part.folder)),
-                                state.dtype());
+  return std::make_unique<Half>(vae_config<Half>(part),
+                                *store().open(load::open_component(part.folder)), state.dtype());
 }
 
 }  // namespace
@@ -120,7 +135,14 @@ nn::DType Model::State::dtype() const {
 
 int64_t Model::State::vae_factor() const {
   if (!has_vae()) return 8;
-  return int64_t{1} << (vae_config(folder.component("vae")).block_out_channels.size() - 1);
+  const load::Component& part = folder.component("vae");
+  const size_t levels = video() ? vae_config<models::CogVideoXVae>(part).block_out_channels.size()
+                                : vae_config<models::AutoencoderKL>(part).block_out_channels.size();
+  return int64_t{1} << (levels - 1);
+}
+
+bool Model::State::video() const {
+  return has_vae() && folder.component("vae").class_name == "AutoencoderKLCogVideoX";
 }
 
 void Model::State::check_transformer() const {
@@ -158,7 +180,10 @@ nn::Denoiser& Model::State::transformer(int rank) {
 }
 
 void Model::State::check_vae() const {
-  check_part<models::AutoencoderKL>(*this, "encoder.*", "quant_conv.*");
+  if (video())
+    check_part<models::CogVideoXVae>(*this, "encoder.*", "quant_conv.*");
+  else
+    check_part<models::AutoencoderKL>(*this, "encoder.*", "quant_conv.*");
 }
 
 std::unique_ptr<models::AutoencoderKL> Model::State::load_vae() const {
@@ -169,6 +194,16 @@ std::unique_ptr<models::AutoencoderKL> Model::State::load_vae() const {
 std::unique_ptr<models::AutoencoderKLEncoder> Model::State::load_vae_encoder() const {
   check_part<models::AutoencoderKLEncoder>(*this, "decoder.*", "post_quant_conv.*");
   return load_part<models::AutoencoderKLEncoder>(*this);
+}
+
+std::unique_ptr<models::CogVideoXVae> Model::State::load_video_vae() const {
+  check_vae();
+  return load_part<models::CogVideoXVae>(*this);
+}
+
+std::unique_ptr<models::CogVideoXVaeEncoder> Model::State::load_video_vae_encoder() const {
+  check_part<models::CogVideoXVaeEncoder>(*this, "decoder.*", "post_quant_conv.*");
+  return load_part<models::CogVideoXVaeEncoder>(*this);
 }
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -190,8 +225,8 @@ Model Model::open(const std::string& model, const RunOptions& options) {
     state->language = std::make_unique<engine::Language>(state->folder.component("model"));
   require(state->folder.has("transformer") || state->has_vae() || state->language, ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
-          "DiT-MoE transformer, and AutoencoderKL",
-          model, state->folder.class_name);
+          "transformer ({}), and AutoencoderKL",
+          model, state->folder.class_name, known_transformers());
   if (state->folder.has("transformer")) {
     const load::Component& part = state->folder.component("transformer");
     state->recipe = models::make_recipe(part.class_name, part.config, part.folder + "/config.json");

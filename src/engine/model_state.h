@@ -12,6 +12,7 @@
 #include "load/weight_store.h"
 #include "models/registry.h"
 #include "models/vae/autoencoder_kl.h"
+#include "models/vae/cogvideox_vae.h"
 #include "tensor/scope.h"
 #include "tessera/engine.h"
 
@@ -35,6 +36,8 @@ struct Model::State {
   tensor::Scope scope(int rank = -1) const;
   nn::DType dtype() const;
   bool has_vae() const { return folder.has("vae"); }
+  /// Whether the VAE is one of videos.
+  bool video() const;
   /// Latent pixels -> pixels.
   int64_t vae_factor() const;
   /// Throws Error(model) naming every tensor that is missing, unknown or of another shape than the
@@ -48,6 +51,8 @@ struct Model::State {
   /// The VAE's halves, checked and loaded for this call; released with the result.
   std::unique_ptr<models::AutoencoderKL> load_vae() const;
   std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;
+  std::unique_ptr<models::CogVideoXVae> load_video_vae() const;
+  std::unique_ptr<models::CogVideoXVaeEncoder> load_video_vae_encoder() const;
 };
 
 namespace engine {

@@ -19,6 +19,8 @@ class CogVideoXRecipe : public TextRecipe {
     fact("sample_width", c.sample_width);
     fact("sample_frames", c.sample_frames);
   }
+  Defaults defaults() const override { return {50, 6.0f}; }
+  int64_t frames_per_latent() const override { return config_.temporal_compression_ratio; }
   int64_t blocks() const override { return config_.num_layers; }
   std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                      nn::DType dtype) const override {

@@ -18,6 +18,7 @@ class FluxRecipe : public TextRecipe {
     fact("joint_attention_dim", c.joint_attention_dim);
     fact("guidance_embeds", c.guidance_embeds);
   }
+  Defaults defaults() const override { return {28, 3.5f}; }
   int64_t blocks() const override { return config_.blocks(); }
   std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                      nn::DType dtype) const override {

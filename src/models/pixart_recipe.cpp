@@ -18,6 +18,7 @@ class PixartRecipe : public TextRecipe {
     fact("sample_size", c.sample_size);
     fact("patch_size", c.patch_size);
   }
+  Defaults defaults() const override { return {20, 4.5f}; }
   int64_t blocks() const override { return config_.num_layers; }
   std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                      nn::DType dtype) const override {

@@ -57,6 +57,14 @@ class Recipe {
   };
   /// Adds conditioning that is not text: sizes, guidance.
   virtual void add_conditions(const TextRun&, nn::Conditioning&) const {}
+  /// What the reference pipeline does unless it is told.
+  struct Defaults {
+    int steps = 25;
+    float guidance = 1.5f;
+  };
+  virtual Defaults defaults() const { return {}; }
+  /// Frames of a video for each latent frame after the first; 0: a model of pictures.
+  virtual int64_t frames_per_latent() const { return 0; }
   /// Whether guidance is an input of the transformer instead of a second branch.
   virtual bool embeds_guidance() const { return false; }
   /// Whether the scheduler gets evenly spaced sigmas.

@@ -17,6 +17,7 @@ class Sd3Recipe : public TextRecipe {
     fact("sample_size", c.sample_size);
     fact("patch_size", c.patch_size);
   }
+  Defaults defaults() const override { return {28, 7.0f}; }
   int64_t blocks() const override { return config_.num_layers; }
   std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                      nn::DType dtype) const override {

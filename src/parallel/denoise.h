@@ -14,6 +14,7 @@ namespace tessera::parallel {
 struct Guidance {
   float scale = 1;
   int64_t channels = 0;  ///< latent channels that are guided; the others are the conditional ones
+  int64_t kept = 0;      ///< latent channels of a prediction that the sampler gets; 0: all
   bool branches() const { return scale != 1; }
 };
 

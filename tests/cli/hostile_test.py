@@ -23,7 +23,7 @@ class Hostile(ProgramTest):
 
     def test_every_field_of_a_configuration(self):
         refused = 0
-        for source in (DATA / "moe/dit_moe_flash/model", DATA / "vae/pixart_alpha/vae",
+        for source in (DATA / "moe/dit_moe_flash/model", DATA / "diffusers/pixart_alpha/model/vae",
                        DATA / "diffusers/flux_dev/model/transformer"):
             model = self.copy_model(source.parent.parent.name + source.name, source)
             config = model / "config.json"

@@ -166,7 +166,7 @@ class Names(ProgramTest):
 class Shards(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.vae = self.copy_model("vae", DATA / "vae/flux_dev/vae")
+        self.vae = self.copy_model("vae", DATA / "diffusers/flux_dev/model/vae")
         self.index = self.vae / "diffusion_pytorch_model.safetensors.index.json"
 
     def test_a_missing_shard(self):

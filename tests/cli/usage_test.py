@@ -48,7 +48,7 @@ class Arguments(ProgramTest):
 
     def test_options(self):
         self.refused(2, "generate", says="MODEL is required")
-        self.refused(2, "generate", "shapes", says="--class is required")
+        self.refused(2, "generate", "shapes", says="give --class C, or --prompt T")
         self.refused(2, "generate", "shapes", "--class", "1", "--stesp", "3",
                      says=["unknown option '--stesp'", "did you mean '--steps'",
                            "tessera generate --help"])

@@ -75,9 +75,9 @@ TEST(Forward, SaysWhatIsMissing) {
 }
 
 TEST(Forward, RunsBothHalvesOfAVae) {
-  const std::string folder = TESSERA_TEST_DATA "/vae/pixart_alpha";
+  const std::string folder = TESSERA_TEST_DATA "/diffusers/pixart_alpha";
   const SafetensorsFile io(folder + "/io_vae.safetensors");
-  Model model = Model::open(folder + "/vae", golden::options(Precision::f32));
+  Model model = Model::open(folder + "/model/vae", golden::options(Precision::f32));
   for (const std::string half : {"decode", "encode"}) {
     const Scratch scratch;
     load::write_safetensors(scratch / "in.safetensors", {{"sample", io.get(half + ".in")}});

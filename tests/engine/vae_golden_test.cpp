@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "engine/golden.h"
+#include "engine/diffusers_golden.h"
 #include "load/diffusers_folder.h"
 #include "load/meta_weights.h"
 #include "load/weight_store.h"
@@ -35,16 +35,9 @@ struct Case {
 // The cases that travel with the tests, and those of a reference folder if one is named.
 std::vector<Case> cases() {
   std::vector<Case> found;
-  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_TEST_DATA "/vae"))
-    found.emplace_back(entry.path(), entry.path() / "vae");
-  if (const char* more = std::getenv("TESSERA_GOLDEN"))
-    for (const auto& entry :
-         std::filesystem::directory_iterator(std::string(more) + "/diffusers")) {
-      const std::filesystem::path vae = entry.path() / "model/vae";
-      if (std::filesystem::exists(vae) &&
-          base::read_json(vae / "config.json")["_class_name"] == "AutoencoderKL")
-        found.emplace_back(entry.path(), vae);
-    }
+  for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors"))
+    if (base::read_json(folder + "/model/vae/config.json")["_class_name"] == "AutoencoderKL")
+      found.emplace_back(folder, folder + "/model/vae");
   return found;
 }
 

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/fail.h"
+#include "engine/denoise.h"
+#include "media/png.h"
+#include "nn/local_spatial.h"
+#include "ops/elementwise.h"
+
+namespace tessera::engine {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// [-1, 1] -> [0, 1], without what is beyond.
+Tensor to_unit(const Tensor& x) {
+  Tensor unit = Tensor::empty(x.shape(), DType::f32);
+  for (int64_t i = 0; i < unit.elements(); ++i)
+    unit.data<float>()[i] = std::clamp(x.data<float>()[i] * 0.5f + 0.5f, 0.0f, 1.0f);
+  return unit;
+}
+
+// unit [1, 3, H, W]
+Picture picture_of(const Tensor& unit, const std::string& label, int video, int frame) {
+  media::Image bytes = media::to_image(unit.reshape({unit.size(1), unit.size(2), unit.size(3)}));
+  return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame};
+}
+
+struct Decoding {
+  const Model::State& state;
+  const RunControl& control;
+  const Job& job;
+  const Tensor& tokens;
+  std::vector<Picture>& pictures;
+  Clock::time_point begin = Clock::now();
+
+  // The latent of one picture or video, as its VAE takes it.
+  Tensor latent(int i) const {
+    const int64_t n = job.layout.tokens();
+    return nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, state.video());
+  }
+  void progress(int done, int count) const {
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before piece {} of {}",
+            done + 1, count);
+    if (control.on_progress) control.on_progress({"decode", done, count, seconds_since(begin)});
+  }
+  std::vector<Tensor> decode_pictures() const;
+  std::vector<Tensor> decode_videos() const;
+};
+
+std::vector<Tensor> Decoding::decode_pictures() const {
+  const auto vae = state.load_vae();
+  nn::LocalSpatial spatial;
+  std::vector<Tensor> units;
+  for (int i = 0; i < job.pictures(); ++i) {
+    progress(i, job.pictures());
+    units.push_back(to_unit(vae->decode(vae->unscale(latent(i)), spatial)));
+    pictures.push_back(picture_of(units.back(), job.labels[static_cast<size_t>(i)], -1, 0));
+  }
+  return units;
+}
+
+std::vector<Tensor> Decoding::decode_videos() const {
+  const auto vae = state.load_video_vae();
+  std::vector<Tensor> units;
+  for (int i = 0; i < job.pictures(); ++i) {
+    const Tensor whole = vae->unscale(latent(i));
+    const Tensor asked = whole.slice(2, job.added_frames, whole.size(2)).contiguous();
+    const Tensor video = vae->decode(asked, [&](int done, int count) {
+      progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
+    });
+    units.push_back(nn::swap_frames(to_unit(video)));
+    const Tensor frames =
+        units.back().reshape({video.size(2), video.size(1), video.size(3), video.size(4)});
+    for (int64_t t = 0; t < frames.size(0); ++t)
+      pictures.push_back(picture_of(frames.slice(0, t, t + 1), job.labels[static_cast<size_t>(i)],
+                                    i, static_cast<int>(t)));
+  }
+  return units;
+}
+
+}  // namespace
+
+Tensor decode(const Model::State& state, const RunControl& control, const Job& job,
+              const Tensor& tokens, std::vector<Picture>& pictures, bool keep) {
+  const Decoding decoding{state, control, job, tokens, pictures};
+  const auto units = state.video() ? decoding.decode_videos() : decoding.decode_pictures();
+  if (control.on_progress)
+    control.on_progress({"decode", job.pictures(), job.pictures(), seconds_since(decoding.begin)});
+  return keep ? ops::concat_rows(units) : Tensor();
+}
+
+}  // namespace tessera::engine

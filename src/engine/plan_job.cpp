@@ -1,0 +1,148 @@
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/output_file.h"
+#include "engine/conditioning.h"
+#include "engine/denoise.h"
+#include "load/safetensors.h"
+#include "sample/scheduler.h"
+
+namespace tessera::engine {
+namespace {
+
+using tensor::Tensor;
+
+std::string class_scheduler(const Model::State& state, const GenerateRequest& request) {
+  if (request.scheduler != "auto") {
+    require(request.scheduler == "rectified-flow" || request.scheduler == "ddpm", ErrorCode::usage,
+            "scheduler '{}' is not known; known are auto, rectified-flow and ddpm",
+            request.scheduler);
+    return request.scheduler;
+  }
+  if (!state.folder.has("scheduler")) return state.recipe->scheduler();
+  const std::string& name = state.folder.component("scheduler").class_name;
+  if (name == "RectifiedFlow") return "rectified-flow";
+  if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
+  fail(ErrorCode::model,
+       "{}: the scheduler '{}' is not supported; supported are RectifiedFlow and DDPM",
+       state.folder.path, name);
+}
+
+void read_initial(const GenerateRequest& request, Job& job) {
+  const load::SafetensorsFile file(request.initial_latents);
+  for (const auto& [name, entry] : file.entries()) job.given[name] = file.get(name);
+  const auto latents = job.given.find("latents");
+  require(latents != job.given.end(), ErrorCode::usage, "'{}' holds no tensor 'latents'",
+          request.initial_latents);
+  const Tensor& x = latents->second;
+  const tensor::Shape expected = job.latent_shape();
+  require(x.shape() == expected && tensor::is_float(x.dtype()), ErrorCode::usage,
+          "'{}': 'latents' is {} {}; expected floats {} for these {} and this size",
+          request.initial_latents, name_of(x.dtype()), x.shape().str(), expected.str(),
+          job.prefix > 0 ? "prompts" : "classes");
+}
+
+void plan_classes(const Model::State& state, const GenerateRequest& request, int steps, Job& job) {
+  require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
+          "'{}' takes classes, not text: give --class", state.name);
+  std::vector<int> classes;
+  for (int number : class_numbers(request.classes, state.class_names, state.recipe->classes()))
+    classes.insert(classes.end(), static_cast<size_t>(request.count), number);
+  for (int number : classes)
+    job.labels.push_back(state.class_names.empty()
+                             ? "class " + std::to_string(number)
+                             : state.class_names[static_cast<size_t>(number)]);
+  const std::string scheduler = class_scheduler(state, request);
+  job.sampler =
+      scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
+  job.guidance = {job.guidance_asked, state.recipe->guided_channels(scheduler)};
+  job.conditioning = state.recipe->conditioning(classes, job.guidance.branches());
+}
+
+Embeddings read_embeddings(const Model::State& state, const GenerateRequest& request) {
+  require(
+      !request.embeddings.empty(), ErrorCode::usage,
+      "the text encoders of '{}' are not supported yet: give --embeddings FILE with what they give "
+      "({}, ...)",
+      state.name, state.recipe->text_inputs().front().first);
+  const load::SafetensorsFile file(request.embeddings);
+  Embeddings embeddings;
+  for (const auto& [name, entry] : file.entries()) embeddings[name] = file.get(name);
+  return embeddings;
+}
+
+void plan_text(const Model::State& state, const GenerateRequest& request, int steps, Job& job) {
+  const models::Recipe& recipe = *state.recipe;
+  require(request.classes.empty(), ErrorCode::usage, "'{}' takes text, not classes: give --prompt",
+          state.name);
+  require(request.scheduler == "auto", ErrorCode::usage,
+          "--scheduler {}: '{}' has a scheduler of its own", request.scheduler, state.name);
+  const Branches branches = branches_of(recipe, request, job.guidance_asked);
+  const Embeddings embeddings = read_embeddings(state, request);
+  const int64_t prompts = prompt_count(recipe, embeddings, branches.two);
+  for (int64_t p = 0; p < prompts; ++p)
+    for (int i = 0; i < request.count; ++i)
+      job.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
+                               ? request.prompts[static_cast<size_t>(p)]
+                               : "prompt " + std::to_string(p));
+  job.conditioning = text_conditioning(recipe, embeddings, request.count, branches.two);
+  const int64_t factor = state.vae_factor();
+  recipe.add_conditions({.rows = prompts * request.count * (branches.two ? 2 : 1),
+                         .height = job.layout.size[1] * factor,
+                         .width = job.layout.size[2] * factor,
+                         .guidance = branches.embedded},
+                        job.conditioning);
+  job.prefix = recipe.prefix(job.conditioning);
+  const int64_t channels = recipe.guided_channels("");
+  job.guidance = {branches.scale, channels, channels};
+  require(state.folder.has("scheduler"), ErrorCode::model,
+          "'{}' has no scheduler; expected scheduler/scheduler_config.json", state.name);
+  const load::Component& part = state.folder.component("scheduler");
+  job.sampler = sample::make_sampler(
+      part.class_name, part.config, part.folder + "/scheduler_config.json",
+      {.steps = steps, .tokens = job.layout.tokens(), .even_sigmas = recipe.even_sigmas()});
+}
+
+// Models whose patches span frames get latent frames before those that were asked for.
+void plan_size(const Model::State& state, const GenerateRequest& request, Job& job) {
+  const models::Recipe& recipe = *state.recipe;
+  const int64_t factor = state.vae_factor(), depth = recipe.layout(0, 0).patch[0];
+  int64_t frames = latent_frames(recipe, request.frames);
+  if (frames > 0) job.added_frames = (depth - frames % depth) % depth;
+  if (frames > 0) frames += job.added_frames;
+  job.form = recipe.form();
+  job.layout = recipe.layout(latent_pixels(request.height, factor, "height"),
+                             latent_pixels(request.width, factor, "width"), frames);
+}
+
+}  // namespace
+
+Job plan_job(const Model::State& state, const GenerateRequest& request) {
+  require(state.recipe != nullptr, ErrorCode::model,
+          "'{}' holds no transformer; it can only be used with 'tessera forward'", state.name);
+  require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
+          "--count {}: expected a number from 1 to 100000", request.count);
+  const models::Recipe::Defaults defaults = state.recipe->defaults();
+  Job job;
+  job.guidance_asked = request.guidance.value_or(defaults.guidance);
+  for (const float scale : {job.guidance_asked, request.true_guidance})
+    require(scale >= 0 && scale <= 1000, ErrorCode::usage,
+            "--guidance {}: expected a number from 0 to 1000", scale);
+  plan_size(state, request, job);
+  const int steps = request.steps.value_or(defaults.steps);
+  if (state.recipe->text_inputs().empty())
+    plan_classes(state, request, steps, job);
+  else
+    plan_text(state, request, steps, job);
+  require(!request.decode || state.has_vae(), ErrorCode::model,
+          "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
+          state.name);
+  if (!request.initial_latents.empty()) read_initial(request, job);
+  for (const std::string& path : {request.save_latents, request.trace})
+    if (!path.empty()) base::check_writable(path);
+  state.check_transformer();
+  if (request.decode) state.check_vae();
+  return job;
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,103 @@
+#include "engine/diffusers_golden.h"
+
+namespace tessera {
+namespace {
+
+using golden::Scratch;
+using load::SafetensorsFile;
+using tensor::Tensor;
+
+// A whole run of a reference case, from the embeddings that the case stores.
+struct WholeRun {
+  std::string folder;
+  base::Json arguments;
+  SafetensorsFile io;
+
+  WholeRun(const std::string& at, const base::Json& run)
+      : folder(at), arguments(run), io(at + "/" + run["file"].get<std::string>()) {}
+
+  std::map<std::string, Tensor> embeddings() const {
+    std::map<std::string, Tensor> found;
+    const SafetensorsFile text(folder + "/io_text.safetensors");
+    for (const auto& [name, entry] : text.entries())
+      for (const auto& [prefix, before] :
+           {std::pair{"prompt.0.", ""}, {"prompt.1.", "negative_"}}) {
+        if (!name.starts_with(prefix)) continue;
+        const std::string rest = name.substr(9);
+        if (rest.find('.') == std::string::npos) found[before + rest] = text.get(name);
+      }
+    return found;
+  }
+
+  GenerateRequest request(const Scratch& scratch) const {
+    load::write_safetensors(scratch / "text.safetensors", embeddings());
+    std::map<std::string, Tensor> given{{"latents", io.get("latents.init")}};
+    for (const auto& [name, entry] : io.entries())
+      if (name.starts_with("noise.")) given[name] = io.get(name);
+    load::write_safetensors(scratch / "init.safetensors", given);
+    GenerateRequest q;
+    q.embeddings = scratch / "text.safetensors";
+    q.initial_latents = scratch / "init.safetensors";
+    q.trace = scratch / "trace.safetensors";
+    q.height = arguments["height"];
+    q.width = arguments["width"];
+    q.steps = arguments["num_inference_steps"].get<int>();
+    q.guidance = arguments["guidance_scale"].get<float>();
+    q.true_guidance = arguments.value("true_cfg_scale", 1.0f);
+    q.frames = arguments.value("num_frames", 0);
+    q.count = arguments.value("num_images_per_prompt", 1);
+    return q;
+  }
+};
+
+// Runs of the first prompt of each case, for that is the one whose embeddings are stored.
+std::vector<WholeRun> runs() {
+  std::vector<WholeRun> found;
+  for (const std::string& folder : golden::diffusers_cases("io_e2e_0.safetensors")) {
+    const base::Json described = base::read_json(folder + "/case.json");
+    const auto& prompts = described["text"]["prompts"];
+    for (const base::Json& run : described["end_to_end"]) {
+      const base::Json negative = run.value("negative_prompt", base::Json());
+      const bool second = negative.is_null() || negative == prompts[1];
+      if (run["prompt"] == prompts[0] && second) found.emplace_back(folder, run);
+    }
+  }
+  return found;
+}
+
+TEST(PipelineGolden, WholeRunsAreThoseOfDiffusers) {
+  EXPECT_GE(runs().size(), 3u);
+  for (const WholeRun& run : runs()) {
+    SCOPED_TRACE(run.folder + " " + run.arguments["file"].get<std::string>());
+    const Scratch scratch;
+    const GenerateRequest q = run.request(scratch);
+    const GenerateResult result =
+        Model::open(run.folder + "/model", golden::options(Precision::f32)).generate(q);
+    const SafetensorsFile trace(q.trace);
+    EXPECT_EQ(trace.get("timesteps").to_floats(), run.io.get("timesteps").to_floats());
+    int compared = 0;
+    for (const auto& [name, entry] : run.io.entries()) {
+      const bool number = name.starts_with("latents.") && !name.starts_with("latents.init");
+      if (!number && !name.starts_with("model_output.") && name != "image" && name != "video")
+        continue;
+      ASSERT_TRUE(trace.has(name)) << name;
+      EXPECT_EQ(trace.get(name).shape(), run.io.get(name).shape()) << name;
+      EXPECT_LT(golden::max_error(trace.get(name).to_floats(), run.io.get(name).to_floats()), 1e-3)
+          << name;
+      ++compared;
+    }
+    EXPECT_GE(compared, 2 * *q.steps);
+    const Tensor bytes = run.io.get(run.io.has("image_u8") ? "image_u8" : "video_u8");
+    std::vector<uint8_t> mine;
+    for (const Picture& picture : result.pictures)
+      mine.insert(mine.end(), picture.rgb.begin(), picture.rgb.end());
+    ASSERT_EQ(static_cast<int64_t>(mine.size()), bytes.elements());
+    int far = 0;
+    for (size_t i = 0; i < mine.size(); ++i)
+      far += std::abs(int(mine[i]) - int(bytes.data<uint8_t>()[i])) > 1;
+    EXPECT_EQ(far, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
