@@ -142,44 +142,35 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
       ->group(what)
       ->type_name("C[,C...]");
-  app.add_option("--prompt", o->prompt, "Text, of models that take it; or a file, one a line")
+  app.add_option("--prompt", o->prompt, "Text, or a file with one text a line")
       ->group(what)
       ->type_name("T");
   app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
   app.add_option("--negative-prompt", q.negative_prompt, "What guidance leads away from")
       ->group(what)
       ->type_name("T");
-  app.add_option("--embeddings", q.embeddings, "What text encoders give, instead of a prompt")
+  app.add_option("--embeddings", q.embeddings, "What text encoders give, instead of prompts")
       ->group(what)
       ->type_name("F");
 }
 
-void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
-  add_model(app, o->model);
-  add_subject(app, o);
+void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* what = "What to make";
   app.add_option("--count", q.count, "Pictures for each class or prompt (default 1)")
       ->group(what)
       ->type_name("N");
-  app.add_option("--width", q.width, "Pixels (default: as trained)")
+  app.add_option("--width", q.width, "Pixels, frames (default: as trained)")
       ->check(positive())
       ->group(what)
       ->type_name("W");
   app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
-  app.add_option("--frames", q.frames, "Of a video (default: as trained)")
-      ->check(positive())
-      ->group(what)
-      ->type_name("F");
-  app.add_option("--steps", q.steps, "Denoising steps (default: the model's, 20 to 50)")
+  app.add_option("--frames", q.frames)->check(positive())->group(what)->type_name("N");
+  app.add_option("--steps", q.steps, "Defaults: the model's; guidance 1: none")
       ->group(what)
       ->type_name("N");
-  app.add_option("--guidance", q.guidance, "Guidance scale, 1 for none (default: the model's)")
-      ->group(what)
-      ->type_name("G");
-  app.add_option("--true-guidance", q.true_guidance, "A second branch beside guidance (FLUX)")
-      ->group(what)
-      ->type_name("G");
+  app.add_option("--guidance", q.guidance)->group(what)->type_name("G");
+  app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
   app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
       ->group(what)
       ->type_name("S");
@@ -191,6 +182,10 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))
       ->group(what)
       ->type_name("S");
+}
+
+void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
+  GenerateRequest& q = o->request;
   const char* files = "Files";
   app.add_option("-o,--output", o->output, "Picture (.png) or folder (default tessera.png)")
       ->group(files)
@@ -202,16 +197,21 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(files)
       ->type_name("F");
   app.add_flag("--latents-only", o->latents_only)->group(files);
-  app.add_option("--trace", q.trace, "Write latents and predictions of every step")
+  app.add_option("--trace", q.trace, "Write every step's tensors; what happened (JSON)")
       ->group(files)
       ->type_name("F");
-  app.add_option("--report", o->report, "Write what happened, as JSON")
-      ->group(files)
-      ->type_name("F");
+  app.add_option("--report", o->report)->group(files)->type_name("F");
   app.add_option("--progress", o->progress, "auto, plain or none (default auto)")
       ->check(CLI::IsMember({"auto", "plain", "none"}))
       ->group(files)
       ->type_name("P");
+}
+
+void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
+  add_model(app, o->model);
+  add_subject(app, o);
+  add_run(app, o);
+  add_files(app, o);
   add_model_options(app, o->model);
 }
 

@@ -39,6 +39,7 @@ struct Decoding {
   const Job& job;
   const Tensor& tokens;
   std::vector<Picture>& pictures;
+  bool keep;
   Clock::time_point begin = Clock::now();
 
   // The latent of one picture or video, as its VAE takes it.
@@ -61,8 +62,9 @@ std::vector<Tensor> Decoding::decode_pictures() const {
   std::vector<Tensor> units;
   for (int i = 0; i < job.pictures(); ++i) {
     progress(i, job.pictures());
-    units.push_back(to_unit(vae->decode(vae->unscale(latent(i)), spatial)));
-    pictures.push_back(picture_of(units.back(), job.labels[static_cast<size_t>(i)], -1, 0));
+    const Tensor unit = to_unit(vae->decode(vae->unscale(latent(i)), spatial));
+    pictures.push_back(picture_of(unit, job.labels[static_cast<size_t>(i)], -1, 0));
+    if (keep) units.push_back(unit);
   }
   return units;
 }
@@ -76,9 +78,10 @@ std::vector<Tensor> Decoding::decode_videos() const {
     const Tensor video = vae->decode(asked, [&](int done, int count) {
       progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
     });
-    units.push_back(nn::swap_frames(to_unit(video)));
+    const Tensor unit = nn::swap_frames(to_unit(video));
+    if (keep) units.push_back(unit);
     const Tensor frames =
-        units.back().reshape({video.size(2), video.size(1), video.size(3), video.size(4)});
+        unit.reshape({video.size(2), video.size(1), video.size(3), video.size(4)});
     for (int64_t t = 0; t < frames.size(0); ++t)
       pictures.push_back(picture_of(frames.slice(0, t, t + 1), job.labels[static_cast<size_t>(i)],
                                     i, static_cast<int>(t)));
@@ -90,7 +93,7 @@ std::vector<Tensor> Decoding::decode_videos() const {
 
 Tensor decode(const Model::State& state, const RunControl& control, const Job& job,
               const Tensor& tokens, std::vector<Picture>& pictures, bool keep) {
-  const Decoding decoding{state, control, job, tokens, pictures};
+  const Decoding decoding{state, control, job, tokens, pictures, keep};
   const auto units = state.video() ? decoding.decode_videos() : decoding.decode_pictures();
   if (control.on_progress)
     control.on_progress({"decode", job.pictures(), job.pictures(), seconds_since(decoding.begin)});
