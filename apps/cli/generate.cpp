@@ -142,13 +142,11 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
       ->group(what)
       ->type_name("C[,C...]");
-  app.add_option("--prompt", o->prompt, "Text, or a file with one text a line")
+  app.add_option("--prompt", o->prompt, "Text; a file, one a line")
       ->group(what)
       ->type_name("T");
   app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
-  app.add_option("--negative-prompt", q.negative_prompt, "What guidance leads away from")
-      ->group(what)
-      ->type_name("T");
+  app.add_option("--negative-prompt", q.negative_prompt)->group(what)->type_name("T");
   app.add_option("--embeddings", q.embeddings, "What text encoders give, instead of prompts")
       ->group(what)
       ->type_name("F");
@@ -166,10 +164,16 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->type_name("W");
   app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
   app.add_option("--frames", q.frames)->check(positive())->group(what)->type_name("N");
-  app.add_option("--steps", q.steps, "Defaults: the model's; guidance 1: none")
+  app.add_option("--steps", q.steps, "Default: the model's; auto, rectified-flow or ddpm")
       ->group(what)
       ->type_name("N");
-  app.add_option("--guidance", q.guidance)->group(what)->type_name("G");
+  app.add_option("--scheduler", o->scheduler)
+      ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))
+      ->group(what)
+      ->type_name("S");
+  app.add_option("--guidance", q.guidance, "1: none (default: the model's)")
+      ->group(what)
+      ->type_name("G");
   app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
   app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
       ->group(what)
@@ -178,10 +182,6 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(CLI::IsMember({"torch", "philox"}))
       ->group(what)
       ->type_name("R");
-  app.add_option("--scheduler", o->scheduler, "auto, rectified-flow or ddpm (default auto)")
-      ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))
-      ->group(what)
-      ->type_name("S");
 }
 
 void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {

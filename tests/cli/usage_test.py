@@ -118,8 +118,8 @@ class Arguments(ProgramTest):
                      "l.safetensors", says=["'circle'", "0 to 9"])
 
     def test_models_without_classes(self):
-        self.refused(3, "generate", DATA / "diffusers/flux_dev/model/transformer", "--class", "1",
-                     says=["from a prompt", "tessera forward"])
+        self.refused(2, "generate", DATA / "diffusers/flux_dev/model/transformer", "--class", "1",
+                     says=["takes text, not classes", "--prompt"])
 
     def test_plans(self):
         self.refused(4, "generate", "shapes", "--class", "1", "--ranks", "2",
