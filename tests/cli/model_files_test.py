@@ -45,7 +45,7 @@ class Folders(ProgramTest):
             config.write_text(text)
             self.refused_model(model, str(config), says)
         config.write_text('{"model_type": "unet"}')
-        self.refused_model(model, str(model), "'unet'", "dit_moe")
+        self.refused_model(model, str(model), "'unet'", "supported are")
         for key, value in [("hidden_size", None), ("hidden_size", "many"), ("depth", -1),
                            ("depth", 10**12), ("num_experts_per_tok", 9), ("patch_size", 3),
                            ("num_heads", 5), ("attention", "fast"), ("mlp_ratio", 1e300)]:
