@@ -39,7 +39,7 @@ endfunction()
 
 tessera_layer(base PARTS fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 tessera_layer(tensor DEPS base)
-tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp ${HWY_LIBRARY})
+tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp)
 if(OpenMP_CXX_FOUND)
   target_link_libraries(tessera_kernels PRIVATE OpenMP::OpenMP_CXX)
 endif()

@@ -34,7 +34,6 @@ ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.
 PARTS = {
     "fmt": None,
     "nlohmann": {"base", "load", "engine"},
-    "hwy": {"kernels"},
     "dnnl": {"kernels"},
     "oneapi": {"kernels"},
     "png.h": {"media"},

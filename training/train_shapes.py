@@ -16,7 +16,7 @@ import autoencoder
 import export
 from autoencoder import AutoencoderKL
 from critic import Critic
-from dit_moe import DiTMoE, sample
+from dit_moe import CONFIG, DiTMoE, sample
 from muon import Muon
 from shapes_data import CLASSES, draw, random_labels
 
@@ -157,6 +157,8 @@ def parse():
     parser.add_argument("--minutes", type=float, nargs=3, default=(25, 5, 80),
                         metavar=("VAE", "CRITIC", "DIT"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--shared-experts", type=int, choices=(0, 1), default=1,
+                        help="0: the twin of docs/results/dice.md")
     parser.add_argument("--resume", type=Path, help="weights of an earlier DiT-MoE to train on from")
     return parser.parse_args()
 
@@ -187,7 +189,8 @@ def main():
     latents, labels = latents_of(vae, 20000, generator)
     scale = 1 / latents.std().item()
     say("latents", tuple(latents.shape), "scale", f"{scale:.4f}")
-    model = DiTMoE()
+    torch.manual_seed(args.seed)  # the same start, whether the stages before it ran or were read
+    model = DiTMoE({**CONFIG, "n_shared_experts": args.shared_experts})
     if args.resume:
         model.load_state_dict(torch.load(args.resume, weights_only=True))
     trainer = DitTrainer(model, latents * scale, labels, generator)

@@ -28,6 +28,10 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void attention(const AttentionArgs& args);
 }  // namespace reference
+namespace simd {
+/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
+void attention(const AttentionArgs& args);
+}  // namespace simd
 namespace avx512 {
 /// Tiled with online softmax; AVX512_BF16 dot products, fused multiply-adds for f32.
 void attention(const AttentionArgs& args);

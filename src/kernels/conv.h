@@ -9,12 +9,11 @@
 
 namespace tessera::kernels {
 
-/// What a kernel family derives from a filter once and keeps with it: library primitives, or the
-/// filter folded for up-sampled inputs. Guarded by its mutex.
+/// What a kernel family derives from a filter once and keeps with it: the filter folded for
+/// up-sampled inputs. Guarded by its mutex.
 struct ConvDerived {
   std::mutex mutex;
-  tensor::Tensor folded;          ///< avx512: the filter of the four phases of a doubled input
-  std::shared_ptr<void> library;  ///< onednn: primitives by shape and the reordered filter
+  tensor::Tensor folded;  ///< avx512: the filter of the four phases of a doubled input
 };
 
 /// A filter of a 2-D convolution packed for one instruction set.
@@ -61,7 +60,7 @@ namespace avx512 {
 void conv(const ConvArgs& args);
 }  // namespace avx512
 namespace onednn {
-/// The library's convolution, primitives kept with the filter by shape.
+/// Library products over copied patches.
 void conv(const ConvArgs& args);
 }  // namespace onednn
 

@@ -34,6 +34,11 @@ namespace reference {
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 }  // namespace reference
+namespace simd {
+/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
+void channel_moments(const ChannelMomentsArgs& args);
+void channel_affine(const ChannelAffineArgs& args);
+}  // namespace simd
 namespace avx512 {
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);

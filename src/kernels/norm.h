@@ -27,6 +27,10 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void norm(const NormArgs& args);
 }  // namespace reference
+namespace simd {
+/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
+void norm(const NormArgs& args);
+}  // namespace simd
 namespace avx512 {
 /// Passes for mean, deviation and result, sixteen channels at a time; sums in f32.
 void norm(const NormArgs& args);

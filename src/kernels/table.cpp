@@ -29,6 +29,12 @@ KernelTable table_for(Isa isa) {
   if (isa >= Isa::avx2) {
     table.matmul = onednn::matmul;
     table.experts = onednn::experts;
+    table.conv = onednn::conv;
+    table.attention = simd::attention;
+    table.norm = simd::norm;
+    table.elementwise = simd::elementwise;
+    table.channel_moments = simd::channel_moments;
+    table.channel_affine = simd::channel_affine;
   }
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) {
