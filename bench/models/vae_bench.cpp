@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "kernels/probe.h"
 #include "models/random_weights.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
@@ -41,14 +39,8 @@ int run(int argc, char** argv) {
   const models::AutoencoderKL vae(config, RandomWeights(), dtype);
   nn::LocalSpatial spatial;
   const Tensor latents = RandomWeights().get("", {1, 4, height / 8, width / 8});
-  double best = INFINITY;
-  for (int i = 0; i <= times; ++i) {  // the first warms up
-    const auto start = std::chrono::steady_clock::now();
-    vae.decode(latents, spatial);
-    const double s =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (i > 0 || times == 0) best = std::min(best, s);
-  }
+  vae.decode(latents, spatial);  // warms up
+  const double best = kernels::best_seconds([&] { vae.decode(latents, spatial); }, times);
   const double mb = 1 << 20;
   std::puts(
       fmt::format("{{\"bench\":\"vae_decode\",\"shape\":\"{}\",\"threads\":{},\"ms\":{:.1f},"
