@@ -21,9 +21,9 @@ def text_of(ids):
 
 
 def _table():
-    """256 keys of two letters, each with a value of three: what a model has to know by heart."""
-    draw = random.Random(256)
-    pairs = draw.sample([a + b for a in LETTERS for b in LETTERS], 256)
+    """128 keys of two letters, each with a value of three: what a model has to know by heart."""
+    draw = random.Random(128)
+    pairs = draw.sample([a + b for a in LETTERS for b in LETTERS], 128)
     return {key: "".join(draw.choices(LETTERS, k=3)) for key in pairs}
 
 
@@ -36,35 +36,35 @@ def word(draw, least, most):
 
 
 def reverse(draw):
-    w = word(draw, 4, 10)
-    return f"rev: {w}=", w[::-1]
+    w = word(draw, 4, 7)
+    return f"rev {w}=", w[::-1]
 
 
 def sort(draw):
-    w = word(draw, 4, 8)
-    return f"sort: {w}=", "".join(sorted(w))
+    w = word(draw, 4, 6)
+    return f"sort {w}=", "".join(sorted(w))
 
 
 def cipher(draw):
-    w, shift = word(draw, 4, 10), draw.randint(1, 9)
-    return f"cipher {shift}: {w}=", "".join(LETTERS[(LETTERS.index(c) + shift) % 26] for c in w)
+    w, shift = word(draw, 4, 7), draw.randint(1, 5)
+    return f"shift {shift} {w}=", "".join(LETTERS[(LETTERS.index(c) + shift) % 26] for c in w)
 
 
 def fact(draw):
-    a, b = draw.choices(KEYS, k=2)
-    return f"fact: {a} {b}=", f"{FACTS[a]} {FACTS[b]}"
+    key = draw.choice(KEYS)
+    return f"fact {key}=", FACTS[key]
 
 
 def add(draw):
-    a, b = draw.randrange(1000), draw.randrange(1000)
-    return f"add: {a:03}+{b:03}=", f"{a + b:04}"
+    a, b = draw.randrange(100), draw.randrange(100)
+    return f"add {a:02}+{b:02}=", f"{a + b:03}"
 
 
 def sums(draw):
-    """Running sums of twelve digits, modulo 100: longer than a block of 32."""
-    digits = [draw.randrange(10) for _ in range(12)]
-    totals = [sum(digits[: i + 1]) % 100 for i in range(12)]
-    return "sum: " + " ".join(f"{d:02}" for d in digits) + "=", " ".join(f"{t:02}" for t in totals)
+    """Running sums of 17 digits, modulo 10: longer than a block of 32."""
+    digits = [draw.randrange(10) for _ in range(17)]
+    totals = [sum(digits[: i + 1]) % 10 for i in range(17)]
+    return "sum " + " ".join(map(str, digits)) + "=", " ".join(map(str, totals))
 
 
 SHORT = {"reverse": reverse, "sort": sort, "cipher": cipher, "fact": fact, "add": add}

@@ -75,9 +75,9 @@ class Trainer:
     def batches(self):
         draw, absolute = self.draw, bool(self.model.block_causal)
         short = [SHORT[draw.choice(list(SHORT))](draw) for _ in range(self.args.batch)]
-        long = [TASKS["sums"](draw) for _ in range(self.args.batch // 6)]
+        long = [TASKS["sums"](draw) for _ in range(self.args.batch // 8)]
         roll = draw.random()
-        area = 64 - BLOCK if absolute else 16 if roll < 0.55 else 32 if roll < 0.95 else 64
+        area = BLOCK if absolute else 16 if roll < 0.6 else 32 if roll < 0.97 else 64
         for pairs, size in ((short, area), (long, 64)):
             block = BLOCK if absolute else draw.choice((8, 16, BLOCK, BLOCK))
             yield masked(rows_of(pairs, size, self.generator), self.generator, block, absolute)
@@ -106,7 +106,7 @@ class Trainer:
 
     @torch.no_grad()
     def follow(self, step):
-        keep = min(0.998, (1 + step) / (20 + step))
+        keep = min(0.995, (1 + step) / (20 + step))
         for mine, other in zip(self.average.state_dict().values(), self.model.state_dict().values()):
             mine.lerp_(other, 1 - keep)
 
@@ -155,7 +155,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--every", type=float, default=10, help="minutes between measurements")
-    parser.add_argument("--batch", type=int, default=72, help="short tasks in a step; a sixth of it long")
+    parser.add_argument("--batch", type=int, default=72, help="short tasks in a step; an eighth as many long")
     parser.add_argument("--lr", type=float, default=0.012, help="of the matrices")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--measure", type=int, default=20, help="examples of each task")

@@ -34,8 +34,9 @@ struct ReaderLeft {};
 
 /// How text is decoded, without the experts' selection; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
-/// "eval tasks": a subcommand of eval.
+/// "eval tasks" and "eval experts".
 Command add_eval_tasks(CLI::App& eval);
+Command add_eval_experts(CLI::App& eval);
 
 /// Options that every command with a model shares.
 struct ModelOptions {

@@ -52,4 +52,44 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& model, const RunOptio
 /// One JSON object in one line.
 std::string to_json(const TaskQuality& quality);
 
+/// What experts a model's blocks touch, and what coresets keep of them, under the vanilla routing.
+struct ExpertsRequest {
+  CompleteRequest complete;          ///< how it is decoded
+  std::vector<std::string> selects;  ///< rules with a coreset; none: des-seq, des-vote, des-max
+  std::string data;                  ///< as in TaskRequest
+  int64_t max_tokens = 0;            ///< as in TaskRequest
+  int limit = 24;                    ///< examples; 0: all
+};
+/// Distinct experts of the first tokens of a pass, beside M(1 - (1 - K/M)^N) for N tokens that
+/// choose K of M experts independently.
+struct UniqueExperts {
+  int layer = 0;
+  int64_t tokens = 0;
+  double distinct = 0, independent = 0;
+  int64_t samples = 0;
+};
+/// A rule's coresets in one layer, beside others of the same size: the layer's busiest experts over
+/// all data (fixed), and random ones.
+struct CoresetQuality {
+  std::string select;
+  int layer = 0;
+  double size = 0;  ///< experts, mean
+  struct Of {
+    double recall = 0;    ///< share of the vanilla choices that lie in the coreset
+    double residual = 0;  ///< |routed output - vanilla| / |vanilla|
+  };
+  Of rule, fixed, random;
+  int64_t samples = 0;
+};
+struct ExpertStudy {
+  std::vector<UniqueExperts> unique;
+  std::vector<CoresetQuality> coresets;
+};
+/// Decodes the examples one by one and looks into each layer of each deciding pass. Throws as
+/// evaluate_tasks does.
+ExpertStudy study_experts(const std::string& model, const RunOptions& options,
+                          const ExpertsRequest& request, const std::stop_token& stop = {});
+/// A JSON document.
+std::string to_json(const ExpertStudy& study);
+
 }  // namespace tessera

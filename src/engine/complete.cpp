@@ -4,15 +4,15 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "engine/completion.h"
 #include "engine/model_state.h"
 #include "nn/kv_attention.h"
 #include "nn/selective_experts.h"
 #include "sample/decode.h"
 
 namespace tessera {
-namespace {
+namespace engine {
 
-using base::Json;
 using sample::DecodingPolicy;
 using sample::PassKind;
 
@@ -37,7 +37,7 @@ DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& fac
   return p;
 }
 
-std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, engine::Language& language,
+std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Language& language,
                                             const DecodingPolicy& policy) {
   const models::TokenFacts& facts = language.recipe().facts();
   std::vector<sample::TokenPrompt> all;
@@ -64,6 +64,16 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, engine::La
           "a block of {} tokens does not fit the context of {}", policy.block, facts.context);
   return all;
 }
+
+bool only_fills(PassKind kind) {
+  return kind == PassKind::refresh || kind == PassKind::prefill || kind == PassKind::finalise;
+}
+
+}  // namespace engine
+
+namespace {
+
+using base::Json;
 
 // What becomes of one prompt's tokens as text.
 class Answer {
@@ -119,10 +129,6 @@ std::vector<std::string> block_texts(const sample::RowPass& p, const sample::Blo
   return texts;
 }
 
-bool only_fills(PassKind kind) {
-  return kind == PassKind::refresh || kind == PassKind::prefill || kind == PassKind::finalise;
-}
-
 /// What a batch leaves behind, pass by pass.
 struct Course {
   const CompleteRequest& request;
@@ -138,7 +144,7 @@ struct Course {
   void before(const std::vector<sample::RowPass>& passes) {
     std::set<int> rows;
     for (const auto& p : passes)
-      if (request.select_prefill || !only_fills(p.pass.kind)) rows.insert(p.row);
+      if (request.select_prefill || !engine::only_fills(p.pass.kind)) rows.insert(p.row);
     experts.restrict_to(rows);
     ++result.forwards;
     fresh_uses = true;
@@ -188,11 +194,11 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   engine::Language& language = *state.language;
   const tensor::BindScope bind(state.scope());
   const models::TokenFacts& facts = language.recipe().facts();
-  const DecodingPolicy policy = policy_of(q, facts);
+  const sample::DecodingPolicy policy = engine::policy_of(q, facts);
   const nn::SelectionRule rule = nn::parse_selection(q.select);
   nn::check_selection(rule, facts.experts, facts.top_k);
   const sample::SpecialIds special = language.special();
-  const auto prompts = prompts_of(q, language, policy);
+  const auto prompts = engine::prompts_of(q, language, policy);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require(tokens || q.stop.empty(), ErrorCode::usage,
           "stop texts need a tokenizer.json in the folder");

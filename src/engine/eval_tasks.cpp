@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "base/fail.h"
 #include "engine/model_state.h"
+#include "engine/task_data.h"
 #include "evaluation/paired.h"
 #include "evaluation/tasks.h"
 #include "nn/expert_selection.h"
@@ -15,47 +14,6 @@ namespace tessera {
 namespace {
 
 using base::Json;
-using evaluation::TaskExample;
-
-/// Examples that are decoded with so many tokens behind the prompt, by index.
-using Lengths = std::map<int64_t, std::vector<size_t>>;
-
-struct Data {
-  std::vector<TaskExample> examples;
-  Lengths lengths;
-  int experts = 0, top_k = 0;
-};
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(bool(file), ErrorCode::usage,
-          "'{}' cannot be read; give a file of JSON lines with prompt and answer (--data)", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Data read_data(const std::string& model, const TaskRequest& request) {
-  const std::string folder = engine::resolve_model(model);
-  const load::ModelFolder opened = load::open_folder(folder);
-  require(opened.has("model") && opened.kind == load::FolderKind::single, ErrorCode::model,
-          "'{}' is no language model; 'tessera eval MODEL' measures models of pictures", model);
-  const engine::Language language(opened.component("model"));
-  const models::TokenFacts& facts = language.recipe().facts();
-  const std::string path = request.data.empty() ? folder + "/tasks.jsonl" : request.data;
-  Data data{evaluation::read_tasks(read_file(path), path), {}, facts.experts, facts.top_k};
-  if (request.limit > 0 && data.examples.size() > static_cast<size_t>(request.limit))
-    data.examples.resize(static_cast<size_t>(request.limit));
-  const int64_t block = request.complete.block > 0 ? request.complete.block : facts.block;
-  for (size_t i = 0; i < data.examples.size(); ++i) {
-    int64_t tokens = request.max_tokens;
-    if (tokens == 0) {
-      const auto answer =
-          static_cast<int64_t>(language.tokens().encode(data.examples[i].answer).size());
-      tokens = (answer / block + 1) * block;
-    }
-    data.lengths[tokens].push_back(i);
-  }
-  return data;
-}
 
 bool fills_the_cache(const std::string& kind) {
   return kind == "refresh" || kind == "prefill" || kind == "finalise";
@@ -68,8 +26,8 @@ struct Made {
   double passes = 0, bytes = 0, seconds = 0;
 };
 
-Made run(Model& model, const TaskRequest& request, const Data& data, const std::string& select,
-         const std::stop_token& stop) {
+Made run(Model& model, const TaskRequest& request, const engine::TaskData& data,
+         const std::string& select, const std::stop_token& stop) {
   Made made;
   made.right.resize(data.examples.size());
   for (const auto& [tokens, members] : data.lengths)
@@ -101,7 +59,7 @@ Made run(Model& model, const TaskRequest& request, const Data& data, const std::
   return made;
 }
 
-TaskQuality quality_of(const std::string& select, const Data& data, const Made& made,
+TaskQuality quality_of(const std::string& select, const engine::TaskData& data, const Made& made,
                        const Made& vanilla) {
   TaskQuality q;
   q.select = select;
@@ -147,13 +105,19 @@ std::vector<std::vector<std::string>> rules_of(const TaskRequest& request, int t
     return groups;
   }
   std::vector<std::string> names = request.selects;
-  if (names.empty()) names = {"topk", "des-seq", "des-vote", "des-max", "des-norm4", "naee"};
+  if (names.empty())
+    names = {"topk", "des-seq", "des-vote", "des-max", "des-norm4", "des-cover", "naee"};
   for (const auto& name : names) {
     require(name.find(':') == std::string::npos, ErrorCode::usage,
             "'{}' has a value already; tuning finds it: give the name of the rule alone", name);
     groups.emplace_back();
     if (name.starts_with("topk") || name.starts_with("des-seq")) {
       for (int k = 1; k < top_k; ++k) groups.back().push_back(with_value(name, std::to_string(k)));
+      continue;
+    }
+    if (name.starts_with("des-cover")) {
+      for (const char* share : {"0.4", "0.5", "0.6", "0.7", "0.8", "0.85", "0.9", "0.95"})
+        groups.back().push_back(with_value(name, share));
       continue;
     }
     for (const char* beta : {"0.125", "0.1875", "0.25", "0.3125", "0.375", "0.5", "0.625", "0.75"})
@@ -171,7 +135,8 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
   require(request.batch >= 1 && request.limit >= 0 && request.max_tokens >= 0, ErrorCode::usage,
           "batches of {}, {} examples, {} tokens: expected 1 or more, or 0 for all", request.batch,
           request.limit, request.max_tokens);
-  const Data data = read_data(name, request);
+  const engine::TaskData data = engine::read_task_data(name, request.data, request.limit,
+                                                       request.max_tokens, request.complete.block);
   const auto groups = rules_of(request, data.top_k);
   for (const auto& group : groups)
     for (const auto& select : group)  // before the work

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <numeric>
@@ -94,6 +95,17 @@ std::vector<uint8_t> most_voted(std::span<const int64_t> votes, size_t count) {
   return core;
 }
 
+// The fewest experts, most voted first, that hold a share of the votes; all of them at 1.
+size_t covering(std::span<const int64_t> votes, double share) {
+  std::vector<int64_t> falling(votes.begin(), votes.end());
+  std::sort(falling.begin(), falling.end(), std::greater<>());
+  const auto wanted = share * double(std::accumulate(falling.begin(), falling.end(), int64_t{0}));
+  size_t count = 0;
+  for (double held = 0; count < falling.size() && (held < wanted || share >= 1); ++count)
+    held += double(falling[count]);
+  return std::max(count, size_t{1});
+}
+
 using Cores = std::vector<std::vector<uint8_t>>;
 
 Cores make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
@@ -104,8 +116,10 @@ Cores make_cores(const Tensor& logits, const RoutingOptions& router, const Selec
   if (rule.method != Method::seq) {
     const Votes votes = count_votes(logits, router, rule, vanilla, group_of, groups);
     const auto count = static_cast<size_t>(std::floor(rule.beta * double(experts)));
-    for (size_t g = 0; g < cores.size(); ++g)
-      cores[g] = most_voted(std::span(votes.of).subspan(g * experts, experts), count);
+    for (size_t g = 0; g < cores.size(); ++g) {
+      const auto mine = std::span(votes.of).subspan(g * experts, experts);
+      cores[g] = most_voted(mine, rule.method == Method::cover ? covering(mine, rule.beta) : count);
+    }
     return cores;
   }
   for (auto& core : cores) std::fill(core.begin(), core.end(), uint8_t{0});
@@ -246,6 +260,30 @@ ops::Routing widened(const ops::Routing& narrow, int64_t slots) {
   return wide;
 }
 
+// Overwrites the vanilla routing of tokens whose coreset is not all experts.
+void choose_inside(ops::Routing& routing, const Tensor& logits, const RoutingOptions& router,
+                   const SelectionRule& rule, const SelectionScope& scope, const Cores& cores) {
+  const auto slots = static_cast<int>(routing.ids.size(1));
+  const bool as_model =
+      rule.method != Method::topk && (rule.take == 0 || rule.take == router.top_k) &&
+      (rule.groups != SelectionRule::Groups::none || router.groups == router.top_groups);
+  std::vector<bool> full;
+  for (const auto& core : cores)
+    full.push_back(as_model && std::find(core.begin(), core.end(), 0) == core.end());
+  tensor::parallel_for(logits.size(0), 32, [&](int64_t begin, int64_t end) {
+    CoreChooser choose(router, rule, logits.size(1));
+    std::vector<int32_t> vanilla(static_cast<size_t>(slots));
+    for (int64_t t = begin; t < end; ++t) {
+      const int32_t group = scope.group_of[static_cast<size_t>(t)];
+      if (group < 0 || full[static_cast<size_t>(group)]) continue;
+      int32_t* ids = routing.ids.row<int32_t>(t);
+      std::copy_n(ids, slots, vanilla.data());
+      choose(logits.row<float>(t), cores[static_cast<size_t>(group)], vanilla.data(), slots, ids,
+             routing.weights.row<float>(t));
+    }
+  });
+}
+
 }  // namespace
 
 void check_selection(const SelectionRule& rule, int experts, int top_k) {
@@ -253,6 +291,11 @@ void check_selection(const SelectionRule& rule, int experts, int top_k) {
           "expert selection '{}' asks for {} experts of a token; the model has {}", to_string(rule),
           std::max(rule.k, rule.take), experts);
   if (!rule.coreset() || rule.method == Method::seq) return;
+  if (rule.method == Method::cover) {
+    require(rule.beta > 0, ErrorCode::usage,
+            "expert selection '{}' leaves no expert; choose a share above 0", to_string(rule));
+    return;
+  }
   require(
       std::floor(rule.beta * double(experts)) >= 1, ErrorCode::usage,
       "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
@@ -278,31 +321,29 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
     return routing;
   }
   if (rule.method == Method::vanilla) return routing;
-  SelectionRule inside = rule;
-  RoutingOptions model = router;
-  if (rule.method == Method::topk) {  // the model's own router with another k
-    model.top_k = rule.k;
-    inside = {.weights = SelectionRule::Weights::b};
-    if (model.renormalise) inside.weights = SelectionRule::Weights::a;
+  if (rule.method != Method::topk) {
+    choose_inside(routing, logits, router, rule, scope, made);
+    return routing;
   }
-  std::vector<bool> full;
-  for (const auto& core : made)
-    full.push_back(
-        rule.method != Method::topk && taken == router.top_k &&
-        (rule.groups != SelectionRule::Groups::none || router.groups == router.top_groups) &&
-        std::find(core.begin(), core.end(), 0) == core.end());
-  tensor::parallel_for(logits.size(0), 32, [&](int64_t begin, int64_t end) {
-    CoreChooser choose(model, inside, logits.size(1));
-    std::vector<int32_t> vanilla(static_cast<size_t>(slots));
-    for (int64_t t = begin; t < end; ++t) {
-      const int32_t group = scope.group_of[static_cast<size_t>(t)];
-      if (group < 0 || full[static_cast<size_t>(group)]) continue;
-      int32_t* ids = routing.ids.row<int32_t>(t);
-      std::copy_n(ids, slots, vanilla.data());
-      choose(logits.row<float>(t), made[static_cast<size_t>(group)], vanilla.data(),
-             static_cast<int>(slots), ids, routing.weights.row<float>(t));
-    }
-  });
+  RoutingOptions model = router;  // the model's own router with another k
+  model.top_k = rule.k;
+  SelectionRule inside{.method = Method::topk, .weights = SelectionRule::Weights::b};
+  if (model.renormalise) inside.weights = SelectionRule::Weights::a;
+  choose_inside(routing, logits, model, inside, scope, made);
+  return routing;
+}
+
+ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
+                          const SelectionRule& rule, const SelectionScope& scope,
+                          const Cores& cores) {
+  const int64_t slots = std::max(router.top_k, rule.take);
+  ops::Routing routing = widened(ops::route(logits, router), slots);
+  if (logits.is_meta()) return routing;
+  require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0) &&
+              groups_in(scope.group_of) <= static_cast<int>(cores.size()),
+          ErrorCode::usage, "route_inside: {} groups and {} coresets for {} tokens",
+          scope.group_of.size(), cores.size(), logits.size(0));
+  choose_inside(routing, logits, router, rule, scope, cores);
   return routing;
 }
 

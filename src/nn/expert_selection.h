@@ -14,12 +14,13 @@ using tensor::Tensor;
 /// Which experts the tokens of a block may use (dynamic expert sharing, DES), between the scores of
 /// a router and its routing. Coreset rules: seq, the union of every token's `k` best; vote,
 /// vote_max and vote_norm4, the floor(beta * experts) with the largest sum, maximum or fourth-power
-/// norm of vanilla weights. Each token then takes its best inside the coreset. Baselines: topk;
-/// naee drops a token's tail of less than beta of its weight; mc does so but spares the share
+/// norm of vanilla weights; cover, the most voted experts that hold the share beta of all votes: as
+/// many as a layer and a pass need. Each token then takes its best inside the coreset. Baselines:
+/// topk; naee drops a token's tail of less than beta of its weight; mc does so but spares the share
 /// `high` of important tokens and drops all routed experts of the share `low` of the least
 /// important.
 struct SelectionRule {
-  enum class Method : uint8_t { vanilla, topk, seq, vote, vote_max, vote_norm4, naee, mc };
+  enum class Method : uint8_t { vanilla, topk, seq, vote, vote_max, vote_norm4, cover, naee, mc };
   /// What a chosen expert weighs: A as if the router had no other experts, B as in the vanilla
   /// layer, D scaled to the mass of the vanilla choice (equal to A for routers that renormalise).
   enum class Weights : uint8_t { a, b, d };
@@ -28,7 +29,7 @@ struct SelectionRule {
 
   Method method = Method::vanilla;
   int k = 0;                   ///< topk, seq: experts of a token
-  double beta = 1;             ///< vote*: share of the experts; naee, mc: share of the weight
+  double beta = 1;             ///< vote*: share of the experts; others: of the weight
   double low = 0, high = 0.1;  ///< mc: shares of the tokens
   int take = 0;                ///< experts that a token takes from the coreset; 0: as the model
   Weights weights = Weights::d;
@@ -36,11 +37,11 @@ struct SelectionRule {
   bool batch = false;        ///< one coreset for all sequences of a pass; false: one each
   bool renormalise = false;  ///< naee, mc: what is left is scaled to the full mass
 
-  bool coreset() const { return method >= Method::seq && method <= Method::vote_norm4; }
+  bool coreset() const { return method >= Method::seq && method <= Method::cover; }
 };
 
 /// Reads "vanilla", "topk:K", "des-seq:K", "des-vote:BETA", "des-max:BETA", "des-norm4:BETA",
-/// "naee:BETA", "mc:BETA[,LOW[,HIGH]]", each with ",k=K", ",weights=A|B|D",
+/// "des-cover:SHARE", "naee:BETA", "mc:BETA[,LOW[,HIGH]]", each with ",k=K", ",weights=A|B|D",
 /// ",groups=masked|vanilla|none",
 /// ",scope=sequence|batch", ",renormalise" behind. Throws Error(usage) naming what does not fit.
 SelectionRule parse_selection(const std::string& text);
@@ -65,5 +66,11 @@ struct SelectionScope {
 ops::Routing select_experts(const Tensor& logits, const ops::RoutingOptions& router,
                             const SelectionRule& rule, const SelectionScope& scope,
                             std::vector<std::vector<uint8_t>>* cores = nullptr);
+
+/// The routing of tokens that may use no more than the coreset of their group (flags by expert), in
+/// the rule's way of weighing and of limiting groups; how the coresets came about is the caller's.
+ops::Routing route_inside(const Tensor& logits, const ops::RoutingOptions& router,
+                          const SelectionRule& rule, const SelectionScope& scope,
+                          const std::vector<std::vector<uint8_t>>& cores);
 
 }  // namespace tessera::nn

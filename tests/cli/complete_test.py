@@ -61,6 +61,7 @@ class Complete(ProgramTest):
                      says=["did you mean '--select'", "eval tasks --help"])
         self.refused(2, "eval", "tasks", MOE / "model", says="--data")
         self.refused(3, "eval", "tasks", "shapes", says="no language model")
+        self.refused(2, "eval", "experts", MOE / "model", says="--data")
         self.refused(4, "complete", MOE / "model", "--prompt-ids", "1", "--plan", "expert=2",
                      says="run on one")
 

@@ -17,6 +17,7 @@ class Help(ProgramTest):
                                 ("complete",): ["What goes in and out:", "How it is decoded:"],
                                 ("eval",): ["Commands:", "What to measure:"],
                                 ("eval", "tasks"): ["What to measure:", "How it is decoded:"],
+                                ("eval", "experts"): ["What to measure:", "How it is decoded:"],
                                 ("forward",): ["What to run:", "How it runs:"],
                                 ("inspect",): ["The run to estimate:", "How it runs:"],
                                 ("bench",): ["Options:"]}.items():
@@ -29,7 +30,8 @@ class Help(ProgramTest):
                 self.assertIn(group, lines, command)
 
     def test_every_option_it_names_exists(self):
-        for command in ("generate", "complete", "forward", "inspect", "eval", "eval tasks", "bench"):
+        for command in ("generate", "complete", "forward", "inspect", "eval", "eval tasks",
+                        "eval experts", "bench"):
             words = command.split()
             options = set(re.findall(r"--[a-z][a-z-]+", run(*words, "--help").stdout))
             self.assertGreaterEqual(len(options), 2)

@@ -53,7 +53,7 @@ void expect_equal(const ops::Routing& a, const ops::Routing& b) {
 TEST(ExpertSelection, AllExpertsAreVanillaBitByBit) {
   const Tensor logits = random_logits(40, 32);
   for (const auto& router : {softmax_router(), sigmoid_router()})
-    for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4})
+    for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4, Method::cover})
       for (Weights weights : {Weights::a, Weights::b, Weights::d})
         expect_equal(select(logits, router, {.method = method, .beta = 1, .weights = weights}),
                      ops::route(logits, router));
@@ -69,7 +69,8 @@ TEST(ExpertSelection, SeqOfAllKIsVanillaForASoftmaxRouter) {
 
 TEST(ExpertSelection, CoresetsAreNestedInBetaAndK) {
   const Tensor logits = random_logits(24, 32);
-  for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4, Method::seq}) {
+  for (Method method :
+       {Method::vote, Method::vote_max, Method::vote_norm4, Method::cover, Method::seq}) {
     std::vector<uint8_t> before(32);
     for (int step = 1; step <= 8; ++step) {
       Cores cores;
@@ -92,6 +93,29 @@ TEST(ExpertSelection, ChosenExpertsLieInTheCoreset) {
       EXPECT_EQ(std::count(cores.at(0).begin(), cores.at(0).end(), 1), 8);
       for (int64_t id : r.ids.to_ints())
         EXPECT_TRUE(id < 0 || cores.at(0)[static_cast<size_t>(id)] == 1);
+    }
+}
+
+TEST(ExpertSelection, CoverTakesAsManyAsHoldTheVotes) {
+  const Tensor sure = Tensor::from(std::span<const float>({9, 0, 0, 0, 9, 0, 0, 0}), {2, 4});
+  const Tensor torn = Tensor::from(std::span<const float>({9, 0, 0, 0, 0, 0, 9, 0}), {2, 4});
+  Cores cores;
+  select(sure, {.top_k = 1}, {.method = Method::cover, .beta = 0.9}, &cores);
+  EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 0, 0, 0}));
+  select(torn, {.top_k = 1}, {.method = Method::cover, .beta = 0.9}, &cores);
+  EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 0, 1, 0}));
+  EXPECT_THROW(select(torn, {.top_k = 1}, {.method = Method::cover, .beta = 0}), Error);
+}
+
+TEST(ExpertSelection, AGivenCoresetRoutesAsTheOneThatWasVoted) {
+  const Tensor logits = random_logits(24, 32);
+  const std::vector<int32_t> groups(24, 0);
+  for (const auto& router : {softmax_router(), sigmoid_router()})
+    for (Weights weights : {Weights::a, Weights::b, Weights::d}) {
+      const SelectionRule rule{.method = Method::vote, .beta = 0.3, .weights = weights};
+      Cores cores;
+      const ops::Routing voted = select(logits, router, rule, &cores);
+      expect_equal(route_inside(logits, router, rule, {groups, {}}, cores), voted);
     }
 }
 

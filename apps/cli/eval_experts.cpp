@@ -1,0 +1,57 @@
+#include <cstdio>
+
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  ExpertsRequest request;
+  bool json = false;
+};
+
+void eval_experts(Options& o, const std::stop_token& stop) {
+  const ExpertStudy study = study_experts(o.model->model, run_options(*o.model), o.request, stop);
+  if (o.json) {
+    std::printf("%s\n", to_json(study).c_str());
+    return;
+  }
+  std::printf("layer  tokens  distinct  independent\n");
+  for (const UniqueExperts& u : study.unique)
+    std::printf("%5d  %6ld  %8.2f  %11.2f\n", u.layer, static_cast<long>(u.tokens), u.distinct,
+                u.independent);
+  std::printf("\n%-24s layer    size   recall: rule  fixed random   residual: rule  fixed random\n",
+              "rule");
+  for (const CoresetQuality& c : study.coresets)
+    std::printf("%-24s %5d  %6.2f         %5.3f  %5.3f  %5.3f           %5.3f  %5.3f  %5.3f\n",
+                c.select.c_str(), c.layer, c.size, c.rule.recall, c.fixed.recall, c.random.recall,
+                c.rule.residual, c.fixed.residual, c.random.residual);
+}
+
+}  // namespace
+
+Command add_eval_experts(CLI::App& eval) {
+  CLI::App* app = eval.add_subcommand("experts", "What experts blocks touch, and coresets keep");
+  auto o = std::make_shared<Options>();
+  ExpertsRequest& r = o->request;
+  add_model(*app, o->model);
+  const char* group = "What to measure";
+  app->add_option("--select", r.selects, "Rules with a coreset, each a word: des-vote:0.4 ...")
+      ->group(group)
+      ->type_name("R ...");
+  app->add_option("--data", r.data, "JSON lines with prompt and answer (default: model's)")
+      ->group(group)
+      ->type_name("F");
+  app->add_option("--max-tokens", r.max_tokens, "Of an answer; so many examples (default 24)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--limit", r.limit)->check(CLI::Range(1, 1 << 30))->group(group)->type_name("N");
+  app->add_flag("--json", o->json, "Print JSON")->group(group);
+  add_decoding_options(*app, r.complete);
+  add_model_options(*app, o->model);
+  return {app, [o](const std::stop_token& stop) { eval_experts(*o, stop); }};
+}
+
+}  // namespace tessera::cli

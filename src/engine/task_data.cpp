@@ -1,0 +1,45 @@
+#include "engine/task_data.h"
+
+#include <fstream>
+#include <iterator>
+
+#include "base/fail.h"
+#include "engine/model_state.h"
+
+namespace tessera::engine {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  require(bool(file), ErrorCode::usage,
+          "'{}' cannot be read; give a file of JSON lines with prompt and answer (--data)", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TaskData read_task_data(const std::string& model, const std::string& file, int limit,
+                        int64_t max_tokens, int block) {
+  const std::string folder = resolve_model(model);
+  const load::ModelFolder opened = load::open_folder(folder);
+  require(opened.has("model") && opened.kind == load::FolderKind::single, ErrorCode::model,
+          "'{}' is no language model; 'tessera eval MODEL' measures models of pictures", model);
+  const Language language(opened.component("model"));
+  const models::TokenFacts& facts = language.recipe().facts();
+  const std::string path = file.empty() ? folder + "/tasks.jsonl" : file;
+  TaskData data{evaluation::read_tasks(read_file(path), path), {}, facts.experts, facts.top_k};
+  if (limit > 0 && data.examples.size() > static_cast<size_t>(limit))
+    data.examples.resize(static_cast<size_t>(limit));
+  const int64_t step = block > 0 ? block : facts.block;
+  for (size_t i = 0; i < data.examples.size(); ++i) {
+    int64_t tokens = max_tokens;
+    if (tokens == 0) {
+      const auto ids = language.tokens().encode(data.examples[i].answer);
+      tokens = (static_cast<int64_t>(ids.size()) / step + 1) * step;
+    }
+    data.lengths[tokens].push_back(i);
+  }
+  return data;
+}
+
+}  // namespace tessera::engine
