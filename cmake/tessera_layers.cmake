@@ -8,6 +8,23 @@ if(TESSERA_WERROR)
   target_compile_options(tessera_options INTERFACE -Werror)
 endif()
 
+# What nearly every file includes, parsed once: one header for the layers, one for the tests. A file
+# still names what it uses; without the option it compiles alone.
+function(tessera_precompile target set)
+  if(NOT TESSERA_PRECOMPILE)
+    return()
+  endif()
+  if(NOT TARGET tessera_precompiled_${set})
+    set(source ${CMAKE_BINARY_DIR}/precompiled/${set}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "" @ONLY)
+    add_library(tessera_precompiled_${set} OBJECT ${source})
+    target_link_libraries(tessera_precompiled_${set} PRIVATE tessera_options ${ARGN})
+    target_precompile_headers(tessera_precompiled_${set} PRIVATE
+                              ${CMAKE_SOURCE_DIR}/cmake/precompiled/${set}.h)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM tessera_precompiled_${set})
+endfunction()
+
 add_library(tessera_api INTERFACE)
 target_include_directories(tessera_api INTERFACE ${CMAKE_SOURCE_DIR}/include)
 
@@ -22,6 +39,10 @@ function(tessera_layer name)
     set(scope PUBLIC)
     add_library(tessera_${name} STATIC ${sources} ${headers})
     target_link_libraries(tessera_${name} PRIVATE tessera_options)
+    # Kernels have an optimisation level of their own, which a precompiled header must share.
+    if(NOT name STREQUAL "kernels")
+      tessera_precompile(tessera_${name} layers fmt::fmt Threads::Threads)
+    endif()
   elseif(headers)
     set(scope INTERFACE)
     add_library(tessera_${name} INTERFACE)
