@@ -49,7 +49,8 @@ void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 /// Throws Error(usage) or Error(plan) for values that this version cannot run.
 RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);
-/// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with null.
+/// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with
+/// null.
 void run_ranks(const ModelOptions& options, const std::function<void(const Processes*)>& body);
 
 /// Accepts numbers above zero.

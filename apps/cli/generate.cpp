@@ -142,9 +142,7 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
       ->group(what)
       ->type_name("C[,C...]");
-  app.add_option("--prompt", o->prompt, "Text; a file, one a line")
-      ->group(what)
-      ->type_name("T");
+  app.add_option("--prompt", o->prompt, "Text; a file, one a line")->group(what)->type_name("T");
   app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
   app.add_option("--negative-prompt", q.negative_prompt)->group(what)->type_name("T");
   app.add_option("--embeddings", q.embeddings, "What text encoders give, instead of prompts")

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""C++ under the named paths is free of what the .clang-tidy of the repository calls errors."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import source_tree
+
+# gcc's precompiled header is none for clang, which parses the same headers as text.
+GCC_ONLY = re.compile(r" -Winvalid-pch| -include \S*cmake_pch\.hxx")
+
+
+def compile_commands(build, root, paths):
+    """The entries of build/compile_commands.json whose files lie under one of the paths."""
+    wanted = [(root / path).resolve() for path in paths]
+    entries = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = pathlib.Path(entry["file"]).resolve()
+        if any(file == path or path in file.parents for path in wanted):
+            entry["command"] = GCC_ONLY.sub("", entry["command"])
+            entries.append(entry)
+    return entries
+
+
+def findings(program, database, root, file):
+    """Offences of one file; the same header may be named by several files."""
+    run = subprocess.run([*shlex.split(program), "--quiet", "-p", database, file], cwd=root,
+                         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    found = re.findall(r"^(\S+?:\d+):\d+: (?:error|warning): (.*)$", run.stdout, re.M)
+    offences = {f"{os.path.relpath(place, root)}: {what}" for place, what in found}
+    if run.returncode != 0 and not offences:
+        offences = {f"{os.path.relpath(file, root)}: clang-tidy failed: {run.stderr.strip()}"}
+    return offences
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="*", default=["src", "apps"],
+                        help="files or folders (default: src apps)")
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--build", type=pathlib.Path,
+                        help="a configured build folder (default: build/release)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--program", default="clang-tidy-14")
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    build = arguments.build or root / "build" / "release"
+    if not shutil.which(arguments.program):
+        print(f"check_tidy: there is no {arguments.program} here; run ./scripts/install ci",
+              file=sys.stderr)
+        return 1
+    if not (build / "compile_commands.json").is_file():
+        print(f"check_tidy: {build} is not configured; run cmake --preset release",
+              file=sys.stderr)
+        return 1
+    entries = compile_commands(build, root, arguments.paths)
+    if not entries:
+        print(f"check_tidy: no source of {build} lies under {' '.join(arguments.paths)}",
+              file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as database:
+        pathlib.Path(database, "compile_commands.json").write_text(json.dumps(entries))
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            runs = pool.map(lambda entry: findings(arguments.program, database, root,
+                                                   entry["file"]), entries)
+            offences = sorted(set().union(*runs))
+    return source_tree.report("check_tidy", offences, f"{len(entries)} files are tidy")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
