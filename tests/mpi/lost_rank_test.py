@@ -36,7 +36,9 @@ class Run:
     def __init__(self, mode, seconds, mca=()):
         self.folder = tempfile.TemporaryDirectory()
         self.dir = pathlib.Path(self.folder.name)
-        command = MPIRUN + list(mca) + ["-np", str(RANKS), "sh", "-c", WRAPPER, str(self.dir),
+        # mpirun kills a second after its SIGTERM; on a busy machine ranks may need more to end.
+        patient = ["--mca", "odls_base_sigkill_timeout", "2"]
+        command = MPIRUN + patient + list(mca) + ["-np", str(RANKS), "sh", "-c", WRAPPER, str(self.dir),
                                         VICTIM, str(self.dir), mode, str(seconds)]
         self.begun = False  # MPI is past its start
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -136,7 +136,7 @@ Rank::Last Rank::last_moment() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool echo = rank != nullptr && std::string_view(rank) != "0";
   if (signal != 0)
-    return {told + options_.grace / 2,
+    return {told + options_.grace / 5,  // nothing more can be learned, and mpirun kills soon
             Error(ErrorCode::rank,
                   fmt::format("mpirun ended this run (SIGTERM) while MPI {}; it says why", what)),
             echo};
