@@ -16,6 +16,7 @@ using Action = std::function<void(const std::stop_token&)>;
 struct Command {
   CLI::App* app = nullptr;
   Action run;
+  bool on_processes = false;  // knows what to do as one of mpirun's processes
 };
 
 Command add_generate(CLI::App& program);
@@ -52,6 +53,9 @@ RunOptions run_options(const ModelOptions& options, const Processes* processes =
 /// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with
 /// null.
 void run_ranks(const ModelOptions& options, const std::function<void(const Processes*)>& body);
+/// Under mpirun with more than one process, throws on each of them, and one tells why: every
+/// process would do the same work.
+void refuse_processes(const std::string& command);
 
 /// Accepts numbers above zero.
 CLI::Validator positive();

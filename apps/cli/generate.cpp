@@ -241,10 +241,12 @@ Command add_generate(CLI::App& program) {
   CLI::App* app = program.add_subcommand("generate", "Make pictures");
   auto options = std::make_shared<Options>();
   add_options(*app, options);
-  return {app, [options](const std::stop_token& stop) {
+  return {app,
+          [options](const std::stop_token& stop) {
             run_ranks(*options->model,
                       [&](const Processes* processes) { generate(*options, stop, processes); });
-          }};
+          },
+          true};
 }
 
 }  // namespace tessera::cli

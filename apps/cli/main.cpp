@@ -70,8 +70,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return cli::complain(cli::explain(e, program), static_cast<int>(ErrorCode::usage));
   }
-  for (const cli::Command& command : commands)
-    if (command.app->parsed()) command.run(stop_source().get_token());
+  for (const cli::Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    if (!command.on_processes) cli::refuse_processes(command.app->get_name());
+    command.run(stop_source().get_token());
+  }
   cli::flush_results();
   return 0;
 }

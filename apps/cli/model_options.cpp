@@ -59,6 +59,18 @@ void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)
   run_processes(options, [&](Processes& processes) { body(&processes); });
 }
 
+void refuse_processes(const std::string& command) {
+  if (!started_by_mpirun()) return;
+  ModelOptions usual;
+  run_ranks(usual, [&](const Processes* processes) {
+    if (processes->ranks > 1)
+      throw Error(ErrorCode::usage,
+                  "'" + command + "' does not spread over processes, and mpirun started " +
+                      std::to_string(processes->ranks) +
+                      ": start it without mpirun; --ranks N runs ranks as threads");
+  });
+}
+
 RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   if (o.device != "cpu")
     throw Error(ErrorCode::usage,

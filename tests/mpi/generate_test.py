@@ -39,6 +39,8 @@ class GenerateTest(unittest.TestCase):
             plan = ["--plan", f"expert={ranks}"] if ranks > 1 else []
             many = self.latents(f"mpi{ranks}", MPIRUN + ["-np", str(ranks)], *plan)
             self.assertEqual(one, many, f"{ranks} processes")
+        halves = ["--plan", "expert=3,schedule=staggered-batch,placement=strided"]
+        self.assertEqual(one, self.latents("halves", MPIRUN + ["-np", "3"], *halves))
         stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]
         self.assertEqual(self.latents("threads", [], *stale),
                          self.latents("processes", MPIRUN + ["-np", "2"], *stale))
@@ -51,6 +53,22 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertFalse((self.folder / "x").exists())
+
+    def test_commands_of_one_process_are_refused_in_one_line(self):
+        inputs = ["--inputs", "x", "--outputs", "y"]
+        for words in (["forward", MODEL, *inputs], ["eval", MODEL], ["inspect", MODEL],
+                      ["bench", "kernels"]):
+            done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, *words], capture_output=True,
+                                  text=True, timeout=60, stdin=subprocess.DEVNULL)
+            lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(len(lines), 1, done.stderr)
+            self.assertIn(f"'{words[0]}' does not spread over processes", lines[0])
+            self.assertEqual(done.stdout, "")
+        done = subprocess.run([*MPIRUN, "-np", "1", PROGRAM, "inspect", MODEL],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("transformer", done.stdout)
 
     def test_a_lost_rank_leaves_no_output(self):
         long = [a if a != "6" else "100000" for a in ARGUMENTS]
