@@ -22,6 +22,26 @@ std::string amount(double bytes) {
   return text;
 }
 
+std::string number_of(size_t first, size_t last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+}
+
+// Neighbours that need the same share a line.
+void print_ranks(const Inspection& i) {
+  std::printf("\nMemory of each rank under %s\n", i.plan.c_str());
+  std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s\n", "ranks", "experts", "tokens",
+              "weights", "activations", "K/V", "exchange", "kept rows", "sum");
+  for (size_t first = 0, last = 0; first < i.ranks.size(); first = ++last) {
+    const Inspection::Rank& r = i.ranks[first];
+    while (last + 1 < i.ranks.size() && i.ranks[last + 1] == r) ++last;
+    std::printf("  %-9s %7d %8ld", number_of(first, last).c_str(), r.experts,
+                static_cast<long>(r.tokens));
+    for (int64_t bytes : {r.weights, r.activations, r.kv, r.exchange, r.kept_rows, r.sum()})
+      std::printf(" %11s", amount(double(bytes)).c_str());
+    std::printf("\n");
+  }
+}
+
 void print(const Inspection& i) {
   std::printf("%s  (%s)\n\nParts\n", i.model.c_str(), i.pipeline.c_str());
   for (const Component& c : i.components) {
@@ -47,6 +67,7 @@ void print(const Inspection& i) {
   std::printf("  %-12s %.2f GFLOP a step\n", "work", i.flops_per_step / 1e9);
   for (const char* name : {"weights", "activations", "peak"})
     std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
+  if (!i.ranks.empty()) print_ranks(i);
 }
 
 void inspect(Options& o) {
@@ -78,6 +99,10 @@ Command add_inspect(CLI::App& program) {
       ->type_name("W");
   app->add_option("--height", o->request.height)->check(positive())->group(group)->type_name("H");
   app->add_option("--count", o->request.count, "Pictures at once (default 1)")
+      ->group(group)
+      ->type_name("N");
+  app->add_option("--steps", o->request.steps, "Denoising steps (default: the model's)")
+      ->check(positive())
       ->group(group)
       ->type_name("N");
   app->add_option("--guidance", o->request.guidance,

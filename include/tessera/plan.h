@@ -7,14 +7,17 @@ namespace tessera {
 
 /// When the experts' results are read: in the step that computes them, one step later (interweaved)
 /// or two (displaced); DICE, ICCV 2025, section 3. Adaptive: in the same step, of the rows that the
-/// budget allows; the others keep the last result of their expert.
-enum class ExpertSchedule { sync, interweaved, displaced, adaptive };
+/// budget allows; the others keep the last result of their expert. Staggered batch: in the same
+/// step, too; a rank's rows are two halves, and one computes while the other's results travel.
+enum class ExpertSchedule { sync, interweaved, displaced, adaptive, staggered_batch };
 /// Which layers stay synchronous under a stale schedule (DICE, section 4.1).
 enum class SyncLayers { none, deep, shallow, staggered, list };
 /// Which slot of a token is sent in a step that skips the others (DICE, section 4.2).
 enum class KeptSlot { all, low, high, random };
 /// Whose router weights multiply a stale row: those of its own step, or the newest.
 enum class StaleScores { stale, latest };
+/// Which rank of a group has which experts: runs of neighbours, one in turn, or as a list says.
+enum class ExpertPlacement { blocks, strided, list };
 
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
@@ -39,6 +42,8 @@ struct Plan {
   int stride = 2;  ///< of conditional: all slots are sent when (S - s) % stride == 0
   bool conditional_all_layers = true;  ///< false: asynchronous layers only
   StaleScores scores = StaleScores::stale;
+  ExpertPlacement placement = ExpertPlacement::blocks;
+  std::vector<int> placement_list{};  ///< of ExpertPlacement::list: the rank of each expert
 
   /// Ranks that the plan needs.
   int world() const { return data * cfg * pipefusion * ulysses * ring * tensor * distrifusion; }
@@ -46,10 +51,12 @@ struct Plan {
   bool fresh(int step, int steps) const {
     return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);
   }
-  /// Whether anything is ever stale or left out.
-  bool stale() const {
-    return schedule != ExpertSchedule::sync || conditional != KeptSlot::all || distrifusion > 1;
+  /// Whether expert results are read in the step that computes them, all of them.
+  bool synchronous() const {
+    return schedule == ExpertSchedule::sync || schedule == ExpertSchedule::staggered_batch;
   }
+  /// Whether anything is ever stale or left out.
+  bool stale() const { return !synchronous() || conditional != KeptSlot::all || distrifusion > 1; }
   bool operator==(const Plan&) const = default;
 };
 

@@ -63,6 +63,19 @@ struct Inspection {
   int64_t width = 0, height = 0, rows = 0;  ///< of the run that the memory stands for
   double flops_per_step = 0;
   std::map<std::string, int64_t> memory;  ///< weights, activations, peak; bytes
+  /// What a rank of a plan needs, in bytes; docs/plans.md has the formulas.
+  struct Rank {
+    int experts = 0;     ///< of each layer
+    int64_t tokens = 0;  ///< of all its rows
+    int64_t weights = 0, activations = 0;
+    int64_t kv = 0;         ///< keys and values of other ranks' tokens
+    int64_t exchange = 0;   ///< messages and rows of one layer's exchange
+    int64_t kept_rows = 0;  ///< expert rows kept between layers, steps or halves
+    int64_t sum() const { return weights + activations + kv + exchange + kept_rows; }
+    bool operator==(const Rank&) const = default;
+  };
+  std::string plan;         ///< "" without one
+  std::vector<Rank> ranks;  ///< of the plan
 };
 /// The inspection as a JSON document.
 std::string to_json(const Inspection& inspection);

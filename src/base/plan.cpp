@@ -69,6 +69,17 @@ constexpr std::array<std::pair<std::string_view, SyncLayers>, 4> kSyncRules{{
     {"staggered", SyncLayers::staggered},
 }};
 
+// "0+3+5".
+std::vector<int> numbers(std::string_view name, std::string_view text) {
+  std::vector<int> found;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('+', at), text.size());
+    found.push_back(whole(name, text.substr(at, end - at), 0));
+    at = end + 1;
+  }
+  return found;
+}
+
 void read_sync(Plan& plan, std::string_view text) {
   plan.sync_list.clear();
   for (const auto& [word, rule] : kSyncRules)
@@ -81,11 +92,7 @@ void read_sync(Plan& plan, std::string_view text) {
           "plan entry 'sync={}': expected none, deep, shallow, staggered or layers such as 0+3+5",
           text.substr(0, 40));
   plan.sync = SyncLayers::list;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('+', at), text.size());
-    plan.sync_list.push_back(whole("sync", text.substr(at, end - at), 0));
-    at = end + 1;
-  }
+  plan.sync_list = numbers("sync", text);
   std::sort(plan.sync_list.begin(), plan.sync_list.end());
   const auto twice = std::unique(plan.sync_list.begin(), plan.sync_list.end());
   plan.sync_list.erase(twice, plan.sync_list.end());
@@ -95,6 +102,25 @@ std::string write_sync(const Plan& plan) {
   for (const auto& [word, rule] : kSyncRules)
     if (rule == plan.sync) return std::string(word);
   return fmt::format("{}", fmt::join(plan.sync_list, "+"));
+}
+
+void read_placement(Plan& plan, std::string_view text) {
+  plan.placement_list.clear();
+  plan.placement = text == "strided" ? ExpertPlacement::strided : ExpertPlacement::blocks;
+  if (text == "blocks" || text == "strided") return;
+  require(!text.empty() && text.find_first_not_of("0123456789+") == std::string_view::npos,
+          ErrorCode::plan,
+          "plan entry 'placement={}': expected blocks, strided or the rank of each expert such as "
+          "0+0+1+1",
+          text.substr(0, 40));
+  plan.placement = ExpertPlacement::list;
+  plan.placement_list = numbers("placement", text);
+}
+
+std::string write_placement(const Plan& plan) {
+  if (plan.placement == ExpertPlacement::list)
+    return fmt::format("{}", fmt::join(plan.placement_list, "+"));
+  return plan.placement == ExpertPlacement::strided ? "strided" : "blocks";
 }
 
 const std::vector<Entry>& entries() {
@@ -114,7 +140,8 @@ const std::vector<Entry>& entries() {
                 {{"sync", E::sync},
                  {"interweaved", E::interweaved},
                  {"displaced", E::displaced},
-                 {"adaptive", E::adaptive}}),
+                 {"adaptive", E::adaptive},
+                 {"staggered-batch", E::staggered_batch}}),
       number("budget", &Plan::budget, 0, 100),
       {"sync", read_sync, write_sync},
       number("sync-every", &Plan::sync_every, 0),
@@ -128,6 +155,7 @@ const std::vector<Entry>& entries() {
                    {{"all", true}, {"async", false}}),
       choice<StaleScores>("scores", &Plan::scores,
                           {{"stale", StaleScores::stale}, {"latest", StaleScores::latest}}),
+      {"placement", read_placement, write_placement},
   };
   return all;
 }
@@ -192,13 +220,25 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (different % plan.expert != 0)
     found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
                                 plan.expert, different));
-  if (plan.schedule == ExpertSchedule::sync && plan.sync != SyncLayers::none)
+  if (plan.synchronous() && plan.sync != SyncLayers::none)
     found.push_back(
         "sync= chooses layers of a stale schedule; add schedule=interweaved, displaced or "
         "adaptive");
   const bool adaptive = plan.schedule == ExpertSchedule::adaptive;
   if (adaptive && plan.conditional != KeptSlot::all)
     found.push_back("schedule=adaptive chooses the rows itself; leave out conditional=");
+  if (plan.schedule == ExpertSchedule::staggered_batch && plan.distrifusion > 1)
+    found.push_back(
+        "schedule=staggered-batch cuts a rank's rows in two, and keys and values of distrifusion= "
+        "belong to all of them; leave one of the two out");
+  if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
+    found.push_back("placement= deals experts out to the ranks of expert=N; add it");
+  for (int rank : plan.placement_list)
+    if (rank >= plan.expert && plan.expert > 1) {
+      found.push_back(fmt::format("placement= names rank {}, expert={} has ranks 0 to {}", rank,
+                                  plan.expert, plan.expert - 1));
+      break;
+    }
   if (!adaptive && plan.budget != Plan{}.budget)
     found.push_back(
         "budget= holds for the rows of schedule=adaptive; add it, or leave out budget=");

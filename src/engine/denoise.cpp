@@ -110,8 +110,7 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
     for (int64_t rows : event.rows) layer.rows += event.sent ? rows : 0;
     layer.rows_changed += event.changed;
   }
-  if (assembly.scheduled)
-    report.kept_row_bytes = std::max(report.kept_row_bytes, assembly.scheduled->peak_kept_bytes());
+  report.kept_row_bytes = std::max(report.kept_row_bytes, assembly.peak_kept_bytes());
   if (!assembly.world) return;
   for (const auto& [key, entry] : assembly.world->ledger().entries()) {
     Report::Traffic& traffic = report.traffic[key];

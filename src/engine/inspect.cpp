@@ -33,6 +33,11 @@ void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& 
   const bool branches = recipe.text_inputs().empty()
                             ? guidance != 1
                             : engine::branches_of(recipe, request, guidance).two;
+  const int steps = request.steps.value_or(recipe.defaults().steps);
+  require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
+  const parallel::Workload workload{request.count, layout.tokens(), branches ? 2 : 1, steps};
+  found.plan = to_string(options.plan);
+  if (!found.plan.empty()) found.ranks = engine::rank_memory(recipe, options, layout, workload);
   const auto dtype = options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
   const auto need = engine::estimate(recipe, dtype, layout, request.count, branches, vae);
   found.width = layout.size[2] * factor;

@@ -173,7 +173,7 @@ nn::Denoiser& Model::State::transformer(int rank) {
   nn::Portion portion{{0, recipe->blocks()}, true, true};
   const auto sites = geometry().experts;
   if (group > 1 && !sites.empty())
-    for (int owner : parallel::experts_in_blocks(sites.front().experts, group))
+    for (int owner : parallel::expert_owners(options.plan, sites.front().experts))
       portion.experts.push_back(owner == mine);
   denoiser = recipe->make(*store().open(tensors), portion, dtype());
   return *denoiser;

@@ -13,6 +13,7 @@
 #include "models/registry.h"
 #include "models/vae/autoencoder_kl.h"
 #include "models/vae/cogvideox_vae.h"
+#include "parallel/assemble.h"
 #include "tensor/scope.h"
 #include "tessera/engine.h"
 
@@ -70,6 +71,11 @@ struct Estimate {
 /// Error(memory) for more tokens than any machine could hold.
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
                   int pictures, bool branches, const base::Json* vae);
+
+/// Memory of each rank of a plan, on meta. Throws Error(plan) for a plan that cannot run this.
+std::vector<Inspection::Rank> rank_memory(const models::Recipe& recipe, const RunOptions& options,
+                                          const nn::TokenLayout& layout,
+                                          const parallel::Workload& workload);
 
 /// Pixels of a side -> latent pixels; 0 stays 0 (as trained). Throws Error(usage) naming --`side`.
 int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side);

@@ -46,6 +46,16 @@ std::string to_json(const Report& r) {
 }
 
 std::string to_json(const Inspection& i) {
+  Json ranks = Json::array();
+  for (const Inspection::Rank& r : i.ranks)
+    ranks.push_back({{"experts", r.experts},
+                     {"tokens", r.tokens},
+                     {"weights", r.weights},
+                     {"activations", r.activations},
+                     {"kv", r.kv},
+                     {"exchange", r.exchange},
+                     {"kept_rows", r.kept_rows},
+                     {"sum", r.sum()}});
   Json components = Json::array();
   for (const Component& c : i.components)
     components.push_back({{"name", c.name},
@@ -60,7 +70,9 @@ std::string to_json(const Inspection& i) {
                       {"classes", i.class_names},
                       {"run", {{"width", i.width}, {"height", i.height}, {"rows", i.rows}}},
                       {"flops_per_step", i.flops_per_step},
-                      {"memory", i.memory}};
+                      {"memory", i.memory},
+                      {"plan", i.plan},
+                      {"ranks", ranks}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

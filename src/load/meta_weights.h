@@ -36,7 +36,8 @@ class MetaWeights : public nn::Weights {
   int64_t parameters() const;
 
  private:
-  tensor::Tensor source(const std::string& name, const tensor::Shape& shape) const;
+  tensor::Tensor mapped(const std::string& name, const tensor::Shape& shape,
+                        tensor::DType dtype) const;
   void record(const std::string& name, const tensor::Shape& shape) const;
 
   std::optional<TensorSet> known_;

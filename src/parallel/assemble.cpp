@@ -14,12 +14,12 @@ uint32_t token_number(uint64_t row, uint64_t id) {
   return static_cast<uint32_t>((x ^ x >> 31) >> 32);
 }
 
+}  // namespace
+
 bool shares_experts(const Plan& plan) {
   return plan.expert > 1 || plan.schedule != ExpertSchedule::sync ||
          plan.conditional != KeptSlot::all;
 }
-
-}  // namespace
 
 std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
                                   const Workload& workload) {
@@ -29,6 +29,11 @@ std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry
   if (plan.expert > std::max(experts, 1) && experts > 0)
     found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
                                 plan.expert, experts, experts));
+  if (plan.placement == ExpertPlacement::list && experts > 0 &&
+      static_cast<int>(plan.placement_list.size()) != experts)
+    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
+                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
+                                experts));
   if (plan.data > workload.pictures && plan.data > plan.expert)
     found.push_back(
         fmt::format("data={}: the request has {} pictures; use data={} or more pictures", plan.data,
@@ -45,8 +50,12 @@ std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry
 }
 
 std::vector<ExpertEvent> Assembly::expert_events() const {
-  if (scheduled) return scheduled->events();
   std::vector<ExpertEvent> events;
+  if (scheduled) {
+    events = scheduled->events();
+    if (second) events.insert(events.end(), second->events().begin(), second->events().end());
+    return events;
+  }
   int step = -1, last = 1 << 30;
   for (const nn::ExpertUse& use : local->uses()) {
     if (use.site <= last) ++step;
@@ -58,6 +67,23 @@ std::vector<ExpertEvent> Assembly::expert_events() const {
                       .rows = {use.tokens * top_k}});
   }
   return events;
+}
+
+int64_t Assembly::peak_kept_bytes() const {
+  // Both halves have their rows under way at once.
+  return (scheduled ? scheduled->peak_kept_bytes() : 0) + (second ? second->peak_kept_bytes() : 0);
+}
+
+void Assembly::begin_step(const nn::StepInfo& info) {
+  attention->begin_step(info);
+  experts->begin_step(info);
+  if (second) second->begin_step(info);
+}
+
+void Assembly::finish() {
+  attention->finish();
+  experts->finish();
+  if (second) second->finish();
 }
 
 Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
@@ -90,13 +116,23 @@ Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload
   if (plan.expert > 1) assembly.expert_group = world->group(expert_group(plan, rank));
   const int experts = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
   const Share share = assembly.share;
-  auto scheduled = std::make_unique<ScheduledExperts>(
-      geometry, plan, workload.steps,
-      ExpertExchange(assembly.expert_group.get(), experts_in_blocks(experts, plan.expert)),
-      [share](int row, int64_t id) {
-        return token_number(static_cast<uint64_t>(share.global_row(row)),
-                            static_cast<uint64_t>(id));
-      });
+  std::function<void()> travels;
+  if (plan.schedule == ExpertSchedule::staggered_batch) {
+    assembly.turns = std::make_unique<Turns>();
+    travels = [turns = assembly.turns.get()] { turns->hand_over(); };
+  }
+  const auto make = [&] {
+    return std::make_unique<ScheduledExperts>(
+        geometry, plan, workload.steps,
+        ExpertExchange(assembly.expert_group.get(), expert_owners(plan, experts)),
+        [share](int row, int64_t id) {
+          return token_number(static_cast<uint64_t>(share.global_row(row)),
+                              static_cast<uint64_t>(id));
+        },
+        travels);
+  };
+  auto scheduled = make();
+  if (assembly.turns) assembly.second = make();
   assembly.scheduled = scheduled.get();
   assembly.experts = std::move(scheduled);
   return assembly;

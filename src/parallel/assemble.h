@@ -9,6 +9,7 @@
 #include "nn/seams.h"
 #include "parallel/experts/scheduled.h"
 #include "parallel/partition.h"
+#include "parallel/turns.h"
 #include "tessera/plan.h"
 
 namespace tessera::parallel {
@@ -25,6 +26,9 @@ struct Workload {
 std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
                                   const Workload& workload);
 
+/// Whether expert rows pass an exchange under a plan, if only with the rank itself.
+bool shares_experts(const Plan& plan);
+
 /// The strategies of one rank for one request. State between steps lives here.
 struct Assembly {
   Plan plan;
@@ -34,13 +38,20 @@ struct Assembly {
   std::unique_ptr<comm::Communicator> expert_group, token_group;
   std::unique_ptr<nn::Attention> attention;
   std::unique_ptr<nn::Experts> experts;
-  int top_k = 0;                          ///< experts of a token
-  nn::LocalExperts* local = nullptr;      ///< experts, when nothing is shared or stale
-  ScheduledExperts* scheduled = nullptr;  ///< experts, otherwise
+  int top_k = 0;                             ///< experts of a token
+  nn::LocalExperts* local = nullptr;         ///< experts, when nothing is shared or stale
+  ScheduledExperts* scheduled = nullptr;     ///< experts, otherwise
+  std::unique_ptr<Turns> turns;              ///< of a staggered batch: of its halves
+  std::unique_ptr<ScheduledExperts> second;  ///< experts of the second half
 
-  nn::Seams seams() const { return {*attention, *experts}; }
+  /// Of the first half of a staggered batch, or the second; else of all rows.
+  nn::Seams seams(int half = 0) const { return {*attention, half == 0 ? *experts : *second}; }
+  void begin_step(const nn::StepInfo& info);
+  void finish();
   /// What the experts did, call by call.
   std::vector<ExpertEvent> expert_events() const;
+  /// The most bytes of expert rows that were kept between layers, steps or halves.
+  int64_t peak_kept_bytes() const;
 };
 
 /// Builds the strategies of a plan for a model. The geometry and the communicator must outlive the

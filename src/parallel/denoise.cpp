@@ -18,15 +18,15 @@ Tensor timesteps(float value, int rows, tensor::Device device) {
   return t;
 }
 
-Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
-                  const Tensor& latent, Assembly& assembly, const DenoiseControl& control,
-                  bool trace_blocks) {
+Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
+                const Tensor& latent, Assembly& assembly, const DenoiseControl& control,
+                bool trace_blocks, int half = 0) {
   nn::Hidden hidden = model.embed(step, latent, view);
   const bool trace = trace_blocks && control.trace;
   if (trace) control.trace("embedding", hidden.tokens.body);
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    model.block(static_cast<int>(b), step, view, hidden, assembly.seams());
+    model.block(static_cast<int>(b), step, view, hidden, assembly.seams(half));
     if (assembly.world) assembly.world->advance();
     if (!trace) continue;
     const std::string name = model.block_name(static_cast<int>(b));
@@ -34,6 +34,23 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
     if (hidden.tokens.prefix.defined()) control.trace(name + ".context", hidden.tokens.prefix);
   }
   return model.head(step, view, hidden);
+}
+
+// All rows at once, or as two halves in turn; a rank without rows for a half goes through its
+// exchanges all the same.
+Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
+                  const Tensor& latent, Assembly& assembly, const DenoiseControl& control) {
+  if (!assembly.turns) return run_rows(model, step, view, latent, assembly, control, false);
+  const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
+  const nn::TokenView halves[] = {rows_of(view, 0, cut), rows_of(view, cut, rows)};
+  const int64_t first = nn::token_count(halves[0].body);
+  const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
+  std::vector<Tensor> out(2);
+  assembly.turns->run([&](int i) {
+    const auto at = static_cast<size_t>(i);
+    out[at] = run_rows(model, step, halves[at], latents[at], assembly, control, false, i);
+  });
+  return ops::concat_rows(out);
 }
 
 // Rank 0 decides, so that all ranks stop before the same step.
@@ -59,15 +76,12 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch) {
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const nn::TokenShape& shape, const Tensor& timestep, const Tensor& latent,
                Assembly& assembly, const DenoiseControl& control) {
-  const nn::StepInfo info{0, 1, true, true};
-  assembly.attention->begin_step(info);
-  assembly.experts->begin_step(info);
+  assembly.begin_step({0, 1, true, true});
   const nn::ContextPtr context = model.prepare(conditioning, shape);
   const nn::StepContextPtr step = model.at(*context, timestep);
   const Tensor out =
-      run_blocks(model, *step, assembly.share.view(shape.prefix), latent, assembly, control, true);
-  assembly.attention->finish();
-  assembly.experts->finish();
+      run_rows(model, *step, assembly.share.view(shape.prefix), latent, assembly, control, true);
+  assembly.finish();
   return out;
 }
 
@@ -85,17 +99,15 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
             sampler.steps());
     if (control.on_step) control.on_step(i, sampler.steps());
     const int steps = sampler.steps();
-    const nn::StepInfo info{i, steps, assembly.plan.fresh(i, steps),
-                            i + 1 == steps || assembly.plan.fresh(i + 1, steps)};
-    assembly.attention->begin_step(info);
-    assembly.experts->begin_step(info);
+    assembly.begin_step({i, steps, assembly.plan.fresh(i, steps),
+                         i + 1 == steps || assembly.plan.fresh(i + 1, steps)});
     const nn::StepContextPtr step =
         model.at(*context, timesteps(sampler.timestep(i), shape.rows, latent.device()));
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor prediction = guided(
-        run_blocks(model, *step, view, input, assembly, control, false), guidance, pt * p * q);
+    const Tensor prediction =
+        guided(run_blocks(model, *step, view, input, assembly, control), guidance, pt * p * q);
     latent =
         sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);
     if (control.trace) {
@@ -103,8 +115,7 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
       control.trace(fmt::format("latents.{}", i + 1), latent);
     }
   }
-  assembly.attention->finish();
-  assembly.experts->finish();
+  assembly.finish();
   return latent;
 }
 

@@ -1,5 +1,7 @@
 #include "parallel/partition.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "ops/elementwise.h"
@@ -24,6 +26,19 @@ nn::TokenView Share::view(int64_t prefix) const {
     view.body.push_back({row, tokens});
   }
   return view;
+}
+
+nn::TokenView rows_of(const nn::TokenView& view, size_t begin, size_t end) {
+  nn::TokenView part;
+  part.patch = view.patch;
+  part.rows.assign(view.rows.begin() + static_cast<std::ptrdiff_t>(begin),
+                   view.rows.begin() + static_cast<std::ptrdiff_t>(end));
+  const auto mine = [&](const nn::Segment& segment) {
+    return std::find(part.rows.begin(), part.rows.end(), segment.row) != part.rows.end();
+  };
+  std::copy_if(view.prefix.begin(), view.prefix.end(), std::back_inserter(part.prefix), mine);
+  std::copy_if(view.body.begin(), view.body.end(), std::back_inserter(part.body), mine);
+  return part;
 }
 
 Share share_of(const Plan& plan, int rank, int pictures, int64_t tokens, int branches) {

@@ -25,6 +25,9 @@ struct Share {
   nn::TokenView view(int64_t prefix) const;
 };
 
+/// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
+nn::TokenView rows_of(const nn::TokenView& view, size_t begin, size_t end);
+
 /// What rank `rank` of a plan owns. Ranks are numbered data outermost, then distrifusion.
 Share share_of(const Plan& plan, int rank, int pictures, int64_t tokens, int branches);
 

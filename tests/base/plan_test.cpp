@@ -12,17 +12,36 @@ TEST(Plan, WritesWhatItReads) {
        {"", "cfg=2", "data=2,pipefusion=3,patches=6,warmup=2",
         "data=4,expert=2,schedule=interweaved,sync=deep,conditional=low,stride=3",
         "schedule=displaced,sync=0+3+5,sync-every=4,scores=latest",
-        "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0"})
+        "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
+        "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
+        "data=2,expert=2,placement=1+0+0+1"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("cfg=2,ulysses=3").world(), 6);
   EXPECT_EQ(to_string(parse_plan("expert=4")), "data=4,expert=4") << "expert alone implies data";
 }
 
 TEST(Plan, NamesWhatItCannotRead) {
-  for (const char* text :
-       {"cfg", "cfg=0", "cfg=-1", "cfg=two", "speed=9", "cfg=2,cfg=2", "cfg=99999999", "stride=0",
-        "sync=0+", "sync=middle", "schedule=fast", "sync-every=-1", "conditional=none",
-        "budget=101", "scores=", "warmup=0"}) {
+  for (const char* text : {"cfg",
+                           "cfg=0",
+                           "cfg=-1",
+                           "cfg=two",
+                           "speed=9",
+                           "cfg=2,cfg=2",
+                           "cfg=99999999",
+                           "stride=0",
+                           "sync=0+",
+                           "sync=middle",
+                           "schedule=fast",
+                           "sync-every=-1",
+                           "conditional=none",
+                           "budget=101",
+                           "scores=",
+                           "warmup=0",
+                           "schedule=staggered",
+                           "placement=",
+                           "placement=0+",
+                           "placement=random",
+                           "placement=0+-1"}) {
     try {
       parse_plan(text);
       FAIL() << text << " was accepted";
@@ -39,7 +58,17 @@ TEST(Plan, SaysWhyItCannotRun) {
   EXPECT_EQ(problems(parse_plan("data=3,expert=2"), 3).size(), 1u);
   EXPECT_EQ(problems(parse_plan("sync=deep"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("budget=40"), 1).size(), 1u);
+  EXPECT_EQ(problems(parse_plan("schedule=staggered-batch,sync=deep"), 1).size(), 1u);
+  EXPECT_EQ(problems(parse_plan("schedule=staggered-batch,distrifusion=2"), 2).size(), 1u);
+  EXPECT_EQ(problems(parse_plan("placement=strided"), 1).size(), 1u);
+  EXPECT_EQ(problems(parse_plan("expert=2,placement=0+1+2+3"), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=adaptive,conditional=low"), 1).size(), 1u);
+}
+
+TEST(Plan, KnowsWhatIsStale) {
+  EXPECT_FALSE(parse_plan("expert=2,schedule=staggered-batch").stale());
+  EXPECT_TRUE(parse_plan("expert=2,schedule=interweaved").stale());
+  EXPECT_TRUE(parse_plan("schedule=staggered-batch,conditional=low").stale());
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ struct Asked {
   std::string plan;
   Precision precision = Precision::f32;
   uint64_t seed = 3;
+  std::vector<std::string> classes{"1", "0", "5", "2", "7"};  // odd: ranks get unequal shares
+  float guidance = 1.5f;
 };
 
 std::vector<float> latents(const Asked& asked, Report* report = nullptr) {
@@ -21,7 +23,8 @@ std::vector<float> latents(const Asked& asked, Report* report = nullptr) {
   options.plan = parse_plan(asked.plan);
   Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
   GenerateRequest request;
-  request.classes = {"1", "0", "5", "2", "7"};  // odd: ranks get unequal shares
+  request.classes = asked.classes;
+  request.guidance = asked.guidance;
   request.steps = 6;
   request.seed = asked.seed;
   request.decode = false;
@@ -38,6 +41,53 @@ TEST(Denoise, AnyNumberOfRanksGivesTheSameBits) {
          {"expert=2", "expert=3", "expert=4", "data=5", "data=3", "data=4,expert=2"})
       EXPECT_EQ(latents({plan, precision}), alone) << plan;
   }
+}
+
+TEST(Denoise, AnyPlacementOfExpertsGivesTheSameBits) {
+  for (Precision precision : {Precision::f32, Precision::bf16}) {
+    const auto alone = latents({"", precision});
+    for (const char* plan :
+         {"expert=2,placement=strided", "expert=3,placement=strided", "expert=2,placement=1+1+1+1",
+          "expert=3,placement=2+0+2+0", "expert=4,placement=3+1+0+1,schedule=staggered-batch"})
+      EXPECT_EQ(latents({plan, precision}), alone) << plan;
+  }
+  EXPECT_EQ(latents({"expert=3,placement=1+0+2+0,schedule=interweaved"}),
+            latents({"schedule=interweaved"}));
+}
+
+TEST(Denoise, HalvesInTurnGiveTheBitsOfTheWholeBatch) {
+  using Classes = std::vector<std::string>;
+  for (Precision precision : {Precision::f32, Precision::bf16})
+    for (const Classes& classes : {Classes{"1", "0", "5", "2", "7"}, Classes{"3"}})
+      for (float guidance : {1.5f, 1.0f}) {  // 1: a single picture is a single row
+        const auto alone = latents({"", precision, 3, classes, guidance});
+        for (const std::string ranks : {"", "expert=2,", "expert=3,", "expert=4,"}) {
+          const std::string plan = ranks + "schedule=staggered-batch";
+          EXPECT_EQ(latents({plan, precision, 3, classes, guidance}), alone)
+              << plan << ", " << classes.size() << " pictures, guidance " << guidance;
+        }
+      }
+  EXPECT_EQ(latents({"expert=2,schedule=staggered-batch,conditional=random"}),
+            latents({"conditional=random"}));
+}
+
+TEST(Denoise, HalvesInTurnSendTheSameRowsInTwiceTheMessages) {
+  Report whole, halves;
+  latents({"expert=2", Precision::bf16}, &whole);
+  latents({"expert=2,schedule=staggered-batch", Precision::bf16}, &halves);
+  ASSERT_EQ(whole.layers.size(), halves.layers.size());
+  for (size_t l = 0; l < whole.layers.size(); ++l) {
+    EXPECT_EQ(halves.layers[l].rows, whole.layers[l].rows);
+    EXPECT_EQ(halves.layers[l].tokens, whole.layers[l].tokens);
+    EXPECT_EQ(halves.layers[l].oldest, 0);
+  }
+  for (const auto& [key, traffic] : whole.traffic) {
+    if (key.first != "dispatch" && key.first != "combine") continue;
+    EXPECT_EQ(halves.traffic.at(key).bytes, traffic.bytes);
+    EXPECT_EQ(halves.traffic.at(key).messages, 2 * traffic.messages);
+  }
+  EXPECT_EQ(whole.kept_row_bytes, 0);
+  EXPECT_GT(halves.kept_row_bytes, 0) << "a half's rows wait while the other half works";
 }
 
 TEST(Denoise, EveryScheduleGivesTheSameBitsOnAnyNumberOfRanks) {
@@ -108,7 +158,9 @@ TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
        {std::pair<std::string, std::string>{"expert=99", "the model has"},
         {"data=6", "the request has 5 pictures"},
         {"schedule=interweaved,sync=0+77", "names layer 77"},
-        {"distrifusion=1000", "a picture has"}}) {
+        {"distrifusion=1000", "a picture has"},
+        {"expert=2,placement=0+1", "places 2 experts"},
+        {"distrifusion=2,schedule=staggered-batch", "leave one of the two out"}}) {
     Report report;
     try {
       latents({plan});
@@ -120,9 +172,11 @@ TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
   }
 }
 
-TEST(Denoise, StoppingEndsAllRanks) {
+class Stopping : public testing::TestWithParam<const char*> {};
+
+TEST_P(Stopping, EndsAllRanks) {
   RunOptions options = golden::options(Precision::f32, 1);
-  options.plan = parse_plan("expert=2,schedule=interweaved");
+  options.plan = parse_plan(GetParam());
   Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
   std::stop_source source;
   RunControl control;
@@ -141,6 +195,11 @@ TEST(Denoise, StoppingEndsAllRanks) {
     EXPECT_EQ(error.code(), ErrorCode::cancelled);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Denoise, Stopping,
+                         testing::Values("expert=2,schedule=interweaved",
+                                         "expert=3,schedule=staggered-batch",
+                                         "schedule=staggered-batch"));
 
 }  // namespace
 }  // namespace tessera

@@ -1,4 +1,8 @@
+#include "base/json.h"
+#include "engine/model_state.h"
 #include "golden.h"
+#include "load/tensor_set.h"
+#include "parallel/experts/exchange.h"
 
 namespace tessera {
 namespace {
@@ -33,6 +37,109 @@ TEST(Inspect, RefusesRunsThatCannotBe) {
     request.count = count;
     request.width = width;
     EXPECT_THROW(inspect_by_name("dit_moe_s", run, request), Error) << count << ' ' << width;
+  }
+}
+
+RunOptions under(const std::string& plan, Precision precision = Precision::bf16) {
+  RunOptions run = golden::options(precision);
+  run.plan = parse_plan(plan);
+  return run;
+}
+
+TEST(Inspect, RanksOfAPlanShareTheExperts) {
+  GenerateRequest request;
+  request.count = 16;
+  const auto alone = inspect_by_name("dit_moe_xl", under("schedule=interweaved"), request);
+  const auto shared = inspect_by_name("dit_moe_xl", under("expert=8"), request);
+  const auto stale = inspect_by_name("dit_moe_xl", under("expert=8,schedule=interweaved"), request);
+  ASSERT_EQ(alone.ranks.size(), 1u);
+  ASSERT_EQ(shared.ranks.size(), 8u);
+  EXPECT_EQ(shared.plan, "data=8,expert=8");
+  const Inspection::Rank& rank = shared.ranks[7];
+  EXPECT_EQ(rank.experts, 1);
+  EXPECT_EQ(rank.tokens, 2 * 2 * 256);
+  // 28 layers, 7 experts of 3 * 1152 * 4608 elements less.
+  EXPECT_NEAR(double(alone.ranks[0].weights - rank.weights), 28.0 * 7 * 3 * 1152 * 4608 * 2, 1e8);
+  EXPECT_EQ(rank.kept_rows, 0);
+  EXPECT_EQ(stale.ranks[7].kept_rows, 28 * rank.tokens * 2 * (1152 * 2 + 4));
+  EXPECT_EQ(stale.ranks[0], stale.ranks[7]);
+}
+
+TEST(Inspect, RanksMayBeUnequal) {
+  const auto found = inspect_by_name("dit_moe_s", under("expert=3,placement=0+0+0+0+0+1+1+1"));
+  ASSERT_EQ(found.ranks.size(), 3u);  // a single picture
+  EXPECT_EQ(found.ranks[0].tokens, 0);
+  EXPECT_EQ(found.ranks[2].tokens, 512);
+  EXPECT_EQ(found.ranks[0].experts, 5);
+  EXPECT_EQ(found.ranks[2].experts, 0);
+  EXPECT_GT(found.ranks[0].weights, found.ranks[1].weights);
+  EXPECT_GT(found.ranks[2].activations, found.ranks[0].activations);
+}
+
+TEST(Inspect, BadPlansAreRefusedBeforeAnythingIsComputed) {
+  GenerateRequest request;
+  for (const auto& [plan, reason] :
+       {std::pair<std::string, std::string>{"expert=9", "the model has 8 experts"},
+        {"data=2", "the request has 1 pictures"},
+        {"schedule=interweaved,sync=28", "names layer 28"}})
+    try {
+      inspect_by_name("dit_moe_xl", under(plan), request);
+      ADD_FAILURE() << plan << " was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::plan);
+      EXPECT_NE(std::string(e.what()).find(reason), std::string::npos) << e.what();
+    }
+}
+
+// Foretold of each rank against what a run reports of the one that needs most.
+TEST(Inspect, ForetellsWhatARunKeeps) {
+  const char* folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
+  for (const char* plan :
+       {"expert=2", "expert=2,schedule=interweaved", "expert=3,schedule=displaced,sync-every=3",
+        "expert=2,schedule=adaptive,budget=30", "expert=2,schedule=staggered-batch",
+        "data=2,distrifusion=2,expert=4,schedule=interweaved,sync=deep"}) {
+    GenerateRequest request;
+    request.count = 1;
+    request.steps = 6;
+    request.classes = {"1"};
+    request.count = 5;
+    request.decode = false;
+    Model model = Model::open(folder, under(plan));
+    const auto foretold = model.inspect(request).ranks;
+    const Report report = model.generate(request).report;
+    int64_t kept = 0, kv = 0, buffers = 0;
+    for (const Inspection::Rank& rank : foretold) {
+      kept = std::max(kept, rank.kept_rows);
+      kv += rank.kv;
+      buffers += rank.exchange + rank.kept_rows;
+    }
+    EXPECT_EQ(report.kept_row_bytes, kept) << plan;
+    EXPECT_EQ(report.peak_bytes.at("kv"), kv) << plan;
+    EXPECT_LE(report.peak_bytes.at("buffers"), buffers + buffers / 2) << plan;
+    EXPECT_GE(2 * report.peak_bytes.at("buffers"), report.kept_row_bytes) << plan;
+  }
+}
+
+TEST(Inspect, ForetellsTheWeightsOfARank) {
+  const std::string folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
+  const load::TensorSet tensors = load::open_component(folder);
+  const base::Json config = base::read_json(folder + "/config.json");
+  const auto recipe = models::make_recipe("dit_moe", config, "config.json");
+  for (Precision precision : {Precision::f32, Precision::bf16}) {
+    const auto foretold = Model::open(folder, under("expert=3", precision)).inspect().ranks;
+    for (size_t r = 0; r < 3; ++r) {
+      nn::Portion portion{{0, recipe->blocks()}, true, true};
+      for (int owner : parallel::experts_in_blocks(4, 3))
+        portion.experts.push_back(owner == int(r));
+      tensor::Scope scope;
+      scope.memory = std::make_shared<tensor::MemoryTracker>();
+      const tensor::BindScope bind(scope);
+      const load::WeightStore store;
+      const auto network =
+          recipe->make(*store.open(tensors), portion,
+                       precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
+      EXPECT_EQ(scope.memory->current(tensor::MemoryClass::weights), foretold[r].weights) << r;
+    }
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/threads/launch.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/bank.h"
 #include "tessera/error.h"
 
 namespace tessera::parallel {
@@ -95,6 +97,92 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   }
   // The step in which the request came ends before its next block.
   EXPECT_EQ(names, (std::vector<std::string>{"model_output.0", "latents.1"}));
+}
+
+// Three layers of experts; block `bad` of one rank throws when it sees row `bad_row`.
+class Layers : public nn::Denoiser {
+ public:
+  explicit Layers(const std::vector<bool>& mine, int bad = -1, int bad_row = 0)
+      : bad_(bad), bad_row_(bad_row) {
+    geometry_.blocks = 3;
+    geometry_.hidden = geometry_.channels_in = geometry_.channels_out = 32;
+    for (int b = 0; b < 3; ++b) {
+      geometry_.experts.push_back({b, 4, 2, 16});
+      banks_.push_back(testing_bank::bank(4, uint32_t(100 * b + 1), DType::f32, mine));
+      routers_.push_back(testing_bank::router(4, 2, uint32_t(b + 1)));
+    }
+  }
+  const nn::Geometry& geometry() const override { return geometry_; }
+  DType dtype() const override { return DType::f32; }
+  nn::ContextPtr prepare(const nn::Conditioning&, const nn::TokenShape&) const override {
+    return std::make_shared<NoContext>();
+  }
+  nn::StepContextPtr at(const nn::Context&, const Tensor&) const override {
+    return std::make_shared<NoStep>();
+  }
+  nn::Hidden embed(const nn::StepContext&, const Tensor& x, const nn::TokenView&) const override {
+    return {.tokens = {.prefix = {}, .body = x}, .skips = {}};
+  }
+  void block(int index, const nn::StepContext&, const nn::TokenView& view, nn::Hidden& hidden,
+             const nn::Seams& seams) const override {
+    const auto at = static_cast<size_t>(index);
+    if (index == bad_ && std::count(view.rows.begin(), view.rows.end(), bad_row_) > 0)
+      throw Error(ErrorCode::memory, "no memory for a half");
+    Tensor& x = hidden.tokens.body;
+    x = ops::blend(x, 0.5f, seams.experts.apply(index, view, x, routers_[at], banks_[at]), 0.5f);
+  }
+  Tensor head(const nn::StepContext&, const nn::TokenView&,
+              const nn::Hidden& hidden) const override {
+    return hidden.tokens.body;
+  }
+
+ private:
+  nn::Geometry geometry_;
+  std::vector<nn::ExpertBank> banks_;
+  std::vector<nn::Router> routers_;
+  int bad_, bad_row_;
+};
+
+// Latents of all pictures, by rank; rank `culprit` throws in a block, if there is such a rank.
+std::vector<float> on_ranks(const std::string& text, int pictures, int culprit = -1,
+                            int bad_row = 0) {
+  constexpr int64_t kTokens = 5;
+  const Plan plan = parse_plan(text);
+  std::vector<Tensor> parts(static_cast<size_t>(plan.world()));
+  const auto owners = expert_owners(plan, 4);
+  const auto flow = sample::rectified_flow(3);
+  const Tensor noise = testing_bank::normal({pictures * kTokens, 32}, 5);
+  comm::threads::run(plan.world(), std::chrono::seconds(20), [&](comm::Communicator& world) {
+    std::vector<bool> mine;
+    for (int owner : owners) mine.push_back(owner == world.rank() % plan.expert);
+    const Layers model(mine, world.rank() == culprit ? 1 : -1, bad_row);
+    Assembly assembly = assemble(model.geometry(), plan, {pictures, kTokens, 1, 3}, &world);
+    const Share share = assembly.share;
+    parts[static_cast<size_t>(world.rank())] =
+        denoise(model, {}, {.rows = share.rows(), .grid = {1, 1, kTokens}}, *flow, {1, 32},
+                cut(noise, share), no_noise, assembly, {});
+  });
+  return join(parts, plan, pictures, kTokens).to_floats();
+}
+
+TEST(StaggeredBatch, IsTheWholeBatchBitForBit) {
+  for (int pictures : {1, 2, 7}) {
+    const auto whole = on_ranks("", pictures);
+    for (const char* ranks : {"", "expert=2,", "expert=3,", "expert=4,placement=strided,"})
+      EXPECT_EQ(on_ranks(std::string(ranks) + "schedule=staggered-batch", pictures), whole)
+          << ranks << pictures;
+  }
+}
+
+TEST(StaggeredBatch, AHalfThatThrowsEndsTheOtherAndAllRanks) {
+  for (const char* plan : {"schedule=staggered-batch", "expert=2,schedule=staggered-batch"})
+    for (int bad_row : {0, plan[0] == 's' ? 7 : 3})  // of the first half, and of the second
+      try {
+        on_ranks(plan, 8, 0, bad_row);
+        ADD_FAILURE() << "the error was lost";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::memory) << error.what();
+      }
 }
 
 }  // namespace

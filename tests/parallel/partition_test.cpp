@@ -32,6 +32,15 @@ TEST(Partition, RowsAreConditionalFirst) {
   EXPECT_EQ(share.view(0).body.size(), 6u);
 }
 
+TEST(Partition, RowsOfAViewKeepTheirNumbers) {
+  const nn::TokenView whole = share_of(parse_plan(""), 0, 3, 7, 1).view(2);
+  const nn::TokenView part = rows_of(whole, 1, 3);
+  EXPECT_EQ(part.rows, (std::vector<int>{1, 2}));
+  EXPECT_EQ(part.body, (nn::Segments{{1, {0, 7}}, {2, {0, 7}}}));
+  EXPECT_EQ(part.prefix, (nn::Segments{{1, {0, 2}}, {2, {0, 2}}}));
+  EXPECT_TRUE(rows_of(whole, 3, 3).body.empty());
+}
+
 TEST(Partition, ExpertGroupsAreNeighbours) {
   const Plan plan = parse_plan("data=4,expert=2");
   EXPECT_EQ(expert_group(plan, 1), (std::vector<int>{0, 1}));

@@ -34,6 +34,17 @@ std::vector<int> experts_in_blocks(int experts, int ranks) {
   return owner;
 }
 
+std::vector<int> expert_owners(const Plan& plan, int experts) {
+  std::vector<int> owner = experts_in_blocks(experts, plan.expert);
+  if (plan.placement == ExpertPlacement::strided)
+    for (int e = 0; e < experts; ++e) owner[static_cast<size_t>(e)] = e % plan.expert;
+  if (plan.placement != ExpertPlacement::list) return owner;
+  require(static_cast<int>(plan.placement_list.size()) == experts, ErrorCode::plan,
+          "placement={} places {} experts, the model has {} a layer",
+          fmt::join(plan.placement_list, "+"), plan.placement_list.size(), experts);
+  return plan.placement_list;
+}
+
 ExpertExchange::ExpertExchange(comm::Communicator* group, std::vector<int> owner)
     : group_(group), owner_(std::move(owner)) {
   for (size_t e = 0; e < owner_.size(); ++e)

@@ -6,6 +6,7 @@
 #include "comm/collectives.h"
 #include "nn/expert_bank.h"
 #include "tensor/tensor.h"
+#include "tessera/plan.h"
 
 namespace tessera::parallel {
 
@@ -53,5 +54,8 @@ class ExpertExchange {
 /// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
 /// it.
 std::vector<int> experts_in_blocks(int experts, int ranks);
+/// The rank, in its group, of each expert under a plan. Throws Error(plan) for a placement that
+/// does not name a rank for each.
+std::vector<int> expert_owners(const Plan& plan, int experts);
 
 }  // namespace tessera::parallel

@@ -40,11 +40,13 @@ int64_t place_of(int32_t expert, const Tensor& ids, int64_t token) {
 
 ScheduledExperts::ScheduledExperts(const nn::Geometry& geometry, const Plan& plan, int steps,
                                    ExpertExchange exchange,
-                                   std::function<uint32_t(int, int64_t)> kept)
+                                   std::function<uint32_t(int, int64_t)> kept,
+                                   std::function<void()> travels)
     : plan_(plan),
       timetable_(plan, static_cast<int>(geometry.experts.size()), steps),
       exchange_(std::move(exchange)),
       kept_(std::move(kept)),
+      travels_(std::move(travels)),
       layer_of_site_(static_cast<size_t>(geometry.blocks), -1),
       layers_(geometry.experts.size()) {
   for (size_t l = 0; l < geometry.experts.size(); ++l)
@@ -181,10 +183,18 @@ void ScheduledExperts::compute(Result& result) {
   if (waiting_ == &result) waiting_ = nullptr;
 }
 
+void ScheduledExperts::let_others_work() {
+  if (!travels_) return;
+  peak_kept_ = std::max(peak_kept_, kept_bytes());
+  travels_();
+}
+
 ScheduledExperts::Result& ScheduledExperts::bring_home(int layer, int source, const Tensor& like) {
   Result& result = layers_[static_cast<size_t>(layer)].results.at(source);
   if (result.rows.defined()) return result;
+  if (!result.flight->computed) let_others_work();
   compute(result);
+  let_others_work();
   const std::vector<Tensor> parts = exchange_.finish(*result.flight);
   const ExpertFlight& flight = *result.flight;
   Tensor rows = Tensor::empty({result.routing.ids.elements(), like.size(1)}, like.dtype(),

@@ -27,8 +27,10 @@ struct ExpertEvent {
 class ScheduledExperts : public nn::Experts {
  public:
   /// kept(row, id): the slot that KeptSlot::random keeps for a token, before modulo k.
+  /// travels(): called when rows are on their way and nothing is left to do but to wait for them.
   ScheduledExperts(const nn::Geometry& geometry, const Plan& plan, int steps,
-                   ExpertExchange exchange, std::function<uint32_t(int row, int64_t id)> kept);
+                   ExpertExchange exchange, std::function<uint32_t(int row, int64_t id)> kept,
+                   std::function<void()> travels = {});
 
   nn::Tensor apply(int site, const nn::TokenView& view, const nn::Tensor& tokens,
                    const nn::Router& router, const nn::ExpertBank& bank) override;
@@ -36,7 +38,7 @@ class ScheduledExperts : public nn::Experts {
 
   /// Every call since the start, in order.
   const std::vector<ExpertEvent>& events() const { return events_; }
-  /// The most bytes of rows that were kept from one call to the next.
+  /// The most bytes of rows that were kept from one call to the next, or while others worked.
   int64_t peak_kept_bytes() const { return peak_kept_; }
 
  private:
@@ -68,6 +70,7 @@ class ScheduledExperts : public nn::Experts {
                                        ExpertEvent& event) const;
   void count(const std::vector<int32_t>& pairs, const Result& result, ExpertEvent& event) const;
   void compute(Result& result);
+  void let_others_work();
   Result& bring_home(int layer, int source, const nn::Tensor& like);
   void forget(int layer);
   int64_t kept_bytes() const;
@@ -76,6 +79,7 @@ class ScheduledExperts : public nn::Experts {
   Timetable timetable_;
   ExpertExchange exchange_;
   std::function<uint32_t(int, int64_t)> kept_;
+  std::function<void()> travels_;
   std::vector<int> layer_of_site_;
   std::vector<Layer> layers_;
   Result* waiting_ = nullptr;  // launched last, its experts not yet run

@@ -22,7 +22,7 @@ Timetable::Timetable(const Plan& plan, int layers, int steps)
   const auto found = schedule_problems(plan, layers);
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   for (int l = 0; l < layers; ++l) {
-    bool sync = plan.schedule == ExpertSchedule::sync;
+    bool sync = plan.synchronous();
     switch (plan.sync) {
       case SyncLayers::none: break;
       case SyncLayers::deep: sync |= l >= layers / 2; break;

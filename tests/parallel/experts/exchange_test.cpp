@@ -82,6 +82,11 @@ TEST(ExpertExchange, RanksWithoutTokensTakePart) {
 
 TEST(ExpertExchange, BlocksAreUneven) {
   EXPECT_EQ(experts_in_blocks(5, 3), (std::vector<int>{0, 1, 1, 2, 2}));
+  EXPECT_EQ(expert_owners(parse_plan("expert=3"), 5), experts_in_blocks(5, 3));
+  EXPECT_EQ(expert_owners(parse_plan("expert=3,placement=strided"), 5),
+            (std::vector<int>{0, 1, 2, 0, 1}));
+  EXPECT_EQ(expert_owners(parse_plan("expert=2,placement=1+1+0"), 3), (std::vector<int>{1, 1, 0}));
+  EXPECT_THROW(expert_owners(parse_plan("expert=2,placement=1+1+0"), 4), Error);
   EXPECT_THROW(ExpertExchange(nullptr, {0, 1}), Error);
 }
 

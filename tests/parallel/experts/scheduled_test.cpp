@@ -4,6 +4,7 @@
 
 #include "bank.h"
 #include "nn/local.h"
+#include "parallel/experts/kept_rows.h"
 
 namespace tessera::parallel {
 namespace {
@@ -36,11 +37,12 @@ nn::TokenView view() {
   return v;
 }
 
-Outcome run(const std::string& text, int steps) {
+Outcome run(const std::string& text, int steps, const std::function<void()>& travels = {}) {
   const Plan plan = parse_plan(text);
   const nn::Geometry g = geometry();
-  ScheduledExperts experts(g, plan, steps, ExpertExchange(nullptr, std::vector<int>(kExperts)),
-                           [](int, int64_t id) { return uint32_t(id); });
+  ScheduledExperts experts(
+      g, plan, steps, ExpertExchange(nullptr, std::vector<int>(kExperts)),
+      [](int, int64_t id) { return uint32_t(id); }, travels);
   Outcome result;
   for (int s = 0; s < steps; ++s) {
     experts.begin_step({s, steps, plan.fresh(s, steps), true});
@@ -142,6 +144,32 @@ TEST(ScheduledExperts, AdaptiveRefreshesTheRowsThatMoved) {
   const auto got = experts.apply(0, view(), second, route, experts_of_layer).to_floats();
   EXPECT_EQ(got, local.apply(0, view(), second, route, experts_of_layer).to_floats())
       << "half of the tokens stood still, so refreshing the other half is exact";
+}
+
+TEST(ScheduledExperts, SaysTwiceACallThatItsRowsTravel) {
+  int waits = 0;
+  const Outcome halves = run("schedule=staggered-batch", 3, [&] { ++waits; });
+  EXPECT_EQ(waits, 2 * 3 * kLayers);
+  EXPECT_EQ(halves.outputs, run("", 3).outputs);
+  EXPECT_EQ(halves.kept, kTokens * 2 * (32 * 4 + 4)) << "the rows of one layer, and their experts";
+}
+
+TEST(ScheduledExperts, KeepsWhatThePlanForetells) {
+  const RowSizes sizes{kLayers, 2, kTokens, 32 * 4};
+  for (const char* plan :
+       {"", "schedule=interweaved", "schedule=displaced", "schedule=interweaved,sync=0",
+        "schedule=displaced,sync=deep,sync-every=3", "schedule=interweaved,warmup=3",
+        "schedule=displaced,warmup=4,scores=latest", "schedule=adaptive",
+        "schedule=adaptive,sync=1,sync-every=4", "schedule=interweaved,warmup=9"})
+    for (int steps : {1, 2, 3, 9})
+      EXPECT_EQ(run(plan, steps).kept, kept_row_bytes(parse_plan(plan), steps, sizes))
+          << plan << ", " << steps << " steps";
+  for (const char* plan : {"conditional=low", "schedule=interweaved,conditional=low",
+                           "schedule=displaced,conditional=random,stride=3"}) {
+    const int64_t kept = run(plan, 9).kept, most = kept_row_bytes(parse_plan(plan), 9, sizes);
+    EXPECT_LE(kept, most) << plan;
+    EXPECT_GT(2 * kept, most) << plan;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#include "parallel/turns.h"
+
+#include <thread>
+#include <utility>
+
+#include "tensor/scope.h"
+
+namespace tessera::parallel {
+
+void Turns::work(int mine, const std::function<void(int)>& piece) {
+  std::exception_ptr thrown;
+  try {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return turn_ == mine; });
+      if (failure_) throw Interrupted{};
+    }
+    piece(mine);
+  } catch (const Interrupted&) {
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (thrown && !failure_) failure_ = std::move(thrown);
+    ended_[mine] = true;
+    turn_ = 1 - mine;
+  }
+  changed_.notify_all();
+}
+
+void Turns::run(const std::function<void(int)>& piece) {
+  {
+    // Its threads share the pool, the meter and the memory count of this one.
+    std::jthread other([&, scope = tensor::current_scope()] {
+      const tensor::BindScope bind(scope);
+      work(1, piece);
+    });
+    {
+      const std::lock_guard lock(mutex_);
+      turn_ = 0;
+    }
+    work(0, piece);
+  }
+  turn_ = -1;
+  ended_[0] = ended_[1] = false;
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void Turns::hand_over() {
+  std::unique_lock lock(mutex_);
+  const int mine = turn_;
+  if (mine < 0 || ended_[1 - mine]) return;
+  turn_ = 1 - mine;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return turn_ == mine; });
+  if (failure_) throw Interrupted{};
+}
+
+}  // namespace tessera::parallel
