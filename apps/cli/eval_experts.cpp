@@ -21,12 +21,16 @@ void eval_experts(Options& o, const std::stop_token& stop) {
   for (const UniqueExperts& u : study.unique)
     std::printf("%5d  %6ld  %8.2f  %11.2f\n", u.layer, static_cast<long>(u.tokens), u.distinct,
                 u.independent);
+  std::printf("\nlayer  cosine of hits from pass to pass\n");
+  for (const HitLikeness& l : study.likeness) std::printf("%5d  %6.3f\n", l.layer, l.cosine);
   std::printf("\n%-24s layer    size   recall: rule  fixed random   residual: rule  fixed random\n",
               "rule");
   for (const CoresetQuality& c : study.coresets)
     std::printf("%-24s %5d  %6.2f         %5.3f  %5.3f  %5.3f           %5.3f  %5.3f  %5.3f\n",
                 c.select.c_str(), c.layer, c.size, c.rule.recall, c.fixed.recall, c.random.recall,
                 c.rule.residual, c.fixed.residual, c.random.residual);
+  std::printf("\na layer's experts: %.3g us a row + %.3g us a distinct expert (R2 %.3f)\n",
+              1e6 * study.per_row, 1e6 * study.per_expert, study.explained);
 }
 
 }  // namespace

@@ -81,9 +81,19 @@ struct CoresetQuality {
   Of rule, fixed, random;
   int64_t samples = 0;
 };
+/// How alike the hits of a layer's experts are in one deciding pass and in the next of a sequence.
+struct HitLikeness {
+  int layer = 0;
+  double cosine = 0;
+  int64_t samples = 0;
+};
 struct ExpertStudy {
   std::vector<UniqueExperts> unique;
+  std::vector<HitLikeness> likeness;
   std::vector<CoresetQuality> coresets;
+  /// Seconds of a layer's experts as per_row * (tokens * experts of each) + per_expert * distinct,
+  /// by least squares over all calls; explained: R squared.
+  double per_row = 0, per_expert = 0, explained = 0;
 };
 /// Decodes the examples one by one and looks into each layer of each deciding pass. Throws as
 /// evaluate_tasks does.

@@ -1,13 +1,16 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/fail.h"
 #include "engine/completion.h"
 #include "engine/model_state.h"
 #include "engine/task_data.h"
+#include "evaluation/fit.h"
 #include "nn/expert_selection.h"
 #include "nn/kv_attention.h"
 #include "nn/local.h"
@@ -28,6 +31,13 @@ struct Layer {
   std::vector<int64_t> hits;           // by expert
   std::map<int64_t, double> distinct;  // by count of tokens
   std::map<int64_t, int64_t> samples;
+  std::map<int, std::vector<double>> before;  // hits of the last pass, by sequence
+  double likeness = 0;
+  int64_t pairs = 0;
+};
+/// Calls of the experts: rows, distinct experts, seconds.
+struct Calls {
+  std::vector<double> rows, distinct, seconds;
 };
 struct Sums {
   double size = 0, recall[3] = {},
@@ -89,7 +99,7 @@ class Observer : public nn::Experts {
         if (weigh)
           compare(site, logits.slice(0, at, end), tokens.slice(0, at, end), mine, router, *bank);
         else
-          count(site, mine, static_cast<size_t>(logits.size(1)));
+          count(site, s.row, mine, static_cast<size_t>(logits.size(1)));
       }
       at = end;
     }
@@ -100,29 +110,57 @@ class Observer : public nn::Experts {
   bool weigh = false;  ///< compare rules; else only count
   std::map<int, Layer> layers;
   std::map<std::pair<size_t, int>, Sums> sums;  ///< by rule and layer
+  Calls calls;
+
+  /// Another sequence follows.
+  void forget() {
+    for (auto& [site, layer] : layers) layer.before.clear();
+  }
 
  private:
-  void count(int site, const ops::Routing& vanilla, size_t experts) {
+  void count(int site, int row, const ops::Routing& vanilla, size_t experts) {
     Layer& layer = layers[site];
     layer.hits.resize(experts);
     std::set<int32_t> seen;
+    std::vector<double> hits(experts);
     for (int64_t t = 0; t < vanilla.ids.size(0); ++t) {
       for (int64_t j = 0; j < vanilla.ids.size(1); ++j)
         if (const int32_t e = vanilla.ids.row<int32_t>(t)[j]; e >= 0) {
           ++layer.hits[static_cast<size_t>(e)];
+          ++hits[static_cast<size_t>(e)];
           seen.insert(e);
         }
       if (std::find(std::begin(kCounts), std::end(kCounts), t + 1) == std::end(kCounts)) continue;
       layer.distinct[t + 1] += double(seen.size());
       ++layer.samples[t + 1];
     }
+    if (const auto last = layer.before.find(row); last != layer.before.end()) {
+      layer.likeness += evaluation::cosine(last->second, hits);
+      ++layer.pairs;
+    }
+    layer.before[row] = std::move(hits);
+  }
+
+  std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
+                           const nn::ExpertWeightSet& bank) {
+    using Clock = std::chrono::steady_clock;
+    std::set<int64_t> distinct;
+    double rows = 0;
+    for (const int64_t e : routing.ids.to_ints())
+      if (e >= 0) distinct.insert(e), ++rows;
+    const auto begin = Clock::now();
+    const Tensor out = ops::experts(tokens, routing, bank.routed);
+    calls.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    calls.rows.push_back(rows);
+    calls.distinct.push_back(double(distinct.size()));
+    return out.to_floats();
   }
 
   void compare(int site, const Tensor& logits, const Tensor& tokens, const ops::Routing& vanilla,
                const nn::Router& router, const nn::ExpertWeightSet& bank) {
     const std::vector<int32_t> group(static_cast<size_t>(logits.size(0)), 0);
     const auto experts = static_cast<size_t>(logits.size(1));
-    const std::vector<float> whole = ops::experts(tokens, vanilla, bank.routed).to_floats();
+    const std::vector<float> whole = timed(tokens, vanilla, bank);
     for (size_t r = 0; r < rules_.size(); ++r) {
       std::vector<Core> cores;
       nn::select_experts(logits, router.options, rules_[r], {group, {}}, &cores);
@@ -136,7 +174,7 @@ class Observer : public nn::Experts {
         const ops::Routing inside =
             nn::route_inside(logits, router.options, rules_[r], {group, {}}, {trials[i]});
         sum.recall[i] += recall_of(vanilla, trials[i]);
-        sum.residual[i] += distance(ops::experts(tokens, inside, bank.routed).to_floats(), whole);
+        sum.residual[i] += distance(timed(tokens, inside, bank), whole);
       }
     }
   }
@@ -172,6 +210,14 @@ ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>&
           {s.block, tokens, layer.distinct.at(tokens) / double(samples),
            s.experts * (1 - std::pow(1 - double(s.top_k) / s.experts, double(tokens))), samples});
   }
+  for (const auto& [site, layer] : seen.layers)
+    if (layer.pairs > 0)
+      study.likeness.push_back({geometry.experts[static_cast<size_t>(site)].block,
+                                layer.likeness / double(layer.pairs), layer.pairs});
+  const auto fit = evaluation::fit_two(seen.calls.rows, seen.calls.distinct, seen.calls.seconds);
+  study.per_row = fit.a;
+  study.per_expert = fit.b;
+  study.explained = fit.r2;
   for (const auto& [key, sum] : seen.sums) {
     const auto n = double(sum.samples);
     CoresetQuality q{nn::to_string(rules[key.first]),
@@ -195,6 +241,13 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   const engine::TaskData data = engine::read_task_data(name, request.data, request.limit,
                                                        request.max_tokens, request.complete.block);
   const auto rules = rules_of(request, data);
+  require(options.plan.world() == 1, ErrorCode::plan, "language models run on one rank, not on {}",
+          options.plan.world());
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  base::ThreadPool pool(options.threads > 0 ? options.threads : std::max(1, cores));
+  tensor::Scope scope;
+  scope.pool = &pool;
+  const tensor::BindScope bind(scope);
   engine::Language language(load::open_folder(engine::resolve_model(name)).component("model"));
   const models::TokenFacts& facts = language.recipe().facts();
   const sample::DecodingPolicy policy = engine::policy_of(request.complete, facts);
@@ -209,6 +262,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
         CompleteRequest one = request.complete;
         one.prompts = {data.examples[i].prompt};
         one.max_tokens = tokens;
+        seen.forget();
         nn::KvAttention attention(model.geometry(), model.dtype());
         sample::DecodeControl control;
         control.stop = stop;
@@ -225,7 +279,9 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
 }
 
 std::string to_json(const ExpertStudy& study) {
-  Json unique = Json::array(), coresets = Json::array();
+  Json unique = Json::array(), likeness = Json::array(), coresets = Json::array();
+  for (const auto& l : study.likeness)
+    likeness.push_back({{"layer", l.layer}, {"cosine", l.cosine}, {"samples", l.samples}});
   for (const auto& u : study.unique)
     unique.push_back({{"layer", u.layer},
                       {"tokens", u.tokens},
@@ -244,7 +300,14 @@ std::string to_json(const ExpertStudy& study) {
                         {"random", of(c.random)},
                         {"samples", c.samples}});
   }
-  return Json{{"unique", unique}, {"coresets", coresets}}.dump(2);
+  return Json{{"unique", unique},
+              {"likeness", likeness},
+              {"coresets", coresets},
+              {"latency",
+               {{"seconds_per_row", study.per_row},
+                {"seconds_per_expert", study.per_expert},
+                {"explained", study.explained}}}}
+      .dump(2);
 }
 
 }  // namespace tessera

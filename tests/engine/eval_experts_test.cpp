@@ -30,6 +30,12 @@ TEST(EvalExperts, CountsDistinctExpertsOfGrowingCounts) {
   EXPECT_DOUBLE_EQ(found.unique[0].independent, 4);
   EXPECT_NEAR(found.unique[1].independent, 7, 1e-12);  // 16 (1 - (3/4)^2)
   EXPECT_EQ(found.coresets.size(), 2u * 6);
+  ASSERT_EQ(found.likeness.size(), 2u);
+  for (const auto& l : found.likeness) {
+    EXPECT_GT(l.cosine, 0);
+    EXPECT_LE(l.cosine, 1 + 1e-12);
+    EXPECT_GT(l.samples, 0);
+  }
 }
 
 TEST(EvalExperts, AFullCoresetLosesNothingAndVotesBeatChance) {
@@ -51,6 +57,8 @@ TEST(EvalExperts, AFullCoresetLosesNothingAndVotesBeatChance) {
   EXPECT_GT(voted, random);
   const auto json = base::Json::parse(to_json(found));
   EXPECT_EQ(json.at("coresets").size(), found.coresets.size());
+  EXPECT_EQ(json.at("latency").at("explained"), found.explained);
+  EXPECT_LE(found.explained, 1);
 }
 
 TEST(EvalExperts, RulesWithoutACoresetAreRefused) {

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+namespace tessera::evaluation {
+
+/// y = a x + b z by least squares, and the share of the variance of y that it explains.
+struct Fit {
+  double a = 0, b = 0, r2 = 0;
+};
+/// Of samples of equal count; x and z that always go together, or fewer than three samples, give
+/// zeros.
+Fit fit_two(const std::vector<double>& x, const std::vector<double>& z,
+            const std::vector<double>& y);
+
+/// The cosine of the angle between two vectors of equal size; 0 if one is all zeros.
+double cosine(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace tessera::evaluation
