@@ -37,6 +37,7 @@ PARTS = {
     "dnnl": {"kernels"},
     "oneapi": {"kernels"},
     "png.h": {"media"},
+    "unicode": {"tokenizer"},
     "mpi": {"comm"},
     "CLI": {"apps"},
     "Eigen": {"evaluation"},

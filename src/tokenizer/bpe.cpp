@@ -1,0 +1,129 @@
+#include "tokenizer/bpe.h"
+
+#include <algorithm>
+#include <array>
+#include <queue>
+#include <tuple>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "tokenizer/unicode.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+uint64_t key_of(int32_t left, int32_t right) {
+  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
+
+std::array<std::string, 256> byte_characters() {
+  std::array<std::string, 256> texts;
+  char32_t next = 256;  // bytes that do not print stand behind Latin-1
+  for (char32_t b = 0; b < 256; ++b) {
+    const bool prints = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+    append(texts[b], prints ? b : next++);
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::string bytes_as_characters(std::string_view piece) {
+  static const std::array<std::string, 256> kTexts = byte_characters();
+  std::string result;
+  for (char c : piece) result += kTexts[static_cast<unsigned char>(c)];
+  return result;
+}
+
+Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)) {
+  require(!tables_.vocabulary.empty(), ErrorCode::model, "{}: the vocabulary is empty", where);
+  for (const auto& [text, id] : tables_.vocabulary) size_ = std::max<int64_t>(size_, id + 1);
+  auto id = [&](const std::string& text) {
+    const auto found = id_of(text);
+    require(found.has_value(), ErrorCode::model,
+            "{}: the token {} of a merge is not in the vocabulary", where, base::printable(text));
+    return *found;
+  };
+  int32_t rank = 0;
+  for (const auto& [left, right] : tables_.merges)
+    merges_.try_emplace(key_of(id(left), id(right)), Merge{rank++, id(left + right)});
+  if (!tables_.unknown.empty()) unknown_ = id(tables_.unknown);
+  tables_.merges.clear();
+}
+
+std::optional<int32_t> Bpe::id_of(std::string_view token) const {
+  const auto found = tables_.vocabulary.find(std::string(token));
+  if (found == tables_.vocabulary.end()) return std::nullopt;
+  return found->second;
+}
+
+const Bpe::Merge* Bpe::merge_of(int32_t left, int32_t right) const {
+  const auto found = merges_.find(key_of(left, right));
+  return found == merges_.end() ? nullptr : &found->second;
+}
+
+std::vector<int32_t> Bpe::characters(std::string_view piece) const {
+  std::vector<int32_t> ids;
+  bool after_unknown = false;
+  for (size_t at = 0; at < piece.size();) {
+    std::string one(piece.substr(at, length_of(piece[at])));
+    at += one.size();
+    if (at >= piece.size()) one += tables_.word_end;
+    if (const auto id = id_of(one)) {
+      ids.push_back(*id);
+      after_unknown = false;
+      continue;
+    }
+    std::vector<int32_t> bytes;
+    for (char c : one)
+      if (const auto id = id_of(fmt::format("<0x{:02X}>", static_cast<unsigned char>(c))))
+        bytes.push_back(*id);
+    if (tables_.byte_fallback && bytes.size() == one.size()) {
+      ids.insert(ids.end(), bytes.begin(), bytes.end());
+      after_unknown = false;
+    } else if (unknown_ && !(after_unknown && tables_.fuse_unknown)) {
+      ids.push_back(*unknown_);
+      after_unknown = true;
+    }
+  }
+  return ids;
+}
+
+void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
+  if (tables_.whole_first)
+    if (const auto whole = id_of(piece)) {
+      ids.push_back(*whole);
+      return;
+    }
+  std::vector<int32_t> tokens = characters(piece);
+  const auto count = static_cast<int32_t>(tokens.size());
+  std::vector<int32_t> before(tokens.size()), after(tokens.size());
+  using Candidate = std::tuple<int32_t, int32_t, int32_t>;  // rank, place, new id
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  auto offer = [&](int32_t at) {
+    if (at < 0 || after[size_t(at)] >= count) return;
+    if (const Merge* m = merge_of(tokens[size_t(at)], tokens[size_t(after[size_t(at)])]))
+      queue.emplace(m->rank, at, m->id);
+  };
+  for (int32_t i = 0; i < count; ++i) before[size_t(i)] = i - 1, after[size_t(i)] = i + 1;
+  for (int32_t i = 0; i < count; ++i) offer(i);
+  while (!queue.empty()) {
+    const auto [rank, at, id] = queue.top();
+    queue.pop();
+    const int32_t right = after[size_t(at)];
+    if (tokens[size_t(at)] < 0 || right >= count) continue;
+    const Merge* now = merge_of(tokens[size_t(at)], tokens[size_t(right)]);
+    if (!now || now->id != id) continue;  // what stood here has been joined since
+    tokens[size_t(at)] = id;
+    tokens[size_t(right)] = -1;
+    const int32_t next = after[size_t(right)];
+    after[size_t(at)] = next;
+    if (next < count) before[size_t(next)] = at;
+    offer(before[size_t(at)]);
+    offer(at);
+  }
+  for (int32_t token : tokens)
+    if (token >= 0) ids.push_back(token);
+}
+
+}  // namespace tessera::tokenizer

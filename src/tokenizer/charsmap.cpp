@@ -1,0 +1,98 @@
+#include "tokenizer/charsmap.h"
+
+#include "base/fail.h"
+#include "tokenizer/unicode.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+uint32_t word_at(std::string_view bytes, size_t at) {
+  uint32_t word = 0;
+  for (size_t i = 0; i < 4; ++i)
+    word |= static_cast<uint32_t>(static_cast<unsigned char>(bytes[at + i])) << (8 * i);
+  return word;
+}
+
+// The fields of a unit of Darts-clone.
+bool has_leaf(uint32_t unit) { return unit >> 8 & 1; }
+uint32_t value_of(uint32_t unit) { return unit & 0x7fffffffu; }
+uint32_t label_of(uint32_t unit) { return unit & 0x800000ffu; }
+uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200u) >> 6); }
+
+constexpr size_t kGraphemeBytes = 6;  // longer ones are mapped by code point
+
+}  // namespace
+
+Charsmap::Charsmap(std::string_view blob, const std::string& where) : where_(where) {
+  if (blob.empty()) return;
+  const size_t size = blob.size() < 4 ? 0 : word_at(blob, 0);
+  require(
+      blob.size() > 4 && size >= 4 && size % 4 == 0 && size <= blob.size() - 4, ErrorCode::model,
+      "{}: the character map of {} bytes says that its trie has {}; expected whole words within it",
+      where, blob.size(), size);
+  units_.resize(size / 4);
+  for (size_t i = 0; i < units_.size(); ++i) units_[i] = word_at(blob, 4 + 4 * i);
+  texts_ = blob.substr(4 + size);
+  require(repaired(texts_) == texts_, ErrorCode::model,
+          "{}: the character map holds text that is no UTF-8", where);
+}
+
+std::string_view Charsmap::replacement(uint32_t offset) const {
+  require(offset < texts_.size(), ErrorCode::model,
+          "{}: the character map points at byte {} of {}; the file is damaged", where_, offset,
+          texts_.size());
+  const std::string_view rest = std::string_view(texts_).substr(offset);
+  require((static_cast<unsigned char>(rest[0]) & 0xc0u) != 0x80u, ErrorCode::model,
+          "{}: the character map points into the middle of a character at {}; the file is damaged",
+          where_, offset);
+  return rest.substr(0, rest.find('\0'));
+}
+
+std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool first) const {
+  std::optional<Match> found;
+  if (units_.empty()) return found;
+  size_t node = offset_of(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    node ^= c;
+    if (c == 0 || node >= units_.size() || label_of(units_[node]) != c) break;
+    const uint32_t unit = units_[node];
+    node ^= offset_of(unit);
+    if (!has_leaf(unit)) continue;
+    require(node < units_.size(), ErrorCode::model,
+            "{}: the character map leads to word {} of {}; the file is damaged", where_, node,
+            units_.size());
+    found = Match{i + 1, replacement(value_of(units_[node]))};
+    if (first) break;
+  }
+  return found;
+}
+
+std::optional<Charsmap::Match> Charsmap::longest(std::string_view text) const {
+  return find(text, false);
+}
+std::optional<Charsmap::Match> Charsmap::shortest(std::string_view text) const {
+  return find(text, true);
+}
+
+std::string Charsmap::apply(std::string_view text) const {
+  if (empty()) return std::string(text);
+  std::string result;
+  result.reserve(text.size());
+  for (std::string_view grapheme : graphemes(text)) {
+    if (grapheme.size() < kGraphemeBytes)
+      if (const auto whole = shortest(grapheme)) {
+        result += whole->text;
+        continue;
+      }
+    for (size_t at = 0; at < grapheme.size();) {
+      const std::string_view one = grapheme.substr(at, length_of(grapheme[at]));
+      const auto match = shortest(one);
+      result += match ? match->text : one;
+      at += one.size();
+    }
+  }
+  return result;
+}
+
+}  // namespace tessera::tokenizer

@@ -1,0 +1,146 @@
+#include "tokenizer/folder.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/config_reader.h"
+#include "base/fail.h"
+#include "base/mapped_file.h"
+#include "tokenizer/formats.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+using base::Json;
+
+constexpr int32_t kMostIds = 1 << 24;
+
+Json read_if(const std::string& path) {
+  return std::filesystem::exists(path) ? base::read_json(path) : Json::object();
+}
+
+int32_t id_in(const Json& json, const std::string& where) {
+  return static_cast<int32_t>(base::ConfigReader(json, where).integer("id", -1, 0, kMostIds));
+}
+
+AddedToken added_in(const Json& json, int32_t id, const std::string& where) {
+  require(id >= 0, ErrorCode::model, "{}: an added token without id", where);
+  return {string_in(json, "content", where),          id,
+          flag_in(json, "lstrip", where, false),      flag_in(json, "rstrip", where, false),
+          flag_in(json, "single_word", where, false), flag_in(json, "normalized", where, false)};
+}
+
+std::string text_of(const Json& token) {
+  if (token.is_object()) return text_of(token.value("content", Json()));
+  return token.is_string() ? token.get<std::string>() : "";
+}
+
+void add(TokenizerParts& parts, AddedToken token) {
+  for (const AddedToken& known : parts.added)
+    if (known.text == token.text) return;
+  parts.added.push_back(std::move(token));
+}
+
+// Tokens that configuration files name by their roles.
+void add_roles(TokenizerParts& parts, const Json& config) {
+  for (const char* role : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                           "cls_token", "mask_token"}) {
+    if (!config.is_object() || !config.contains(role)) continue;
+    const std::string text = text_of(config[role]);
+    if (const auto id = parts.model->id_of(text); id && !text.empty()) add(parts, {text, *id});
+  }
+}
+
+void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
+                const std::string& folder) {
+  const std::string where = folder + "/tokenizer.json";
+  if (json.contains("added_tokens")) {
+    require(json["added_tokens"].is_array(), ErrorCode::model, "{}: 'added_tokens' is no list",
+            where);
+    for (const Json& token : json["added_tokens"])
+      add(parts, added_in(token, id_in(token, where), where));
+  }
+  const std::string from = folder + "/tokenizer_config.json";
+  if (!config.contains("added_tokens_decoder")) return;
+  require(config["added_tokens_decoder"].is_object(), ErrorCode::model,
+          "{}: 'added_tokens_decoder' is no object", from);
+  for (const auto& [key, token] : config["added_tokens_decoder"].items()) {
+    const bool digits =
+        !key.empty() && key.size() <= 8 && key.find_first_not_of("0123456789") == std::string::npos;
+    require(digits && std::stoi(key) <= kMostIds, ErrorCode::model,
+            "{}: an added token of id {}; expected a number", from,
+            base::ConfigReader::shown(Json(key)));
+    add(parts, added_in(token, std::stoi(key), from));
+  }
+}
+
+void set_padding(TokenizerParts& parts, const Json& json, const Json& config, const Json& map) {
+  auto find = [&](const std::string& text) -> std::optional<int32_t> {
+    if (text.empty()) return std::nullopt;
+    for (const AddedToken& token : parts.added)
+      if (token.text == text) return token.id;
+    return parts.model->id_of(text);
+  };
+  for (const Json* from : {&config, &map})
+    if (!parts.padding && from->is_object() && from->contains("pad_token"))
+      parts.padding = find(text_of((*from)["pad_token"]));
+  if (!parts.padding && json.contains("padding") && json["padding"].is_object())
+    parts.padding = find(text_of(json["padding"].value("pad_token", Json(""))));
+  for (const char* usual : {"<pad>", "[PAD]"})
+    if (!parts.padding) parts.padding = find(usual);
+  if (config.contains("model_max_length") && config["model_max_length"].is_number()) {
+    const double longest = config["model_max_length"].get<double>();
+    if (longest >= 1 && longest < 1e8) parts.longest = static_cast<int64_t>(longest);
+  }
+}
+
+// T5 has a hundred tokens behind those of its file, the last one first.
+void add_extra_ids(TokenizerParts& parts, const Json& config, const std::string& where) {
+  const int64_t count = base::ConfigReader(config, where).integer("extra_ids", 100, 0, 10000);
+  const auto size = static_cast<int32_t>(parts.model->size());
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string text = fmt::format("<extra_id_{}>", count - 1 - i);
+    if (const auto id = parts.model->id_of(text))
+      add(parts, {text, *id});
+    else
+      add(parts, {text, size + static_cast<int32_t>(i)});
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder) {
+  auto path = [&](const char* file) { return folder + "/" + file; };
+  auto there = [&](const char* file) { return std::filesystem::exists(path(file)); };
+  const Json config = read_if(path("tokenizer_config.json"));
+  const Json map = read_if(path("special_tokens_map.json"));
+  Json json = Json::object();
+  TokenizerParts parts;
+  bool sentencepiece = false;
+  if (there("tokenizer.json")) {
+    json = base::read_json(path("tokenizer.json"));
+    parts = parts_of_json(json, path("tokenizer.json"));
+  } else if (there("spiece.model")) {
+    parts = parts_of_spiece(path("spiece.model"), sentencepiece);
+  } else if (there("vocab.json") && there("merges.txt")) {
+    parts = parts_of_clip(path("vocab.json"), path("merges.txt"));
+  } else if (there("vocab.txt")) {
+    parts = parts_of_bert(path("vocab.txt"), config, path("tokenizer_config.json"));
+  } else {
+    fail(ErrorCode::model,
+         "{}: no tokenizer; expected tokenizer.json, spiece.model, vocab.json with merges.txt, or "
+         "vocab.txt",
+         folder);
+  }
+  add_listed(parts, json, config, folder);
+  if (!sentencepiece) {
+    add_roles(parts, config);
+    add_roles(parts, map);
+    if (there("spiece.model") && !there("tokenizer.json"))
+      add_extra_ids(parts, config, path("tokenizer_config.json"));
+  }
+  set_padding(parts, json, config, map);
+  return std::make_shared<Tokenizer>(std::move(parts), folder);
+}
+
+}  // namespace tessera::tokenizer

@@ -1,0 +1,170 @@
+#include <memory>
+
+#include "base/base64.h"
+#include "base/config_reader.h"
+#include "base/fail.h"
+#include "tokenizer/charsmap.h"
+#include "tokenizer/pipeline.h"
+#include "tokenizer/unicode.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+using base::Json;
+
+bool is_chinese(char32_t c) {
+  return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
+         (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
+         (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+         (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+}
+
+// Calls f(code point, bytes) for each character and joins what it appends.
+template <class F>
+std::string mapped(std::string_view text, F&& f) {
+  std::string result;
+  result.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t c = next_code_point(text, at);
+    f(c, text.substr(begin, at - begin), result);
+  }
+  return result;
+}
+
+std::string without_marks(std::string_view text) {
+  return mapped(text, [](char32_t c, std::string_view bytes, std::string& to) {
+    if (!is_nonspacing_mark(c)) to += bytes;
+  });
+}
+
+std::string cleaned(std::string_view text) {
+  return mapped(text, [](char32_t c, std::string_view bytes, std::string& to) {
+    const bool blank = c == '\t' || c == '\n' || c == '\r';
+    if (c == 0 || c == 0xfffd || (!blank && is_invisible(c))) return;
+    to += blank || is_space(c) ? " " : bytes;
+  });
+}
+
+std::string apart(std::string_view text) {
+  return mapped(text, [](char32_t c, std::string_view bytes, std::string& to) {
+    if (is_chinese(c))
+      (to += ' ') += bytes, to += ' ';
+    else
+      to += bytes;
+  });
+}
+
+Normalizer bert(const Json& json, const std::string& where) {
+  const bool clean = flag_in(json, "clean_text", where, true);
+  const bool chinese = flag_in(json, "handle_chinese_chars", where, true);
+  const bool lower = flag_in(json, "lowercase", where, true);
+  const bool strip = flag_in(json, "strip_accents", where, lower);
+  return [=](std::string text) {
+    if (clean) text = cleaned(text);
+    if (chinese) text = apart(text);
+    if (strip) text = without_marks(normalized(text, Form::nfd));
+    if (lower) text = lowered(text);
+    return text;
+  };
+}
+
+std::string stripped(const std::string& text, bool left, bool right) {
+  size_t begin = text.size(), end = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t from = at;
+    if (is_space(next_code_point(text, at))) continue;
+    begin = std::min(begin, from);
+    end = at;
+  }
+  if (begin > end) begin = end;
+  begin = left ? begin : 0;
+  return text.substr(begin, (right ? std::max(begin, end) : text.size()) - begin);
+}
+
+Normalizer replace(const Json& json, const std::string& where) {
+  const std::string content = string_in(json, "content", where);
+  const auto pattern = json.find("pattern");
+  require(pattern != json.end() && pattern->is_object(), ErrorCode::model,
+          "{}: a Replace without pattern", where);
+  if (pattern->contains("Regex")) {
+    const auto regex = std::make_shared<Regex>(string_in(*pattern, "Regex", where), where);
+    return [=](std::string text) {
+      std::string result;
+      size_t at = 0;
+      for (const auto& [begin, end] : regex->matches(text)) {
+        result.append(text, at, begin - at) += content;
+        at = end;
+      }
+      return result.append(text, at);
+    };
+  }
+  const std::string what = string_in(*pattern, "String", where);
+  require(!what.empty(), ErrorCode::model, "{}: a Replace of nothing", where);
+  return [=](std::string text) {
+    std::string result;
+    size_t at = 0;
+    for (size_t hit; (hit = text.find(what, at)) != std::string::npos; at = hit + what.size())
+      result.append(text, at, hit - at) += content;
+    return result.append(text, at);
+  };
+}
+
+Normalizer form_of(Form form) {
+  return [=](std::string text) { return normalized(text, form); };
+}
+
+}  // namespace
+
+std::string string_in(const Json& json, const char* key, const std::string& where,
+                      const char* missing) {
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  if (missing && (found == json.end() || found->is_null())) return missing;
+  require(found != json.end() && found->is_string(), ErrorCode::model,
+          "{}: '{}' is {}; expected a string", where, key,
+          found == json.end() ? "missing" : base::ConfigReader::shown(*found));
+  return found->get<std::string>();
+}
+
+bool flag_in(const Json& json, const char* key, const std::string& where, bool missing) {
+  return base::ConfigReader(json, where).flag(key, missing);
+}
+
+Normalizer parse_normalizer(const Json& json, const std::string& where) {
+  if (json.is_null()) return [](std::string text) { return text; };
+  const std::string type = string_in(json, "type", where);
+  if (type == "Sequence") {
+    std::vector<Normalizer> steps;
+    for (const Json& step : json.value("normalizers", Json::array()))
+      steps.push_back(parse_normalizer(step, where));
+    return [=](std::string text) {
+      for (const Normalizer& step : steps) text = step(std::move(text));
+      return text;
+    };
+  }
+  if (type == "NFC") return form_of(Form::nfc);
+  if (type == "NFD") return form_of(Form::nfd);
+  if (type == "NFKC") return form_of(Form::nfkc);
+  if (type == "NFKD") return form_of(Form::nfkd);
+  if (type == "Lowercase") return [](std::string text) { return lowered(text); };
+  if (type == "StripAccents") return [](std::string text) { return without_marks(text); };
+  if (type == "BertNormalizer") return bert(json, where);
+  if (type == "Replace") return replace(json, where);
+  if (type == "Strip") {
+    const bool left = flag_in(json, "strip_left", where, true);
+    const bool right = flag_in(json, "strip_right", where, true);
+    return [=](std::string text) { return stripped(text, left, right); };
+  }
+  if (type == "Prepend") {
+    const std::string before = string_in(json, "prepend", where);
+    return [=](std::string text) { return text.empty() ? text : before + text; };
+  }
+  if (type == "Precompiled") {
+    const auto map = std::make_shared<Charsmap>(
+        base::from_base64(string_in(json, "precompiled_charsmap", where, ""), where), where);
+    return [=](std::string text) { return map->apply(text); };
+  }
+  fail(ErrorCode::model, "{}: the normalizer {} is not known", where, type.substr(0, 60));
+}
+
+}  // namespace tessera::tokenizer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tessera::tokenizer {
+
+/// Text before it is cut into pieces.
+using Normalizer = std::function<std::string(std::string text)>;
+/// Cuts a piece into pieces.
+using PreTokenizer = std::function<void(std::string_view piece, std::vector<std::string>& pieces)>;
+
+/// The "normalizer" of a tokenizer.json; null: none. Throws Error(model) naming `where` and a kind
+/// that is not known.
+Normalizer parse_normalizer(const base::Json& json, const std::string& where);
+/// The "pre_tokenizer" of a tokenizer.json; null: none. Throws Error(model) alike.
+PreTokenizer parse_pre_tokenizer(const base::Json& json, const std::string& where);
+
+/// A string of a JSON object; throws Error(model) if it is there and none, or missing without
+/// `missing`.
+std::string string_in(const base::Json& json, const char* key, const std::string& where,
+                      const char* missing = nullptr);
+/// The same for true or false.
+bool flag_in(const base::Json& json, const char* key, const std::string& where, bool missing);
+
+}  // namespace tessera::tokenizer

@@ -1,0 +1,127 @@
+#include "tokenizer/tokenizer.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "tokenizer/unicode.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+char32_t before(std::string_view text, size_t at) {
+  do --at;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u);
+  return next_code_point(text, at);
+}
+
+bool word_beside(std::string_view text, size_t begin, size_t end) {
+  return (begin > 0 && is_word(before(text, begin))) ||
+         (end < text.size() && is_word(next_code_point(text, end)));
+}
+
+const AddedToken* token_at(std::string_view text, size_t at,
+                           const std::vector<AddedToken>& tokens) {
+  for (const AddedToken& token : tokens) {
+    if (token.text[0] != text[at] || text.compare(at, token.text.size(), token.text) != 0) continue;
+    if (token.single_word && word_beside(text, at, at + token.text.size())) continue;
+    return &token;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(TokenizerParts parts, const std::string& where)
+    : parts_(std::move(parts)), where_(where) {
+  for (const AddedToken& token : parts_.added) {
+    AddedToken known = token;
+    if (token.normalized) known.text = parts_.normalizer(token.text);
+    if (!known.text.empty()) (token.normalized ? normalized_ : raw_).push_back(std::move(known));
+  }
+  for (auto* tokens : {&raw_, &normalized_})
+    std::stable_sort(tokens->begin(), tokens->end(), [](const AddedToken& a, const AddedToken& b) {
+      return a.text.size() > b.text.size();
+    });
+}
+
+// Calls between(text) for what stands between the tokens found.
+template <class F>
+void Tokenizer::around(std::string_view text, const std::vector<AddedToken>& tokens, F&& between,
+                       std::vector<int32_t>& ids) const {
+  size_t done = 0;
+  for (size_t at = 0; !tokens.empty() && at < text.size();) {
+    const AddedToken* token = token_at(text, at, tokens);
+    if (!token) {
+      ++at;
+      continue;
+    }
+    size_t begin = at, end = at + token->text.size();
+    while (token->left_strip && begin > done && is_space(before(text, begin))) {
+      do --begin;
+      while ((static_cast<unsigned char>(text[begin]) & 0xc0u) == 0x80u);
+    }
+    for (size_t next = end; token->right_strip && end < text.size(); end = next)
+      if (!is_space(next_code_point(text, next))) break;
+    if (begin > done) between(text.substr(done, begin - done));
+    ids.push_back(token->id);
+    done = at = end;
+  }
+  if (done < text.size()) between(text.substr(done));
+}
+
+std::vector<int32_t> Tokenizer::body(std::string_view text) const {
+  const std::string valid = repaired(text);
+  std::vector<int32_t> ids;
+  auto model = [&](std::string_view part) {
+    std::vector<std::string> pieces;
+    parts_.pre_tokenizer(part, pieces);
+    for (const std::string& piece : pieces)
+      if (!piece.empty()) parts_.model->encode(piece, ids);
+  };
+  around(
+      valid, raw_,
+      [&](std::string_view part) {
+        around(parts_.normalizer(std::string(part)), normalized_, model, ids);
+      },
+      ids);
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids = body(text);
+  ids.insert(ids.begin(), parts_.before.begin(), parts_.before.end());
+  ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
+  return ids;
+}
+
+Encoded Tokenizer::encode_padded(std::string_view text, int64_t length) const {
+  const auto special = static_cast<int64_t>(parts_.before.size() + parts_.after.size());
+  require(length >= special && length <= (int64_t{1} << 24), ErrorCode::usage,
+          "{} tokens of text; expected at least the {} special ones", length, special);
+  std::vector<int32_t> ids = body(text);
+  ids.resize(std::min(ids.size(), static_cast<size_t>(length - special)));
+  ids.insert(ids.begin(), parts_.before.begin(), parts_.before.end());
+  ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
+  Encoded encoded{std::move(ids), {}};
+  encoded.mask.assign(encoded.ids.size(), 1);
+  encoded.mask.resize(static_cast<size_t>(length), 0);
+  if (encoded.ids.size() == static_cast<size_t>(length)) return encoded;
+  require(parts_.padding.has_value(), ErrorCode::model,
+          "{}: no pad_token; {} tokens cannot be made {}", where_, encoded.ids.size(), length);
+  encoded.ids.resize(static_cast<size_t>(length), *parts_.padding);
+  return encoded;
+}
+
+std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
+  for (const AddedToken& added : parts_.added)
+    if (added.text == token) return added.id;
+  return parts_.model->id_of(token);
+}
+
+int64_t Tokenizer::vocabulary() const {
+  int64_t size = parts_.model->size();
+  for (const AddedToken& token : parts_.added) size = std::max<int64_t>(size, token.id + 1);
+  return size;
+}
+
+}  // namespace tessera::tokenizer

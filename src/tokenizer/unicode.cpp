@@ -1,0 +1,201 @@
+#include "tokenizer/unicode.h"
+
+#include <unicode/brkiter.h>
+#include <unicode/normalizer2.h>
+#include <unicode/regex.h>
+#include <unicode/uchar.h>
+#include <unicode/utext.h>
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/printable.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+constexpr int32_t kMatchSteps = 100000;  // of ICU: about a millisecond each thousand
+
+bool ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 128; });
+}
+
+void check(UErrorCode status, const char* what) {
+  require(U_SUCCESS(status), ErrorCode::model, "{} failed in ICU: {}; is its data installed?", what,
+          u_errorName(status));
+}
+
+// Valid UTF-8 as ICU reads text in place.
+class Text {
+ public:
+  explicit Text(std::string_view text) {
+    UErrorCode status = U_ZERO_ERROR;
+    utext_openUTF8(&text_, text.data(), static_cast<int64_t>(text.size()), &status);
+    check(status, "reading text");
+  }
+  ~Text() { utext_close(&text_); }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+  UText* get() { return &text_; }
+
+ private:
+  UText text_ = UTEXT_INITIALIZER;
+};
+
+const icu::Normalizer2& normalizer(Form form) {
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* found = nullptr;
+  switch (form) {
+    case Form::nfc: found = icu::Normalizer2::getNFCInstance(status); break;
+    case Form::nfd: found = icu::Normalizer2::getNFDInstance(status); break;
+    case Form::nfkc: found = icu::Normalizer2::getNFKCInstance(status); break;
+    case Form::nfkd: found = icu::Normalizer2::getNFKDInstance(status); break;
+  }
+  check(status, "normalisation");
+  return *found;
+}
+
+icu::UnicodeString wide(std::string_view text) {
+  return icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())});
+}
+
+uint32_t categories(char32_t c) { return U_MASK(u_charType(static_cast<UChar32>(c))); }
+
+}  // namespace
+
+std::string repaired(std::string_view text) {
+  require(text.size() <= (size_t{1} << 28), ErrorCode::usage,
+          "a text of {} bytes; expected at most 256 MB", text.size());
+  if (ascii(text)) return std::string(text);
+  std::string valid;
+  wide(text).toUTF8String(valid);
+  return valid;
+}
+
+size_t length_of(char first) {
+  const auto c = static_cast<unsigned char>(first);
+  return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+}
+
+char32_t next_code_point(std::string_view text, size_t& at) {
+  const size_t length = std::min(length_of(text[at]), text.size() - at);
+  const auto first = static_cast<unsigned char>(text[at]);
+  char32_t c = length == 1 ? first : first & (0xffu >> (length + 1));
+  for (size_t i = 1; i < length; ++i)
+    c = c << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fu);
+  at += length;
+  return c;
+}
+
+void append(std::string& to, char32_t c) {
+  if (c < 0x80) {
+    to += static_cast<char>(c);
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  to += static_cast<char>((0xff00u >> (more + 1) & 0xffu) | c >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) to += static_cast<char>(0x80 | (c >> (6 * i) & 0x3f));
+}
+
+std::string normalized(std::string_view text, Form form) {
+  if (ascii(text)) return std::string(text);
+  UErrorCode status = U_ZERO_ERROR;
+  std::string result;
+  normalizer(form).normalize(wide(text), status).toUTF8String(result);
+  check(status, "normalisation");
+  return result;
+}
+
+std::string lowered(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = next_code_point(text, at);
+    if (c == 0x130)  // the one letter that becomes two
+      result += "i\xcc\x87";
+    else
+      append(result, static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))));
+  }
+  return result;
+}
+
+std::string stripped(const std::string& text) {
+  size_t begin = text.size(), end = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t from = at;
+    if (is_space(next_code_point(text, at))) continue;
+    begin = std::min(begin, from);
+    end = at;
+  }
+  return begin < end ? text.substr(begin, end - begin) : "";
+}
+
+bool is_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
+bool is_nonspacing_mark(char32_t c) { return categories(c) & U_GC_MN_MASK; }
+bool is_punctuation(char32_t c) { return categories(c) & U_GC_P_MASK; }
+bool is_invisible(char32_t c) {
+  return categories(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CS_MASK | U_GC_CO_MASK);
+}
+bool is_word(char32_t c) {
+  return categories(c) & (U_GC_L_MASK | U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK);
+}
+
+std::vector<std::string_view> graphemes(std::string_view text) {
+  std::vector<std::string_view> found;
+  if (ascii(text)) {
+    for (size_t at = 0; at < text.size(); at += found.back().size())
+      found.push_back(text.substr(at, text.substr(at, 2) == "\r\n" ? 2 : 1));
+    return found;
+  }
+  UErrorCode status = U_ZERO_ERROR;
+  const std::unique_ptr<icu::BreakIterator> breaks(
+      icu::BreakIterator::createCharacterInstance(icu::Locale::getRoot(), status));
+  check(status, "finding graphemes");
+  Text in(text);
+  breaks->setText(in.get(), status);
+  check(status, "finding graphemes");
+  int32_t begin = breaks->first();
+  for (int32_t end = breaks->next(); end != icu::BreakIterator::DONE; end = breaks->next()) {
+    found.push_back(text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+    begin = end;
+  }
+  return found;
+}
+
+struct Regex::State {
+  std::unique_ptr<icu::RegexPattern> pattern;
+  std::string where;
+};
+
+Regex::Regex(const std::string& pattern, const std::string& where)
+    : state_(std::make_unique<State>()) {
+  UErrorCode status = U_ZERO_ERROR;
+  UParseError at;
+  const bool fits = pattern.size() <= 100000;
+  if (fits) state_->pattern.reset(icu::RegexPattern::compile(wide(pattern), at, status));
+  require(fits && U_SUCCESS(status), ErrorCode::model, "{}: {} is no regular expression", where,
+          base::printable(pattern));
+  state_->where = where;
+}
+Regex::~Regex() = default;
+
+std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text) const {
+  UErrorCode status = U_ZERO_ERROR;
+  std::vector<std::pair<size_t, size_t>> found;
+  const std::unique_ptr<icu::RegexMatcher> matcher(state_->pattern->matcher(status));
+  check(status, "a regular expression");
+  Text in(text);
+  matcher->reset(in.get());
+  matcher->setTimeLimit(kMatchSteps, status);
+  while (matcher->find(status) && U_SUCCESS(status)) {
+    const auto begin = static_cast<size_t>(matcher->start64(status));
+    const auto end = static_cast<size_t>(matcher->end64(status));
+    if (begin < end) found.emplace_back(begin, end);
+  }
+  require(U_SUCCESS(status), ErrorCode::model, "{}: a regular expression gave up on {} bytes: {}",
+          state_->where, text.size(), u_errorName(status));
+  return found;
+}
+
+}  // namespace tessera::tokenizer

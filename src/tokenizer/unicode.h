@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tessera::tokenizer {
+
+/// The text as valid UTF-8: what is not becomes U+FFFD.
+std::string repaired(std::string_view text);
+/// Bytes of the code point that starts with byte `first` of valid UTF-8.
+size_t length_of(char first);
+/// The code point at byte `at` of valid UTF-8; `at` moves behind it.
+char32_t next_code_point(std::string_view text, size_t& at);
+/// Appends a code point as UTF-8.
+void append(std::string& to, char32_t c);
+
+enum class Form { nfc, nfd, nfkc, nfkd };
+/// The text in a Unicode normalisation form.
+std::string normalized(std::string_view text, Form form);
+/// Every code point in lower case by itself (a final sigma is no exception).
+std::string lowered(std::string_view text);
+
+/// The text without white space at its ends.
+std::string stripped(const std::string& text);
+
+/// White_Space.
+bool is_space(char32_t c);
+/// General category Mn.
+bool is_nonspacing_mark(char32_t c);
+/// General categories P*.
+bool is_punctuation(char32_t c);
+/// General categories Cc, Cf, Cs and Co.
+bool is_invisible(char32_t c);
+/// What regular expressions call \w.
+bool is_word(char32_t c);
+
+/// The text cut at the boundaries of extended grapheme clusters (UAX 29).
+std::vector<std::string_view> graphemes(std::string_view text);
+
+/// A regular expression over Unicode text.
+class Regex {
+ public:
+  /// Throws Error(model) naming `where` if the pattern is none.
+  Regex(const std::string& pattern, const std::string& where);
+  ~Regex();
+  /// Bytes [begin, end) of every match that is not empty, in order. Throws Error(model) for a
+  /// pattern that takes unreasonably long.
+  std::vector<std::pair<size_t, size_t>> matches(std::string_view text) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::tokenizer

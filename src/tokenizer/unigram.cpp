@@ -1,0 +1,111 @@
+#include "tokenizer/unigram.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/fail.h"
+#include "tokenizer/unicode.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+constexpr double kUnknownPenalty = 10;  // of SentencePiece
+
+}  // namespace
+
+struct Unigram::Node {
+  double score = 0;
+  size_t from = std::string_view::npos;
+  int32_t id = 0;
+};
+
+Unigram::Unigram(UnigramPieces pieces, const std::string& where) : pieces_(std::move(pieces)) {
+  const auto& list = pieces_.pieces;
+  const auto count = static_cast<int32_t>(list.size());
+  require(pieces_.unknown >= 0 && pieces_.unknown < count, ErrorCode::model,
+          "{}: the unknown token is {} of {}; expected one of them", where, pieces_.unknown, count);
+  pieces_.hidden.resize(list.size());
+  pieces_.user_defined.resize(list.size());
+  double least = std::numeric_limits<double>::infinity();
+  largest_score_ = -least;
+  for (int32_t i = 0; i < count; ++i) {
+    all_.push_back(i);
+    const double score = list[size_t(i)].second;
+    if (pieces_.hidden[size_t(i)] || list[size_t(i)].first.empty()) continue;
+    visible_.push_back(i);
+    if (pieces_.user_defined[size_t(i)]) continue;
+    least = std::min(least, score);
+    largest_score_ = std::max(largest_score_, score);
+  }
+  require(largest_score_ >= least, ErrorCode::model, "{}: no piece that text could become", where);
+  unknown_score_ = least - kUnknownPenalty;
+  auto before = [&](int32_t a, int32_t b) { return list[size_t(a)].first < list[size_t(b)].first; };
+  std::sort(all_.begin(), all_.end(), before);
+  std::sort(visible_.begin(), visible_.end(), before);
+  if (!pieces_.byte_fallback) return;
+  for (int b = 0; b < 256; ++b) {
+    const auto id = id_of(fmt::format("<0x{:02X}>", b));
+    require(id.has_value(), ErrorCode::model, "{}: falls back to bytes, but lacks <0x{:02X}>",
+            where, b);
+    bytes_[size_t(b)] = *id;
+  }
+}
+
+std::optional<int32_t> Unigram::id_of(std::string_view token) const {
+  const auto& list = pieces_.pieces;
+  const auto found = std::lower_bound(
+      all_.begin(), all_.end(), token,
+      [&](int32_t id, std::string_view text) { return list[size_t(id)].first < text; });
+  if (found == all_.end() || list[size_t(*found)].first != token) return std::nullopt;
+  return *found;
+}
+
+// All pieces that start at a place, by narrowing the sorted list byte after byte.
+void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) const {
+  const auto& list = pieces_.pieces;
+  const size_t one = length_of(text[at]);
+  const double here = nodes[at].score;
+  auto offer = [&](size_t to, double score, int32_t id) {
+    double sum = here + score;
+    if (pieces_.single_precision) sum = static_cast<double>(static_cast<float>(sum));
+    if (nodes[to].from == std::string_view::npos || sum > nodes[to].score)
+      nodes[to] = {sum, at, id};
+  };
+  bool single = false;
+  auto low = visible_.begin(), high = visible_.end();
+  for (size_t depth = 0; at + depth < text.size() && low != high; ++depth) {
+    const auto c = static_cast<unsigned char>(text[at + depth]);
+    auto byte = [&](int32_t id) {
+      const std::string& piece = list[size_t(id)].first;
+      return depth < piece.size() ? int{static_cast<unsigned char>(piece[depth])} : -1;
+    };
+    low = std::partition_point(low, high, [&](int32_t id) { return byte(id) < c; });
+    high = std::partition_point(low, high, [&](int32_t id) { return byte(id) <= c; });
+    if (low == high || list[size_t(*low)].first.size() != depth + 1) continue;
+    const auto id = size_t(*low);
+    offer(at + depth + 1,
+          pieces_.user_defined[id] ? double(depth + 1) * largest_score_ - 0.1 : list[id].second,
+          *low);
+    single |= depth + 1 == one;
+  }
+  if (!single) offer(at + one, unknown_score_, pieces_.unknown);
+}
+
+void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  std::vector<Node> nodes(text.size() + 1);
+  for (size_t at = 0; at < text.size(); at += length_of(text[at])) relax(text, at, nodes);
+  const size_t first = ids.size();
+  for (size_t end = text.size(); end > 0; end = nodes[end].from) {
+    const Node& node = nodes[end];
+    if (node.id == pieces_.unknown && pieces_.byte_fallback) {
+      for (size_t b = end; b > node.from; --b)
+        ids.push_back(bytes_[static_cast<unsigned char>(text[b - 1])]);
+      continue;
+    }
+    const bool again = node.id == pieces_.unknown && ids.size() > first && ids.back() == node.id;
+    if (!again) ids.push_back(node.id);
+  }
+  std::reverse(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end());
+}
+
+}  // namespace tessera::tokenizer

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/model.h"
+
+namespace tessera::tokenizer {
+
+/// The pieces of a unigram language model (Kudo 2018, "Subword Regularization").
+struct UnigramPieces {
+  std::vector<std::pair<std::string, double>> pieces;  ///< text and log probability, by id
+  std::vector<bool> hidden;        ///< pieces that text never becomes; empty: none
+  std::vector<bool> user_defined;  ///< pieces that win over any others; empty: none
+  int32_t unknown = 0;
+  bool byte_fallback = false;     ///< unknown text becomes the pieces <0x00> .. <0xFF>
+  bool single_precision = false;  ///< sums in float, as SentencePiece; else in double
+};
+
+/// The most probable segmentation into pieces; neighbouring unknown characters are one token.
+class Unigram : public Model {
+ public:
+  /// Throws Error(model) naming `where`: ids that do not fit, byte pieces that are missing.
+  Unigram(UnigramPieces pieces, const std::string& where);
+  void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
+  std::optional<int32_t> id_of(std::string_view token) const override;
+  int64_t size() const override { return static_cast<int64_t>(pieces_.pieces.size()); }
+
+ private:
+  struct Node;
+  void relax(std::string_view text, size_t at, std::vector<Node>& nodes) const;
+
+  UnigramPieces pieces_;
+  std::vector<int32_t> all_, visible_;  // ids by the text of their pieces
+  std::array<int32_t, 256> bytes_{};
+  double unknown_score_ = 0, largest_score_ = 0;
+};
+
+}  // namespace tessera::tokenizer

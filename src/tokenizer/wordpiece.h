@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "tokenizer/bpe.h"
+
+namespace tessera::tokenizer {
+
+/// What a WordPiece model knows.
+struct WordPieceTables {
+  Vocabulary vocabulary;
+  std::string unknown = "[UNK]", continuation = "##";
+  int64_t longest_word = 100;  ///< characters; longer words are unknown
+};
+
+/// The longest token first, from left to right; a word that does not come out is one unknown token
+/// (Wu et al. 2016; as in BERT).
+class WordPiece : public Model {
+ public:
+  /// Throws Error(model) naming `where` if the unknown token is missing.
+  WordPiece(WordPieceTables tables, const std::string& where);
+  void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
+  std::optional<int32_t> id_of(std::string_view token) const override;
+  int64_t size() const override { return size_; }
+
+ private:
+  WordPieceTables tables_;
+  int32_t unknown_ = 0;
+  int64_t size_ = 0;
+};
+
+}  // namespace tessera::tokenizer
