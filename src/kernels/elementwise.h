@@ -10,6 +10,7 @@ enum class Elementwise : uint8_t {
   cast,       ///< a
   add,        ///< a + b
   blend,      ///< a * alpha + b * beta
+  multiply,   ///< a * b
   silu,       ///< a / (1 + exp(-a))
   gelu_tanh,  ///< tanh form
   gelu_erf,   ///< exact form

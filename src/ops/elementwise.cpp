@@ -100,6 +100,9 @@ Tensor add(const Tensor& a, const Tensor& b) {
 Tensor blend(const Tensor& a, float alpha, const Tensor& b, float beta) {
   return apply("blend", Elementwise::blend, 3, a, b, a.dtype(), alpha, beta);
 }
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  return apply("multiply", Elementwise::multiply, 1, a, b, a.dtype());
+}
 Tensor silu(const Tensor& x) { return apply("silu", Elementwise::silu, 8, x, {}, x.dtype()); }
 Tensor gelu_tanh(const Tensor& x) {
   return apply("gelu_tanh", Elementwise::gelu_tanh, 12, x, {}, x.dtype());

@@ -17,6 +17,8 @@ Tensor cast(const Tensor& x, DType dtype);
 Tensor add(const Tensor& a, const Tensor& b);
 /// a * alpha + b * beta, same shape and dtype (f32 for samplers).
 Tensor blend(const Tensor& a, float alpha, const Tensor& b, float beta);
+/// a * b, same shape; the dtype of a.
+Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor silu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 Tensor gelu_erf(const Tensor& x);

@@ -43,11 +43,13 @@ TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
   for (const Case& c : cases())
     for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
       const models::CogVideoXVae vae(c.config, *load::WeightStore().open(c.tensors), dtype);
-      for (const char* run : {"decode1", "decode3", "decode4", "decode5", "decode_batch2"})
+      for (const char* run : {"decode1", "decode3", "decode4", "decode5", "decode_batch2"}) {
+        if (!c.io.has(std::string(run) + ".in")) continue;  // the tests travel with a part of them
         EXPECT_LT(error(dtype, vae.decode(c.io.get(std::string(run) + ".in")),
                         c.io.get(std::string(run) + ".out")),
                   limit)
             << c.folder << " " << run;
+      }
     }
 }
 
@@ -56,6 +58,7 @@ TEST(VideoVaeGolden, EncodesAsDiffusers) {
     for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
       const models::CogVideoXVaeEncoder vae(c.config, *load::WeightStore().open(c.tensors), dtype);
       for (const std::string run : {"encode1", "encode9", "encode17"}) {
+        if (!c.io.has(run + ".in")) continue;
         const auto moments = vae.encode(c.io.get(run + ".in"));
         EXPECT_LT(error(dtype, moments.mean, c.io.get(run + ".mean")), limit) << c.folder << run;
         EXPECT_LT(error(dtype, moments.logvar, c.io.get(run + ".logvar")), limit)

@@ -11,6 +11,7 @@ namespace {
 template <Elementwise op>
 __m512 compute(__m512 a, __m512 b, __m512 gate, const ElementwiseArgs& args) {
   if constexpr (op == Elementwise::add) return _mm512_add_ps(a, b);
+  if constexpr (op == Elementwise::multiply) return _mm512_mul_ps(a, b);
   if constexpr (op == Elementwise::blend)
     return _mm512_fmadd_ps(a, _mm512_set1_ps(args.alpha),
                            _mm512_mul_ps(b, _mm512_set1_ps(args.beta)));
@@ -25,8 +26,8 @@ __m512 compute(__m512 a, __m512 b, __m512 gate, const ElementwiseArgs& args) {
 template <Elementwise op>
 void rows(const ElementwiseArgs& args, int64_t begin, int64_t end) {
   constexpr bool kGated = op == Elementwise::add_gated;
-  constexpr bool kTwo =
-      kGated || op == Elementwise::add || op == Elementwise::blend || op == Elementwise::swiglu;
+  constexpr bool kTwo = kGated || op == Elementwise::add || op == Elementwise::blend ||
+                        op == Elementwise::swiglu || op == Elementwise::multiply;
   // Copies, so that the stores cannot change what the loop reads.
   const DType a_dtype = args.a_dtype, b_dtype = args.b_dtype, y_dtype = args.y_dtype;
   for (int64_t t = begin; t < end; ++t) {
@@ -57,6 +58,7 @@ void elementwise(const ElementwiseArgs& args) {
     case Elementwise::cast: return all<Elementwise::cast>(args);
     case Elementwise::add: return all<Elementwise::add>(args);
     case Elementwise::blend: return all<Elementwise::blend>(args);
+    case Elementwise::multiply: return all<Elementwise::multiply>(args);
     case Elementwise::silu: return all<Elementwise::silu>(args);
     case Elementwise::gelu_tanh: return all<Elementwise::gelu_tanh>(args);
     case Elementwise::gelu_erf: return all<Elementwise::gelu_erf>(args);

@@ -38,6 +38,8 @@ void row(const ElementwiseArgs& args, int64_t t) {
     case Elementwise::gelu_erf: return one_row<Y, A>(args, t, [](float a) { return gelu_erf(a); });
     case Elementwise::add:
       return one_row<Y, A, B>(args, t, [](float a, float b, int64_t) { return a + b; });
+    case Elementwise::multiply:
+      return one_row<Y, A, B>(args, t, [](float a, float b, int64_t) { return a * b; });
     case Elementwise::blend:
       return one_row<Y, A, B>(args, t,
                               [=](float a, float b, int64_t) { return a * alpha + b * beta; });

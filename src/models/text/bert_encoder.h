@@ -1,0 +1,39 @@
+#pragma once
+
+#include "models/text/text_encoder.h"
+
+namespace tessera::models {
+
+/// Sizes of a BERT (Devlin et al. 2019).
+struct BertConfig {
+  int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12,
+          intermediate_size = 3072, max_position_embeddings = 512, type_vocab_size = 2;
+  double eps = 1e-12;
+};
+/// Throws Error(model) for values that do not fit.
+BertConfig parse_bert_config(const base::Json& config, const std::string& where);
+
+/// A transformer with norms behind layers; padding is not attended to. Its pooler is not read.
+class BertEncoder : public TextEncoder {
+ public:
+  BertEncoder(const BertConfig& config, std::shared_ptr<const nn::Weights> weights,
+              tensor::DType dtype);
+  int64_t vocabulary() const override { return config_.vocab_size; }
+  int64_t longest() const override { return config_.max_position_embeddings; }
+  std::vector<std::string> unused() const override;
+
+ protected:
+  TextStates run(const TextBatch& batch, const TextTrace& trace) const override;
+
+ private:
+  tensor::Tensor embed(const TextBatch& batch) const;
+  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch) const;
+  tensor::Tensor norm(const tensor::Tensor& x, const std::string& name) const;
+
+  BertConfig config_;
+  std::shared_ptr<const nn::Weights> weights_;
+  tensor::DType dtype_;
+  std::string prefix_;  // "", or "bert." of a whole model
+};
+
+}  // namespace tessera::models

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "models/text/text_encoder.h"
+
+namespace tessera::models {
+
+/// Sizes of the text half of a CLIP (Radford et al. 2021).
+struct ClipConfig {
+  int64_t vocab_size = 49408, hidden_size = 512, intermediate_size = 2048, num_hidden_layers = 12,
+          num_attention_heads = 8, max_position_embeddings = 77, projection_dim = 512;
+  int64_t eos_token_id = 49407;  ///< 2, as published: a text ends at its largest id
+  double eps = 1e-5;
+  bool quick_gelu = true;  ///< x * sigmoid(1.702 x) instead of GELU
+  bool projects = false;   ///< with a projection of the pooled state
+};
+/// Throws Error(model) for values that do not fit.
+ClipConfig parse_clip_config(const base::Json& config, const std::string& where, bool projects);
+
+/// A causal transformer; pooled is the state at the end of the text.
+class ClipEncoder : public TextEncoder {
+ public:
+  ClipEncoder(const ClipConfig& config, std::shared_ptr<const nn::Weights> weights,
+              tensor::DType dtype);
+  int64_t vocabulary() const override { return config_.vocab_size; }
+  int64_t longest() const override { return config_.max_position_embeddings; }
+  std::vector<std::string> unused() const override;
+
+ protected:
+  TextStates run(const TextBatch& batch, const TextTrace& trace) const override;
+
+ private:
+  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch) const;
+  tensor::Tensor activate(const tensor::Tensor& x) const;
+  tensor::Tensor norm(const tensor::Tensor& x, const std::string& name) const;
+
+  ClipConfig config_;
+  std::shared_ptr<const nn::Weights> weights_;
+  tensor::DType dtype_;
+  std::string prefix_;  // "text_model.", as published, or ""
+};
+
+}  // namespace tessera::models

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/json.h"
+#include "models/text/text_encoder.h"
+#include "tessera/error.h"
+
+namespace tessera::models::tiny {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// Weights of any name and shape, small and different from each other.
+class AnyWeights : public nn::Weights {
+ public:
+  explicit AnyWeights(std::string lacks = "") : lacks_(std::move(lacks)) {}
+  bool has(const std::string& name) const override {
+    return lacks_.empty() || !name.starts_with(lacks_);
+  }
+  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    Tensor x = Tensor::empty(shape, DType::f32);
+    const auto start = static_cast<float>(std::hash<std::string>{}(name) % 1000);
+    for (int64_t i = 0; i < x.elements(); ++i)
+      x.data<float>()[i] = 0.3f * std::sin(start + 1.3f * static_cast<float>(i));
+    return x;
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
+    return ops::pack_weight(get(name, {n, k}), dtype);
+  }
+  ops::Weight paired(const std::string&, const std::string&, int64_t, int64_t,
+                     DType) const override {
+    return {};
+  }
+  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
+                       DType) const override {
+    return {};
+  }
+  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
+
+ private:
+  std::string lacks_;
+};
+
+inline std::unique_ptr<TextEncoder> make(const std::string& type, const base::Json& config,
+                                         const std::string& lacks = "text_model.") {
+  return make_text_encoder(type, config, "config.json", std::make_shared<AnyWeights>(lacks),
+                           DType::f32);
+}
+
+/// Tokens [from, to) of row `row`.
+inline std::vector<float> tokens(const Tensor& x, int64_t row, int64_t from, int64_t to) {
+  return x.slice(0, row, row + 1).slice(1, from, to).contiguous().to_floats();
+}
+
+inline std::string refusal(const std::string& type, const base::Json& config) {
+  try {
+    make(type, config);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+}  // namespace tessera::models::tiny
