@@ -113,8 +113,9 @@ std::string path_of(const GenerateResult& result, const std::string& output, siz
   char folder[32] = "";
   if (result.pictures.back().video > 0)
     std::snprintf(folder, sizeof folder, "video-%04d/", picture.video);
-  return numbered((std::filesystem::path(output) / folder).string() + "/",
-                  static_cast<size_t>(picture.frame), 2);
+  std::string place = (std::filesystem::path(output) / folder).string();
+  if (!place.ends_with('/')) place += '/';
+  return numbered(place, static_cast<size_t>(picture.frame), 2);
 }
 
 void save(const GenerateResult& result, const Options& o) {
@@ -145,9 +146,10 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--prompt", o->prompt, "Text; a file, one a line")->group(what)->type_name("T");
   app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
   app.add_option("--negative-prompt", q.negative_prompt)->group(what)->type_name("T");
-  app.add_option("--embeddings", q.embeddings, "What text encoders give, instead of prompts")
+  app.add_option("--embeddings", q.embeddings, "What text encoders give; what they read")
       ->group(what)
       ->type_name("F");
+  app.add_option("--text-tokens", q.text_tokens)->check(positive())->group(what)->type_name("N");
 }
 
 void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {

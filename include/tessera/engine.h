@@ -27,7 +27,8 @@ struct GenerateResult {
 
 /// One component on named tensors.
 struct ForwardRequest {
-  std::string component = "transformer";  ///< transformer, model, vae.decode, vae.encode
+  std::string component = "transformer";  ///< transformer, model, vae.decode, vae.encode,
+                                          ///< text_encoder, text_encoder_2, text_encoder_3
   std::string inputs;                     ///< safetensors file, by the reference's argument names
   std::string outputs;  ///< safetensors file to write: `out` and traced tensors; vae.encode also
                         ///< writes `mean` (which `out` is) and `logvar`

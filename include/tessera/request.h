@@ -37,6 +37,7 @@ struct GenerateRequest {
   std::optional<std::string> negative_prompt;  ///< what guidance leads away from; not set: ""
   std::string
       embeddings;  ///< safetensors file with what the text encoders give, instead of prompts
+  int64_t text_tokens = 0;  ///< that a T5 reads of a prompt; 0: as the reference pipeline
   std::optional<int> steps;
   std::optional<float> guidance;  ///< 1: no guidance
   float true_guidance = 1;  ///< of models that take guidance as an input: a second branch beside it
@@ -54,7 +55,7 @@ struct GenerateRequest {
 
 /// Where a run is; handed to the progress callback on the caller's thread.
 struct Progress {
-  const char* phase = "";  ///< "load", "denoise", "decode", "save"
+  const char* phase = "";  ///< "encode", "load", "denoise", "decode", "save"
   int step = 0, steps = 0;
   double seconds = 0;  ///< since the phase began
 };

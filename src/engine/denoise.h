@@ -57,7 +57,8 @@ class Trace {
 /// What a request means for an open model: sizes, schedule, conditioning of all rows. Throws
 /// Error(usage) for what does not fit, Error(model) for parts that are missing. Text encoders are
 /// run and released.
-Job plan_job(const Model::State& state, const GenerateRequest& request);
+Job plan_job(const Model::State& state, const GenerateRequest& request,
+             const RunControl& control = {});
 /// Throws Error(plan) when the plan of an open model cannot run a job; reads no weights.
 void check_plan(const Model::State& state, const Job& job);
 /// Loads the transformers of all ranks of this process.

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "engine/encode_text.h"
 #include "engine/model_state.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
@@ -159,20 +160,28 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   const std::string& component = request.component;
   const bool transformer = component == "transformer" || component == "model";
   const bool decode = component == "vae.decode", encode = component == "vae.encode";
-  require(transformer || decode || encode, ErrorCode::usage,
-          "component '{}' is not known; known are transformer, vae.decode and vae.encode",
+  const bool text =
+      component == "text_encoder" || component == "text_encoder_2" || component == "text_encoder_3";
+  require(transformer || decode || encode || text, ErrorCode::usage,
+          "component '{}' is not known; known are transformer, vae.decode, vae.encode and "
+          "text_encoder (_2, _3)",
           component.substr(0, 60));
-  require(transformer ? state.recipe != nullptr : state.has_vae(), ErrorCode::usage,
-          "'{}' has no {}; give a folder that has one", state.name,
-          transformer ? "transformer" : "VAE");
+  require(transformer ? state.recipe != nullptr
+          : text      ? state.folder.has(component)
+                      : state.has_vae(),
+          ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
+          transformer ? "transformer"
+          : text      ? component
+                      : "VAE");
   base::check_writable(request.outputs);
   const tensor::BindScope bind(state.scope());
   const load::SafetensorsFile file(request.inputs);
   Tensors inputs;
   for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
   const Tensors outputs = transformer ? run_transformer(state, file, inputs, request.trace, control)
-                          : decode    ? run_decoder(state, file, inputs, request.trace)
-                                      : run_encoder(state, file, inputs, request.trace);
+                          : text   ? engine::forward_text(state, component, inputs, request.trace)
+                          : decode ? run_decoder(state, file, inputs, request.trace)
+                                   : run_encoder(state, file, inputs, request.trace);
   require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
           request.outputs);
   load::write_safetensors(request.outputs, outputs);

@@ -77,7 +77,7 @@ void finish_report(const Model::State& state, Report& report) {
 GenerateResult Model::generate(const GenerateRequest& request, const RunControl& control) {
   State& state = *state_;
   GenerateResult result;
-  const Job job = engine::plan_job(state, request);
+  const Job job = engine::plan_job(state, request, control);
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   engine::check_plan(state, job);

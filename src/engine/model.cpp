@@ -206,6 +206,25 @@ std::unique_ptr<models::CogVideoXVaeEncoder> Model::State::load_video_vae_encode
   return load_part<models::CogVideoXVaeEncoder>(*this);
 }
 
+std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(
+    const std::string& part) const {
+  const load::Component& found = folder.component(part);
+  const load::TensorSet tensors = load::open_component(found.folder);
+  const auto make = [&](std::shared_ptr<const nn::Weights> weights) {
+    return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
+                                     std::move(weights), dtype());
+  };
+  {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const auto asked = std::make_shared<load::MetaWeights>(tensors);
+    const auto encoder = make(asked);
+    encoder->encode({{0}, {1}, 1});
+    load::check_names(*asked, tensors, found.folder, encoder->unused());
+  }
+  return make(store().open(tensors));
+}
+
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;

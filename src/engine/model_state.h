@@ -11,6 +11,7 @@
 #include "load/diffusers_folder.h"
 #include "load/weight_store.h"
 #include "models/registry.h"
+#include "models/text/text_encoder.h"
 #include "models/vae/autoencoder_kl.h"
 #include "models/vae/cogvideox_vae.h"
 #include "parallel/assemble.h"
@@ -54,6 +55,8 @@ struct Model::State {
   std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;
   std::unique_ptr<models::CogVideoXVae> load_video_vae() const;
   std::unique_ptr<models::CogVideoXVaeEncoder> load_video_vae_encoder() const;
+  /// A text encoder of the folder, its names checked; it reads weights while it runs.
+  std::unique_ptr<models::TextEncoder> load_text_encoder(const std::string& part) const;
 };
 
 namespace engine {

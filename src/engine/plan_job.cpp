@@ -2,8 +2,10 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/printable.h"
 #include "engine/conditioning.h"
 #include "engine/denoise.h"
+#include "engine/encode_text.h"
 #include "load/safetensors.h"
 #include "sample/scheduler.h"
 
@@ -42,9 +44,18 @@ void read_initial(const GenerateRequest& request, Job& job) {
           job.prefix > 0 ? "prompts" : "classes");
 }
 
+void check_subject(const Model::State& state, const GenerateRequest& request) {
+  if (state.recipe->text_inputs().empty())
+    require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
+            "'{}' takes classes, not text: give --class", state.name);
+  else
+    require(request.classes.empty(), ErrorCode::usage,
+            "'{}' takes text, not classes: give --prompt", state.name);
+  require(request.prompts.empty() || request.embeddings.empty(), ErrorCode::usage,
+          "give prompts or --embeddings, not both");
+}
+
 void plan_classes(const Model::State& state, const GenerateRequest& request, int steps, Job& job) {
-  require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
-          "'{}' takes classes, not text: give --class", state.name);
   std::vector<int> classes;
   for (int number : class_numbers(request.classes, state.class_names, state.recipe->classes()))
     classes.insert(classes.end(), static_cast<size_t>(request.count), number);
@@ -59,26 +70,24 @@ void plan_classes(const Model::State& state, const GenerateRequest& request, int
   job.conditioning = state.recipe->conditioning(classes, job.guidance.branches());
 }
 
-Embeddings read_embeddings(const Model::State& state, const GenerateRequest& request) {
-  require(
-      !request.embeddings.empty(), ErrorCode::usage,
-      "the text encoders of '{}' are not supported yet: give --embeddings FILE with what they give "
-      "({}, ...)",
-      state.name, state.recipe->text_inputs().front().first);
+Embeddings read_embeddings(const GenerateRequest& request) {
   const load::SafetensorsFile file(request.embeddings);
   Embeddings embeddings;
   for (const auto& [name, entry] : file.entries()) embeddings[name] = file.get(name);
   return embeddings;
 }
 
-void plan_text(const Model::State& state, const GenerateRequest& request, int steps, Job& job) {
+void plan_text(const Model::State& state, const GenerateRequest& request, const RunControl& control,
+               int steps, Job& job) {
   const models::Recipe& recipe = *state.recipe;
-  require(request.classes.empty(), ErrorCode::usage, "'{}' takes text, not classes: give --prompt",
-          state.name);
   require(request.scheduler == "auto", ErrorCode::usage,
           "--scheduler {}: '{}' has a scheduler of its own", request.scheduler, state.name);
   const Branches branches = branches_of(recipe, request, job.guidance_asked);
-  const Embeddings embeddings = read_embeddings(state, request);
+  require(state.folder.has("scheduler"), ErrorCode::model,
+          "'{}' has no scheduler; expected scheduler/scheduler_config.json", state.name);
+  const Embeddings embeddings = request.embeddings.empty()
+                                    ? encode_prompts(state, request, branches.two, control)
+                                    : read_embeddings(request);
   const int64_t prompts = prompt_count(recipe, embeddings, branches.two);
   for (int64_t p = 0; p < prompts; ++p)
     for (int i = 0; i < request.count; ++i)
@@ -95,8 +104,6 @@ void plan_text(const Model::State& state, const GenerateRequest& request, int st
   job.prefix = recipe.prefix(job.conditioning);
   const int64_t channels = recipe.guided_channels("");
   job.guidance = {branches.scale, channels, channels};
-  require(state.folder.has("scheduler"), ErrorCode::model,
-          "'{}' has no scheduler; expected scheduler/scheduler_config.json", state.name);
   const load::Component& part = state.folder.component("scheduler");
   job.sampler = sample::make_sampler(
       part.class_name, part.config, part.folder + "/scheduler_config.json",
@@ -117,9 +124,16 @@ void plan_size(const Model::State& state, const GenerateRequest& request, Job& j
 
 }  // namespace
 
-Job plan_job(const Model::State& state, const GenerateRequest& request) {
-  require(state.recipe != nullptr, ErrorCode::model,
-          "'{}' holds no transformer; it can only be used with 'tessera forward'", state.name);
+Job plan_job(const Model::State& state, const GenerateRequest& request, const RunControl& control) {
+  if (!state.recipe) {
+    std::vector<std::string> known;
+    for (const models::Family& family : models::families()) known.push_back(family.type);
+    fail(
+        ErrorCode::model,
+        "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "
+        "pipelines with one of {}",
+        state.name, base::printable(state.folder.class_name), fmt::join(known, ", "));
+  }
   require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
           "--count {}: expected a number from 1 to 100000", request.count);
   const models::Recipe::Defaults defaults = state.recipe->defaults();
@@ -128,20 +142,21 @@ Job plan_job(const Model::State& state, const GenerateRequest& request) {
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
             "--guidance {}: expected a number from 0 to 1000", scale);
+  check_subject(state, request);
   plan_size(state, request, job);
-  const int steps = request.steps.value_or(defaults.steps);
-  if (state.recipe->text_inputs().empty())
-    plan_classes(state, request, steps, job);
-  else
-    plan_text(state, request, steps, job);
   require(!request.decode || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
           state.name);
-  if (!request.initial_latents.empty()) read_initial(request, job);
   for (const std::string& path : {request.save_latents, request.trace})
     if (!path.empty()) base::check_writable(path);
   state.check_transformer();
   if (request.decode) state.check_vae();
+  const int steps = request.steps.value_or(defaults.steps);
+  if (state.recipe->text_inputs().empty())
+    plan_classes(state, request, steps, job);
+  else
+    plan_text(state, request, control, steps, job);
+  if (!request.initial_latents.empty()) read_initial(request, job);
   return job;
 }
 

@@ -60,6 +60,15 @@ class CogVideoXRecipe : public TextRecipe {
   std::vector<std::pair<std::string, std::string>> text_inputs() const override {
     return {{"prompt_embeds", "encoder_hidden_states"}};
   }
+  std::vector<TextPart> text_parts(const std::string&) const override {
+    return {{.tokenizer = "tokenizer",
+             .encoder = "text_encoder",
+             .tokens = config_.max_text_seq_length}};
+  }
+  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
+                                           int64_t) const override {
+    return {{"prompt_embeds", texts[0].states.last}};
+  }
 
  private:
   CogVideoXConfig config_;

@@ -49,6 +49,20 @@ class FluxRecipe : public TextRecipe {
     return {{"prompt_embeds", "encoder_hidden_states"},
             {"pooled_prompt_embeds", "pooled_projections"}};
   }
+  std::vector<TextPart> text_parts(const std::string&) const override {
+    return {{.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77},
+            {.tokenizer = "tokenizer_2",
+             .encoder = "text_encoder_2",
+             .tokens = 512,
+             .adjustable = true}};
+  }
+  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
+                                           int64_t) const override {
+    require(texts[0].states.pooled.defined(), ErrorCode::model,
+            "the first text encoder of FLUX pools no text; expected a CLIPTextModel");
+    return {{"prompt_embeds", texts[1].states.last},
+            {"pooled_prompt_embeds", texts[0].states.pooled}};
+  }
   void add_conditions(const TextRun& run, nn::Conditioning& conditioning) const override {
     const std::vector<float> scales(static_cast<size_t>(run.rows), run.guidance);
     conditioning.tensors["guidance"] = Tensor::from(std::span<const float>(scales), {run.rows});

@@ -50,6 +50,23 @@ class HunyuanDitRecipe : public TextRecipe {
             {"prompt_embeds_2", "encoder_hidden_states_t5"},
             {"prompt_attention_mask_2", "text_embedding_mask_t5"}};
   }
+  std::vector<TextPart> text_parts(const std::string&) const override {
+    return {{.tokenizer = "tokenizer",
+             .encoder = "text_encoder",
+             .tokens = config_.text_len,
+             .masked = true},
+            {.tokenizer = "tokenizer_2",
+             .encoder = "text_encoder_2",
+             .tokens = config_.text_len_t5,
+             .masked = true}};
+  }
+  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
+                                           int64_t) const override {
+    return {{"prompt_embeds", texts[0].states.last},
+            {"prompt_attention_mask", texts[0].mask},
+            {"prompt_embeds_2", texts[1].states.last},
+            {"prompt_attention_mask_2", texts[1].mask}};
+  }
   void add_conditions(const TextRun& run, nn::Conditioning& conditioning) const override {
     if (!config_.use_style_cond_and_image_meta_size) return;
     // Original size, target size, corner of the crop: what the pipeline gives without a request.

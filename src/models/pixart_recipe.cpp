@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "models/text_recipe.h"
+#include "tokenizer/unicode.h"
 
 namespace tessera::models {
 namespace {
@@ -45,6 +46,20 @@ class PixartRecipe : public TextRecipe {
   std::vector<std::pair<std::string, std::string>> text_inputs() const override {
     return {{"prompt_embeds", "encoder_hidden_states"},
             {"prompt_attention_mask", "encoder_attention_mask"}};
+  }
+  std::vector<TextPart> text_parts(const std::string& pipeline) const override {
+    return {{.tokenizer = "tokenizer",
+             .encoder = "text_encoder",
+             .tokens = pipeline == "PixArtAlphaPipeline" ? 120 : 300,
+             .masked = true,
+             .adjustable = true}};
+  }
+  std::string cleaned(const std::string& prompt) const override {
+    return tokenizer::stripped(tokenizer::lowered(tokenizer::repaired(prompt)));
+  }
+  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
+                                           int64_t) const override {
+    return {{"prompt_embeds", texts[0].states.last}, {"prompt_attention_mask", texts[0].mask}};
   }
   void add_conditions(const TextRun& run, nn::Conditioning& conditioning) const override {
     if (!config_.use_additional_conditions) return;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/text/text_encoder.h"
 #include "nn/block_stack.h"
 #include "nn/latent_form.h"
 #include "nn/weights.h"
@@ -50,6 +51,30 @@ class Recipe {
   /// with "negative_" before it those of the other branch) and of the transformer's arguments.
   /// Empty: a model of classes.
   virtual std::vector<std::pair<std::string, std::string>> text_inputs() const { return {}; }
+  /// A tokenizer of the folder and the encoder that reads its ids.
+  struct TextPart {
+    std::string tokenizer, encoder;
+    int64_t tokens = 0;       ///< of every text, padding included
+    bool masked = false;      ///< the encoder is told what is padding
+    bool adjustable = false;  ///< a request may ask for other `tokens`
+    bool optional = false;    ///< a folder may come without it
+  };
+  /// What the text of a pipeline of this class goes through; empty: there is no way.
+  virtual std::vector<TextPart> text_parts(const std::string& /*pipeline*/) const { return {}; }
+  /// What a pipeline does to a prompt before it is cut into tokens.
+  virtual std::string cleaned(const std::string& prompt) const { return prompt; }
+  /// What one part made of the texts; `states.last` is undefined where the folder lacks the part.
+  struct EncodedText {
+    TextStates states;
+    nn::Tensor mask;  ///< i32 [rows, tokens]: ones, then zeros over padding
+    int64_t tokens = 0;
+  };
+  /// Encoded texts in the order of text_parts -> embeddings by the names of text_inputs. Throws
+  /// Error(model) for encoders that do not fit.
+  virtual std::map<std::string, nn::Tensor> embeddings(const std::vector<EncodedText>&,
+                                                       int64_t /*rows*/) const {
+    return {};
+  }
   /// A run of a model that takes text.
   struct TextRun {
     int64_t rows = 0, height = 0, width = 0;  ///< rows of the batch, pixels

@@ -1,7 +1,10 @@
 #include "models/sd3_recipe.h"
 
+#include <algorithm>
+
 #include "base/fail.h"
 #include "models/text_recipe.h"
+#include "ops/elementwise.h"
 
 namespace tessera::models {
 namespace {
@@ -45,10 +48,46 @@ class Sd3Recipe : public TextRecipe {
     return {{"prompt_embeds", "encoder_hidden_states"},
             {"pooled_prompt_embeds", "pooled_projections"}};
   }
+  std::vector<TextPart> text_parts(const std::string&) const override {
+    return {{.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77},
+            {.tokenizer = "tokenizer_2", .encoder = "text_encoder_2", .tokens = 77},
+            {.tokenizer = "tokenizer_3",
+             .encoder = "text_encoder_3",
+             .tokens = 256,
+             .adjustable = true,
+             .optional = true}};
+  }
+  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
+                                           int64_t rows) const override;
 
  private:
   Sd3Config config_;
 };
+
+// Both CLIPs side by side, zeros up to the width of T5, and T5's tokens (or zeros) behind them.
+std::map<std::string, Tensor> Sd3Recipe::embeddings(const std::vector<EncodedText>& texts,
+                                                    int64_t rows) const {
+  const int64_t width = config_.joint_attention_dim, head = texts[0].tokens,
+                length = head + texts[2].tokens;
+  Tensor all = Tensor::zeros({rows * length, width}, DType::f32);
+  const auto place = [&](const Tensor& part, int64_t from, int64_t column) {
+    require(part.defined() && column + part.size(2) <= width, ErrorCode::model,
+            "the text encoders of SD3 do not fit a transformer of joint_attention_dim {}", width);
+    const std::vector<float> values = part.to_floats();
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t t = 0; t < part.size(1); ++t)
+        std::copy_n(values.data() + (r * part.size(1) + t) * part.size(2), part.size(2),
+                    all.row<float>(r * length + from + t) + column);
+  };
+  place(texts[0].states.previous, 0, 0);
+  place(texts[1].states.previous, 0, texts[0].states.previous.size(2));
+  if (texts[2].states.last.defined()) place(texts[2].states.last, head, 0);
+  const Tensor &first = texts[0].states.projected, &second = texts[1].states.projected;
+  require(first.defined() && second.defined(), ErrorCode::model,
+          "the text encoders of SD3 project no text; expected CLIPTextModelWithProjection");
+  return {{"prompt_embeds", all.reshape({rows, length, width})},
+          {"pooled_prompt_embeds", ops::concat_columns({first, second})}};
+}
 
 }  // namespace
 

@@ -29,14 +29,26 @@ struct WholeRun {
     return found;
   }
 
-  GenerateRequest request(const Scratch& scratch) const {
-    load::write_safetensors(scratch / "text.safetensors", embeddings());
+  // From the prompt, where the folder has what reads it; else from the embeddings that are stored.
+  bool reads_text() const { return std::filesystem::exists(folder + "/model/tokenizer"); }
+
+  GenerateRequest request(const Scratch& scratch, bool from_prompt) const {
     std::map<std::string, Tensor> given{{"latents", io.get("latents.init")}};
     for (const auto& [name, entry] : io.entries())
       if (name.starts_with("noise.")) given[name] = io.get(name);
     load::write_safetensors(scratch / "init.safetensors", given);
     GenerateRequest q;
-    q.embeddings = scratch / "text.safetensors";
+    if (from_prompt) {
+      q.prompts = {arguments["prompt"].get<std::string>()};
+      const base::Json negative = arguments.value("negative_prompt", base::Json());
+      if (negative.is_string()) q.negative_prompt = negative.get<std::string>();
+      const base::Json type = base::read_json(folder + "/model/model_index.json")["_class_name"];
+      const bool adjustable = type != "CogVideoXPipeline" && type != "HunyuanDiTPipeline";
+      if (adjustable) q.text_tokens = arguments.value("max_sequence_length", 0);
+    } else {
+      load::write_safetensors(scratch / "text.safetensors", embeddings());
+      q.embeddings = scratch / "text.safetensors";
+    }
     q.initial_latents = scratch / "init.safetensors";
     q.trace = scratch / "trace.safetensors";
     q.height = arguments["height"];
@@ -50,8 +62,8 @@ struct WholeRun {
   }
 };
 
-// Runs of the first prompt of each case, for that is the one whose embeddings are stored.
-std::vector<WholeRun> runs() {
+// From embeddings: runs of the first prompt of each case, for that is the one that is stored.
+std::vector<WholeRun> runs(bool from_prompt) {
   std::vector<WholeRun> found;
   for (const std::string& folder : golden::diffusers_cases("io_e2e_0.safetensors")) {
     const base::Json described = base::read_json(folder + "/case.json");
@@ -59,18 +71,19 @@ std::vector<WholeRun> runs() {
     for (const base::Json& run : described["end_to_end"]) {
       const base::Json negative = run.value("negative_prompt", base::Json());
       const bool second = negative.is_null() || negative == prompts[1];
-      if (run["prompt"] == prompts[0] && second) found.emplace_back(folder, run);
+      WholeRun whole(folder, run);
+      const bool stored = run["prompt"] == prompts[0] && second && !whole.embeddings().empty();
+      if (from_prompt ? whole.reads_text() : stored) found.push_back(whole);
     }
   }
   return found;
 }
 
-TEST(PipelineGolden, WholeRunsAreThoseOfDiffusers) {
-  EXPECT_GE(runs().size(), 3u);
-  for (const WholeRun& run : runs()) {
+void check_runs(bool from_prompt) {
+  for (const WholeRun& run : runs(from_prompt)) {
     SCOPED_TRACE(run.folder + " " + run.arguments["file"].get<std::string>());
     const Scratch scratch;
-    const GenerateRequest q = run.request(scratch);
+    const GenerateRequest q = run.request(scratch, from_prompt);
     const GenerateResult result =
         Model::open(run.folder + "/model", golden::options(Precision::f32)).generate(q);
     const SafetensorsFile trace(q.trace);
@@ -97,6 +110,16 @@ TEST(PipelineGolden, WholeRunsAreThoseOfDiffusers) {
       far += std::abs(int(mine[i]) - int(bytes.data<uint8_t>()[i])) > 1;
     EXPECT_EQ(far, 0);
   }
+}
+
+TEST(PipelineGolden, WholeRunsFromEmbeddingsAreThoseOfDiffusers) {
+  EXPECT_GE(runs(false).size(), 2u);
+  check_runs(false);
+}
+
+TEST(PipelineGolden, WholeRunsFromPromptsAreThoseOfDiffusers) {
+  EXPECT_GE(runs(true).size(), 1u);
+  check_runs(true);
 }
 
 }  // namespace

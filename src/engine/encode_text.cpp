@@ -1,0 +1,178 @@
+#include "engine/encode_text.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+#include "tokenizer/folder.h"
+
+namespace tessera::engine {
+namespace {
+
+using models::Recipe;
+using models::TextBatch;
+using models::TextStates;
+using tensor::DType;
+using tensor::Tensor;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMostTokens = 4096;  // of a text
+
+// A part whose tokens were found before any weight is read.
+struct Text {
+  Recipe::TextPart part;
+  TextBatch batch;
+  bool there = true;
+  Tensor mask() const;
+};
+
+Tensor Text::mask() const {
+  std::vector<int32_t> ones(batch.ids.size(), 0);
+  for (int64_t r = 0; r < batch.rows(); ++r)
+    std::fill_n(ones.begin() + r * batch.length, batch.visible[static_cast<size_t>(r)], 1);
+  return Tensor::from(std::span<const int32_t>(ones), {batch.rows(), batch.length});
+}
+
+void check_there(const Model::State& state, const Recipe::TextPart& part) {
+  for (const std::string& name : {part.tokenizer, part.encoder})
+    require(state.folder.has(name), ErrorCode::model,
+            "'{}' has no {}, so it takes no prompt: add the folder '{}' of the published model, or "
+            "give --embeddings FILE",
+            state.name, name, name);
+}
+
+TextBatch tokens_of(const Model::State& state, const Recipe::TextPart& part,
+                    const std::vector<std::string>& prompts) {
+  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+  TextBatch batch{{}, {}, part.tokens};
+  for (const std::string& prompt : prompts) {
+    const auto encoded = tokenizer->encode_padded(state.recipe->cleaned(prompt), part.tokens);
+    batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
+    batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
+  }
+  return batch;
+}
+
+std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
+                      const std::vector<std::string>& prompts) {
+  std::vector<Text> texts;
+  bool adjusted = request.text_tokens == 0;
+  for (Recipe::TextPart part : state.recipe->text_parts(state.folder.class_name)) {
+    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
+    adjusted |= part.adjustable;
+    Text text{part, {{}, {}, part.tokens}, true};
+    text.there = !part.optional || state.folder.has(part.encoder);
+    if (text.there) {
+      check_there(state, part);
+      text.batch = tokens_of(state, part, prompts);
+    }
+    texts.push_back(std::move(text));
+  }
+  require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
+  require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
+          request.text_tokens, state.name);
+  return texts;
+}
+
+void check_vocabulary(const Model::State& state, const Text& text,
+                      const models::TextEncoder& encoder) {
+  const int32_t largest = *std::max_element(text.batch.ids.begin(), text.batch.ids.end());
+  require(largest < encoder.vocabulary(), ErrorCode::model,
+          "'{}': the {} gives token {}, the {} knows {}; they do not belong together", state.name,
+          text.part.tokenizer, largest, text.part.encoder, encoder.vocabulary());
+  require(encoder.longest() == 0 || text.part.tokens <= encoder.longest(), ErrorCode::usage,
+          "{} tokens of text: the {} of '{}' takes at most {}", text.part.tokens, text.part.encoder,
+          state.name, encoder.longest());
+}
+
+// Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
+void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, int64_t begin,
+         int64_t end, const std::string& before, Embeddings& found) {
+  std::vector<Recipe::EncodedText> rows = texts;
+  for (Recipe::EncodedText& text : rows)
+    for (Tensor* x : {&text.states.last, &text.states.previous, &text.states.pooled,
+                      &text.states.projected, &text.mask})
+      if (x->defined()) *x = x->slice(0, begin, end).contiguous();
+  for (const auto& [name, x] : recipe.embeddings(rows, end - begin)) found[before + name] = x;
+}
+
+}  // namespace
+
+Embeddings encode_prompts(const Model::State& state, const GenerateRequest& request, bool two,
+                          const RunControl& control) {
+  require(!request.prompts.empty(), ErrorCode::usage,
+          "what to make is missing: '{}' takes text, give --prompt T", state.name);
+  require(request.text_tokens >= 0 && request.text_tokens <= kMostTokens, ErrorCode::usage,
+          "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTokens);
+  std::vector<std::string> prompts = request.prompts;
+  const auto count = static_cast<int64_t>(prompts.size());
+  if (two) prompts.push_back(request.negative_prompt.value_or(""));
+  const auto begin = Clock::now();
+  const std::vector<Text> texts = cut(state, request, prompts);
+  const tensor::BindScope bind(state.scope());
+  std::vector<Recipe::EncodedText> encoded;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
+            i + 1);
+    if (control.on_progress)
+      control.on_progress({"encode", static_cast<int>(i), static_cast<int>(texts.size()),
+                           std::chrono::duration<double>(Clock::now() - begin).count()});
+    const Text& text = texts[i];
+    Recipe::EncodedText made{{}, {}, text.part.tokens};
+    if (text.there) {
+      const auto encoder = state.load_text_encoder(text.part.encoder);
+      check_vocabulary(state, text, *encoder);
+      TextBatch batch = text.batch;
+      if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
+      made.states = encoder->encode(batch);
+      made.mask = text.mask();
+    }
+    encoded.push_back(std::move(made));
+  }
+  Embeddings found;
+  put(*state.recipe, encoded, 0, count, "", found);
+  if (two) put(*state.recipe, encoded, count, count + 1, "negative_", found);
+  return found;
+}
+
+std::map<std::string, Tensor> forward_text(const Model::State& state, const std::string& component,
+                                           const std::map<std::string, Tensor>& inputs,
+                                           bool trace) {
+  const auto ids = inputs.find("input_ids"), mask = inputs.find("attention_mask");
+  require(ids != inputs.end() && ids->second.rank() == 2 && ids->second.elements() > 0,
+          ErrorCode::usage, "{} takes whole numbers input_ids [rows, length]", component);
+  const int64_t rows = ids->second.size(0), length = ids->second.size(1);
+  TextBatch batch{{}, std::vector<int64_t>(static_cast<size_t>(rows), length), length};
+  for (const int64_t id : ids->second.to_ints())
+    batch.ids.push_back(static_cast<int32_t>(std::clamp<int64_t>(id, -1, 1 << 30)));
+  if (mask != inputs.end()) {
+    require(mask->second.shape() == ids->second.shape(), ErrorCode::usage,
+            "'attention_mask' is {}; expected {}", mask->second.shape().str(),
+            ids->second.shape().str());
+    const auto values = mask->second.to_ints();
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto first = values.begin() + r * length, last = first + length;
+      const auto zero = std::find(first, last, 0);
+      require(std::all_of(first, zero, [](int64_t v) { return v == 1; }) &&
+                  std::all_of(zero, last, [](int64_t v) { return v == 0; }),
+              ErrorCode::usage, "'attention_mask' of row {}: expected ones, then zeros", r);
+      batch.visible[static_cast<size_t>(r)] = zero - first;
+    }
+  }
+  std::map<std::string, Tensor> outputs;
+  models::TextTrace watch;
+  if (trace)
+    watch = [&](const std::string& name, const Tensor& x) {
+      outputs[name] = ops::cast(x, DType::f32);
+    };
+  const TextStates states = state.load_text_encoder(component)->encode(batch, watch);
+  outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
+  if (states.projected.defined())
+    outputs["text_embeds"] = states.projected;
+  else if (states.pooled.defined())
+    outputs["pooler_output"] = states.pooled;
+  return outputs;
+}
+
+}  // namespace tessera::engine

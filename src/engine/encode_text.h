@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+
+#include "engine/conditioning.h"
+#include "engine/model_state.h"
+
+namespace tessera::engine {
+
+/// What the folder's own tokenizers and text encoders make of the prompts of a request, by the
+/// names of Recipe::text_inputs; with `two` also of the negative prompt. Encoders are loaded one
+/// after the other and released. Throws Error(model) for parts that are missing or malformed.
+Embeddings encode_prompts(const Model::State& state, const GenerateRequest& request, bool two,
+                          const RunControl& control);
+
+/// Runs a text encoder on "input_ids" and, if there, "attention_mask" [rows, length] ->
+/// "last_hidden_state", "text_embeds" or "pooler_output", with `trace` also "hidden.N". Throws
+/// Error(usage) for inputs that do not fit.
+std::map<std::string, tensor::Tensor> forward_text(
+    const Model::State& state, const std::string& component,
+    const std::map<std::string, tensor::Tensor>& inputs, bool trace);
+
+}  // namespace tessera::engine
