@@ -201,6 +201,7 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(files)
       ->type_name("F");
   app.add_option("--report", o->report)->group(files)->type_name("F");
+  app.add_flag("--compare-steps", q.compare_steps)->group(files);
   app.add_option("--progress", o->progress, "auto, plain or none (default auto)")
       ->check(CLI::IsMember({"auto", "plain", "none"}))
       ->group(files)

@@ -28,6 +28,21 @@ struct Report {
     int oldest = 0;             ///< age of the oldest row that was read
   };
   std::vector<Layer> layers;
+  /// How alike a layer of experts is in two neighbouring steps (GenerateRequest::compare_steps).
+  struct Similarity {
+    int layer = 0, step = 0;  ///< the later one
+    double same_experts = 0;  ///< share of tokens that go to the same experts
+    double outputs = 0;       ///< mean cosine of what the routed experts add
+  };
+  std::vector<Similarity> similarity;
+  /// How wrong rows of the step before would be, by their router score.
+  struct StaleError {
+    int layer = 0;
+    double lowest_score = 0, highest_score = 0;  ///< the scores of a token's experts sum to 1
+    int64_t rows = 0;
+    double error = 0;  ///< mean of |row - old row| / |row|
+  };
+  std::vector<StaleError> stale_errors;
   /// What ranks sent to each other, over all ranks; keyed by operation and layer (-1: none).
   struct Traffic {
     int64_t messages = 0, bytes = 0;

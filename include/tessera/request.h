@@ -51,6 +51,7 @@ struct GenerateRequest {
   std::string save_latents;        ///< safetensors file for the final `latents`; empty: none
   std::string trace;               ///< safetensors file for latents and predictions of every step
   bool decode = true;              ///< false: stop at the latents
+  bool compare_steps = false;      ///< the report says how much experts repeat themselves; one rank
 };
 
 /// Where a run is; handed to the progress callback on the caller's thread.

@@ -10,6 +10,7 @@
 #include "comm/threads/launch.h"
 #include "engine/conditioning.h"
 #include "engine/gather_reports.h"
+#include "evaluation/redundancy.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
 
@@ -38,6 +39,7 @@ struct Ranks {
   Tensor run(comm::Communicator* world);
   void note_steps(const std::vector<double>& marks);
   void note_rank(const parallel::Assembly& assembly);
+  void note_similarity(const evaluation::RedundancyProbe& probe);
 };
 
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
@@ -121,12 +123,25 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
   }
 }
 
+void Ranks::note_similarity(const evaluation::RedundancyProbe& probe) {
+  for (const auto& s : probe.steps())
+    report.similarity.push_back({s.layer, s.step, s.same_experts, s.outputs});
+  for (const auto& e : probe.stale_rows())
+    report.stale_errors.push_back({e.layer, e.lowest, e.highest, e.rows, e.error});
+}
+
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const tensor::BindScope bind(state.scope(world ? rank : -1));
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model = state.transformer(rank);
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
+  const evaluation::RedundancyProbe* probe = nullptr;
+  if (request.compare_steps) {
+    auto comparing = std::make_unique<evaluation::RedundancyProbe>();
+    probe = comparing.get();
+    assembly.replace_experts(std::move(comparing));
+  }
   const parallel::Share& share = assembly.share;
   Start start(request, job, share);
   std::vector<double> marks;
@@ -155,6 +170,7 @@ Tensor Ranks::run(comm::Communicator* world) {
     note_steps(marks);
   }
   note_rank(assembly);
+  if (probe) note_similarity(*probe);
   return all;
 }
 

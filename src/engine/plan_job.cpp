@@ -136,6 +136,13 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
   }
   require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
           "--count {}: expected a number from 1 to 100000", request.count);
+  const Plan& plan = state.options.plan;
+  require(
+      !request.compare_steps || (plan.world() == 1 && !parallel::shares_experts(plan) &&
+                                 !state.geometry().experts.empty()),
+      ErrorCode::usage,
+      "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "
+      "and choose a model with experts");
   const models::Recipe::Defaults defaults = state.recipe->defaults();
   Job job;
   job.guidance_asked = request.guidance.value_or(defaults.guidance);

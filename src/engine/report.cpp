@@ -25,23 +25,36 @@ std::string to_json(const Report& r) {
          {"bytes", t.bytes},
          {"wait_seconds", t.wait_seconds},
          {"overlap", t.flight_seconds > 0 ? 1 - t.wait_seconds / t.flight_seconds : 0}});
-  const Json document{{"version", r.version},
-                      {"model", r.model},
-                      {"plan", r.plan},
-                      {"device", r.device},
-                      {"precision", r.precision},
-                      {"instruction_set", r.instruction_set},
-                      {"threads", r.threads},
-                      {"ranks", r.ranks},
-                      {"phase_seconds", r.phase_seconds},
-                      {"step_seconds", r.step_seconds},
-                      {"forwards", r.forwards},
-                      {"flops", r.flops},
-                      {"peak_bytes", r.peak_bytes},
-                      {"peak_resident_bytes", r.peak_resident_bytes},
-                      {"kept_row_bytes", r.kept_row_bytes},
-                      {"experts_touched", layers},
-                      {"traffic", traffic}};
+  Json similarity = Json::array(), stale_errors = Json::array();
+  for (const auto& s : r.similarity)
+    similarity.push_back({{"layer", s.layer},
+                          {"step", s.step},
+                          {"same_experts", s.same_experts},
+                          {"outputs", s.outputs}});
+  for (const auto& e : r.stale_errors)
+    stale_errors.push_back({{"layer", e.layer},
+                            {"score", {e.lowest_score, e.highest_score}},
+                            {"rows", e.rows},
+                            {"error", e.error}});
+  Json document{{"version", r.version},
+                {"model", r.model},
+                {"plan", r.plan},
+                {"device", r.device},
+                {"precision", r.precision},
+                {"instruction_set", r.instruction_set},
+                {"threads", r.threads},
+                {"ranks", r.ranks},
+                {"phase_seconds", r.phase_seconds},
+                {"step_seconds", r.step_seconds},
+                {"forwards", r.forwards},
+                {"flops", r.flops},
+                {"peak_bytes", r.peak_bytes},
+                {"peak_resident_bytes", r.peak_resident_bytes},
+                {"kept_row_bytes", r.kept_row_bytes},
+                {"experts_touched", layers},
+                {"traffic", traffic}};
+  if (!similarity.empty()) document["similarity"] = similarity;
+  if (!stale_errors.empty()) document["stale_errors"] = stale_errors;
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -56,6 +56,7 @@ std::vector<ExpertEvent> Assembly::expert_events() const {
     if (second) events.insert(events.end(), second->events().begin(), second->events().end());
     return events;
   }
+  if (!local) return events;
   int step = -1, last = 1 << 30;
   for (const nn::ExpertUse& use : local->uses()) {
     if (use.site <= last) ++step;

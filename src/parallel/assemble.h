@@ -48,6 +48,12 @@ struct Assembly {
   nn::Seams seams(int half = 0) const { return {*attention, half == 0 ? *experts : *second}; }
   void begin_step(const nn::StepInfo& info);
   void finish();
+  /// Other experts in the place of the plan's, which then count nothing.
+  void replace_experts(std::unique_ptr<nn::Experts> others) {
+    experts = std::move(others);
+    local = nullptr;
+    scheduled = nullptr;
+  }
   /// What the experts did, call by call.
   std::vector<ExpertEvent> expert_events() const;
   /// The most bytes of expert rows that were kept between layers, steps or halves.

@@ -132,6 +132,8 @@ class Arguments(ProgramTest):
         self.refused(4, "generate", "shapes", "--class", "1", "--plan", "cfg", says="no value")
 
     def test_what_belongs_together(self):
+        self.refused(2, "generate", "shapes", "--class", "1", "--compare-steps", "--plan",
+                     "expert=2", "--count", "2", says=["--compare-steps", "leave out --plan"])
         self.refused(2, "generate", "shapes", "--class", "1", "--latents-only",
                      says="--save-latents")
         self.refused(3, "generate", TINY, "--class", "1", says=["no VAE", "--latents-only"])

@@ -15,6 +15,7 @@ struct Asked {
   uint64_t seed = 3;
   std::vector<std::string> classes{"1", "0", "5", "2", "7"};  // odd: ranks get unequal shares
   float guidance = 1.5f;
+  bool compare_steps = false;
 };
 
 std::vector<float> latents(const Asked& asked, Report* report = nullptr) {
@@ -28,6 +29,7 @@ std::vector<float> latents(const Asked& asked, Report* report = nullptr) {
   request.steps = 6;
   request.seed = asked.seed;
   request.decode = false;
+  request.compare_steps = asked.compare_steps;
   request.save_latents = scratch / "latents.safetensors";
   const GenerateResult result = model.generate(request);
   if (report) *report = result.report;
@@ -151,6 +153,24 @@ TEST(Denoise, TheReportCountsBytesRowsAndAges) {
   for (const auto& layer : report.layers)
     EXPECT_EQ(layer.ages, (std::vector<int64_t>{2, 10}));  // two ranks
   EXPECT_GT(report.kept_row_bytes, 0);
+}
+
+TEST(Denoise, StepsAreComparedWithoutChangingThem) {
+  Report report;
+  EXPECT_EQ(latents({.plan = "", .compare_steps = true}, &report), latents({""}));
+  ASSERT_FALSE(report.similarity.empty());
+  EXPECT_EQ(report.similarity.size() % 5, 0u) << "six steps have five neighbours in each layer";
+  for (const auto& s : report.similarity) {
+    EXPECT_GE(s.step, 1);
+    EXPECT_GE(s.same_experts, 0);
+    EXPECT_LE(s.same_experts, 1);
+    EXPECT_LE(s.outputs, 1.0001);
+  }
+  ASSERT_FALSE(report.stale_errors.empty());
+  for (const auto& e : report.stale_errors) EXPECT_GT(e.error, 0);
+  EXPECT_NE(to_json(report).find("stale_errors"), std::string::npos);
+  EXPECT_THROW(latents({.plan = "expert=2", .compare_steps = true}), Error);
+  EXPECT_THROW(latents({.plan = "schedule=interweaved", .compare_steps = true}), Error);
 }
 
 TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
