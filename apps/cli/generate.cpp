@@ -197,7 +197,7 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(files)
       ->type_name("F");
   app.add_flag("--latents-only", o->latents_only)->group(files);
-  app.add_option("--trace", q.trace, "Write every step's tensors; what happened (JSON)")
+  app.add_option("--trace", q.trace, "Every step's tensors; a report (JSON)")
       ->group(files)
       ->type_name("F");
   app.add_option("--report", o->report)->group(files)->type_name("F");
