@@ -145,13 +145,13 @@ class Observer : public nn::Experts {
                            const nn::ExpertWeightSet& bank) {
     using Clock = std::chrono::steady_clock;
     std::set<int64_t> distinct;
-    double rows = 0;
+    double sent = 0;
     for (const int64_t e : routing.ids.to_ints())
-      if (e >= 0) distinct.insert(e), ++rows;
+      if (e >= 0) distinct.insert(e), ++sent;
     const auto begin = Clock::now();
     const Tensor out = ops::experts(tokens, routing, bank.routed);
     calls.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    calls.rows.push_back(rows);
+    calls.rows.push_back(sent);
     calls.distinct.push_back(double(distinct.size()));
     return out.to_floats();
   }

@@ -64,10 +64,12 @@ TEST(TextEncoderGolden, EveryLayerIsThatOfTransformers) {
                               });
       EXPECT_GE(layers, 3);
       EXPECT_LT(error(states.last, "last_hidden_state"), limit);
-      if (c.io.has(c.trace("text_embeds")))
+      if (c.io.has(c.trace("text_embeds"))) {
         EXPECT_LT(error(states.projected, "text_embeds"), limit);
-      if (c.io.has(c.trace("pooler_output")))
+      }
+      if (c.io.has(c.trace("pooler_output"))) {
         EXPECT_LT(error(states.pooled, "pooler_output"), limit);
+      }
     }
 }
 
