@@ -45,8 +45,8 @@ void show_block(const CompleteProgress& p) {
   std::fprintf(stderr, "[%d] %s\n", p.prompt, line.c_str());
 }
 
-void complete(Options& o, const std::stop_token& stop) {
-  const RunOptions run = run_options(*o.model);
+void complete(Options& o, const std::stop_token& stop, const Processes* processes) {
+  const RunOptions run = run_options(*o.model, processes);
   for (const std::string& ids : o.ids) o.request.prompt_ids.push_back(parse_ids(ids));
   if (!o.chat.empty()) o.request.chat = read_text(o.chat);
   Model model = Model::open(o.model->model, run);
@@ -60,6 +60,7 @@ void complete(Options& o, const std::stop_token& stop) {
                             flush_results();
                           }};
   const CompleteResult result = model.complete(o.request, control);
+  if (result.elsewhere) return;
   if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);
   if (o.json) {
     std::printf("%s\n", to_json(result).c_str());
@@ -137,7 +138,12 @@ Command add_complete(CLI::App& program) {
   app->add_flag("--visualise", o->visualise, "each block filling in, on standard error")
       ->group(out);
   add_model_options(*app, o->model);
-  return {app, [o](const std::stop_token& stop) { complete(*o, stop); }};
+  return {app,
+          [o](const std::stop_token& stop) {
+            run_ranks(*o->model,
+                      [&](const Processes* processes) { complete(*o, stop, processes); });
+          },
+          true};
 }
 
 }  // namespace tessera::cli

@@ -60,10 +60,12 @@ struct Completion {
 /// The answers in the order of prompts, ids, chat.
 struct CompleteResult {
   std::vector<Completion> completions;
-  int64_t forwards = 0;      ///< of the batch
-  int64_t experts_read = 0;  ///< distinct in the batch, over layers and passes
-  double seconds = 0, bytes_read = 0;
-  std::string select, decode;
+  int64_t forwards = 0;                ///< of the batch
+  int64_t experts_read = 0;            ///< distinct in the batch, over layers and passes
+  double seconds = 0, bytes_read = 0;  ///< bytes: of all ranks
+  int64_t bytes_sent = 0;              ///< between ranks
+  std::string select, decode, plan;    ///< plan: "" is one rank
+  bool elsewhere = false;              ///< all of it is with the process of rank 0
 };
 /// The result as a JSON document: ids, text, finish, usage, forwards, tokens per forward, experts.
 std::string to_json(const CompleteResult& result);

@@ -210,12 +210,13 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
                                 to_string(plan), plan.world(), ranks, plan.world()));
   Plan other = plan;
-  for (int Plan::*field : {&Plan::data, &Plan::distrifusion, &Plan::expert, &Plan::warmup})
+  for (int Plan::*field :
+       {&Plan::data, &Plan::distrifusion, &Plan::expert, &Plan::tensor, &Plan::warmup})
     other.*field = 1;
   if (other.world() > 1 || plan.patches > 1)
     found.push_back(
-        fmt::format("this version spreads a request by data, expert and distrifusion; "
-                    "leave out cfg, pipefusion, patches, ulysses, ring and tensor"));
+        "this version spreads a request by data, expert, distrifusion and tensor; leave out cfg, "
+        "pipefusion, patches, ulysses and ring");
   const int different = plan.data * plan.distrifusion;  // ranks that hold different tokens
   if (different % plan.expert != 0)
     found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",

@@ -1,5 +1,6 @@
 #include "comm/collectives.h"
 
+#include <cstring>
 #include <utility>
 
 #include "base/fail.h"
@@ -79,6 +80,40 @@ Tensor sum(Communicator& comm, const Tensor& x, const Tag& tag) {
     for (int64_t i = 0; i < x.elements(); ++i) out[i] += part.data<float>()[i];
   }
   return total;
+}
+
+namespace {
+
+template <class Merge>
+void merge(Communicator& comm, std::span<int64_t> values, const Tag& tag, Merge merged) {
+  if (comm.size() == 1) return;
+  const auto count = static_cast<int64_t>(values.size());
+  const Tensor mine = Tensor::empty({count}, tensor::DType::i64);
+  if (count > 0) std::memcpy(mine.raw(), values.data(), values.size_bytes());
+  const std::vector<Tensor> all = all_gather(comm, mine, tag).wait();
+  for (size_t r = 0; r < all.size(); ++r) {
+    require(all[r].elements() == count && all[r].dtype() == tensor::DType::i64, ErrorCode::rank,
+            "'{}' merges {} and {} numbers", tag.operation, count, all[r].elements());
+    if (static_cast<int>(r) == comm.rank()) continue;
+    const int64_t* other = all[r].data<int64_t>();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = merged(values[i], other[i]);
+  }
+}
+
+}  // namespace
+
+void sum(Communicator& comm, std::span<int64_t> values, const Tag& tag) {
+  merge(comm, values, tag, [](int64_t a, int64_t b) { return a + b; });
+}
+
+void max(Communicator& comm, std::span<int64_t> values, const Tag& tag) {
+  merge(comm, values, tag, [](int64_t a, int64_t b) { return a < b ? b : a; });
+}
+
+bool agreed(Communicator& comm, int root, bool word, const Tag& tag) {
+  Tensor message = Tensor::zeros({1}, tensor::DType::u8);
+  if (word) *message.data<uint8_t>() = 1;
+  return *broadcast(comm, root, message, tag).data<uint8_t>() != 0;
 }
 
 void barrier(Communicator& comm) {

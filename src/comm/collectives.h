@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -36,6 +37,12 @@ std::vector<tensor::Tensor> gather(Communicator& comm, int root, const tensor::T
                                    const Tag& tag);
 /// Sum of f32 tensors of one shape, in rank order on every rank: the same bits everywhere.
 tensor::Tensor sum(Communicator& comm, const tensor::Tensor& x, const Tag& tag);
+/// Sums of whole numbers over the ranks, or the largest, element by element; in place, equal on
+/// all.
+void sum(Communicator& comm, std::span<int64_t> values, const Tag& tag);
+void max(Communicator& comm, std::span<int64_t> values, const Tag& tag);
+/// What `root` says, on every rank.
+bool agreed(Communicator& comm, int root, bool word, const Tag& tag);
 /// Returns when all have come.
 void barrier(Communicator& comm);
 

@@ -1,13 +1,15 @@
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <set>
 #include <utility>
 
 #include "base/fail.h"
+#include "comm/collectives.h"
+#include "comm/threads/launch.h"
 #include "engine/completion.h"
 #include "engine/model_state.h"
-#include "nn/kv_attention.h"
-#include "nn/selective_experts.h"
+#include "parallel/language.h"
 #include "sample/decode.h"
 
 namespace tessera {
@@ -135,7 +137,7 @@ struct Course {
   const CompleteControl& control;
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
-  nn::SelectiveExperts experts;
+  nn::SelectiveExperts& experts;
   std::vector<Answer> answers;
   CompleteResult result{};
   std::vector<nn::SelectiveExperts::Use> uses{};
@@ -184,13 +186,106 @@ struct Course {
 
 }  // namespace
 
+namespace {
+
+/// A checked request, and what its ranks share.
+struct Order {
+  Model::State& state;
+  const CompleteRequest& request;
+  const CompleteControl& control;
+  sample::DecodingPolicy policy;
+  nn::SelectionRule rule;
+  sample::SpecialIds special;
+  std::vector<sample::TokenPrompt> prompts;
+  const tokenizer::ByteLevelBpe* tokens = nullptr;
+  std::mutex mutex{};
+  int64_t bytes_sent = 0;  // of the ranks of this process
+
+  const models::TokenFacts& facts() const { return state.language->recipe().facts(); }
+  nn::TokenModel& model(int rank) const;
+  CompleteResult run(comm::Communicator* world);
+};
+
+nn::TokenModel& Order::model(int rank) const {
+  engine::Language& language = *state.language;
+  return language.model(
+      facts().block_causal ? policy.block : 0, state.dtype(), engine::weight_store(), rank,
+      parallel::language_portion(state.options.plan, language.geometry(state.dtype()), rank));
+}
+
+// One rank's share; what it makes is the same on all of them.
+CompleteResult Order::run(comm::Communicator* world) {
+  const int rank = world ? world->rank() : 0;
+  const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const nn::TokenModel& own = model(rank);
+  const auto assembly = parallel::assemble_language(own, state.options.plan, rule, world);
+  static const CompleteControl quiet;
+  Course course{
+      request,           rank == 0 ? control : quiet,
+      special,           tokens,
+      *assembly.experts, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
+  course.result.completions.resize(prompts.size());
+  sample::DecodeControl watch;
+  if (!world) watch.stop = control.stop;
+  watch.before = [&](const auto& passes) {
+    if (world)  // all ranks stop before the same pass
+      require(!comm::agreed(*world, 0, control.stop.stop_requested(), {"go", -1}),
+              ErrorCode::cancelled, "stopped after {} passes", course.result.forwards);
+    course.before(passes);
+  };
+  watch.after = [&](const auto& p, const auto& walk, const auto&) { return course.after(p, walk); };
+  const auto begin = std::chrono::steady_clock::now();
+  const auto out = sample::decode(assembly.model(own), prompts, policy, special,
+                                  facts().block_causal, assembly.seams(), watch);
+  course.result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  course.end(out, prompts);
+  if (world) {
+    const std::lock_guard lock(mutex);
+    bytes_sent += world->ledger().total().bytes;
+  }
+  return std::move(course.result);
+}
+
+void check_plan(const Model::State& state) {
+  const Plan& plan = state.options.plan;
+  const auto found = parallel::language_problems(plan, state.language->geometry(state.dtype()));
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
+}
+
+CompleteResult run_ranks(Order& order) {
+  Model::State& state = order.state;
+  const RunOptions& options = state.options;
+  const int world = options.plan.world();
+  if (world == 1) return order.run(nullptr);
+  CompleteResult result;
+  if (!options.processes) {
+    for (int r = 0; r < world; ++r) order.model(r);
+    comm::threads::run(world, options.comm_timeout, [&](comm::Communicator& ranks) {
+      CompleteResult made = order.run(&ranks);
+      if (ranks.rank() == 0) result = std::move(made);
+    });
+    return result;
+  }
+  comm::Communicator& ranks = *options.processes->world;
+  const double before = state.meter->total().bytes;
+  result = order.run(&ranks);
+  int64_t sums[] = {static_cast<int64_t>(state.meter->total().bytes - before), order.bytes_sent};
+  comm::sum(ranks, sums, {"report", -1});
+  result.bytes_read = static_cast<double>(sums[0]);
+  order.bytes_sent = sums[1];
+  result.elsewhere = ranks.rank() != 0;
+  return result;
+}
+
+}  // namespace
+
 CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& control) {
   State& state = *state_;
   require(state.language != nullptr, ErrorCode::usage,
           "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
-  require(state.options.plan.world() == 1, ErrorCode::plan,
-          "the plan {} asks for {} ranks; language models run on one: leave --plan and --ranks out",
-          to_string(state.options.plan), state.options.plan.world());
+  check_plan(state);
   engine::Language& language = *state.language;
   const tensor::BindScope bind(state.scope());
   const models::TokenFacts& facts = language.recipe().facts();
@@ -198,35 +293,19 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   const nn::SelectionRule rule = nn::parse_selection(q.select);
   nn::check_selection(rule, facts.experts, facts.top_k);
   const sample::SpecialIds special = language.special();
-  const auto prompts = engine::prompts_of(q, language, policy);
+  auto prompts = engine::prompts_of(q, language, policy);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require(tokens || q.stop.empty(), ErrorCode::usage,
           "stop texts need a tokenizer.json in the folder");
-  nn::TokenModel& model =
-      language.model(facts.block_causal ? policy.block : 0, state.dtype(), engine::weight_store());
-  nn::KvAttention attention(model.geometry(), model.dtype());
-  Course course{q,
-                control,
-                special,
-                tokens,
-                nn::SelectiveExperts(rule),
-                std::vector<Answer>(prompts.size(), Answer(tokens, q.stop))};
-  CompleteResult& result = course.result;
-  result.completions.resize(prompts.size());
-  sample::DecodeControl watch;
-  watch.stop = control.stop;
-  watch.before = [&](const auto& passes) { course.before(passes); };
-  watch.after = [&](const auto& p, const auto& walk, const auto&) { return course.after(p, walk); };
+  Order order{state, q, control, policy, rule, special, std::move(prompts), tokens};
   const double bytes = state.meter->total().bytes;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto out = sample::decode(model, prompts, policy, special, facts.block_causal,
-                                  {attention, course.experts}, watch);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  result.bytes_read = state.meter->total().bytes - bytes;
+  CompleteResult result = run_ranks(order);
+  if (!state.options.processes) result.bytes_read = state.meter->total().bytes - bytes;
+  result.bytes_sent = order.bytes_sent;
   result.select = nn::to_string(rule);
   result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;
-  course.end(out, prompts);
-  return std::move(course.result);
+  result.plan = to_string(state.options.plan);
+  return result;
 }
 
 std::string to_json(const CompleteResult& r) {
@@ -259,6 +338,8 @@ std::string to_json(const CompleteResult& r) {
               {"tokens_per_second", r.seconds > 0 ? double(generated) / r.seconds : 0.0},
               {"experts_read", r.experts_read},
               {"bytes_read", r.bytes_read},
+              {"bytes_sent", r.bytes_sent},
+              {"plan", r.plan},
               {"select", r.select},
               {"decode", r.decode}}
       .dump(2, ' ', false, Json::error_handler_t::replace);

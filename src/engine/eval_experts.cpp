@@ -238,11 +238,12 @@ ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>&
 
 ExpertStudy study_experts(const std::string& name, const RunOptions& options,
                           const ExpertsRequest& request, const std::stop_token& stop) {
+  require(options.plan.world() == 1, ErrorCode::plan,
+          "eval experts watches one rank, not {}; leave --plan and --ranks out",
+          options.plan.world());
   const engine::TaskData data = engine::read_task_data(name, request.data, request.limit,
                                                        request.max_tokens, request.complete.block);
   const auto rules = rules_of(request, data);
-  require(options.plan.world() == 1, ErrorCode::plan, "language models run on one rank, not on {}",
-          options.plan.world());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   base::ThreadPool pool(options.threads > 0 ? options.threads : std::max(1, cores));
   tensor::Scope scope;

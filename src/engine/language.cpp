@@ -123,13 +123,28 @@ void Language::check(nn::DType dtype) const {
   load::check_names(asked, tensors, part_.folder);
 }
 
-nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store) {
-  if (model_ && block_ == block) return *model_;
-  if (!model_) check(dtype);
-  model_ = recipe_->make(*store.open(load::open_component(part_.folder)),
-                         {{0, recipe_->blocks()}, true, true}, dtype, block);
+nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store,
+                                int rank, const nn::Portion& portion) {
+  if (block_ < 0) check(dtype);
+  auto& model = models_[rank];
+  if (model && block_ == block) return *model;
+  // Parts of other ranks for another block length go, too; the store shares what they share.
+  auto made = recipe_->make(*store.open(load::open_component(part_.folder)), portion, dtype, block);
+  if (block_ != block) models_.clear();
   block_ = block;
-  return *model_;
+  return *(models_[rank] = std::move(made));
+}
+
+nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store) {
+  return model(block, dtype, store, 0, {{0, recipe_->blocks()}, true, true});
+}
+
+nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  nn::Portion portion{{0, recipe_->blocks()}, true, true};
+  portion.shard = shard;
+  return recipe_->make(load::MetaWeights(), portion, dtype, 0)->geometry();
 }
 
 }  // namespace tessera::engine

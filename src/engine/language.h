@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,15 @@ class Language {
   std::vector<int32_t> prompt(const std::string& text, bool raw) const;
   /// A chat as ids. Throws Error(usage) for malformed JSON or a folder without template.
   std::vector<int32_t> chat(const std::string& json) const;
-  /// The network for blocks of so many tokens, checked and loaded on first use.
+  /// The network for blocks of so many tokens, or a rank's part of it, checked and loaded on first
+  /// use. A rank's portion is always the same.
+  nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store, int rank,
+                        const nn::Portion& portion);
+  /// The same, whole.
   nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store);
+  /// What plans need to know of the network; reads no file. Throws Error(plan) for a shard that the
+  /// network cannot be cut into.
+  nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
   /// Throws Error(model) naming every tensor that is missing, unknown or of another shape.
   void check(nn::DType dtype) const;
 
@@ -46,7 +54,7 @@ class Language {
   std::unique_ptr<tokenizer::ByteLevelBpe> tokenizer_;
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_;
-  std::unique_ptr<nn::TokenModel> model_;
+  std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank
   int block_ = -1;
 };
 

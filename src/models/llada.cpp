@@ -43,14 +43,16 @@ Llada::Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Po
   const std::string table =
       config.ling_names ? "model.word_embeddings.weight" : "model.embed_tokens.weight";
   if (portion.embed) embedding_ = weights.get(table, {config.vocabulary, config.hidden});
-  for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b)
+    layers_.push_back(load_block(weights, b, portion));
   if (!portion.head) return;
   final_norm_ = weights.vector("model.norm.weight", config.hidden);
   head_ = weights.matrix(config.tied ? table : "lm_head.weight", config.vocabulary, config.hidden,
                          dtype);
 }
 
-Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index) const {
+Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index,
+                               const nn::Portion& portion) const {
   const std::string name = fmt::format("model.layers.{}.", index);
   Block block;
   block.attention_norm = weights.vector(name + "input_layernorm.weight", config_.hidden);
@@ -59,7 +61,7 @@ Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index) const 
   if (config_.sparse[static_cast<size_t>(index)]) {
     block.expert_site = 0;
     for (int64_t b = 0; b < index; ++b) block.expert_site += config_.sparse[static_cast<size_t>(b)];
-    load_experts(weights, name + "mlp.", block);
+    load_experts(weights, name + "mlp.", portion, block);
   } else {
     block.dense = {
         weights.paired(name + "mlp.gate_proj.weight", name + "mlp.up_proj.weight",
@@ -92,7 +94,8 @@ void Llada::load_attention(const nn::Weights& weights, const std::string& name,
       weights.vector(at + (c.ling_names ? "key_layernorm.weight" : "k_norm.weight"), c.head_dim);
 }
 
-void Llada::load_experts(const nn::Weights& weights, const std::string& name, Block& block) const {
+void Llada::load_experts(const nn::Weights& weights, const std::string& name,
+                         const nn::Portion& portion, Block& block) const {
   const LladaConfig& c = config_;
   block.router.weight = weights.matrix(name + "gate.weight", c.experts, c.hidden, DType::f32);
   ops::RoutingOptions& o = block.router.options;
@@ -114,14 +117,18 @@ void Llada::load_experts(const nn::Weights& weights, const std::string& name, Bl
         weights.get(name + "experts.gate_up_proj", {c.experts, 2 * width, c.hidden});
     const Tensor down = weights.get(name + "experts.down_proj", {c.experts, c.hidden, width});
     for (int64_t e = 0; e < c.experts; ++e) {
+      bank->routed.emplace_back();
+      if (!portion.holds_expert(e)) continue;
       const Tensor one = one_of(both, e);
-      bank->routed.push_back(
-          {ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), dtype_),
-           ops::pack_weight(one_of(down, e), dtype_)});
+      bank->routed.back() = {
+          ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), dtype_),
+          ops::pack_weight(one_of(down, e), dtype_)};
     }
   } else {
     for (int64_t e = 0; e < c.experts; ++e)
-      bank->routed.push_back(expert(fmt::format("{}experts.{}.", name, e), c.expert_width));
+      bank->routed.push_back(portion.holds_expert(e)
+                                 ? expert(fmt::format("{}experts.{}.", name, e), c.expert_width)
+                                 : ops::ExpertWeights{});
   }
   if (c.shared_width > 0) bank->shared = expert(name + "shared_experts.", c.shared_width);
   block.bank = std::move(bank);
@@ -177,14 +184,14 @@ void Llada::block(int index, const nn::StepContext& step, const nn::TokenView& v
   Tensor& x = hidden.tokens.body;
 
   const nn::Heads heads = heads_of(w, normed(x, w.attention_norm), rotary);
-  x = w.out(seams.attention.attend(index, view, {}, heads).body, {.residual = x});
+  x = w.out(seams.attention.attend(index, view, {}, heads).body, {.residual = x}, seams.reduce);
 
   const Tensor fed = normed(x, w.feed_norm);
   if (w.expert_site >= 0) {
     x = ops::add(x, seams.experts.apply(w.expert_site, view, fed, w.router, w.bank));
   } else {
     const Tensor inner = ops::matmul(fed, w.dense.gate_up, {.activation = ops::Activation::swiglu});
-    x = ops::matmul(inner, w.dense.down, {.residual = x});
+    x = nn::reduced_matmul(inner, w.dense.down, {.residual = x}, seams.reduce);
   }
 }
 

@@ -10,11 +10,18 @@
 
 namespace tessera::nn {
 
+/// Which of how many parts every layer's weights are cut into: heads, and the widths of
+/// feed-forward layers (tensor parallelism, Shoeybi et al. 2019).
+struct Shard {
+  int index = 0, count = 1;
+};
+
 /// The part of a model that a rank builds; blocks are [begin, end).
 struct Portion {
   Range blocks;
   bool embed = true, head = true;
   std::vector<bool> experts{};  ///< of each layer; empty: all
+  Shard shard{};
 
   bool holds_expert(int64_t expert) const {
     return experts.empty() || experts.at(static_cast<size_t>(expert));

@@ -1,6 +1,7 @@
 #include "nn/expert_selection.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -21,10 +22,10 @@ constexpr double kFixed = 0x1p40;  // votes are at most 1 each: four million tok
 
 bool sigmoid(const RoutingOptions& o) { return o.score == RoutingOptions::Score::sigmoid; }
 
-int groups_in(std::span<const int32_t> group_of) {
+int groups_in(const SelectionScope& scope) {
   int32_t last = -1;
-  for (int32_t g : group_of) last = std::max(last, g);
-  return last + 1;
+  for (int32_t g : scope.group_of) last = std::max(last, g);
+  return std::max(last + 1, scope.groups);
 }
 
 // Vanilla weights of a token's choice, before the scale, in doubles: equal logits give equal votes
@@ -108,13 +109,31 @@ size_t covering(std::span<const int64_t> votes, double share) {
 
 using Cores = std::vector<std::vector<uint8_t>>;
 
+// Experts that any rank's tokens want.
+void unite(Cores& cores, SelectionPeers* peers) {
+  if (!peers || cores.empty()) return;
+  std::vector<int64_t> flags;
+  for (const auto& core : cores) flags.insert(flags.end(), core.begin(), core.end());
+  peers->max(flags);
+  size_t at = 0;
+  for (auto& core : cores)
+    for (uint8_t& flag : core) flag = static_cast<uint8_t>(flags[at++]);
+}
+
 Cores make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
-                 const ops::Routing& vanilla, std::span<const int32_t> group_of, int groups) {
+                 const ops::Routing& vanilla, const SelectionScope& scope, int groups) {
+  const std::span<const int32_t> group_of = scope.group_of;
   const auto experts = static_cast<size_t>(logits.size(1));
   Cores cores(static_cast<size_t>(groups), std::vector<uint8_t>(experts, 1));
   if (!rule.coreset()) return cores;
   if (rule.method != Method::seq) {
-    const Votes votes = count_votes(logits, router, rule, vanilla, group_of, groups);
+    Votes votes = count_votes(logits, router, rule, vanilla, group_of, groups);
+    if (scope.peers && groups > 0) {
+      if (rule.method == Method::vote_max)
+        scope.peers->max(votes.of);
+      else
+        scope.peers->sum(votes.of);
+    }
     const auto count = static_cast<size_t>(std::floor(rule.beta * double(experts)));
     for (size_t g = 0; g < cores.size(); ++g) {
       const auto mine = std::span(votes.of).subspan(g * experts, experts);
@@ -131,6 +150,7 @@ Cores make_cores(const Tensor& logits, const RoutingOptions& router, const Selec
       for (int j = 0; j < few.top_k; ++j)
         if (const int32_t e = best.ids.row<int32_t>(t)[j]; e >= 0)
           cores[static_cast<size_t>(g)][static_cast<size_t>(e)] = 1;
+  unite(cores, scope.peers);
   return cores;
 }
 
@@ -207,12 +227,37 @@ void drop_tail(int32_t* ids, float* weights, int slots, double beta, float full,
   }
 }
 
+// The groups and importances of the tokens of all ranks, in their order.
+struct AllTokens {
+  std::vector<int32_t> group_of;
+  std::vector<float> importance;
+  explicit AllTokens(const SelectionScope& mine)
+      : group_of(static_cast<size_t>(mine.tokens)), importance(group_of.size()) {
+    // Each token's place is filled by one rank: sums with zeros carry any bits.
+    std::vector<int64_t> words(group_of.size());
+    for (size_t t = 0; t < mine.group_of.size(); ++t)
+      words[static_cast<size_t>(mine.first) + t] =
+          int64_t{mine.group_of[t] + 1} << 32 | std::bit_cast<uint32_t>(mine.importance[t]);
+    mine.peers->sum(words);
+    for (size_t t = 0; t < words.size(); ++t) {
+      group_of[t] = static_cast<int32_t>(words[t] >> 32) - 1;
+      importance[t] = std::bit_cast<float>(static_cast<uint32_t>(words[t]));
+    }
+  }
+};
+
 // 1: spared, -1: loses all its routed experts, by importance within each group.
 std::vector<int8_t> ranks_of(const SelectionRule& rule, const SelectionScope& scope, int groups) {
   std::vector<int8_t> fate(scope.group_of.size());
   if (rule.method != Method::mc) return fate;
   require(scope.importance.size() == fate.size(), ErrorCode::usage,
           "mc: {} importances for {} tokens", scope.importance.size(), fate.size());
+  if (scope.peers) {
+    const AllTokens all(scope);
+    const auto fates = ranks_of(rule, {all.group_of, all.importance}, groups);
+    std::copy_n(fates.begin() + scope.first, fate.size(), fate.begin());
+    return fate;
+  }
   for (int g = 0; g < groups; ++g) {
     std::vector<size_t> order;
     for (size_t t = 0; t < fate.size(); ++t)
@@ -313,8 +358,8 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0), ErrorCode::usage,
           "select_experts: {} groups for {} tokens", scope.group_of.size(), logits.size(0));
   check_selection(rule, static_cast<int>(logits.size(1)), router.top_k);
-  const int groups = groups_in(scope.group_of);
-  const Cores made = make_cores(logits, router, rule, routing, scope.group_of, groups);
+  const int groups = groups_in(scope);
+  const Cores made = make_cores(logits, router, rule, routing, scope, groups);
   if (cores) *cores = made;
   if (rule.method == Method::naee || rule.method == Method::mc) {
     apply_tail(routing, router, rule, scope, groups);
@@ -340,7 +385,7 @@ ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
   ops::Routing routing = widened(ops::route(logits, router), slots);
   if (logits.is_meta()) return routing;
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0) &&
-              groups_in(scope.group_of) <= static_cast<int>(cores.size()),
+              groups_in(scope) <= static_cast<int>(cores.size()),
           ErrorCode::usage, "route_inside: {} groups and {} coresets for {} tokens",
           scope.group_of.size(), cores.size(), logits.size(0));
   choose_inside(routing, logits, router, rule, scope, cores);

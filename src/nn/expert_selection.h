@@ -51,11 +51,25 @@ std::string to_string(const SelectionRule& rule);
 /// nothing.
 void check_selection(const SelectionRule& rule, int experts, int top_k);
 
+/// Ranks that hold other tokens of the same coresets. All of them make the same calls.
+class SelectionPeers {
+ public:
+  virtual ~SelectionPeers() = default;
+  /// Over the ranks, element by element; in place, equal on all of them.
+  virtual void sum(std::span<int64_t> values) = 0;
+  virtual void max(std::span<int64_t> values) = 0;
+};
+
 /// The tokens of one call, by the coreset that they share: group_of[t] counts from 0, -1 stands for
 /// the vanilla router. importance [tokens]: for mc only.
 struct SelectionScope {
   std::span<const int32_t> group_of;
   std::span<const float> importance;
+  /// If tokens are split over ranks: the others, groups of all of them, where my tokens begin among
+  /// theirs, and how many there are.
+  SelectionPeers* peers = nullptr;
+  int groups = 0;
+  int64_t first = 0, tokens = 0;
 };
 
 /// logits f32 [tokens, experts] -> routing with max(top_k, taken) slots, unused ones -1 with weight

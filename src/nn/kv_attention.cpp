@@ -24,12 +24,16 @@ std::vector<ops::AttentionSpan> spans_of(const Segment& s, int64_t length, int c
 
 }  // namespace
 
+void KvAttention::keep(int site, const TokenView& view, const Heads& body) {
+  write(site, view.body, body.k, body.v);
+}
+
 Joint KvAttention::attend(int site_index, const TokenView& view, const Heads&, const Heads& body) {
   const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(site_index));
   require(!site.joint && view.lengths.size() == view.body.size(), ErrorCode::usage,
           "KvAttention: site {} with {} lengths for {} segments; it serves token models only",
           site_index, view.lengths.size(), view.body.size());
-  slots_.write(site_index, view.body, body.k, body.v, step_.index);
+  keep(site_index, view, body);
   std::vector<Tensor> out;
   int64_t at = 0;
   for (size_t i = 0; i < view.body.size(); ++i) {

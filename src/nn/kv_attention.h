@@ -15,6 +15,13 @@ class KvAttention : public Attention {
   Joint attend(int site, const TokenView& view, const Heads& prefix, const Heads& body) override;
   const KvSlots& slots() const { return slots_; }
 
+ protected:
+  /// Writes what a pass has computed; `view` are my tokens.
+  virtual void keep(int site, const TokenView& view, const Heads& body);
+  void write(int site, const Segments& segments, const Tensor& k, const Tensor& v) {
+    slots_.write(site, segments, k, v, step_.index);
+  }
+
  private:
   const Geometry& geometry_;
   KvSlots slots_;

@@ -1,6 +1,10 @@
 #include "nn/linear.h"
 
 #include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
 
 namespace tessera::nn {
 
@@ -10,9 +14,26 @@ Linear::Linear(const Weights& weights, const std::string& name, int64_t n, int64
   if (bias) bias_ = weights.vector(name + ".bias", n);
 }
 
-ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options) const {
+ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
+                           const ops::MatmulOptions& options, Reduce* reduce) {
+  if (!reduce) return ops::matmul(x, weight, options);
+  require(options.activation == ops::Activation::none && !options.gate.defined(), ErrorCode::usage,
+          "a product split along k takes no activation and no gate: they need the whole sum");
+  ops::Tensor sum = ops::matmul(x, weight, {.out = ops::DType::f32, .out_as_input = false});
+  reduce->sum(sum);
+  if (options.bias.defined()) {
+    const std::vector<int32_t> first(static_cast<size_t>(sum.size(0)));
+    const ops::Tensor bias = options.bias.reshape({1, options.bias.elements()});
+    sum = ops::add(sum, ops::gather_rows(bias, first, ops::DType::f32));
+  }
+  if (options.residual.defined()) sum = ops::add(sum, ops::cast(options.residual, ops::DType::f32));
+  return ops::cast(sum, x.dtype());
+}
+
+ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,
+                               Reduce* reduce) const {
   options.bias = bias_;
-  return ops::matmul(x, weight_, options);
+  return reduced_matmul(x, weight_, options, reduce);
 }
 
 }  // namespace tessera::nn

@@ -107,7 +107,7 @@ class Experts : public StepAware {
                        const ExpertBank& bank) = 0;
 };
 
-/// Sums a row-split product over its ranks, before its bias.
+/// Sums a row-split product (f32) over its ranks, before its bias; the same bits on all of them.
 class Reduce {
  public:
   virtual ~Reduce() = default;
@@ -118,6 +118,7 @@ class Reduce {
 struct Seams {
   Attention& attention;
   Experts& experts;
+  Reduce* reduce = nullptr;  ///< of row-split products; null: weights are whole
 };
 
 }  // namespace tessera::nn

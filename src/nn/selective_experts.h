@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -28,16 +29,34 @@ class SelectiveExperts : public Experts {
     int64_t tokens = 0, distinct = 0;
   };
   /// What the passes since the last call used, in order of site; forgets it.
-  std::vector<Use> take_uses() { return std::exchange(uses_, {}); }
+  std::vector<Use> take_uses();
   /// Distinct experts of all rows together, summed over layers and passes: weights that were read.
-  int64_t experts_read() const { return experts_read_; }
+  int64_t experts_read();
+
+ protected:
+  /// Where my tokens stand among those of all ranks.
+  struct Place {
+    SelectionPeers* peers = nullptr;  ///< null: all tokens are here
+    int64_t first = 0, tokens = 0;
+  };
+  virtual Place place() const { return {}; }
+  /// The experts of a routing: routed and shared. Calls of all ranks are alike.
+  virtual Tensor run(int site, const Tensor& tokens, const ops::Routing& routing,
+                     const ExpertBank& bank);
 
  private:
+  struct Note {  // of one call and row: my tokens, and whether each expert got any
+    int call = 0, site = 0, row = 0;
+    std::vector<int64_t> counts;  // tokens, then flags by expert
+  };
   void note(int site, const TokenView& view, const ops::Routing& routing, size_t experts);
+  void settle();
 
   SelectionRule rule_;
   std::set<int> restricted_;
+  std::vector<Note> notes_;
   std::vector<Use> uses_;
+  int calls_ = 0;
   int64_t experts_read_ = 0;
 };
 

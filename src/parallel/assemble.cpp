@@ -24,6 +24,10 @@ bool shares_experts(const Plan& plan) {
 std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
                                   const Workload& workload) {
   auto found = schedule_problems(plan, static_cast<int>(geometry.experts.size()));
+  if (plan.tensor > 1)
+    found.push_back(fmt::format(
+        "tensor={}: this version splits the weights of language models only; leave it out",
+        plan.tensor));
   int experts = 0;
   for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
   if (plan.expert > std::max(experts, 1) && experts > 0)

@@ -57,9 +57,7 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
 bool go_on(Assembly& assembly, const DenoiseControl& control) {
   const bool stop = control.stop.stop_requested();
   if (!assembly.world || assembly.world->size() == 1) return !stop;
-  Tensor word = Tensor::zeros({1}, DType::u8);
-  if (stop) *word.data<uint8_t>() = 1;
-  return *comm::broadcast(*assembly.world, 0, word, {"go", -1}).data<uint8_t>() == 0;
+  return !comm::agreed(*assembly.world, 0, stop, {"go", -1});
 }
 
 // Conditional rows first, then as many unconditional ones.

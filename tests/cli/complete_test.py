@@ -62,8 +62,32 @@ class Complete(ProgramTest):
         self.refused(2, "eval", "tasks", MOE / "model", says="--data")
         self.refused(3, "eval", "tasks", "shapes", says="no language model")
         self.refused(2, "eval", "experts", MOE / "model", says="--data")
-        self.refused(4, "complete", MOE / "model", "--prompt-ids", "1", "--plan", "expert=2",
-                     says="run on one")
+        self.refused(4, "eval", "experts", MOE / "model", "--data", "x.jsonl", "--plan", "expert=2")
+
+    def test_ranks(self):
+        words = ("--prompt-ids", "5,17,30", "--prompt-ids", "8", "--max-tokens", 9, "--json",
+                 "--select", "des-vote:0.5")
+        for case, plans in ((MOE, ("expert=2", "expert=3,placement=strided", "tensor=4")),
+                            (TWO, ("expert=4", "tensor=2"))):
+            one = json.loads(self.complete(case, *words))
+            for plan in plans:
+                many = json.loads(self.complete(case, *words, "--plan", plan))
+                self.assertEqual(many["completions"], one["completions"], plan)
+                self.assertEqual(many["experts_read"], one["experts_read"], plan)
+                self.assertGreater(many["bytes_sent"], 0)
+
+    def test_plans_that_cannot_run(self):
+        words = ("complete", TWO / "model", "--prompt-ids", "1", "--plan")
+        self.refused(4, *words, "expert=17", says="use at most 16")
+        self.refused(4, *words, "tensor=3", says=["4 heads", "valid are: 1, 2"])
+        self.refused(4, *words, "data=2", says="prompts are not spread")
+        self.refused(4, *words, "expert=2,schedule=displaced", says="nothing is stale")
+        self.refused(4, *words, "distrifusion=2", says="for pictures")
+        self.refused(4, *words, "expert=2,data=2,tensor=2", says="give one of them")
+        self.refused(4, *words, "expert=2", "--ranks", 3, says="needs 2 ranks")
+        self.refused(4, *words, "ulysses=2", says="leave out")
+        self.refused(4, "generate", "shapes", "--class", "red circle", "--plan", "tensor=2",
+                     says="language models only")
 
     def test_visualise_shows_blocks_on_standard_error(self):
         done = self.run_here("complete", MOE / "model", "--prompt-ids", "5", "--max-tokens", "8",

@@ -23,6 +23,26 @@ TEST(Collectives, OnlyF32IsSummed) {
   });
 }
 
+TEST(Collectives, WholeNumbersAreMergedExactlyOnEveryRank) {
+  for (int ranks : {1, 2, 3})
+    threads::run(ranks, 10s, [&](Communicator& world) {
+      const int64_t large = int64_t{1} << 60;  // beyond doubles
+      std::vector<int64_t> sums{world.rank() == 0 ? large + 1 : 1, -world.rank()}, most = sums;
+      sum(world, std::span(sums), {"votes", 0});
+      max(world, std::span(most), {"votes", 0});
+      EXPECT_EQ(sums, (std::vector<int64_t>{large + ranks, -ranks * (ranks - 1) / 2}));
+      EXPECT_EQ(most, (std::vector<int64_t>{large + 1, 0}));
+      sum(world, std::span<int64_t>(), {"votes", 0});
+    });
+}
+
+TEST(Collectives, OneRankDecidesForAll) {
+  threads::run(3, 10s, [](Communicator& world) {
+    for (bool word : {true, false})
+      EXPECT_EQ(agreed(world, 1, world.rank() == 1 ? word : !word, {"go", 0}), word);
+  });
+}
+
 TEST(Collectives, DoneSaysWhetherAllHaveArrived) {
   threads::run(2, 10s, [](Communicator& world) {
     const auto aside = world.group({0, 1});

@@ -1,0 +1,75 @@
+#include "nn/cut_weights.h"
+
+#include <cstring>
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+
+namespace tessera::nn {
+namespace {
+
+using tensor::Shape;
+using tensor::Tensor;
+
+// Shape with another size of one axis.
+Shape resized(const Shape& shape, int axis, int64_t size) {
+  std::vector<int64_t> sizes(shape.begin(), shape.end());
+  sizes[static_cast<size_t>(axis)] = size;
+  return Shape(std::span<const int64_t>(sizes));
+}
+
+// The ranges of an axis of a dense tensor, as a new one.
+Tensor taken(const Tensor& whole, const Cut& cut, const Shape& shape) {
+  Tensor part = Tensor::empty(shape, whole.dtype(), whole.device());
+  if (part.is_meta()) return part;
+  int64_t outer = 1, inner = tensor::size_of(whole.dtype());
+  for (int a = 0; a < cut.axis; ++a) outer *= shape[a];
+  for (int a = cut.axis + 1; a < shape.rank(); ++a) inner *= shape[a];
+  auto* to = static_cast<std::byte*>(part.raw());
+  const auto* from = static_cast<const std::byte*>(whole.raw());
+  for (int64_t o = 0; o < outer; ++o)
+    for (const Range& r : cut.ranges) {
+      const auto bytes = static_cast<size_t>(r.size() * inner);
+      std::memcpy(to, from + (o * cut.full + r.begin) * inner, bytes);
+      to += bytes;
+    }
+  return part;
+}
+
+}  // namespace
+
+Tensor CutWeights::get(const std::string& name, const Shape& shape) const {
+  const auto cut = cut_(name);
+  if (!cut) return whole_.get(name, shape);
+  int64_t mine = 0;
+  for (const Range& r : cut->ranges) mine += r.size();
+  require(cut->axis < shape.rank() && shape[cut->axis] == mine, ErrorCode::usage,
+          "tensor '{}': {} of {} on axis {} are this rank's; {} were asked for", name, mine,
+          cut->full, cut->axis, shape.str());
+  return taken(whole_.get(name, resized(shape, cut->axis, cut->full)), *cut, shape);
+}
+
+ops::Weight CutWeights::matrix(const std::string& name, int64_t n, int64_t k,
+                               ops::DType compute) const {
+  if (!cut_(name)) return whole_.matrix(name, n, k, compute);
+  return ops::pack_weight(get(name, {n, k}), compute);
+}
+
+ops::Weight CutWeights::paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                               ops::DType compute) const {
+  if (!cut_(gate)) return whole_.paired(gate, up, n, k, compute);
+  return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), compute);
+}
+
+ops::ConvWeight CutWeights::conv(const std::string& weight, const std::string& bias,
+                                 const Shape& shape, ops::DType compute) const {
+  require(!cut_(weight), ErrorCode::usage, "filter '{}' cannot be split", weight);
+  return whole_.conv(weight, bias, shape, compute);
+}
+
+Tensor CutWeights::vector(const std::string& name, int64_t n) const {
+  if (!cut_(name)) return whole_.vector(name, n);
+  return ops::cast(get(name, {n}), ops::DType::f32);
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,76 @@
+#include "parallel/language.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "parallel/experts/exchange.h"
+#include "parallel/experts/split_selection.h"
+#include "parallel/sequence/split_tokens.h"
+#include "parallel/tensor/narrow_experts.h"
+
+namespace tessera::parallel {
+
+std::vector<std::string> language_problems(const Plan& plan, const nn::Geometry& geometry) {
+  std::vector<std::string> found;
+  int experts = 0;
+  for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
+  if (plan.distrifusion > 1)
+    found.push_back("distrifusion= is for pictures; language models take expert=N or tensor=N");
+  if (plan.stale() || plan.warmup > 1 || plan.sync_every > 0)
+    found.push_back(
+        "nothing is stale between the passes of a language model; leave out schedule=, "
+        "conditional=, warmup= and sync-every=");
+  if (plan.expert > 1 && plan.tensor > 1)
+    found.push_back("expert= and tensor= do not go together yet; give one of them");
+  if (plan.data != plan.expert)
+    found.push_back(fmt::format(
+        "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
+  if (plan.expert > 1 && experts == 0) found.push_back("expert=: the model has no experts");
+  if (plan.expert > experts && experts > 0)
+    found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
+                                plan.expert, experts, experts));
+  if (plan.placement == ExpertPlacement::list && experts > 0 &&
+      static_cast<int>(plan.placement_list.size()) != experts)
+    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
+                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
+                                experts));
+  return found;
+}
+
+nn::Portion language_portion(const Plan& plan, const nn::Geometry& geometry, int rank) {
+  nn::Portion portion{{0, geometry.blocks}, true, true};
+  portion.shard = {plan.tensor > 1 ? rank : 0, plan.tensor};
+  if (plan.expert == 1 || geometry.experts.empty()) return portion;
+  for (int owner : expert_owners(plan, geometry.experts.front().experts))
+    portion.experts.push_back(owner == rank);
+  return portion;
+}
+
+LanguageAssembly assemble_language(const nn::TokenModel& model, const Plan& plan,
+                                   const nn::SelectionRule& rule, comm::Communicator* world) {
+  const auto found = language_problems(plan, model.geometry());
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  require(plan.world() == (world ? world->size() : 1), ErrorCode::plan,
+          "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),
+          world ? world->size() : 1);
+  LanguageAssembly made;
+  if (plan.expert > 1) {
+    const auto runs = std::make_shared<TokenRuns>(*world);
+    made.split = std::make_unique<SplitTokenModel>(model, runs);
+    made.attention = std::make_unique<SplitKvAttention>(model.geometry(), model.dtype(), runs);
+    const int experts = model.geometry().experts.front().experts;
+    made.experts = std::make_unique<SplitSelectiveExperts>(
+        rule, runs, ExpertExchange(world, expert_owners(plan, experts)));
+    return made;
+  }
+  made.attention = std::make_unique<nn::KvAttention>(model.geometry(), model.dtype());
+  if (plan.tensor == 1) {
+    made.experts = std::make_unique<nn::SelectiveExperts>(rule);
+    return made;
+  }
+  made.reduce = std::make_unique<OrderedReduce>(*world);
+  made.experts = std::make_unique<NarrowExperts>(rule, *made.reduce);
+  return made;
+}
+
+}  // namespace tessera::parallel

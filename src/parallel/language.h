@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "nn/block_stack.h"
+#include "nn/kv_attention.h"
+#include "nn/selective_experts.h"
+#include "tessera/plan.h"
+
+namespace tessera::parallel {
+
+/// Why a plan cannot spread a language model, one sentence each; empty: it can. Heads that tensor=
+/// does not divide are told by the model's own parts.
+std::vector<std::string> language_problems(const Plan& plan, const nn::Geometry& geometry);
+
+/// What a rank builds of a language model: all blocks, with the experts or the shard that are its.
+nn::Portion language_portion(const Plan& plan, const nn::Geometry& geometry, int rank);
+
+/// The strategies of one rank for one request to a language model. expert=N: tokens of a pass are
+/// split, experts too. tensor=N: all tokens are everywhere, every layer's weights are split.
+struct LanguageAssembly {
+  std::unique_ptr<nn::TokenModel> split;  ///< null: the model itself
+  std::unique_ptr<nn::KvAttention> attention;
+  std::unique_ptr<nn::Reduce> reduce;  ///< null: weights are whole
+  std::unique_ptr<nn::SelectiveExperts> experts;
+
+  nn::Seams seams() const { return {*attention, *experts, reduce.get()}; }
+  const nn::TokenModel& model(const nn::TokenModel& own) const { return split ? *split : own; }
+};
+
+/// `model`: the rank's portion; it and `world` outlive the assembly. `world` is null for one rank.
+LanguageAssembly assemble_language(const nn::TokenModel& model, const Plan& plan,
+                                   const nn::SelectionRule& rule, comm::Communicator* world);
+
+}  // namespace tessera::parallel

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "nn/block_stack.h"
+#include "nn/kv_attention.h"
+
+namespace tessera::parallel {
+
+/// The tokens of a pass of a language model, in packed order, as one run for each rank; runs of
+/// uneven length, and of none, are legal.
+class TokenRuns {
+ public:
+  explicit TokenRuns(comm::Communicator& group) : group_(group) {}
+
+  /// A pass begins: its tokens, on every rank alike.
+  void cut(const nn::TokenView& whole);
+  const nn::TokenView& whole() const { return whole_; }
+  /// My tokens; `rows` are all of the pass.
+  const nn::TokenView& mine() const { return mine_; }
+  /// Places of a rank's tokens in the packed order.
+  nn::Range range(int rank) const;
+  nn::Range range() const { return range(group_.rank()); }
+  int64_t tokens() const { return nn::token_count(whole_.body); }
+  comm::Communicator& group() const { return group_; }
+
+ private:
+  comm::Communicator& group_;
+  nn::TokenView whole_, mine_;
+};
+
+/// A language model of which every rank runs its own tokens of each pass. Callers see whole passes:
+/// they give all ids and get the logits of all that they ask for, on every rank the same bits.
+class SplitTokenModel : public nn::TokenModel {
+ public:
+  /// `model` outlives this.
+  SplitTokenModel(const nn::TokenModel& model, std::shared_ptr<TokenRuns> runs)
+      : model_(model), runs_(std::move(runs)) {}
+
+  const nn::Geometry& geometry() const override { return model_.geometry(); }
+  nn::DType dtype() const override { return model_.dtype(); }
+  int64_t vocabulary() const override { return model_.vocabulary(); }
+  nn::StepContextPtr at(const nn::TokenView& view) const override;
+  nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView& view) const override;
+  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
+             const nn::Seams& seams) const override;
+  /// The last stream of the tokens of `of` travels, not their logits: it is smaller.
+  nn::Tensor logits(const nn::Hidden& hidden, const nn::TokenView& view,
+                    const nn::Segments& of) const override;
+
+ private:
+  const nn::TokenModel& model_;
+  std::shared_ptr<TokenRuns> runs_;
+};
+
+/// Attention of split tokens: keys and values of a pass travel to every rank, each asks with its
+/// own queries. Slots are those of one rank, bit by bit.
+class SplitKvAttention : public nn::KvAttention {
+ public:
+  SplitKvAttention(const nn::Geometry& geometry, nn::DType dtype, std::shared_ptr<TokenRuns> runs)
+      : KvAttention(geometry, dtype), runs_(std::move(runs)) {}
+
+ protected:
+  void keep(int site, const nn::TokenView& view, const nn::Heads& body) override;
+
+ private:
+  std::shared_ptr<TokenRuns> runs_;
+};
+
+}  // namespace tessera::parallel

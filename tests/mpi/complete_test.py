@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""`mpirun -np N tessera complete`: the answer of one process, printed once."""
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import unittest
+
+MPIRUN = shlex.split(os.environ["TESSERA_MPIRUN"])
+PROGRAM = os.environ["TESSERA_PROGRAM"]
+DATA = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tests/data/moe"
+
+
+class CompleteTest(unittest.TestCase):
+    def complete(self, prefix, model, *more):
+        done = subprocess.run([*prefix, PROGRAM, "complete", str(DATA / model / "model"), "--dtype", "f32",
+                               "--prompt-ids", "5,17,30", "--prompt-ids", "8", "--max-tokens", "9",
+                               "--block", "8", "--select", "des-vote:0.5", "--threads", "1", "--json", *more],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_processes_give_the_answer_of_one(self):
+        for model, plans in (("llada_moe", ("expert=3", "tensor=2")), ("llada2", ("expert=2",))):
+            one = self.complete([], model)
+            for plan in plans:
+                many = self.complete(MPIRUN + ["-np", plan[-1]], model, "--plan", plan)
+                threads = self.complete([], model, "--plan", plan)
+                for key in ("completions", "experts_read", "forwards"):
+                    self.assertEqual(many[key], one[key], f"{model} {plan} {key}")
+                self.assertEqual(many["bytes_sent"], threads["bytes_sent"])
+                self.assertEqual(many["bytes_read"], threads["bytes_read"])
+
+    def test_a_bad_plan_is_refused_in_one_line(self):
+        done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, "complete", str(DATA / "llada2/model"),
+                               "--prompt-ids", "1", "--plan", "tensor=3"],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
