@@ -51,12 +51,13 @@ def main():
     parser.add_argument("--build", type=pathlib.Path,
                         help="a configured build folder (default: build/release)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--program", default="clang-tidy-14")
+    parser.add_argument("--program", help="clang-tidy (default: that of ./scripts/install ci)")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
     build = arguments.build or root / "build" / "release"
-    if not shutil.which(arguments.program):
-        print(f"check_tidy: there is no {arguments.program} here; run ./scripts/install ci",
+    program = arguments.program or str(root / "build" / "tidy" / "bin" / "clang-tidy")
+    if not shutil.which(program):
+        print(f"check_tidy: there is no {program} here; run ./scripts/install ci",
               file=sys.stderr)
         return 1
     if not (build / "compile_commands.json").is_file():
@@ -71,7 +72,7 @@ def main():
     with tempfile.TemporaryDirectory() as database:
         pathlib.Path(database, "compile_commands.json").write_text(json.dumps(entries))
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            runs = pool.map(lambda entry: findings(arguments.program, database, root,
+            runs = pool.map(lambda entry: findings(program, database, root,
                                                    entry["file"]), entries)
             offences = sorted(set().union(*runs))
     return source_tree.report("check_tidy", offences, f"{len(entries)} files are tidy")

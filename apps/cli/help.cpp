@@ -103,8 +103,9 @@ std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
 }  // namespace
 
 const CLI::App& chosen(const CLI::App& program) {
-  const auto commands = program.get_subcommands();
-  return commands.empty() ? program : chosen(*commands[0]);
+  const CLI::App* app = &program;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands()[0];
+  return *app;
 }
 
 std::string help_of(const CLI::App& app) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -24,7 +25,7 @@ int terminal_width() {
 
 std::string clock_of(double seconds) {
   char text[32];
-  const int whole = static_cast<int>(seconds + 0.5);
+  const int whole = static_cast<int>(std::lround(seconds));
   if (whole < 60)
     std::snprintf(text, sizeof text, "%ds", whole);
   else

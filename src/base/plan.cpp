@@ -41,7 +41,7 @@ Entry number(const char* name, int Plan::*field, int lowest = 1, int highest = k
 
 template <class Value>
 Entry choice(const char* name, Value Plan::*field,
-             std::vector<std::pair<std::string_view, Value>> values) {
+             const std::vector<std::pair<std::string_view, Value>>& values) {
   const auto read = [=](Plan& plan, std::string_view text) {
     std::string known;
     for (const auto& [word, value] : values) {

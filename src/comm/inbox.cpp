@@ -16,7 +16,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
 std::optional<Message> Inbox::pop(uint64_t channel, int from) {
   const auto queue = queues_.find({channel, from});
   if (queue == queues_.end() || queue->second.empty()) {
-    if (failure_) throw *failure_;  // what arrived before the failure may still be read
+    if (failure_) throw Error(*failure_);  // what arrived before the failure may still be read
     return std::nullopt;
   }
   Message message = std::move(queue->second.front());

@@ -82,7 +82,7 @@ class Answer {
  public:
   Answer(const tokenizer::ByteLevelBpe* tokens, const std::vector<std::string>& stops)
       : tokens_(tokens), stops_(stops) {
-    for (const auto& stop : stops) hold_ = std::max(hold_, stop.size() ? stop.size() - 1 : 0);
+    for (const auto& stop : stops) hold_ = std::max(hold_, stop.empty() ? 0 : stop.size() - 1);
   }
   /// New settled ids -> new text that may be shown; finds stop texts.
   std::string advance(const std::vector<int32_t>& ids, bool ended) {

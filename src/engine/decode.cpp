@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/stopwatch.h"
 #include "engine/denoise.h"
 #include "media/png.h"
 #include "nn/local_spatial.h"
@@ -13,11 +13,6 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // [-1, 1] -> [0, 1], without what is beyond.
 Tensor to_unit(const Tensor& x) {
@@ -40,7 +35,7 @@ struct Decoding {
   const Tensor& tokens;
   std::vector<Picture>& pictures;
   bool keep;
-  Clock::time_point begin = Clock::now();
+  base::Stopwatch clock;
 
   // The latent of one picture or video, as its VAE takes it.
   Tensor latent(int i) const {
@@ -50,7 +45,7 @@ struct Decoding {
   void progress(int done, int count) const {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before piece {} of {}",
             done + 1, count);
-    if (control.on_progress) control.on_progress({"decode", done, count, seconds_since(begin)});
+    if (control.on_progress) control.on_progress({"decode", done, count, clock.seconds()});
   }
   std::vector<Tensor> decode_pictures() const;
   std::vector<Tensor> decode_videos() const;
@@ -96,7 +91,7 @@ Tensor decode(const Model::State& state, const RunControl& control, const Job& j
   const Decoding decoding{state, control, job, tokens, pictures, keep};
   const auto units = state.video() ? decoding.decode_videos() : decoding.decode_pictures();
   if (control.on_progress)
-    control.on_progress({"decode", job.pictures(), job.pictures(), seconds_since(decoding.begin)});
+    control.on_progress({"decode", job.pictures(), job.pictures(), decoding.clock.seconds()});
   return keep ? ops::concat_rows(units) : Tensor();
 }
 

@@ -1,11 +1,11 @@
 #include "engine/denoise.h"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
 #include "engine/conditioning.h"
@@ -19,11 +19,6 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// What the ranks of this process write; the report is theirs together.
 struct Ranks {
@@ -34,12 +29,11 @@ struct Ranks {
   Trace& trace;
   Report& report;
   std::mutex mutex;
-  Clock::time_point begin = Clock::now();
+  base::Stopwatch clock;
 
   Tensor run(comm::Communicator* world);
   void note_steps(const std::vector<double>& marks);
   void note_rank(const parallel::Assembly& assembly);
-  void note_similarity(const evaluation::RedundancyProbe& probe);
 };
 
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
@@ -123,13 +117,6 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
   }
 }
 
-void Ranks::note_similarity(const evaluation::RedundancyProbe& probe) {
-  for (const auto& s : probe.steps())
-    report.similarity.push_back({s.layer, s.step, s.same_experts, s.outputs});
-  for (const auto& e : probe.stale_rows())
-    report.stale_errors.push_back({e.layer, e.lowest, e.highest, e.rows, e.error});
-}
-
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const tensor::BindScope bind(state.scope(world ? rank : -1));
@@ -149,7 +136,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   if (rank == 0) {
     watch.stop = control.stop;
     watch.on_step = [&](int step, int count) {
-      marks.push_back(seconds_since(begin));
+      marks.push_back(clock.seconds());
       if (control.on_progress) control.on_progress({"denoise", step, count, marks.back()});
     };
   }
@@ -166,11 +153,14 @@ Tensor Ranks::run(comm::Communicator* world) {
       assembly, watch);
   const Tensor all = gathered(world, plan, job, mine);
   if (rank == 0) {
-    marks.push_back(seconds_since(begin));
+    marks.push_back(clock.seconds());
     note_steps(marks);
   }
   note_rank(assembly);
-  if (probe) note_similarity(*probe);
+  if (probe) {
+    report.similarity = probe->steps();
+    report.stale_errors = probe->stale_rows();
+  }
   return all;
 }
 

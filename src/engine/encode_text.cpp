@@ -1,9 +1,9 @@
 #include "engine/encode_text.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/fail.h"
+#include "base/stopwatch.h"
 #include "ops/elementwise.h"
 #include "tokenizer/folder.h"
 
@@ -15,7 +15,6 @@ using models::TextBatch;
 using models::TextStates;
 using tensor::DType;
 using tensor::Tensor;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostTokens = 4096;  // of a text
 
@@ -108,7 +107,7 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
   std::vector<std::string> prompts = request.prompts;
   const auto count = static_cast<int64_t>(prompts.size());
   if (two) prompts.push_back(request.negative_prompt.value_or(""));
-  const auto begin = Clock::now();
+  const base::Stopwatch clock;
   const std::vector<Text> texts = cut(state, request, prompts);
   const tensor::BindScope bind(state.scope());
   std::vector<Recipe::EncodedText> encoded;
@@ -116,8 +115,8 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
             i + 1);
     if (control.on_progress)
-      control.on_progress({"encode", static_cast<int>(i), static_cast<int>(texts.size()),
-                           std::chrono::duration<double>(Clock::now() - begin).count()});
+      control.on_progress(
+          {"encode", static_cast<int>(i), static_cast<int>(texts.size()), clock.seconds()});
     const Text& text = texts[i];
     Recipe::EncodedText made{{}, {}, text.part.tokens};
     if (text.there) {

@@ -1,9 +1,9 @@
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "base/fail.h"
+#include "base/stopwatch.h"
 #include "engine/model_state.h"
 #include "evaluation/critic.h"
 #include "evaluation/paired.h"
@@ -18,7 +18,6 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-using Clock = std::chrono::steady_clock;
 
 /// What a plan made, picture by picture.
 struct Made {
@@ -83,7 +82,7 @@ std::unique_ptr<Judge> judge_of(const std::string& model) {
 
 Made make(Model& model, const EvalRequest& request, int64_t classes, const std::stop_token& stop) {
   Made made;
-  const auto begin = Clock::now();
+  const base::Stopwatch clock;
   RunControl control;
   control.stop = stop;
   for (int first = 0; first < request.pictures; first += request.batch) {
@@ -101,7 +100,7 @@ Made make(Model& model, const EvalRequest& request, int64_t classes, const std::
     for (const auto& layer : result.report.layers) made.rows += layer.rows;
     made.peak_bytes = std::max(made.peak_bytes, result.report.peak_bytes["total"]);
   }
-  made.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  made.seconds = clock.seconds();
   return made;
 }
 
@@ -168,9 +167,10 @@ void evaluate(const std::string& name, const RunOptions& options, const EvalRequ
     Model model = Model::open(name, run);
     const int64_t classes = model.classes();
     require(classes > 0, ErrorCode::model, "'{}' has no classes to draw from", name);
-    Made made = make(model, request, classes, stop);
-    if (i == 0) sync = std::move(made);
-    PlanQuality quality = compare(i == 0 ? sync : made, sync, judge.get(), request.unpaired_from);
+    Made other;
+    Made& made = i == 0 ? sync : other;
+    made = make(model, request, classes, stop);
+    PlanQuality quality = compare(made, sync, judge.get(), request.unpaired_from);
     quality.plan = to_string(run.plan);
     line(quality);
   }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -7,6 +6,7 @@
 #include <thread>
 
 #include "base/fail.h"
+#include "base/stopwatch.h"
 #include "engine/completion.h"
 #include "engine/model_state.h"
 #include "engine/task_data.h"
@@ -143,14 +143,13 @@ class Observer : public nn::Experts {
 
   std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
                            const nn::ExpertWeightSet& bank) {
-    using Clock = std::chrono::steady_clock;
     std::set<int64_t> distinct;
     double sent = 0;
     for (const int64_t e : routing.ids.to_ints())
       if (e >= 0) distinct.insert(e), ++sent;
-    const auto begin = Clock::now();
+    const base::Stopwatch clock;
     const Tensor out = ops::experts(tokens, routing, bank.routed);
-    calls.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    calls.seconds.push_back(clock.seconds());
     calls.rows.push_back(sent);
     calls.distinct.push_back(double(distinct.size()));
     return out.to_floats();

@@ -1,12 +1,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <utility>
 
 #include "base/fail.h"
 #include "base/machine_memory.h"
+#include "base/stopwatch.h"
 #include "engine/denoise.h"
 #include "engine/model_state.h"
 #include "kernels/isa.h"
@@ -15,13 +15,7 @@
 namespace tessera {
 namespace {
 
-using tensor::DType;
 using tensor::Tensor;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 using engine::Job;
 
@@ -83,10 +77,10 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   engine::check_plan(state, job);
   check_memory(state, request, job);
   const tensor::BindScope bind(state.scope());
-  const auto begin = Clock::now();
+  const base::Stopwatch clock;
   if (control.on_progress) control.on_progress({"load", 0, 0, 0});
   engine::load_ranks(state);
-  result.report.phase_seconds["load"] = seconds_since(begin);
+  result.report.phase_seconds["load"] = clock.seconds();
   engine::Trace trace(job, !request.trace.empty());
   const Tensor tokens = engine::denoise(state, request, control, job, trace, result.report);
   if (state.options.processes && state.options.processes->rank != 0) {
@@ -95,11 +89,11 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   }
   const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
   if (request.decode) {
-    const auto start = Clock::now();
+    const base::Stopwatch decoding;
     const Tensor image =
         engine::decode(state, control, job, tokens, result.pictures, trace.wanted());
     if (trace.wanted()) trace.plain(state.video() ? "video" : "image", image);
-    result.report.phase_seconds["decode"] = seconds_since(start);
+    result.report.phase_seconds["decode"] = decoding.seconds();
   }
   result.latents = latents.to_floats();
   if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));

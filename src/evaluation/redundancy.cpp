@@ -76,8 +76,8 @@ Tensor RedundancyProbe::apply(int site, const nn::TokenView&, const Tensor& toke
   return ops::combine_rows(rows, now.routing.weights, nn::shared_expert(tokens, *bank));
 }
 
-std::vector<StaleRows> RedundancyProbe::stale_rows() const {
-  std::vector<StaleRows> all;
+std::vector<Report::StaleError> RedundancyProbe::stale_rows() const {
+  std::vector<Report::StaleError> all;
   for (const auto& [layer, bins] : bins_)
     for (int b = 0; b < kBins; ++b) {
       const Bin& bin = bins[static_cast<size_t>(b)];

@@ -6,6 +6,9 @@
 
 namespace tessera::kernels {
 
+/// Pixels of a run.
+constexpr int64_t kMomentRun = 64;
+
 /// Mean and biased variance of each channel over the pixels of a row: the half of a group norm that
 /// reads the picture. Sums are taken in f32 over runs of kMomentRun pixels, then in order in f64,
 /// so that threads do not matter.
@@ -15,8 +18,11 @@ struct ChannelMomentsArgs {
   int64_t x_stride = 0;  ///< elements from row to row
   int64_t rows = 0, pixels = 0, channels = 0;
   float* moments = nullptr;  ///< [rows, 2, channels]: means, variances
+  int64_t runs() const { return (pixels + kMomentRun - 1) / kMomentRun; }
 };
-constexpr int64_t kMomentRun = 64;
+/// sums [rows, runs, 2, channels], of values and of squares around the first pixel of the row ->
+/// args.moments.
+void merge_moment_runs(const ChannelMomentsArgs& args, const float* sums);
 
 /// y = act(x * scale + shift) by row and channel, act SiLU or none, in f32.
 struct ChannelAffineArgs {

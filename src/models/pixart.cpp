@@ -117,9 +117,9 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
     context->values.push_back(block.cross_v(projected));
   }
   if (config_.use_additional_conditions) context->size = size_embedding(conditioning, shape.rows);
-  const double base = double(config_.sample_size / config_.patch_size);
+  const int64_t base = config_.sample_size / config_.patch_size;
   auto places = [&](int64_t count) {
-    return nn::even_places(count, 0, base / double(count) / config_.interpolation_scale);
+    return nn::even_places(count, 0, double(base) / double(count) / config_.interpolation_scale);
   };
   context->positions =
       given.is_meta()

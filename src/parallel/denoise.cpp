@@ -62,7 +62,7 @@ bool go_on(Assembly& assembly, const DenoiseControl& control) {
 
 // Conditional rows first, then as many unconditional ones.
 Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch) {
-  const Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
+  Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
   if (!guidance.branches()) return prediction;
   const int64_t half = prediction.size(0) / 2;
   return sample::guide(prediction.slice(0, 0, half), prediction.slice(0, half, 2 * half),

@@ -69,10 +69,9 @@ tensor::Tensor join(const std::vector<tensor::Tensor>& parts, const Plan& plan, 
     const int first = d * plan.distrifusion;
     const nn::Range mine = share_of(plan, first, pictures, tokens, 1).pictures;
     for (int64_t p = 0; p < mine.size(); ++p)
-      for (int s = 0; s < plan.distrifusion; ++s) {
-        const int64_t count = share_of(plan, first + s, pictures, tokens, 1).tokens.size();
-        pieces.push_back(
-            parts.at(static_cast<size_t>(first + s)).slice(0, p * count, (p + 1) * count));
+      for (int s = first; s < first + plan.distrifusion; ++s) {
+        const int64_t count = share_of(plan, s, pictures, tokens, 1).tokens.size();
+        pieces.push_back(parts.at(static_cast<size_t>(s)).slice(0, p * count, (p + 1) * count));
       }
   }
   return ops::concat_rows(pieces);

@@ -17,6 +17,7 @@ void Turns::work(int mine, const std::function<void(int)>& piece) {
     }
     piece(mine);
   } catch (const Interrupted&) {
+    thrown = nullptr;  // the other piece says why
   } catch (...) {
     thrown = std::current_exception();
   }

@@ -35,7 +35,7 @@ std::string bytes_as_characters(std::string_view piece) {
   return result;
 }
 
-Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)) {
+Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)), where_(where) {
   require(!tables_.vocabulary.empty(), ErrorCode::model, "{}: the vocabulary is empty", where);
   for (const auto& [text, id] : tables_.vocabulary) size_ = std::max<int64_t>(size_, id + 1);
   auto id = [&](const std::string& text) {
@@ -81,7 +81,11 @@ std::vector<int32_t> Bpe::characters(std::string_view piece) const {
     if (tables_.byte_fallback && bytes.size() == one.size()) {
       ids.insert(ids.end(), bytes.begin(), bytes.end());
       after_unknown = false;
-    } else if (unknown_ && !(after_unknown && tables_.fuse_unknown)) {
+      continue;
+    }
+    require(unknown_.has_value(), ErrorCode::usage, "{}: the vocabulary has no token for {}",
+            where_, base::printable(one));
+    if (!(after_unknown && tables_.fuse_unknown)) {
       ids.push_back(*unknown_);
       after_unknown = true;
     }

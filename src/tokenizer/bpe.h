@@ -17,7 +17,7 @@ struct BpeTables {
   Vocabulary vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  ///< first come first
   std::string word_end;  ///< appended to the last character of a piece ("</w>")
-  std::string unknown;   ///< token of a character that is none; "": it is dropped
+  std::string unknown;   ///< token of a character that is none; "": such text is refused
   bool fuse_unknown = false, byte_fallback = false;
   bool whole_first = false;  ///< a piece that is a token is not split
 };
@@ -39,6 +39,7 @@ class Bpe : public Model {
   const Merge* merge_of(int32_t left, int32_t right) const;
 
   BpeTables tables_;
+  std::string where_;
   std::unordered_map<uint64_t, Merge> merges_;  // by the two ids
   std::optional<int32_t> unknown_;
   int64_t size_ = 0;

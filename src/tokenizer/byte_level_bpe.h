@@ -1,15 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tessera::tokenizer {
 
@@ -17,12 +14,9 @@ namespace tessera::tokenizer {
 /// ids, and every sequence of ids has bytes.
 class ByteLevelBpe {
  public:
-  /// Throws Error(model) naming `where` and what is malformed or not supported (another model than
-  /// BPE, other pre-tokenizers than ByteLevel and Split, other normalizers than NFC).
+  /// Throws Error(model) naming `where` and what is malformed or not supported, a file without
+  /// ByteLevel pre-tokenizer among it.
   ByteLevelBpe(const base::Json& json, const std::string& where);
-  ~ByteLevelBpe();
-  ByteLevelBpe(const ByteLevelBpe&) = delete;
-  ByteLevelBpe& operator=(const ByteLevelBpe&) = delete;
 
   /// UTF-8 -> ids; added tokens are found in the text as they are. Throws Error(usage) for text
   /// that is not UTF-8 or holds a byte that the vocabulary lacks.
@@ -36,29 +30,9 @@ class ByteLevelBpe {
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
 
  private:
-  struct Added {
-    std::string content;
-    int32_t id = 0;
-    bool special = false, lstrip = false, rstrip = false;
-  };
-  struct Splitter;
-
-  void read_model(const base::Json& model);
-  void read_added(const base::Json& json);
-  void read_splitters(const base::Json& pre_tokenizer);
-  void set_token(int64_t id, const std::string& token);
-  void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
-  void encode_word(const std::string& word, std::vector<int32_t>& ids) const;
-  [[noreturn]] void refuse(const std::string& what) const;
-
-  std::string where_;
-  std::unordered_map<std::string, int32_t> ids_;                               // by bytes
-  std::vector<std::string> tokens_;                                            // bytes
-  std::vector<uint8_t> special_;                                               // by id
-  std::map<std::pair<int32_t, int32_t>, std::pair<int32_t, int32_t>> merges_;  // -> rank, id
-  std::vector<Added> added_;                                                   // longest first
-  std::vector<std::unique_ptr<Splitter>> splitters_;
-  bool nfc_ = false, ignore_merges_ = false, prefix_space_ = false;
+  Tokenizer tokenizer_;
+  std::vector<std::string> tokens_;  // bytes, by id
+  std::vector<uint8_t> special_;     // by id
 };
 
 /// How many leading bytes of `text` are whole UTF-8 characters: what may be shown of a stream.

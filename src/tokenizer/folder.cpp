@@ -19,26 +19,9 @@ Json read_if(const std::string& path) {
   return std::filesystem::exists(path) ? base::read_json(path) : Json::object();
 }
 
-int32_t id_in(const Json& json, const std::string& where) {
-  return static_cast<int32_t>(base::ConfigReader(json, where).integer("id", -1, 0, kMostIds));
-}
-
-AddedToken added_in(const Json& json, int32_t id, const std::string& where) {
-  require(id >= 0, ErrorCode::model, "{}: an added token without id", where);
-  return {string_in(json, "content", where),          id,
-          flag_in(json, "lstrip", where, false),      flag_in(json, "rstrip", where, false),
-          flag_in(json, "single_word", where, false), flag_in(json, "normalized", where, false)};
-}
-
 std::string text_of(const Json& token) {
   if (token.is_object()) return text_of(token.value("content", Json()));
   return token.is_string() ? token.get<std::string>() : "";
-}
-
-void add(TokenizerParts& parts, AddedToken token) {
-  for (const AddedToken& known : parts.added)
-    if (known.text == token.text) return;
-  parts.added.push_back(std::move(token));
 }
 
 // Tokens that configuration files name by their roles.
@@ -47,19 +30,14 @@ void add_roles(TokenizerParts& parts, const Json& config) {
                            "cls_token", "mask_token"}) {
     if (!config.is_object() || !config.contains(role)) continue;
     const std::string text = text_of(config[role]);
-    if (const auto id = parts.model->id_of(text); id && !text.empty()) add(parts, {text, *id});
+    if (const auto id = parts.model->id_of(text); id && !text.empty())
+      add_token({text, *id}, parts);
   }
 }
 
 void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
                 const std::string& folder) {
-  const std::string where = folder + "/tokenizer.json";
-  if (json.contains("added_tokens")) {
-    require(json["added_tokens"].is_array(), ErrorCode::model, "{}: 'added_tokens' is no list",
-            where);
-    for (const Json& token : json["added_tokens"])
-      add(parts, added_in(token, id_in(token, where), where));
-  }
+  read_added_tokens(json, folder + "/tokenizer.json", parts);
   const std::string from = folder + "/tokenizer_config.json";
   if (!config.contains("added_tokens_decoder")) return;
   require(config["added_tokens_decoder"].is_object(), ErrorCode::model,
@@ -70,7 +48,7 @@ void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
     require(digits && std::stoi(key) <= kMostIds, ErrorCode::model,
             "{}: an added token of id {}; expected a number", from,
             base::ConfigReader::shown(Json(key)));
-    add(parts, added_in(token, std::stoi(key), from));
+    add_token(added_token_of(token, std::stoi(key), from), parts);
   }
 }
 
@@ -101,9 +79,9 @@ void add_extra_ids(TokenizerParts& parts, const Json& config, const std::string&
   for (int64_t i = 0; i < count; ++i) {
     const std::string text = fmt::format("<extra_id_{}>", count - 1 - i);
     if (const auto id = parts.model->id_of(text))
-      add(parts, {text, *id});
+      add_token({text, *id}, parts);
     else
-      add(parts, {text, size + static_cast<int32_t>(i)});
+      add_token({text, size + static_cast<int32_t>(i)}, parts);
   }
 }
 

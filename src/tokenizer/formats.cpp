@@ -184,6 +184,29 @@ std::string sentencepiece_normal(const SpieceModel& m, const Charsmap& map, std:
 
 }  // namespace
 
+AddedToken added_token_of(const Json& json, int32_t id, const std::string& where) {
+  require(id >= 0, ErrorCode::model, "{}: an added token without id", where);
+  return {string_in(json, "content", where),          id,
+          flag_in(json, "lstrip", where, false),      flag_in(json, "rstrip", where, false),
+          flag_in(json, "single_word", where, false), flag_in(json, "normalized", where, false)};
+}
+
+void add_token(AddedToken token, TokenizerParts& parts) {
+  for (const AddedToken& known : parts.added)
+    if (known.text == token.text) return;
+  parts.added.push_back(std::move(token));
+}
+
+void read_added_tokens(const Json& json, const std::string& where, TokenizerParts& parts) {
+  const Json list = json.value("added_tokens", Json::array());
+  require(list.is_array(), ErrorCode::model, "{}: 'added_tokens' is no list", where);
+  for (const Json& token : list) {
+    const auto id =
+        static_cast<int32_t>(base::ConfigReader(token, where).integer("id", -1, 0, kMostIds));
+    add_token(added_token_of(token, id, where), parts);
+  }
+}
+
 TokenizerParts parts_of_json(const Json& json, const std::string& where) {
   require(json.is_object(), ErrorCode::model, "{}: expected an object", where);
   TokenizerParts parts;
@@ -218,11 +241,13 @@ TokenizerParts parts_of_spiece(const std::string& path, bool& sentencepiece) {
   parts.after = {special(*parts.model, "</s>", path)};
   const auto map = std::make_shared<Charsmap>(spiece.charsmap, path);
   if (sentencepiece) {
-    parts.normalizer = [=](std::string text) { return sentencepiece_normal(spiece, *map, text); };
+    parts.normalizer = [=](const std::string& text) {
+      return sentencepiece_normal(spiece, *map, text);
+    };
     parts.pre_tokenizer = parse_pre_tokenizer(Json(), path);
     return parts;
   }
-  parts.normalizer = [=](std::string text) { return map->apply(text); };
+  parts.normalizer = [=](const std::string& text) { return map->apply(text); };
   parts.pre_tokenizer = parse_pre_tokenizer(
       {{"type", "Sequence"},
        {"pretokenizers", {{{"type", "WhitespaceSplit"}}, {{"type", "Metaspace"}}}}},

@@ -89,7 +89,7 @@ Normalizer replace(const Json& json, const std::string& where) {
           "{}: a Replace without pattern", where);
   if (pattern->contains("Regex")) {
     const auto regex = std::make_shared<Regex>(string_in(*pattern, "Regex", where), where);
-    return [=](std::string text) {
+    return [=](const std::string& text) {
       std::string result;
       size_t at = 0;
       for (const auto& [begin, end] : regex->matches(text)) {
@@ -101,7 +101,7 @@ Normalizer replace(const Json& json, const std::string& where) {
   }
   const std::string what = string_in(*pattern, "String", where);
   require(!what.empty(), ErrorCode::model, "{}: a Replace of nothing", where);
-  return [=](std::string text) {
+  return [=](const std::string& text) {
     std::string result;
     size_t at = 0;
     for (size_t hit; (hit = text.find(what, at)) != std::string::npos; at = hit + what.size())
@@ -111,7 +111,7 @@ Normalizer replace(const Json& json, const std::string& where) {
 }
 
 Normalizer form_of(Form form) {
-  return [=](std::string text) { return normalized(text, form); };
+  return [=](const std::string& text) { return normalized(text, form); };
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ bool flag_in(const Json& json, const char* key, const std::string& where, bool m
 }
 
 Normalizer parse_normalizer(const Json& json, const std::string& where) {
-  if (json.is_null()) return [](std::string text) { return text; };
+  if (json.is_null()) return [](const std::string& text) { return text; };
   const std::string type = string_in(json, "type", where);
   if (type == "Sequence") {
     std::vector<Normalizer> steps;
@@ -146,23 +146,23 @@ Normalizer parse_normalizer(const Json& json, const std::string& where) {
   if (type == "NFD") return form_of(Form::nfd);
   if (type == "NFKC") return form_of(Form::nfkc);
   if (type == "NFKD") return form_of(Form::nfkd);
-  if (type == "Lowercase") return [](std::string text) { return lowered(text); };
-  if (type == "StripAccents") return [](std::string text) { return without_marks(text); };
+  if (type == "Lowercase") return [](const std::string& text) { return lowered(text); };
+  if (type == "StripAccents") return [](const std::string& text) { return without_marks(text); };
   if (type == "BertNormalizer") return bert(json, where);
   if (type == "Replace") return replace(json, where);
   if (type == "Strip") {
     const bool left = flag_in(json, "strip_left", where, true);
     const bool right = flag_in(json, "strip_right", where, true);
-    return [=](std::string text) { return stripped(text, left, right); };
+    return [=](const std::string& text) { return stripped(text, left, right); };
   }
   if (type == "Prepend") {
     const std::string before = string_in(json, "prepend", where);
-    return [=](std::string text) { return text.empty() ? text : before + text; };
+    return [=](const std::string& text) { return text.empty() ? text : before + text; };
   }
   if (type == "Precompiled") {
     const auto map = std::make_shared<Charsmap>(
         base::from_base64(string_in(json, "precompiled_charsmap", where, ""), where), where);
-    return [=](std::string text) { return map->apply(text); };
+    return [=](const std::string& text) { return map->apply(text); };
   }
   fail(ErrorCode::model, "{}: the normalizer {} is not known", where, type.substr(0, 60));
 }

@@ -180,14 +180,14 @@ class Reader {
     }
   }
   TreePtr product() {
-    TreePtr left = signed_();
+    TreePtr left = with_sign();
     for (;;) {
       const std::string op = now().text;
       if (!take("*") && !take("%") && !take("//")) return left;
-      left = make(op, std::move(left), signed_());
+      left = make(op, std::move(left), with_sign());
     }
   }
-  TreePtr signed_() {
+  TreePtr with_sign() {
     if (take("-")) return make("neg", postfix());
     return postfix();
   }
@@ -414,7 +414,7 @@ Json call(const Tree& t, const Json& scope) {
 }
 
 Json filtered(const Tree& t, const Json& scope) {
-  const Json of = evaluate(*t.parts[0], scope);
+  Json of = evaluate(*t.parts[0], scope);
   const Json given = t.parts.size() > 1 ? evaluate(*t.parts[1], scope) : kUndefined;
   if (t.text == "default") return of.is_discarded() ? given : of;
   if (t.text == "tojson")

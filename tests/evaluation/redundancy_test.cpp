@@ -68,8 +68,8 @@ TEST(RedundancyProbe, ComparesNeighbouringSteps) {
   EXPECT_LT(probe.steps()[2].outputs, 0.7);
   int64_t rows = 0;
   double error = 0;
-  for (const StaleRows& bin : probe.stale_rows()) {
-    EXPECT_LT(bin.lowest, bin.highest);
+  for (const Report::StaleError& bin : probe.stale_rows()) {
+    EXPECT_LT(bin.lowest_score, bin.highest_score);
     rows += bin.rows;
     error += bin.error;
   }

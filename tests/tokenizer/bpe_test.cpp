@@ -24,6 +24,16 @@ TEST(Bpe, MergesTheEarliestFirst) {
   EXPECT_THROW(Bpe(t, "here"), Error);
 }
 
+TEST(Bpe, RefusesWhatTheVocabularyLacks) {
+  BpeTables t;
+  t.vocabulary = {{"a", 0}};
+  const Bpe bpe(t, "here");
+  std::vector<int32_t> ids;
+  bpe.encode("a", ids);
+  EXPECT_EQ(ids, std::vector<int32_t>{0});
+  EXPECT_THROW(bpe.encode("ab", ids), Error);
+}
+
 TEST(Bpe, BytesPrint) { EXPECT_EQ(bytes_as_characters("a \n"), "a\xc4\xa0\xc4\x8a"); }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST(ByteLevelBpe, NamesWhatIsMalformed) {
   broken([](Json& j) { j["model"]["vocab"]["q!"] = -1; });
   broken([](Json& j) { j["added_tokens"].push_back({{"id", 7}}); });
   broken([](Json& j) { j["pre_tokenizer"] = {{"type", "Metaspace"}}; });
-  broken([](Json& j) { j["normalizer"] = {{"type", "Lowercase"}}; });
+  broken([](Json& j) { j["normalizer"] = {{"type", "Loud"}}; });
   broken([](Json& j) {
     j["pre_tokenizer"] = {
         {"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}};

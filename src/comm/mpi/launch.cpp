@@ -200,7 +200,7 @@ void Rank::run(const std::function<void(Communicator&)>& body) {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return phase_ != Phase::starting; });
-    if (start_failed_) throw *start_failed_;
+    if (start_failed_) throw Error(*start_failed_);
   }
   const std::exception_ptr own = work(body);
   progress_->end();

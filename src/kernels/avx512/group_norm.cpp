@@ -44,29 +44,10 @@ void affine_pixel(const ChannelAffineArgs& args, const void* x, int64_t from, co
 
 TESSERA_AVX512_END
 
-// sums [runs][2][channels] in order -> moments [2, channels] of a row.
-void merge_runs(const ChannelMomentsArgs& args, const std::byte* row, const float* sums,
-                int64_t runs, float* moments) {
-  const int64_t channels = args.channels;
-  const double pixels = static_cast<double>(args.pixels);
-  std::vector<double> total(static_cast<size_t>(2 * channels));
-  for (int64_t r = 0; r < runs; ++r, sums += 2 * channels)
-    for (int64_t i = 0; i < 2 * channels; ++i) total[static_cast<size_t>(i)] += double{sums[i]};
-  tensor::with_float_type(args.dtype, [&](auto type) {
-    const auto* center = reinterpret_cast<const decltype(type)*>(row);
-    for (int64_t c = 0; c < channels; ++c) {
-      const double shift = total[static_cast<size_t>(c)] / pixels;
-      const double variance = total[static_cast<size_t>(channels + c)] / pixels - shift * shift;
-      moments[c] = static_cast<float>(double{tensor::to_float(center[c])} + shift);
-      moments[channels + c] = static_cast<float>(std::max(variance, 0.0));
-    }
-  });
-}
-
 }  // namespace
 
 void channel_moments(const ChannelMomentsArgs& args) {
-  const int64_t runs = (args.pixels + kMomentRun - 1) / kMomentRun, channels = args.channels;
+  const int64_t runs = args.runs(), channels = args.channels;
   std::vector<float> sums(static_cast<size_t>(args.rows * runs * channels * 2));
   auto row_of = [&](int64_t row) {
     return static_cast<const std::byte*>(args.x) + row * args.x_stride * size_of(args.dtype);
@@ -78,9 +59,7 @@ void channel_moments(const ChannelMomentsArgs& args) {
       sum_run(args, row_of(i / runs), first, last, into, into + channels);
     }
   });
-  for (int64_t row = 0; row < args.rows; ++row)
-    merge_runs(args, row_of(row), sums.data() + row * runs * channels * 2, runs,
-               args.moments + row * 2 * channels);
+  merge_moment_runs(args, sums.data());
 }
 
 void channel_affine(const ChannelAffineArgs& args) {

@@ -9,8 +9,6 @@
 namespace tessera::kernels::reference {
 namespace {
 
-using tensor::DType;
-
 float silu(float x) { return x / (1 + std::exp(-x)); }
 float gelu_tanh(float x) {
   return 0.5f * x * (1 + std::tanh(0.7978845608028654f * (x + 0.044715f * x * x * x)));

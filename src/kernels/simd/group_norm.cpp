@@ -38,25 +38,10 @@ void sum_run(const T* row, int64_t channels, int64_t first, int64_t last, float*
   }
 }
 
-template <class T>
-void merge_runs(const T* row, const float* sums, int64_t runs, int64_t channels, int64_t pixels,
-                float* moments) {
-  for (int64_t c = 0; c < channels; ++c) {
-    double sum = 0, squares = 0;
-    for (int64_t r = 0; r < runs; ++r) {
-      sum += double{sums[2 * r * channels + c]};
-      squares += double{sums[(2 * r + 1) * channels + c]};
-    }
-    const double shift = sum / double(pixels), variance = squares / double(pixels) - shift * shift;
-    moments[c] = static_cast<float>(double{widen(row[c])} + shift);
-    moments[channels + c] = static_cast<float>(variance > 0 ? variance : 0);
-  }
-}
-
 }  // namespace
 
 void channel_moments(const ChannelMomentsArgs& a) {
-  const int64_t runs = (a.pixels + kMomentRun - 1) / kMomentRun;
+  const int64_t runs = a.runs();
   std::vector<float> sums(static_cast<size_t>(a.rows * runs * a.channels * 2));
   tensor::with_float_type(a.dtype, [&](auto type) {
     const auto* x = static_cast<const decltype(type)*>(a.x);
@@ -69,10 +54,8 @@ void channel_moments(const ChannelMomentsArgs& a) {
                 into + a.channels);
       }
     });
-    for (int64_t row = 0; row < a.rows; ++row)
-      merge_runs(x + row * a.x_stride, sums.data() + row * runs * a.channels * 2, runs, a.channels,
-                 a.pixels, a.moments + row * 2 * a.channels);
   });
+  merge_moment_runs(a, sums.data());
 }
 
 void channel_affine(const ChannelAffineArgs& a) {

@@ -12,7 +12,6 @@
 
 namespace tessera::parallel {
 
-using tensor::DType;
 using tensor::Tensor;
 
 namespace {

@@ -18,7 +18,7 @@ std::vector<std::string> schedule_problems(const Plan& plan, int layers) {
 }
 
 Timetable::Timetable(const Plan& plan, int layers, int steps)
-    : plan_(plan), layers_(layers), steps_(steps), synchronous_(static_cast<size_t>(layers)) {
+    : plan_(plan), steps_(steps), synchronous_(static_cast<size_t>(layers)) {
   const auto found = schedule_problems(plan, layers);
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   for (int l = 0; l < layers; ++l) {

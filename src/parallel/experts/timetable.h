@@ -33,7 +33,7 @@ class Timetable {
  private:
   int last_forced(int step) const;
   Plan plan_;
-  int layers_, steps_;
+  int steps_;
   std::vector<bool> synchronous_;
 };
 
