@@ -45,6 +45,7 @@ struct ModelOptions {
   int threads = 0;
   int ranks = 0;  // 0: as many as the plan needs
   double comm_timeout = 60;
+  std::string memory_budget;  // "": nearly all
 };
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
@@ -57,6 +58,8 @@ void run_ranks(const ModelOptions& options, const std::function<void(const Proce
 /// process would do the same work.
 void refuse_processes(const std::string& command);
 
+/// "4GB", "512MiB" or a count of bytes -> bytes. Throws Error(usage) naming `option`.
+int64_t bytes_of(const std::string& text, const std::string& option);
 /// Accepts numbers above zero.
 CLI::Validator positive();
 

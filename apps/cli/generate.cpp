@@ -1,9 +1,10 @@
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 
 #include "commands.h"
+#include "outputs.h"
 #include "progress.h"
 
 namespace tessera::cli {
@@ -12,8 +13,10 @@ namespace {
 struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   GenerateRequest request;
-  std::string classes, prompt, prompt_file, noise = "torch", output = "tessera.png", report,
-                                            progress = "auto", scheduler = "auto";
+  Output output;
+  std::string classes, prompt, prompt_file, report;
+  std::string noise = "torch", progress = "auto", scheduler = "auto", binning = "off";
+  std::string tiling = "auto";
   bool latents_only = false;
 };
 
@@ -53,87 +56,26 @@ void set_subject(Options& o) {
   if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file);
 }
 
-// A device or a pipe, such as /dev/stdout.
-bool is_special(const std::string& output) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(output, ignored);
-  return output.starts_with("/dev/") || std::filesystem::is_fifo(status);
-}
-
-bool is_folder(const std::string& output) {
-  std::error_code ignored;
-  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
-}
-
-// Everything that is going to be written can be written: asked before the work.
-void check_output(const Options& o, size_t pictures) {
-  namespace fs = std::filesystem;
-  if (!o.report.empty()) check_writable(o.report);
-  if (o.latents_only) return;
-  if (is_folder(o.output)) {
-    std::error_code ignored;
-    fs::path there = fs::absolute(o.output, ignored);
-    while (!fs::exists(there, ignored) && there.has_parent_path()) there = there.parent_path();
-    check_writable((there / "tessera").string());
-  } else if (is_special(o.output)) {
-    if (pictures > 1)
-      throw Error(ErrorCode::usage, "output '" + o.output + "' takes one picture, not " +
-                                        std::to_string(pictures) + "; name a folder");
-    check_writable(o.output);
-  } else if (const auto end = fs::path(o.output).extension(); end != ".png" && end != ".PNG") {
-    throw Error(ErrorCode::usage, "output '" + o.output +
-                                      "': expected a name that ends in .png, or a folder (with '/' "
-                                      "at its end)");
-  } else {
-    check_writable(o.output);
-  }
-}
-
-std::string numbered(const std::string& output, size_t index, size_t count) {
-  const std::filesystem::path path(output);
-  if (is_folder(output)) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error)
-      throw Error(ErrorCode::usage, "cannot make the folder '" + output + "': " + error.message());
-    char name[32];
-    std::snprintf(name, sizeof name, "%04zu.png", index);
-    return (path / name).string();
-  }
-  if (count == 1) return output;
-  char tail[32];
-  std::snprintf(tail, sizeof tail, "-%04zu.png", index);
-  return (path.parent_path() / (path.stem().string() + tail)).string();
-}
-
-// Frames stand in one folder, or in a folder a video.
-std::string path_of(const GenerateResult& result, const std::string& output, size_t index) {
-  const Picture& picture = result.pictures[index];
-  if (picture.video < 0) return numbered(output, index, result.pictures.size());
-  char folder[32] = "";
-  if (result.pictures.back().video > 0)
-    std::snprintf(folder, sizeof folder, "video-%04d/", picture.video);
-  std::string place = (std::filesystem::path(output) / folder).string();
-  if (!place.ends_with('/')) place += '/';
-  return numbered(place, static_cast<size_t>(picture.frame), 2);
+// "auto", "on", "off", or a tile's side in pixels.
+void set_tiling(const std::string& text, GenerateRequest& request) {
+  if (text == "auto") return;
+  request.vae_tiling = text == "off" ? VaeTiling::off : VaeTiling::on;
+  if (text == "on" || text == "off") return;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, request.vae_tile);
+  if (error != std::errc() || rest != end || request.vae_tile <= 0)
+    throw Error(ErrorCode::usage, "--vae-tiling " + text +
+                                      ": expected auto, on, off, or a tile's side of 64 to 16384 "
+                                      "pixels");
 }
 
 void save(const GenerateResult& result, const Options& o) {
-  const GenerateRequest& q = o.request;
-  for (size_t i = 0; i < result.pictures.size(); ++i) {
-    const Picture& picture = result.pictures[i];
-    const std::string path = path_of(result, o.output, i);
-    save_png(picture, path,
-             {{"Software", std::string("Tessera ") + kVersion},
-              {"parameters", picture.label + "; model " + o.model->model + ", steps " +
-                                 std::to_string(result.steps) + ", guidance " +
-                                 std::to_string(result.guidance) + ", seed " +
-                                 std::to_string(q.seed) + ", picture " + std::to_string(i)}});
-    if (is_special(path)) continue;  // the picture itself may be on standard output
-    std::printf("%s\n", path.c_str());
-    flush_results();
-  }
-  if (!q.save_latents.empty()) std::printf("%s\n", q.save_latents.c_str());
+  save_pictures(result, o.output, [&](size_t i) {
+    return result.pictures[i].label + "; model " + o.model->model + ", steps " +
+           std::to_string(result.steps) + ", guidance " + std::to_string(result.guidance) +
+           ", seed " + std::to_string(o.request.seed) + ", picture " + std::to_string(i);
+  });
+  if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
 
@@ -158,12 +100,16 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--count", q.count, "Pictures for each class or prompt (default 1)")
       ->group(what)
       ->type_name("N");
-  app.add_option("--width", q.width, "Pixels, frames (default: as trained)")
+  app.add_option("--width", q.width, "Default: as trained; off")
       ->check(positive())
       ->group(what)
       ->type_name("W");
   app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
   app.add_option("--frames", q.frames)->check(positive())->group(what)->type_name("N");
+  app.add_option("--binning", o->binning)
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group(what)
+      ->type_name("B");
   app.add_option("--steps", q.steps, "Default: the model's; auto, rectified-flow or ddpm")
       ->group(what)
       ->type_name("N");
@@ -171,10 +117,9 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))
       ->group(what)
       ->type_name("S");
-  app.add_option("--guidance", q.guidance, "1: none (default: the model's)")
-      ->group(what)
-      ->type_name("G");
+  app.add_option("--guidance", q.guidance, "Default: the model's")->group(what)->type_name("G");
   app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
+  app.add_option("--guidance-rescale", q.guidance_rescale)->group(what)->type_name("R");
   app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
       ->group(what)
       ->type_name("S");
@@ -187,15 +132,15 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
 void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* files = "Files";
-  app.add_option("-o,--output", o->output, "Picture (.png) or folder (default tessera.png)")
+  app.add_option("-o,--output", o->output.asked,
+                 ".png, .webp, .mp4 or folder (default tessera.png)")
       ->group(files)
       ->type_name("OUT");
-  app.add_option("--initial-latents", q.initial_latents, "Start from `latents` of this file")
+  app.add_option("--fps", o->output.rate)->group(files)->type_name("N");
+  app.add_option("--initial-latents", q.initial_latents, "Latents: in, out, only")
       ->group(files)
       ->type_name("F");
-  app.add_option("--save-latents", q.save_latents, "Write the final latents; stop there")
-      ->group(files)
-      ->type_name("F");
+  app.add_option("--save-latents", q.save_latents)->group(files)->type_name("F");
   app.add_flag("--latents-only", o->latents_only)->group(files);
   app.add_option("--trace", q.trace, "Every step's tensors; a report (JSON)")
       ->group(files)
@@ -214,6 +159,11 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_run(app, o);
   add_files(app, o);
   add_model_options(app, o->model);
+  const char* group = "How it runs";
+  app.add_option("--memory-budget", o->model->memory_budget, "Stream weights, cut pictures to fit")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_option("--vae-tiling", o->tiling)->group(group)->type_name("T");
 }
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
@@ -223,15 +173,21 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
   o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;
+  o.request.binning = o.binning == "on";
+  set_tiling(o.tiling, o.request);
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
-  if (first) check_output(o, subjects * static_cast<size_t>(std::max(o.request.count, 1)));
+  if (first && !o.report.empty()) check_writable(o.report);
   ProgressView view(first ? o.progress : "none");
-  RunControl control{stop, [&](const Progress& p) { view.show(p); }};
+  RunControl control{stop, [&](const Progress& p) { view.show(p); },
+                     [&](const std::string& sentence) { view.note(sentence); }};
   GenerateResult result;
   {
     Model model = Model::open(o.model->model, run);
+    o.output.videos = model.makes_videos();
+    const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
+    if (first && !o.latents_only) check_output(o.output, count);
     result = model.generate(o.request, control);
   }
   view.end_line();

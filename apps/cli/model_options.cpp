@@ -1,3 +1,4 @@
+#include <cctype>
 #include <cstdlib>
 
 #include "commands.h"
@@ -42,6 +43,27 @@ CLI::Validator positive() {
       "");
 }
 
+int64_t bytes_of(const std::string& text, const std::string& option) {
+  static const std::pair<const char*, double> units[] = {
+      {"", 1},          {"b", 1},
+      {"k", 1e3},       {"kb", 1e3},
+      {"m", 1e6},       {"mb", 1e6},
+      {"g", 1e9},       {"gb", 1e9},
+      {"t", 1e12},      {"tb", 1e12},
+      {"kib", 1024},    {"mib", 1048576},
+      {"gib", 1 << 30}, {"tib", 1099511627776.0}};
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string unit = end;
+  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size()
+                                                                 : unit.find_first_not_of(' '));
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const auto& [name, bytes] : units)
+    if (unit == name && end != text.c_str() && number * bytes >= 1 && number * bytes <= 1e17)
+      return static_cast<int64_t>(number * bytes);
+  throw Error(ErrorCode::usage, option + " " + text + ": expected a size such as 4GB or 512MiB");
+}
+
 void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)>& body) {
   if (o.transport != "auto" && o.transport != "threads" && o.transport != "mpi")
     throw Error(ErrorCode::usage, "--transport " + o.transport +
@@ -81,6 +103,7 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   run.plan = parse_plan(o.plan);
   run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
   run.processes = processes;
+  if (!o.memory_budget.empty()) run.memory_budget = bytes_of(o.memory_budget, "--memory-budget");
   if (processes && o.ranks != 0 && o.ranks != processes->ranks)
     throw Error(ErrorCode::usage, "--ranks " + std::to_string(o.ranks) + ": mpirun started " +
                                       std::to_string(processes->ranks) +

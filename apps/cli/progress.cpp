@@ -66,6 +66,12 @@ void ProgressView::end_line() {
   if (std::exchange(state_->line_open, false)) std::fputs("\n", stderr);
 }
 
+void ProgressView::note(const std::string& sentence) {
+  if (!state_->bar && !state_->plain) return;
+  end_line();
+  std::fprintf(stderr, "note: %s\n", sentence.c_str());
+}
+
 void ProgressView::show(const Progress& p) {
   if (state_->bar) {
     if (state_->line_open && state_->phase != p.phase) std::fputs("\n", stderr);

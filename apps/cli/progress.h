@@ -14,6 +14,8 @@ class ProgressView {
   explicit ProgressView(const std::string& mode);
   ~ProgressView();
   void show(const Progress& progress);
+  /// A sentence on a line of its own, unless the mode is "none".
+  void note(const std::string& sentence);
   /// What is printed next begins a line of its own.
   void end_line();
 

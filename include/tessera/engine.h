@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ class Model {
   void forward(const ForwardRequest& request, const RunControl& control = {});
   /// Number of classes that a request may name; 0: a model that takes none.
   int64_t classes() const;
+  /// Whether it makes videos.
+  bool makes_videos() const;
   /// Prompts to text, by a masked diffusion language model. Throws Error(usage) for prompts and
   /// options that do not fit, Error(cancelled) after a stop request.
   CompleteResult complete(const CompleteRequest& request, const CompleteControl& control = {});
@@ -78,6 +81,13 @@ std::vector<std::string> known_model_sizes();
 
 /// Writes a picture as PNG, the parameters as text chunks; beside the target, then renamed.
 void save_png(const Picture& picture, const std::string& path,
+              const std::vector<std::pair<std::string, std::string>>& text = {});
+/// Writes a picture as lossless WebP, the parameters in its XMP part.
+void save_webp(const Picture& picture, const std::string& path,
+               const std::vector<std::pair<std::string, std::string>>& text = {});
+/// Writes frames of one size as an MP4 video of `rate` frames a second, the parameters as its
+/// comment.
+void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {});
 /// Writes text the same way.
 void save_text(const std::string& text, const std::string& path);

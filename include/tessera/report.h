@@ -12,6 +12,7 @@ namespace tessera {
 struct Report {
   std::string version, model, plan, device, precision, instruction_set;
   int threads = 1, ranks = 1;
+  std::vector<std::string> notes;  ///< what one should know about the way that the run took
   std::map<std::string, double> phase_seconds;  ///< load, denoise, decode, save
   std::vector<double> step_seconds;
   int forwards = 0;                           ///< forward passes of the transformer

@@ -24,11 +24,20 @@ struct RunOptions {
   Precision precision = Precision::bf16;
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;
+  /// Bytes that weights, activations and buffers of a generate run may take; 0: nearly all that the
+  /// machine has. Blocks of a transformer that does not fit are streamed from the mapped file.
+  int64_t memory_budget = 0;
+  /// Keep a transformer between requests; else it is released before pictures are decoded.
+  bool keep_parts = false;
   std::chrono::milliseconds comm_timeout{
       60000};  ///< a wait lasts no longer while the peer stands still
   /// The processes that are the plan's ranks; null: threads of this process are.
   const Processes* processes = nullptr;
 };
+
+/// Whether latents are decoded in tiles whose seams are blended: where memory asks for it, always,
+/// or never.
+enum class VaeTiling { automatic, on, off };
 
 /// One request for pictures or videos. What is not set has the model's default.
 struct GenerateRequest {
@@ -41,9 +50,13 @@ struct GenerateRequest {
   std::optional<int> steps;
   std::optional<float> guidance;  ///< 1: no guidance
   float true_guidance = 1;  ///< of models that take guidance as an input: a second branch beside it
+  float guidance_rescale = 0;     ///< 0..1: how far the spread of a guided prediction goes back to
+                                  ///< that of the conditional one (Lin et al. 2023); 0: not at all
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
-  int64_t frames = 0;             ///< of a video; 0: as trained
-  int count = 1;                  ///< pictures for each class or prompt
+  bool binning = false;  ///< compute the trained size whose aspect is nearest, as the reference
+                         ///< pipelines' resolution binning; PixArt then resizes and crops
+  int64_t frames = 0;    ///< of a video; 0: as trained
+  int count = 1;         ///< pictures for each class or prompt
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
   std::string scheduler = "auto";  ///< "rectified-flow", "ddpm", or what the folder says
@@ -51,7 +64,9 @@ struct GenerateRequest {
   std::string save_latents;        ///< safetensors file for the final `latents`; empty: none
   std::string trace;               ///< safetensors file for latents and predictions of every step
   bool decode = true;              ///< false: stop at the latents
-  bool compare_steps = false;      ///< the report says how much experts repeat themselves; one rank
+  VaeTiling vae_tiling = VaeTiling::automatic;
+  int64_t vae_tile = 0;        ///< pixels of a tile's side; 0: as the VAE's configuration says
+  bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
 };
 
 /// Where a run is; handed to the progress callback on the caller's thread.
@@ -65,6 +80,8 @@ struct Progress {
 struct RunControl {
   std::stop_token stop;                              ///< checked once a step
   std::function<void(const Progress&)> on_progress;  ///< may be empty
+  /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
+  std::function<void(const std::string&)> on_note;
 };
 
 }  // namespace tessera

@@ -26,6 +26,11 @@ int64_t latent_frames(const models::Recipe& recipe, int64_t frames) {
   return (frames - 1) / each + 1;
 }
 
+int64_t decoded_frames(const models::Recipe& recipe, int64_t latent) {
+  const int64_t each = recipe.frames_per_latent();
+  return latent % 2 == 1 ? (latent - 1) * each + 1 : latent * each;
+}
+
 int64_t prompt_count(const models::Recipe& recipe, const Embeddings& embeddings, bool negative) {
   int64_t count = 0;
   for (const auto& [given, argument] : recipe.text_inputs()) {

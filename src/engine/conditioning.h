@@ -29,6 +29,10 @@ Branches branches_of(const models::Recipe& recipe, const GenerateRequest& reques
 /// frames that the VAE cannot give, or of a model of pictures.
 int64_t latent_frames(const models::Recipe& recipe, int64_t frames);
 
+/// Frames that the VAE makes of so many latent ones: it takes them in pairs, an odd one with the
+/// first, and only then the first stands for one frame.
+int64_t decoded_frames(const models::Recipe& recipe, int64_t latent);
+
 /// Prompts in embeddings. Throws Error(usage) unless every tensor that the model reads is there and
 /// counts as many.
 int64_t prompt_count(const models::Recipe& recipe, const Embeddings& embeddings, bool negative);

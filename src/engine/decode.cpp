@@ -5,6 +5,7 @@
 #include "base/stopwatch.h"
 #include "engine/denoise.h"
 #include "media/png.h"
+#include "media/resize.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 
@@ -13,6 +14,19 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
+
+// Each picture of [rows, 3, H, W] at the size that was asked for; 0: as it is.
+Tensor cropped(const Tensor& pictures, int64_t height, int64_t width) {
+  if (height == 0) return pictures;
+  std::vector<Tensor> all;
+  for (int64_t r = 0; r < pictures.size(0); ++r) {
+    const Tensor one = pictures.slice(0, r, r + 1);
+    all.push_back(
+        media::resize_and_crop(one.reshape({one.size(1), one.size(2), one.size(3)}), height, width)
+            .reshape({1, one.size(1), height, width}));
+  }
+  return ops::concat_rows(all);
+}
 
 // [-1, 1] -> [0, 1], without what is beyond.
 Tensor to_unit(const Tensor& x) {
@@ -42,10 +56,20 @@ struct Decoding {
     const int64_t n = job.layout.tokens();
     return nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, state.video());
   }
-  void progress(int done, int count) const {
+  void stop_if_asked(int done, int count) const {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before piece {} of {}",
             done + 1, count);
+  }
+  void progress(int done, int count) const {
+    stop_if_asked(done, count);
     if (control.on_progress) control.on_progress({"decode", done, count, clock.seconds()});
+  }
+  // By `whole`, or in the job's tiles.
+  Tensor decoded(int i, const Tensor& z, const std::function<Tensor(const Tensor&)>& whole) const {
+    if (!job.tiles) return whole(z);
+    return models::decode_tiles(z, state.vae_factor(), *job.tiles, whole, [&](int done, int count) {
+      progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
+    });
   }
   std::vector<Tensor> decode_pictures() const;
   std::vector<Tensor> decode_videos() const;
@@ -57,7 +81,9 @@ std::vector<Tensor> Decoding::decode_pictures() const {
   std::vector<Tensor> units;
   for (int i = 0; i < job.pictures(); ++i) {
     progress(i, job.pictures());
-    const Tensor unit = to_unit(vae->decode(vae->unscale(latent(i)), spatial));
+    const Tensor picture = decoded(i, vae->unscale(latent(i)),
+                                   [&](const Tensor& z) { return vae->decode(z, spatial); });
+    const Tensor unit = to_unit(cropped(picture, job.crop_height, job.crop_width));
     pictures.push_back(picture_of(unit, job.labels[static_cast<size_t>(i)], -1, 0));
     if (keep) units.push_back(unit);
   }
@@ -70,8 +96,13 @@ std::vector<Tensor> Decoding::decode_videos() const {
   for (int i = 0; i < job.pictures(); ++i) {
     const Tensor whole = vae->unscale(latent(i));
     const Tensor asked = whole.slice(2, job.added_frames, whole.size(2)).contiguous();
-    const Tensor video = vae->decode(asked, [&](int done, int count) {
-      progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
+    const Tensor video = decoded(i, asked, [&](const Tensor& z) {
+      return vae->decode(z, [&](int done, int count) {
+        if (job.tiles)
+          stop_if_asked(done, count);
+        else
+          progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
+      });
     });
     const Tensor unit = nn::swap_frames(to_unit(video));
     if (keep) units.push_back(unit);

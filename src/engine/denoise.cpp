@@ -179,6 +179,14 @@ void Trace::write(const std::string& path) const {
 void check_plan(const Model::State& state, const Job& job) {
   const auto found = parallel::problems(state.options.plan, state.geometry(), job.workload());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  const parallel::Workload load = job.workload();
+  const parallel::Share share =
+      parallel::share_of(state.options.plan, 0, load.pictures, load.tokens, load.branches);
+  require(
+      job.guidance.rescale == 0 || share.tokens.size() == load.tokens, ErrorCode::plan,
+      "the plan cannot run: --guidance-rescale measures whole pictures, and '{}' cuts them into "
+      "pieces: leave it out, or choose a plan that does not cut pictures",
+      to_string(state.options.plan));
 }
 
 void load_ranks(Model::State& state) {

@@ -24,6 +24,9 @@ struct Job {
   std::unique_ptr<sample::Sampler> sampler;
   parallel::Guidance guidance;
   std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
+  int64_t crop_height = 0, crop_width = 0;      ///< pixels a picture is resized to; 0: as decoded
+  std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
+  std::vector<std::string> notes;               ///< what one should know about it
 
   int pictures() const { return static_cast<int>(labels.size()); }
   /// As files hold latents, and as noise is drawn.

@@ -85,6 +85,16 @@ void check_vocabulary(const Model::State& state, const Text& text,
           state.name, encoder.longest());
 }
 
+void check_budget(const Model::State& state, const Text& text) {
+  const int64_t budget = state.options.memory_budget;
+  if (budget == 0) return;
+  const int64_t peak = state.text_encoder_peak(text.part.encoder, text.batch);
+  require(peak <= budget, ErrorCode::memory,
+          "the {} of '{}' would need about {:.1f} MB with one layer in memory at a time, "
+          "--memory-budget allows {:.1f} MB: use fewer prompts",
+          text.part.encoder, state.name, double(peak) / 1e6, double(budget) / 1e6);
+}
+
 // Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
 void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, int64_t begin,
          int64_t end, const std::string& before, Embeddings& found) {
@@ -122,6 +132,7 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
     if (text.there) {
       const auto encoder = state.load_text_encoder(text.part.encoder);
       check_vocabulary(state, text, *encoder);
+      check_budget(state, text);
       TextBatch batch = text.batch;
       if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
       made.states = encoder->encode(batch);

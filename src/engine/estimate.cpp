@@ -1,7 +1,8 @@
+#include <algorithm>
+
 #include "base/fail.h"
-#include "engine/model_state.h"
+#include "engine/memory_plan.h"
 #include "load/meta_weights.h"
-#include "nn/local_spatial.h"
 #include "parallel/denoise.h"
 
 namespace tessera::engine {
@@ -13,6 +14,13 @@ using tensor::Tensor;
 
 constexpr int64_t kMostTokens = int64_t{1} << 26;  // of a step: 17 GB for the narrowest activations
 
+nn::Conditioning on_meta(const nn::Conditioning& real) {
+  nn::Conditioning shapes;
+  for (const auto& [name, x] : real.tensors)
+    shapes.tensors[name] = Tensor::empty(x.shape(), x.dtype(), Device::meta);
+  return shapes;
+}
+
 }  // namespace
 
 int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side) {
@@ -23,7 +31,8 @@ int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side) {
 }
 
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
-                  int pictures, bool branches, const base::Json* vae) {
+                  int pictures, bool branches, const base::Json* vae,
+                  const nn::Conditioning* given) {
   const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
   require(
       layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
@@ -35,37 +44,30 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   Estimate result;
-  const load::MetaWeights weights;
-  const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, dtype);
-  result.parameters = weights.parameters();
-  const nn::Conditioning conditioning = recipe.example(rows);
-  const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
-  parallel::Assembly assembly =
-      parallel::assemble(model->geometry(), {}, {pictures, layout.tokens(), branches ? 2 : 1, 1});
-  parallel::forward(*model, conditioning, shape,
-                    Tensor::empty({shape.rows}, DType::f32, Device::meta),
-                    Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},
-                                  DType::f32, Device::meta),
-                    assembly, {});
-  result.flops_per_step = scope.meter->total().flops;
-  const load::MetaWeights vae_weights;
-  if (vae && recipe.frames_per_latent() > 0) {
-    const models::CogVideoXVae decoder(models::parse_cogvideox_vae_config(*vae, "vae/config.json"),
-                                       vae_weights, dtype);
-    decoder.decode(
-        Tensor::empty({1, layout.channels, layout.size[0], layout.size[1], layout.size[2]},
-                      DType::f32, Device::meta));
-  } else if (vae) {
-    const models::AutoencoderKL decoder(
-        models::parse_autoencoder_kl_config(*vae, "vae/config.json"), vae_weights, dtype);
-    nn::LocalSpatial spatial;
-    decoder.decode(Tensor::empty({1, layout.channels, layout.size[1], layout.size[2]}, DType::f32,
-                                 Device::meta),
-                   spatial);
+  {
+    const load::MetaWeights weights;
+    const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, dtype);
+    result.parameters = weights.parameters();
+    const nn::Conditioning conditioning = given ? on_meta(*given) : recipe.example(rows);
+    const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
+    parallel::Assembly assembly =
+        parallel::assemble(model->geometry(), {}, {pictures, layout.tokens(), branches ? 2 : 1, 1});
+    parallel::forward(*model, conditioning, shape,
+                      Tensor::empty({shape.rows}, DType::f32, Device::meta),
+                      Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},
+                                    DType::f32, Device::meta),
+                      assembly, {});
   }
+  result.flops_per_step = scope.meter->total().flops;
   result.weights = scope.memory->peak(tensor::MemoryClass::weights);
   result.activations = scope.memory->peak(tensor::MemoryClass::activations);
   result.peak = scope.memory->peak();
+  if (!vae) return result;
+  // The transformer is gone when pictures are decoded.
+  const Need decode = decode_need(*vae, recipe.frames_per_latent() > 0, dtype, layout, {});
+  result.weights = std::max(result.weights, decode.weights);
+  result.activations = std::max(result.activations, decode.activations);
+  result.peak = std::max(result.peak, decode.peak);
   return result;
 }
 

@@ -164,6 +164,7 @@ void evaluate(const std::string& name, const RunOptions& options, const EvalRequ
   for (size_t i = 0; i <= request.plans.size(); ++i) {
     RunOptions run = options;
     run.plan = i == 0 ? Plan{} : request.plans[i - 1];
+    run.keep_parts = true;
     Model model = Model::open(name, run);
     const int64_t classes = model.classes();
     require(classes > 0, ErrorCode::model, "'{}' has no classes to draw from", name);

@@ -5,12 +5,13 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "base/machine_memory.h"
 #include "base/stopwatch.h"
 #include "engine/denoise.h"
-#include "engine/model_state.h"
+#include "engine/memory_plan.h"
 #include "kernels/isa.h"
 #include "media/png.h"
+#include "media/video.h"
+#include "media/webp.h"
 
 namespace tessera {
 namespace {
@@ -18,27 +19,6 @@ namespace {
 using tensor::Tensor;
 
 using engine::Job;
-
-void check_memory(const Model::State& state, const GenerateRequest& request, const Job& job) {
-  const base::Json* vae =
-      state.has_vae() && request.decode ? &state.folder.component("vae").config : nullptr;
-  const auto have = static_cast<double>(base::usable_memory());
-  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
-                         job.pictures() * 4 * sizeof(float);
-  require(latents < have, ErrorCode::memory,
-          "this run ({} of {} x {} latent pixels) would need {:.1f} GB for its latents alone, the "
-          "machine "
-          "has {:.1f}: use a smaller size or --count",
-          job.pictures(), job.layout.size[2], job.layout.size[1], latents / 1e9, have / 1e9);
-  const auto need = engine::estimate(*state.recipe, state.dtype(), job.layout, job.pictures(),
-                                     job.guidance.branches(), vae);
-  require(
-      double(need.peak) < 0.95 * have, ErrorCode::memory,
-      "this run would need about {:.1f} GB (weights {:.1f}, activations {:.1f}), the machine has "
-      "{:.1f}: use a smaller size or --count",
-      double(need.peak) / 1e9, double(need.weights) / 1e9, double(need.activations) / 1e9,
-      have / 1e9);
-}
 
 Tensor timesteps_of(const sample::Sampler& sampler) {
   std::vector<float> times;
@@ -71,11 +51,14 @@ void finish_report(const Model::State& state, Report& report) {
 GenerateResult Model::generate(const GenerateRequest& request, const RunControl& control) {
   State& state = *state_;
   GenerateResult result;
-  const Job job = engine::plan_job(state, request, control);
+  Job job = engine::plan_job(state, request, control);
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   engine::check_plan(state, job);
-  check_memory(state, request, job);
+  engine::plan_memory(state, request, job);
+  result.report.notes = job.notes;
+  if (control.on_note)
+    for (const std::string& note : job.notes) control.on_note(note);
   const tensor::BindScope bind(state.scope());
   const base::Stopwatch clock;
   if (control.on_progress) control.on_progress({"load", 0, 0, 0});
@@ -83,6 +66,7 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   result.report.phase_seconds["load"] = clock.seconds();
   engine::Trace trace(job, !request.trace.empty());
   const Tensor tokens = engine::denoise(state, request, control, job, trace, result.report);
+  if (!state.options.keep_parts) state.denoisers.clear();
   if (state.options.processes && state.options.processes->rank != 0) {
     result.elsewhere = true;
     return result;
@@ -104,11 +88,29 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   return result;
 }
 
-void save_png(const Picture& picture, const std::string& path,
-              const std::vector<std::pair<std::string, std::string>>& text) {
-  media::write_png(path,
-                   {static_cast<int>(picture.width), static_cast<int>(picture.height), picture.rgb},
-                   {text.begin(), text.end()});
+namespace {
+
+media::Image image_of(const Picture& picture) {
+  return {static_cast<int>(picture.width), static_cast<int>(picture.height), picture.rgb};
+}
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+}  // namespace
+
+void save_png(const Picture& picture, const std::string& path, const Texts& text) {
+  media::write_png(path, image_of(picture), {text.begin(), text.end()});
+}
+
+void save_webp(const Picture& picture, const std::string& path, const Texts& text) {
+  media::write_webp(path, image_of(picture), {text.begin(), text.end()});
+}
+
+void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
+              const Texts& text) {
+  std::vector<media::Image> images;
+  for (const Picture& frame : frames) images.push_back(image_of(frame));
+  media::write_mp4(path, images, rate, {text.begin(), text.end()});
 }
 
 }  // namespace tessera

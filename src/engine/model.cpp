@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "engine/model_state.h"
+#include "engine/streamed.h"
 #include "load/meta_weights.h"
 #include "parallel/experts/exchange.h"
 
@@ -175,7 +176,11 @@ nn::Denoiser& Model::State::transformer(int rank) {
   if (group > 1 && !sites.empty())
     for (int owner : parallel::expert_owners(options.plan, sites.front().experts))
       portion.experts.push_back(owner == mine);
-  denoiser = recipe->make(*store().open(tensors), portion, dtype());
+  if (resident_blocks >= 0)
+    denoiser = std::make_unique<engine::StreamedDenoiser>(*recipe, store().open(tensors), dtype(),
+                                                          resident_blocks);
+  else
+    denoiser = recipe->make(*store().open(tensors), portion, dtype());
   return *denoiser;
 }
 
@@ -206,6 +211,19 @@ std::unique_ptr<models::CogVideoXVaeEncoder> Model::State::load_video_vae_encode
   return load_part<models::CogVideoXVaeEncoder>(*this);
 }
 
+int64_t Model::State::text_encoder_peak(const std::string& part,
+                                        const models::TextBatch& batch) const {
+  const load::Component& found = folder.component(part);
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  const auto weights = std::make_shared<load::MetaWeights>(load::open_component(found.folder));
+  models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json", weights,
+                            dtype())
+      ->encode(batch);
+  return scope.memory->peak();
+}
+
 std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(
     const std::string& part) const {
   const load::Component& found = folder.component(part);
@@ -229,6 +247,10 @@ Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
+
+bool Model::makes_videos() const {
+  return state_->recipe && state_->recipe->frames_per_latent() > 0;
+}
 
 int64_t Model::classes() const { return state_->recipe ? state_->recipe->classes() : 0; }
 

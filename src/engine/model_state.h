@@ -33,6 +33,7 @@ struct Model::State {
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
   std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
   std::vector<std::unique_ptr<nn::Denoiser>> denoisers;  ///< by rank of an expert group
+  int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
 
   /// What surrounds the work of a rank; -1: of the process.
   tensor::Scope scope(int rank = -1) const;
@@ -55,6 +56,8 @@ struct Model::State {
   std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;
   std::unique_ptr<models::CogVideoXVae> load_video_vae() const;
   std::unique_ptr<models::CogVideoXVaeEncoder> load_video_vae_encoder() const;
+  /// Bytes that a text encoder of the folder takes at most for a batch.
+  int64_t text_encoder_peak(const std::string& part, const models::TextBatch& batch) const;
   /// A text encoder of the folder, its names checked; it reads weights while it runs.
   std::unique_ptr<models::TextEncoder> load_text_encoder(const std::string& part) const;
 };
@@ -64,16 +67,19 @@ namespace engine {
 /// The one store of packed weights of the process.
 const load::WeightStore& weight_store();
 
-/// Work and memory of one run, by running the model on meta.
+/// Work and memory of one run, by running the model on meta; parts are in memory one after the
+/// other.
 struct Estimate {
   double flops_per_step = 0;
   int64_t weights = 0, activations = 0, peak = 0;  ///< bytes
   int64_t parameters = 0;
 };
-/// `vae`: its configuration, or null. Nothing is read but the sizes in `recipe`. Throws
-/// Error(memory) for more tokens than any machine could hold.
+/// `vae`: its configuration, or null; `conditioning`: of all rows, or null for the longest texts.
+/// Nothing is read but the sizes in `recipe`. Throws Error(memory) for more tokens than any machine
+/// could hold.
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
-                  int pictures, bool branches, const base::Json* vae);
+                  int pictures, bool branches, const base::Json* vae,
+                  const nn::Conditioning* conditioning = nullptr);
 
 /// Memory of each rank of a plan, on meta. Throws Error(plan) for a plan that cannot run this.
 std::vector<Inspection::Rank> rank_memory(const models::Recipe& recipe, const RunOptions& options,

@@ -70,6 +70,16 @@ void plan_classes(const Model::State& state, const GenerateRequest& request, int
   job.conditioning = state.recipe->conditioning(classes, job.guidance.branches());
 }
 
+void plan_rescale(const models::Recipe& recipe, const GenerateRequest& request, Job& job) {
+  const float phi = request.guidance_rescale;
+  require(phi >= 0 && phi <= 1, ErrorCode::usage,
+          "--guidance-rescale {}: expected a number from 0 to 1", phi);
+  require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
+          "--guidance-rescale {}: this run has no guidance to rescale; it needs {} above 1", phi,
+          recipe.embeds_guidance() ? "--true-guidance" : "--guidance");
+  job.guidance.rescale = phi;
+}
+
 Embeddings read_embeddings(const GenerateRequest& request) {
   const load::SafetensorsFile file(request.embeddings);
   Embeddings embeddings;
@@ -110,16 +120,49 @@ void plan_text(const Model::State& state, const GenerateRequest& request, const 
       {.steps = steps, .tokens = job.layout.tokens(), .even_sigmas = recipe.even_sigmas()});
 }
 
+// The size that the reference pipeline computes in place of the one that was asked for.
+void plan_bin(const Model::State& state, int64_t& height, int64_t& width, Job& job) {
+  require(height >= 16 && width >= 16 && height <= 16384 && width <= 16384, ErrorCode::usage,
+          "--width {} --height {}: expected 16 to 16384 pixels with --binning", width, height);
+  const auto bin = state.recipe->binned(height, width);
+  require(bin.has_value(), ErrorCode::usage,
+          "--binning on: '{}' has no table of trained sizes; leave it out", state.name);
+  if (bin->height == height && bin->width == width) return;
+  if (bin->resized_back) {
+    job.crop_height = height;
+    job.crop_width = width;
+  }
+  job.notes.push_back(fmt::format(
+      "computes {} x {} pixels (width x height), a trained size{}", bin->width, bin->height,
+      bin->resized_back ? fmt::format(", and resizes and crops to {} x {}", width, height)
+                        : fmt::format(", in place of {} x {}", width, height)));
+  height = bin->height;
+  width = bin->width;
+}
+
 // Models whose patches span frames get latent frames before those that were asked for.
 void plan_size(const Model::State& state, const GenerateRequest& request, Job& job) {
   const models::Recipe& recipe = *state.recipe;
   const int64_t factor = state.vae_factor(), depth = recipe.layout(0, 0).patch[0];
   int64_t frames = latent_frames(recipe, request.frames);
+  if (frames > 0 && decoded_frames(recipe, frames) != request.frames)
+    job.notes.push_back(fmt::format(
+        "--frames {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
+        "frames, as {} or {}, come as asked",
+        request.frames, decoded_frames(recipe, frames), 2 * recipe.frames_per_latent(),
+        request.frames - recipe.frames_per_latent(), request.frames + recipe.frames_per_latent()));
   if (frames > 0) job.added_frames = (depth - frames % depth) % depth;
   if (frames > 0) frames += job.added_frames;
   job.form = recipe.form();
-  job.layout = recipe.layout(latent_pixels(request.height, factor, "height"),
-                             latent_pixels(request.width, factor, "width"), frames);
+  int64_t height = request.height, width = request.width;
+  if (request.binning) {
+    const nn::TokenLayout trained = recipe.layout(0, 0);
+    if (height == 0) height = trained.size[1] * factor;
+    if (width == 0) width = trained.size[2] * factor;
+    plan_bin(state, height, width, job);
+  }
+  job.layout = recipe.layout(latent_pixels(height, factor, "height"),
+                             latent_pixels(width, factor, "width"), frames);
 }
 
 }  // namespace
@@ -163,6 +206,7 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
     plan_classes(state, request, steps, job);
   else
     plan_text(state, request, control, steps, job);
+  plan_rescale(*state.recipe, request, job);
   if (!request.initial_latents.empty()) read_initial(request, job);
   return job;
 }

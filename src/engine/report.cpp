@@ -44,6 +44,7 @@ std::string to_json(const Report& r) {
                 {"instruction_set", r.instruction_set},
                 {"threads", r.threads},
                 {"ranks", r.ranks},
+                {"notes", r.notes},
                 {"phase_seconds", r.phase_seconds},
                 {"step_seconds", r.step_seconds},
                 {"forwards", r.forwards},

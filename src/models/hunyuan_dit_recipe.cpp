@@ -1,6 +1,7 @@
 #include "models/hunyuan_dit_recipe.h"
 
 #include "base/fail.h"
+#include "models/resolution_bins.h"
 #include "models/text_recipe.h"
 
 namespace tessera::models {
@@ -59,6 +60,9 @@ class HunyuanDitRecipe : public TextRecipe {
              .encoder = "text_encoder_2",
              .tokens = config_.text_len_t5,
              .masked = true}};
+  }
+  std::optional<Bin> binned(int64_t height, int64_t width) const override {
+    return hunyuan_dit_bin(height, width);
   }
   std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
                                            int64_t) const override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "models/resolution_bins.h"
 #include "models/text_recipe.h"
 #include "tokenizer/unicode.h"
 
@@ -53,6 +54,9 @@ class PixartRecipe : public TextRecipe {
              .tokens = pipeline == "PixArtAlphaPipeline" ? 120 : 300,
              .masked = true,
              .adjustable = true}};
+  }
+  std::optional<Bin> binned(int64_t height, int64_t width) const override {
+    return pixart_bin(config_.sample_size, height, width);
   }
   std::string cleaned(const std::string& prompt) const override {
     return tokenizer::stripped(tokenizer::lowered(tokenizer::repaired(prompt)));

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,14 @@ class Recipe {
     float guidance = 1.5f;
   };
   virtual Defaults defaults() const { return {}; }
+  /// What a pipeline with `use_resolution_binning` computes.
+  struct Bin {
+    int64_t height = 0, width = 0;  ///< pixels
+    bool resized_back = false;      ///< the picture is resized and cropped to what was asked for
+  };
+  /// For a request of so many pixels; nothing: the pipeline knows no such sizes. Throws
+  /// Error(model) for a model whose trained size has no table.
+  virtual std::optional<Bin> binned(int64_t /*height*/, int64_t /*width*/) const { return {}; }
   /// Frames of a video for each latent frame after the first; 0: a model of pictures.
   virtual int64_t frames_per_latent() const { return 0; }
   /// Whether guidance is an input of the transformer instead of a second branch.

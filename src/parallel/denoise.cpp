@@ -61,12 +61,15 @@ bool go_on(Assembly& assembly, const DenoiseControl& control) {
 }
 
 // Conditional rows first, then as many unconditional ones.
-Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch) {
+Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
   if (!guidance.branches()) return prediction;
   const int64_t half = prediction.size(0) / 2;
-  return sample::guide(prediction.slice(0, 0, half), prediction.slice(0, half, 2 * half),
-                       guidance.scale, guidance.channels * patch);
+  const Tensor cond = prediction.slice(0, 0, half);
+  Tensor out = sample::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale,
+                             guidance.channels * patch);
+  if (guidance.rescale == 0) return out;
+  return sample::rescale_guided(out, cond, guidance.rescale, tokens, guidance.channels * patch);
 }
 
 }  // namespace
@@ -104,8 +107,8 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor prediction =
-        guided(run_blocks(model, *step, view, input, assembly, control), guidance, pt * p * q);
+    const Tensor prediction = guided(run_blocks(model, *step, view, input, assembly, control),
+                                     guidance, pt * p * q, assembly.share.tokens.size());
     latent =
         sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);
     if (control.trace) {

@@ -15,6 +15,7 @@ struct Guidance {
   float scale = 1;
   int64_t channels = 0;  ///< latent channels that are guided; the others are the conditional ones
   int64_t kept = 0;      ///< latent channels of a prediction that the sampler gets; 0: all
+  float rescale = 0;     ///< towards the conditional spread; needs whole pictures on a rank
   bool branches() const { return scale != 1; }
 };
 

@@ -40,6 +40,12 @@ class Sampler {
 /// [tokens, n]: uncond + scale * (cond - uncond); the other columns are those of `cond`.
 Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t columns);
 
+/// Pulls guided predictions back towards the spread of the conditional ones (Lin et al. 2023,
+/// section 3.4): over the first `columns` columns of each picture (`tokens` rows), guided * (phi *
+/// std(cond) / std(guided) + 1 - phi). Both are f32 [pictures * tokens, n]; the other columns stay.
+Tensor rescale_guided(const Tensor& guided, const Tensor& cond, float phi, int64_t tokens,
+                      int64_t columns);
+
 /// Rectified flow (Liu et al. 2022) by Euler steps: t = i/S for i = S .. 1, z <- z - v/S. Only the
 /// first columns of the prediction, as many as x has, are read.
 std::unique_ptr<Sampler> rectified_flow(int steps);

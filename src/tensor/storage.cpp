@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kSlack = 512;  // vector kernels may read a little past the end
 constexpr int64_t kHugePageFrom = int64_t{1} << 22;
+constexpr int64_t kOwnPagesFrom = int64_t{1} << 18;
 
 size_t index_of(MemoryClass memory_class) { return static_cast<size_t>(memory_class); }
 
@@ -20,6 +21,19 @@ void raise_to(std::atomic<int64_t>& peak, int64_t value) {
   int64_t seen = peak.load();
   while (seen < value && !peak.compare_exchange_weak(seen, value)) {
   }
+}
+
+// Pages of their own: a streamed weight goes back to the system when it is freed, where the heap
+// would keep holes between what stays.
+std::shared_ptr<void> own_pages(int64_t bytes, int64_t alignment) {
+  const auto whole = static_cast<size_t>(bytes + alignment);
+  void* const mapped =
+      ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uintptr_t>(mapped);
+  const uintptr_t step = static_cast<uintptr_t>(alignment);
+  const uintptr_t first = (begin + step - 1) / step * step;
+  return {reinterpret_cast<void*>(first), [mapped, whole](void*) { ::munmap(mapped, whole); }};
 }
 
 }  // namespace
@@ -64,13 +78,17 @@ std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryC
   if (device == Device::cpu) {
     const int64_t alignment = bytes >= kHugePageFrom ? int64_t{1} << 21 : 64;
     const int64_t rounded = (bytes + kSlack + alignment - 1) / alignment * alignment;
-    void* data = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
+    const bool own = memory_class == MemoryClass::weights && bytes >= kOwnPagesFrom;
+    if (own) storage->owner_ = own_pages(rounded, alignment);
+    void* data =
+        own ? const_cast<void*>(storage->owner_.get())
+            : std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
     require(data != nullptr, ErrorCode::memory,
             "cannot allocate {} MB for {}: use a smaller size, batch or model", bytes >> 20,
             name_of(memory_class));
     if (bytes >= kHugePageFrom) madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
     storage->data_ = static_cast<std::byte*>(data);
-    storage->owned_ = true;
+    storage->owned_ = !own;
   } else {
     require(device == Device::meta, ErrorCode::usage, "this build has no device '{}'",
             name_of(device));

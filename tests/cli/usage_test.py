@@ -105,7 +105,7 @@ class Arguments(ProgramTest):
 
     def test_a_limit_on_memory_counts(self):
         limited = ["bash", "-c", 'ulimit -v 1000000; exec "$0" "$@"', PROGRAM, "generate", "shapes",
-                   "--class", "1", "--width", "4096", "--height", "4096", "--threads", "1"]
+                   "--class", "1", "--width", "8192", "--height", "8192", "--threads", "1"]
         done = subprocess.run(limited, cwd=self.folder, capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 6, done.stderr)
         self.assertIn("would need about", done.stderr)

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "engine/denoise.h"
 #include "golden.h"
 
@@ -19,6 +21,28 @@ TEST(Decode, APictureOfEachLatentWithItsLabel) {
   EXPECT_EQ(result.pictures[0].video, -1);
   EXPECT_EQ(last, 2);
   EXPECT_EQ(result.steps, 1);
+}
+
+double psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(double(a[i]) - double(b[i]), 2);
+  return 10 * std::log10(255.0 * 255.0 * double(a.size()) / std::max(sum, 1e-9));
+}
+
+TEST(Decode, TilesKeepThePicture) {
+  GenerateRequest request;
+  request.classes = {"1", "7"};
+  request.steps = 6;
+  const RunOptions options = golden::options(Precision::bf16);
+  const auto whole = Model::open("shapes", options).generate(request);
+  request.vae_tiling = VaeTiling::on;
+  request.vae_tile = 96;
+  const auto tiled = Model::open("shapes", options).generate(request);
+  EXPECT_EQ(tiled.latents, whole.latents);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(tiled.pictures[i].width, whole.pictures[i].width);
+    EXPECT_GT(psnr(tiled.pictures[i].rgb, whole.pictures[i].rgb), 18);
+  }
 }
 
 TEST(Decode, AVideoIsItsFrames) {

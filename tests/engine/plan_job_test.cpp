@@ -54,5 +54,84 @@ TEST(PlanJob, FramesFitTheVideo) {
   EXPECT_NE(refusal(kVideo, text).find("--width 20"), std::string::npos);
 }
 
+TEST(PlanJob, RescaledGuidanceNeedsGuidance) {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.decode = false;
+  request.guidance_rescale = 0.7f;
+  request.guidance = 1;
+  EXPECT_NE(refusal(kClasses, request).find("needs --guidance above 1"), std::string::npos);
+  request.guidance = 2;
+  request.guidance_rescale = 1.5f;
+  EXPECT_NE(refusal(kClasses, request).find("from 0 to 1"), std::string::npos);
+}
+
+TEST(PlanJob, BinningNeedsATable) {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.decode = false;
+  request.binning = true;
+  EXPECT_NE(refusal(kClasses, request).find("no table of trained sizes"), std::string::npos);
+}
+
+// A PixArt with embeddings for text, run to the end.
+struct Pixart {
+  golden::Scratch scratch;
+  GenerateRequest request;
+
+  Pixart() {
+    const std::string folder = TESSERA_TEST_DATA "/diffusers/pixart_alpha";
+    const load::SafetensorsFile text(folder + "/io_text.safetensors");
+    std::map<std::string, Tensor> given;
+    for (const std::string name : {"prompt_embeds", "prompt_attention_mask"}) {
+      given[name] = text.get("prompt.0." + name);
+      given["negative_" + name] = text.get("prompt.1." + name);
+    }
+    load::write_safetensors(scratch / "text.safetensors", given);
+    request.embeddings = scratch / "text.safetensors";
+    request.steps = 2;
+    request.guidance = 4;
+    request.width = request.height = 32;
+  }
+  GenerateResult run(const RunControl& control = {}) const {
+    return Model::open(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model",
+                       golden::options(Precision::f32))
+        .generate(request, control);
+  }
+};
+
+TEST(PlanJob, RescaledGuidanceChangesTheLatentsAndZeroDoesNot) {
+  Pixart pixart;
+  pixart.request.decode = false;
+  const auto plain = pixart.run().latents;
+  pixart.request.guidance_rescale = 0;
+  EXPECT_EQ(pixart.run().latents, plain);
+  pixart.request.guidance_rescale = 0.7f;
+  EXPECT_NE(pixart.run().latents, plain);
+}
+
+TEST(PlanJob, VideosSayHowManyFramesTheyGet) {
+  const golden::Scratch scratch;
+  load::write_safetensors(scratch / "text.safetensors",
+                          {{"prompt_embeds", Tensor::zeros({1, 226, 32}, tensor::DType::f32)}});
+  GenerateRequest request;
+  request.embeddings = scratch / "text.safetensors";
+  request.steps = 1;
+  request.guidance = 1;
+  request.width = request.height = 32;
+  for (const auto& [asked, got] : {std::pair<int64_t, size_t>{1, 1}, {5, 8}, {9, 9}, {13, 16}}) {
+    request.frames = asked;
+    std::vector<std::string> notes;
+    RunControl control;
+    control.on_note = [&](const std::string& note) { notes.push_back(note); };
+    const auto result = Model::open(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model",
+                                    golden::options(Precision::bf16))
+                            .generate(request, control);
+    EXPECT_EQ(result.pictures.size(), got);
+    EXPECT_EQ(notes.size(), static_cast<size_t>(asked) == got ? 0u : 1u);
+    EXPECT_EQ(result.report.notes, notes);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

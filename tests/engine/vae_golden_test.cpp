@@ -90,6 +90,26 @@ TEST(VaeGolden, EncodesAsDiffusersBlockByBlock) {
     }
 }
 
+TEST(VaeGolden, TilesStandAtTheirPlaces) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.folder);
+    const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), DType::f32);
+    nn::LocalSpatial spatial;
+    const Tensor latents = c.io.get("decode.in"), whole = c.io.get("decode.out");
+    const auto decode = [&](const Tensor& z) { return vae.decode(z, spatial); };
+    const Tensor one = models::decode_tiles(latents, 8, models::tiling_of(c.config, 4096), decode);
+    EXPECT_EQ(one.to_floats(), decode(latents).to_floats());
+    const models::TileSide side{2, 1};
+    const Tensor tiled = models::decode_tiles(latents, 8, {side, side}, decode);
+    EXPECT_EQ(tiled.shape(), whole.shape());
+    // Nothing lies over the corner of the first tile but its neighbours' last lines.
+    const auto corner = [](const Tensor& x) {
+      return x.slice(2, 0, 8).slice(3, 0, 8).contiguous().to_floats();
+    };
+    EXPECT_EQ(corner(tiled), corner(decode(latents.slice(2, 0, 2).slice(3, 0, 2).contiguous())));
+  }
+}
+
 TEST(VaeGolden, AsksForEveryTensorOfTheFolderAndNoOther) {
   for (const Case& c : cases()) {
     const load::MetaWeights asked(c.tensors);

@@ -53,6 +53,21 @@ TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
     }
 }
 
+TEST(VideoVaeGolden, TilesAreNearTheWhole) {
+  for (const Case& c : cases()) {
+    const models::CogVideoXVae vae(c.config, *load::WeightStore().open(c.tensors), DType::f32);
+    const auto decode = [&](const Tensor& z) { return vae.decode(z); };
+    for (const std::string run : {"decode1", "decode3"}) {
+      if (!c.io.has(run + ".in")) continue;
+      const Tensor latents = c.io.get(run + ".in"), whole = c.io.get(run + ".out");
+      const Tensor one = models::decode_tiles(latents, 8, models::tiling_of(c.config), decode);
+      EXPECT_LT(error(DType::f32, one, whole), 1e-4);
+      const Tensor tiled = models::decode_tiles(latents, 8, {{3, 2}, {3, 2}}, decode);
+      EXPECT_LT(error(DType::bf16, tiled, whole), 0.5) << c.folder << " " << run;
+    }
+  }
+}
+
 TEST(VideoVaeGolden, EncodesAsDiffusers) {
   for (const Case& c : cases())
     for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {

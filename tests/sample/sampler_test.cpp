@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tessera/error.h"
 
 namespace tessera::sample {
@@ -18,6 +20,29 @@ TEST(Guide, MovesAwayFromTheUnconditional) {
 }
 
 TEST(Guide, RefusesUnequalShapes) { EXPECT_THROW(guide(row({1}), row({1, 2}), 2, 1), Error); }
+
+// Two pictures of two tokens; the third column is not guided.
+TEST(RescaleGuided, GivesEachPictureTheSpreadOfItsConditional) {
+  const std::vector<float> cond{1, 2, 9, 3, 4, 9, 0, 10, 7, 20, 30, 7};
+  const std::vector<float> guided{2, 4, 9, 6, 8, 9, 5, 5, 7, 5, 9, 7};
+  const auto of = [](const std::vector<float>& v) {
+    return Tensor::from(std::span<const float>(v), {4, 3});
+  };
+  // The first guided picture has twice the spread of its conditional one.
+  const auto out = rescale_guided(of(guided), of(cond), 1, 2, 2).to_floats();
+  for (size_t i : {0, 1, 3, 4}) EXPECT_NEAR(out[i], cond[i], 1e-5);
+  const auto half = rescale_guided(of(guided), of(cond), 0.5f, 2, 2).to_floats();
+  for (size_t i : {0, 1, 3, 4}) EXPECT_NEAR(half[i], 0.75f * guided[i], 1e-5);
+  // The second: standard deviations are sqrt(125) and sqrt(3).
+  for (size_t i : {6, 7, 9, 10}) EXPECT_NEAR(out[i], guided[i] * std::sqrt(125.0 / 3), 1e-3);
+  for (size_t i : {2, 5, 8, 11}) EXPECT_EQ(out[i], guided[i]);
+}
+
+TEST(RescaleGuided, LeavesAFlatPredictionAlone) {
+  EXPECT_EQ(rescale_guided(row({3, 3}), row({1, 5}), 1, 1, 2).to_floats(),
+            (std::vector<float>{3, 3}));
+  EXPECT_THROW(rescale_guided(row({3, 3}), row({1}), 1, 1, 1), Error);
+}
 
 }  // namespace
 }  // namespace tessera::sample

@@ -1,6 +1,11 @@
 #include "tensor/storage.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <vector>
 
 #include "tensor/scope.h"
 #include "tessera/error.h"
@@ -22,6 +27,30 @@ TEST(Storage, CountsBytesByClassAndFreesThem) {
   EXPECT_EQ(scope.memory->current(MemoryClass::weights), 0);
   EXPECT_EQ(scope.memory->peak(MemoryClass::kv), 50);
   EXPECT_EQ(scope.memory->peak(), 150);
+}
+
+int64_t resident_bytes() {
+  int64_t size = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// As a streamed transformer: blocks of weights come and go, something small stays of each.
+TEST(Storage, WeightsThatWereFreedAreGone) {
+  std::vector<std::shared_ptr<Storage>> stay;
+  int64_t after_first = 0;
+  for (int block = 0; block < 15; ++block) {
+    std::vector<std::shared_ptr<Storage>> weights;
+    for (int i = 0; i < 8; ++i) {
+      weights.push_back(Storage::allocate(1152 * 1152 * 2, Device::cpu, MemoryClass::weights));
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(weights.back()->data()) % 64, 0u);
+      std::memset(weights.back()->data(), 1, static_cast<size_t>(weights.back()->bytes()));
+      stay.push_back(Storage::allocate(500, Device::cpu, MemoryClass::weights));
+    }
+    weights.clear();
+    if (block == 0) after_first = resident_bytes();
+  }
+  EXPECT_LT(resident_bytes() - after_first, 10'000'000);
 }
 
 TEST(Storage, AViewKeepsItsOwnerAlive) {

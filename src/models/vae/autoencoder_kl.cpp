@@ -62,6 +62,11 @@ AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::s
   read_size(config, where, "latent_channels", c.latent_channels);
   read_size(config, where, "layers_per_block", c.layers_per_block);
   read_size(config, where, "norm_num_groups", c.norm_num_groups);
+  if (config.contains("sample_size")) {
+    const Json& size = config["sample_size"];
+    c.sample_size =
+        size_in(size.is_array() && !size.empty() ? size[0] : size, where, "sample_size");
+  }
   read_number(config, where, "scaling_factor", c.scaling_factor);
   read_number(config, where, "shift_factor", c.shift_factor);
   read_flag(config, where, "use_quant_conv", c.use_quant_conv);
@@ -88,6 +93,12 @@ AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::s
   require(c.scaling_factor > 0, ErrorCode::model,
           "{}: 'scaling_factor' is {}; expected more than 0", where, c.scaling_factor);
   return c;
+}
+
+Tiling tiling_of(const AutoencoderKLConfig& config, int64_t pixels) {
+  const int64_t factor = int64_t{1} << (config.block_out_channels.size() - 1);
+  const TileSide side = tile_side(pixels > 0 ? pixels : config.sample_size, factor, 0.25);
+  return {side, side};
 }
 
 AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weights& weights,

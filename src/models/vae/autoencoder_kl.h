@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/vae/tiling.h"
 #include "models/vae/vae_blocks.h"
 
 namespace tessera::models {
@@ -13,13 +14,17 @@ namespace tessera::models {
 /// of the diffusers class.
 struct AutoencoderKLConfig {
   int64_t in_channels = 3, out_channels = 3, latent_channels = 4, layers_per_block = 1;
-  int64_t norm_num_groups = 32;
+  int64_t norm_num_groups = 32, sample_size = 32;
   std::vector<int64_t> block_out_channels{64};
   double scaling_factor = 0.18215, shift_factor = 0;
   bool use_quant_conv = true, use_post_quant_conv = true, mid_block_add_attention = true;
 };
 /// Throws Error(model) naming `where`, the key, its value and what fits.
 AutoencoderKLConfig parse_autoencoder_kl_config(const base::Json& config, const std::string& where);
+
+/// How diffusers cuts latents with enable_tiling: tiles of sample_size pixels, or of `pixels` if
+/// above 0, a quarter of which overlaps.
+Tiling tiling_of(const AutoencoderKLConfig& config, int64_t pixels = 0);
 
 /// Called with the name of a block and its output [rows, channels, height, width] f32.
 using VaeTrace = std::function<void(const std::string& name, const tensor::Tensor& x)>;

@@ -78,6 +78,8 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const st
   c.norm_num_groups = read.size("norm_num_groups", c.norm_num_groups);
   c.temporal_compression_ratio = read.integer("temporal_compression_ratio", 4, 1, 256);
   c.block_out_channels = read.sizes("block_out_channels", c.block_out_channels);
+  c.sample_height = read.size("sample_height", c.sample_height);
+  c.sample_width = read.size("sample_width", c.sample_width);
   c.scaling_factor = read.number("scaling_factor", c.scaling_factor);
   require(!c.block_out_channels.empty() && c.block_out_channels.size() <= 8, ErrorCode::model,
           "{}: 'block_out_channels' holds {} widths; expected 1 to 8", where,
@@ -92,6 +94,14 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const st
           ErrorCode::model, "{}: 'temporal_compression_ratio' {} does not fit {} levels", where,
           c.temporal_compression_ratio, c.block_out_channels.size());
   return c;
+}
+
+Tiling tiling_of(const CogVideoXVaeConfig& config, int64_t pixels) {
+  const int64_t factor = int64_t{1} << (config.block_out_channels.size() - 1);
+  const auto side = [&](int64_t trained, double overlap) {
+    return tile_side(pixels > 0 ? pixels : trained / 2, factor, overlap);
+  };
+  return {side(config.sample_height, 1.0 / 6), side(config.sample_width, 1.0 / 5)};
 }
 
 CogVideoXVae::CogVideoXVae(const CogVideoXVaeConfig& config, const nn::Weights& weights,

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "models/vae/cogvideox_vae_blocks.h"
+#include "models/vae/tiling.h"
 
 namespace tessera::models {
 
@@ -13,11 +14,16 @@ namespace tessera::models {
 struct CogVideoXVaeConfig {
   int64_t in_channels = 3, out_channels = 3, latent_channels = 16, layers_per_block = 3;
   int64_t norm_num_groups = 32, temporal_compression_ratio = 4;
+  int64_t sample_height = 480, sample_width = 720;
   std::vector<int64_t> block_out_channels{128, 256, 256, 512};
   double scaling_factor = 1.15258426;
 };
 /// Throws Error(model) naming `where`, the key, its value and what fits.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const std::string& where);
+
+/// How diffusers cuts latents with enable_tiling: tiles of half the trained size, or of `pixels`
+/// squared if above 0; a sixth of the height and a fifth of the width overlap.
+Tiling tiling_of(const CogVideoXVaeConfig& config, int64_t pixels = 0);
 
 /// The decoder of CogVideoX's causal video autoencoder (Yang et al. 2024, section 2.1).
 class CogVideoXVae {

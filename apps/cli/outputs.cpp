@@ -1,0 +1,155 @@
+#include "outputs.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kUsualRate = 8;  // frames a second of CogVideoX
+
+// A device or a pipe, such as /dev/stdout.
+bool is_special(const std::string& output) {
+  std::error_code ignored;
+  const auto status = fs::status(output, ignored);
+  return output.starts_with("/dev/") || fs::is_fifo(status);
+}
+
+bool is_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || fs::is_directory(output, ignored);
+}
+
+// ".png", in small letters.
+std::string kind_of(const std::string& output) {
+  std::string end = fs::path(output).extension().string();
+  std::transform(end.begin(), end.end(), end.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return end;
+}
+
+void check_folder(const std::string& output) {
+  std::error_code ignored;
+  fs::path there = fs::absolute(output, ignored);
+  while (!fs::exists(there, ignored) && there.has_parent_path()) there = there.parent_path();
+  check_writable((there / "tessera").string());
+}
+
+void check_kind(const Output& o) {
+  const std::string kind = kind_of(o.path);
+  const bool picture = kind == ".png" || kind == ".webp", video = kind == ".mp4";
+  if (!picture && !video)
+    throw Error(ErrorCode::usage, "output '" + o.path + "': expected a name that ends in " +
+                                      (o.videos ? ".mp4" : ".png or .webp") +
+                                      ", or a folder (with '/' at its end)");
+  if (o.videos && picture)
+    throw Error(ErrorCode::usage,
+                "output '" + o.path +
+                    "' is for a picture, and this model makes videos: name a .mp4 "
+                    "file, or a folder for the frames (with '/' at its end)");
+  if (!o.videos && video)
+    throw Error(ErrorCode::usage,
+                "output '" + o.path +
+                    "' is for a video, and this model makes pictures: name a .png "
+                    "or .webp file, or a folder (with '/' at its end)");
+}
+
+std::string numbered(const std::string& output, size_t index, size_t count) {
+  const fs::path path(output);
+  char tail[32];
+  if (is_folder(output)) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error)
+      throw Error(ErrorCode::usage, "cannot make the folder '" + output + "': " + error.message());
+    std::snprintf(tail, sizeof tail, "%04zu.png", index);
+    return (path / tail).string();
+  }
+  if (count == 1) return output;
+  std::snprintf(tail, sizeof tail, "-%04zu", index);
+  return (path.parent_path() / (path.stem().string() + tail + path.extension().string())).string();
+}
+
+// Frames stand in one folder, or in a folder a video.
+std::string frame_path(const GenerateResult& result, const std::string& output, size_t index) {
+  const Picture& picture = result.pictures[index];
+  if (picture.video < 0) return numbered(output, index, result.pictures.size());
+  char folder[32] = "";
+  if (result.pictures.back().video > 0)
+    std::snprintf(folder, sizeof folder, "video-%04d/", picture.video);
+  std::string place = (fs::path(output) / folder).string();
+  if (!place.ends_with('/')) place += '/';
+  return numbered(place, static_cast<size_t>(picture.frame), 2);
+}
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+Texts texts_of(const std::string& parameters) {
+  return {{"Software", std::string("Tessera ") + kVersion}, {"parameters", parameters}};
+}
+
+void print_name(const std::string& path) {
+  if (is_special(path)) return;  // the picture itself may be on standard output
+  std::printf("%s\n", path.c_str());
+  flush_results();
+}
+
+void save_videos(const GenerateResult& result, const Output& o,
+                 const std::function<std::string(size_t i)>& text) {
+  const std::vector<Picture>& all = result.pictures;
+  const size_t videos = all.empty() ? 0 : static_cast<size_t>(all.back().video) + 1;
+  for (size_t begin = 0, end = 0, video = 0; begin < all.size(); begin = end, ++video) {
+    while (end < all.size() && all[end].video == all[begin].video) ++end;
+    const std::string path = numbered(o.path, video, videos);
+    save_mp4(std::span(all).subspan(begin, end - begin), o.rate.value_or(kUsualRate), path,
+             texts_of(text(begin)));
+    print_name(path);
+  }
+}
+
+}  // namespace
+
+void check_output(Output& o, size_t count) {
+  o.path = o.asked.value_or(o.videos ? "tessera.mp4" : "tessera.png");
+  const bool folder = is_folder(o.path), special = is_special(o.path);
+  if (folder) {
+    check_folder(o.path);
+  } else if (special) {
+    if (o.videos)
+      throw Error(ErrorCode::usage, "output '" + o.path +
+                                        "' takes one picture, and this model makes videos: name a "
+                                        ".mp4 file or a folder");
+    if (count > 1)
+      throw Error(ErrorCode::usage, "output '" + o.path + "' takes one picture, not " +
+                                        std::to_string(count) + "; name a folder");
+  } else {
+    check_kind(o);
+  }
+  if (!folder) check_writable(o.path);
+  if (!o.rate) return;
+  if (*o.rate < 0.1 || *o.rate > 240 || !(*o.rate == *o.rate))
+    throw Error(ErrorCode::usage, "--fps: expected 0.1 to 240 frames a second");
+  if (folder || special || !o.videos)
+    throw Error(ErrorCode::usage,
+                "--fps: only a video in a .mp4 file has a frame rate; '" + o.path + "' is none");
+}
+
+void save_pictures(const GenerateResult& result, const Output& o,
+                   const std::function<std::string(size_t i)>& text) {
+  if (o.videos && !is_folder(o.path)) return save_videos(result, o, text);
+  for (size_t i = 0; i < result.pictures.size(); ++i) {
+    const std::string path = frame_path(result, o.path, i);
+    const auto save = kind_of(path) == ".webp" ? save_webp : save_png;
+    save(result.pictures[i], path, texts_of(text(i)));
+    print_name(path);
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "engine/denoise.h"
+
+namespace tessera::engine {
+
+/// What a part of a run takes, in bytes, found on meta.
+struct Need {
+  int64_t weights = 0, activations = 0, peak = 0;
+};
+/// The decoder of a VAE of this configuration on one picture or video of a latent's layout.
+Need decode_need(const base::Json& vae, bool video, nn::DType dtype, const nn::TokenLayout& layout,
+                 const std::optional<models::Tiling>& tiles);
+
+/// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
+/// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in
+/// job.notes. Parts are in memory one after the other. Throws Error(memory) when nothing helps,
+/// Error(usage) for tiles that cannot be.
+void plan_memory(Model::State& state, const GenerateRequest& request, Job& job);
+
+}  // namespace tessera::engine

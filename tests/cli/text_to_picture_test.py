@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Pipelines from folders: sizes, frames, memory, tiles, and the kinds of files that come out."""
+
+import json
+import struct
+import unittest
+
+from program import DATA, ProgramTest, read_safetensors, write_safetensors
+
+VIDEO = DATA / "diffusers/cogvideox_2b/model"
+PIXART = DATA / "diffusers/pixart_alpha/model"
+WAVES = ("generate", VIDEO, "--prompt", "waves", "--width", "48", "--height", "32", "--steps", "1",
+         "--guidance", "1")
+SHAPE = ("generate", "shapes", "--class", "1", "--steps", "1")
+
+
+def png_size(path):
+    return struct.unpack(">II", path.read_bytes()[16:24])
+
+
+class Files(ProgramTest):
+    def test_pictures_by_their_ends(self):
+        done = self.run_here(*SHAPE, "--count", "2", "-o", "a.webp")
+        self.assertEqual((done.returncode, done.stdout), (0, "a-0000.webp\na-0001.webp\n"), done.stderr)
+        raw = (self.folder / "a-0000.webp").read_bytes()
+        self.assertEqual((raw[:4], raw[8:12]), (b"RIFF", b"WEBP"))
+        self.assertIn(b"seed 0", raw)
+        self.assertEqual(self.run_here(*SHAPE, "-o", "B.WEBP").stdout, "B.WEBP\n")
+
+    def test_videos_by_their_ends(self):
+        done = self.run_here(*WAVES, "--frames", "9", "--count", "2", "--fps", "12.5", "-o", "v.mp4")
+        self.assertEqual((done.returncode, done.stdout), (0, "v-0000.mp4\nv-0001.mp4\n"), done.stderr)
+        raw = (self.folder / "v-0000.mp4").read_bytes()
+        self.assertEqual(raw[4:8], b"ftyp")
+        self.assertIn(b"waves; model", raw)
+        self.assertEqual(self.run_here(*WAVES, "--frames", "9").stdout, "tessera.mp4\n")
+        done = self.run_here(*WAVES, "--frames", "9", "-o", "frames/")
+        self.assertEqual(len(done.stdout.split()), 9)
+
+    def test_kinds_that_do_not_fit(self):
+        self.refused(2, *SHAPE, "-o", "x.mp4", says=["'x.mp4'", "makes pictures", ".webp"])
+        for name in ("x.png", "x.webp"):
+            self.refused(2, *WAVES, "--frames", "9", "-o", name, says=[name, "makes videos", ".mp4"])
+        self.refused(2, *WAVES, "--frames", "9", "-o", "x.avi", says=["'x.avi'", ".mp4"])
+        self.refused(2, *WAVES, "--frames", "9", "-o", "/dev/stdout", says="makes videos")
+        self.refused(2, *WAVES, "--frames", "9", "-o", "none/x.mp4", says="make its folder first")
+
+    def test_frame_rates(self):
+        self.refused(2, *WAVES, "--frames", "9", "--fps", "8", "-o", "f/", says=["--fps", ".mp4"])
+        self.refused(2, *SHAPE, "--fps", "8", says=["--fps", ".mp4"])
+        for rate in ("0", "-1", "1000", "nan"):
+            self.refused(2, *WAVES, "--frames", "9", "--fps", rate, says="0.1 to 240")
+
+
+class Frames(ProgramTest):
+    def test_three_more_are_announced(self):
+        done = self.run_here(*WAVES, "--frames", "5", "-o", "f/")
+        self.assertEqual(len(done.stdout.split()), 8, done.stderr)
+        self.assertIn("note: --frames 5 gives 8", done.stderr)
+        done = self.run_here(*WAVES, "--frames", "9", "-o", "f/", "--progress", "plain")
+        self.assertNotIn("note:", done.stderr)
+        done = self.run_here(*WAVES, "--frames", "5", "-o", "f/", "--progress", "none")
+        self.assertEqual(done.stderr, "")
+
+    def test_others_are_refused(self):
+        for frames in ("2", "8", "48"):
+            self.refused(2, *WAVES, "--frames", frames, says=["--frames " + frames, "4n + 1"])
+
+
+class Pixart(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        io, _ = read_safetensors(DATA / "diffusers/pixart_alpha/io_text.safetensors")
+        names = ("prompt_embeds", "prompt_attention_mask")
+        write_safetensors(self.folder / "text.safetensors",
+                          {**{n: io["prompt.0." + n] for n in names},
+                           **{"negative_" + n: io["prompt.1." + n] for n in names}})
+        self.run_it = ("generate", PIXART, "--embeddings", "text.safetensors", "--steps", "1")
+
+    def test_binning(self):
+        done = self.run_here(*self.run_it, "--width", "70", "--height", "50", "--binning", "on",
+                             "--save-latents", "l.safetensors", "-o", "p.png", "--guidance", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: computes 1152 x 832 pixels", done.stderr)
+        self.assertEqual(png_size(self.folder / "p.png"), (70, 50))
+        latents, _ = read_safetensors(self.folder / "l.safetensors")
+        self.assertEqual(latents["latents"][1], [1, 4, 104, 144])
+
+    def test_sizes_without_binning_mean_what_they_say(self):
+        self.refused(2, *self.run_it, "--width", "70", "--height", "48", says="multiple of 8")
+        self.refused(2, *self.run_it, "--width", "70", "--binning", "maybe", says=["maybe", "on,off"])
+        self.refused(2, *self.run_it, "--width", "8", "--height", "50", "--binning", "on",
+                     says="16 to 16384")
+        self.refused(2, *SHAPE, "--binning", "on", says=["--binning on", "no table"])
+
+    def test_guidance_rescale(self):
+        size = ("--width", "64", "--height", "64", "--latents-only", "--save-latents")
+        for name, more in {"a": (), "b": ("--guidance-rescale", "0"),
+                           "c": ("--guidance-rescale", "0.7")}.items():
+            done = self.run_here(*self.run_it, *size, name, *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        a, b, c = ((self.folder / name).read_bytes() for name in "abc")
+        self.assertEqual(a, b)
+        self.assertNotEqual(a, c)
+        self.refused(2, *self.run_it, *size, "d", "--guidance-rescale", "1.5", says="0 to 1")
+        self.refused(2, *self.run_it, *size, "d", "--guidance-rescale", "0.5", "--guidance", "1",
+                     says=["--guidance-rescale 0.5", "--guidance above 1"])
+
+    def test_a_plan_that_cuts_pictures_cannot_rescale(self):
+        self.refused(4, "generate", "shapes", "--class", "1", "--guidance-rescale", "0.5", "--plan",
+                     "distrifusion=2", says=["--guidance-rescale", "distrifusion=2"])
+
+    def test_memory_budget(self):
+        size = ("--width", "64", "--height", "64", "--latents-only", "--save-latents")
+        self.run_here(*self.run_it, *size, "a", "--report", "r.json")
+        peak = json.loads((self.folder / "r.json").read_text())["peak_bytes"]["total"]
+        done = self.run_here(*self.run_it, *size, "b", "--report", "r.json", "--memory-budget",
+                             f"{peak * 0.9 / 1e6}MB")
+        self.assertIn("note: streams the transformer", done.stderr)
+        report = json.loads((self.folder / "r.json").read_text())
+        self.assertLessEqual(report["peak_bytes"]["total"], 0.9 * peak)
+        self.assertEqual(len(report["notes"]), 1)
+        self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
+        self.refused(6, *self.run_it, *size, "c", "--memory-budget", "10kB",
+                     says=["would need", "--memory-budget allows"])
+        for text in ("0", "-1GB", "4XB", "GB", "nan", "1e30GB"):
+            self.refused(2, *self.run_it, *size, "c", "--memory-budget", text,
+                         says=["--memory-budget " + text, "4GB"])
+
+    def test_tiles(self):
+        size = ("--width", "128", "--height", "96", "--guidance", "1", "-o")
+        done = self.run_here(*self.run_it, *size, "a.png", "--vae-tiling", "on")
+        self.assertIn("note: decodes in tiles with blended seams, of 64 x 64 pixels", done.stderr)
+        self.assertEqual(png_size(self.folder / "a.png"), (128, 96))
+        self.run_here(*self.run_it, *size, "b.png")
+        self.run_here(*self.run_it, *size, "c.png", "--vae-tiling", "1024")
+        self.assertEqual((self.folder / "b.png").read_bytes(), (self.folder / "c.png").read_bytes())
+        for text in ("many", "0", "-64", "32", "99999", "64x"):
+            self.refused(2, *self.run_it, *size, "d.png", "--vae-tiling", text,
+                         says=["--vae-tiling " + text, "64 to 16384"])
+
+
+if __name__ == "__main__":
+    unittest.main()
