@@ -54,6 +54,57 @@ class Complete(ProgramTest):
         self.refused(2, "complete", "shapes", "--prompt", "hi", says="no language model")
         self.refused(3, "generate", model, "--class", "1")
 
+    def test_models_that_are_not_what_they_say(self):
+        ask = ("--prompt-ids", "1", "--max-tokens", 4)
+        model = self.copy_model("unknown", MOE / "model")
+        self.change_json(model / "config.json", architectures=["LlamaForCausalLM"], model_type="llama")
+        self.refused(3, "complete", model, *ask, says=["LlamaForCausalLM", "LLaDAMoEModelLM"])
+        self.refused(3, "complete", self.folder / "nowhere", *ask, says="nowhere")
+        model = self.copy_model("maskless", MOE / "model")
+        self.change_json(model / "config.json", mask_token_id=None)
+        self.refused(3, "complete", model, *ask, says=["mask_token_id", "config.json"])
+        model = self.copy_model("torn", MOE / "model")
+        (model / "tokenizer.json").write_text('{"model": {"type": "BPE", "vocab": [')
+        self.refused(3, "complete", model, *ask, says="tokenizer.json")
+        (model / "tokenizer.json").write_text('{"model": {"type": "BPE", "vocab": 3}}')
+        self.refused(3, "complete", model, *ask, says="tokenizer.json")
+        model = self.copy_model("heads", MOE / "model")
+        self.change_json(model / "config.json", num_experts=3, num_experts_per_tok=4)
+        self.refused(3, "complete", model, *ask, says="num_experts_per_tok")
+
+    def test_requests_that_do_not_fit(self):
+        model = MOE / "model"
+        ask = ("complete", model, "--prompt-ids", "1,2,3", "--max-tokens", 8)
+        self.refused(2, "complete", model, "--prompt-ids", ids([1] * 300), "--max-tokens", 8,
+                     says=["300 tokens", "context of 256"])
+        self.refused(2, *ask, "--block", 500, says=["block of 500", "context of 256"])
+        self.refused(2, *ask, "--block", 0, says="--block")
+        self.refused(2, *ask, "--select", "topk:17", says="the model has 16")
+        self.refused(2, *ask, "--select", "des-seq:17", says="the model has 16")
+        self.refused(2, *ask, "--select", "des-vote:0.5,k=17", says="the model has 16")
+        self.refused(2, *ask, "--select", "des-vote:0.01", says=["leaves no expert", "beta >= 0.0625"])
+        self.refused(2, *ask, "--select", "des-cover:0", says="des-cover")
+        self.refused(2, *ask, "--select", "des-vote:2", says="des-vote")
+        self.refused(2, "complete", model, "--prompt-ids", "95", says="mask token 95")
+        self.refused(2, "complete", model, "--prompt-ids", "96", says="vocabulary of 96")
+        self.refused(2, *ask, "--decode", "steps:4", "--steps", 3, says="contradict")
+
+    def test_malformed_chats(self):
+        model = self.copy_model("chatty", MOE / "model")
+        vocab = {chr(c): c - 32 for c in range(33, 127)} | {"\u0120": 0}
+        (model / "tokenizer.json").write_text(json.dumps(
+            {"model": {"type": "BPE", "vocab": vocab, "merges": []},
+             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}))
+        (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+        chat = self.folder / "chat.json"
+        for text, says in (("[{", "chat"), ("[]", "role"), ('[{"role": "user"}]', "message 0"),
+                           ('{"messages": 3}', "role"), ("", "chat")):
+            chat.write_text(text)
+            self.refused(2, "complete", model, "--chat", chat, "--max-tokens", 4, says=says)
+        chat.write_text('[{"role": "user", "content": "hi"}]')
+        (model / "chat_template.jinja").write_text("{% macro f() %}{% endmacro %}")
+        self.refused(3, "complete", model, "--chat", chat, "--max-tokens", 4, says="macro")
+
     def test_evaluation_of_tasks(self):
         self.refused(2, "eval", says="MODEL is required")
         self.refused(2, "eval", "tasks", says=["MODEL is required", "eval tasks --help"])

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "base/thread_pool.h"
 #include "tensor/scope.h"
@@ -94,6 +95,107 @@ TEST(ExpertSelection, ChosenExpertsLieInTheCoreset) {
       for (int64_t id : r.ids.to_ints())
         EXPECT_TRUE(id < 0 || cores.at(0)[static_cast<size_t>(id)] == 1);
     }
+}
+
+TEST(ExpertSelection, SeqOfAllKUnderModeAWeighsMoreThanVanilla) {
+  const Tensor logits = random_logits(6, 64);
+  const auto made =
+      select(logits, softmax_router(), {.method = Method::seq, .k = 4, .weights = Weights::a});
+  const auto vanilla = ops::route(logits, softmax_router());
+  EXPECT_EQ(made.ids.to_ints(), vanilla.ids.to_ints());
+  for (int64_t i = 0; i < 24; ++i)
+    EXPECT_GT(made.weights.data<float>()[i], vanilla.weights.data<float>()[i]);
+}
+
+TEST(ExpertSelection, ModesAAndDAreOneForASigmoidRouter) {
+  const Tensor logits = random_logits(24, 32);
+  for (Method method : {Method::vote, Method::vote_max, Method::seq})
+    expect_equal(select(logits, sigmoid_router(),
+                        {.method = method, .k = 2, .beta = 0.3, .weights = Weights::a}),
+                 select(logits, sigmoid_router(),
+                        {.method = method, .k = 2, .beta = 0.3, .weights = Weights::d}));
+}
+
+TEST(ExpertSelection, ModeBKeepsTheWeightsOfTheVanillaLayer) {
+  const Tensor logits = random_logits(24, 32);
+  const auto made = select(logits, softmax_router(),
+                           {.method = Method::vote, .beta = 0.4, .weights = Weights::b});
+  const auto all = ops::route(logits, {.top_k = 32});
+  for (int64_t t = 0; t < 24; ++t)
+    for (int j = 0; j < 4; ++j) {
+      const auto ids = all.ids.slice(0, t, t + 1).to_ints();
+      const auto at = std::find(ids.begin(), ids.end(), made.ids.row<int32_t>(t)[j]);
+      ASSERT_NE(at, ids.end());
+      EXPECT_EQ(made.weights.row<float>(t)[j], all.weights.row<float>(t)[at - ids.begin()]);
+    }
+}
+
+TEST(ExpertSelection, FewerAreTakenIfTheCoresetHoldsFewer) {
+  const Tensor logits = random_logits(12, 32);
+  const auto made = select(logits, softmax_router(), {.method = Method::vote, .beta = 3.0 / 32});
+  for (int64_t t = 0; t < 12; ++t) {
+    EXPECT_GE(made.ids.row<int32_t>(t)[2], 0);
+    EXPECT_EQ(made.ids.row<int32_t>(t)[3], -1);
+    EXPECT_EQ(made.weights.row<float>(t)[3], 0);
+  }
+}
+
+TEST(ExpertSelection, GroupTreatmentsOfTheCoreset) {
+  // Groups of 8; 2 of 4 are open to a token.
+  using Groups = SelectionRule::Groups;
+  const Tensor logits = random_logits(40, 32);
+  const auto groups_of = [&](Groups groups) {
+    const auto made =
+        select(logits, sigmoid_router(), {.method = Method::vote, .beta = 0.25, .groups = groups});
+    std::vector<std::set<int64_t>> sets;
+    for (int64_t t = 0; t < 40; ++t) {
+      sets.emplace_back();
+      for (int64_t id : made.ids.slice(0, t, t + 1).to_ints())
+        if (id >= 0) sets.back().insert(id / 8);
+    }
+    return sets;
+  };
+  const auto masked = groups_of(Groups::masked), kept = groups_of(Groups::vanilla),
+             none = groups_of(Groups::none);
+  bool wider = false;
+  for (int64_t t = 0; t < 40; ++t) {
+    const auto at = static_cast<size_t>(t);
+    EXPECT_LE(masked[at].size(), 2u);
+    EXPECT_LE(kept[at].size(), 2u);
+    EXPECT_FALSE(masked[at].empty());  // a group without members is closed, others are not
+    wider = wider || none[at].size() > 2;
+  }
+  EXPECT_TRUE(wider);
+}
+
+TEST(ExpertSelection, TopKIsTheModelsRouterWithAnotherK) {
+  const Tensor logits = random_logits(24, 32);
+  for (auto router : {softmax_router(), sigmoid_router()}) {
+    const auto made = select(logits, router, {.method = Method::topk, .k = 2});
+    router.top_k = 2;
+    const auto want = ops::route(logits, router);
+    EXPECT_EQ(made.ids.slice(1, 0, 2).contiguous().to_ints(), want.ids.to_ints());
+    const auto a = made.weights.slice(1, 0, 2).to_floats(), b = want.weights.to_floats();
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+    for (int64_t t = 0; t < 24; ++t) EXPECT_EQ(made.ids.row<int32_t>(t)[3], -1);
+  }
+}
+
+TEST(ExpertSelection, NaeeDropsATailOfLessThanItsShareAndKeepsTheRest) {
+  const Tensor logits = random_logits(40, 32);
+  const auto vanilla = ops::route(logits, softmax_router());
+  const auto made = select(logits, softmax_router(), {.method = Method::naee, .beta = 0.3});
+  for (int64_t t = 0; t < 40; ++t) {
+    const float *kept = made.weights.row<float>(t), *all = vanilla.weights.row<float>(t);
+    const double total = std::accumulate(all, all + 4, 0.0);
+    int count = 0;
+    while (count < 4 && made.ids.row<int32_t>(t)[count] >= 0) ++count;
+    ASSERT_GE(count, 1);
+    for (int j = 0; j < count; ++j) EXPECT_EQ(kept[j], all[j]);
+    const double tail = std::accumulate(all + count, all + 4, 0.0);
+    EXPECT_LT(tail, 0.3 * total);
+    EXPECT_TRUE(count == 1 || tail + double(all[count - 1]) >= 0.3 * total);
+  }
 }
 
 TEST(ExpertSelection, CoverTakesAsManyAsHoldTheVotes) {
