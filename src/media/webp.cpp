@@ -34,13 +34,15 @@ std::string escaped(const std::string& text) {
 
 std::string description(const std::map<std::string, std::string>& text) {
   std::string lines;
-  for (const auto& [key, value] : text) lines += escaped(key + ": " + value) + "\n";
-  return "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF "
-         "xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"><rdf:Description "
-         "rdf:about=\"\" "
-         "xmlns:dc=\"http://purl.org/dc/elements/1.1/\"><dc:description><rdf:Alt><rdf:li "
-         "xml:lang=\"x-default\">" +
-         lines + "</rdf:li></rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>";
+  for (const auto& [key, value] : text) lines += escaped(fmt::format("{}: {}\n", key, value));
+  std::string xmp =
+      "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF "
+      "xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"><rdf:Description rdf:about=\"\" "
+      "xmlns:dc=\"http://purl.org/dc/elements/1.1/\"><dc:description><rdf:Alt><rdf:li "
+      "xml:lang=\"x-default\">";
+  xmp += lines;
+  xmp += "</rdf:li></rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>";
+  return xmp;
 }
 
 std::string with_text(const std::string& bytes, const std::map<std::string, std::string>& text) {

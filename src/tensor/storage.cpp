@@ -1,7 +1,9 @@
 #include "tensor/storage.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -24,16 +26,20 @@ void raise_to(std::atomic<int64_t>& peak, int64_t value) {
 }
 
 // Pages of their own: a streamed weight goes back to the system when it is freed, where the heap
-// would keep holes between what stays.
+// would keep holes between what stays. No page stands behind the end, that a huge one could fill.
 std::shared_ptr<void> own_pages(int64_t bytes, int64_t alignment) {
-  const auto whole = static_cast<size_t>(bytes + alignment);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t size = (static_cast<size_t>(bytes) + page - 1) / page * page;
+  const size_t step = std::max(static_cast<size_t>(alignment), page);
   void* const mapped =
-      ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, size + step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
-  const auto begin = reinterpret_cast<uintptr_t>(mapped);
-  const uintptr_t step = static_cast<uintptr_t>(alignment);
-  const uintptr_t first = (begin + step - 1) / step * step;
-  return {reinterpret_cast<void*>(first), [mapped, whole](void*) { ::munmap(mapped, whole); }};
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const size_t before = (step - reinterpret_cast<uintptr_t>(begin) % step) % step;
+  std::byte* const data = begin + before;
+  if (before >= page) ::munmap(begin, before);
+  if (step - before >= page) ::munmap(data + size, step - before);
+  return {data, [size](void* freed) { ::munmap(freed, size); }};
 }
 
 }  // namespace
@@ -79,14 +85,15 @@ std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryC
     const int64_t alignment = bytes >= kHugePageFrom ? int64_t{1} << 21 : 64;
     const int64_t rounded = (bytes + kSlack + alignment - 1) / alignment * alignment;
     const bool own = memory_class == MemoryClass::weights && bytes >= kOwnPagesFrom;
-    if (own) storage->owner_ = own_pages(rounded, alignment);
+    if (own) storage->owner_ = own_pages(bytes + kSlack, alignment);
     void* data =
         own ? const_cast<void*>(storage->owner_.get())
             : std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
     require(data != nullptr, ErrorCode::memory,
             "cannot allocate {} MB for {}: use a smaller size, batch or model", bytes >> 20,
             name_of(memory_class));
-    if (bytes >= kHugePageFrom) madvise(data, static_cast<size_t>(rounded), MADV_HUGEPAGE);
+    if (bytes >= kHugePageFrom)
+      madvise(data, static_cast<size_t>(own ? bytes : rounded), MADV_HUGEPAGE);
     storage->data_ = static_cast<std::byte*>(data);
     storage->owned_ = !own;
   } else {
