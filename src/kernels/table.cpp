@@ -10,6 +10,7 @@
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
+#include "kernels/routing.h"
 
 namespace tessera::kernels {
 namespace {
@@ -26,6 +27,8 @@ KernelTable table_for(Isa isa) {
   table.conv = reference::conv;
   table.channel_moments = reference::channel_moments;
   table.channel_affine = reference::channel_affine;
+  table.router_scores = reference::router_scores;
+  table.top_k = reference::top_k;
   if (isa >= Isa::avx2) {
     table.matmul = onednn::matmul;
     table.experts = onednn::experts;
@@ -47,6 +50,8 @@ KernelTable table_for(Isa isa) {
     table.conv = avx512::conv;
     table.channel_moments = avx512::channel_moments;
     table.channel_affine = avx512::channel_affine;
+    table.router_scores = avx512::router_scores;
+    table.top_k = avx512::top_k;
   }
   if (isa >= Isa::amx) {
     table.matmul = amx::matmul;

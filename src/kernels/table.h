@@ -15,6 +15,8 @@ struct ConvArgs;
 struct RopeArgs;
 struct ChannelMomentsArgs;
 struct ChannelAffineArgs;
+struct RouterScoresArgs;
+struct TopKArgs;
 
 /// The kernels of one device and instruction set. Each takes plain pointers and sizes and
 /// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
@@ -29,6 +31,8 @@ struct KernelTable {
   void (*conv)(const ConvArgs&) = nullptr;
   void (*channel_moments)(const ChannelMomentsArgs&) = nullptr;
   void (*channel_affine)(const ChannelAffineArgs&) = nullptr;
+  void (*router_scores)(const RouterScoresArgs&) = nullptr;
+  void (*top_k)(const TopKArgs&) = nullptr;
 };
 
 /// The kernels for an instruction set of the CPU: the strongest version of each that it can run.

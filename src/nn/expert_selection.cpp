@@ -28,31 +28,13 @@ int groups_in(const SelectionScope& scope) {
   return std::max(last + 1, scope.groups);
 }
 
-// Vanilla weights of a token's choice, before the scale, in doubles: equal logits give equal votes
-// wherever they stand.
-void exact_weights(const float* logits, int64_t n, const RoutingOptions& o, const int32_t* ids,
-                   double* weights) {
-  double sum = 0, chosen = 0, top = 0;
-  auto raw = [&](double x) { return sigmoid(o) ? 1 / (1 + std::exp(-x)) : std::exp(x - top); };
-  if (!sigmoid(o)) {
-    top = *std::max_element(logits, logits + n);
-    for (int64_t e = 0; e < n; ++e) sum += raw(logits[e]);
-  } else {
-    sum = 1;
-  }
-  for (int j = 0; j < o.top_k; ++j)
-    chosen += weights[j] = ids[j] < 0 ? 0 : raw(logits[ids[j]]) / sum;
-  if (!o.renormalise) return;
-  for (int j = 0; j < o.top_k; ++j) weights[j] /= chosen + (sigmoid(o) ? 1e-20 : 0);
-}
-
-// ---- coresets
+// ---- the first pass: vanilla choice and votes
 
 struct Votes {
   std::vector<int64_t> of;  // [groups, experts]
   void add(Method method, size_t at, double weight) {
     const double power = method == Method::vote_norm4 ? weight * weight * weight * weight : weight;
-    const int64_t vote = std::llround(power * kFixed);
+    const auto vote = static_cast<int64_t>(power * kFixed + 0.5);
     of[at] = method == Method::vote_max ? std::max(of[at], vote) : of[at] + vote;
   }
   void merge(Method method, const Votes& other) {
@@ -61,30 +43,65 @@ struct Votes {
   }
 };
 
-Votes count_votes(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
-                  const ops::Routing& vanilla, std::span<const int32_t> group_of, int groups) {
-  const int64_t experts = logits.size(1);
-  const size_t size = static_cast<size_t>(groups) * static_cast<size_t>(experts);
-  Votes total{std::vector<int64_t>(size)};
-  std::mutex merging;
-  tensor::parallel_for(logits.size(0), 32, [&](int64_t begin, int64_t end) {
-    Votes mine{std::vector<int64_t>(size)};
-    std::vector<double> weights(static_cast<size_t>(router.top_k));
-    for (int64_t t = begin; t < end; ++t) {
-      const int32_t group = group_of[static_cast<size_t>(t)];
-      if (group < 0) continue;
-      const int32_t* ids = vanilla.ids.row<int32_t>(t);
-      exact_weights(logits.row<float>(t), experts, router, ids, weights.data());
-      for (int j = 0; j < router.top_k; ++j)
-        if (ids[j] >= 0)
-          mine.add(rule.method, static_cast<size_t>(group * experts + ids[j]),
-                   weights[static_cast<size_t>(j)]);
-    }
-    const std::lock_guard lock(merging);
-    total.merge(rule.method, mine);
-  });
-  return total;
+// Votes of a token: its vanilla weights before the scale, in doubles, so that equal logits give
+// equal votes wherever they stand.
+void vote(const ops::TokenScores& scores, const RoutingOptions& o, Method method,
+          const int32_t* ids, size_t first, Votes& votes) {
+  double chosen = 1;
+  if (o.renormalise) {
+    chosen = sigmoid(o) ? 1e-20 : 0;
+    for (int j = 0; j < o.top_k; ++j)
+      if (ids[j] >= 0) chosen += scores.exact[static_cast<size_t>(ids[j])];
+  }
+  for (int j = 0; j < o.top_k; ++j)
+    if (ids[j] >= 0)
+      votes.add(method, first + static_cast<size_t>(ids[j]),
+                scores.exact[static_cast<size_t>(ids[j])] / chosen);
 }
+
+struct FirstPass {
+  ops::Routing vanilla;  // with all slots, empty ones behind
+  Tensor score;          // f32 [tokens, experts]; of rules with coresets, and topk
+  Votes votes;
+};
+
+bool votes_count(const SelectionRule& rule) { return rule.coreset() && rule.method != Method::seq; }
+
+FirstPass first_pass(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
+                     std::span<const int32_t> group_of, int groups, int64_t slots) {
+  ops::check_route(logits, router);
+  const int64_t tokens = logits.size(0), experts = logits.size(1);
+  FirstPass made{{Tensor::empty({tokens, slots}, tensor::DType::i32),
+                  Tensor::empty({tokens, slots}, tensor::DType::f32)},
+                 Tensor::empty({tokens, experts}, tensor::DType::f32),
+                 {}};
+  if (tensor::Meter* meter = tensor::current_scope().meter.get())
+    meter->add("route", 4 * static_cast<double>(logits.elements()),
+               static_cast<double>(logits.bytes() + tokens * slots * 8));
+  const bool counted = votes_count(rule);
+  if (counted) made.votes.of.resize(static_cast<size_t>(groups * experts));
+  std::mutex merging;
+  tensor::parallel_for(tokens, 64, [&](int64_t begin, int64_t end) {
+    ops::TokenScores scores(experts);
+    Votes mine{std::vector<int64_t>(made.votes.of.size())};
+    for (int64_t t = begin; t < end; ++t) {
+      int32_t* ids = made.vanilla.ids.row<int32_t>(t);
+      float* weights = made.vanilla.weights.row<float>(t);
+      ops::route_token(logits.row<float>(t), router, scores, ids, weights);
+      std::fill(ids + router.top_k, ids + slots, -1);
+      std::fill(weights + router.top_k, weights + slots, 0.0f);
+      std::copy_n(scores.score.data(), experts, made.score.row<float>(t));
+      if (const int32_t g = group_of[static_cast<size_t>(t)]; counted && g >= 0)
+        vote(scores, router, rule.method, ids, static_cast<size_t>(g * experts), mine);
+    }
+    if (!counted) return;
+    const std::lock_guard lock(merging);
+    made.votes.merge(rule.method, mine);
+  });
+  return made;
+}
+
+// ---- coresets
 
 std::vector<uint8_t> most_voted(std::span<const int64_t> votes, size_t count) {
   std::vector<size_t> order(votes.size());
@@ -121,13 +138,13 @@ void unite(Cores& cores, SelectionPeers* peers) {
 }
 
 Cores make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
-                 const ops::Routing& vanilla, const SelectionScope& scope, int groups) {
+                 FirstPass& pass, const SelectionScope& scope, int groups) {
   const std::span<const int32_t> group_of = scope.group_of;
   const auto experts = static_cast<size_t>(logits.size(1));
   Cores cores(static_cast<size_t>(groups), std::vector<uint8_t>(experts, 1));
   if (!rule.coreset()) return cores;
   if (rule.method != Method::seq) {
-    Votes votes = count_votes(logits, router, rule, vanilla, group_of, groups);
+    Votes& votes = pass.votes;
     if (scope.peers && groups > 0) {
       if (rule.method == Method::vote_max)
         scope.peers->max(votes.of);
@@ -144,7 +161,7 @@ Cores make_cores(const Tensor& logits, const RoutingOptions& router, const Selec
   for (auto& core : cores) std::fill(core.begin(), core.end(), uint8_t{0});
   RoutingOptions few = router;
   few.top_k = std::min(rule.k, static_cast<int>(experts));
-  const ops::Routing best = few.top_k == router.top_k ? vanilla : ops::route(logits, few);
+  const ops::Routing best = few.top_k == router.top_k ? pass.vanilla : ops::route(logits, few);
   for (int64_t t = 0; t < logits.size(0); ++t)
     if (const int32_t g = group_of[static_cast<size_t>(t)]; g >= 0)
       for (int j = 0; j < few.top_k; ++j)
@@ -159,50 +176,58 @@ Cores make_cores(const Tensor& logits, const RoutingOptions& router, const Selec
 class CoreChooser {
  public:
   CoreChooser(const RoutingOptions& router, const SelectionRule& rule, int64_t experts)
-      : o_(router), rule_(rule), score_(static_cast<size_t>(experts)), rank_(score_.size()) {}
+      : o_(router), rule_(rule), rank_(static_cast<size_t>(experts)) {}
 
-  void operator()(const float* logits, const std::vector<uint8_t>& core, const int32_t* vanilla,
-                  int slots, int32_t* ids, float* weights) {
-    ops::router_scores(logits, o_, score_, rank_);
-    const bool limited = o_.top_groups < o_.groups;
-    if (limited && rule_.groups == SelectionRule::Groups::vanilla)
-      ops::limit_groups(rank_, o_.groups, o_.top_groups);
-    for (size_t e = 0; e < core.size(); ++e)
-      if (!core[e]) rank_[e] = kClosed;
-    if (limited && rule_.groups == SelectionRule::Groups::masked)
-      ops::limit_groups(rank_, o_.groups, o_.top_groups);
+  // closed [experts]: 0 inside the coreset, -inf outside.
+  void operator()(const float* logits, const float* score, const std::vector<float>& closed,
+                  const int32_t* vanilla, int slots, int32_t* ids, float* weights) {
     const int take = rule_.take ? rule_.take : o_.top_k;
+    choose(logits, score, closed, take, ids);
+    std::fill(ids + take, ids + slots, -1);
     float chosen = sigmoid(o_) ? 1e-20f : 0;
     for (int j = 0; j < slots; ++j) {
-      const int64_t e = j < take ? ops::best_ranked(rank_) : -1;
-      ids[j] = static_cast<int32_t>(e);
-      weights[j] = e < 0 ? 0 : score_[static_cast<size_t>(e)];
+      weights[j] = ids[j] < 0 ? 0 : score[ids[j]];
       chosen += weights[j];
-      if (e >= 0) rank_[static_cast<size_t>(e)] = kClosed;
     }
-    const float factor = factor_of(core, vanilla, chosen);
+    const float factor = factor_of(score, closed, vanilla, chosen);
     for (int j = 0; j < slots; ++j) weights[j] = ids[j] < 0 ? 0 : weights[j] * factor;
   }
 
  private:
-  float factor_of(const std::vector<uint8_t>& core, const int32_t* vanilla, float chosen) const {
+  void choose(const float* logits, const float* score, const std::vector<float>& closed, int take,
+              int32_t* ids) {
+    using Groups = SelectionRule::Groups;
+    const bool limited = o_.top_groups < o_.groups && rule_.groups != Groups::none;
+    if (!sigmoid(o_) && !limited)
+      return ops::best_k({logits, closed.size()}, closed.data(), take, ids);
+    ops::router_ranks(logits, score, o_, rank_);
+    if (limited && rule_.groups == Groups::vanilla)
+      ops::limit_groups(rank_, o_.groups, o_.top_groups);
+    for (size_t e = 0; e < closed.size(); ++e) rank_[e] += closed[e];
+    if (limited && rule_.groups == Groups::masked)
+      ops::limit_groups(rank_, o_.groups, o_.top_groups);
+    ops::best_k(rank_, nullptr, take, ids);
+  }
+
+  float factor_of(const float* score, const std::vector<float>& closed, const int32_t* vanilla,
+                  float chosen) const {
     using Weights = SelectionRule::Weights;
     float mass = sigmoid(o_) ? 1e-20f : 0;
     for (int j = 0; j < o_.top_k; ++j)
-      if (vanilla[j] >= 0) mass += score_[static_cast<size_t>(vanilla[j])];
+      if (vanilla[j] >= 0) mass += score[vanilla[j]];
     if (o_.renormalise) return o_.scale / (rule_.weights == Weights::b ? mass : chosen);
     if (rule_.weights == Weights::b || chosen <= 0) return o_.scale;
     if (rule_.weights == Weights::d) return o_.scale * (mass / chosen);
     if (sigmoid(o_)) return o_.scale;  // scores of a sigmoid do not know of each other
     float inside = 0;
-    for (size_t e = 0; e < core.size(); ++e)
-      if (core[e]) inside += score_[e];
+    for (size_t e = 0; e < closed.size(); ++e)
+      if (closed[e] == 0) inside += score[e];
     return o_.scale / inside;
   }
 
   const RoutingOptions& o_;
   const SelectionRule& rule_;
-  std::vector<float> score_, rank_;
+  std::vector<float> rank_;
 };
 
 // ---- baselines
@@ -290,32 +315,22 @@ void apply_tail(ops::Routing& routing, const RoutingOptions& router, const Selec
   }
 }
 
-// The vanilla routing with more slots, empty ones behind.
-ops::Routing widened(const ops::Routing& narrow, int64_t slots) {
-  const int64_t tokens = narrow.ids.size(0), k = narrow.ids.size(1);
-  if (k == slots) return narrow;
-  ops::Routing wide{Tensor::empty({tokens, slots}, tensor::DType::i32, narrow.ids.device()),
-                    Tensor::zeros({tokens, slots}, tensor::DType::f32, narrow.ids.device())};
-  if (wide.ids.is_meta()) return wide;
-  std::fill_n(wide.ids.data<int32_t>(), wide.ids.elements(), -1);
-  for (int64_t t = 0; t < tokens; ++t) {
-    std::copy_n(narrow.ids.row<int32_t>(t), k, wide.ids.row<int32_t>(t));
-    std::copy_n(narrow.weights.row<float>(t), k, wide.weights.row<float>(t));
-  }
-  return wide;
-}
-
 // Overwrites the vanilla routing of tokens whose coreset is not all experts.
-void choose_inside(ops::Routing& routing, const Tensor& logits, const RoutingOptions& router,
-                   const SelectionRule& rule, const SelectionScope& scope, const Cores& cores) {
+void choose_inside(ops::Routing& routing, const Tensor& logits, const Tensor& score,
+                   const RoutingOptions& router, const SelectionRule& rule,
+                   const SelectionScope& scope, const Cores& cores) {
   const auto slots = static_cast<int>(routing.ids.size(1));
   const bool as_model =
       rule.method != Method::topk && (rule.take == 0 || rule.take == router.top_k) &&
       (rule.groups != SelectionRule::Groups::none || router.groups == router.top_groups);
   std::vector<bool> full;
-  for (const auto& core : cores)
+  std::vector<std::vector<float>> closed;
+  for (const auto& core : cores) {
     full.push_back(as_model && std::find(core.begin(), core.end(), 0) == core.end());
-  tensor::parallel_for(logits.size(0), 32, [&](int64_t begin, int64_t end) {
+    closed.emplace_back(core.size());
+    for (size_t e = 0; e < core.size(); ++e) closed.back()[e] = core[e] ? 0 : kClosed;
+  }
+  tensor::parallel_for(logits.size(0), 64, [&](int64_t begin, int64_t end) {
     CoreChooser choose(router, rule, logits.size(1));
     std::vector<int32_t> vanilla(static_cast<size_t>(slots));
     for (int64_t t = begin; t < end; ++t) {
@@ -323,29 +338,38 @@ void choose_inside(ops::Routing& routing, const Tensor& logits, const RoutingOpt
       if (group < 0 || full[static_cast<size_t>(group)]) continue;
       int32_t* ids = routing.ids.row<int32_t>(t);
       std::copy_n(ids, slots, vanilla.data());
-      choose(logits.row<float>(t), cores[static_cast<size_t>(group)], vanilla.data(), slots, ids,
-             routing.weights.row<float>(t));
+      choose(logits.row<float>(t), score.row<float>(t), closed[static_cast<size_t>(group)],
+             vanilla.data(), slots, ids, routing.weights.row<float>(t));
     }
   });
+}
+
+ops::Routing on_meta(const Tensor& logits, const RoutingOptions& router, int64_t slots) {
+  const ops::Routing few = ops::route(logits, router);  // counts
+  const tensor::Shape shape{logits.size(0), slots};
+  return {Tensor::empty(shape, few.ids.dtype(), few.ids.device()),
+          Tensor::empty(shape, few.weights.dtype(), few.weights.device())};
 }
 
 }  // namespace
 
 void check_selection(const SelectionRule& rule, int experts, int top_k) {
-  require(rule.k <= experts && rule.take <= experts, ErrorCode::usage,
-          "expert selection '{}' asks for {} experts of a token; the model has {}", to_string(rule),
-          std::max(rule.k, rule.take), experts);
+  // Messages are made only if they are needed: this runs for every layer of every pass.
+  if (rule.k > experts || rule.take > experts)
+    fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
+         to_string(rule), std::max(rule.k, rule.take), experts);
   if (!rule.coreset() || rule.method == Method::seq) return;
   if (rule.method == Method::cover) {
-    require(rule.beta > 0, ErrorCode::usage,
-            "expert selection '{}' leaves no expert; choose a share above 0", to_string(rule));
+    if (!(rule.beta > 0))
+      fail(ErrorCode::usage, "expert selection '{}' leaves no expert; choose a share above 0",
+           to_string(rule));
     return;
   }
-  require(
-      std::floor(rule.beta * double(experts)) >= 1, ErrorCode::usage,
-      "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
-      "({} experts a token are vanilla)",
-      to_string(rule), rule.beta, experts, 1.0 / double(experts), top_k);
+  if (!(std::floor(rule.beta * double(experts)) >= 1))
+    fail(ErrorCode::usage,
+         "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
+         "({} experts a token are vanilla)",
+         to_string(rule), rule.beta, experts, 1.0 / double(experts), top_k);
 }
 
 ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
@@ -353,13 +377,14 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
                             std::vector<std::vector<uint8_t>>* cores) {
   const int taken = rule.method == Method::topk ? rule.k : rule.take ? rule.take : router.top_k;
   const int64_t slots = std::max(router.top_k, taken);
-  ops::Routing routing = widened(ops::route(logits, router), slots);
-  if (logits.is_meta()) return routing;
+  if (logits.is_meta()) return on_meta(logits, router, slots);
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0), ErrorCode::usage,
           "select_experts: {} groups for {} tokens", scope.group_of.size(), logits.size(0));
   check_selection(rule, static_cast<int>(logits.size(1)), router.top_k);
   const int groups = groups_in(scope);
-  const Cores made = make_cores(logits, router, rule, routing, scope, groups);
+  FirstPass pass = first_pass(logits, router, rule, scope.group_of, groups, slots);
+  const Cores made = make_cores(logits, router, rule, pass, scope, groups);
+  ops::Routing& routing = pass.vanilla;
   if (cores) *cores = made;
   if (rule.method == Method::naee || rule.method == Method::mc) {
     apply_tail(routing, router, rule, scope, groups);
@@ -367,14 +392,14 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
   }
   if (rule.method == Method::vanilla) return routing;
   if (rule.method != Method::topk) {
-    choose_inside(routing, logits, router, rule, scope, made);
+    choose_inside(routing, logits, pass.score, router, rule, scope, made);
     return routing;
   }
   RoutingOptions model = router;  // the model's own router with another k
   model.top_k = rule.k;
   SelectionRule inside{.method = Method::topk, .weights = SelectionRule::Weights::b};
   if (model.renormalise) inside.weights = SelectionRule::Weights::a;
-  choose_inside(routing, logits, model, inside, scope, made);
+  choose_inside(routing, logits, pass.score, model, inside, scope, made);
   return routing;
 }
 
@@ -382,14 +407,15 @@ ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
                           const SelectionRule& rule, const SelectionScope& scope,
                           const Cores& cores) {
   const int64_t slots = std::max(router.top_k, rule.take);
-  ops::Routing routing = widened(ops::route(logits, router), slots);
-  if (logits.is_meta()) return routing;
+  if (logits.is_meta()) return on_meta(logits, router, slots);
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0) &&
               groups_in(scope) <= static_cast<int>(cores.size()),
           ErrorCode::usage, "route_inside: {} groups and {} coresets for {} tokens",
           scope.group_of.size(), cores.size(), logits.size(0));
-  choose_inside(routing, logits, router, rule, scope, cores);
-  return routing;
+  FirstPass pass =
+      first_pass(logits, router, {}, scope.group_of, static_cast<int>(cores.size()), slots);
+  choose_inside(pass.vanilla, logits, pass.score, router, rule, scope, cores);
+  return pass.vanilla;
 }
 
 }  // namespace tessera::nn

@@ -1,10 +1,11 @@
 #include "ops/routing.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/fail.h"
+#include "kernels/routing.h"
+#include "kernels/table.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -12,6 +13,8 @@ namespace tessera::ops {
 namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+}  // namespace
 
 void check_route(const Tensor& logits, const RoutingOptions& o) {
   require(logits.rank() == 2 && logits.dtype() == DType::f32, ErrorCode::usage,
@@ -31,42 +34,38 @@ void check_route(const Tensor& logits, const RoutingOptions& o) {
           ErrorCode::usage, "route: bias {}; expected f32 [{}]", o.bias.shape(), experts);
 }
 
-void softmax(const float* logits, int64_t n, float* score) {
-  const float largest = *std::max_element(logits, logits + n);
-  float sum = 0;
-  for (int64_t e = 0; e < n; ++e) sum += score[e] = std::exp(logits[e] - largest);
-  for (int64_t e = 0; e < n; ++e) score[e] /= sum;
-}
-
-void route_token(const float* logits, const RoutingOptions& o, std::span<float> score,
-                 std::span<float> rank, int32_t* ids, float* weights) {
-  router_scores(logits, o, score, rank);
-  if (o.top_groups < o.groups) limit_groups(rank, o.groups, o.top_groups);
-  float sum = o.score == RoutingOptions::Score::sigmoid ? 1e-20f : 0;
+void route_token(const float* logits, const RoutingOptions& o, TokenScores& scores, int32_t* ids,
+                 float* weights) {
+  const bool sigmoid = o.score == RoutingOptions::Score::sigmoid;
+  const kernels::KernelTable& table = kernels::cpu_table();
+  const auto n = static_cast<int64_t>(scores.score.size());
+  table.router_scores({logits, n, sigmoid, scores.exact.data(), scores.score.data()});
+  const float* rank = logits;
+  if (sigmoid || o.top_groups < o.groups) {
+    router_ranks(logits, scores.score.data(), o, scores.rank);
+    if (o.top_groups < o.groups) limit_groups(scores.rank, o.groups, o.top_groups);
+    rank = scores.rank.data();
+  }
+  table.top_k({rank, nullptr, n, o.top_k, ids});
+  float sum = sigmoid ? 1e-20f : 0;
   for (int j = 0; j < o.top_k; ++j) {
-    const int64_t e = best_ranked(rank);
-    ids[j] = static_cast<int32_t>(e);
-    weights[j] = e < 0 ? 0 : score[static_cast<size_t>(e)];
+    weights[j] = ids[j] < 0 ? 0 : scores.score[static_cast<size_t>(ids[j])];
     sum += weights[j];
-    if (e >= 0) rank[static_cast<size_t>(e)] = kLowest;
   }
   const float scale = o.renormalise ? o.scale / sum : o.scale;
   for (int j = 0; j < o.top_k; ++j) weights[j] = ids[j] < 0 ? 0 : weights[j] * scale;
 }
 
-}  // namespace
+void router_ranks(const float* logits, const float* score, const RoutingOptions& o,
+                  std::span<float> rank) {
+  const bool sigmoid = o.score == RoutingOptions::Score::sigmoid;
+  std::copy_n(sigmoid ? score : logits, rank.size(), rank.begin());
+  if (!o.bias.defined()) return;
+  for (size_t e = 0; e < rank.size(); ++e) rank[e] += o.bias.data<float>()[e];
+}
 
-void router_scores(const float* logits, const RoutingOptions& o, std::span<float> score,
-                   std::span<float> rank) {
-  const size_t n = score.size();
-  if (o.score == RoutingOptions::Score::softmax) {
-    softmax(logits, static_cast<int64_t>(n), score.data());
-    std::copy_n(logits, n, rank.begin());
-    return;
-  }
-  for (size_t e = 0; e < n; ++e) rank[e] = score[e] = 1 / (1 + std::exp(-logits[e]));
-  if (o.bias.defined())
-    for (size_t e = 0; e < n; ++e) rank[e] += o.bias.data<float>()[e];
+void best_k(std::span<const float> rank, const float* closed, int k, int32_t* ids) {
+  kernels::cpu_table().top_k({rank.data(), closed, static_cast<int64_t>(rank.size()), k, ids});
 }
 
 int64_t best_ranked(std::span<const float> rank) {
@@ -116,10 +115,9 @@ Routing route(const Tensor& logits, const RoutingOptions& options) {
                static_cast<double>(logits.bytes() + tokens * k * 8));
   if (logits.is_meta()) return routing;
   tensor::parallel_for(tokens, 64, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(experts);
-    std::vector<float> score(size), rank(size);
+    TokenScores scores(experts);
     for (int64_t t = begin; t < end; ++t)
-      route_token(logits.row<float>(t), options, score, rank, routing.ids.row<int32_t>(t),
+      route_token(logits.row<float>(t), options, scores, routing.ids.row<int32_t>(t),
                   routing.weights.row<float>(t));
   });
   return routing;

@@ -30,11 +30,28 @@ struct RoutingOptions {
 /// logits f32 [tokens, experts] -> Routing. On meta: shapes only.
 Routing route(const Tensor& logits, const RoutingOptions& options);
 
+/// Throws Error(usage) for logits or options that route() does not take.
+void check_route(const Tensor& logits, const RoutingOptions& options);
+
+/// What route_token() computes on the way, by expert.
+struct TokenScores {
+  explicit TokenScores(int64_t experts)
+      : exact(static_cast<size_t>(experts)), score(exact.size()), rank(exact.size()) {}
+  std::vector<double> exact;  ///< softmax or sigmoid
+  std::vector<float> score;   ///< the same, rounded
+  std::vector<float> rank;    ///< of routers that do not rank by logits alone
+};
+/// route() for one token: logits [experts] -> ids and weights [top_k].
+void route_token(const float* logits, const RoutingOptions& options, TokenScores& scores,
+                 int32_t* ids, float* weights);
+
 /// Steps of route() for one token, for policies that stand between scores and choice.
-/// logits [experts] -> scores (softmax or sigmoid) and what experts are ranked by (logits; sigmoid:
-/// scores + bias). Both spans hold as many floats as there are experts.
-void router_scores(const float* logits, const RoutingOptions& options, std::span<float> score,
-                   std::span<float> rank);
+/// What experts are ranked by: logits; sigmoid routers: scores + bias.
+void router_ranks(const float* logits, const float* score, const RoutingOptions& options,
+                  std::span<float> rank);
+/// ids[0 .. k) = the k largest of rank + closed (0 or -inf by expert; null: none closed), falling,
+/// equals by index; -1 where nothing above -inf is left.
+void best_k(std::span<const float> rank, const float* closed, int k, int32_t* ids);
 /// Ranks outside the best `top_groups` of `groups` become -inf. A group is worth the sum of its up
 /// to two best members; one without members (all -inf) stays closed. Ties: the lowest index.
 void limit_groups(std::span<float> rank, int groups, int top_groups);

@@ -1,0 +1,144 @@
+#include "kernels/routing.h"
+
+#if defined(__x86_64__)
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "kernels/avx512/vector.h"
+
+TESSERA_AVX512_BEGIN
+namespace tessera::kernels::avx512 {
+namespace {
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+// exp(x); 0 below -708, and no more than exp(708).
+__m512d exponential(__m512d x) {
+  // 1 / i!, i = 13 .. 0
+  static constexpr double kTerms[] = {1.0 / 6227020800,
+                                      1.0 / 479001600,
+                                      1.0 / 39916800,
+                                      1.0 / 3628800,
+                                      1.0 / 362880,
+                                      1.0 / 40320,
+                                      1.0 / 5040,
+                                      1.0 / 720,
+                                      1.0 / 120,
+                                      1.0 / 24,
+                                      1.0 / 6,
+                                      0.5,
+                                      1,
+                                      1};
+  const __mmask8 alive = _mm512_cmp_pd_mask(x, _mm512_set1_pd(-708), _CMP_NLT_UQ);
+  x = _mm512_min_pd(_mm512_set1_pd(708), x);  // NaN stays
+  const __m512d n = _mm512_roundscale_pd(_mm512_mul_pd(x, _mm512_set1_pd(1.4426950408889634)), 8);
+  __m512d r = _mm512_fnmadd_pd(n, _mm512_set1_pd(0.693147180369123816490), x);
+  r = _mm512_fnmadd_pd(n, _mm512_set1_pd(1.90821492927058770002e-10), r);
+  __m512d sum = _mm512_set1_pd(kTerms[0]);
+#pragma GCC unroll 13
+  for (int i = 1; i < 14; ++i) sum = _mm512_fmadd_pd(sum, r, _mm512_set1_pd(kTerms[i]));
+  return _mm512_maskz_scalef_pd(alive, sum, n);
+}
+
+// The largest of the lanes, in each of them.
+__m512 in_all_lanes(__m512 v) {
+  v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, 0x4e));
+  v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, 0xb1));
+  v = _mm512_max_ps(v, _mm512_permute_ps(v, 0x4e));
+  return _mm512_max_ps(v, _mm512_permute_ps(v, 0xb1));
+}
+
+// V vectors of ranks stay in registers for all k searches.
+template <int V>
+void search(const TopKArgs& args) {
+  const __m512 none = _mm512_set1_ps(kNone);
+  __m512 v[V];
+#pragma GCC unroll 16
+  for (int i = 0; i < V; ++i) {
+    const __mmask16 keep = lanes(args.n - 16 * i);
+    v[i] = _mm512_mask_loadu_ps(none, keep, args.rank + 16 * i);
+    if (args.closed)
+      v[i] =
+          _mm512_mask_add_ps(v[i], keep, v[i], _mm512_maskz_loadu_ps(keep, args.closed + 16 * i));
+    v[i] = _mm512_mask_mov_ps(none, _mm512_cmp_ps_mask(v[i], v[i], _CMP_ORD_Q), v[i]);
+  }
+  for (int j = 0; j < args.k; ++j) {
+    __m512 most = v[0];
+#pragma GCC unroll 16
+    for (int i = 1; i < V; ++i) most = _mm512_max_ps(most, v[i]);
+    most = in_all_lanes(most);
+    if (!_mm512_cmp_ps_mask(most, none, _CMP_GT_OQ)) {
+      args.ids[j] = -1;
+      continue;
+    }
+    __mmask16 equal[V];
+    uint64_t words[(V + 3) / 4] = {};
+#pragma GCC unroll 16
+    for (int i = 0; i < V; ++i) {
+      equal[i] = _mm512_cmp_ps_mask(v[i], most, _CMP_EQ_OQ);
+      words[i / 4] |= uint64_t{equal[i]} << (16 * (i % 4));
+    }
+    int at = 0, count = 0;
+#pragma GCC unroll 4
+    for (int w = (V + 3) / 4 - 1; w >= 0; --w) {
+      at = words[w] ? 64 * w + std::countr_zero(words[w]) : at;
+      count += std::popcount(words[w]);
+    }
+    args.ids[j] = at;
+#pragma GCC unroll 16
+    for (int i = 0; i < V; ++i) {
+      if (count > 1)  // a tie: the lowest alone
+        equal[i] = static_cast<__mmask16>(at / 16 == i ? 1 << (at % 16) : 0);
+      v[i] = _mm512_mask_mov_ps(v[i], equal[i], none);
+    }
+  }
+}
+
+}  // namespace
+
+void router_scores(const RouterScoresArgs& args) {
+  const __m512d one = _mm512_set1_pd(1);
+  __m512 most = _mm512_set1_ps(kNone);
+  if (!args.sigmoid)
+    for (int64_t e = 0; e < args.experts; e += 16) {
+      const __mmask16 keep = lanes(args.experts - e);
+      most = _mm512_mask_max_ps(most, keep, most, _mm512_maskz_loadu_ps(keep, args.logits + e));
+    }
+  const __m512d top = _mm512_set1_pd(args.sigmoid ? 0 : double{_mm512_reduce_max_ps(most)});
+  __m512d sums = _mm512_setzero_pd();
+  for (int64_t e = 0; e < args.experts; e += 8) {
+    const auto keep = static_cast<__mmask8>(lanes(args.experts - e));
+    const __m512d x =
+        _mm512_cvtps_pd(_mm512_castps512_ps256(_mm512_maskz_loadu_ps(keep, args.logits + e)));
+    __m512d y =
+        exponential(args.sigmoid ? _mm512_sub_pd(_mm512_setzero_pd(), x) : _mm512_sub_pd(x, top));
+    if (args.sigmoid) {
+      y = _mm512_div_pd(one, _mm512_add_pd(one, y));
+      _mm256_mask_storeu_ps(args.score + e, keep, _mm512_cvtpd_ps(y));
+    }
+    _mm512_mask_storeu_pd(args.exact + e, keep, y);
+    sums = _mm512_mask_add_pd(sums, keep, sums, y);
+  }
+  if (args.sigmoid) return;
+  const __m512d inverse = _mm512_set1_pd(1 / _mm512_reduce_add_pd(sums));
+  for (int64_t e = 0; e < args.experts; e += 8) {
+    const auto keep = static_cast<__mmask8>(lanes(args.experts - e));
+    const __m512d y = _mm512_mul_pd(_mm512_maskz_loadu_pd(keep, args.exact + e), inverse);
+    _mm512_mask_storeu_pd(args.exact + e, keep, y);
+    _mm256_mask_storeu_ps(args.score + e, keep, _mm512_cvtpd_ps(y));
+  }
+}
+
+void top_k(const TopKArgs& args) {
+  if (args.n <= 16) return search<1>(args);
+  if (args.n <= 32) return search<2>(args);
+  if (args.n <= 64) return search<4>(args);
+  if (args.n <= 128) return search<8>(args);
+  if (args.n <= 256) return search<16>(args);
+  reference::top_k(args);
+}
+
+}  // namespace tessera::kernels::avx512
+TESSERA_AVX512_END
+#endif  // __x86_64__

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::kernels {
+
+/// Scores of one token: softmax(logits), or a sigmoid of each, computed in f64.
+struct RouterScoresArgs {
+  const float* logits = nullptr;  ///< [experts]
+  int64_t experts = 0;
+  bool sigmoid = false;
+  double* exact = nullptr;  ///< [experts]
+  float* score = nullptr;   ///< [experts], rounded
+};
+
+/// ids[0 .. k) = the indices of the k largest rank[i] + closed[i], falling; equals: the lowest
+/// index first; -inf and NaN are never taken, -1 stands where nothing is left.
+struct TopKArgs {
+  const float* rank = nullptr;    ///< [n]
+  const float* closed = nullptr;  ///< [n], 0 or -inf; null: nothing is closed
+  int64_t n = 0;
+  int k = 0;
+  int32_t* ids = nullptr;
+};
+
+namespace reference {
+void router_scores(const RouterScoresArgs& args);
+void top_k(const TopKArgs& args);
+}  // namespace reference
+namespace avx512 {
+/// Exponentials of eight experts at a time; within a few units in the last place of f64.
+void router_scores(const RouterScoresArgs& args);
+/// All ranks in registers, up to 256 of them; a search for each of the k.
+void top_k(const TopKArgs& args);
+}  // namespace avx512
+
+}  // namespace tessera::kernels
