@@ -12,8 +12,9 @@ void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
 
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
   const char* group = "How it runs";
-  command.add_option("--dtype", o->dtype, "f32 or bf16 (default " + o->dtype + "); device: cpu")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+  command
+      .add_option("--dtype", o->dtype, "f32, bf16 or int8 (default " + o->dtype + "); device: cpu")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->group(group)
       ->type_name("T");
   command.add_option("--device", o->device)->group(group)->type_name("D");
@@ -98,7 +99,9 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
     throw Error(ErrorCode::usage,
                 "--device " + o.device + ": this build has the device 'cpu' only");
   RunOptions run;
-  run.precision = o.dtype == "f32" ? Precision::f32 : Precision::bf16;
+  run.precision = o.dtype == "f32"    ? Precision::f32
+                  : o.dtype == "int8" ? Precision::int8
+                                      : Precision::bf16;
   run.threads = o.threads;
   run.plan = parse_plan(o.plan);
   run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));

@@ -14,8 +14,9 @@
 
 namespace tessera {
 
-/// Element type of weights and activations in a run.
-enum class Precision { f32, bf16 };
+/// Element type of weights and activations in a run. int8: weights of routed experts, with a scale
+/// a column; all else as with bf16.
+enum class Precision { f32, bf16, int8 };
 /// Where noise comes from: the numbers of a PyTorch CPU generator, or a counter-based one.
 enum class NoiseSource { torch, philox };
 

@@ -208,9 +208,11 @@ struct Order {
 
 nn::TokenModel& Order::model(int rank) const {
   engine::Language& language = *state.language;
-  return language.model(
-      facts().block_causal ? policy.block : 0, state.dtype(), engine::weight_store(), rank,
-      parallel::language_portion(state.options.plan, language.geometry(state.dtype()), rank));
+  nn::Portion portion =
+      parallel::language_portion(state.options.plan, language.geometry(state.dtype()), rank);
+  portion.expert_dtype = state.expert_dtype();
+  return language.model(facts().block_causal ? policy.block : 0, state.dtype(),
+                        engine::weight_store(), rank, portion);
 }
 
 // One rank's share; what it makes is the same on all of them.

@@ -30,9 +30,17 @@ int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side) {
   return pixels / factor;
 }
 
+nn::DType dtype_of(const RunOptions& options) {
+  return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+}
+
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
+  return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
+}
+
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
-                  int pictures, bool branches, const base::Json* vae,
-                  const nn::Conditioning* given) {
+                  int pictures, bool branches, const base::Json* vae, const nn::Conditioning* given,
+                  std::optional<nn::DType> experts) {
   const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
   require(
       layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
@@ -46,7 +54,9 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   Estimate result;
   {
     const load::MetaWeights weights;
-    const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, dtype);
+    nn::Portion whole{{0, recipe.blocks()}, true, true};
+    whole.expert_dtype = experts;
+    const auto model = recipe.make(weights, whole, dtype);
     result.parameters = weights.parameters();
     const nn::Conditioning conditioning = given ? on_meta(*given) : recipe.example(rows);
     const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};

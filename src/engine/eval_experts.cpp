@@ -251,9 +251,11 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   engine::Language language(load::open_folder(engine::resolve_model(name)).component("model"));
   const models::TokenFacts& facts = language.recipe().facts();
   const sample::DecodingPolicy policy = engine::policy_of(request.complete, facts);
-  const auto dtype = options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
-  nn::TokenModel& model =
-      language.model(facts.block_causal ? policy.block : 0, dtype, engine::weight_store());
+  const auto dtype = engine::dtype_of(options);
+  nn::Portion whole{{0, language.recipe().blocks()}, true, true};
+  whole.expert_dtype = engine::expert_dtype_of(options);
+  nn::TokenModel& model = language.model(facts.block_causal ? policy.block : 0, dtype,
+                                         engine::weight_store(), 0, whole);
   Observer seen(rules);
   for (const bool weigh : {false, true}) {  // the busiest experts first
     seen.weigh = weigh;

@@ -32,6 +32,7 @@ void finish_report(const Model::State& state, Report& report) {
   report.plan = to_string(state.options.plan);
   report.device = "cpu";
   report.precision = name_of(state.dtype());
+  if (state.expert_dtype()) report.precision += ", experts i8";
   report.instruction_set = kernels::name_of(kernels::active_isa());
   report.threads = state.pool->threads();
   report.ranks = state.options.plan.world();

@@ -38,8 +38,8 @@ void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& 
   const parallel::Workload workload{request.count, layout.tokens(), branches ? 2 : 1, steps};
   found.plan = to_string(options.plan);
   if (!found.plan.empty()) found.ranks = engine::rank_memory(recipe, options, layout, workload);
-  const auto dtype = options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
-  const auto need = engine::estimate(recipe, dtype, layout, request.count, branches, vae);
+  const auto need = engine::estimate(recipe, engine::dtype_of(options), layout, request.count,
+                                     branches, vae, nullptr, engine::expert_dtype_of(options));
   found.width = layout.size[2] * factor;
   found.height = layout.size[1] * factor;
   found.rows = (branches ? 2 : 1) * request.count;

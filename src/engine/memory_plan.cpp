@@ -148,8 +148,9 @@ void plan_memory(Model::State& state, const GenerateRequest& request, Job& job) 
           "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: use a "
           "smaller size or --count",
           job.pictures(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
-  const Estimate denoise = estimate(*state.recipe, state.dtype(), job.layout, job.pictures(),
-                                    job.guidance.branches(), nullptr, &job.conditioning);
+  const Estimate denoise =
+      estimate(*state.recipe, state.dtype(), job.layout, job.pictures(), job.guidance.branches(),
+               nullptr, &job.conditioning, state.expert_dtype());
   plan_blocks(state, {denoise.weights, denoise.activations, denoise.peak}, room, job);
   if (request.decode) plan_tiles(state, request, room, job);
 }

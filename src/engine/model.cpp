@@ -130,8 +130,10 @@ tensor::Scope Model::State::scope(int rank) const {
   return scope;
 }
 
-nn::DType Model::State::dtype() const {
-  return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+nn::DType Model::State::dtype() const { return engine::dtype_of(options); }
+
+std::optional<nn::DType> Model::State::expert_dtype() const {
+  return engine::expert_dtype_of(options);
 }
 
 int64_t Model::State::vae_factor() const {
@@ -172,10 +174,14 @@ nn::Denoiser& Model::State::transformer(int rank) {
   const tensor::BindScope bind(scope());
   const load::TensorSet tensors = load::open_component(folder.component("transformer").folder);
   nn::Portion portion{{0, recipe->blocks()}, true, true};
+  portion.expert_dtype = expert_dtype();
   const auto sites = geometry().experts;
   if (group > 1 && !sites.empty())
     for (int owner : parallel::expert_owners(options.plan, sites.front().experts))
       portion.experts.push_back(owner == mine);
+  require(resident_blocks < 0 || !portion.expert_dtype, ErrorCode::usage,
+          "--dtype int8 does not go with blocks that are read again in each step; give more "
+          "memory, or leave it out");
   if (resident_blocks >= 0)
     denoiser = std::make_unique<engine::StreamedDenoiser>(*recipe, store().open(tensors), dtype(),
                                                           resident_blocks);

@@ -38,6 +38,8 @@ struct Model::State {
   /// What surrounds the work of a rank; -1: of the process.
   tensor::Scope scope(int rank = -1) const;
   nn::DType dtype() const;
+  /// Of routed experts' weights, if it is another.
+  std::optional<nn::DType> expert_dtype() const;
   bool has_vae() const { return folder.has("vae"); }
   /// Whether the VAE is one of videos.
   bool video() const;
@@ -79,7 +81,11 @@ struct Estimate {
 /// could hold.
 Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
                   int pictures, bool branches, const base::Json* vae,
-                  const nn::Conditioning* conditioning = nullptr);
+                  const nn::Conditioning* conditioning = nullptr,
+                  std::optional<nn::DType> experts = std::nullopt);
+/// How a run computes, and in what its routed experts' weights are, if in something else.
+nn::DType dtype_of(const RunOptions& options);
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options);
 
 /// Memory of each rank of a plan, on meta. Throws Error(plan) for a plan that cannot run this.
 std::vector<Inspection::Rank> rank_memory(const models::Recipe& recipe, const RunOptions& options,

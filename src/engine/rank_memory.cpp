@@ -24,7 +24,8 @@ class Ranks {
         const parallel::Workload& workload)
       : recipe_(recipe),
         plan_(options.plan),
-        dtype_(options.precision == Precision::f32 ? DType::f32 : DType::bf16),
+        dtype_(dtype_of(options)),
+        expert_dtype_(expert_dtype_of(options)),
         layout_(layout),
         workload_(workload),
         model_(make({})) {
@@ -59,8 +60,9 @@ class Ranks {
                               workload_.branches);
   }
   std::unique_ptr<nn::Denoiser> make(std::vector<bool> experts) const {
-    return recipe_.make(load::MetaWeights(),
-                        {{0, recipe_.blocks()}, true, true, std::move(experts)}, dtype_);
+    nn::Portion part{{0, recipe_.blocks()}, true, true, std::move(experts)};
+    part.expert_dtype = expert_dtype_;
+    return recipe_.make(load::MetaWeights(), part, dtype_);
   }
   int64_t weights(int place, int experts) {
     const auto known = weights_.find(experts);
@@ -102,6 +104,7 @@ class Ranks {
   const models::Recipe& recipe_;
   const Plan& plan_;
   DType dtype_;
+  std::optional<DType> expert_dtype_;
   const nn::TokenLayout& layout_;
   parallel::Workload workload_;
   std::unique_ptr<nn::Denoiser> model_;

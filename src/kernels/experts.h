@@ -16,7 +16,7 @@ struct ExpertView {
 
 /// rows[t * slots + j] = down(silu(gate x[t]) * (up x[t])) of expert ids[t * slots + j], rounded to
 /// `dtype`; id -1 gives a row of zeros. The inner activation is rounded to the dtype of the
-/// weights.
+/// weights; with weights in i8, rows and inner activations are f32.
 struct ExpertsArgs {
   const void* x = nullptr;  ///< [tokens, hidden] of `dtype`
   tensor::DType dtype = tensor::DType::f32;

@@ -1,7 +1,10 @@
 #include "kernels/packed_weight.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "base/fail.h"
 #include "tensor/scope.h"
@@ -14,11 +17,39 @@ using tensor::Tensor;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+template <class From>
+float scale_of(const From* row, int64_t count) {
+  float most = 0;
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(tensor::to_float(row[i])));
+  return most / 127;
+}
+
+// What an element of a row becomes.
+template <class To>
+struct Converter {
+  float inverse = 1;  // of the row's scale
+  template <class From>
+  Converter(const From* row, int64_t count) {
+    if constexpr (std::is_same_v<To, int8_t>) {
+      const float scale = scale_of(row, count);
+      inverse = scale > 0 ? 1 / scale : 0;
+    }
+  }
+  To operator()(float value) const {
+    if constexpr (std::is_same_v<To, int8_t>)
+      return static_cast<int8_t>(std::clamp(std::nearbyint(value * inverse), -127.0f, 127.0f));
+    else
+      return tensor::from_float<To>(value);
+  }
+};
+
 // Columns [tile * 16, ...) of the panel layout come from one matrix row each.
 template <class To, class From>
 void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out) {
   constexpr int64_t kPerWord = 4 / sizeof(To), kStep = kStepWords * kPerWord;
   const int64_t rows = std::min<int64_t>(kTileColumns, w.size(0) - first_row), k = w.size(1);
+  std::vector<Converter<To>> convert;
+  for (int64_t c = 0; c < rows; ++c) convert.emplace_back(w.row<From>(first_row + c), k);
   for (int64_t s = 0; s < steps; ++s) {
     To* to = reinterpret_cast<To*>(out + s * kStepBytes);
     std::memset(static_cast<void*>(to), 0, kStepBytes / 2);
@@ -27,18 +58,38 @@ void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out
       const From* from = w.row<From>(first_row + c) + s * kStep;
       for (int64_t i = 0; i < count; ++i)
         to[i / kPerWord * kTileColumns * kPerWord + c * kPerWord + i % kPerWord] =
-            tensor::from_float<To>(tensor::to_float(from[i]));
+            convert[static_cast<size_t>(c)](tensor::to_float(from[i]));
     }
   }
 }
 
 template <class To, class From>
 void pack_row(const From* from, int64_t count, To* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = tensor::from_float<To>(tensor::to_float(from[i]));
+  const Converter<To> convert(from, count);
+  for (int64_t i = 0; i < count; ++i) to[i] = convert(tensor::to_float(from[i]));
+}
+
+// Calls f with a value of the element type of packed weights.
+template <class F>
+void with_packed_type(DType dtype, F f) {
+  if (dtype == DType::i8)
+    f(int8_t{});
+  else
+    tensor::with_float_type(dtype, f);
+}
+
+// The scales of the rows of `w`, from place `at` on.
+void pack_scales(const Tensor& w, int64_t rows, int64_t first_row, float* scales) {
+  tensor::with_float_type(w.dtype(), [&](auto from) {
+    for (int64_t r = 0; r < rows && first_row + r < w.size(0); ++r)
+      scales[r] = scale_of(w.row<decltype(from)>(first_row + r), w.size(1));
+  });
 }
 
 void pack_row_major(const Tensor& w, int64_t first_row, PackedWeight& packed) {
-  tensor::with_float_type(packed.dtype, [&](auto to) {
+  if (packed.scales.defined())
+    pack_scales(w, w.size(0), 0, packed.scales.data<float>() + first_row);
+  with_packed_type(packed.dtype, [&](auto to) {
     tensor::with_float_type(w.dtype(), [&](auto from) {
       tensor::parallel_for(w.size(0), 16, [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r)
@@ -51,18 +102,25 @@ void pack_row_major(const Tensor& w, int64_t first_row, PackedWeight& packed) {
 
 void pack_panels(const Tensor& w, const Tensor& up, PackedWeight& packed) {
   const PanelShape shape = panel_shape(packed);
-  tensor::with_float_type(packed.dtype, [&](auto to) {
+  with_packed_type(packed.dtype, [&](auto to) {
     tensor::parallel_tasks(shape.panels * 2, [&](int64_t task) {
       const int64_t panel = task / 2, tile = task % 2;
       const Tensor& from = packed.paired && tile == 1 ? up : w;
       const int64_t row = panel * shape.columns + (packed.paired ? 0 : tile * kTileColumns);
       std::byte* out =
           packed.data.data<std::byte>() + panel * shape.steps * kStepBytes + tile * kStepBytes / 2;
+      if (packed.scales.defined())
+        pack_scales(from, kTileColumns, row,
+                    packed.scales.data<float>() + panel * kPanelColumns + tile * kTileColumns);
       tensor::with_float_type(from.dtype(), [&](auto type) {
         pack_tile<decltype(to), decltype(type)>(from, row, shape.steps, out);
       });
     });
   });
+}
+
+Tensor scales_for(int64_t columns, tensor::Device device) {
+  return Tensor::zeros({columns}, DType::f32, device, tensor::MemoryClass::weights);
 }
 
 }  // namespace
@@ -76,8 +134,8 @@ PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa
   require(w.rank() == 2 && tensor::is_float(w.dtype()), ErrorCode::usage,
           "pack_weight: weight {} of {}; expected a float matrix [n, k]", w.shape().str(),
           tensor::name_of(w.dtype()));
-  require(dtype == DType::f32 || dtype == DType::bf16, ErrorCode::usage,
-          "pack_weight: weights in {} are not supported; choose f32 or bf16",
+  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8, ErrorCode::usage,
+          "pack_weight: weights in {} are not supported; choose f32, bf16 or i8",
           tensor::name_of(dtype));
   const bool paired = up.defined();
   require(!paired || (up.shape() == w.shape() && tensor::is_float(up.dtype()) &&
@@ -89,6 +147,7 @@ PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa
   if (isa < Isa::avx512) {
     packed.data = Tensor::empty({packed.n * (paired ? 2 : 1), packed.k}, dtype, device,
                                 tensor::MemoryClass::weights);
+    if (dtype == DType::i8) packed.scales = scales_for(packed.data.size(0), device);
     if (w.is_meta()) return packed;
     pack_row_major(w, 0, packed);
     if (paired) pack_row_major(up, packed.n, packed);
@@ -97,6 +156,7 @@ PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa
   const PanelShape shape = panel_shape(packed);
   packed.data = Tensor::empty({shape.panels, shape.steps, kStepBytes / size_of(dtype)}, dtype,
                               device, tensor::MemoryClass::weights);
+  if (dtype == DType::i8) packed.scales = scales_for(shape.panels * kPanelColumns, device);
   if (!w.is_meta()) pack_panels(w, up, packed);
   return packed;
 }

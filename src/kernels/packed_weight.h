@@ -13,19 +13,22 @@ namespace tessera::kernels {
 struct PackedWeight {
   int64_t n = 0;  ///< columns of the result (paired: of one of the two)
   int64_t k = 0;
-  tensor::DType dtype = tensor::DType::f32;  ///< f32 or bf16 (later i8)
+  tensor::DType dtype = tensor::DType::f32;  ///< f32, bf16 or i8
   Isa isa = Isa::reference;
-  bool paired = false;  ///< gate and up side by side, for SwiGLU
-  tensor::Tensor data;  ///< meta: shape only
+  bool paired = false;      ///< gate and up side by side, for SwiGLU
+  tensor::Tensor data;      ///< meta: shape only
+  tensor::Tensor scales{};  ///< of i8: f32, one a column, in the order of the columns of `data`
+
+  int64_t bytes() const { return data.bytes() + (scales.defined() ? scales.bytes() : 0); }
 };
 
 /// The panel layout: [panel of 32 columns][step][tile of 16 columns][16 words of k][16 columns],
-/// where a word is 32 bits: one f32, two bf16 or, later, four i8 along k. Tails are zeros. A paired
+/// where a word is 32 bits: one f32, two bf16 or four i8 along k. Tails are zeros. A paired
 /// panel holds 16 gate columns (tile 0) and the same 16 of up (tile 1).
 constexpr int64_t kPanelColumns = 32, kTileColumns = 16, kStepWords = 16;
 /// Bytes of one step of a panel: what one pair of tile loads, or 32 vector loads, reads.
 constexpr int64_t kStepBytes = 2 * kStepWords * kTileColumns * 4;
-/// Elements of k in a step: 16 for f32, 32 for bf16.
+/// Elements of k in a step: 16 for f32, 32 for bf16, 64 for i8.
 constexpr int64_t step_elements(tensor::DType dtype) { return kStepWords * 4 / size_of(dtype); }
 
 /// Panels and steps of a packed weight in the panel layout.
@@ -36,7 +39,9 @@ struct PanelShape {
 PanelShape panel_shape(const PackedWeight& weight);
 
 /// Packs `w` [n, k] (any float dtype), or the pair of `w` and `up` if `up` is defined, for products
-/// in `dtype` (f32 or bf16). On meta only the shape is kept. Counted as weights.
+/// in `dtype` (f32, bf16, or i8 for experts). i8 is symmetric, by column of the result: the largest
+/// magnitude of W's row becomes 127, and each element is off by half a scale at most. On meta only
+/// the shape is kept. Counted as weights.
 PackedWeight pack_weight(const tensor::Tensor& w, const tensor::Tensor& up, tensor::DType dtype,
                          Isa isa);
 

@@ -116,18 +116,18 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
       weights.matrix(name + "moe.gate.weight", config_.num_experts, d, DType::f32);
   block.router.options.top_k = static_cast<int>(config_.num_experts_per_tok);
   block.router.options.renormalise = config_.norm_topk_prob;
-  auto expert = [&](const std::string& prefix, int64_t width) -> ops::ExpertWeights {
-    return {
-        weights.paired(prefix + "gate_proj.weight", prefix + "up_proj.weight", width, d, dtype_),
-        weights.matrix(prefix + "down_proj.weight", d, width, dtype_)};
+  auto expert = [&](const std::string& prefix, int64_t width, DType dtype) -> ops::ExpertWeights {
+    return {weights.paired(prefix + "gate_proj.weight", prefix + "up_proj.weight", width, d, dtype),
+            weights.matrix(prefix + "down_proj.weight", d, width, dtype)};
   };
   auto bank = std::make_shared<nn::ExpertWeightSet>();
   for (int64_t e = 0; e < config_.num_experts; ++e)
     bank->routed.push_back(portion.holds_expert(e)
-                               ? expert(fmt::format("{}moe.experts.{}.", name, e), inner)
+                               ? expert(fmt::format("{}moe.experts.{}.", name, e), inner,
+                                        portion.expert_dtype.value_or(dtype_))
                                : ops::ExpertWeights{});
   if (config_.n_shared_experts > 0)
-    bank->shared = expert(name + "moe.shared_experts.", config_.n_shared_experts * d);
+    bank->shared = expert(name + "moe.shared_experts.", config_.n_shared_experts * d, dtype_);
   block.bank = std::move(bank);
   return block;
 }

@@ -106,9 +106,10 @@ void Llada::load_experts(const nn::Weights& weights, const std::string& name,
   o.groups = static_cast<int>(c.groups);
   o.top_groups = static_cast<int>(c.top_groups);
   if (c.ranking_bias) o.bias = weights.vector(name + "gate.expert_bias", c.experts);
-  auto expert = [&](const std::string& at, int64_t width) -> ops::ExpertWeights {
-    return {weights.paired(at + "gate_proj.weight", at + "up_proj.weight", width, c.hidden, dtype_),
-            weights.matrix(at + "down_proj.weight", c.hidden, width, dtype_)};
+  const DType routed = portion.expert_dtype.value_or(dtype_);
+  auto expert = [&](const std::string& at, int64_t width, DType dtype) -> ops::ExpertWeights {
+    return {weights.paired(at + "gate_proj.weight", at + "up_proj.weight", width, c.hidden, dtype),
+            weights.matrix(at + "down_proj.weight", c.hidden, width, dtype)};
   };
   auto bank = std::make_shared<nn::ExpertWeightSet>();
   if (weights.has(name + "experts.gate_up_proj")) {  // all experts in one tensor, gate above up
@@ -121,16 +122,16 @@ void Llada::load_experts(const nn::Weights& weights, const std::string& name,
       if (!portion.holds_expert(e)) continue;
       const Tensor one = one_of(both, e);
       bank->routed.back() = {
-          ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), dtype_),
-          ops::pack_weight(one_of(down, e), dtype_)};
+          ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), routed),
+          ops::pack_weight(one_of(down, e), routed)};
     }
   } else {
     for (int64_t e = 0; e < c.experts; ++e)
-      bank->routed.push_back(portion.holds_expert(e)
-                                 ? expert(fmt::format("{}experts.{}.", name, e), c.expert_width)
-                                 : ops::ExpertWeights{});
+      bank->routed.push_back(portion.holds_expert(e) ? expert(fmt::format("{}experts.{}.", name, e),
+                                                              c.expert_width, routed)
+                                                     : ops::ExpertWeights{});
   }
-  if (c.shared_width > 0) bank->shared = expert(name + "shared_experts.", c.shared_width);
+  if (c.shared_width > 0) bank->shared = expert(name + "shared_experts.", c.shared_width, dtype_);
   block.bank = std::move(bank);
 }
 

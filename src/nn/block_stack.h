@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Portion {
   bool embed = true, head = true;
   std::vector<bool> experts{};  ///< of each layer; empty: all
   Shard shard{};
+  std::optional<DType> expert_dtype{};  ///< of routed experts' weights (i8); none: the model's
 
   bool holds_expert(int64_t expert) const {
     return experts.empty() || experts.at(static_cast<size_t>(expert));

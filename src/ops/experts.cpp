@@ -83,8 +83,8 @@ void count_experts(const Tensor& x, const Tensor& ids, const std::vector<ExpertW
   const ExpertWeights& w = first_of(bank);
   const double flops =
       6 * rows * static_cast<double>(w.gate_up->n) * static_cast<double>(w.gate_up->k);
-  const double weights = touched_experts(ids, bank.size()) *
-                         static_cast<double>(w.gate_up->data.bytes() + w.down->data.bytes());
+  const double weights =
+      touched_experts(ids, bank.size()) * static_cast<double>(w.gate_up->bytes() + w.down->bytes());
   const double row = static_cast<double>(x.size(1) * size_of(x.dtype()));
   meter->add("experts", flops, weights + static_cast<double>(x.bytes()) + rows * row);
 }

@@ -41,6 +41,8 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   require(x.rank() == 2 && x.size(1) == w->k && tensor::is_float(x.dtype()), ErrorCode::usage,
           "matmul: x {} of {} does not fit weight [{}, {}]; expected floats [tokens, {}]",
           x.shape(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
+  require(w->dtype != DType::i8, ErrorCode::usage,
+          "matmul: weights in i8 are for experts; pack this one in f32 or bf16");
   const bool swiglu = options.activation == Activation::swiglu;
   require(swiglu == w->paired, ErrorCode::usage, "matmul: {}",
           swiglu ? "swiglu needs a paired weight; pack it with pack_paired_weight"

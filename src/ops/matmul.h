@@ -16,7 +16,8 @@ using tensor::Tensor;
 using kernels::PackedWeight;
 using Weight = std::shared_ptr<const PackedWeight>;
 
-/// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32 or bf16) with the active
+/// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: for experts, with a
+/// scale a column, activations stay as they are) with the active
 /// instruction set. On meta only the shape is kept; bytes are counted as weights.
 Weight pack_weight(const Tensor& w, DType dtype);
 /// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n

@@ -127,6 +127,18 @@ class Complete(ProgramTest):
                 self.assertEqual(many["experts_read"], one["experts_read"], plan)
                 self.assertGreater(many["bytes_sent"], 0)
 
+    def test_int8_experts(self):
+        words = ("complete", MOE / "model", "--prompt-ids", "5,17,30", "--max-tokens", 9, "--json", "--dtype")
+        whole = json.loads(self.run_here(*words, "bf16").stdout)
+        small = json.loads(self.run_here(*words, "int8").stdout)
+        self.assertNotEqual(small["bytes_read"], whole["bytes_read"])  # half, in wider models
+        self.refused(2, *words, "int4", says="int8")
+        done = self.run_here("generate", DATA / "moe/dit_moe_flash/model", "--class", "1", "--steps", "2",
+                             "--dtype", "int8", "--latents-only", "--save-latents", "x.safetensors",
+                             "--report", "x.json", "--progress", "none")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(json.loads((self.folder / "x.json").read_text())["precision"], "bf16, experts i8")
+
     def test_plans_that_cannot_run(self):
         words = ("complete", TWO / "model", "--prompt-ids", "1", "--plan")
         self.refused(4, *words, "expert=17", says="use at most 16")

@@ -197,5 +197,29 @@ TEST(Complete, AnUnknownLanguageModelIsNamed) {
             std::string::npos);
 }
 
+TEST(Complete, Int8ExpertsChangeValuesButNotHowExpertsAreChosen) {
+  for (const char* name : {"llada_moe", "llada2"}) {
+    const std::string folder = golden::LladaCase(name).folder + "/model";
+    CompleteRequest q;
+    q.prompt_ids = {{5, 17, 30, 2}, {8}};
+    q.max_tokens = 12;
+    q.block = 8;
+    q.select = "des-vote:0.5";
+    q.stop_at_eos = "none";
+    const auto run = [&](bool int8, const std::string& plan) {
+      RunOptions options = golden::options(int8 ? Precision::int8 : Precision::bf16);
+      options.plan = parse_plan(plan);
+      return Model::open(folder, options).complete(q);
+    };
+    const CompleteResult whole = run(false, ""), small = run(true, "");
+    EXPECT_NE(small.bytes_read, whole.bytes_read);  // half, in models wider than a panel's step
+    // The first layer's router has seen no expert yet.
+    EXPECT_EQ(small.completions[0].passes[0].experts[0], whole.completions[0].passes[0].experts[0]);
+    const CompleteResult split = run(true, "expert=3");
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(split.completions[i].ids, small.completions[i].ids);
+    EXPECT_EQ(split.experts_read, small.experts_read);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "kernels/matmul.h"
 #include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
@@ -18,15 +19,17 @@ using tensor::DType;
 using tensor::Tensor;
 
 struct Layer {
-  Layer(int64_t hidden_, int64_t inner_, int count, DType dtype, Isa isa_)
+  // dtype i8: the weights of bf16, quantised.
+  Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_)
       : isa(isa_), hidden(hidden_), inner(inner_) {
+    const DType dtype = packed == DType::i8 ? DType::bf16 : packed;
     const float scale = 1 / std::sqrt(static_cast<float>(hidden));
     for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
       weights.push_back(pack_weight(random_tensor({inner, hidden}, dtype, 3 * e, scale),
-                                    random_tensor({inner, hidden}, dtype, 3 * e + 1, scale), dtype,
+                                    random_tensor({inner, hidden}, dtype, 3 * e + 1, scale), packed,
                                     isa));
       weights.push_back(
-          pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, dtype, isa));
+          pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, packed, isa));
     }
     for (size_t e = 0; e < weights.size(); e += 2) bank.push_back({&weights[e], &weights[e + 1]});
   }
@@ -97,6 +100,57 @@ TEST(Experts, EqualTheReferenceOnEveryInstructionSet) {
     }
 }
 
+TEST(Experts, Int8WeightsEqualTheReferenceOnEveryInstructionSet) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (auto [tokens, hidden, inner, experts, slots] : {std::array<int, 5>{0, 32, 32, 2, 1},
+                                                         {1, 32, 32, 2, 1},
+                                                         {23, 70, 50, 5, 2},
+                                                         {90, 33, 40, 2, 1},
+                                                         {130, 64, 80, 2, 1},
+                                                         {17, 64, 33, 40, 2}}) {
+      const Tensor x = random_tensor({tokens, hidden}, dtype, 77);
+      const std::vector<int32_t> ids = random_ids(tokens, slots, experts, true);
+      const Tensor want = Layer(hidden, inner, experts, DType::i8, Isa::reference).run(x, ids);
+      for (Isa isa : available_isas())
+        EXPECT_LT(relative_l2(Layer(hidden, inner, experts, DType::i8, isa).run(x, ids), want),
+                  dtype == DType::f32 ? 1e-6 : 3e-3)
+            << name_of(isa) << " " << tokens << " tokens " << hidden << "x" << inner;
+      if (tokens == 0) continue;
+      const Tensor whole = Layer(hidden, inner, experts, DType::bf16, Isa::reference).run(x, ids);
+      EXPECT_LT(relative_l2(want, whole), 0.02);
+    }
+}
+
+// |sum x (w - q s)| <= s / 2 * sum |x|, column by column.
+TEST(Experts, Int8ProductsStayWithinTheBoundOfTheirScales) {
+  const int64_t n = 50, k = 96, rows = 9;
+  const Tensor w = random_tensor({n, k}, DType::f32, 1),
+               x = random_tensor({rows, k}, DType::f32, 2);
+  for (Isa isa : available_isas()) {
+    if (isa == Isa::avx2) continue;  // takes the reference for experts, and has no such product
+    const PackedWeight exact = pack_weight(w, {}, DType::f32, isa);
+    const PackedWeight small = pack_weight(w, {}, DType::i8, isa);
+    Tensor want = Tensor::empty({rows, n}, DType::f32), got = Tensor::empty({rows, n}, DType::f32);
+    for (const auto& one : {std::pair{&exact, &want}, {&small, &got}})
+      cpu_table(isa).matmul({.x = x.raw(),
+                             .x_dtype = DType::f32,
+                             .x_stride = k,
+                             .rows = rows,
+                             .weight = one.first,
+                             .epilogue = {},
+                             .y = one.second->raw(),
+                             .y_dtype = DType::f32,
+                             .y_stride = n});
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0;
+      for (int64_t i = 0; i < k; ++i) sum += std::fabs(x.row<float>(r)[i]);
+      for (int64_t c = 0; c < n; ++c)
+        EXPECT_LE(std::fabs(got.row<float>(r)[c] - want.row<float>(r)[c]),
+                  0.501 * small.scales.data<float>()[c] * sum);
+    }
+  }
+}
+
 TEST(Experts, AllTokensOnOneExpertEqualTheReference) {
   const Tensor x = random_tensor({50, 48}, DType::bf16, 5);
   const std::vector<int32_t> ids(50, 2);
@@ -109,9 +163,9 @@ TEST(Experts, ARowDoesNotDependOnOtherTokensOrThreads) {
   for (Isa isa : available_isas()) {
     if (isa == Isa::avx2) continue;  // library products are outside the row rule
     const int64_t tokens = isa == Isa::reference ? 12 : 120;
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::i8}) {
       const Layer layer(96, 200, 3, dtype, isa);
-      const Tensor x = random_tensor({tokens, 96}, dtype, 5);
+      const Tensor x = random_tensor({tokens, 96}, dtype == DType::i8 ? DType::bf16 : dtype, 5);
       const std::vector<int32_t> ids = random_ids(tokens, 2, 3, false);
       const Tensor all = layer.run(x, ids);
       auto same = [&](const Tensor& part, int64_t token) {

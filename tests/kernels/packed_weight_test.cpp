@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/random_values.h"
 #include "tessera/error.h"
 
@@ -52,6 +54,32 @@ TEST(PackedWeight, PairsPutGateAndUpSideBySide) {
       EXPECT_EQ(got[static_cast<size_t>(place(packed, r / 16, 0, r % 16, i))], g[at]);
       EXPECT_EQ(got[static_cast<size_t>(place(packed, r / 16, 1, r % 16, i))], u[at]);
     }
+}
+
+TEST(PackedWeight, Int8KeepsEachElementWithinHalfAScale) {
+  for (Isa isa : {Isa::reference, Isa::avx512}) {
+    Tensor w = random_tensor({45, 70}, DType::f32, 1);
+    for (int64_t i = 0; i < 70; ++i) w.row<float>(3)[i] = 0;
+    for (int64_t i = 0; i < 70; ++i) w.row<float>(9)[i] *= 1000;  // a column of its own scale
+    const PackedWeight packed = pack_weight(w, {}, DType::i8, isa);
+    EXPECT_EQ(packed.data.dtype(), DType::i8);
+    EXPECT_EQ(packed.bytes(), packed.data.elements() + 4 * packed.scales.elements());
+    const std::vector<float> got = packed.data.to_floats();
+    for (int64_t r = 0; r < 45; ++r) {
+      const float scale = packed.scales.data<float>()[r];
+      float most = 0;
+      for (int64_t i = 0; i < 70; ++i) {
+        const int64_t at =
+            isa == Isa::reference ? r * 70 + i : place(packed, r / 32, r % 32 / 16, r % 16, i);
+        EXPECT_LE(std::abs(got[size_t(at)] * scale - w.row<float>(r)[i]), 0.501f * scale);
+        most = std::max(most, std::abs(got[size_t(at)]));
+      }
+      EXPECT_EQ(most, r == 3 ? 0 : 127) << r;
+    }
+  }
+  const Tensor meta = Tensor::empty({128, 256}, DType::f32, tensor::Device::meta);
+  const int64_t half = pack_weight(meta, {}, DType::bf16, Isa::avx512).bytes() / 2;
+  EXPECT_EQ(pack_weight(meta, {}, DType::i8, Isa::avx512).bytes(), half + 4 * 128);
 }
 
 TEST(PackedWeight, RowMajorStaysInOrder) {

@@ -175,6 +175,25 @@ TEST(Experts, MetaCountsTheAssumedShareOfTheWeights) {
   EXPECT_EQ(entry.bytes, 2 * one + 10 * 4 * 4 + 20 * 4 * 4);
 }
 
+TEST(Experts, Int8CountsHalfOfTheBytesAndIsForExpertsOnly) {
+  const Tensor x = Tensor::empty({64, 256}, DType::bf16, Device::meta);
+  const Routing r = route(Tensor::empty({64, 2}, DType::f32, Device::meta), {});
+  double bytes[2];
+  for (DType dtype : {DType::bf16, DType::i8}) {
+    tensor::Scope scope;
+    scope.meter = std::make_shared<tensor::Meter>();
+    const tensor::BindScope bind(scope);
+    const Tensor up = Tensor::empty({512, 256}, DType::bf16, Device::meta);
+    const Tensor down = Tensor::empty({256, 512}, DType::bf16, Device::meta);
+    const ExpertWeights one{pack_paired_weight(up, up, dtype), pack_weight(down, dtype)};
+    experts(x, r, {one, one});
+    bytes[dtype == DType::i8] = scope.meter->entries().at("experts").bytes - 2 * x.bytes();
+    if (dtype != DType::i8) continue;
+    EXPECT_THROW(matmul(x, pack_weight(up, dtype)), Error);
+  }
+  EXPECT_NEAR(bytes[1] / bytes[0], 0.5, 0.01);
+}
+
 TEST(Experts, ZeroTokensAndSharedRows) {
   const auto bank = random_bank(2, Device::cpu);
   const Routing none = route(Tensor::zeros({0, 2}, DType::f32), {});

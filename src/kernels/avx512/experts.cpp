@@ -12,7 +12,7 @@ TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 namespace {
 
-// silu(gate) * up, rounded to the dtype of the weights, straight into the packed rows of the down
+// silu(gate) * up, rounded to bf16 for weights of bf16, straight into the packed rows of the down
 // product.
 class InnerWriter final : public BlockWriter {
  public:
@@ -28,18 +28,18 @@ class InnerWriter final : public BlockWriter {
     const int64_t step = panel * 16 / step_elements(weight_),
                   at = panel * 16 % step_elements(weight_);
     const int64_t size = size_of(stored_);
-    // An odd last panel leaves half a step: zeros.
-    const bool pad = panel + 1 == panels_ && at + 16 < step_elements(weight_);
+    // The last panel may leave a part of its step: zeros.
+    const int64_t pad = panel + 1 == panels_ ? step_elements(weight_) : 0;
     std::byte* to = rows_ + layout_.offset(row, step) + at * size;
     for (int64_t r = 0; r < rows; ++r, to += layout_.line, sums += kPanelColumns) {
       put(to, _mm512_mul_ps(silu(_mm512_load_ps(sums)), _mm512_load_ps(sums + 16)));
-      if (pad) put(to + 16 * size, _mm512_setzero_ps());
+      for (int64_t i = at + 16; i < pad; i += 16) put(to + (i - at) * size, _mm512_setzero_ps());
     }
   }
 
  private:
   void put(std::byte* to, __m512 v) const {
-    if (weight_ == DType::f32)
+    if (weight_ != DType::bf16)
       _mm512_store_ps(to, v);
     else if (stored_ == DType::bf16)
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), to_bf16(v));

@@ -17,14 +17,16 @@ namespace {
 
 constexpr int kMostRows = 14;  // times two vectors of columns: 28 of 32 registers hold sums
 
-// f32 weights; bf16 widened in registers; bf16 widened in memory before; bf16 dot products.
-enum class Unit { f32, widen, widened, dot };
+// f32 weights; bf16 widened in registers; bf16 widened in memory before; bf16 dot products; i8
+// widened in registers.
+enum class Unit { f32, widen, widened, dot, bytes };
 
-// One half of a word of k (bf16: an even or odd element of k; otherwise all of it) in both tiles.
+// One part of a word of k in both tiles (bf16: an even or odd element of k; i8: one of four;
+// otherwise all of it).
 template <Unit unit>
 struct Half {
   static constexpr bool kPairs = unit == Unit::widen || unit == Unit::widened;
-  static constexpr int kCount = kPairs ? 2 : 1;                        // halves of a word
+  static constexpr int kCount = unit == Unit::bytes ? 4 : kPairs ? 2 : 1;  // parts of a word
   static constexpr int64_t kBytes = unit == Unit::widened ? 256 : 64;  // from one word to the next
   static constexpr int64_t kTile = unit == Unit::widened ? 64 : kStepBytes / 2;
   static constexpr int64_t kStep = unit == Unit::widened ? 2 * kStepBytes : kStepBytes;
@@ -36,7 +38,13 @@ struct Half {
     for (int t = 0; t < 2; ++t) {
       w[t] = _mm512_load_ps(from + t * kTile);
       if constexpr (unit == Unit::widen) w[t] = half ? odd(w[t]) : even(w[t]);
+      if constexpr (unit == Unit::bytes) w[t] = byte(w[t], half);
     }
+  }
+  static __m512 byte(__m512 four, int part) {
+    const __m512i top =
+        _mm512_sll_epi32(_mm512_castps_si512(four), _mm_cvtsi32_si128(24 - 8 * part));
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
   }
   static __m512 even(__m512 pairs) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
@@ -74,7 +82,7 @@ void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, b
     stream.step();
 #pragma GCC unroll 4
     for (int word = 0; word < kStepWords; ++word)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int h = 0; h < kHalves; ++h) {
         const Half<unit> half(w + word * Half<unit>::kBytes, h);
 #pragma GCC unroll 14
@@ -108,6 +116,15 @@ void widen_panel(const std::byte* from, int64_t steps, std::byte* to) {
       }
 }
 
+// Columns of int8 weights get their scales when their sums are done.
+void scale_sums(float* sums, int64_t rows, const float* scales) {
+  const __m512 left = _mm512_loadu_ps(scales), right = _mm512_loadu_ps(scales + 16);
+  for (int64_t r = 0; r < rows; ++r, sums += kPanelColumns) {
+    _mm512_store_ps(sums, _mm512_mul_ps(_mm512_load_ps(sums), left));
+    _mm512_store_ps(sums + 16, _mm512_mul_ps(_mm512_load_ps(sums + 16), right));
+  }
+}
+
 // So many groups share a panel: then a chunk of it, widened once, stays in L1 for all of them. Sums
 // go on where they stopped, so the cut does not change a bit.
 constexpr int64_t kGroupsToShare = 4, kChunkBytes = 24 << 10;
@@ -118,14 +135,16 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
   const bool share_panel = groups >= kGroupsToShare;
   const bool widen = share_panel && bf16 == Unit::widen && w.dtype == DType::bf16;
-  const Blocks& kernels = w.dtype != DType::bf16 ? kBlocks<Unit::f32>
-                          : widen                ? kBlocks<Unit::widened>
-                                                 : kBlocks<bf16>;
+  const Blocks& kernels = w.dtype == DType::i8     ? kBlocks<Unit::bytes>
+                          : w.dtype != DType::bf16 ? kBlocks<Unit::f32>
+                          : widen                  ? kBlocks<Unit::widened>
+                                                   : kBlocks<bf16>;
   const int64_t most = share_panel ? kChunkBytes / kStepBytes / (widen ? 2 : 1) : steps;
   const int64_t chunks = ceil_div(steps, most);
   std::byte* const wide = thread_scratch(2).at_least(kChunkBytes + layout.rows * kPanelColumns * 4);
   float* const sums = reinterpret_cast<float*>(wide + kChunkBytes);
   const std::byte* const data = w.data.data<std::byte>();
+  const float* const scales = w.scales.defined() ? w.scales.data<float>() : nullptr;
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = data + p * bytes;
     Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
@@ -138,8 +157,9 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
         kernels[static_cast<size_t>(rows.size() - 1)](
             x + (rows.begin * steps + chunk.begin * rows.size()) * layout.line, widen ? wide : from,
             chunk.size(), sums + rows.begin * kPanelColumns, c == 0, next);
-        if (c + 1 == chunks)
-          writer.write(rows.begin, rows.size(), p, sums + rows.begin * kPanelColumns);
+        if (c + 1 < chunks) continue;
+        if (scales) scale_sums(sums + rows.begin * kPanelColumns, rows.size(), scales + p * 32);
+        writer.write(rows.begin, rows.size(), p, sums + rows.begin * kPanelColumns);
       }
     }
   }
@@ -156,7 +176,7 @@ void pack_line(const RowSource& source, int64_t row, int64_t k, DType weight, DT
   for (int64_t i = 0; i < step_elements(weight); i += 16) {
     const __m512 v =
         load(source.x, source.dtype, row * source.stride + k + i, lanes(source.k - k - i));
-    if (weight == DType::f32)
+    if (weight != DType::bf16)
       _mm512_store_ps(out + i * 4, v);
     else if (stored == DType::bf16)
       _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * 2), to_bf16(v));

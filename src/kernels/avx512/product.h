@@ -65,7 +65,7 @@ struct Engine {
   void (*sweep)(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
                 BlockWriter& writer);
 
-  DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : weight; }
+  DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
     return {rows, steps, most, padded, step_elements(weight) * size_of(rows_for(weight))};
   }
@@ -78,7 +78,7 @@ const Engine& dot_engine();
 /// The faster of the two on this CPU.
 const Engine& engine();
 
-/// Packs rows of x (row r is x[ids ? ids[r] / slots : r]), rounded to the dtype of the weight.
+/// Packs rows of x (row r is x[ids ? ids[r] / slots : r]), rounded to bf16 for weights of bf16.
 struct RowSource {
   const void* x = nullptr;
   DType dtype = DType::f32;

@@ -45,6 +45,9 @@ void run_expert(const ExpertsArgs& args, const ExpertView& expert, const int32_t
 }  // namespace
 
 void experts(const ExpertsArgs& args) {
+  // The library has no products of f32 rows and int8 weights with a scale a column.
+  if (args.experts > 0 && args.bank[0].down->dtype == tensor::DType::i8)
+    return reference::experts(args);
   const size_t row = static_cast<size_t>(args.hidden * size_of(args.dtype));
   for (int64_t i = 0; i < args.tokens * args.slots; ++i)
     if (args.ids[i] < 0)

@@ -1,6 +1,7 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/reference/epilogue.h"
@@ -26,6 +27,22 @@ void store(void* data, DType dtype, int64_t at, double value) {
   });
 }
 
+template <class T>
+float value_of(T element) {
+  if constexpr (std::is_same_v<T, int8_t>)
+    return element;
+  else
+    return tensor::to_float(element);
+}
+
+template <class F>
+void with_weight_type(DType dtype, F f) {
+  if (dtype == DType::i8)
+    f(int8_t{});
+  else
+    tensor::with_float_type(dtype, f);
+}
+
 // The sums of one row with rows [begin, end) of W, in the order of k.
 template <class T>
 void sums(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int64_t end,
@@ -33,9 +50,8 @@ void sums(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int
   for (int64_t j = begin; j < end; ++j) {
     const T* row = w.data.row<T>(j);
     double sum = 0;
-    for (int64_t i = 0; i < w.k; ++i)
-      sum += double{x[static_cast<size_t>(i)]} * tensor::to_float(row[i]);
-    out[j - begin] = sum;
+    for (int64_t i = 0; i < w.k; ++i) sum += double{x[static_cast<size_t>(i)]} * value_of(row[i]);
+    out[j - begin] = w.scales.defined() ? sum * double{w.scales.data<float>()[j]} : sum;
   }
 }
 
@@ -67,7 +83,7 @@ void matmul(const MatmulArgs& args) {
       const std::vector<float> x = row_of(args, r);
       for (int64_t j = 0; j < w.n; j += kColumns) {
         const int64_t end = std::min(j + kColumns, w.n);
-        tensor::with_float_type(w.dtype, [&](auto type) {
+        with_weight_type(w.dtype, [&](auto type) {
           sums<decltype(type)>(x, w, j, end, sum);
           if (w.paired) sums<decltype(type)>(x, w, w.n + j, w.n + end, up);
         });

@@ -1,0 +1,117 @@
+// One forward pass of LLaDA-MoE at full width (2048, 16 heads, 64 experts of 1024, 157184 ids) with
+// random weights and few layers: logits of every position, bf16.
+//   llada_bench [threads] [tokens[xlayers[xids]]] [rule] [bf16|i8] [times]
+// With a rule both ways run in turn, and the pass is predicted from its layers.
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "kernels/bench.h"
+#include "models/llada.h"
+#include "models/random_weights.h"
+#include "nn/kv_attention.h"
+#include "nn/selective_experts.h"
+
+using namespace tessera;
+using tensor::DType;
+using tensor::Tensor;
+
+namespace {
+
+models::LladaConfig config_of(int64_t layers, int64_t ids) {
+  models::LladaConfig c;
+  c.vocabulary = ids;
+  c.hidden = 2048;
+  c.heads = c.kv_heads = 16;
+  c.head_dim = 128;
+  c.rotary_pairs = 64;
+  c.sparse.assign(static_cast<size_t>(layers), true);
+  c.expert_width = 1024;
+  c.experts = 64;
+  c.top_k = 8;
+  return c;
+}
+
+/// Experts with a clock.
+class Clocked : public nn::SelectiveExperts {
+ public:
+  using SelectiveExperts::SelectiveExperts;
+  Tensor apply(int site, const nn::TokenView& view, const Tensor& tokens, const nn::Router& router,
+               const nn::ExpertBank& bank) override {
+    Tensor out;
+    seconds += kernels::best_seconds(
+        [&] { out = SelectiveExperts::apply(site, view, tokens, router, bank); }, 1);
+    take_uses();
+    return out;
+  }
+  double seconds = 0;
+};
+
+struct Pass {
+  double whole = 0, experts = 0;
+};
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
+  tensor::Scope scope;
+  scope.pool = &pool;
+  const tensor::BindScope bind(scope);
+  long tokens = 64, layers = 2, ids = 157184;
+  if (argc > 2) std::sscanf(argv[2], "%ldx%ldx%ld", &tokens, &layers, &ids);
+  const std::string rule = argc > 3 ? argv[3] : "vanilla";
+  const DType experts = argc > 4 && std::string(argv[4]) == "i8" ? DType::i8 : DType::bf16;
+  const int times = argc > 5 ? std::atoi(argv[5]) : 3;
+  nn::Portion portion{{0, layers}, true, true};
+  portion.expert_dtype = experts;
+  const models::Llada model(config_of(layers, ids), bench::RandomWeights(), portion, DType::bf16);
+  std::vector<int32_t> text;
+  for (long i = 0; i < tokens; ++i) text.push_back(static_cast<int32_t>(i * 977 % ids));
+  const nn::TokenView view{-1, {0}, {}, {{0, {0, tokens}}}, {tokens}};
+  auto forward = [&](const std::string& select) {
+    nn::KvAttention attention(model.geometry(), model.dtype());
+    Clocked clocked(nn::parse_selection(select));
+    clocked.restrict_to({0});
+    const double whole = kernels::best_seconds(
+        [&] {
+          const auto step = model.at(view);
+          nn::Hidden hidden = model.embed(text, view);
+          for (int b = 0; b < model.geometry().blocks; ++b)
+            model.block(b, *step, view, hidden, {attention, clocked});
+          model.logits(hidden, view, view.body);
+        },
+        1);
+    return Pass{whole, clocked.seconds};
+  };
+  std::vector<double> whole, layer, with_whole, with_layer;
+  for (int i = 0; i <= times; ++i) {
+    const Pass plain = forward("vanilla"), with = rule == "vanilla" ? plain : forward(rule);
+    if (i == 0) continue;  // warms up
+    whole.push_back(plain.whole);
+    layer.push_back(plain.experts);
+    with_whole.push_back(with.whole);
+    with_layer.push_back(with.experts);
+  }
+  const double best = *std::min_element(whole.begin(), whole.end());
+  std::string line = fmt::format(
+      "{{\"bench\":\"llada {}\",\"shape\":\"{}x{}x{}\",\"threads\":{},\"ms\":{:.2f},"
+      "\"median_ms\":{:.2f},\"experts_ms\":{:.2f}",
+      tensor::name_of(experts), tokens, layers, ids, tensor::thread_count(), best * 1e3,
+      median(whole) * 1e3, median(layer) * 1e3);
+  if (rule != "vanilla") {
+    const double ratio = median(with_layer) / median(layer);
+    const double predicted = median(whole) - median(layer) + median(layer) * ratio;
+    line += fmt::format(
+        ",\"rule\":\"{}\",\"rule_median_ms\":{:.2f},\"rule_experts_ms\":{:.2f},"
+        "\"predicted_ms\":{:.2f},\"measured_over_predicted\":{:.3f}",
+        rule, median(with_whole) * 1e3, median(with_layer) * 1e3, predicted * 1e3,
+        median(with_whole) / predicted);
+  }
+  std::puts((line + "}").c_str());
+}

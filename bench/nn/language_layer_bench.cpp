@@ -1,0 +1,84 @@
+// One MoE layer of LLaDA-MoE size (2048 x 1024, 64 experts, top 8) with a selection rule and
+// without, in turn: medians, and what the choice costs.
+//   language_layer_bench [threads] [tokens] [rule] [bf16|i8] [rounds]
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <functional>
+
+#include "kernels/bench.h"
+#include "nn/selective_experts.h"
+
+using namespace tessera;
+using tensor::DType;
+using tensor::Tensor;
+
+namespace {
+
+constexpr int64_t kHidden = 2048, kInner = 1024;
+constexpr int kExperts = 64, kSlots = 8;
+
+nn::ExpertBank bank_of(DType dtype) {
+  const float scale = 1 / std::sqrt(float(kHidden));
+  const Tensor up = bench::random_tensor({kInner, kHidden}, DType::bf16, 1, scale);
+  const Tensor down = bench::random_tensor({kHidden, kInner}, DType::bf16, 2, scale);
+  auto bank = std::make_shared<nn::ExpertWeightSet>();
+  for (int e = 0; e < kExperts; ++e)
+    bank->routed.push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
+  return bank;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
+  tensor::Scope scope;
+  scope.pool = &pool;
+  const tensor::BindScope bind(scope);
+  const int64_t tokens = argc > 2 ? std::atol(argv[2]) : 64;
+  const auto rule = nn::parse_selection(argc > 3 ? argv[3] : "des-vote:0.4");
+  const DType dtype = argc > 4 && std::string(argv[4]) == "i8" ? DType::i8 : DType::bf16;
+  const int rounds = argc > 5 ? std::atoi(argv[5]) : 7;
+  const nn::ExpertBank bank = bank_of(dtype);
+  const nn::Router router{
+      ops::pack_weight(bench::random_tensor({kExperts, kHidden}, DType::f32, 9, 0.02f), DType::f32),
+      {.top_k = kSlots}};
+  const Tensor x = bench::random_tensor({tokens, kHidden}, DType::bf16, 5);
+  const nn::TokenView view{-1, {0}, {}, {{0, {0, tokens}}}, {tokens}};
+  nn::SelectiveExperts vanilla({}), chosen(rule);
+  chosen.restrict_to({0});
+  std::vector<double> plain, shared, choice;
+  const Tensor logits = router.logits(x);
+  const std::vector<int32_t> group(static_cast<size_t>(tokens));
+  for (int i = 0; i <= rounds; ++i) {
+    const double a = kernels::best_seconds([&] { vanilla.apply(0, view, x, router, bank); }, 1);
+    const double b = kernels::best_seconds([&] { chosen.apply(0, view, x, router, bank); }, 1);
+    const double c = kernels::best_seconds(
+        [&] {
+          nn::select_experts(logits, router.options, rule, {group, {}});
+        },
+        1);
+    if (i == 0) continue;  // warms up
+    plain.push_back(a);
+    shared.push_back(b);
+    choice.push_back(c);
+  }
+  const int64_t all = vanilla.take_uses()[0].distinct, few = chosen.take_uses()[0].distinct;
+  const double one = double(bank->routed[0].gate_up->bytes() + bank->routed[0].down->bytes());
+  const kernels::Limits limits = kernels::probe_limits();
+  fmt::print(
+      "{{\"bench\":\"language layer {}\",\"tokens\":{},\"threads\":{},\"rule\":\"{}\","
+      "\"vanilla_ms\":{:.3f},\"rule_ms\":{:.3f},\"faster\":{:.3f},\"experts\":[{},{}],"
+      "\"selection_ms\":{:.4f},\"selection_share\":{:.5f},\"vanilla_share_of_bandwidth\":{:.3f},"
+      "\"probe_gbytes_per_s\":{:.2f}}}\n",
+      tensor::name_of(dtype), tokens, tensor::thread_count(), nn::to_string(rule),
+      median(plain) * 1e3, median(shared) * 1e3, median(plain) / median(shared), all, few,
+      median(choice) * 1e3, median(choice) / median(shared),
+      double(all) * one / median(plain) / limits.read, limits.read / 1e9);
+}
