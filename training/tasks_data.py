@@ -55,14 +55,19 @@ def fact(draw):
     return f"fact {key}=", FACTS[key]
 
 
-def add(draw):
-    a, b = draw.randrange(100), draw.randrange(100)
-    return f"add {a:02}+{b:02}=", f"{a + b:03}"
+def digits_of(draw, count, zeros):
+    return [0 if zeros and draw.random() < zeros else draw.randrange(10) for _ in range(count)]
 
 
-def sums(draw):
+def add(draw, zeros=0):
+    """`zeros`: share of digits that are zero at least, to learn from easy ones as well."""
+    a, b, c, d = digits_of(draw, 4, zeros)
+    return f"add {a}{b}+{c}{d}=", f"{10 * (a + c) + b + d:03}"
+
+
+def sums(draw, zeros=0):
     """Running sums of 17 digits, modulo 10: longer than a block of 32."""
-    digits = [draw.randrange(10) for _ in range(17)]
+    digits = digits_of(draw, 17, zeros)
     totals = [sum(digits[: i + 1]) % 10 for i in range(17)]
     return "sum " + " ".join(map(str, digits)) + "=", " ".join(map(str, totals))
 
@@ -78,3 +83,13 @@ def examples(count, seed):
         for name, make in TASKS.items():
             prompt, answer = make(draw)
             yield {"task": name, "prompt": prompt, "answer": answer}
+
+
+if __name__ == "__main__":
+    import json
+    import sys
+
+    if len(sys.argv) != 3:
+        sys.exit("Examples of each task as JSON lines: python3 training/tasks_data.py COUNT SEED")
+    for example in examples(int(sys.argv[1]), int(sys.argv[2])):
+        print(json.dumps(example))

@@ -57,6 +57,7 @@ def save(out, model, facts, form):
         (out / name).write_text(json.dumps(value, indent=1) + "\n")
 
     write("config.json", {k: v for k, v in model.config.items() if v is not None})
+    write("generation_config.json", {"max_new_tokens": 64})
     write("tokenizer.json", _tokenizer())
     write("tokenizer_config.json", {
         "eos_token": "<|endoftext|>", "mask_token": "<|mask|>",

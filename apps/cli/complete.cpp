@@ -84,7 +84,7 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--prompt-ids", o->ids, "IDS", "several times for a batch");
   option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}]; no template");
   app.add_flag("--raw", q.raw)->group(what);
-  option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default 128); texts that end it");
+  option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);");
   option("--stop", q.stop, "T", "");
   option("--temperature", q.temperature, "T", "0 (default): greedy; the draws");
   option("--seed", q.seed, "S", "");
@@ -119,7 +119,7 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
   app.add_option("--cache", q.cache, "none, prefix, dual, vicinity:B,A,W or block")
       ->group(how)
       ->type_name("C");
-  app.add_option("--stop-at-eos", q.stop_at_eos, "none, block (default) or early")
+  app.add_option("--stop-at-eos", q.stop_at_eos, "none, block or early (default)")
       ->group(how)
       ->type_name("S");
 }

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  command.add_option("MODEL", o->model, "A model folder, or a shipped model's name (shapes)")
+  command.add_option("MODEL", o->model, "A folder, or a shipped one: shapes, tasks-a, tasks-b")
       ->required();
 }
 

@@ -43,10 +43,10 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
                                             const DecodingPolicy& policy) {
   const models::TokenFacts& facts = language.recipe().facts();
   std::vector<sample::TokenPrompt> all;
-  for (const std::string& text : q.prompts)
-    all.push_back({language.prompt(text, q.raw), q.max_tokens});
-  for (const auto& ids : q.prompt_ids) all.push_back({ids, q.max_tokens});
-  if (!q.chat.empty()) all.push_back({language.chat(q.chat), q.max_tokens});
+  const int64_t behind = q.max_tokens == 0 ? language.max_tokens() : q.max_tokens;
+  for (const std::string& text : q.prompts) all.push_back({language.prompt(text, q.raw), behind});
+  for (const auto& ids : q.prompt_ids) all.push_back({ids, behind});
+  if (!q.chat.empty()) all.push_back({language.chat(q.chat), behind});
   require(!all.empty(), ErrorCode::usage,
           "there is no prompt; give --prompt, --prompt-ids or --chat");
   for (size_t i = 0; i < all.size(); ++i) {
@@ -55,12 +55,11 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
               "prompt {}: token id {} is outside the vocabulary of {}", i, id, facts.vocabulary);
     const auto length = static_cast<int64_t>(all[i].ids.size());
     require(
-        q.max_tokens >= 1 && q.max_tokens <= facts.context &&
-            length + q.max_tokens <= facts.context,
+        behind >= 1 && behind <= facts.context && length + behind <= facts.context,
         ErrorCode::usage,
         "prompt {} of {} tokens and {} behind it do not fit the context of {}; shorten the prompt "
         "or --max-tokens",
-        i, length, q.max_tokens, facts.context);
+        i, length, behind, facts.context);
   }
   require(policy.block <= facts.context, ErrorCode::usage,
           "a block of {} tokens does not fit the context of {}", policy.block, facts.context);

@@ -193,7 +193,7 @@ std::vector<nn::SelectionRule> rules_of(const ExpertsRequest& request,
     rules.push_back(nn::parse_selection(text));
     nn::check_selection(rules.back(), data.experts, data.top_k);
     require(rules.back().coreset(), ErrorCode::usage,
-            "'{}' has no coreset; expected des-seq, des-vote, des-max, des-norm4 or des-cover",
+            "'{}' has no coreset; expected des-seq, des-vote, des-max, des-norm4 or des-peak",
             text);
   }
   return rules;

@@ -106,7 +106,7 @@ std::vector<std::vector<std::string>> rules_of(const TaskRequest& request, int t
   }
   std::vector<std::string> names = request.selects;
   if (names.empty())
-    names = {"topk", "des-seq", "des-vote", "des-max", "des-norm4", "des-cover", "naee"};
+    names = {"topk", "des-seq", "des-vote", "des-max", "des-norm4", "des-peak", "naee"};
   for (const auto& name : names) {
     require(name.find(':') == std::string::npos, ErrorCode::usage,
             "'{}' has a value already; tuning finds it: give the name of the rule alone", name);
@@ -115,9 +115,9 @@ std::vector<std::vector<std::string>> rules_of(const TaskRequest& request, int t
       for (int k = 1; k < top_k; ++k) groups.back().push_back(with_value(name, std::to_string(k)));
       continue;
     }
-    if (name.starts_with("des-cover")) {
-      for (const char* share : {"0.4", "0.5", "0.6", "0.7", "0.8", "0.85", "0.9", "0.95"})
-        groups.back().push_back(with_value(name, share));
+    if (name.starts_with("des-peak")) {
+      for (const char* weight : {"0.3", "0.2", "0.15", "0.1", "0.07", "0.05", "0.03", "0.02"})
+        groups.back().push_back(with_value(name, weight));
       continue;
     }
     for (const char* beta : {"0.125", "0.1875", "0.25", "0.3125", "0.375", "0.5", "0.625", "0.75"})

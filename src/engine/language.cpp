@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/config_reader.h"
 #include "base/fail.h"
 #include "load/meta_weights.h"
 #include "tensor/scope.h"
@@ -39,6 +40,11 @@ Language::Language(const load::Component& part) : part_(part) {
   if (const std::string path = beside(part, "tokenizer_config.json"); !path.empty()) {
     tokenizer_config_ = base::read_json(path);
     require(tokenizer_config_.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+  }
+  if (const std::string path = beside(part, "generation_config.json"); !path.empty()) {
+    const Json generation = base::read_json(path);
+    max_tokens_ = base::ConfigReader(generation, path)
+                      .integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
   }
   read_template();
 }

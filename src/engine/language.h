@@ -19,7 +19,8 @@ namespace tessera::engine {
 /// was needed.
 class Language {
  public:
-  /// Reads config.json, tokenizer.json and the chat template, each if there is one. Throws
+  /// Reads config.json, generation_config.json, tokenizer.json and the chat template, each if there
+  /// is one. Throws
   /// Error(model).
   explicit Language(const load::Component& part);
 
@@ -29,6 +30,8 @@ class Language {
   const tokenizer::ByteLevelBpe& tokens() const;
   /// Mask and end-of-text. Throws Error(model) if nothing says which token is the mask.
   sample::SpecialIds special() const;
+  /// Tokens of an answer, if nothing else is asked for.
+  int64_t max_tokens() const { return max_tokens_; }
   /// A prompt as ids: in the chat template as the user's turn if there is one and not `raw`.
   std::vector<int32_t> prompt(const std::string& text, bool raw) const;
   /// A chat as ids. Throws Error(usage) for malformed JSON or a folder without template.
@@ -54,6 +57,7 @@ class Language {
   std::unique_ptr<tokenizer::ByteLevelBpe> tokenizer_;
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_;
+  int64_t max_tokens_ = 128;
   std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank
   int block_ = -1;
 };

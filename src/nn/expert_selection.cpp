@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <mutex>
 #include <numeric>
@@ -30,16 +29,18 @@ int groups_in(const SelectionScope& scope) {
 
 // ---- the first pass: vanilla choice and votes
 
+bool by_maximum(Method method) { return method == Method::vote_max || method == Method::peak; }
+
 struct Votes {
   std::vector<int64_t> of;  // [groups, experts]
   void add(Method method, size_t at, double weight) {
     const double power = method == Method::vote_norm4 ? weight * weight * weight * weight : weight;
     const auto vote = static_cast<int64_t>(power * kFixed + 0.5);
-    of[at] = method == Method::vote_max ? std::max(of[at], vote) : of[at] + vote;
+    of[at] = by_maximum(method) ? std::max(of[at], vote) : of[at] + vote;
   }
   void merge(Method method, const Votes& other) {
     for (size_t i = 0; i < of.size(); ++i)
-      of[i] = method == Method::vote_max ? std::max(of[i], other.of[i]) : of[i] + other.of[i];
+      of[i] = by_maximum(method) ? std::max(of[i], other.of[i]) : of[i] + other.of[i];
   }
 };
 
@@ -113,15 +114,13 @@ std::vector<uint8_t> most_voted(std::span<const int64_t> votes, size_t count) {
   return core;
 }
 
-// The fewest experts, most voted first, that hold a share of the votes; all of them at 1.
-size_t covering(std::span<const int64_t> votes, double share) {
-  std::vector<int64_t> falling(votes.begin(), votes.end());
-  std::sort(falling.begin(), falling.end(), std::greater<>());
-  const auto wanted = share * double(std::accumulate(falling.begin(), falling.end(), int64_t{0}));
-  size_t count = 0;
-  for (double held = 0; count < falling.size() && (held < wanted || share >= 1); ++count)
-    held += double(falling[count]);
-  return std::max(count, size_t{1});
+// Experts that some token gives at least this vote, or else the most voted one; all at 0.
+std::vector<uint8_t> voted_at_least(std::span<const int64_t> votes, double least) {
+  const int64_t bar = std::llround(least * kFixed);
+  std::vector<uint8_t> core(votes.size());
+  for (size_t e = 0; e < votes.size(); ++e) core[e] = votes[e] >= bar;
+  core[static_cast<size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin())] = 1;
+  return core;
 }
 
 using Cores = std::vector<std::vector<uint8_t>>;
@@ -146,7 +145,7 @@ Cores make_cores(const Tensor& logits, const RoutingOptions& router, const Selec
   if (rule.method != Method::seq) {
     Votes& votes = pass.votes;
     if (scope.peers && groups > 0) {
-      if (rule.method == Method::vote_max)
+      if (by_maximum(rule.method))
         scope.peers->max(votes.of);
       else
         scope.peers->sum(votes.of);
@@ -154,7 +153,8 @@ Cores make_cores(const Tensor& logits, const RoutingOptions& router, const Selec
     const auto count = static_cast<size_t>(std::floor(rule.beta * double(experts)));
     for (size_t g = 0; g < cores.size(); ++g) {
       const auto mine = std::span(votes.of).subspan(g * experts, experts);
-      cores[g] = most_voted(mine, rule.method == Method::cover ? covering(mine, rule.beta) : count);
+      cores[g] =
+          rule.method == Method::peak ? voted_at_least(mine, rule.beta) : most_voted(mine, count);
     }
     return cores;
   }
@@ -358,13 +358,7 @@ void check_selection(const SelectionRule& rule, int experts, int top_k) {
   if (rule.k > experts || rule.take > experts)
     fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
          to_string(rule), std::max(rule.k, rule.take), experts);
-  if (!rule.coreset() || rule.method == Method::seq) return;
-  if (rule.method == Method::cover) {
-    if (!(rule.beta > 0))
-      fail(ErrorCode::usage, "expert selection '{}' leaves no expert; choose a share above 0",
-           to_string(rule));
-    return;
-  }
+  if (!rule.coreset() || rule.method == Method::seq || rule.method == Method::peak) return;
   if (!(std::floor(rule.beta * double(experts)) >= 1))
     fail(ErrorCode::usage,
          "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "

@@ -22,13 +22,13 @@ constexpr Known kKnown[] = {
     {"des-vote", Method::vote, 1, 1},
     {"des-max", Method::vote_max, 1, 1},
     {"des-norm4", Method::vote_norm4, 1, 1},
-    {"des-cover", Method::cover, 1, 1},
+    {"des-peak", Method::peak, 1, 1},
     {"naee", Method::naee, 1, 1},
     {"mc", Method::mc, 1, 3},
 };
 constexpr const char* kForms =
     "vanilla, topk:K, des-seq:K, des-vote:BETA, des-max:BETA, des-norm4:BETA, "
-    "des-cover:SHARE, naee:BETA, mc:BETA,LOW,HIGH";
+    "des-peak:WEIGHT, naee:BETA, mc:BETA,LOW,HIGH";
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   fail(ErrorCode::usage, "expert selection {}: {}; known are {}", base::printable(text), why,

@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from program import DATA, ProgramTest
+from program import DATA, SHAPES, ProgramTest
 
 MOE, TWO = DATA / "moe/llada_moe", DATA / "moe/llada2"
 
@@ -40,6 +40,28 @@ class Complete(ProgramTest):
         self.assertEqual(out["select"], "des-vote:0.5")
         for one in out["completions"]:
             self.assertEqual(one["forwards"], len(one["passes"]))
+
+    def test_shipped_models_know_their_tasks(self):
+        for model in ("tasks-a", "tasks-b"):
+            done = self.run_here("complete", model, "--prompt", "rev stone=", "--prompt", "sort hello=", "--json")
+            out = json.loads(done.stdout)
+            self.assertEqual([c["text"] for c in out["completions"]], ["enots", "ehllo"])
+            self.assertEqual({c["finish"] for c in out["completions"]}, {"end"})
+            scores = self.run_here("eval", "tasks", model, "--limit", 120, "--select", "des-seq:4", "--json")
+            for rule in map(json.loads, scores.stdout.splitlines()):
+                self.assertGreaterEqual(rule["accuracy"], 0.9, rule)
+            self.refused(2, "complete", model, "--prompt", "Sort", says=["no token for 'S'", "tokenizer.json"])
+
+    def test_length_of_an_answer_is_the_models(self):
+        for name in ("tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"):
+            (self.folder / "model").mkdir(exist_ok=True)
+            (self.folder / "model" / name).write_bytes((SHAPES.parent / "tasks-a" / name).read_bytes())
+        (self.folder / "model/generation_config.json").write_text('{"max_new_tokens": 3}')
+        done = self.run_here("complete", "model", "--prompt", "rev stone=", "--json", "--block", 3)
+        self.assertEqual(len(json.loads(done.stdout)["completions"][0]["ids"]), 3)
+        (self.folder / "model/generation_config.json").write_text('{"max_new_tokens": "many"}')
+        self.refused(3, "complete", "model", "--prompt", "rev stone=",
+                     says=["generation_config.json", "max_new_tokens"])
 
     def test_bad_input(self):
         model = MOE / "model"

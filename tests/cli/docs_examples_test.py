@@ -19,6 +19,8 @@ from program import PROGRAM, SOURCE
 DOCUMENTS = sorted([SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").rglob("*.md")])
 WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|ctest |#|$)")
 CELL = re.compile(r"`((?:TESSERA_\w+=\S+ )?(?:tessera|python3 tools/)[^`]*)`")
+# mpirun refuses root otherwise, which is what containers run tests as.
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MARK = "==== example "
 
 
@@ -64,7 +66,7 @@ class Documents(unittest.TestCase):
                 f"echo '{MARK}'{i}\n{text}\n" for i, (_, text, _) in enumerate(parts))
             done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, timeout=850,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  env={**os.environ, "TMPDIR": name,
+                                  env={**os.environ, "TMPDIR": name, **AS_ROOT,
                                        "PATH": f"{folder}/build/release:{os.environ['PATH']}"})
         outputs = [part.partition("\n")[2] for part in done.stdout.split(MARK)[1:]]
         if done.returncode != 0:

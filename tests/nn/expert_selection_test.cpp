@@ -54,10 +54,13 @@ void expect_equal(const ops::Routing& a, const ops::Routing& b) {
 TEST(ExpertSelection, AllExpertsAreVanillaBitByBit) {
   const Tensor logits = random_logits(40, 32);
   for (const auto& router : {softmax_router(), sigmoid_router()})
-    for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4, Method::cover})
+    for (Method method : {Method::vote, Method::vote_max, Method::vote_norm4, Method::peak})
       for (Weights weights : {Weights::a, Weights::b, Weights::d})
-        expect_equal(select(logits, router, {.method = method, .beta = 1, .weights = weights}),
-                     ops::route(logits, router));
+        expect_equal(
+            select(
+                logits, router,
+                {.method = method, .beta = method == Method::peak ? 0.0 : 1.0, .weights = weights}),
+            ops::route(logits, router));
 }
 
 TEST(ExpertSelection, SeqOfAllKIsVanillaForASoftmaxRouter) {
@@ -71,12 +74,16 @@ TEST(ExpertSelection, SeqOfAllKIsVanillaForASoftmaxRouter) {
 TEST(ExpertSelection, CoresetsAreNestedInBetaAndK) {
   const Tensor logits = random_logits(24, 32);
   for (Method method :
-       {Method::vote, Method::vote_max, Method::vote_norm4, Method::cover, Method::seq}) {
+       {Method::vote, Method::vote_max, Method::vote_norm4, Method::peak, Method::seq}) {
     std::vector<uint8_t> before(32);
     for (int step = 1; step <= 8; ++step) {
       Cores cores;
+      const double share = double(step) / 8, least = (1 - share) / 4;
       select(logits, softmax_router(),
-             {.method = method, .k = std::min(step, 4), .beta = double(step) / 8}, &cores);
+             {.method = method,
+              .k = std::min(step, 4),
+              .beta = method == Method::peak ? least : share},
+             &cores);
       for (size_t e = 0; e < before.size(); ++e) EXPECT_LE(before[e], cores.at(0)[e]);
       before = cores.at(0);
     }
@@ -198,15 +205,16 @@ TEST(ExpertSelection, NaeeDropsATailOfLessThanItsShareAndKeepsTheRest) {
   }
 }
 
-TEST(ExpertSelection, CoverTakesAsManyAsHoldTheVotes) {
-  const Tensor sure = Tensor::from(std::span<const float>({9, 0, 0, 0, 9, 0, 0, 0}), {2, 4});
-  const Tensor torn = Tensor::from(std::span<const float>({9, 0, 0, 0, 0, 0, 9, 0}), {2, 4});
+TEST(ExpertSelection, PeakTakesWhatSomeTokenGivesTheWeight) {
+  const Tensor logits = Tensor::from(std::span<const float>({9, 0, 0, 0, 1, 1, 0, 0}), {2, 4});
+  const ops::RoutingOptions router{.top_k = 2};
   Cores cores;
-  select(sure, {.top_k = 1}, {.method = Method::cover, .beta = 0.9}, &cores);
+  select(logits, router, {.method = Method::peak, .beta = 0.3}, &cores);
+  EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 1, 0, 0})) << "0.37 of the second token";
+  select(logits, router, {.method = Method::peak, .beta = 0.5}, &cores);
   EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 0, 0, 0}));
-  select(torn, {.top_k = 1}, {.method = Method::cover, .beta = 0.9}, &cores);
-  EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 0, 1, 0}));
-  EXPECT_THROW(select(torn, {.top_k = 1}, {.method = Method::cover, .beta = 0}), Error);
+  select(logits, router, {.method = Method::peak, .beta = 1}, &cores);
+  EXPECT_EQ(cores.at(0), (std::vector<uint8_t>{1, 0, 0, 0})) << "the most voted one is left";
 }
 
 TEST(ExpertSelection, AGivenCoresetRoutesAsTheOneThatWasVoted) {

@@ -9,7 +9,7 @@ namespace {
 TEST(SelectionText, ReadsWhatItWrites) {
   for (const char* text :
        {"vanilla", "topk:4", "des-seq:2", "des-vote:0.4", "des-max:0.25,k=6,weights=A",
-        "des-norm4:0.5,groups=none,scope=batch", "des-cover:0.8", "naee:0.2,renormalise",
+        "des-norm4:0.5,groups=none,scope=batch", "des-peak:0.2", "naee:0.2,renormalise",
         "mc:0.4,0.1,0.2", "des-vote:0.3,weights=B,groups=vanilla"})
     EXPECT_EQ(to_string(parse_selection(text)), text);
 }

@@ -84,7 +84,7 @@ Made together(const std::string& rule, DType dtype, int ranks) {
 TEST(SplitSelectiveExperts, AreOneRankBitByBitUnderEveryRule) {
   for (const char* rule :
        {"vanilla", "topk:2", "des-seq:1", "des-vote:0.3", "des-vote:0.3,scope=batch", "des-max:0.5",
-        "des-norm4:0.5", "des-cover:0.6", "naee:0.4", "mc:0.4,0.25,0.25"})
+        "des-norm4:0.5", "des-peak:0.2", "naee:0.4", "mc:0.4,0.25,0.25"})
     for (DType dtype : {DType::f32, DType::bf16}) {
       const Made expected = alone(rule, dtype);
       for (int ranks : {2, 3, 4}) {
