@@ -13,12 +13,12 @@ namespace tessera {
 struct CompleteRequest {
   std::vector<std::string> prompts;
   std::vector<std::vector<int32_t>> prompt_ids;
-  std::string chat;  ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
-  bool raw = false;  ///< prompts are not put into the model's chat template
+  std::string chat;        ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
+  bool raw = false;        ///< prompts are not put into the model's chat template
   int64_t max_tokens = 0;  ///< 0: as generation_config.json says, else 128
-  int block = 0;       ///< tokens of a block; 0: as the model says
-  std::string decode;  ///< steps:N, threshold:T, factor:F, ...; "": threshold:0.9
-  int steps = 0;       ///< commits a block is cut into, beside a threshold; 0: the model's way
+  int block = 0;           ///< tokens of a block; 0: as the model says
+  std::string decode;      ///< steps:N, threshold:T, factor:F, ...; "": threshold:0.9
+  int steps = 0;           ///< commits a block is cut into, beside a threshold; 0: the model's way
   std::string cache = "auto";  ///< none, prefix, dual, vicinity:B,A,W, block; auto: block or dual
   std::string stop_at_eos = "early";  ///< none, block, early
   std::string select = "vanilla";     ///< which experts tokens may use: des-vote:0.4, ...

@@ -236,7 +236,7 @@ CompleteResult Order::run(comm::Communicator* world) {
   };
   watch.after = [&](const auto& p, const auto& walk, const auto&) { return course.after(p, walk); };
   const auto begin = std::chrono::steady_clock::now();
-  const auto out = sample::decode(assembly.model(own), prompts, policy, special,
+  const auto out = sample::decode(assembly.split ? *assembly.split : own, prompts, policy, special,
                                   facts().block_causal, assembly.seams(), watch);
   course.result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

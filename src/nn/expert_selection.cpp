@@ -18,6 +18,7 @@ using ops::RoutingOptions;
 
 constexpr float kClosed = -std::numeric_limits<float>::infinity();
 constexpr double kFixed = 0x1p40;  // votes are at most 1 each: four million tokens fit
+constexpr double kHalf = 0.5;      // rounds what is not negative, without a call
 
 bool sigmoid(const RoutingOptions& o) { return o.score == RoutingOptions::Score::sigmoid; }
 
@@ -35,7 +36,7 @@ struct Votes {
   std::vector<int64_t> of;  // [groups, experts]
   void add(Method method, size_t at, double weight) {
     const double power = method == Method::vote_norm4 ? weight * weight * weight * weight : weight;
-    const auto vote = static_cast<int64_t>(power * kFixed + 0.5);
+    const auto vote = static_cast<int64_t>(power * kFixed + kHalf);
     of[at] = by_maximum(method) ? std::max(of[at], vote) : of[at] + vote;
   }
   void merge(Method method, const Votes& other) {

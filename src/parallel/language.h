@@ -22,13 +22,12 @@ nn::Portion language_portion(const Plan& plan, const nn::Geometry& geometry, int
 /// The strategies of one rank for one request to a language model. expert=N: tokens of a pass are
 /// split, experts too. tensor=N: all tokens are everywhere, every layer's weights are split.
 struct LanguageAssembly {
-  std::unique_ptr<nn::TokenModel> split;  ///< null: the model itself
+  std::unique_ptr<nn::TokenModel> split;  ///< null: the model itself runs
   std::unique_ptr<nn::KvAttention> attention;
   std::unique_ptr<nn::Reduce> reduce;  ///< null: weights are whole
   std::unique_ptr<nn::SelectiveExperts> experts;
 
   nn::Seams seams() const { return {*attention, *experts, reduce.get()}; }
-  const nn::TokenModel& model(const nn::TokenModel& own) const { return split ? *split : own; }
 };
 
 /// `model`: the rank's portion; it and `world` outlive the assembly. `world` is null for one rank.

@@ -108,7 +108,7 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
     const auto made = parallel::assemble_language(
         *own, plan, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla"), world);
     made.experts->restrict_to({0});
-    const nn::TokenModel& model = made.model(*own);
+    const nn::TokenModel& model = (made.split ? *made.split : *own);
     const auto step = model.at(view);
     nn::Hidden hidden = model.embed(ids, view);
     for (int b = 0; b < geometry.blocks; ++b) model.block(b, *step, view, hidden, made.seams());
