@@ -51,8 +51,7 @@ class Outputs(ProgramTest):
 
     def test_read_only(self):
         # The superuser may write anywhere but to what the kernel alone makes.
-        for place in ("/proc/x.png", "/sys/x.png"):
-            self.refused(2, *QUICK, "-o", place, says=f"'{place}'")
+        self.refused(2, *QUICK, "-o", "/proc/x.png", says="'/proc/x.png'")
         if os.geteuid() != 0:
             closed = self.folder / "closed"
             closed.mkdir(mode=0o500)
