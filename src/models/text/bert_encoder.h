@@ -23,17 +23,14 @@ class BertEncoder : public TextEncoder {
   std::vector<std::string> unused() const override;
 
  protected:
-  TextStates run(const TextBatch& batch, const TextTrace& trace) const override;
+  int64_t layers() const override { return config_.num_hidden_layers; }
+  tensor::Tensor embed(const TextBatch& batch) const override;
+  TextSight sight(const TextBatch& batch) const override;
+  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
+                       const TextSight& sight) const override;
 
  private:
-  tensor::Tensor embed(const TextBatch& batch) const;
-  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch) const;
-  tensor::Tensor norm(const tensor::Tensor& x, const std::string& name) const;
-
   BertConfig config_;
-  std::shared_ptr<const nn::Weights> weights_;
-  tensor::DType dtype_;
-  std::string prefix_;  // "", or "bert." of a whole model
 };
 
 }  // namespace tessera::models

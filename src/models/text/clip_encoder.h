@@ -26,17 +26,18 @@ class ClipEncoder : public TextEncoder {
   std::vector<std::string> unused() const override;
 
  protected:
-  TextStates run(const TextBatch& batch, const TextTrace& trace) const override;
+  int64_t layers() const override { return config_.num_hidden_layers; }
+  tensor::Tensor embed(const TextBatch& batch) const override;
+  TextSight sight(const TextBatch& batch) const override;
+  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
+                       const TextSight& sight) const override;
+  TextStates finish(const tensor::Tensor& x, const tensor::Tensor& previous,
+                    const TextBatch& batch) const override;
 
  private:
-  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch) const;
   tensor::Tensor activate(const tensor::Tensor& x) const;
-  tensor::Tensor norm(const tensor::Tensor& x, const std::string& name) const;
 
   ClipConfig config_;
-  std::shared_ptr<const nn::Weights> weights_;
-  tensor::DType dtype_;
-  std::string prefix_;  // "text_model.", as published, or ""
 };
 
 }  // namespace tessera::models

@@ -44,72 +44,70 @@ int64_t t5_bucket(int64_t distance, const T5Config& config) {
 
 T5Encoder::T5Encoder(const T5Config& config, std::shared_ptr<const nn::Weights> weights,
                      tensor::DType dtype)
-    : config_(config), weights_(std::move(weights)), dtype_(dtype) {}
+    : TextEncoder(std::move(weights), "", dtype), config_(config) {}
 
 std::vector<std::string> T5Encoder::unused() const {
   return {"decoder.*", "lm_head.*", "shared.weight", "encoder.embed_tokens.weight"};
 }
 
-// f32 [heads, 2 * length - 1], by key - query + length - 1.
-Tensor T5Encoder::position_bias(int64_t length) const {
+Tensor T5Encoder::embed(const TextBatch& batch) const {
+  // Files hold the one table under either name, or both.
+  const char* own = "encoder.embed_tokens.weight";
+  const bool shared = weights().has("shared.weight") || !weights().has(own);
+  return look_up(shared ? "shared.weight" : own, config_.vocab_size, config_.d_model, batch.ids,
+                 dtype());
+}
+
+// The first layer holds the table of relative positions.
+TextSight T5Encoder::sight(const TextBatch& batch) const {
+  const int64_t length = batch.length;
   const Tensor table =
-      stored_f32(*weights_, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+      stored_f32(weights(), "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
                  {config_.buckets, config_.num_heads}, config_.buckets, config_.num_heads);
   Tensor bias = Tensor::empty({config_.num_heads, 2 * length - 1}, DType::f32, table.device());
-  if (table.is_meta()) return bias;
+  if (table.is_meta()) return {.spans = {}, .bias = bias};
   for (int64_t at = 0; at < 2 * length - 1; ++at) {
     const float* const row = table.row<float>(t5_bucket(at - length + 1, config_));
     for (int64_t h = 0; h < config_.num_heads; ++h) bias.row<float>(h)[at] = row[h];
   }
-  return bias;
+  return {.spans = {}, .bias = bias};
 }
 
-Tensor T5Encoder::layer(int64_t index, Tensor x, const Tensor& bias, const TextBatch& batch) const {
-  const nn::Weights& w = *weights_;
+Tensor T5Encoder::norm(const Tensor& x, const std::string& name) const {
+  return ops::rms_norm(x, {.weight = weights().vector(name + ".weight", config_.d_model),
+                           .bias = {},
+                           .eps = static_cast<float>(config_.eps)});
+}
+
+Tensor T5Encoder::layer(int64_t index, Tensor x, const TextBatch& batch,
+                        const TextSight& sight) const {
   const int64_t d = config_.d_model, inner = config_.num_heads * config_.d_kv;
   const std::string name = fmt::format("encoder.block.{}.layer.", index);
-  const auto norm = [&](const std::string& part) {
-    return ops::rms_norm(
-        x, {.weight = w.vector(part, d), .bias = {}, .eps = static_cast<float>(config_.eps)});
+  const auto part = [&](const char* of, int64_t n, int64_t k) {
+    return linear(name + of, n, k, false);
   };
-  const auto linear = [&](const std::string& part, int64_t n, int64_t k) {
-    return nn::Linear(w, name + part, n, k, dtype_, false);
-  };
-  const Tensor h = norm(name + "0.layer_norm.weight");
-  const Tensor q = linear("0.SelfAttention.q", inner, d)(h);
-  const Tensor k = linear("0.SelfAttention.k", inner, d)(h);
-  const Tensor v = linear("0.SelfAttention.v", inner, d)(h);
-  std::vector<Tensor> parts;
+  const Tensor h = norm(x, name + "0.layer_norm");
+  const Tensor q = part("0.SelfAttention.q", inner, d)(h);
+  const Tensor k = part("0.SelfAttention.k", inner, d)(h);
+  const Tensor v = part("0.SelfAttention.v", inner, d)(h);
+  std::vector<Tensor> texts;
   for (int64_t r = 0; r < batch.rows(); ++r) {
     const int64_t from = r * batch.length, to = from + batch.length;
-    parts.push_back(ops::biased_attention(q.slice(0, from, to), k.slice(0, from, to),
+    texts.push_back(ops::biased_attention(q.slice(0, from, to), k.slice(0, from, to),
                                           v.slice(0, from, to), static_cast<int>(config_.num_heads),
-                                          bias, batch.visible[static_cast<size_t>(r)]));
+                                          sight.bias, batch.visible[static_cast<size_t>(r)]));
   }
-  x = linear("0.SelfAttention.o", d, inner)(ops::concat_rows(parts), {.residual = x});
-  const Tensor f = norm(name + "1.layer_norm.weight");
-  const Tensor gate = linear("1.DenseReluDense.wi_0", config_.d_ff, d)(
-      f, {.activation = ops::Activation::gelu_tanh});
-  const Tensor up = linear("1.DenseReluDense.wi_1", config_.d_ff, d)(f);
-  return linear("1.DenseReluDense.wo", d, config_.d_ff)(ops::multiply(gate, up), {.residual = x});
+  x = part("0.SelfAttention.o", d, inner)(ops::concat_rows(texts), {.residual = x});
+  const Tensor f = norm(x, name + "1.layer_norm");
+  const Tensor gate =
+      part("1.DenseReluDense.wi_0", config_.d_ff, d)(f, {.activation = ops::Activation::gelu_tanh});
+  const Tensor up = part("1.DenseReluDense.wi_1", config_.d_ff, d)(f);
+  return part("1.DenseReluDense.wo", d, config_.d_ff)(ops::multiply(gate, up), {.residual = x});
 }
 
-TextStates T5Encoder::run(const TextBatch& batch, const TextTrace& trace) const {
-  // Files hold the one table under either name, or both.
-  const char* own = "encoder.embed_tokens.weight";
-  const bool shared = weights_->has("shared.weight") || !weights_->has(own);
-  const Tensor table =
-      weights_->get(shared ? "shared.weight" : own, {config_.vocab_size, config_.d_model});
-  Tensor x = ops::gather_rows(table, batch.ids, dtype_);
-  const Tensor bias = position_bias(batch.length);
-  for (int64_t i = 0; i < config_.num_layers; ++i) {
-    if (trace) trace(fmt::format("hidden.{}", i), by_rows(x, batch));
-    x = layer(i, x, bias, batch);
-  }
-  if (trace) trace(fmt::format("hidden.{}", config_.num_layers), by_rows(x, batch));
-  const Tensor weight = weights_->vector("encoder.final_layer_norm.weight", config_.d_model);
-  x = ops::rms_norm(x, {.weight = weight, .bias = {}, .eps = static_cast<float>(config_.eps)});
-  return {.last = by_rows(x, batch), .previous = {}, .pooled = {}, .projected = {}};
+TextStates T5Encoder::finish(const Tensor& x, const Tensor& previous,
+                             const TextBatch& batch) const {
+  return TextEncoder::finish(norm(x, "encoder.final_layer_norm"), previous, batch);
 }
 
 }  // namespace tessera::models

@@ -26,16 +26,18 @@ class T5Encoder : public TextEncoder {
   std::vector<std::string> unused() const override;
 
  protected:
-  TextStates run(const TextBatch& batch, const TextTrace& trace) const override;
+  int64_t layers() const override { return config_.num_layers; }
+  tensor::Tensor embed(const TextBatch& batch) const override;
+  TextSight sight(const TextBatch& batch) const override;
+  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
+                       const TextSight& sight) const override;
+  TextStates finish(const tensor::Tensor& x, const tensor::Tensor& previous,
+                    const TextBatch& batch) const override;
 
  private:
-  tensor::Tensor layer(int64_t index, tensor::Tensor x, const tensor::Tensor& bias,
-                       const TextBatch& batch) const;
-  tensor::Tensor position_bias(int64_t length) const;
+  tensor::Tensor norm(const tensor::Tensor& x, const std::string& name) const;
 
   T5Config config_;
-  std::shared_ptr<const nn::Weights> weights_;
-  tensor::DType dtype_;
 };
 
 }  // namespace tessera::models

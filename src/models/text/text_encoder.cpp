@@ -7,8 +7,23 @@
 #include "models/text/bert_encoder.h"
 #include "models/text/clip_encoder.h"
 #include "models/text/t5_encoder.h"
+#include "ops/elementwise.h"
+#include "ops/norm.h"
 
 namespace tessera::models {
+
+using tensor::Tensor;
+
+std::vector<int32_t> TextBatch::places() const {
+  std::vector<int32_t> place(ids.size());
+  for (size_t t = 0; t < place.size(); ++t)
+    place[t] = static_cast<int32_t>(t % static_cast<size_t>(length));
+  return place;
+}
+
+TextEncoder::TextEncoder(std::shared_ptr<const nn::Weights> weights, std::string prefix,
+                         tensor::DType dtype)
+    : weights_(std::move(weights)), prefix_(std::move(prefix)), dtype_(dtype) {}
 
 TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace) const {
   require(batch.length >= 1 && batch.rows() >= 1 &&
@@ -23,7 +38,35 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace) c
   for (const int64_t visible : batch.visible)
     require(visible >= 0 && visible <= batch.length, ErrorCode::usage, "{} of {} tokens are text",
             visible, batch.length);
-  return run(batch, trace);
+  Tensor x = embed(batch), previous;
+  const TextSight seen = sight(batch);
+  for (int64_t i = 0; i < layers(); ++i) {
+    if (trace) trace(fmt::format("hidden.{}", i), by_rows(x, batch));
+    previous = x;
+    x = layer(i, x, batch, seen);
+  }
+  if (trace) trace(fmt::format("hidden.{}", layers()), by_rows(x, batch));
+  return finish(x, previous, batch);
+}
+
+TextStates TextEncoder::finish(const Tensor& x, const Tensor&, const TextBatch& batch) const {
+  return {.last = by_rows(x, batch), .previous = {}, .pooled = {}, .projected = {}};
+}
+
+Tensor TextEncoder::layer_norm(const Tensor& x, const std::string& name, double eps) const {
+  const int64_t width = x.size(1);
+  return ops::layer_norm(x, {.weight = weights_->vector(prefix_ + name + ".weight", width),
+                             .bias = weights_->vector(prefix_ + name + ".bias", width),
+                             .eps = static_cast<float>(eps)});
+}
+
+nn::Linear TextEncoder::linear(const std::string& name, int64_t n, int64_t k, bool bias) const {
+  return nn::Linear(*weights_, prefix_ + name, n, k, dtype_, bias);
+}
+
+Tensor TextEncoder::look_up(const std::string& name, int64_t count, int64_t width,
+                            const std::vector<int32_t>& ids, tensor::DType out) const {
+  return ops::gather_rows(weights_->get(prefix_ + name, {count, width}), ids, out);
 }
 
 std::unique_ptr<TextEncoder> make_text_encoder(const std::string& class_name,
@@ -44,7 +87,12 @@ std::unique_ptr<TextEncoder> make_text_encoder(const std::string& class_name,
                                        std::move(weights), dtype);
 }
 
-tensor::Tensor by_rows(const tensor::Tensor& x, const TextBatch& batch) {
+void check_heads(int64_t width, int64_t heads, const std::string& where) {
+  require(width % heads == 0 && width / heads <= 512, ErrorCode::model,
+          "{}: {} heads do not fit a width of {}", where, heads, width);
+}
+
+Tensor by_rows(const Tensor& x, const TextBatch& batch) {
   return x.reshape({batch.rows(), batch.length, x.size(1)});
 }
 

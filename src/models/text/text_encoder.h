@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "nn/weights.h"
+#include "nn/linear.h"
+#include "ops/attention.h"
 
 namespace tessera::models {
 
@@ -16,6 +17,8 @@ struct TextBatch {
   std::vector<int64_t> visible;  ///< of each row: how many tokens are text; what follows is padding
   int64_t length = 0;
   int64_t rows() const { return static_cast<int64_t>(visible.size()); }
+  /// [rows * length]: the place of each token in its text.
+  std::vector<int32_t> places() const;
 };
 
 /// What an encoder makes of a batch; what it does not make is undefined.
@@ -29,8 +32,15 @@ struct TextStates {
 /// Receives "hidden.0" (embeddings), "hidden.1", ... (of each layer), [rows, length, width].
 using TextTrace = std::function<void(const std::string& name, const tensor::Tensor& x)>;
 
-/// A text encoder. A layer's weights are packed when its turn comes and released after it, so that
-/// one layer is in memory at a time. Const and thread-safe.
+/// What the tokens of a batch attend to, the same in every layer: one or the other.
+struct TextSight {
+  std::vector<ops::AttentionSpan> spans;  ///< of plain attention
+  tensor::Tensor bias;                    ///< f32 [heads, 2 * length - 1], by key - query
+};
+
+/// A text encoder: embeddings, layers, and what is made of the last. A layer's weights are packed
+/// when its turn comes and released after it, so that one layer is in memory at a time. Const and
+/// thread-safe.
 class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
@@ -44,7 +54,34 @@ class TextEncoder {
   virtual std::vector<std::string> unused() const { return {}; }
 
  protected:
-  virtual TextStates run(const TextBatch& batch, const TextTrace& trace) const = 0;
+  /// `prefix` stands before the names of all weights.
+  TextEncoder(std::shared_ptr<const nn::Weights> weights, std::string prefix, tensor::DType dtype);
+
+  virtual int64_t layers() const = 0;
+  /// [rows * length, width] of `dtype`, which the first layer reads.
+  virtual tensor::Tensor embed(const TextBatch& batch) const = 0;
+  virtual TextSight sight(const TextBatch& batch) const = 0;
+  virtual tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
+                               const TextSight& sight) const = 0;
+  /// What becomes of the last layer's x and its input `previous`: `last` is x, unless overridden.
+  virtual TextStates finish(const tensor::Tensor& x, const tensor::Tensor& previous,
+                            const TextBatch& batch) const;
+
+  /// Layer norm of x [tokens, width] with the weights `<name>.weight` and `<name>.bias`.
+  tensor::Tensor layer_norm(const tensor::Tensor& x, const std::string& name, double eps) const;
+  /// The layer `<name>` from k to n channels.
+  nn::Linear linear(const std::string& name, int64_t n, int64_t k, bool bias = true) const;
+  /// Rows `ids` of the table `name` [count, width], as `out`.
+  tensor::Tensor look_up(const std::string& name, int64_t count, int64_t width,
+                         const std::vector<int32_t>& ids, tensor::DType out) const;
+  const nn::Weights& weights() const { return *weights_; }
+  const std::string& prefix() const { return prefix_; }
+  tensor::DType dtype() const { return dtype_; }
+
+ private:
+  std::shared_ptr<const nn::Weights> weights_;
+  std::string prefix_;
+  tensor::DType dtype_;
 };
 
 /// An encoder by the class that model_index.json names: T5EncoderModel, CLIPTextModel,
@@ -54,6 +91,10 @@ std::unique_ptr<TextEncoder> make_text_encoder(const std::string& class_name,
                                                const base::Json& config, const std::string& where,
                                                std::shared_ptr<const nn::Weights> weights,
                                                tensor::DType dtype);
+
+/// Throws Error(model) naming `where` unless the heads share the width, each with 512 channels at
+/// most.
+void check_heads(int64_t width, int64_t heads, const std::string& where);
 
 /// The shape in which traces and results show tokens [rows * length, width].
 tensor::Tensor by_rows(const tensor::Tensor& x, const TextBatch& batch);
