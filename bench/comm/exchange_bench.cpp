@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "bench.h"
 #include "comm/collectives.h"
 #include "comm/mpi/launch.h"
 
@@ -26,11 +27,6 @@ void compute(int64_t rounds) {
   sink = x;
 }
 
-double median(std::vector<double> times) {
-  std::nth_element(times.begin(), times.begin() + int64_t(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
 comm::Exchange start(Communicator& world, int64_t bytes) {
   std::vector<tensor::Tensor> out(static_cast<size_t>(world.size()),
                                   tensor::Tensor::zeros({bytes}, tensor::DType::u8));
@@ -49,7 +45,7 @@ double timed(Communicator& world, int repeats, F&& body) {
     for (int j = 0; j < kRun; ++j) body();
     times.push_back(seconds_since(begin) / kRun);
   }
-  return median(times);
+  return bench::median(times);
 }
 
 void measure(Communicator& world, double rounds_per_second) {

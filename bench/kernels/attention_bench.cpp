@@ -4,7 +4,7 @@
 #include <array>
 #include <sstream>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "ops/attention.h"
 
 using namespace tessera;
@@ -47,10 +47,7 @@ void measure(Shape s, DType dtype) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
+  const bench::Threads threads(argc, argv);
   if (argc > 2) {
     Shape s{};
     char x;

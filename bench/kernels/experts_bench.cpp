@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "ops/experts.h"
 
 using namespace tessera;
@@ -71,10 +71,7 @@ void measure(int64_t tokens, const Layer& l, const std::vector<ops::ExpertWeight
 }  // namespace
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
+  const bench::Threads threads(argc, argv);
   const kernels::Limits limits = kernels::probe_limits();
   Layer one{};
   long tokens = 0, hidden = 0, inner = 0;

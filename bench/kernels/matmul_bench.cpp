@@ -2,7 +2,7 @@
 // only, "large" for many rows only. TESSERA_ISA forces a weaker instruction set.
 #include <cmath>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "ops/matmul.h"
 
 using namespace tessera;
@@ -50,10 +50,7 @@ void measure(int64_t m, Shape s, DType dtype, ops::Activation act, const kernels
 }  // namespace
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
+  const bench::Threads threads(argc, argv);
   const std::string only = argc > 2 ? argv[2] : "";
   long rows = 0, n = 0, k = 0;
   if (std::sscanf(only.c_str(), "%ldx%ldx%ld", &rows, &n, &k) == 3) {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "models/dit_moe.h"
 #include "models/dit_moe_recipe.h"
 #include "models/random_weights.h"
@@ -48,15 +48,12 @@ Tensor forward(const models::DitMoe& model, const nn::TokenShape& shape, const T
 }  // namespace
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
+  const bench::Threads threads(argc, argv);
   const std::string size = argc > 2 ? argv[2] : "s";
   const int times = argc > 3 ? std::atoi(argv[3]) : 3;
-  tensor::Scope scope;
-  scope.pool = &pool;
   const models::DitMoeConfig config = config_of(size);
   const int64_t side = config.input_size / config.patch_size;
   const nn::TokenShape shape{kRows, 0, {1, side, side}};
-  const tensor::BindScope bind(scope);
   const models::DitMoe model(config, bench::RandomWeights(), {{0, config.depth}, true, true},
                              DType::bf16);
   const int64_t channels = config.in_channels * config.patch_size * config.patch_size;
@@ -67,7 +64,7 @@ int main(int argc, char** argv) {
   const Tensor t = Tensor::from(std::span<const float>(when), {kRows});
   auto run = [&] { forward(model, shape, latent, labels, t); };
 
-  tensor::Scope counting = scope;
+  tensor::Scope counting = tensor::current_scope();
   counting.meter = std::make_shared<tensor::Meter>();
   {
     const tensor::BindScope count(counting);

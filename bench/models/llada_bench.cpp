@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "models/llada.h"
 #include "models/random_weights.h"
 #include "nn/kv_attention.h"
@@ -51,18 +51,10 @@ struct Pass {
   double whole = 0, experts = 0;
 };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
+  const bench::Threads threads(argc, argv);
   long tokens = 64, layers = 2, ids = 157184;
   if (argc > 2) std::sscanf(argv[2], "%ldx%ldx%ld", &tokens, &layers, &ids);
   const std::string rule = argc > 3 ? argv[3] : "vanilla";
@@ -103,15 +95,16 @@ int main(int argc, char** argv) {
       "{{\"bench\":\"llada {}\",\"shape\":\"{}x{}x{}\",\"threads\":{},\"ms\":{:.2f},"
       "\"median_ms\":{:.2f},\"experts_ms\":{:.2f}",
       tensor::name_of(experts), tokens, layers, ids, tensor::thread_count(), best * 1e3,
-      median(whole) * 1e3, median(layer) * 1e3);
+      bench::median(whole) * 1e3, bench::median(layer) * 1e3);
   if (rule != "vanilla") {
-    const double ratio = median(with_layer) / median(layer);
-    const double predicted = median(whole) - median(layer) + median(layer) * ratio;
+    const double ratio = bench::median(with_layer) / bench::median(layer);
+    const double predicted =
+        bench::median(whole) - bench::median(layer) + bench::median(layer) * ratio;
     line += fmt::format(
         ",\"rule\":\"{}\",\"rule_median_ms\":{:.2f},\"rule_experts_ms\":{:.2f},"
         "\"predicted_ms\":{:.2f},\"measured_over_predicted\":{:.3f}",
-        rule, median(with_whole) * 1e3, median(with_layer) * 1e3, predicted * 1e3,
-        median(with_whole) / predicted);
+        rule, bench::median(with_whole) * 1e3, bench::median(with_layer) * 1e3, predicted * 1e3,
+        bench::median(with_whole) / predicted);
   }
   std::puts((line + "}").c_str());
 }

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "nn/weights.h"
+#include "nn/packing_weights.h"
 
 namespace tessera::bench {
 
 /// Weights of any name: uniform values with a prime period, scaled so that products keep the size
 /// of what they are fed.
-class RandomWeights : public nn::Weights {
+class RandomWeights : public nn::PackingWeights {
  public:
   RandomWeights() : block_(65521) {
     std::minstd_rand rng(1);
@@ -27,21 +27,6 @@ class RandomWeights : public nn::Weights {
     for (int64_t i = 0; i < x.elements(); ++i)
       x.data<float>()[i] = range * block_[static_cast<size_t>(i) % block_.size()];
     return x;
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
-                     tensor::DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     tensor::DType dtype) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
-                       const tensor::Shape& shape, tensor::DType dtype) const override {
-    return ops::pack_conv(get(weight, shape), vector(bias, shape[0]), dtype);
-  }
-  tensor::Tensor vector(const std::string& name, int64_t n) const override {
-    return get(name, {n});
   }
 
  private:

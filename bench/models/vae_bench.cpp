@@ -1,14 +1,9 @@
-#include <fmt/format.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
-#include "kernels/probe.h"
+#include "bench.h"
 #include "models/random_weights.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
-#include "tensor/scope.h"
 
 // Decodes one picture with the sizes of Stable Diffusion's VAE and random weights:
 //   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times]
@@ -22,17 +17,14 @@ using tensor::DType;
 using tensor::Tensor;
 
 int run(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
+  const auto memory = std::make_shared<tensor::MemoryTracker>();
+  const bench::Threads threads(argc, argv, memory);
   const std::string shape = argc > 2 ? argv[2] : "512x512-bf16";
   const int times = argc > 3 ? std::atoi(argv[3]) : 2;
   int64_t height = 0, width = 0;
   if (std::sscanf(shape.c_str(), "%ldx%ld", &height, &width) != 2 || height % 8 || width % 8)
     return std::fputs("vae_bench: give a shape like 512x512-bf16\n", stderr), 2;
   const DType dtype = shape.ends_with("f32") ? DType::f32 : DType::bf16;
-  tensor::Scope scope;
-  scope.pool = &pool;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  const tensor::BindScope bind(scope);
   models::AutoencoderKLConfig config;
   config.block_out_channels = {128, 256, 512, 512};
   config.layers_per_block = 2;
@@ -42,13 +34,12 @@ int run(int argc, char** argv) {
   vae.decode(latents, spatial);  // warms up
   const double best = kernels::best_seconds([&] { vae.decode(latents, spatial); }, times);
   const double mb = 1 << 20;
-  std::puts(
-      fmt::format("{{\"bench\":\"vae_decode\",\"shape\":\"{}\",\"threads\":{},\"ms\":{:.1f},"
-                  "\"activation_mb\":{:.1f},\"weight_mb\":{:.1f}}}",
-                  shape, pool.threads(), best * 1e3,
-                  static_cast<double>(scope.memory->peak(tensor::MemoryClass::activations)) / mb,
-                  static_cast<double>(scope.memory->peak(tensor::MemoryClass::weights)) / mb)
-          .c_str());
+  std::puts(fmt::format("{{\"bench\":\"vae_decode\",\"shape\":\"{}\",\"threads\":{},\"ms\":{:.1f},"
+                        "\"activation_mb\":{:.1f},\"weight_mb\":{:.1f}}}",
+                        shape, tensor::thread_count(), best * 1e3,
+                        static_cast<double>(memory->peak(tensor::MemoryClass::activations)) / mb,
+                        static_cast<double>(memory->peak(tensor::MemoryClass::weights)) / mb)
+                .c_str());
   return 0;
 }
 

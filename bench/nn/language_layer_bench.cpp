@@ -7,7 +7,7 @@
 #include <ctime>
 #include <functional>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "nn/selective_experts.h"
 
 using namespace tessera;
@@ -29,18 +29,10 @@ nn::ExpertBank bank_of(DType dtype) {
   return bank;
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
+  const bench::Threads threads(argc, argv);
   const int64_t tokens = argc > 2 ? std::atol(argv[2]) : 64;
   const auto rule = nn::parse_selection(argc > 3 ? argv[3] : "des-vote:0.4");
   const DType dtype = argc > 4 && std::string(argv[4]) == "i8" ? DType::i8 : DType::bf16;
@@ -78,7 +70,8 @@ int main(int argc, char** argv) {
       "\"selection_ms\":{:.4f},\"selection_share\":{:.5f},\"vanilla_share_of_bandwidth\":{:.3f},"
       "\"probe_gbytes_per_s\":{:.2f}}}\n",
       tensor::name_of(dtype), tokens, tensor::thread_count(), nn::to_string(rule),
-      median(plain) * 1e3, median(shared) * 1e3, median(plain) / median(shared), all, few,
-      median(choice) * 1e3, median(choice) / median(shared),
-      double(all) * one / median(plain) / limits.read, limits.read / 1e9);
+      bench::median(plain) * 1e3, bench::median(shared) * 1e3,
+      bench::median(plain) / bench::median(shared), all, few, bench::median(choice) * 1e3,
+      bench::median(choice) / bench::median(shared),
+      double(all) * one / bench::median(plain) / limits.read, limits.read / 1e9);
 }

@@ -5,17 +5,14 @@
 #include <cstdio>
 #include <vector>
 
-#include "kernels/bench.h"
+#include "bench.h"
 #include "nn/expert_selection.h"
 
 using namespace tessera;
 using tensor::DType;
 
 int main(int argc, char** argv) {
-  base::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1);
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
+  const bench::Threads threads(argc, argv);
   long tokens = 64;
   int experts = 64, top_k = 8;
   if (argc > 2) std::sscanf(argv[2], "%ldx%dx%d", &tokens, &experts, &top_k);

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/fail.h"
-#include "ops/elementwise.h"
 
 namespace tessera::nn {
 namespace {
@@ -51,14 +50,14 @@ Tensor CutWeights::get(const std::string& name, const Shape& shape) const {
 
 ops::Weight CutWeights::matrix(const std::string& name, int64_t n, int64_t k,
                                ops::DType compute) const {
-  if (!cut_(name)) return whole_.matrix(name, n, k, compute);
-  return ops::pack_weight(get(name, {n, k}), compute);
+  return cut_(name) ? PackingWeights::matrix(name, n, k, compute)
+                    : whole_.matrix(name, n, k, compute);
 }
 
 ops::Weight CutWeights::paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                                ops::DType compute) const {
-  if (!cut_(gate)) return whole_.paired(gate, up, n, k, compute);
-  return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), compute);
+  return cut_(gate) ? PackingWeights::paired(gate, up, n, k, compute)
+                    : whole_.paired(gate, up, n, k, compute);
 }
 
 ops::ConvWeight CutWeights::conv(const std::string& weight, const std::string& bias,
@@ -68,8 +67,7 @@ ops::ConvWeight CutWeights::conv(const std::string& weight, const std::string& b
 }
 
 Tensor CutWeights::vector(const std::string& name, int64_t n) const {
-  if (!cut_(name)) return whole_.vector(name, n);
-  return ops::cast(get(name, {n}), ops::DType::f32);
+  return cut_(name) ? PackingWeights::vector(name, n) : whole_.vector(name, n);
 }
 
 }  // namespace tessera::nn

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/packing_weights.h"
 #include "nn/segments.h"
-#include "nn/weights.h"
 
 namespace tessera::nn {
 
@@ -20,7 +20,7 @@ struct Cut {
 
 /// Weights of which a rank holds a part (tensor parallelism): who asks for a tensor names the sizes
 /// of the part, the shapes as stored are checked. Lives no longer than `whole`.
-class CutWeights : public Weights {
+class CutWeights : public PackingWeights {
  public:
   /// `cut`: by name; nothing: every rank has the whole tensor.
   CutWeights(const Weights& whole, std::function<std::optional<Cut>(const std::string&)> cut)

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
+#include "models/named_noise.h"
 #include "nn/local.h"
 #include "ops/elementwise.h"
 #include "tensor/scope.h"
@@ -11,36 +10,6 @@
 
 namespace tessera::models {
 namespace {
-
-// Any tensor that is asked for, filled from its name.
-class NamedNoise : public nn::Weights {
- public:
-  explicit NamedNoise(tensor::Device device) : device_(device) {}
-  bool has(const std::string&) const override { return true; }
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
-    Tensor x = Tensor::empty(shape, DType::f32, device_);
-    if (x.is_meta()) return x;
-    std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));
-    std::normal_distribution<float> draw(0, 0.2f);
-    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
-    return x;
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType dtype) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
-  }
-  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
-                       DType) const override {
-    return {};
-  }
-  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
-
- private:
-  tensor::Device device_;
-};
 
 DitMoeConfig tiny() {
   DitMoeConfig c;

@@ -4,8 +4,8 @@
 
 #include <cstring>
 #include <map>
-#include <random>
 
+#include "models/named_noise.h"
 #include "models/token_config.h"
 #include "models/token_configs.h"
 #include "nn/kv_attention.h"
@@ -17,35 +17,17 @@
 namespace tessera::models {
 namespace {
 
-// Any tensor that is asked for, filled from its name; experts of a layer in one tensor if `fused`.
-class NamedNoise : public nn::Weights {
+// Noise for experts by themselves, or the same with those of a layer in one tensor if `fused`.
+class ExpertNoise : public NamedNoise {
  public:
-  explicit NamedNoise(bool fused = false, tensor::Device device = tensor::Device::cpu)
-      : fused_(fused), device_(device) {}
+  explicit ExpertNoise(bool fused = false, tensor::Device device = tensor::Device::cpu)
+      : NamedNoise(device), fused_(fused) {}
   bool has(const std::string& name) const override {
     return fused_ && name.ends_with("experts.gate_up_proj");
   }
   Tensor get(const std::string& name, const tensor::Shape& shape) const override {
-    if (shape.rank() == 3) return stacked(name, shape);
-    Tensor x = Tensor::empty(shape, DType::f32, device_);
-    if (x.is_meta()) return x;
-    std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));
-    std::normal_distribution<float> draw(0, 0.2f);
-    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
-    return x;
+    return shape.rank() == 3 ? stacked(name, shape) : NamedNoise::get(name, shape);
   }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType dtype) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
-  }
-  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
-                       DType) const override {
-    return {};
-  }
-  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
 
  private:
   // The same numbers as the split names have.
@@ -65,7 +47,6 @@ class NamedNoise : public nn::Weights {
     return ops::concat_rows(parts).reshape(shape);
   }
   bool fused_;
-  tensor::Device device_;
 };
 
 std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights& weights,
@@ -90,13 +71,13 @@ const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 39, 39};
 
 TEST(Llada, SplitAndFusedExpertsAreOneModel) {
   for (const auto& config : {llada_moe_config(), llada2_config()})
-    EXPECT_EQ(run(*make(config, NamedNoise(false)), kIds, kSeven).to_floats(),
-              run(*make(config, NamedNoise(true)), kIds, kSeven).to_floats());
+    EXPECT_EQ(run(*make(config, ExpertNoise()), kIds, kSeven).to_floats(),
+              run(*make(config, ExpertNoise(true)), kIds, kSeven).to_floats());
 }
 
 TEST(Llada, ABatchIsItsRowsBitByBit) {
   for (const auto& config : {llada_moe_config(), llada2_config()}) {
-    const auto model = make(config, NamedNoise());
+    const auto model = make(config, ExpertNoise());
     const nn::TokenView both{-1, {0, 1}, {}, {{0, {0, 3}}, {1, {0, 7}}}, {3, 7}};
     const Tensor packed = run(*model, {9, 8, 7, 3, 1, 4, 1, 5, 39, 39}, both);
     EXPECT_EQ(packed.slice(0, 3, 10).to_floats(), run(*model, kIds, kSeven).to_floats());
@@ -105,7 +86,7 @@ TEST(Llada, ABatchIsItsRowsBitByBit) {
 
 TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
   for (bool causal : {false, true}) {
-    const auto model = make(causal ? llada2_config() : llada_moe_config(), NamedNoise());
+    const auto model = make(causal ? llada2_config() : llada_moe_config(), ExpertNoise());
     std::vector<int32_t> other = kIds;
     other[6] = 2;  // in the second block of four
     const auto a = run(*model, kIds, kSeven).slice(0, 0, 4).to_floats();
@@ -115,7 +96,7 @@ TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
 }
 
 TEST(Llada, GivesLogitsOfPartsOfThePass) {
-  const auto model = make(llada_moe_config(), NamedNoise());
+  const auto model = make(llada_moe_config(), ExpertNoise());
   nn::KvAttention attention(model->geometry(), model->dtype());
   const nn::Hidden hidden = model->embed(kIds, kSeven);
   const Tensor all = model->logits(hidden, kSeven, kSeven.body);
@@ -126,7 +107,7 @@ TEST(Llada, GivesLogitsOfPartsOfThePass) {
 }
 
 TEST(Llada, NamesAnIdOutsideTheVocabulary) {
-  const auto model = make(llada_moe_config(), NamedNoise());
+  const auto model = make(llada_moe_config(), ExpertNoise());
   EXPECT_THROW(model->embed(std::vector<int32_t>{1, 40, 2, 3, 4, 5, 6}, kSeven), Error);
   EXPECT_THROW(model->embed(std::vector<int32_t>{1}, kSeven), Error);
 }
@@ -135,7 +116,7 @@ TEST(Llada, RunsOnMetaWithShapesAlone) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  const auto model = make(llada2_config(), NamedNoise(false, tensor::Device::meta), DType::bf16);
+  const auto model = make(llada2_config(), ExpertNoise(false, tensor::Device::meta), DType::bf16);
   EXPECT_EQ(run(*model, kIds, kSeven).shape(), (tensor::Shape{7, 40}));
   EXPECT_GT(scope.meter->total().flops, 1e5);
 }

@@ -2,36 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/counting_weights.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {
 namespace {
 
 using tensor::Tensor;
-
-// Every tensor counts up from zero.
-class Counting : public Weights {
- public:
-  bool has(const std::string& name) const override { return name != "missing"; }
-  Tensor get(const std::string&, const tensor::Shape& shape) const override {
-    Tensor x = Tensor::empty(shape, tensor::DType::f32);
-    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i);
-    return x;
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
-                     ops::DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType dtype) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
-  }
-  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
-                       ops::DType) const override {
-    return {};
-  }
-  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
-};
 
 CutWeights weights(const Weights& whole) {
   return {whole, [](const std::string& name) -> std::optional<Cut> {
@@ -43,7 +20,7 @@ CutWeights weights(const Weights& whole) {
 }
 
 TEST(CutWeights, TakesRangesOfOneAxisAndLeavesOthersWhole) {
-  const Counting whole;
+  const CountingWeights whole;
   const CutWeights mine = weights(whole);
   EXPECT_EQ(mine.get("rows", {2, 2}).to_floats(), (std::vector<float>{2, 3, 4, 5}));
   EXPECT_EQ(mine.get("columns", {2, 2}).to_floats(), (std::vector<float>{2, 3, 6, 7}));
@@ -54,7 +31,7 @@ TEST(CutWeights, TakesRangesOfOneAxisAndLeavesOthersWhole) {
 }
 
 TEST(CutWeights, PacksThePartForProducts) {
-  const Counting whole;
+  const CountingWeights whole;
   const CutWeights mine = weights(whole);
   const auto x = Tensor::from(std::span<const float>(std::vector<float>{1, 10}), {1, 2});
   EXPECT_EQ(ops::matmul(x, mine.matrix("columns", 2, 2, ops::DType::f32)).to_floats(),
@@ -65,7 +42,7 @@ TEST(CutWeights, PacksThePartForProducts) {
 }
 
 TEST(CutWeights, RefusesAnotherPartAndSplitFilters) {
-  const Counting whole;
+  const CountingWeights whole;
   const CutWeights mine = weights(whole);
   EXPECT_THROW(mine.get("rows", {3, 2}), Error);
   EXPECT_THROW(mine.conv("rows", "", {2, 1, 1, 1}, ops::DType::f32), Error);

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "models/text/text_encoder.h"
+#include "nn/packing_weights.h"
 #include "tessera/error.h"
 
 namespace tessera::models::tiny {
@@ -17,7 +18,7 @@ using tensor::DType;
 using tensor::Tensor;
 
 /// Weights of any name and shape, small and different from each other.
-class AnyWeights : public nn::Weights {
+class AnyWeights : public nn::PackingWeights {
  public:
   explicit AnyWeights(std::string lacks = "") : lacks_(std::move(lacks)) {}
   bool has(const std::string& name) const override {
@@ -30,18 +31,6 @@ class AnyWeights : public nn::Weights {
       x.data<float>()[i] = 0.3f * std::sin(start + 1.3f * static_cast<float>(i));
     return x;
   }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string&, const std::string&, int64_t, int64_t,
-                     DType) const override {
-    return {};
-  }
-  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape&,
-                       DType) const override {
-    return {};
-  }
-  Tensor vector(const std::string& name, int64_t n) const override { return get(name, {n}); }
 
  private:
   std::string lacks_;

@@ -5,12 +5,12 @@
 #include <random>
 #include <string>
 
-#include "nn/weights.h"
+#include "nn/packing_weights.h"
 
 namespace tessera::models {
 
 /// Any tensor that is asked for: numbers drawn from its name, small enough to keep a network tame.
-class RandomWeights : public nn::Weights {
+class RandomWeights : public nn::PackingWeights {
  public:
   explicit RandomWeights(tensor::Device device = tensor::Device::cpu, bool old_names = false)
       : device_(device), old_names_(old_names) {}
@@ -26,22 +26,6 @@ class RandomWeights : public nn::Weights {
     std::normal_distribution<float> draw(0, 1 / std::sqrt(static_cast<float>(fan_in)));
     for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(rng);
     return x;
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
-                     ops::DType dtype) const override {
-    return ops::pack_weight(get(name, {n, k}), dtype);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType dtype) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), dtype);
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
-                       const tensor::Shape& shape, ops::DType dtype) const override {
-    return ops::pack_conv(get(weight, shape),
-                          bias.empty() ? tensor::Tensor{} : vector(bias, shape[0]), dtype);
-  }
-  tensor::Tensor vector(const std::string& name, int64_t n) const override {
-    return get(name, {n});
   }
 
  private:

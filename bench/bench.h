@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +17,33 @@
 #include "tensor/tensor.h"
 
 namespace tessera::bench {
+
+/// The threads of a benchmark, bound to the one that makes them: as many as its first argument
+/// says, or one.
+class Threads {
+ public:
+  /// `memory`: who counts what is allocated, or nobody.
+  Threads(int argc, char** argv, std::shared_ptr<tensor::MemoryTracker> memory = nullptr)
+      : pool_(argc > 1 ? std::atoi(argv[1]) : 1), bind_(scope_of(pool_, std::move(memory))) {}
+
+ private:
+  static tensor::Scope scope_of(base::ThreadPool& pool,
+                                std::shared_ptr<tensor::MemoryTracker> memory) {
+    tensor::Scope scope;
+    scope.pool = &pool;
+    scope.memory = std::move(memory);
+    return scope;
+  }
+  base::ThreadPool pool_;
+  tensor::BindScope bind_;
+};
+
+/// The one in the middle, or just behind it; `values` must not be empty.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 /// Normal values with a prime period: cheap, and no two rows alike.
 inline tensor::Tensor random_tensor(const tensor::Shape& shape, tensor::DType dtype, uint32_t seed,
