@@ -33,11 +33,22 @@ int complain(const std::string& message, int status);
 void flush_results();
 struct ReaderLeft {};
 
+/// What --max-tokens takes at most; models take less.
+constexpr int kMostTokens = 1 << 20;
 /// How text is decoded, without the experts' selection; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
 /// "eval tasks" and "eval experts".
 Command add_eval_tasks(CLI::App& eval);
 Command add_eval_experts(CLI::App& eval);
+/// The examples that both take; what it refers to outlives the parsing. `sizes` describes
+/// --max-tokens, --limit and what follows them.
+struct ExampleOptions {
+  std::string& data;
+  int64_t& max_tokens;
+  int& limit;
+};
+void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& options,
+                         const char* sizes);
 
 /// Options that every command with a model shares.
 struct ModelOptions {

@@ -44,14 +44,8 @@ Command add_eval_experts(CLI::App& eval) {
   app->add_option("--select", r.selects, "Rules with a coreset, each a word: des-vote:0.4 ...")
       ->group(group)
       ->type_name("R ...");
-  app->add_option("--data", r.data, "JSON lines with prompt and answer (default: model's)")
-      ->group(group)
-      ->type_name("F");
-  app->add_option("--max-tokens", r.max_tokens, "Of an answer; so many examples (default 24)")
-      ->check(CLI::Range(1, 1 << 20))
-      ->group(group)
-      ->type_name("N");
-  app->add_option("--limit", r.limit)->check(CLI::Range(1, 1 << 30))->group(group)->type_name("N");
+  add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
+                      "Of an answer; so many examples (default 24)");
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);

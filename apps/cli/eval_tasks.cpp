@@ -53,6 +53,18 @@ void eval_tasks(Options& o, const std::stop_token& stop) {
 
 }  // namespace
 
+void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& o,
+                         const char* sizes) {
+  eval.add_option("--data", o.data, "JSON lines with prompt and answer (default: model's)")
+      ->group(group)
+      ->type_name("F");
+  eval.add_option("--max-tokens", o.max_tokens, sizes)
+      ->check(CLI::Range(1, kMostTokens))
+      ->group(group)
+      ->type_name("N");
+  eval.add_option("--limit", o.limit)->check(CLI::Range(1, 1 << 30))->group(group)->type_name("N");
+}
+
 Command add_eval_tasks(CLI::App& eval) {
   CLI::App* app = eval.add_subcommand("tasks", "What rules of expert selection cost in answers");
   auto o = std::make_shared<Options>();
@@ -66,18 +78,12 @@ Command add_eval_tasks(CLI::App& eval) {
       ->check(CLI::Range(0.0, 1.0))
       ->group(group)
       ->type_name("E");
-  app->add_option("--data", r.data, "JSON lines with prompt and answer (default: model's)")
-      ->group(group)
-      ->type_name("F");
   app->add_option("--score", o->score, "exact (default) or number: the last one of a text")
       ->check(CLI::IsMember({"exact", "number"}))
       ->group(group)
       ->type_name("S");
-  app->add_option("--max-tokens", r.max_tokens, "Of an answer; so many examples, at once")
-      ->check(CLI::Range(1, 1 << 20))
-      ->group(group)
-      ->type_name("N");
-  app->add_option("--limit", r.limit)->check(CLI::Range(1, 1 << 30))->group(group)->type_name("N");
+  add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
+                      "Of an answer; so many examples, at once");
   app->add_option("--batch", r.batch)->check(CLI::Range(1, 100000))->group(group)->type_name("N");
   app->add_flag("--raw", r.complete.raw, "Without chat template; rules when filling caches too")
       ->group(group);
