@@ -17,6 +17,8 @@ struct Options {
 };
 
 std::vector<int32_t> parse_ids(const std::string& text) {
+  if (text.empty())
+    throw Error(ErrorCode::usage, "--prompt-ids '': an empty prompt asks for nothing; give ids");
   std::vector<int32_t> ids;
   const char *at = text.data(), *end = at + text.size();
   while (at < end) {
@@ -84,7 +86,8 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--prompt-ids", o->ids, "IDS", "several times for a batch");
   option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}]; no template");
   app.add_flag("--raw", q.raw)->group(what);
-  option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);");
+  option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);")
+      ->check(CLI::Range(1, kMostTokens));
   option("--stop", q.stop, "T", "");
   option("--temperature", q.temperature, "T", "0 (default): greedy; the draws");
   option("--seed", q.seed, "S", "");

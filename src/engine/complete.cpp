@@ -43,7 +43,13 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
                                             const DecodingPolicy& policy) {
   const models::TokenFacts& facts = language.recipe().facts();
   std::vector<sample::TokenPrompt> all;
+  require(q.max_tokens >= 0, ErrorCode::usage,
+          "--max-tokens {}: must be at least 1, and fit the context of {} together with the prompt",
+          q.max_tokens, facts.context);
   const int64_t behind = q.max_tokens == 0 ? language.max_tokens() : q.max_tokens;
+  for (const std::string& text : q.prompts)
+    require(!text.empty(), ErrorCode::usage,
+            "--prompt '': an empty prompt asks for nothing; give the text that is to be completed");
   for (const std::string& text : q.prompts) all.push_back({language.prompt(text, q.raw), behind});
   for (const auto& ids : q.prompt_ids) all.push_back({ids, behind});
   if (!q.chat.empty()) all.push_back({language.chat(q.chat), behind});
@@ -54,9 +60,10 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
       require(id >= 0 && id < facts.vocabulary, ErrorCode::usage,
               "prompt {}: token id {} is outside the vocabulary of {}", i, id, facts.vocabulary);
     const auto length = static_cast<int64_t>(all[i].ids.size());
+    require(length > 0, ErrorCode::usage,
+            "prompt {} holds no token and asks for nothing; give what is to be completed", i);
     require(
-        behind >= 1 && behind <= facts.context && length + behind <= facts.context,
-        ErrorCode::usage,
+        behind <= facts.context && length + behind <= facts.context, ErrorCode::usage,
         "prompt {} of {} tokens and {} behind it do not fit the context of {}; shorten the prompt "
         "or --max-tokens",
         i, length, behind, facts.context);

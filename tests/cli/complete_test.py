@@ -99,6 +99,11 @@ class Complete(ProgramTest):
         ask = ("complete", model, "--prompt-ids", "1,2,3", "--max-tokens", 8)
         self.refused(2, "complete", model, "--prompt-ids", ids([1] * 300), "--max-tokens", 8,
                      says=["300 tokens", "context of 256"])
+        for tokens in (-3, 0):
+            self.refused(2, "complete", model, "--prompt-ids", "1", "--max-tokens", tokens,
+                         says=["--max-tokens", str(tokens), "1 to 1048576"])
+        self.refused(2, "complete", "tasks-a", "--prompt", "", says=["--prompt ''", "asks for nothing"])
+        self.refused(2, "complete", model, "--prompt-ids", "", says="--prompt-ids")
         self.refused(2, *ask, "--block", 500, says=["block of 500", "context of 256"])
         self.refused(2, *ask, "--block", 0, says="--block")
         self.refused(2, *ask, "--select", "topk:17", says="the model has 16")
