@@ -28,16 +28,8 @@ std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry
     found.push_back(fmt::format(
         "tensor={}: this version splits the weights of language models only; leave it out",
         plan.tensor));
-  int experts = 0;
-  for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
-  if (plan.expert > std::max(experts, 1) && experts > 0)
-    found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
-                                plan.expert, experts, experts));
-  if (plan.placement == ExpertPlacement::list && experts > 0 &&
-      static_cast<int>(plan.placement_list.size()) != experts)
-    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
-                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
-                                experts));
+  const auto placement = placement_problems(plan, geometry);
+  found.insert(found.end(), placement.begin(), placement.end());
   if (plan.data > workload.pictures && plan.data > plan.expert)
     found.push_back(
         fmt::format("data={}: the request has {} pictures; use data={} or more pictures", plan.data,

@@ -1,7 +1,5 @@
 #include "parallel/language.h"
 
-#include <algorithm>
-
 #include "base/fail.h"
 #include "parallel/experts/exchange.h"
 #include "parallel/experts/split_selection.h"
@@ -12,8 +10,6 @@ namespace tessera::parallel {
 
 std::vector<std::string> language_problems(const Plan& plan, const nn::Geometry& geometry) {
   std::vector<std::string> found;
-  int experts = 0;
-  for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
   if (plan.distrifusion > 1)
     found.push_back("distrifusion= is for pictures; language models take expert=N or tensor=N");
   if (plan.stale() || plan.warmup > 1 || plan.sync_every > 0)
@@ -25,15 +21,10 @@ std::vector<std::string> language_problems(const Plan& plan, const nn::Geometry&
   if (plan.data != plan.expert)
     found.push_back(fmt::format(
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
-  if (plan.expert > 1 && experts == 0) found.push_back("expert=: the model has no experts");
-  if (plan.expert > experts && experts > 0)
-    found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
-                                plan.expert, experts, experts));
-  if (plan.placement == ExpertPlacement::list && experts > 0 &&
-      static_cast<int>(plan.placement_list.size()) != experts)
-    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
-                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
-                                experts));
+  if (plan.expert > 1 && geometry.experts.empty())
+    found.push_back("expert=: the model has no experts");
+  const auto placement = placement_problems(plan, geometry);
+  found.insert(found.end(), placement.begin(), placement.end());
   return found;
 }
 

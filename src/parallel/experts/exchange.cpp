@@ -1,5 +1,6 @@
 #include "parallel/experts/exchange.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +33,22 @@ std::vector<int> experts_in_blocks(int experts, int ranks) {
     for (int64_t e = mine.begin; e < mine.end; ++e) owner[static_cast<size_t>(e)] = r;
   }
   return owner;
+}
+
+std::vector<std::string> placement_problems(const Plan& plan, const nn::Geometry& geometry) {
+  std::vector<std::string> found;
+  int experts = 0;
+  for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
+  if (experts == 0) return found;
+  if (plan.expert > experts)
+    found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
+                                plan.expert, experts, experts));
+  if (plan.placement == ExpertPlacement::list &&
+      static_cast<int>(plan.placement_list.size()) != experts)
+    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
+                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
+                                experts));
+  return found;
 }
 
 std::vector<int> expert_owners(const Plan& plan, int experts) {

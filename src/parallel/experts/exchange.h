@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "comm/collectives.h"
-#include "nn/expert_bank.h"
+#include "nn/seams.h"
 #include "tensor/tensor.h"
 #include "tessera/plan.h"
 
@@ -54,6 +55,8 @@ class ExpertExchange {
 /// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
 /// it.
 std::vector<int> experts_in_blocks(int experts, int ranks);
+/// Why a plan cannot spread the experts of a model over ranks, one sentence each.
+std::vector<std::string> placement_problems(const Plan& plan, const nn::Geometry& geometry);
 /// The rank, in its group, of each expert under a plan. Throws Error(plan) for a placement that
 /// does not name a rank for each.
 std::vector<int> expert_owners(const Plan& plan, int experts);
