@@ -68,17 +68,6 @@ void best_k(std::span<const float> rank, const float* closed, int k, int32_t* id
   kernels::cpu_table().top_k({rank.data(), closed, static_cast<int64_t>(rank.size()), k, ids});
 }
 
-int64_t best_ranked(std::span<const float> rank) {
-  int64_t best = -1;
-  float value = kLowest;
-  for (size_t i = 0; i < rank.size(); ++i)
-    if (rank[i] > value) {
-      value = rank[i];
-      best = static_cast<int64_t>(i);
-    }
-  return best;
-}
-
 void limit_groups(std::span<float> rank, int groups, int top_groups) {
   const size_t size = rank.size() / static_cast<size_t>(groups);
   std::vector<float> worth(static_cast<size_t>(groups));
@@ -94,13 +83,11 @@ void limit_groups(std::span<float> rank, int groups, int top_groups) {
     }
     worth[g] = second > kLowest ? first + second : first;
   }
+  std::vector<int32_t> best(static_cast<size_t>(top_groups));
+  best_k(worth, nullptr, top_groups, best.data());
   std::vector<bool> open(worth.size());
-  for (int i = 0; i < top_groups; ++i) {
-    const int64_t g = best_ranked(worth);
-    if (g < 0) break;
-    open[static_cast<size_t>(g)] = true;
-    worth[static_cast<size_t>(g)] = kLowest;
-  }
+  for (const int32_t g : best)
+    if (g >= 0) open[static_cast<size_t>(g)] = true;
   for (size_t i = 0; i < rank.size(); ++i)
     if (!open[i / size]) rank[i] = kLowest;
 }

@@ -55,7 +55,5 @@ void best_k(std::span<const float> rank, const float* closed, int k, int32_t* id
 /// Ranks outside the best `top_groups` of `groups` become -inf. A group is worth the sum of its up
 /// to two best members; one without members (all -inf) stays closed. Ties: the lowest index.
 void limit_groups(std::span<float> rank, int groups, int top_groups);
-/// Index of the largest value that is not -inf, the lowest index of equals; -1 if there is none.
-int64_t best_ranked(std::span<const float> rank);
 
 }  // namespace tessera::ops

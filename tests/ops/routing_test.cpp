@@ -43,8 +43,12 @@ TEST(Routing, AGroupOfOneMemberCountsAndOneOfNoneIsClosed) {
 }
 
 TEST(Routing, TiesGoToTheLowestIndex) {
-  EXPECT_EQ(best_ranked(std::vector<float>{1, 3, 3}), 1);
-  EXPECT_EQ(best_ranked(std::vector<float>{kClosed, kClosed}), -1);
+  std::vector<int32_t> best(3);
+  best_k(std::vector<float>{1, 3, 3}, nullptr, 3, best.data());
+  EXPECT_EQ(best, (std::vector<int32_t>{1, 2, 0}));
+  best_k(std::vector<float>{kClosed, kClosed, -4}, nullptr, 2, best.data());
+  EXPECT_EQ(best[0], 2);
+  EXPECT_EQ(best[1], -1);
   std::vector<float> rank{1, 1, 1, 1};
   limit_groups(rank, 2, 1);
   EXPECT_EQ(rank, (std::vector<float>{1, 1, kClosed, kClosed}));
