@@ -69,19 +69,6 @@ Normalizer bert(const Json& json, const std::string& where) {
   };
 }
 
-std::string stripped(const std::string& text, bool left, bool right) {
-  size_t begin = text.size(), end = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t from = at;
-    if (is_space(next_code_point(text, at))) continue;
-    begin = std::min(begin, from);
-    end = at;
-  }
-  if (begin > end) begin = end;
-  begin = left ? begin : 0;
-  return text.substr(begin, (right ? std::max(begin, end) : text.size()) - begin);
-}
-
 Normalizer replace(const Json& json, const std::string& where) {
   const std::string content = string_in(json, "content", where);
   const auto pattern = json.find("pattern");

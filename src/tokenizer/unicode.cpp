@@ -120,7 +120,7 @@ std::string lowered(std::string_view text) {
   return result;
 }
 
-std::string stripped(const std::string& text) {
+std::string stripped(const std::string& text, bool left, bool right) {
   size_t begin = text.size(), end = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t from = at;
@@ -128,7 +128,9 @@ std::string stripped(const std::string& text) {
     begin = std::min(begin, from);
     end = at;
   }
-  return begin < end ? text.substr(begin, end - begin) : "";
+  if (begin >= end) return left || right ? "" : text;
+  if (!left) begin = 0;
+  return text.substr(begin, (right ? end : text.size()) - begin);
 }
 
 bool is_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }

@@ -24,8 +24,8 @@ std::string normalized(std::string_view text, Form form);
 /// Every code point in lower case by itself (a final sigma is no exception).
 std::string lowered(std::string_view text);
 
-/// The text without white space at its ends.
-std::string stripped(const std::string& text);
+/// The text without white space at its ends, or at one of them.
+std::string stripped(const std::string& text, bool left = true, bool right = true);
 
 /// White_Space.
 bool is_space(char32_t c);

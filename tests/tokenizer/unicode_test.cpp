@@ -28,6 +28,11 @@ TEST(Unicode, StripsAnySpace) {
   EXPECT_EQ(stripped(" \xe3\x80\x80 a b\n\xc2\xa0"), "a b");
   EXPECT_EQ(stripped(" \t"), "");
   EXPECT_EQ(stripped(""), "");
+  EXPECT_EQ(stripped(" a ", true, false), "a ");
+  EXPECT_EQ(stripped(" a ", false, true), " a");
+  EXPECT_EQ(stripped(" a ", false, false), " a ");
+  for (const bool left : {true, false}) EXPECT_EQ(stripped(" \t", left, !left), "");
+  EXPECT_EQ(stripped(" \t", false, false), " \t");
 }
 
 TEST(Unicode, FindsGraphemesAndMatches) {
