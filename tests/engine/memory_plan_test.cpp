@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/golden.h"
+#include "engine/pixart_text.h"
 
 namespace tessera {
 namespace {
@@ -17,14 +17,7 @@ struct Trial {
   std::vector<std::string> notes;
 
   Trial() {
-    const load::SafetensorsFile text(kData + "pixart_alpha/io_text.safetensors");
-    std::map<std::string, tensor::Tensor> given;
-    for (const std::string name : {"prompt_embeds", "prompt_attention_mask"}) {
-      given[name] = text.get("prompt.0." + name);
-      given["negative_" + name] = text.get("prompt.1." + name);
-    }
-    load::write_safetensors(scratch / "text.safetensors", given);
-    request.embeddings = scratch / "text.safetensors";
+    request.embeddings = golden::pixart_text(scratch);
     request.steps = 2;
     request.width = request.height = 64;
   }

@@ -1,5 +1,5 @@
 #include "engine/denoise.h"
-#include "golden.h"
+#include "engine/pixart_text.h"
 
 namespace tessera {
 namespace {
@@ -80,15 +80,7 @@ struct Pixart {
   GenerateRequest request;
 
   Pixart() {
-    const std::string folder = TESSERA_TEST_DATA "/diffusers/pixart_alpha";
-    const load::SafetensorsFile text(folder + "/io_text.safetensors");
-    std::map<std::string, Tensor> given;
-    for (const std::string name : {"prompt_embeds", "prompt_attention_mask"}) {
-      given[name] = text.get("prompt.0." + name);
-      given["negative_" + name] = text.get("prompt.1." + name);
-    }
-    load::write_safetensors(scratch / "text.safetensors", given);
-    request.embeddings = scratch / "text.safetensors";
+    request.embeddings = golden::pixart_text(scratch);
     request.steps = 2;
     request.guidance = 4;
     request.width = request.height = 32;

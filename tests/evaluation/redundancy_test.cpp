@@ -2,43 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "nn/local.h"
-#include "ops/matmul.h"
+#include "nn/random_bank.h"
 
 namespace tessera::evaluation {
 namespace {
 
+using nn::random_bank::normal;
 using tensor::DType;
 using tensor::Tensor;
 
 constexpr int kExperts = 4;
 constexpr int64_t kTokens = 24;
 
-Tensor normal(const tensor::Shape& shape, uint32_t seed, float scale = 1) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> draw(0, scale);
-  Tensor x = Tensor::empty(shape, DType::f32);
-  for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = draw(engine);
-  return x;
-}
-
-nn::ExpertBank bank() {
-  auto set = std::make_shared<nn::ExpertWeightSet>();
-  for (uint32_t e = 0; e < kExperts; ++e)
-    set->routed.push_back({ops::pack_paired_weight(normal({16, 32}, 3 * e, 0.2f),
-                                                   normal({16, 32}, 3 * e + 1, 0.2f), DType::f32),
-                           ops::pack_weight(normal({32, 16}, 3 * e + 2, 0.2f), DType::f32)});
-  return set;
-}
-
-nn::Router router() {
-  nn::Router r;
-  r.weight = ops::pack_weight(normal({kExperts, 32}, 77), DType::f32);
-  r.options.top_k = 2;
-  return r;
-}
+nn::ExpertBank bank() { return nn::random_bank::bank(kExperts, 0, DType::f32); }
+nn::Router router() { return nn::random_bank::router(kExperts, 2, 77); }
 
 TEST(RedundancyProbe, GivesWhatLocalExpertsGive) {
   RedundancyProbe probe;

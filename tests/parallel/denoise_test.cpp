@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/threads/launch.h"
+#include "nn/random_bank.h"
 #include "ops/elementwise.h"
-#include "parallel/experts/bank.h"
 #include "tessera/error.h"
 
 namespace tessera::parallel {
@@ -108,8 +108,8 @@ class Layers : public nn::Denoiser {
     geometry_.hidden = geometry_.channels_in = geometry_.channels_out = 32;
     for (int b = 0; b < 3; ++b) {
       geometry_.experts.push_back({b, 4, 2, 16});
-      banks_.push_back(testing_bank::bank(4, uint32_t(100 * b + 1), DType::f32, mine));
-      routers_.push_back(testing_bank::router(4, 2, uint32_t(b + 1)));
+      banks_.push_back(nn::random_bank::bank(4, uint32_t(100 * b + 1), DType::f32, mine));
+      routers_.push_back(nn::random_bank::router(4, 2, uint32_t(b + 1)));
     }
   }
   const nn::Geometry& geometry() const override { return geometry_; }
@@ -151,7 +151,7 @@ std::vector<float> on_ranks(const std::string& text, int pictures, int culprit =
   std::vector<Tensor> parts(static_cast<size_t>(plan.world()));
   const auto owners = expert_owners(plan, 4);
   const auto flow = sample::rectified_flow(3);
-  const Tensor noise = testing_bank::normal({pictures * kTokens, 32}, 5);
+  const Tensor noise = nn::random_bank::normal({pictures * kTokens, 32}, 5);
   comm::threads::run(plan.world(), std::chrono::seconds(20), [&](comm::Communicator& world) {
     std::vector<bool> mine;
     for (int owner : owners) mine.push_back(owner == world.rank() % plan.expert);

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "bank.h"
 #include "comm/threads/launch.h"
+#include "nn/random_bank.h"
 #include "ops/elementwise.h"
 #include "tessera/error.h"
 
@@ -14,7 +14,7 @@ namespace tessera::parallel {
 namespace {
 
 using namespace std::chrono_literals;
-using namespace testing_bank;
+using namespace nn::random_bank;
 
 // ids of 5 tokens on rank r: some experts get nothing, a slot may be empty.
 Tensor ids_of(int rank, int experts) {
@@ -88,6 +88,19 @@ TEST(ExpertExchange, BlocksAreUneven) {
   EXPECT_EQ(expert_owners(parse_plan("expert=2,placement=1+1+0"), 3), (std::vector<int>{1, 1, 0}));
   EXPECT_THROW(expert_owners(parse_plan("expert=2,placement=1+1+0"), 4), Error);
   EXPECT_THROW(ExpertExchange(nullptr, {0, 1}), Error);
+}
+
+TEST(ExpertExchange, SaysWhyAPlanCannotSpreadTheExperts) {
+  nn::Geometry geometry;
+  EXPECT_TRUE(placement_problems(parse_plan("expert=9"), geometry).empty()) << "no experts at all";
+  geometry.experts = {{.block = 0, .experts = 4, .top_k = 2, .inner = 16}};
+  EXPECT_TRUE(placement_problems(parse_plan("expert=4"), geometry).empty());
+  auto found = placement_problems(parse_plan("expert=5"), geometry);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].find("use at most 4"), std::string::npos) << found[0];
+  found = placement_problems(parse_plan("expert=2,placement=1+1+0"), geometry);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].find("name a rank for each of the 4"), std::string::npos) << found[0];
 }
 
 }  // namespace

@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "bank.h"
 #include "nn/local.h"
+#include "nn/random_bank.h"
 #include "parallel/experts/kept_rows.h"
 
 namespace tessera::parallel {
 namespace {
 
-using namespace testing_bank;
+using namespace nn::random_bank;
 
 constexpr int kLayers = 3, kExperts = 4, kTokens = 6;
 

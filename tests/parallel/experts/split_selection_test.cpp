@@ -4,15 +4,15 @@
 
 #include <mutex>
 
-#include "bank.h"
 #include "comm/threads/launch.h"
+#include "nn/random_bank.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
 namespace {
 
 using namespace std::chrono_literals;
-using namespace testing_bank;
+using namespace nn::random_bank;
 
 const nn::TokenView kPass{-1, {0, 2, 5}, {}, {{0, {0, 6}}, {2, {3, 4}}, {5, {0, 4}}}, {6, 4, 4}};
 

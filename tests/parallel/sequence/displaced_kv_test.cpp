@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "../experts/bank.h"
 #include "comm/threads/launch.h"
 #include "nn/local.h"
+#include "nn/random_bank.h"
 #include "ops/elementwise.h"
 #include "tessera/error.h"
 
@@ -12,7 +12,7 @@ namespace tessera::parallel {
 namespace {
 
 using namespace std::chrono_literals;
-using testing_bank::normal;
+using nn::random_bank::normal;
 
 nn::Geometry geometry() {
   nn::Geometry g;

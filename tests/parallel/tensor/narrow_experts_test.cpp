@@ -5,13 +5,13 @@
 #include <cmath>
 
 #include "comm/threads/launch.h"
-#include "parallel/experts/bank.h"
+#include "nn/random_bank.h"
 
 namespace tessera::parallel {
 namespace {
 
 using namespace std::chrono_literals;
-using namespace testing_bank;
+using namespace nn::random_bank;
 
 // Columns [begin, end) of the inner width of five experts and the shared one.
 nn::ExpertBank slice_of_bank(nn::Range inner) {

@@ -7,7 +7,7 @@
 #include "nn/seams.h"
 #include "ops/experts.h"
 
-namespace tessera::parallel::testing_bank {
+namespace tessera::nn::random_bank {
 
 using tensor::DType;
 using tensor::Tensor;
@@ -21,9 +21,9 @@ inline Tensor normal(const tensor::Shape& shape, uint32_t seed, float scale = 1)
 }
 
 /// A layer of `experts` experts [hidden 32, inner 16] and a shared one; experts of `mine` only.
-inline nn::ExpertBank bank(int experts, uint32_t seed, DType dtype,
-                           const std::vector<bool>& mine = {}) {
-  auto set = std::make_shared<nn::ExpertWeightSet>();
+inline ExpertBank bank(int experts, uint32_t seed, DType dtype,
+                       const std::vector<bool>& mine = {}) {
+  auto set = std::make_shared<ExpertWeightSet>();
   const auto one = [&](uint32_t s) {
     return ops::ExpertWeights{
         ops::pack_paired_weight(normal({16, 32}, s, 0.2f), normal({16, 32}, s + 1, 0.2f), dtype),
@@ -37,11 +37,11 @@ inline nn::ExpertBank bank(int experts, uint32_t seed, DType dtype,
   return set;
 }
 
-inline nn::Router router(int experts, int top_k, uint32_t seed) {
-  nn::Router r;
+inline Router router(int experts, int top_k, uint32_t seed) {
+  Router r;
   r.weight = ops::pack_weight(normal({experts, 32}, seed), DType::f32);
   r.options.top_k = top_k;
   return r;
 }
 
-}  // namespace tessera::parallel::testing_bank
+}  // namespace tessera::nn::random_bank
