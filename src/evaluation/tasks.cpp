@@ -68,6 +68,8 @@ std::vector<TaskExample> read_tasks(const std::string& text, const std::string& 
         line.contains("question") && !line.contains("prompt") ? "question" : "prompt";
     all.push_back({line.contains("task") ? text_at(line, "task", where, number) : "all",
                    text_at(line, prompt, where, number), text_at(line, "answer", where, number)});
+    require(!all.back().prompt.empty(), ErrorCode::usage, "{}: line {}: '{}' is empty", where,
+            number, prompt);
   }
   require(!all.empty(), ErrorCode::usage, "{}: there is no example in it", where);
   return all;

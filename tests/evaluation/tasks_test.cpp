@@ -31,6 +31,8 @@ TEST(Tasks, NamesTheLineThatDoesNotFit) {
   };
   EXPECT_NE(error_of("{\"prompt\": \"a\", \"answer\": \"b\"}\n{").find("file: line 2 is not JSON"),
             std::string::npos);
+  EXPECT_NE(error_of(R"({"prompt": "", "answer": "b"})").find("line 1: 'prompt' is empty"),
+            std::string::npos);
   EXPECT_NE(error_of("{\"prompt\": \"a\"}").find("line 1 has no text as 'answer'"),
             std::string::npos);
   EXPECT_NE(error_of("[1]").find("no JSON object"), std::string::npos);
