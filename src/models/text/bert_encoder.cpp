@@ -27,8 +27,8 @@ BertConfig parse_bert_config(const base::Json& config, const std::string& where)
   return c;
 }
 
-BertEncoder::BertEncoder(const BertConfig& config, std::shared_ptr<const nn::Weights> weights,
-                         DType dtype)
+BertEncoder::BertEncoder(const BertConfig& config,
+                         const std::shared_ptr<const nn::Weights>& weights, DType dtype)
     : TextEncoder(weights, weights->has("bert.embeddings.word_embeddings.weight") ? "bert." : "",
                   dtype),
       config_(config) {}

@@ -16,7 +16,7 @@ BertConfig parse_bert_config(const base::Json& config, const std::string& where)
 /// A transformer with norms behind layers; padding is not attended to. Its pooler is not read.
 class BertEncoder : public TextEncoder {
  public:
-  BertEncoder(const BertConfig& config, std::shared_ptr<const nn::Weights> weights,
+  BertEncoder(const BertConfig& config, const std::shared_ptr<const nn::Weights>& weights,
               tensor::DType dtype);
   int64_t vocabulary() const override { return config_.vocab_size; }
   int64_t longest() const override { return config_.max_position_embeddings; }

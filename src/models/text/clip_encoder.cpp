@@ -30,8 +30,8 @@ ClipConfig parse_clip_config(const base::Json& config, const std::string& where,
   return c;
 }
 
-ClipEncoder::ClipEncoder(const ClipConfig& config, std::shared_ptr<const nn::Weights> weights,
-                         DType dtype)
+ClipEncoder::ClipEncoder(const ClipConfig& config,
+                         const std::shared_ptr<const nn::Weights>& weights, DType dtype)
     : TextEncoder(weights, weights->has("embeddings.token_embedding.weight") ? "" : "text_model.",
                   dtype),
       config_(config) {}

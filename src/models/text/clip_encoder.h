@@ -19,7 +19,7 @@ ClipConfig parse_clip_config(const base::Json& config, const std::string& where,
 /// A causal transformer; pooled is the state at the end of the text.
 class ClipEncoder : public TextEncoder {
  public:
-  ClipEncoder(const ClipConfig& config, std::shared_ptr<const nn::Weights> weights,
+  ClipEncoder(const ClipConfig& config, const std::shared_ptr<const nn::Weights>& weights,
               tensor::DType dtype);
   int64_t vocabulary() const override { return config_.vocab_size; }
   int64_t longest() const override { return config_.max_position_embeddings; }

@@ -76,15 +76,13 @@ std::unique_ptr<TextEncoder> make_text_encoder(const std::string& class_name,
   if (class_name == "T5EncoderModel")
     return std::make_unique<T5Encoder>(parse_t5_config(config, where), std::move(weights), dtype);
   if (class_name == "BertModel")
-    return std::make_unique<BertEncoder>(parse_bert_config(config, where), std::move(weights),
-                                         dtype);
+    return std::make_unique<BertEncoder>(parse_bert_config(config, where), weights, dtype);
   const bool projects = class_name == "CLIPTextModelWithProjection";
   require(projects || class_name == "CLIPTextModel", ErrorCode::model,
           "{}: the text encoder {} is not supported; supported are T5EncoderModel, CLIPTextModel, "
           "CLIPTextModelWithProjection and BertModel",
           where, base::printable(class_name));
-  return std::make_unique<ClipEncoder>(parse_clip_config(config, where, projects),
-                                       std::move(weights), dtype);
+  return std::make_unique<ClipEncoder>(parse_clip_config(config, where, projects), weights, dtype);
 }
 
 void check_heads(int64_t width, int64_t heads, const std::string& where) {
