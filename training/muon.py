@@ -16,11 +16,11 @@ def orthogonal(matrices):
 
 class Muon(torch.optim.Optimizer):
     """The matrices of the blocks of a model by Muon (of a tensor [n, rows, columns] each of the n),
-    its other parameters by Adam."""
+    its other parameters by Adam. `blocks` is part of the names of the blocks' parameters."""
 
-    def __init__(self, model, lr=0.012, adam_lr=1.5e-3):
+    def __init__(self, model, lr=0.012, adam_lr=1.5e-3, blocks="blocks."):
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        inner = [p for name, p in named if name.startswith("blocks.") and p.ndim >= 2 and "gate.weight" not in name]
+        inner = [p for name, p in named if blocks in name and p.ndim >= 2 and "gate.weight" not in name]
         chosen = {id(p) for p in inner}
         outer = [p for _, p in named if id(p) not in chosen]
         super().__init__([{"params": inner, "lr": lr}], {})

@@ -5,8 +5,6 @@ python3 training/train_shapes.py --out models/shapes --seed 0
 
 import argparse
 import copy
-import math
-import time
 from pathlib import Path
 
 import torch
@@ -17,45 +15,9 @@ import export
 from autoencoder import AutoencoderKL
 from critic import Critic
 from dit_moe import CONFIG, DiTMoE, sample
+from loop import Average, adamw, say, train
 from muon import Muon
 from shapes_data import CLASSES, draw, random_labels
-
-
-def say(*words):
-    print(time.strftime("%H:%M:%S"), *words, flush=True)
-
-
-def decayed(step_share, peak):
-    """Learning rate: short warm-up, flat, cosine to zero over the last 60 %."""
-    if step_share < 0.01:
-        return peak * step_share / 0.01
-    return peak * (1 if step_share < 0.4 else 0.5 + 0.5 * math.cos(math.pi * (step_share - 0.4) / 0.6))
-
-
-def train(optimiser, loss_of, minutes, name, every=100, on_step=None):
-    """Until `minutes` have passed; the groups of the optimiser hold their peak learning rates."""
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    peaks = [group["lr"] for group in optimiser.param_groups]
-    begin, step, mean = time.time(), 0, None
-    while (share := (time.time() - begin) / (60 * minutes)) < 1:
-        for group, peak in zip(optimiser.param_groups, peaks):
-            group["lr"] = decayed(share, peak)
-        value = loss_of()
-        optimiser.zero_grad(set_to_none=True)
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
-        mean = value.item() if mean is None else 0.98 * mean + 0.02 * value.item()
-        step += 1
-        if on_step:
-            on_step(step, share)
-        if step % every == 0:
-            say(name, "step", step, f"{100 * share:.0f}%", f"loss {mean:.4f}")
-    say(name, "done:", step, "steps, loss", f"{mean:.4f}")
-
-
-def adamw(parameters, peak):
-    return torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01)
 
 
 def train_autoencoder(vae, minutes, generator):
@@ -129,7 +91,7 @@ class DitTrainer:
     def __init__(self, model, latents, labels, generator, batch=64):
         self.model, self.latents, self.labels = model, latents, labels
         self.generator, self.batch = generator, batch
-        self.average = copy.deepcopy(model)
+        self.average = Average(model)
 
     def loss(self):
         g, n = self.generator, self.batch
@@ -141,12 +103,6 @@ class DitTrainer:
         shape = (n, 1, 1, 1)
         v = self.model((1 - t.view(shape)) * x + t.view(shape) * noise, t, y)
         return F.mse_loss(v, noise - x) + 0.01 * self.model.balance()
-
-    @torch.no_grad()
-    def follow(self, step):
-        keep = min(0.999, (1 + step) / (20 + step))
-        for mine, other in zip(self.average.parameters(), self.model.parameters()):
-            mine.lerp_(other, 1 - keep)
 
 
 def parse():
@@ -197,16 +153,16 @@ def main():
     due = [0.15]
 
     def on_step(step, share):
-        trainer.follow(step)
+        trainer.average.follow(model, step)
         if share >= due[0]:
             due[0] += 0.2
-            rounded = export.round_to_bf16(copy.deepcopy(trainer.average))
+            rounded = export.round_to_bf16(copy.deepcopy(trainer.average.model))
             score = recognised(rounded, vae, critic, scale, 192, args.seed + 2)
             say("recognised of 192:", score)
             export.save(args.out, rounded, vae, critic, scale, {**facts, "recognised": score, "of": 192})
 
     train(Muon(model), trainer.loss, args.minutes[2], "dit-moe", on_step=on_step)
-    rounded = export.round_to_bf16(trainer.average)
+    rounded = export.round_to_bf16(trainer.average.model)
     torch.save(model.state_dict(), args.work / f"dit-{args.seed}.pt")
     score = recognised(rounded, vae, critic, scale, 1000, args.seed + 2)
     say("recognised of 1000:", score)

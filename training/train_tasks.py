@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional as F
 
 import tasks_export
+from loop import Average, say, train
 from muon import Muon
 from tasks_data import END, MASK, SHORT, TASKS, examples, ids_of, text_of
 from token_moe import LLADA2, LLADA_MOE, TokenMoe
-from train_shapes import say, train
 
 BLOCK = 32
 
@@ -76,7 +76,7 @@ class Trainer:
 
     def __init__(self, model, args):
         self.model, self.args = model, args
-        self.average = copy.deepcopy(model)
+        self.average = Average(model, 0.995)
         self.draw = random.Random(args.seed)
         self.generator = torch.Generator().manual_seed(args.seed)
 
@@ -111,12 +111,6 @@ class Trainer:
             if m.gate.sigmoid:
                 loads = m.loads.float()
                 m.gate.expert_bias += 0.001 * (loads.mean() - loads).sign()
-
-    @torch.no_grad()
-    def follow(self, step):
-        keep = min(0.995, (1 + step) / (20 + step))
-        for mine, other in zip(self.average.state_dict().values(), self.model.state_dict().values()):
-            mine.lerp_(other, 1 - keep)
 
 
 @torch.no_grad()
@@ -190,16 +184,16 @@ def main():
 
     def measure(step, share, count):
         spent = {"minutes": before["minutes"] + share * args.minutes, "steps": before["steps"] + step}
-        torch.save({"model": model.state_dict(), "average": trainer.average.state_dict(), "spent": spent},
+        torch.save({"model": model.state_dict(), "average": trainer.average.model.state_dict(), "spent": spent},
                    args.work / f"tasks-{args.form}-{args.seed}.pt")
-        rounded = tasks_export.round_to_bf16(copy.deepcopy(trainer.average)).eval()
+        rounded = tasks_export.round_to_bf16(copy.deepcopy(trainer.average.model)).eval()
         scores = score(rounded, count, args.seed + 1000)
         say("exact:", {k: f"{v:.2f}" for k, v in scores.items()})
         facts = {"seed": args.seed, "threads": args.threads, "scores": scores, "of": count, **spent}
         tasks_export.save(args.out, rounded, facts, args.form)
 
     def on_step(step, share):
-        trainer.follow(step)
+        trainer.average.follow(model, step)
         if share >= due[0]:
             due[0] += args.every / args.minutes
             measure(step, share, args.measure)

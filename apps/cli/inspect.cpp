@@ -44,8 +44,13 @@ void print_ranks(const Inspection& i) {
 
 void print(const Inspection& i) {
   std::printf("%s  (%s)\n\nParts\n", i.model.c_str(), i.pipeline.c_str());
+  int name_width = 12, type_width = 16;
   for (const Component& c : i.components) {
-    std::printf("  %-12s %-16s", c.name.c_str(), c.type.c_str());
+    name_width = std::max(name_width, static_cast<int>(c.name.size()));
+    type_width = std::max(type_width, static_cast<int>(c.type.size()));
+  }
+  for (const Component& c : i.components) {
+    std::printf("  %-*s %-*s", name_width, c.name.c_str(), type_width, c.type.c_str());
     if (c.parameters > 0) std::printf(" %10.2f M parameters", double(c.parameters) / 1e6);
     if (c.file_bytes > 0) std::printf("  %s on disk", amount(double(c.file_bytes)).c_str());
     std::printf("\n");

@@ -37,6 +37,7 @@ class StreamedDenoiser : public nn::Denoiser {
   nn::DType dtype_;
   int64_t resident_;
   std::unique_ptr<nn::Denoiser> shell_;
+  tensor::PageReuse reuse_;
 };
 
 /// What parts of a transformer weigh in memory, in bytes; found on meta.

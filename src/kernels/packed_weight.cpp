@@ -1,8 +1,8 @@
 #include "kernels/packed_weight.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -43,30 +43,38 @@ struct Converter {
   }
 };
 
-// Columns [tile * 16, ...) of the panel layout come from one matrix row each.
+template <class To, class From>
+void convert_row(const Converter<To>& convert, const From* from, int64_t count, To* to) {
+  if constexpr (std::is_same_v<To, From>)
+    std::copy_n(from, count, to);
+  else
+    for (int64_t i = 0; i < count; ++i) to[i] = convert(tensor::to_float(from[i]));
+}
+
+// Columns [tile * 16, ...) of the panel layout come from one matrix row each: a step of 16 rows is
+// converted where it stays in the nearest cache, then transposed word by word.
 template <class To, class From>
 void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out) {
-  constexpr int64_t kPerWord = 4 / sizeof(To), kStep = kStepWords * kPerWord;
+  constexpr int64_t kStep = kStepWords * 4 / sizeof(To);
   const int64_t rows = std::min<int64_t>(kTileColumns, w.size(0) - first_row), k = w.size(1);
   std::vector<Converter<To>> convert;
   for (int64_t c = 0; c < rows; ++c) convert.emplace_back(w.row<From>(first_row + c), k);
+  alignas(64) std::array<std::array<uint32_t, kStepWords>, kTileColumns> staged{};
   for (int64_t s = 0; s < steps; ++s) {
-    To* to = reinterpret_cast<To*>(out + s * kStepBytes);
-    std::memset(static_cast<void*>(to), 0, kStepBytes / 2);
     const int64_t count = std::min(kStep, k - s * kStep);
-    for (int64_t c = 0; c < rows; ++c) {
-      const From* from = w.row<From>(first_row + c) + s * kStep;
-      for (int64_t i = 0; i < count; ++i)
-        to[i / kPerWord * kTileColumns * kPerWord + c * kPerWord + i % kPerWord] =
-            convert[static_cast<size_t>(c)](tensor::to_float(from[i]));
-    }
+    if (count < kStep) staged = {};
+    for (int64_t c = 0; c < rows; ++c)
+      convert_row(convert[static_cast<size_t>(c)], w.row<From>(first_row + c) + s * kStep, count,
+                  reinterpret_cast<To*>(staged[static_cast<size_t>(c)].data()));
+    uint32_t* to = reinterpret_cast<uint32_t*>(out + s * kStepBytes);
+    for (size_t word = 0; word < kStepWords; ++word)
+      for (size_t c = 0; c < kTileColumns; ++c) *to++ = staged[c][word];
   }
 }
 
 template <class To, class From>
 void pack_row(const From* from, int64_t count, To* to) {
-  const Converter<To> convert(from, count);
-  for (int64_t i = 0; i < count; ++i) to[i] = convert(tensor::to_float(from[i]));
+  convert_row(Converter<To>(from, count), from, count, to);
 }
 
 // Calls f with a value of the element type of packed weights.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "base/fail.h"
@@ -25,12 +27,66 @@ void raise_to(std::atomic<int64_t>& peak, int64_t value) {
   }
 }
 
+constexpr size_t kMostSpare = 8;  // pages that wait serve a weight of an eighth of them or more
+
+/// Freed pages that wait for the next weight that they hold.
+class SparePages {
+ public:
+  void enter() {
+    const std::lock_guard lock(mutex_);
+    ++users_;
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) release();
+  }
+  /// The smallest that hold `size` bytes, and their size; null if none fit: then those that wait
+  /// are of no use.
+  std::pair<std::byte*, size_t> take(size_t size) {
+    const std::lock_guard lock(mutex_);
+    const auto found = spares_.lower_bound(size);
+    if (found == spares_.end() || found->first > kMostSpare * size) {
+      release();
+      return {nullptr, size};
+    }
+    const std::pair<std::byte*, size_t> taken = {found->second, found->first};
+    spares_.erase(found);
+    return taken;
+  }
+  void give(std::byte* data, size_t size) {
+    const std::lock_guard lock(mutex_);
+    if (users_ > 0)
+      spares_.emplace(size, data);
+    else
+      ::munmap(data, size);
+  }
+
+ private:
+  void release() {
+    for (const auto& [size, data] : spares_) ::munmap(data, size);
+    spares_.clear();
+  }
+  std::mutex mutex_;
+  int users_ = 0;
+  std::multimap<size_t, std::byte*> spares_;
+};
+
+SparePages& spare_pages() {
+  static SparePages* const pages = new SparePages;  // outlives weights in static storage
+  return *pages;
+}
+
 // Pages of their own: a streamed weight goes back to the system when it is freed, where the heap
 // would keep holes between what stays. No page stands behind the end, that a huge one could fill.
 std::shared_ptr<void> own_pages(int64_t bytes, int64_t alignment) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t size = (static_cast<size_t>(bytes) + page - 1) / page * page;
   const size_t step = std::max(static_cast<size_t>(alignment), page);
+  const auto [spare, spare_size] = spare_pages().take(size);
+  const auto release = [size = spare_size](void* freed) {
+    spare_pages().give(static_cast<std::byte*>(freed), size);
+  };
+  if (spare != nullptr) return {spare, release};
   void* const mapped =
       ::mmap(nullptr, size + step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
@@ -39,7 +95,7 @@ std::shared_ptr<void> own_pages(int64_t bytes, int64_t alignment) {
   std::byte* const data = begin + before;
   if (before >= page) ::munmap(begin, before);
   if (step - before >= page) ::munmap(data + size, step - before);
-  return {data, [size](void* freed) { ::munmap(freed, size); }};
+  return {data, release};
 }
 
 }  // namespace
@@ -76,6 +132,9 @@ int64_t MemoryTracker::current(MemoryClass memory_class) const {
 int64_t MemoryTracker::peak(MemoryClass memory_class) const {
   return peaks_[index_of(memory_class)].load();
 }
+
+PageReuse::PageReuse() { spare_pages().enter(); }
+PageReuse::~PageReuse() { spare_pages().leave(); }
 
 std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryClass memory_class) {
   std::shared_ptr<Storage> storage(new Storage);

@@ -32,6 +32,18 @@ class MemoryTracker {
   std::atomic<int64_t> total_{0}, total_peak_{0};
 };
 
+/// For weights that pass through memory one block after the other: while one of these lives, pages
+/// of a large weight that is freed wait for the next that they hold, so that the system need not
+/// fill new ones with zeros. A weight that none hold gives all that wait back, and so does the last
+/// of these.
+class PageReuse {
+ public:
+  PageReuse();
+  ~PageReuse();
+  PageReuse(const PageReuse&) = delete;
+  PageReuse& operator=(const PageReuse&) = delete;
+};
+
 /// A block of bytes that tensors share; freed with its last owner.
 class Storage {
  public:

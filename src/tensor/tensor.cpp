@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::tensor {
 namespace {
@@ -51,8 +52,7 @@ void append(std::vector<To>& out, const std::byte* from, int64_t count) {
 
 template <class To>
 std::vector<To> values(const Tensor& x) {
-  require(!x.is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to read",
-          x.shape().str());
+  require(!x.is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to read", x.shape());
   std::vector<To> out;
   out.reserve(static_cast<size_t>(x.elements()));
   each_run(x, [&](const std::byte* p, int64_t n) {
@@ -72,7 +72,7 @@ std::vector<To> values(const Tensor& x) {
 template <class T>
 Tensor copy_of(std::span<const T> values, const Shape& shape, DType dtype) {
   require(static_cast<int64_t>(values.size()) == shape.elements(), ErrorCode::usage,
-          "{} values do not fill the shape {}", values.size(), shape.str());
+          "{} values do not fill the shape {}", values.size(), shape);
   Tensor x = Tensor::empty(shape, dtype);
   if (!values.empty()) std::memcpy(x.raw(), values.data(), values.size_bytes());
   return x;
@@ -83,7 +83,7 @@ Tensor copy_of(std::span<const T> values, const Shape& shape, DType dtype) {
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, MemoryClass memory_class) {
   int64_t bytes = 0;
   require(!__builtin_mul_overflow(shape.elements(), size_of(dtype), &bytes), ErrorCode::memory,
-          "a tensor {} of {} is too large", shape.str(), name_of(dtype));
+          "a tensor {} of {} is too large", shape, name_of(dtype));
   return over(Storage::allocate(bytes, device, memory_class), 0, shape, dtype);
 }
 
@@ -107,8 +107,8 @@ Tensor Tensor::over(std::shared_ptr<Storage> storage, int64_t offset, const Shap
   const bool fits = offset >= 0 &&
                     !__builtin_mul_overflow(shape.elements(), size_of(dtype), &end) &&
                     !__builtin_add_overflow(end, offset, &end) && end <= storage->bytes();
-  require(fits, ErrorCode::model, "a tensor {} of {} at byte {} does not fit in {} bytes",
-          shape.str(), name_of(dtype), offset, storage->bytes());
+  require(fits, ErrorCode::model, "a tensor {} of {} at byte {} does not fit in {} bytes", shape,
+          name_of(dtype), offset, storage->bytes());
   Tensor x;
   x.storage_ = std::move(storage);
   x.offset_ = offset;
@@ -121,7 +121,7 @@ Tensor Tensor::over(std::shared_ptr<Storage> storage, int64_t offset, const Shap
 int64_t Tensor::stride(int axis) const {
   const int index = axis < 0 ? axis + rank() : axis;
   require(index >= 0 && index < rank(), ErrorCode::usage, "axis {} is outside the shape {}", axis,
-          shape_.str());
+          shape_);
   return strides_[static_cast<size_t>(index)];
 }
 
@@ -140,7 +140,7 @@ void* Tensor::raw() const {
 
 Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
   require(begin >= 0 && begin <= end && end <= size(axis), ErrorCode::usage,
-          "the slice [{}, {}) is outside axis {} of {}", begin, end, axis, shape_.str());
+          "the slice [{}, {}) is outside axis {} of {}", begin, end, axis, shape_);
   Tensor part = *this;
   part.offset_ += begin * stride(axis) * size_of(dtype_);
   part.shape_ = shape_.with(axis, end - begin);
@@ -149,8 +149,7 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
 
 Tensor Tensor::reshape(const Shape& shape) const {
   require(shape.elements() == elements() && dense(), ErrorCode::usage,
-          "a tensor {}{} cannot take the shape {}", shape_.str(), dense() ? "" : " (a view)",
-          shape.str());
+          "a tensor {}{} cannot take the shape {}", shape_, dense() ? "" : " (a view)", shape);
   Tensor other = *this;
   other.shape_ = shape;
   other.strides_ = dense_strides(shape);
@@ -173,7 +172,7 @@ std::vector<float> Tensor::to_floats() const { return values<float>(*this); }
 
 std::vector<int64_t> Tensor::to_ints() const {
   require(dtype_ == DType::i32 || dtype_ == DType::i64, ErrorCode::usage,
-          "integers were expected, the tensor {} holds {}", shape_.str(), name_of(dtype_));
+          "integers were expected, the tensor {} holds {}", shape_, name_of(dtype_));
   return values<int64_t>(*this);
 }
 

@@ -53,6 +53,34 @@ TEST(Storage, WeightsThatWereFreedAreGone) {
   EXPECT_LT(resident_bytes() - after_first, 10'000'000);
 }
 
+TEST(Storage, PagesAreReusedByWeightsThatTheyHold) {
+  constexpr int64_t kBytes = 1 << 20;
+  const auto place = [](int64_t bytes) {
+    const auto x = Storage::allocate(bytes, Device::cpu, MemoryClass::weights);
+    std::memset(x->data(), 1, static_cast<size_t>(bytes));
+    return x->data();
+  };
+  const int64_t before = resident_bytes();
+  {
+    const PageReuse reuse;
+    const std::byte* const first = place(kBytes);
+    {
+      const PageReuse inner;
+      EXPECT_EQ(place(kBytes), first);
+    }
+    EXPECT_EQ(place(kBytes / 3), first) << "the same pages";
+    EXPECT_EQ(place(kBytes), first) << "and still all of them";
+    std::vector<std::shared_ptr<Storage>> both;
+    for (int i = 0; i < 2; ++i)
+      both.push_back(Storage::allocate(kBytes, Device::cpu, MemoryClass::weights));
+    EXPECT_NE(both[0]->data(), both[1]->data());
+    both.clear();
+    for (int i = 1; i < 40; ++i) place(kBytes * i);
+    EXPECT_LT(resident_bytes() - before, 60 * kBytes) << "sizes that grow keep the last one";
+  }
+  EXPECT_LT(resident_bytes() - before, 4 * kBytes) << "nothing waits for nobody";
+}
+
 TEST(Storage, AViewKeepsItsOwnerAlive) {
   auto owner = std::make_shared<int>(7);
   const std::weak_ptr<int> watch = owner;

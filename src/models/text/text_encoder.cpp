@@ -38,6 +38,7 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace) c
   for (const int64_t visible : batch.visible)
     require(visible >= 0 && visible <= batch.length, ErrorCode::usage, "{} of {} tokens are text",
             visible, batch.length);
+  const tensor::PageReuse reuse;
   Tensor x = embed(batch), previous;
   const TextSight seen = sight(batch);
   for (int64_t i = 0; i < layers(); ++i) {

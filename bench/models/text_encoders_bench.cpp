@@ -1,0 +1,95 @@
+// One text through a text encoder of published width with few layers and random weights, bf16. Its
+// layers are packed when their turn comes, as in every run; that is in the time.
+//   text_encoders_bench [threads] [encoder: t5, clip_l, clip_g, bert] [times]
+// Prints a JSON line: milliseconds and the share of the units' own limit.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "bench.h"
+#include "models/random_weights.h"
+#include "models/text/text_encoder.h"
+#include "ops/elementwise.h"
+
+using namespace tessera;
+using tensor::DType;
+using tensor::Tensor;
+
+namespace {
+
+struct Encoder {
+  const char *name, *type, *config;
+  int64_t tokens;
+};
+// Widths as published; depths as in peers/text_encoders_peer.py.
+constexpr Encoder kEncoders[] = {
+    {"t5", "T5EncoderModel",
+     R"({"d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_heads": 64, "num_layers": 2,
+         "vocab_size": 1000, "feed_forward_proj": "gated-gelu"})",
+     256},
+    {"clip_l", "CLIPTextModelWithProjection",
+     R"({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 6,
+         "num_attention_heads": 12, "projection_dim": 768, "vocab_size": 1000})",
+     77},
+    {"clip_g", "CLIPTextModelWithProjection",
+     R"({"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 6,
+         "num_attention_heads": 20, "projection_dim": 1280, "vocab_size": 1000,
+         "hidden_act": "gelu"})",
+     77},
+    {"bert", "BertModel",
+     R"({"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 6,
+         "num_attention_heads": 16, "vocab_size": 1000})",
+     77},
+};
+
+/// Random weights as a mapped file of bf16 would hand them out.
+class Kept : public nn::PackingWeights {
+ public:
+  bool has(const std::string& name) const override { return random_.has(name); }
+  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    auto found = kept_.find(name);
+    if (found == kept_.end())
+      found = kept_.emplace(name, ops::cast(random_.get(name, shape), DType::bf16)).first;
+    return found->second;
+  }
+
+ private:
+  bench::RandomWeights random_;
+  mutable std::map<std::string, Tensor> kept_;
+};
+
+const Encoder& encoder_of(const std::string& name) {
+  for (const Encoder& encoder : kEncoders)
+    if (name == encoder.name) return encoder;
+  std::fprintf(stderr, "text_encoders_bench: no encoder '%s'\n", name.c_str());
+  std::exit(2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Threads threads(argc, argv);
+  const Encoder& wanted = encoder_of(argc > 2 ? argv[2] : "t5");
+  const int times = argc > 3 ? std::atoi(argv[3]) : 5;
+  const auto encoder =
+      models::make_text_encoder(wanted.type, base::Json::parse(wanted.config), wanted.name,
+                                std::make_shared<Kept>(), DType::bf16);
+  models::TextBatch batch{{}, {wanted.tokens}, wanted.tokens};
+  for (int64_t t = 0; t < wanted.tokens; ++t)
+    batch.ids.push_back(static_cast<int32_t>(t * 7 % encoder->vocabulary()));
+  auto run = [&] { encoder->encode(batch); };
+  tensor::Scope counting = tensor::current_scope();
+  counting.meter = std::make_shared<tensor::Meter>();
+  {
+    const tensor::BindScope count(counting);
+    run();
+  }
+  double seconds = 1e30, peak = 0;
+  for (int i = 0; i < times; ++i) {
+    peak = std::max(peak, kernels::probe_units().product(true));
+    seconds = std::min(seconds, kernels::best_seconds(run, 1));
+  }
+  bench::print("text encoder bf16", wanted.name, counting.meter->total().flops, 0, seconds, peak,
+               0);
+}

@@ -1,0 +1,251 @@
+"""One forward pass of the transformers of five families at full width with few blocks (random weights,
+bf16, one row) in PyTorch, as diffusers runs them, beside Tessera's.
+
+eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile with frozen
+weights, which oneDNN packs (a minute or two to compile each).
+
+    TESSERA_BENCH=build/release/bench python bench/peers/families_peer.py [threads] [shapes] [compile]
+
+Shapes are words like pixart:1024,flux:4096; all families at both sizes without them.
+"""
+import sys
+
+import torch
+from torch import nn
+from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
+
+from alternate import compare, program
+
+SIZES = {  # heads, head width, text tokens, text width, blocks
+    "pixart": (16, 72, 300, 1152, 3),
+    "sd3": (24, 64, 333, 1536, 3),
+    "flux": (24, 128, 512, 3072, (1, 2)),
+    "hunyuan": (16, 88, 333, 1024, 4),
+    "cogvideox": (30, 64, 226, 1920, 3),
+}
+
+
+def norm(x):
+    return layer_norm(x, x.shape[-1:], eps=1e-6)
+
+
+def modulate(x, shift, scale):
+    return norm(x) * (1 + scale) + shift
+
+
+class FeedForward(nn.Module):
+    def __init__(self, d, wide):
+        super().__init__()
+        self.up, self.down = nn.Linear(d, wide), nn.Linear(wide, d)
+
+    def forward(self, x):
+        return self.down(gelu(self.up(x), approximate="tanh"))
+
+
+class Heads(nn.Module):
+    """Queries, keys and values, normalised by head where `kind` says so."""
+
+    def __init__(self, heads, dim, kind="", keys=0):
+        super().__init__()
+        d = heads * dim
+        self.heads, self.kind = heads, kind
+        self.q, self.k, self.v = nn.Linear(d, d), nn.Linear(keys or d, d), nn.Linear(keys or d, d)
+        if kind:
+            make = nn.LayerNorm if kind == "layer" else nn.RMSNorm
+            self.norm_q, self.norm_k = make(dim, eps=1e-6), make(dim, eps=1e-6)
+
+    def forward(self, x, other=None):
+        split = lambda y: y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        other = x if other is None else other
+        q, k, v = split(self.q(x)), split(self.k(other)), split(self.v(other))
+        return (self.norm_q(q), self.norm_k(k), v) if self.kind else (q, k, v)
+
+
+def attend(q, k, v):
+    return scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def rotate(x, angles):
+    cos, sin = angles
+    even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    turned = torch.stack([-odd, even], -1).flatten(-2)
+    return (x.float() * cos + turned * sin).to(x.dtype)
+
+
+class Pixart(nn.Module):
+    def __init__(self, heads, dim, text):
+        super().__init__()
+        d = heads * dim
+        self.table = nn.Parameter(torch.randn(6, d) / d**0.5)
+        self.self, self.out = Heads(heads, dim), nn.Linear(d, d)
+        self.cross, self.cross_out = Heads(heads, dim, keys=text), nn.Linear(d, d)
+        self.ff = FeedForward(d, 4 * d)
+
+    def forward(self, x, c, m, angles):
+        m = (self.table[None] + m.unflatten(-1, (6, -1))).chunk(6, dim=1)
+        x = x + m[2] * self.out(attend(*self.self(modulate(x, m[0], m[1]))))
+        x = x + self.cross_out(attend(*self.cross(x, c)))
+        return x + m[5] * self.ff(modulate(x, m[3], m[4])), c
+
+
+class Joint(nn.Module):
+    """A block of SD3, or of FLUX's first kind."""
+
+    def __init__(self, heads, dim, kind, last=False):
+        super().__init__()
+        d = heads * dim
+        self.last, self.kind = last, kind
+        self.x, self.c = Heads(heads, dim, kind), Heads(heads, dim, kind)
+        self.x_ada, self.c_ada = nn.Linear(d, 6 * d), nn.Linear(d, (2 if last else 6) * d)
+        self.x_out, self.x_ff = nn.Linear(d, d), FeedForward(d, 4 * d)
+        if not last:
+            self.c_out, self.c_ff = nn.Linear(d, d), FeedForward(d, 4 * d)
+
+    def forward(self, x, c, t, angles):
+        m = self.x_ada(silu(t)).unsqueeze(1).chunk(6, dim=-1)
+        n = self.c_ada(silu(t)).unsqueeze(1).chunk(2 if self.last else 6, dim=-1)
+        q, k, v = (torch.cat(p, 2) for p in zip(self.c(modulate(c, n[0], n[1])), self.x(modulate(x, m[0], m[1]))))
+        if angles is not None:
+            q, k = rotate(q, angles), rotate(k, angles)
+        y = attend(q, k, v)
+        text = c.shape[1]
+        x = x + m[2] * self.x_out(y[:, text:])
+        x = x + m[5] * self.x_ff(modulate(x, m[3], m[4]))
+        if not self.last:
+            c = c + n[2] * self.c_out(y[:, :text])
+            c = c + n[5] * self.c_ff(modulate(c, n[3], n[4]))
+        return x, c
+
+
+class Single(nn.Module):
+    """A block of FLUX's second kind: attention and feed-forward beside each other."""
+
+    def __init__(self, heads, dim):
+        super().__init__()
+        d = heads * dim
+        self.heads, self.ada = Heads(heads, dim, "rms"), nn.Linear(d, 3 * d)
+        self.up, self.out = nn.Linear(d, 4 * d), nn.Linear(5 * d, d)
+
+    def forward(self, x, c, t, angles):
+        text = c.shape[1]
+        all = torch.cat([c, x], 1)
+        shift, scale, gate = self.ada(silu(t)).unsqueeze(1).chunk(3, dim=-1)
+        y = modulate(all, shift, scale)
+        q, k, v = self.heads(y)
+        y = torch.cat([attend(rotate(q, angles), rotate(k, angles), v), gelu(self.up(y), approximate="tanh")], 2)
+        all = all + gate * self.out(y)
+        return all[:, text:], all[:, :text]
+
+
+class Hunyuan(nn.Module):
+    def __init__(self, heads, dim, text, skip):
+        super().__init__()
+        d = heads * dim
+        self.ada, self.norms = nn.Linear(d, d), nn.ModuleList([nn.LayerNorm(d, eps=1e-6) for _ in range(3)])
+        self.self, self.out = Heads(heads, dim, "layer"), nn.Linear(d, d)
+        self.cross, self.cross_out = Heads(heads, dim, "layer", keys=text), nn.Linear(d, d)
+        self.ff = FeedForward(d, int(d * 4.3637))
+        if skip:
+            self.skip_norm, self.skip = nn.LayerNorm(2 * d, eps=1e-6), nn.Linear(2 * d, d)
+
+    def forward(self, x, c, t, angles, before=None):
+        if before is not None:
+            x = self.skip(self.skip_norm(torch.cat([x, before], -1)))
+        q, k, v = self.self(self.norms[0](x) + self.ada(silu(t))[:, None])
+        x = x + self.out(attend(rotate(q, angles), rotate(k, angles), v))
+        q, k, v = self.cross(self.norms[1](x), c)
+        x = x + self.cross_out(attend(rotate(q, angles), k, v))
+        return x + self.ff(self.norms[2](x)), c
+
+
+class CogVideoX(nn.Module):
+    def __init__(self, heads, dim):
+        super().__init__()
+        d = heads * dim
+        self.ada1, self.ada2 = nn.Linear(512, 6 * d), nn.Linear(512, 6 * d)
+        self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.heads, self.out, self.ff = Heads(heads, dim, "layer"), nn.Linear(d, d), FeedForward(d, 4 * d)
+
+    def forward(self, x, c, t, angles):
+        text, t = c.shape[1], silu(t[:, :512])
+
+        def both(ada, f, x, c):
+            m = ada(t).unsqueeze(1).chunk(6, dim=-1)
+            told = f(c) * (1 + m[4]) + m[3]
+            return torch.cat([told, f(x) * (1 + m[1]) + m[0]], 1), m[5], m[2]
+
+        y, n, m = both(self.ada1, self.norm1, x, c)
+        y = self.out(attend(*self.heads(y)))
+        x, c = x + m * y[:, text:], c + n * y[:, :text]
+        y, n, m = both(self.ada2, self.norm2, x, c)
+        y = self.ff(y)
+        return x + m * y[:, text:], c + n * y[:, :text]
+
+
+class Stack(nn.Module):
+    """Blocks between the first and the last product."""
+
+    def __init__(self, family):
+        super().__init__()
+        heads, dim, self.text, width, depth = SIZES[family]
+        self.family, d = family, heads * dim
+        self.channels = {"sd3": 64, "flux": 64, "cogvideox": 64}.get(family, 16)
+        self.first, self.last = nn.Linear(self.channels, d), nn.Linear(d, self.channels)
+        self.ada, self.one = nn.Linear(d, 2 * d), nn.Linear(d, 6 * d) if family == "pixart" else None
+        if family == "flux":
+            self.blocks = nn.ModuleList([Joint(heads, dim, "rms") for _ in range(depth[0])]
+                                        + [Single(heads, dim) for _ in range(depth[1])])
+        else:
+            make = {"pixart": lambda i: Pixart(heads, dim, width),
+                    "sd3": lambda i: Joint(heads, dim, "", i + 1 == depth),
+                    "hunyuan": lambda i: Hunyuan(heads, dim, width, i > depth // 2),
+                    "cogvideox": lambda i: CogVideoX(heads, dim)}[family]
+            self.blocks = nn.ModuleList([make(i) for i in range(depth)])
+        self.width, self.dim = width, dim
+
+    def inputs(self, tokens):
+        rows = self.text * (self.family == "flux") + tokens
+        angles = (torch.randn(rows, self.dim), torch.randn(rows, self.dim))
+        d = self.last.in_features
+        return (torch.randn(1, tokens, self.channels).bfloat16(), torch.randn(1, self.text, self.width).bfloat16(),
+                torch.randn(1, d).bfloat16(), angles if self.family in ("flux", "hunyuan") else None)
+
+    def forward(self, x, c, t, angles):
+        x, before = self.first(x), []
+        at = self.one(silu(t)) if self.one is not None else t
+        for i, block in enumerate(self.blocks):
+            if self.family == "hunyuan" and hasattr(block, "skip"):
+                x, c = block(x, c, at, angles, before[len(self.blocks) - 1 - i])
+            else:
+                x, c = block(x, c, at, angles)
+            before.append(x)
+        shift, scale = self.ada(silu(t)).unsqueeze(1).chunk(2, dim=-1)
+        return self.last(modulate(x, shift, scale))
+
+
+def variants(family, tokens, compiled):
+    stack = Stack(family).bfloat16().eval()
+    inputs = stack.inputs(tokens)
+    ways = {"eager": lambda: stack(*inputs)}
+    if compiled:
+        torch._inductor.config.freezing = True
+        torch._dynamo.reset()
+        fast = torch.compile(stack)
+        ways["compiled"] = lambda: fast(*inputs)
+    return ways
+
+
+def main():
+    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    torch.set_num_threads(threads)
+    shapes = sys.argv[2].split(",") if len(sys.argv) > 2 and sys.argv[2] else [
+        f"{family}:{tokens}" for family in SIZES for tokens in (1024, 4096)]
+    with torch.inference_mode():
+        for shape in shapes:
+            family, tokens = shape.split(":")
+            compare(program("families_bench"), threads, shape, variants(family, int(tokens), "compile" in sys.argv),
+                    rounds=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""One text through text encoders of published width with few layers (random weights, bf16) in PyTorch,
+as transformers runs them (weights stay in memory), beside Tessera's.
+
+    TESSERA_BENCH=build/release/bench python bench/peers/text_encoders_peer.py [threads] [encoders]
+"""
+import sys
+
+import torch
+from torch import nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+from alternate import compare, program
+
+SIZES = {"t5": (4096, 64, 10240, 2, 256), "clip_l": (768, 12, 3072, 6, 77),
+         "clip_g": (1280, 20, 5120, 6, 77), "bert": (1024, 16, 4096, 6, 77)}
+
+
+class Attention(nn.Module):
+    def __init__(self, d, heads, bias):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (nn.Linear(d, d, bias=bias) for _ in range(4))
+
+    def forward(self, x, mask, causal, scale):
+        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        y = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
+        return self.o(y.transpose(1, 2).flatten(2))
+
+
+class T5Layer(nn.Module):
+    def __init__(self, d, heads, wide):
+        super().__init__()
+        self.attention = Attention(d, heads, False)
+        self.norm1, self.norm2 = nn.RMSNorm(d, eps=1e-6), nn.RMSNorm(d, eps=1e-6)
+        self.gate, self.up, self.down = (nn.Linear(i, o, bias=False) for i, o in ((d, wide), (d, wide), (wide, d)))
+
+    def forward(self, x, bias):
+        x = x + self.attention(self.norm1(x), bias, False, 1.0)
+        y = self.norm2(x)
+        return x + self.down(gelu(self.gate(y), approximate="tanh") * self.up(y))
+
+
+class Layer(nn.Module):
+    """Of CLIP (norms before) or BERT (norms behind)."""
+
+    def __init__(self, d, heads, wide, kind):
+        super().__init__()
+        self.kind, self.attention = kind, Attention(d, heads, True)
+        self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.up, self.down = nn.Linear(d, wide), nn.Linear(wide, d)
+
+    def activate(self, x):
+        return x * torch.sigmoid(1.702 * x) if self.kind == "clip_l" else gelu(x)
+
+    def forward(self, x, bias):
+        if self.kind == "bert":
+            x = self.norm1(x + self.attention(x, None, False, None))
+            return self.norm2(x + self.down(self.activate(self.up(x))))
+        x = x + self.attention(self.norm1(x), None, True, None)
+        return x + self.down(self.activate(self.up(self.norm2(x))))
+
+
+def variants(name):
+    d, heads, wide, layers, tokens = SIZES[name]
+    make = (lambda: T5Layer(d, heads, wide)) if name == "t5" else (lambda: Layer(d, heads, wide, name))
+    stack = nn.ModuleList([make() for _ in range(layers)]).bfloat16().eval()
+    x, bias = torch.randn(1, tokens, d).bfloat16(), torch.randn(1, heads, tokens, tokens).bfloat16()
+
+    def run():
+        y = x
+        for layer in stack:
+            y = layer(y, bias)
+        return y
+
+    return {"eager": run}
+
+
+def main():
+    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    torch.set_num_threads(threads)
+    with torch.inference_mode():
+        for name in sys.argv[2].split(",") if len(sys.argv) > 2 else SIZES:
+            compare(program("text_encoders_bench"), threads, name, variants(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The loop that every training here runs."""
+
+import copy
+import math
+import time
+
+import torch
+
+
+def say(*words):
+    print(time.strftime("%H:%M:%S"), *words, flush=True)
+
+
+def decayed(step_share, peak):
+    """Learning rate: short warm-up, flat, cosine to zero over the last 60 %."""
+    if step_share < 0.01:
+        return peak * step_share / 0.01
+    return peak * (1 if step_share < 0.4 else 0.5 + 0.5 * math.cos(math.pi * (step_share - 0.4) / 0.6))
+
+
+def train(optimiser, loss_of, minutes, name, every=100, on_step=None):
+    """Until `minutes` have passed; the groups of the optimiser hold their peak learning rates."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    peaks = [group["lr"] for group in optimiser.param_groups]
+    begin, step, mean = time.time(), 0, None
+    while (share := (time.time() - begin) / (60 * minutes)) < 1:
+        for group, peak in zip(optimiser.param_groups, peaks):
+            group["lr"] = decayed(share, peak)
+        value = loss_of()
+        optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        mean = value.item() if mean is None else 0.98 * mean + 0.02 * value.item()
+        step += 1
+        if on_step:
+            on_step(step, share)
+        if step % every == 0:
+            say(name, "step", step, f"{100 * share:.0f}%", f"loss {mean:.4f}")
+    say(name, "done:", step, "steps, loss", f"{mean:.4f}")
+
+
+def adamw(parameters, peak):
+    return torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01)
+
+
+class Average:
+    """An exponential average of a model's weights."""
+
+    def __init__(self, model, longest=0.999):
+        self.model, self.longest = copy.deepcopy(model), longest
+
+    @torch.no_grad()
+    def follow(self, model, step):
+        keep = min(self.longest, (1 + step) / (20 + step))
+        for mine, other in zip(self.model.state_dict().values(), model.state_dict().values()):
+            mine.lerp_(other, 1 - keep)
