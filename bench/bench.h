@@ -77,4 +77,22 @@ inline void print(const std::string& bench, const std::string& shape, double flo
   std::fflush(stdout);
 }
 
+/// Times `run`, probing the units' limit between its turns, and prints the best beside what a meter
+/// counted in one of them.
+template <class Run>
+void print_best(const std::string& bench, const std::string& shape, int times, const Run& run) {
+  tensor::Scope counting = tensor::current_scope();
+  counting.meter = std::make_shared<tensor::Meter>();
+  {
+    const tensor::BindScope count(counting);
+    run();
+  }
+  double seconds = 1e30, peak = 0;
+  for (int i = 0; i < times; ++i) {
+    peak = std::max(peak, kernels::probe_units().product(true));
+    seconds = std::min(seconds, kernels::best_seconds(run, 1));
+  }
+  print(bench, shape, counting.meter->total().flops, 0, seconds, peak, 0);
+}
+
 }  // namespace tessera::bench

@@ -1,7 +1,6 @@
 // One forward pass of a DiT-MoE with random weights: two rows (guidance) of 256 tokens, bf16.
 //   dit_moe_bench [threads] [size: s, b] [times]
 // Prints a JSON line: milliseconds and the share of the units' own limit, probed between the runs.
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -63,17 +62,5 @@ int main(int argc, char** argv) {
   const Tensor labels = Tensor::from(std::span<const int32_t>(classes), {kRows});
   const Tensor t = Tensor::from(std::span<const float>(when), {kRows});
   auto run = [&] { forward(model, shape, latent, labels, t); };
-
-  tensor::Scope counting = tensor::current_scope();
-  counting.meter = std::make_shared<tensor::Meter>();
-  {
-    const tensor::BindScope count(counting);
-    run();
-  }
-  double seconds = 1e30, peak = 0;
-  for (int i = 0; i < times; ++i) {
-    peak = std::max(peak, kernels::probe_units().product(true));
-    seconds = std::min(seconds, kernels::best_seconds(run, 1));
-  }
-  bench::print("dit_moe bf16", size, counting.meter->total().flops, 0, seconds, peak, 0);
+  bench::print_best("dit_moe bf16", size, times, run);
 }

@@ -102,16 +102,5 @@ int main(int argc, char** argv) {
       model->block(b, *step, view, hidden, {attention, experts});
     model->head(*step, view, hidden);
   };
-  tensor::Scope counting = tensor::current_scope();
-  counting.meter = std::make_shared<tensor::Meter>();
-  {
-    const tensor::BindScope count(counting);
-    run();
-  }
-  double seconds = 1e30, peak = 0;
-  for (int i = 0; i < times; ++i) {
-    peak = std::max(peak, kernels::probe_units().product(true));
-    seconds = std::min(seconds, kernels::best_seconds(run, 1));
-  }
-  bench::print("family bf16", shape, counting.meter->total().flops, 0, seconds, peak, 0);
+  bench::print_best("family bf16", shape, times, run);
 }

@@ -2,7 +2,6 @@
 // layers are packed when their turn comes, as in every run; that is in the time.
 //   text_encoders_bench [threads] [encoder: t5, clip_l, clip_g, bert] [times]
 // Prints a JSON line: milliseconds and the share of the units' own limit.
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -79,17 +78,5 @@ int main(int argc, char** argv) {
   for (int64_t t = 0; t < wanted.tokens; ++t)
     batch.ids.push_back(static_cast<int32_t>(t * 7 % encoder->vocabulary()));
   auto run = [&] { encoder->encode(batch); };
-  tensor::Scope counting = tensor::current_scope();
-  counting.meter = std::make_shared<tensor::Meter>();
-  {
-    const tensor::BindScope count(counting);
-    run();
-  }
-  double seconds = 1e30, peak = 0;
-  for (int i = 0; i < times; ++i) {
-    peak = std::max(peak, kernels::probe_units().product(true));
-    seconds = std::min(seconds, kernels::best_seconds(run, 1));
-  }
-  bench::print("text encoder bf16", wanted.name, counting.meter->total().flops, 0, seconds, peak,
-               0);
+  bench::print_best("text encoder bf16", wanted.name, times, run);
 }
