@@ -55,8 +55,7 @@ void eval(Options& o, const std::stop_token& stop) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("eval", "Measure what plans or expert rules cost in quality");
+  CLI::App* app = program.add_subcommand("eval", "Measure quality: plans, expert rules, captions");
   auto o = std::make_shared<Options>();
   o->request.generate.steps = 20;
   add_model(*app, o->model);

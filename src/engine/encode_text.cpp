@@ -41,9 +41,11 @@ void check_there(const Model::State& state, const Recipe::TextPart& part) {
             state.name, name, name);
 }
 
-TextBatch tokens_of(const Model::State& state, const Recipe::TextPart& part,
+TextBatch tokens_of(const Model::State& state, Recipe::TextPart& part,
                     const std::vector<std::string>& prompts) {
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+  if (part.as_tokenizer && tokenizer->longest() > 0)
+    part.tokens = std::min(tokenizer->longest(), kMostTokens);
   TextBatch batch{{}, {}, part.tokens};
   for (const std::string& prompt : prompts) {
     const auto encoded = tokenizer->encode_padded(state.recipe->cleaned(prompt), part.tokens);
@@ -64,7 +66,7 @@ std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
     text.there = !part.optional || state.folder.has(part.encoder);
     if (text.there) {
       check_there(state, part);
-      text.batch = tokens_of(state, part, prompts);
+      text.batch = tokens_of(state, text.part, prompts);
     }
     texts.push_back(std::move(text));
   }

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/printable.h"
 #include "engine/model_state.h"
@@ -23,6 +24,22 @@ namespace fs = std::filesystem;
 load::WeightStore& store() {
   static load::WeightStore one;  // one a process: weights only, no state of requests
   return one;
+}
+
+// Over those of the family: what the makers of a model advise in its generation_config.json.
+models::Recipe::Defaults read_defaults(const std::string& folder,
+                                       models::Recipe::Defaults defaults) {
+  const std::string path = folder + "/generation_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return defaults;
+  const base::Json json = base::read_json(path);
+  const base::ConfigReader read(json, path);
+  defaults.steps = static_cast<int>(read.integer("num_inference_steps", defaults.steps, 1, 100000));
+  const double guidance = read.number("guidance_scale", double{defaults.guidance});
+  require(guidance >= 0 && guidance <= 1000, ErrorCode::model,
+          "{}: 'guidance_scale' is {}; expected a number from 0 to 1000", path, guidance);
+  defaults.guidance = static_cast<float>(guidance);
+  return defaults;
 }
 
 std::vector<std::string> read_class_names(const std::string& folder) {
@@ -277,6 +294,7 @@ Model Model::open(const std::string& model, const RunOptions& options) {
   if (state->folder.has("transformer")) {
     const load::Component& part = state->folder.component("transformer");
     state->recipe = models::make_recipe(part.class_name, part.config, part.folder + "/config.json");
+    state->defaults = read_defaults(state->folder.path, state->recipe->defaults());
     state->class_names = read_class_names(state->folder.path);
     require(state->class_names.empty() ||
                 static_cast<int64_t>(state->class_names.size()) == state->recipe->classes(),

@@ -26,6 +26,7 @@ struct Model::State {
   std::string name;  ///< as the caller gave it
   load::ModelFolder folder;
   std::unique_ptr<models::Recipe> recipe;      ///< null: a folder without a transformer
+  models::Recipe::Defaults defaults;           ///< the recipe's, or what the folder says of itself
   std::unique_ptr<engine::Language> language;  ///< null: not a language model
   std::vector<std::string> class_names;        ///< empty: classes have numbers only
   std::unique_ptr<base::ThreadPool> pool;      ///< all threads

@@ -186,7 +186,7 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
       ErrorCode::usage,
       "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "
       "and choose a model with experts");
-  const models::Recipe::Defaults defaults = state.recipe->defaults();
+  const models::Recipe::Defaults& defaults = state.defaults;
   Job job;
   job.guidance_asked = request.guidance.value_or(defaults.guidance);
   for (const float scale : {job.guidance_asked, request.true_guidance})

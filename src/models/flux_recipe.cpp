@@ -50,11 +50,12 @@ class FluxRecipe : public TextRecipe {
             {"pooled_prompt_embeds", "pooled_projections"}};
   }
   std::vector<TextPart> text_parts(const std::string&) const override {
-    return {{.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77},
-            {.tokenizer = "tokenizer_2",
-             .encoder = "text_encoder_2",
-             .tokens = 512,
-             .adjustable = true}};
+    return {
+        {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
+        {.tokenizer = "tokenizer_2",
+         .encoder = "text_encoder_2",
+         .tokens = 512,
+         .adjustable = true}};
   }
   std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
                                            int64_t) const override {

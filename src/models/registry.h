@@ -55,10 +55,11 @@ class Recipe {
   /// A tokenizer of the folder and the encoder that reads its ids.
   struct TextPart {
     std::string tokenizer, encoder;
-    int64_t tokens = 0;       ///< of every text, padding included
-    bool masked = false;      ///< the encoder is told what is padding
-    bool adjustable = false;  ///< a request may ask for other `tokens`
-    bool optional = false;    ///< a folder may come without it
+    int64_t tokens = 0;         ///< of every text, padding included
+    bool masked = false;        ///< the encoder is told what is padding
+    bool adjustable = false;    ///< a request may ask for other `tokens`
+    bool optional = false;      ///< a folder may come without it
+    bool as_tokenizer = false;  ///< its model_max_length goes before `tokens`
   };
   /// What the text of a pipeline of this class goes through; empty: there is no way.
   virtual std::vector<TextPart> text_parts(const std::string& /*pipeline*/) const { return {}; }

@@ -49,13 +49,17 @@ class Sd3Recipe : public TextRecipe {
             {"pooled_prompt_embeds", "pooled_projections"}};
   }
   std::vector<TextPart> text_parts(const std::string&) const override {
-    return {{.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77},
-            {.tokenizer = "tokenizer_2", .encoder = "text_encoder_2", .tokens = 77},
-            {.tokenizer = "tokenizer_3",
-             .encoder = "text_encoder_3",
-             .tokens = 256,
-             .adjustable = true,
-             .optional = true}};
+    return {
+        {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
+        {.tokenizer = "tokenizer_2",
+         .encoder = "text_encoder_2",
+         .tokens = 77,
+         .as_tokenizer = true},
+        {.tokenizer = "tokenizer_3",
+         .encoder = "text_encoder_3",
+         .tokens = 256,
+         .adjustable = true,
+         .optional = true}};
   }
   std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
                                            int64_t rows) const override;

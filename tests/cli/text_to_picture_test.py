@@ -2,10 +2,11 @@
 """Pipelines from folders: sizes, frames, memory, tiles, and the kinds of files that come out."""
 
 import json
+import shutil
 import struct
 import unittest
 
-from program import DATA, ProgramTest, read_safetensors, write_safetensors
+from program import DATA, SOURCE, ProgramTest, read_safetensors, write_safetensors
 
 VIDEO = DATA / "diffusers/cogvideox_2b/model"
 PIXART = DATA / "diffusers/pixart_alpha/model"
@@ -138,6 +139,30 @@ class Pixart(ProgramTest):
         for text in ("many", "0", "-64", "32", "99999", "64x"):
             self.refused(2, *self.run_it, *size, "d.png", "--vae-tiling", text,
                          says=["--vae-tiling " + text, "64 to 16384"])
+
+
+class Scenes(ProgramTest):
+    def test_a_prompt_becomes_a_picture(self):
+        done = self.run_here("generate", "scenes", "--prompt", "a red circle left of a blue square", "--steps", "2",
+                             "-o", "a.png")
+        self.assertEqual((done.returncode, done.stdout), (0, "a.png\n"), done.stderr)
+        self.assertEqual(png_size(self.folder / "a.png"), (128, 128))
+        self.refused(2, "generate", "scenes", "--class", "1", says="--prompt")
+
+    def test_pictures_of_captions_are_judged(self):
+        model = self.folder / "model"
+        shutil.copytree(SOURCE / "models/scenes", model)
+        run = ("eval", model, "--pictures", "2", "--steps", "2", "--json")
+        (model / "captions.json").write_text('["a red circle above a black cross"]')
+        done = self.run_here(*run)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(json.loads(done.stdout)["recognised"], (0, 0.5, 1))
+        for captions, says in (('["a pink circle"]', "'pink' where a colour"), ("[]", "1 to 100000 captions"),
+                               ("[7]", "no text"), ("[", "captions.json")):
+            (model / "captions.json").write_text(captions)
+            self.refused(3, *run, says=says)
+        (model / "captions.json").unlink()
+        self.refused(3, *run, says=["no classes to draw from", "no captions.json"])
 
 
 if __name__ == "__main__":

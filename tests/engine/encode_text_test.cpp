@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/json.h"
 #include "engine/golden.h"
 
 namespace tessera {
@@ -51,6 +52,25 @@ TEST(EncodeText, TakesAPromptOfAnyLength) {
   std::string longest;
   while (longest.size() < 100000) longest += "waves \xf0\x9f\x8c\x8a and \xff\xfe rocks ";
   EXPECT_EQ(refusal(kVideo, request(longest)), "nothing was refused");
+}
+
+TEST(EncodeText, TextsAreAsLongAsTheirTokenizerSays) {
+  const Scratch scratch;
+  const fs::path model = scratch / "model";
+  fs::copy(engine::resolve_model("scenes"), model, fs::copy_options::recursive);
+  const auto longest = [&](int tokens) {
+    for (const char* tokenizer : {"tokenizer", "tokenizer_2"}) {
+      const std::string file = model / tokenizer / "tokenizer_config.json";
+      base::Json config = base::read_json(file);
+      config["model_max_length"] = tokens;
+      std::ofstream(file) << config.dump();
+    }
+    GenerateRequest q = request("a red circle");
+    q.frames = 0;
+    return refusal(model, q);
+  };
+  EXPECT_EQ(longest(5), "nothing was refused");
+  EXPECT_NE(longest(99).find("99 tokens of text: the text_encoder"), std::string::npos);
 }
 
 TEST(EncodeText, MissingAndBrokenPartsAreNamed) {

@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <fstream>
+
 #include "engine/denoise.h"
 #include "engine/pixart_text.h"
 
@@ -26,6 +29,32 @@ TEST(PlanJob, TextAndClassesAreNotMistaken) {
   GenerateRequest text;
   text.prompts = {"a cat"};
   EXPECT_NE(refusal(kClasses, text).find("give --class"), std::string::npos);
+}
+
+TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
+  const golden::Scratch scratch;
+  const std::filesystem::path model = scratch / "model";
+  std::filesystem::copy(kClasses, model, std::filesystem::copy_options::recursive);
+  const auto advise = [&](const char* text) {
+    std::ofstream(model / "generation_config.json") << text;
+  };
+  GenerateRequest one;
+  one.classes = {"1"};
+  one.decode = false;
+  const auto run = [&] {
+    return Model::open(model, golden::options(Precision::f32)).generate(one);
+  };
+  advise(R"({"num_inference_steps": 3, "guidance_scale": 2})");
+  const GenerateResult advised = run();
+  EXPECT_EQ(advised.report.step_seconds.size(), 3u);
+  one.steps = 3;
+  one.guidance = 2;
+  advise("{}");
+  EXPECT_EQ(run().latents, advised.latents);
+  for (const char* bad : {R"({"num_inference_steps": 0})", R"({"guidance_scale": -1})", "["}) {
+    advise(bad);
+    EXPECT_NE(refusal(model, one).find("generation_config.json"), std::string::npos) << bad;
+  }
 }
 
 TEST(PlanJob, AFolderWithoutASchedulerIsNamed) {
