@@ -69,6 +69,9 @@ void run_ranks(const ModelOptions& options, const std::function<void(const Proce
 /// process would do the same work.
 void refuse_processes(const std::string& command);
 
+/// Reads "auto" (which changes nothing), "on", "off", or a tile's side in pixels. Throws
+/// Error(usage).
+void set_tiling(const std::string& text, VaeTiling& tiling, int64_t& pixels);
 /// "4GB", "512MiB" or a count of bytes -> bytes. Throws Error(usage) naming `option`.
 int64_t bytes_of(const std::string& text, const std::string& option);
 /// Accepts numbers above zero.

@@ -23,9 +23,14 @@ Command add_forward(CLI::App& program) {
       ->required()
       ->group(group)
       ->type_name("F");
+  auto tiling = std::make_shared<std::string>("auto");
+  app->add_option("--vae-tiling", *tiling, "VAE in tiles: on, or a side in pixels (default off)")
+      ->group(group)
+      ->type_name("T");
   app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
   add_model_options(*app, model);
-  return {app, [model, request](const std::stop_token& stop) {
+  return {app, [model, request, tiling](const std::stop_token& stop) {
+            set_tiling(*tiling, request->vae_tiling, request->vae_tile);
             Model opened = Model::open(model->model, run_options(*model));
             opened.forward(*request, {stop, {}});
             std::printf("%s\n", request->outputs.c_str());

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 
@@ -54,19 +53,6 @@ void set_subject(Options& o) {
   if (!o.classes.empty()) o.request.classes = split(o.classes);
   if (!o.prompt.empty()) o.request.prompts = {o.prompt};
   if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file);
-}
-
-// "auto", "on", "off", or a tile's side in pixels.
-void set_tiling(const std::string& text, GenerateRequest& request) {
-  if (text == "auto") return;
-  request.vae_tiling = text == "off" ? VaeTiling::off : VaeTiling::on;
-  if (text == "on" || text == "off") return;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, request.vae_tile);
-  if (error != std::errc() || rest != end || request.vae_tile <= 0)
-    throw Error(ErrorCode::usage, "--vae-tiling " + text +
-                                      ": expected auto, on, off, or a tile's side of 64 to 16384 "
-                                      "pixels");
 }
 
 void save(const GenerateResult& result, const Options& o) {
@@ -174,7 +160,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;
   o.request.binning = o.binning == "on";
-  set_tiling(o.tiling, o.request);
+  set_tiling(o.tiling, o.request.vae_tiling, o.request.vae_tile);
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);

@@ -1,4 +1,5 @@
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 
 #include "commands.h"
@@ -6,7 +7,7 @@
 namespace tessera::cli {
 
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  command.add_option("MODEL", o->model, "A folder, or a shipped one: shapes, tasks-a, tasks-b")
+  command.add_option("MODEL", o->model, "A folder, or a shipped one: shapes, scenes, tasks-a, -b")
       ->required();
 }
 
@@ -42,6 +43,18 @@ CLI::Validator positive() {
         return "expected a number above 0, not " + text;
       },
       "");
+}
+
+void set_tiling(const std::string& text, VaeTiling& tiling, int64_t& pixels) {
+  if (text == "auto") return;
+  tiling = text == "off" ? VaeTiling::off : VaeTiling::on;
+  if (text == "on" || text == "off") return;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, pixels);
+  if (error != std::errc() || rest != end || pixels <= 0)
+    throw Error(ErrorCode::usage, "--vae-tiling " + text +
+                                      ": expected auto, on, off, or a tile's side of 64 to 16384 "
+                                      "pixels");
 }
 
 int64_t bytes_of(const std::string& text, const std::string& option) {

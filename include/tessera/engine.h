@@ -34,6 +34,8 @@ struct ForwardRequest {
   std::string outputs;  ///< safetensors file to write: `out` and traced tensors; vae.encode also
                         ///< writes `mean` (which `out` is) and `logvar`
   bool trace = false;   ///< also `embedding`, `block.N`, ...
+  VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
+  int64_t vae_tile = 0;                   ///< as in GenerateRequest
 };
 
 /// A model folder that is open for work. Not thread-safe; open one per thread of requests. Weights

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "engine/encode_text.h"
+#include "engine/memory_plan.h"
 #include "engine/model_state.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
@@ -116,40 +118,69 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
   return outputs;
 }
 
-Tensors run_decoder(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
-                    bool trace) {
-  const Tensor latent = as_f32(input(file, inputs, inputs.contains("z") ? "z" : "sample",
-                                     "sample [rows, channels, height, width]"));
-  Tensors outputs;
+/// How a VAE runs: what it is given, and in which tiles.
+struct VaeRun {
+  std::optional<models::Tiling> tiles;
+  int64_t factor = 1;
+  models::VaeTrace watch;
+};
+
+Tensor run_decoder(Model::State& state, const Tensor& latent, const VaeRun& run) {
   nn::LocalSpatial spatial;
-  models::AutoencoderKL::Trace watch;
-  if (trace)
-    watch = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32);
-    };
-  outputs["out"] = state.video() ? state.load_video_vae()->decode(latent)
-                                 : state.load_vae()->decode(latent, spatial, watch);
-  return outputs;
+  const auto video = state.video() ? state.load_video_vae() : nullptr;
+  const auto vae = state.video() ? nullptr : state.load_vae();
+  const auto whole = [&](const Tensor& z) {
+    return video ? video->decode(z) : vae->decode(z, spatial, run.watch);
+  };
+  return run.tiles ? models::decode_tiles(latent, run.factor, *run.tiles, whole) : whole(latent);
 }
 
-Tensors run_encoder(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
-                    bool trace) {
-  const Tensor pictures = as_f32(input(file, inputs, inputs.contains("x") ? "x" : "sample",
-                                       "sample [rows, 3, height, width]"));
-  Tensors outputs;
+// Mean and log variance behind each other: [rows, 2 * channels, ...].
+template <class Moments>
+Tensor joined(const Moments& m) {
+  const int64_t rows = m.mean.size(0), width = m.mean.elements() / rows;
+  std::vector<int64_t> sizes(m.mean.shape().begin(), m.mean.shape().end());
+  sizes[1] *= 2;
+  return ops::concat_columns({m.mean.reshape({rows, width}), m.logvar.reshape({rows, width})})
+      .reshape(tensor::Shape(sizes));
+}
+
+Tensor run_encoder(Model::State& state, const Tensor& pictures, const VaeRun& run) {
   nn::LocalSpatial spatial;
-  models::VaeTrace watch;
-  if (trace)
-    watch = [&](const std::string& name, const Tensor& x) {
+  const auto video = state.video() ? state.load_video_vae_encoder() : nullptr;
+  const auto vae = state.video() ? nullptr : state.load_vae_encoder();
+  const auto whole = [&](const Tensor& x) {
+    return video ? joined(video->encode(x)) : joined(vae->encode(x, spatial, run.watch));
+  };
+  return run.tiles ? models::encode_tiles(pictures, run.factor, *run.tiles, whole)
+                   : whole(pictures);
+}
+
+Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
+                const ForwardRequest& request) {
+  const bool decode = request.component == "vae.decode";
+  const char* const other = decode ? "z" : "x";
+  const Tensor sample = as_f32(
+      input(file, inputs, inputs.contains(other) ? other : "sample",
+            decode ? "sample [rows, channels, height, width]" : "sample [rows, 3, height, width]"));
+  Tensors outputs;
+  VaeRun run;
+  run.factor = state.vae_factor();
+  if (request.vae_tiling == VaeTiling::on) run.tiles = engine::vae_tiles(state, request.vae_tile);
+  require(!run.tiles || (sample.rank() >= 4 && !request.trace), ErrorCode::usage,
+          "tiles need a sample of 4 axes or more and no --trace; leave out --vae-tiling");
+  if (request.trace)
+    run.watch = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32);
     };
-  if (state.video()) {
-    const auto moments = state.load_video_vae_encoder()->encode(pictures);
-    return {{"out", moments.mean}, {"mean", moments.mean}, {"logvar", moments.logvar}};
+  if (decode) {
+    outputs["out"] = run_decoder(state, sample, run);
+    return outputs;
   }
-  const auto moments = state.load_vae_encoder()->encode(pictures, spatial, watch);
-  outputs["out"] = outputs["mean"] = moments.mean;
-  outputs["logvar"] = moments.logvar;
+  const Tensor moments = run_encoder(state, sample, run);
+  const int64_t channels = moments.size(1) / 2;
+  outputs["out"] = outputs["mean"] = moments.slice(1, 0, channels).contiguous();
+  outputs["logvar"] = moments.slice(1, channels, 2 * channels).contiguous();
   return outputs;
 }
 
@@ -179,9 +210,8 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   Tensors inputs;
   for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
   const Tensors outputs = transformer ? run_transformer(state, file, inputs, request.trace, control)
-                          : text   ? engine::forward_text(state, component, inputs, request.trace)
-                          : decode ? run_decoder(state, file, inputs, request.trace)
-                                   : run_encoder(state, file, inputs, request.trace);
+                          : text ? engine::forward_text(state, component, inputs, request.trace)
+                                 : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
           request.outputs);
   load::write_safetensors(request.outputs, outputs);

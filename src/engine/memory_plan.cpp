@@ -40,14 +40,6 @@ Room room_of(const Model::State& state) {
        room.allows, remedy);
 }
 
-Tiles tiling_of(const Model::State& state, int64_t pixels) {
-  const load::Component& part = state.folder.component("vae");
-  const std::string where = part.folder + "/config.json";
-  return state.video()
-             ? models::tiling_of(models::parse_cogvideox_vae_config(part.config, where), pixels)
-             : models::tiling_of(models::parse_autoencoder_kl_config(part.config, where), pixels);
-}
-
 // Whole if that fits, else the largest tiles that do: the published size, and halves of 1024.
 Tiles fitting(const Model::State& state, const Job& job, const Room& room) {
   const base::Json& config = state.folder.component("vae").config;
@@ -58,7 +50,7 @@ Tiles fitting(const Model::State& state, const Job& job, const Room& room) {
   if (whole.peak <= room.bytes) return {};
   Need last = whole;
   for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
-    const Tiles tiles = tiling_of(state, pixels);
+    const Tiles tiles = vae_tiles(state, pixels);
     last = need(tiles);
     if (last.peak <= room.bytes) return tiles;
   }
@@ -67,12 +59,9 @@ Tiles fitting(const Model::State& state, const Job& job, const Room& room) {
 
 void plan_tiles(const Model::State& state, const GenerateRequest& request, const Room& room,
                 Job& job) {
-  const int64_t pixels = request.vae_tile, factor = state.vae_factor();
-  require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,
-          "--vae-tiling {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
-          pixels);
+  const int64_t factor = state.vae_factor();
   const bool asked = request.vae_tiling == VaeTiling::on;
-  if (asked) job.tiles = tiling_of(state, pixels);
+  if (asked) job.tiles = vae_tiles(state, request.vae_tile);
   if (request.vae_tiling == VaeTiling::automatic) job.tiles = fitting(state, job, room);
   const Need need = decode_need(state.folder.component("vae").config, state.video(), state.dtype(),
                                 job.layout, job.tiles);
@@ -107,6 +96,17 @@ void plan_blocks(Model::State& state, const Need& need, const Room& room, Job& j
 }
 
 }  // namespace
+
+models::Tiling vae_tiles(const Model::State& state, int64_t pixels) {
+  require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,
+          "--vae-tiling {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
+          pixels);
+  const load::Component& part = state.folder.component("vae");
+  const std::string where = part.folder + "/config.json";
+  return state.video()
+             ? models::tiling_of(models::parse_cogvideox_vae_config(part.config, where), pixels)
+             : models::tiling_of(models::parse_autoencoder_kl_config(part.config, where), pixels);
+}
 
 Need decode_need(const base::Json& vae, bool video, DType dtype, const nn::TokenLayout& layout,
                  const Tiles& tiles) {

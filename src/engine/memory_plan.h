@@ -12,6 +12,10 @@ struct Need {
 Need decode_need(const base::Json& vae, bool video, nn::DType dtype, const nn::TokenLayout& layout,
                  const std::optional<models::Tiling>& tiles);
 
+/// The tiles of the VAE of a model: of `pixels` a side, or 0: as its configuration says. Throws
+/// Error(usage) for sizes that no tile has.
+models::Tiling vae_tiles(const Model::State& state, int64_t pixels);
+
 /// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
 /// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in
 /// job.notes. Parts are in memory one after the other. Throws Error(memory) when nothing helps,

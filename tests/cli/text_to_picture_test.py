@@ -149,6 +149,16 @@ class Scenes(ProgramTest):
         self.assertEqual(png_size(self.folder / "a.png"), (128, 128))
         self.refused(2, "generate", "scenes", "--class", "1", says="--prompt")
 
+    def test_either_half_of_a_vae_in_tiles(self):
+        write_safetensors(self.folder / "z", {"sample": ("F32", (1, 4, 16, 16), bytes(4 * 4 * 256))})
+        run = ("forward", "scenes", "--component", "vae.decode", "--inputs", "z", "--outputs", "x")
+        done = self.run_here(*run, "--vae-tiling", "64")
+        self.assertEqual((done.returncode, done.stdout), (0, "x\n"), done.stderr)
+        self.assertEqual(read_safetensors(self.folder / "x")[0]["out"][1], [1, 3, 128, 128])
+        for text in ("many", "0", "32"):
+            self.refused(2, *run, "--vae-tiling", text, says=["--vae-tiling " + text, "64 to 16384"])
+        self.refused(2, *run, "--vae-tiling", "64", "--trace", says=["--trace", "--vae-tiling"])
+
     def test_pictures_of_captions_are_judged(self):
         model = self.folder / "model"
         shutil.copytree(SOURCE / "models/scenes", model)

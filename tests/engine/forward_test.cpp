@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "golden.h"
 
 namespace tessera {
@@ -94,6 +96,43 @@ TEST(Forward, RunsBothHalvesOfAVae) {
         1e-4);
     EXPECT_TRUE(out.has("mid_block"));
   }
+}
+
+// Pictures and latents of the shipped model, whole and in tiles.
+TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
+  const Scratch scratch;
+  std::vector<float> pixels(3 * 128 * 192);
+  for (size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = std::sin(float(i % 192) / 23) * std::cos(float(i / 192 % 128) / 17);
+  load::write_safetensors(
+      scratch / "picture.safetensors",
+      {{"sample", tensor::Tensor::from(std::span<const float>(pixels), {1, 3, 128, 192})}});
+  Model model = Model::open("scenes", golden::options(Precision::f32));
+  const auto run = [&](const char* half, const char* in, int64_t tile) {
+    ForwardRequest request;
+    request.component = half;
+    request.inputs = scratch / in;
+    request.outputs = scratch / "out.safetensors";
+    request.vae_tiling = tile == 0 ? VaeTiling::off : VaeTiling::on;
+    request.vae_tile = tile;
+    model.forward(request);
+    return SafetensorsFile(request.outputs);
+  };
+  const auto whole = run("vae.encode", "picture.safetensors", 0).get("mean");
+  EXPECT_EQ(whole.shape(), (tensor::Shape{1, 4, 16, 24}));
+  EXPECT_EQ(run("vae.encode", "picture.safetensors", 192).get("mean").to_floats(),
+            whole.to_floats());
+  const SafetensorsFile tiled = run("vae.encode", "picture.safetensors", 96);
+  EXPECT_EQ(tiled.get("logvar").shape(), whole.shape());
+  const double error = golden::l2_error(tiled.get("mean").to_floats(), whole.to_floats());
+  EXPECT_GT(error, 0) << "tiles see less of the picture";
+  EXPECT_LT(error, 0.5);
+  load::write_safetensors(scratch / "latent.safetensors", {{"sample", whole}});
+  const auto picture = run("vae.decode", "latent.safetensors", 0).get("out").to_floats();
+  EXPECT_LT(
+      golden::l2_error(run("vae.decode", "latent.safetensors", 96).get("out").to_floats(), picture),
+      0.5);
+  EXPECT_THROW(run("vae.decode", "latent.safetensors", 7), Error) << "no tile is so small";
 }
 
 TEST(Forward, EndsAfterAStopRequest) {

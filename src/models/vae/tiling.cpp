@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::models {
 namespace {
@@ -74,53 +75,82 @@ void paste(const Tensor& tile, const Tensor& whole, int64_t top, int64_t left, i
       std::copy_n(from.line(c, y), columns, to.line(c, top + y) + left);
 }
 
-/// Tiles of one latent, in rows from the top.
+using Pass = std::function<Tensor(const Tensor&)>;
+
+/// Tiles of one tensor, in rows from the top, and what a pass makes of them.
 class Mosaic {
  public:
-  Mosaic(const Tensor& latents, int64_t factor, const Tiling& tiling,
-         const std::function<Tensor(const Tensor&)>& decode)
-      : latents_(latents), factor_(factor), tiling_(tiling), decode_(decode) {}
+  /// `in` and `out`: tiles of what goes in and of what comes out.
+  Mosaic(const Tensor& x, const Tiling& in, const Tiling& out, int64_t height, int64_t width,
+         const Pass& pass)
+      : x_(x), in_(in), out_(out), height_(height), width_(width), pass_(pass) {}
 
-  // The blended tile; on meta equal tiles are decoded once.
-  Tensor tile(int64_t top, int64_t left) {
-    const int axis = latents_.rank() - 2;
-    const int64_t bottom = std::min(latents_.size(axis), top + tiling_.height.size);
-    const int64_t right = std::min(latents_.size(axis + 1), left + tiling_.width.size);
-    const Tensor part = latents_.slice(axis, top, bottom).slice(axis + 1, left, right).contiguous();
-    if (!latents_.is_meta()) return decode_(part);
+  // Tile (i, j), not blended yet; on meta equal tiles pass once.
+  Tensor tile(int64_t i, int64_t j) {
+    const int axis = x_.rank() - 2;
+    const int64_t top = i * in_.height.step, left = j * in_.width.step;
+    const int64_t bottom = std::min(x_.size(axis), top + in_.height.size);
+    const int64_t right = std::min(x_.size(axis + 1), left + in_.width.size);
+    const Tensor part = x_.slice(axis, top, bottom).slice(axis + 1, left, right).contiguous();
+    if (!x_.is_meta()) return pass_(part);
     const auto known = shapes_.find({bottom - top, right - left});
-    if (known != shapes_.end()) return Tensor::empty(known->second, DType::f32, latents_.device());
-    const Tensor made = decode_(part);
+    if (known != shapes_.end()) return Tensor::empty(known->second, DType::f32, x_.device());
+    const Tensor made = pass_(part);
     shapes_.emplace(std::pair{bottom - top, right - left}, made.shape());
     return made;
   }
   void blend(const std::vector<Tensor>& above, const std::vector<Tensor>& row,
              const Tensor& tile) const {
     if (tile.is_meta()) return;
-    const auto lap = [&](const TileSide& side) { return (side.size - side.step) * factor_; };
-    if (!above.empty()) blend_down(above[row.size()], tile, lap(tiling_.height));
-    if (!row.empty()) blend_right(row.back(), tile, lap(tiling_.width));
+    const auto lap = [](const TileSide& side) { return side.size - side.step; };
+    if (!above.empty()) blend_down(above[row.size()], tile, lap(out_.height));
+    if (!row.empty()) blend_right(row.back(), tile, lap(out_.width));
   }
-  void put(const Tensor& tile, int64_t top, int64_t left) {
-    const int axis = latents_.rank() - 2;
+  void put(const Tensor& tile, int64_t i, int64_t j) {
     if (!whole_.defined())
-      whole_ = Tensor::empty(
-          resized(tile.shape(), latents_.size(axis) * factor_, latents_.size(axis + 1) * factor_),
-          DType::f32, tile.device());
+      whole_ = Tensor::empty(resized(tile.shape(), height_, width_), DType::f32, tile.device());
     if (!tile.is_meta())
-      paste(tile, whole_, top * factor_, left * factor_, tiling_.height.step * factor_,
-            tiling_.width.step * factor_);
+      paste(tile, whole_, i * out_.height.step, j * out_.width.step, out_.height.step,
+            out_.width.step);
   }
   Tensor whole() const { return whole_; }
 
  private:
-  const Tensor& latents_;
-  int64_t factor_;
-  const Tiling& tiling_;
-  const std::function<Tensor(const Tensor&)>& decode_;
+  const Tensor& x_;
+  const Tiling &in_, &out_;
+  int64_t height_, width_;  // of what comes out
+  const Pass& pass_;
   std::map<std::pair<int64_t, int64_t>, Shape> shapes_;
   Tensor whole_;
 };
+
+Tiling times(const Tiling& tiling, int64_t factor) {
+  const auto side = [&](const TileSide& s) { return TileSide{s.size * factor, s.step * factor}; };
+  return {side(tiling.height), side(tiling.width)};
+}
+
+Tensor run_tiles(Mosaic& mosaic, int64_t rows, int64_t columns,
+                 const std::function<void(int done, int count)>& piece) {
+  std::vector<Tensor> above;
+  for (int64_t i = 0; i < rows; ++i) {
+    std::vector<Tensor> row;
+    for (int64_t j = 0; j < columns; ++j) {
+      const Tensor tile = mosaic.tile(i, j);
+      mosaic.blend(above, row, tile);
+      mosaic.put(tile, i, j);
+      row.push_back(tile);
+      if (piece) piece(static_cast<int>(i * columns + j + 1), static_cast<int>(rows * columns));
+    }
+    above = std::move(row);
+  }
+  return mosaic.whole();
+}
+
+void check_tiles(const Tensor& x, const Tiling& tiling) {
+  require(x.rank() >= 4 && tiling.height.step > 0 && tiling.width.step > 0, ErrorCode::usage,
+          "a tensor {} cannot be cut into tiles of {} x {}", x.shape(), tiling.width.size,
+          tiling.height.size);
+}
 
 }  // namespace
 
@@ -134,30 +164,30 @@ TileSide tile_side(int64_t pixels, int64_t factor, double overlap) {
   return {size, std::max<int64_t>(static_cast<int64_t>(double(size) * (1 - overlap)), 1)};
 }
 
-Tensor decode_tiles(const Tensor& latents, int64_t factor, const Tiling& tiling,
-                    const std::function<Tensor(const Tensor& tile)>& decode,
+Tensor decode_tiles(const Tensor& latents, int64_t factor, const Tiling& tiling, const Pass& decode,
                     const std::function<void(int done, int count)>& piece) {
-  require(latents.rank() >= 4 && tiling.height.step > 0 && tiling.width.step > 0, ErrorCode::usage,
-          "latents {} cannot be cut into tiles of {} x {}", latents.shape().str(),
-          tiling.width.size, tiling.height.size);
+  check_tiles(latents, tiling);
   if (tiling.covers(latents)) return decode(latents);
-  const int64_t rows = tiles_along(latents.size(latents.rank() - 2), tiling.height.step);
-  const int64_t columns = tiles_along(latents.size(latents.rank() - 1), tiling.width.step);
-  Mosaic mosaic(latents, factor, tiling, decode);
-  std::vector<Tensor> above;
-  for (int64_t i = 0; i < rows; ++i) {
-    std::vector<Tensor> row;
-    for (int64_t j = 0; j < columns; ++j) {
-      const int64_t top = i * tiling.height.step, left = j * tiling.width.step;
-      const Tensor tile = mosaic.tile(top, left);
-      mosaic.blend(above, row, tile);
-      mosaic.put(tile, top, left);
-      row.push_back(tile);
-      if (piece) piece(static_cast<int>(i * columns + j + 1), static_cast<int>(rows * columns));
-    }
-    above = std::move(row);
-  }
-  return mosaic.whole();
+  const int64_t height = latents.size(latents.rank() - 2), width = latents.size(latents.rank() - 1);
+  const Tiling out = times(tiling, factor);
+  Mosaic mosaic(latents, tiling, out, height * factor, width * factor, decode);
+  return run_tiles(mosaic, tiles_along(height, tiling.height.step),
+                   tiles_along(width, tiling.width.step), piece);
+}
+
+Tensor encode_tiles(const Tensor& pictures, int64_t factor, const Tiling& tiling,
+                    const Pass& encode) {
+  check_tiles(pictures, tiling);
+  const Tiling in = times(tiling, factor);
+  if (in.covers(pictures)) return encode(pictures);
+  const int64_t height = pictures.size(pictures.rank() - 2),
+                width = pictures.size(pictures.rank() - 1);
+  require(height % factor == 0 && width % factor == 0, ErrorCode::usage,
+          "pictures of {} x {} pixels (width x height) are no multiple of {}, which tiles need",
+          width, height, factor);
+  Mosaic mosaic(pictures, in, tiling, height / factor, width / factor, encode);
+  return run_tiles(mosaic, tiles_along(height, in.height.step), tiles_along(width, in.width.step),
+                   {});
 }
 
 }  // namespace tessera::models

@@ -31,4 +31,11 @@ tensor::Tensor decode_tiles(const tensor::Tensor& latents, int64_t factor, const
                             const std::function<tensor::Tensor(const tensor::Tensor& tile)>& decode,
                             const std::function<void(int done, int count)>& piece = {});
 
+/// The way back: pictures [rows, channels, ..., H, W] -> [rows, channels', ..., H / factor,
+/// W / factor] f32 in the tiles that `tiling` has of their latents (`tiled_encode` of diffusers).
+/// Throws Error(usage) for sizes that are no multiple of the factor.
+tensor::Tensor encode_tiles(
+    const tensor::Tensor& pictures, int64_t factor, const Tiling& tiling,
+    const std::function<tensor::Tensor(const tensor::Tensor& tile)>& encode);
+
 }  // namespace tessera::models

@@ -103,6 +103,45 @@ TEST(Tiling, MetaDecodesEqualTilesOnce) {
   EXPECT_EQ(calls, 4);
 }
 
+// The inverse of enlarged().
+Tensor reduced(const Tensor& x, int64_t factor) {
+  std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
+  const int64_t w = sizes.back(), h = sizes[sizes.size() - 2];
+  sizes[sizes.size() - 2] /= factor;
+  sizes.back() /= factor;
+  Tensor y = Tensor::empty(Shape(sizes), DType::f32);
+  for (int64_t i = 0; i < y.elements(); ++i) {
+    const int64_t column = i % (w / factor), line = i / (w / factor) % (h / factor);
+    const int64_t plane = i / (w / factor * (h / factor));
+    y.data<float>()[i] = x.data<float>()[(plane * h + line * factor) * w + column * factor];
+  }
+  return y;
+}
+
+TEST(Tiling, ALocalEncoderGivesTheSameLatents) {
+  for (const Shape& shape : {Shape{1, 2, 9, 14}, Shape{2, 3, 4, 7}, Shape{1, 2, 3, 9, 5}})
+    for (const Tiling& tiling :
+         {Tiling{{4, 3}, {5, 4}}, Tiling{{8, 6}, {8, 6}}, Tiling{{1, 1}, {9, 2}}}) {
+      const Tensor want = counted(shape);
+      int tiles = 0;
+      const auto got = encode_tiles(enlarged(want, 4), 4, tiling, [&](const Tensor& t) {
+        ++tiles;
+        EXPECT_LE(t.size(-1), 4 * tiling.width.size);
+        return reduced(t, 4);
+      });
+      ASSERT_EQ(got.shape(), want.shape());
+      EXPECT_EQ(tiles > 1, !tiling.covers(want));
+      const auto a = got.to_floats(), b = want.to_floats();
+      for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
+    }
+}
+
+TEST(Tiling, EncodesMultiplesOnly) {
+  const auto half = [](const Tensor& t) { return reduced(t, 2); };
+  EXPECT_THROW(encode_tiles(counted({1, 1, 8, 9}), 2, {{2, 1}, {2, 1}}, half), Error);
+  EXPECT_THROW(encode_tiles(counted({1, 1, 8, 8}), 2, {{2, 1}, {2, 0}}, half), Error);
+}
+
 TEST(Tiling, RefusesTilesWithoutAStep) {
   const auto same = [](const Tensor& t) { return t; };
   EXPECT_THROW(decode_tiles(counted({1, 1, 4, 4}), 2, {{4, 0}, {4, 3}}, same), Error);
