@@ -7,7 +7,7 @@
 namespace tessera::cli {
 
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  command.add_option("MODEL", o->model, "A folder, or a shipped one: shapes, scenes, tasks-a, -b")
+  command.add_option("MODEL", o->model, "Folder, or shipped: shapes, scenes, tasks-a, tasks-b")
       ->required();
 }
 

@@ -160,6 +160,10 @@ class Complete(ProgramTest):
         small = json.loads(self.run_here(*words, "int8").stdout)
         self.assertNotEqual(small["bytes_read"], whole["bytes_read"])  # half, in wider models
         self.refused(2, *words, "int4", says="int8")
+        tasks = ("eval", "tasks", "tasks-a", "--limit", "12", "--json", "--dtype")
+        lines = [json.loads(self.run_here(*tasks, dtype).stdout) for dtype in ("bf16", "int8")]
+        self.assertGreaterEqual(lines[1]["accuracy"], 0.9)
+        self.assertLess(lines[1]["bytes"], lines[0]["bytes"])  # half, in wider models
         done = self.run_here("generate", DATA / "moe/dit_moe_flash/model", "--class", "1", "--steps", "2",
                              "--dtype", "int8", "--latents-only", "--save-latents", "x.safetensors",
                              "--report", "x.json", "--progress", "none")
