@@ -77,7 +77,8 @@ Command add_eval(CLI::App& program) {
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app->add_option("--guidance", o->request.generate.guidance, "Guidance scale (default 1.5)")
+  app->add_option("--guidance", o->request.generate.guidance,
+                  "Guidance scale (default: the model's)")
       ->group(group)
       ->type_name("G");
   app->add_option("--seed", o->request.generate.seed, "First seed (default 0)")
