@@ -21,7 +21,8 @@ Component describe(const load::Component& part) {
   return shown;
 }
 
-void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& options,
+void add_run(Inspection& found, const models::Recipe& recipe,
+             const models::Recipe::Defaults& defaults, const RunOptions& options,
              const GenerateRequest& request, int64_t factor, const base::Json* vae) {
   require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
           "--count {}: expected a number from 1 to 100000", request.count);
@@ -29,11 +30,11 @@ void add_run(Inspection& found, const models::Recipe& recipe, const RunOptions& 
       recipe.layout(engine::latent_pixels(request.height, factor, "height"),
                     engine::latent_pixels(request.width, factor, "width"),
                     engine::latent_frames(recipe, request.frames));
-  const float guidance = request.guidance.value_or(recipe.defaults().guidance);
+  const float guidance = request.guidance.value_or(defaults.guidance);
   const bool branches = recipe.text_inputs().empty()
                             ? guidance != 1
                             : engine::branches_of(recipe, request, guidance).two;
-  const int steps = request.steps.value_or(recipe.defaults().steps);
+  const int steps = request.steps.value_or(defaults.steps);
   require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
   const parallel::Workload workload{request.count, layout.tokens(), branches ? 2 : 1, steps};
   found.plan = to_string(options.plan);
@@ -69,7 +70,7 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   if (state.recipe) state.check_transformer();
   if (state.has_vae()) state.check_vae();
   if (state.recipe)
-    add_run(found, *state.recipe, state.options, request, state.vae_factor(),
+    add_run(found, *state.recipe, state.defaults, state.options, request, state.vae_factor(),
             state.has_vae() ? &state.folder.component("vae").config : nullptr);
   return found;
 }
@@ -90,7 +91,7 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     found.pipeline = "sizes by name, no files";
     Component part{"transformer", "dit_moe", "", 0, 0, {}};
     for (const auto& [fact, value] : recipe->facts()) part.facts[fact] = value;
-    add_run(found, *recipe, options, request, 8, nullptr);
+    add_run(found, *recipe, recipe->defaults(), options, request, 8, nullptr);
     part.parameters =
         engine::estimate(*recipe, nn::DType::bf16, recipe->layout(0, 0), 1, false, nullptr)
             .parameters;

@@ -164,9 +164,9 @@ class Scenes(ProgramTest):
         shutil.copytree(SOURCE / "models/scenes", model)
         run = ("eval", model, "--pictures", "2", "--steps", "2", "--json")
         (model / "captions.json").write_text('["a red circle above a black cross"]')
-        done = self.run_here(*run)
+        done = self.run_here(*run[:-2], "12", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(json.loads(done.stdout)["recognised"], (0, 0.5, 1))
+        self.assertGreaterEqual(json.loads(done.stdout)["recognised"], 0.5)
         for captions, says in (('["a pink circle"]', "'pink' where a colour"), ("[]", "1 to 100000 captions"),
                                ("[7]", "no text"), ("[", "captions.json")):
             (model / "captions.json").write_text(captions)

@@ -47,6 +47,8 @@ TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
   advise(R"({"num_inference_steps": 3, "guidance_scale": 2})");
   const GenerateResult advised = run();
   EXPECT_EQ(advised.report.step_seconds.size(), 3u);
+  advise(R"({"guidance_scale": 1})");
+  EXPECT_EQ(Model::open(model, golden::options(Precision::f32)).inspect({}).rows, 1);
   one.steps = 3;
   one.guidance = 2;
   advise("{}");
