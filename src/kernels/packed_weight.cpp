@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -59,16 +60,17 @@ void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out
   const int64_t rows = std::min<int64_t>(kTileColumns, w.size(0) - first_row), k = w.size(1);
   std::vector<Converter<To>> convert;
   for (int64_t c = 0; c < rows; ++c) convert.emplace_back(w.row<From>(first_row + c), k);
-  alignas(64) std::array<std::array<uint32_t, kStepWords>, kTileColumns> staged{};
+  alignas(64) std::array<std::array<std::byte, kStepWords * 4>, kTileColumns> staged{};
   for (int64_t s = 0; s < steps; ++s) {
     const int64_t count = std::min(kStep, k - s * kStep);
     if (count < kStep) staged = {};
     for (int64_t c = 0; c < rows; ++c)
       convert_row(convert[static_cast<size_t>(c)], w.row<From>(first_row + c) + s * kStep, count,
                   reinterpret_cast<To*>(staged[static_cast<size_t>(c)].data()));
-    uint32_t* to = reinterpret_cast<uint32_t*>(out + s * kStepBytes);
+    std::byte* to = out + s * kStepBytes;
     for (size_t word = 0; word < kStepWords; ++word)
-      for (size_t c = 0; c < kTileColumns; ++c) *to++ = staged[c][word];
+      for (size_t c = 0; c < kTileColumns; ++c, to += 4)
+        std::memcpy(to, staged[c].data() + 4 * word, 4);  // whatever type it holds
   }
 }
 

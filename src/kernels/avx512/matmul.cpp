@@ -158,7 +158,8 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
             x + (rows.begin * steps + chunk.begin * rows.size()) * layout.line, widen ? wide : from,
             chunk.size(), sums + rows.begin * kPanelColumns, c == 0, next);
         if (c + 1 < chunks) continue;
-        if (scales) scale_sums(sums + rows.begin * kPanelColumns, rows.size(), scales + p * 32);
+        if (scales)
+          scale_sums(sums + rows.begin * kPanelColumns, rows.size(), scales + p * kPanelColumns);
         writer.write(rows.begin, rows.size(), p, sums + rows.begin * kPanelColumns);
       }
     }
