@@ -24,6 +24,16 @@ struct ChannelMomentsArgs {
 /// args.moments.
 void merge_moment_runs(const ChannelMomentsArgs& args, const float* sums);
 
+/// scale and shift that normalise by groups of channels and apply weight and bias; arithmetic in
+/// f64.
+struct GroupScaleShiftArgs {
+  const float* moments = nullptr;  ///< [rows, 2, channels], see ChannelMomentsArgs
+  int64_t rows = 0, channels = 0, groups = 1;
+  const float *weight = nullptr, *bias = nullptr;  ///< [channels] or null
+  float eps = 0;
+  float* scale_shift = nullptr;  ///< [rows, 2, channels]
+};
+
 /// y = act(x * scale + shift) by row and channel, act SiLU or none, in f32.
 struct ChannelAffineArgs {
   const void* x = nullptr;  ///< [rows, pixels, channels]; a row is dense
@@ -39,6 +49,7 @@ namespace reference {
 /// Plain loops, two passes in f64: defines correct.
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
+void group_scale_shift(const GroupScaleShiftArgs& args);
 }  // namespace reference
 namespace simd {
 /// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.

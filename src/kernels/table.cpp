@@ -1,16 +1,21 @@
 #include "kernels/table.h"
 
 #include <array>
+#include <atomic>
 
 #include "kernels/attention.h"
+#include "kernels/biased_attention.h"
 #include "kernels/conv.h"
+#include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
 #include "kernels/group_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
+#include "kernels/plane_affine.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"
+#include "kernels/waves.h"
 
 namespace tessera::kernels {
 namespace {
@@ -29,6 +34,12 @@ KernelTable table_for(Isa isa) {
   table.channel_affine = reference::channel_affine;
   table.router_scores = reference::router_scores;
   table.top_k = reference::top_k;
+  table.copy = reference::copy;
+  table.gather = reference::gather;
+  table.waves = reference::waves;
+  table.group_scale_shift = reference::group_scale_shift;
+  table.plane_affine = reference::plane_affine;
+  table.biased_attention = reference::biased_attention;
   if (isa >= Isa::avx2) {
     table.matmul = onednn::matmul;
     table.experts = onednn::experts;
@@ -61,6 +72,8 @@ KernelTable table_for(Isa isa) {
   return table;
 }
 
+std::atomic<const KernelTable*> stand_in{nullptr};
+
 }  // namespace
 
 const KernelTable& cpu_table(Isa isa) {
@@ -70,5 +83,13 @@ const KernelTable& cpu_table(Isa isa) {
 }
 
 const KernelTable& cpu_table() { return cpu_table(active_isa()); }
+
+void replace_cuda_table(const KernelTable* table) { stand_in = table; }
+
+const KernelTable& table_of(tensor::Device device, Isa isa) {
+  if (device != tensor::Device::cuda) return cpu_table(isa);
+  const KernelTable* const other = stand_in;
+  return other ? *other : cuda_table();
+}
 
 }  // namespace tessera::kernels

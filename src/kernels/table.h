@@ -17,6 +17,12 @@ struct ChannelMomentsArgs;
 struct ChannelAffineArgs;
 struct RouterScoresArgs;
 struct TopKArgs;
+struct CopyArgs;
+struct GatherArgs;
+struct WavesArgs;
+struct GroupScaleShiftArgs;
+struct PlaneAffineArgs;
+struct BiasedAttentionArgs;
 
 /// The kernels of one device and instruction set. Each takes plain pointers and sizes and
 /// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
@@ -33,11 +39,25 @@ struct KernelTable {
   void (*channel_affine)(const ChannelAffineArgs&) = nullptr;
   void (*router_scores)(const RouterScoresArgs&) = nullptr;
   void (*top_k)(const TopKArgs&) = nullptr;
+  void (*copy)(const CopyArgs&) = nullptr;
+  void (*gather)(const GatherArgs&) = nullptr;
+  void (*waves)(const WavesArgs&) = nullptr;
+  void (*group_scale_shift)(const GroupScaleShiftArgs&) = nullptr;
+  void (*plane_affine)(const PlaneAffineArgs&) = nullptr;
+  void (*biased_attention)(const BiasedAttentionArgs&) = nullptr;
 };
 
 /// The kernels for an instruction set of the CPU: the strongest version of each that it can run.
 const KernelTable& cpu_table(Isa isa);
 /// cpu_table(active_isa()).
 const KernelTable& cpu_table();
+/// The kernels of a GPU: every data pointer that they are given is one of the device, and so are
+/// the small arrays (rows, spans, ids); structs behind pointers stay on the host. Throws
+/// Error(usage) in a program without CUDA.
+const KernelTable& cuda_table();
+/// Kernels that stand in for cuda_table(), for tests; null: none do.
+void replace_cuda_table(const KernelTable* table);
+/// The kernels for tensors on a device; `isa` says which of the CPU's.
+const KernelTable& table_of(tensor::Device device, Isa isa = active_isa());
 
 }  // namespace tessera::kernels

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 
 namespace tessera::tensor {
@@ -155,9 +156,9 @@ std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryC
       madvise(data, static_cast<size_t>(own ? bytes : rounded), MADV_HUGEPAGE);
     storage->data_ = static_cast<std::byte*>(data);
     storage->owned_ = !own;
-  } else {
-    require(device == Device::meta, ErrorCode::usage, "this build has no device '{}'",
-            name_of(device));
+  } else if (device == Device::cuda) {
+    storage->pool_ = device_pool();
+    storage->data_ = storage->pool_->take(bytes, memory_class);
   }
   storage->bytes_ = bytes;
   storage->tracker_ = current_scope().memory;
@@ -176,6 +177,7 @@ std::shared_ptr<Storage> Storage::view(const void* data, int64_t bytes,
 
 Storage::~Storage() {
   if (owned_) std::free(data_);
+  if (pool_) pool_->give(data_);
   if (tracker_) tracker_->add(memory_class_, -bytes_);
 }
 

@@ -44,10 +44,13 @@ class PageReuse {
   PageReuse& operator=(const PageReuse&) = delete;
 };
 
+class DevicePool;
+
 /// A block of bytes that tensors share; freed with its last owner.
 class Storage {
  public:
-  /// 64-byte aligned, not zeroed, with slack behind the end for vector loads. Throws Error(memory).
+  /// 64-byte aligned, not zeroed, on cpu with slack behind the end for vector loads. Throws
+  /// Error(memory), and Error(usage) for a device that is not in use (device_runtime.h).
   static std::shared_ptr<Storage> allocate(int64_t bytes, Device device, MemoryClass memory_class);
   /// Foreign memory (a mapped file); `owner` keeps it alive. Read only by agreement.
   static std::shared_ptr<Storage> view(const void* data, int64_t bytes,
@@ -56,7 +59,7 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  /// Null on meta.
+  /// Null on meta; on cuda an address that only kernels and copies may read.
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
@@ -70,6 +73,7 @@ class Storage {
   bool owned_ = false;
   std::shared_ptr<MemoryTracker> tracker_;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<DevicePool> pool_;  // of device memory
 };
 
 }  // namespace tessera::tensor

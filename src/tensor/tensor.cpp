@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "tensor/device_pool.h"
+#include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::tensor {
@@ -51,8 +53,10 @@ void append(std::vector<To>& out, const std::byte* from, int64_t count) {
 }
 
 template <class To>
-std::vector<To> values(const Tensor& x) {
-  require(!x.is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to read", x.shape());
+std::vector<To> values(const Tensor& any) {
+  require(!any.is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to read",
+          any.shape());
+  const Tensor x = any.to(Device::cpu);
   std::vector<To> out;
   out.reserve(static_cast<size_t>(x.elements()));
   each_run(x, [&](const std::byte* p, int64_t n) {
@@ -67,6 +71,60 @@ std::vector<To> values(const Tensor& x) {
     }
   });
   return out;
+}
+
+// Axes of two tensors of one shape, as few as their strides allow; the innermost is dense in both.
+struct Axes {
+  int count = 0;
+  std::array<int64_t, Shape::kMaxRank + 1> size{}, to{}, from{};  // outermost first, in bytes
+};
+
+Axes merged_axes(const Tensor& to, const Tensor& from) {
+  const int64_t width = size_of(to.dtype());
+  Axes reversed;
+  reversed.size[0] = width, reversed.to[0] = reversed.from[0] = 1, reversed.count = 1;
+  for (int axis = to.rank() - 1; axis >= 0; --axis) {
+    if (to.size(axis) == 1) continue;
+    const size_t last = static_cast<size_t>(reversed.count - 1);
+    const int64_t a = to.stride(axis) * width, b = from.stride(axis) * width;
+    if (a == reversed.to[last] * reversed.size[last] &&
+        b == reversed.from[last] * reversed.size[last]) {
+      reversed.size[last] *= to.size(axis);
+      continue;
+    }
+    reversed.size[last + 1] = to.size(axis);
+    reversed.to[last + 1] = a, reversed.from[last + 1] = b;
+    ++reversed.count;
+  }
+  Axes axes = reversed;
+  for (int i = 0; i < axes.count; ++i) {
+    const auto here = static_cast<size_t>(i), there = static_cast<size_t>(axes.count - 1 - i);
+    axes.size[here] = reversed.size[there];
+    axes.to[here] = reversed.to[there], axes.from[here] = reversed.from[there];
+  }
+  return axes;
+}
+
+// Boxes of runs, one call each, and the axes outside them in a loop.
+template <class F>
+void each_box(const Axes& axes, size_t axis, std::byte* to, const std::byte* from, const F& f) {
+  const auto inner = static_cast<size_t>(axes.count - 1);
+  if (axis + 1 < inner) {
+    for (int64_t i = 0; i < axes.size[axis]; ++i)
+      each_box(axes, axis + 1, to + i * axes.to[axis], from + i * axes.from[axis], f);
+    return;
+  }
+  CopyBox box{to, axes.size[inner], from, axes.size[inner], axes.size[inner], 1};
+  if (axis < inner)
+    box.to_pitch = axes.to[axis], box.from_pitch = axes.from[axis], box.rows = axes.size[axis];
+  f(box);
+}
+
+void copy_on_host(const CopyBox& box) {
+  for (int64_t row = 0; row < box.rows; ++row)
+    std::memcpy(static_cast<std::byte*>(box.to) + row * box.to_pitch,
+                static_cast<const std::byte*>(box.from) + row * box.from_pitch,
+                static_cast<size_t>(box.width));
 }
 
 template <class T>
@@ -90,6 +148,8 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, MemoryClass
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device, MemoryClass memory_class) {
   Tensor x = empty(shape, dtype, device, memory_class);
   if (device == Device::cpu) std::memset(x.raw(), 0, static_cast<size_t>(x.bytes()));
+  if (device == Device::cuda && x.bytes() > 0)
+    device_pool()->runtime().zero(x.raw(), x.bytes(), current_scope().stream);
   return x;
 }
 
@@ -159,13 +219,45 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::contiguous() const {
   if (dense()) return *this;
   Tensor copy = empty(shape_, dtype_, device());
-  if (is_meta()) return copy;
+  if (device() != Device::cpu) {
+    copy_into(copy, *this);
+    return copy;
+  }
   std::byte* to = copy.data<std::byte>();
   each_run(*this, [&](const std::byte* p, int64_t n) {
     std::memcpy(to, p, static_cast<size_t>(n * size_of(dtype_)));
     to += n * size_of(dtype_);
   });
   return copy;
+}
+
+Tensor Tensor::to(Device device, MemoryClass memory_class) const {
+  if (!defined() || device == this->device()) return *this;
+  require(!is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to copy", shape_);
+  Tensor copy = empty(shape_, dtype_, device, memory_class);
+  copy_into(copy, *this);
+  return copy;
+}
+
+void copy_into(const Tensor& to, const Tensor& from) {
+  require(to.shape() == from.shape() && to.dtype() == from.dtype(), ErrorCode::usage,
+          "a tensor {} of {} cannot be copied into {} of {}", from.shape(), name_of(from.dtype()),
+          to.shape(), name_of(to.dtype()));
+  if (to.is_meta() || from.elements() == 0) return;
+  require(!from.is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to copy",
+          from.shape());
+  const bool here = to.device() == Device::cpu, there = from.device() == Device::cpu;
+  const Axes axes = merged_axes(to, from);
+  auto* target = static_cast<std::byte*>(to.raw());
+  const auto* source = static_cast<const std::byte*>(from.raw());
+  if (here && there) return each_box(axes, 0, target, source, copy_on_host);
+  const auto pool = device_pool();
+  void* const stream = current_scope().stream;
+  const CopyWay way = here ? CopyWay::download : there ? CopyWay::upload : CopyWay::within;
+  pool->runtime().enter();
+  each_box(axes, 0, target, source,
+           [&](const CopyBox& box) { pool->runtime().copy(box, way, stream); });
+  if (here) pool->runtime().synchronise(stream);
 }
 
 std::vector<float> Tensor::to_floats() const { return values<float>(*this); }

@@ -45,7 +45,8 @@ class Tensor {
   /// Whether the elements stand in one run, row major.
   bool dense() const;
 
-  /// First element; null on meta. T must have the size of the dtype (checked in debug builds).
+  /// First element; null on meta; on cuda not for the host to read. T must have the size of the
+  /// dtype (checked in debug builds).
   template <class T>
   T* data() const {
     return static_cast<T*>(raw());
@@ -64,7 +65,10 @@ class Tensor {
 
   /// The same elements, dense, in new memory unless they are dense already.
   Tensor contiguous() const;
-  /// Elements as floats, dense order (any dtype). Not on meta.
+  /// The same elements on a device: itself if it is there, else dense. From a GPU it waits until
+  /// they are computed. To meta: the shape; from meta: Error(usage).
+  Tensor to(Device device, MemoryClass memory_class = MemoryClass::activations) const;
+  /// Elements as floats, dense order (any dtype), wherever they are. Not on meta.
   std::vector<float> to_floats() const;
   /// Elements of an i32 or i64 tensor. Throws Error(usage) for other dtypes.
   std::vector<int64_t> to_ints() const;
@@ -76,6 +80,10 @@ class Tensor {
   std::array<int64_t, Shape::kMaxRank> strides_{};  // elements
   DType dtype_ = DType::f32;
 };
+
+/// Copies the elements of `from` into `to`, of the same shape and dtype, either of them a view, on
+/// whatever devices they are. To the cpu it waits. On meta nothing happens.
+void copy_into(const Tensor& to, const Tensor& from);
 
 /// Calls f with a value of the element type (float, BFloat16, Float16); f32, bf16 and f16 only.
 template <class F>

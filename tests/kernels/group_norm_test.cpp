@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/random_values.h"
@@ -81,6 +82,27 @@ TEST(GroupNorm, MomentsDoNotDependOnThreads) {
     const tensor::BindScope bind(threaded);
     const Tensor together = moments_of(x, isa);
     EXPECT_EQ(std::memcmp(alone.raw(), together.raw(), static_cast<size_t>(alone.bytes())), 0);
+  }
+}
+
+TEST(GroupNorm, ScaleAndShiftNormaliseByGroups) {
+  const std::vector<float> moments = {1, 3, 0, 10, 1, 2, 4, 0}, weight = {1, 2, 3, 4};
+  std::vector<float> got(8);
+  for (Isa isa : available_isas()) {
+    cpu_table(isa).group_scale_shift({.moments = moments.data(),
+                                      .rows = 1,
+                                      .channels = 4,
+                                      .groups = 2,
+                                      .weight = weight.data(),
+                                      .eps = 0,
+                                      .scale_shift = got.data()});
+    // Channels 0 and 1: mean 2, variance (1 + 2) / 2 + 1; channels 2 and 3: mean 5, variance 27.
+    const double first = 1 / std::sqrt(2.5), second = 1 / std::sqrt(27.0);
+    for (size_t c = 0; c < 4; ++c) {
+      const double rate = c < 2 ? first : second, mean = c < 2 ? 2 : 5;
+      EXPECT_NEAR(got[c], rate * weight[c], 1e-6);
+      EXPECT_NEAR(got[4 + c], -mean * rate * weight[c], 1e-5);
+    }
   }
 }
 

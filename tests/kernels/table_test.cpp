@@ -11,7 +11,20 @@ TEST(Table, EveryInstructionSetHasEveryKernelOfTheProducts) {
     EXPECT_NE(table.matmul, nullptr) << name_of(isa);
     EXPECT_NE(table.experts, nullptr) << name_of(isa);
     EXPECT_NE(table.combine, nullptr) << name_of(isa);
+    EXPECT_NE(table.copy, nullptr) << name_of(isa);
+    EXPECT_NE(table.gather, nullptr) << name_of(isa);
   }
+}
+
+TEST(Table, TensorsOnTheCpuNeverAskForTheKernelsOfAGpu) {
+  EXPECT_EQ(&table_of(tensor::Device::cpu, Isa::reference), &cpu_table(Isa::reference));
+  EXPECT_EQ(&table_of(tensor::Device::cpu), &cpu_table());
+}
+
+TEST(Table, AStandInServesTensorsOfADevice) {
+  replace_cuda_table(&cpu_table(Isa::reference));
+  EXPECT_EQ(&table_of(tensor::Device::cuda), &cpu_table(Isa::reference));
+  replace_cuda_table(nullptr);
 }
 
 TEST(Table, DefaultIsTheActiveSet) { EXPECT_EQ(&cpu_table(), &cpu_table(active_isa())); }

@@ -47,4 +47,25 @@ void channel_affine(const ChannelAffineArgs& args) {
   });
 }
 
+void group_scale_shift(const GroupScaleShiftArgs& args) {
+  const int64_t channels = args.channels, width = channels / args.groups;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const float *mean = args.moments + row * 2 * channels, *variance = mean + channels;
+    float *scale = args.scale_shift + row * 2 * channels, *shift = scale + channels;
+    for (int64_t g = 0; g < channels; g += width) {
+      double center = 0, spread = 0;
+      for (int64_t c = g; c < g + width; ++c) center += mean[c];
+      center /= static_cast<double>(width);
+      for (int64_t c = g; c < g + width; ++c)
+        spread += variance[c] + (mean[c] - center) * (mean[c] - center);
+      const double rate = 1 / std::sqrt(spread / static_cast<double>(width) + double{args.eps});
+      for (int64_t c = g; c < g + width; ++c) {
+        const double gain = rate * (args.weight ? args.weight[c] : 1);
+        scale[c] = static_cast<float>(gain);
+        shift[c] = static_cast<float>((args.bias ? args.bias[c] : 0) - center * gain);
+      }
+    }
+  }
+}
+
 }  // namespace tessera::kernels::reference

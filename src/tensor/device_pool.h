@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tensor/device_runtime.h"
+#include "tensor/storage.h"
+
+namespace tessera::tensor {
+
+/// Keeps freed device memory for the next tensor of about its size. Memory may be given back while
+/// work on it is still pending: whoever takes it next works later on the same stream. Thread-safe.
+class DevicePool {
+ public:
+  explicit DevicePool(std::shared_ptr<DeviceRuntime> runtime);
+  /// Gives the runtime back what waits; no block may be in use.
+  ~DevicePool();
+  DevicePool(const DevicePool&) = delete;
+  DevicePool& operator=(const DevicePool&) = delete;
+
+  DeviceRuntime& runtime() const { return *runtime_; }
+  /// At least `bytes`. When the device has no more, what waits is freed and it is tried again; then
+  /// throws Error(memory) with the numbers.
+  std::byte* take(int64_t bytes, MemoryClass memory_class);
+  /// A block from take().
+  void give(std::byte* block);
+  /// Frees what waits.
+  void flush();
+  /// Bytes in use, bytes that wait, and how often the runtime was asked for memory.
+  struct Use {
+    int64_t live = 0, waiting = 0, allocations = 0;
+  };
+  Use use() const;
+  /// What a request takes: weights to whole lines, everything else to eighths of a power of two, so
+  /// that tensors of nearly one size share blocks.
+  static int64_t rounded(int64_t bytes, MemoryClass memory_class);
+
+ private:
+  void flush_locked();
+  std::shared_ptr<DeviceRuntime> runtime_;
+  mutable std::mutex mutex_;
+  std::multimap<int64_t, std::byte*> waiting_;
+  std::map<std::byte*, int64_t> live_;
+  Use use_;
+};
+
+}  // namespace tessera::tensor

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tessera::tensor {
+
+/// Memory of a device in bytes, of all processes.
+struct DeviceMemory {
+  int64_t free = 0, total = 0;
+};
+
+/// Which way elements go.
+enum class CopyWay : uint8_t { upload, download, within };
+
+/// `rows` runs of `width` bytes; from one run to the next it is `pitch` bytes.
+struct CopyBox {
+  void* to = nullptr;
+  int64_t to_pitch = 0;
+  const void* from = nullptr;
+  int64_t from_pitch = 0;
+  int64_t width = 0, rows = 1;
+};
+
+/// What tensors need of a device: memory, copies, order. All work of a process on its device goes
+/// to one stream, in order; a stream is `Scope::stream` (null: the device's own). Thread-safe.
+/// Every function may throw Error(memory) or Error(rank) with the text of the driver.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  /// "NVIDIA H100 80GB HBM3", as reports name it.
+  virtual std::string name() const = 0;
+  virtual DeviceMemory memory() const = 0;
+  /// Makes the device the calling thread's; called before work that a thread may begin with.
+  virtual void enter() {}
+  /// Device memory, 256-byte aligned; null when there is not so much.
+  virtual void* allocate(int64_t bytes) = 0;
+  /// Waits for all work that was begun.
+  virtual void free(void* memory) = 0;
+  /// An upload has read the host's bytes when this returns; a download has written them only after
+  /// synchronise().
+  virtual void copy(const CopyBox& box, CopyWay way, void* stream) = 0;
+  virtual void zero(void* to, int64_t bytes, void* stream) = 0;
+  /// Waits until all work of the stream is done.
+  virtual void synchronise(void* stream) = 0;
+};
+
+class DevicePool;
+
+/// The pool over the runtime that serves Device::cuda in this process, named once by whoever starts
+/// it; null takes it away. Tensors that live keep their pool alive.
+void use_device(std::shared_ptr<DevicePool> pool);
+/// Throws Error(usage) when none is in use.
+std::shared_ptr<DevicePool> device_pool();
+/// Whether Device::cuda can hold tensors now.
+bool has_device();
+
+}  // namespace tessera::tensor

@@ -1,0 +1,53 @@
+#include "kernels/plane_affine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/random_values.h"
+#include "kernels/table.h"
+
+namespace tessera::kernels {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+TEST(PlaneAffine, ReadsGainAndBiasAtTheNearestPlace) {
+  const PlaneSize size{3, 4, 6}, field{2, 2, 3};
+  for (Isa isa : available_isas())
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor x = random_tensor({3, 4, 6, 5}, dtype, 1);
+      const Tensor scale_shift = random_tensor({2, 5}, DType::f32, 2);
+      const Tensor gain = random_tensor({2, 2, 3, 5}, DType::f32, 3);
+      const Tensor bias = random_tensor({2, 2, 3, 5}, DType::f32, 4);
+      const Tensor y = Tensor::empty(x.shape(), dtype);
+      cpu_table(isa).plane_affine({x.raw(), dtype, size, field, 5, scale_shift.data<float>(),
+                                   gain.data<float>(), bias.data<float>(), y.raw()});
+      const auto in = x.to_floats(), out = y.to_floats();
+      for (int64_t t = 0; t < 3; ++t)
+        for (int64_t i = 0; i < 4; ++i)
+          for (int64_t j = 0; j < 6; ++j)
+            for (int64_t c = 0; c < 5; ++c) {
+              const int64_t from = t == 0 ? 0 : 1;
+              const auto there = size_t(((from * 2 + i / 2) * 3 + j / 2) * 5 + c);
+              const auto here = size_t(((t * 4 + i) * 6 + j) * 5 + c);
+              const float* ss = scale_shift.data<float>();
+              const double v = (double(in[here]) * ss[c] + ss[5 + c]) * gain.data<float>()[there] +
+                               bias.data<float>()[there];
+              const double want = v / (1 + std::exp(-v));
+              EXPECT_NEAR(out[here], want,
+                          (dtype == DType::f32 ? 1e-5 : 1e-2) * (1 + std::abs(want)));
+            }
+    }
+}
+
+TEST(PlaneAffine, TheFirstOfAnOddNumberOfFramesReadsTheFirst) {
+  EXPECT_EQ(nearest_frame(0, 5, 3), 0);
+  EXPECT_EQ(nearest_frame(1, 5, 3), 1);
+  EXPECT_EQ(nearest_frame(4, 5, 3), 2);
+  EXPECT_EQ(nearest_frame(3, 4, 2), 1);
+}
+
+}  // namespace
+}  // namespace tessera::kernels
