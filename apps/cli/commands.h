@@ -37,7 +37,8 @@ struct ReaderLeft {};
 constexpr int kMostTokens = 1 << 20;
 /// How text is decoded, without the experts' selection; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
-/// "eval tasks" and "eval experts".
+/// "eval speed", "eval tasks" and "eval experts".
+Command add_eval_speed(CLI::App& eval);
 Command add_eval_tasks(CLI::App& eval);
 Command add_eval_experts(CLI::App& eval);
 /// The examples that both take; what it refers to outlives the parsing. `sizes` describes

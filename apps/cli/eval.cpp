@@ -59,8 +59,8 @@ Command add_eval(CLI::App& program) {
   auto o = std::make_shared<Options>();
   o->request.generate.steps = 20;
   add_model(*app, o->model);
-  app->get_option("MODEL")->required(false);  // not where `tasks` follows
-  const Command inner[] = {add_eval_tasks(*app), add_eval_experts(*app)};
+  app->get_option("MODEL")->required(false);  // not where `speed` or `tasks` follows
+  const Command inner[] = {add_eval_speed(*app), add_eval_tasks(*app), add_eval_experts(*app)};
   const char* group = "What to measure";
   app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
       ->group(group)
@@ -86,8 +86,9 @@ Command add_eval(CLI::App& program) {
       ->type_name("N");
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);
   add_model_options(*app, o->model);
-  return {app, [o, tasks = inner[0], experts = inner[1]](const std::stop_token& stop) {
-            for (const Command& command : {tasks, experts})
+  return {app,
+          [o, speed = inner[0], tasks = inner[1], experts = inner[2]](const std::stop_token& stop) {
+            for (const Command& command : {speed, tasks, experts})
               if (command.app->parsed()) return command.run(stop);
             eval(*o, stop);
           }};

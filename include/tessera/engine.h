@@ -125,6 +125,26 @@ struct PlanQuality {
 void evaluate(const std::string& model, const RunOptions& options, const EvalRequest& request,
               const std::function<void(const PlanQuality&)>& line, const std::stop_token& stop);
 
+/// How long requests of several sizes take under several plans.
+struct SpeedRequest {
+  std::vector<Plan> plans;                       ///< none: the synchronous one
+  std::vector<int> batches{1, 2, 4, 8, 16, 32};  ///< pictures in a request
+  GenerateRequest generate;                      ///< steps, guidance, scheduler, first seed
+  int rounds = 3;                                ///< of all plans in turn; the median counts
+};
+struct PlanSpeed {
+  std::string plan;
+  int batch = 0;
+  double seconds = 0;              ///< of a request: denoising and decoding
+  double pictures_per_second = 0;  ///< batch / seconds
+  int64_t peak_bytes = 0;          ///< of all ranks and classes, the loading of the model included
+};
+/// Measures every plan with every batch; `line` gets the results by batch, then by plan. One model
+/// is open at a time; opening it, and its first short request, do not count. Throws as
+/// Model::generate does, Error(usage) for batches or rounds below 1.
+void measure_speed(const std::string& model, const RunOptions& options, const SpeedRequest& request,
+                   const std::function<void(const PlanSpeed&)>& line, const std::stop_token& stop);
+
 /// The limits of this machine by probe and each kernel's share of them.
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line);
 

@@ -16,6 +16,7 @@ class Help(ProgramTest):
                                 ("generate",): ["What to make:", "Files:", "How it runs:"],
                                 ("complete",): ["What goes in and out:", "How it is decoded:"],
                                 ("eval",): ["Commands:", "What to measure:"],
+                                ("eval", "speed"): ["What to measure:", "How it runs:"],
                                 ("eval", "tasks"): ["What to measure:", "How it is decoded:"],
                                 ("eval", "experts"): ["What to measure:", "How it is decoded:"],
                                 ("forward",): ["What to run:", "How it runs:"],
@@ -30,7 +31,7 @@ class Help(ProgramTest):
                 self.assertIn(group, lines, command)
 
     def test_every_option_it_names_exists(self):
-        for command in ("generate", "complete", "forward", "inspect", "eval", "eval tasks",
+        for command in ("generate", "complete", "forward", "inspect", "eval", "eval speed", "eval tasks",
                         "eval experts", "bench"):
             words = command.split()
             options = set(re.findall(r"--[a-z][a-z-]+", run(*words, "--help").stdout))
