@@ -12,9 +12,13 @@ import json
 from statistics import median
 
 
+def options_of(plan):
+    return dict(part.partition("=")[::2] for part in plan.split(","))
+
+
 def hides(plan, layers):
     """Which layers read results of an earlier step, so that their messages travel meanwhile."""
-    options = dict(part.partition("=")[::2] for part in plan.split(","))
+    options = options_of(plan)
     schedule = options.get("schedule", "sync")
     if schedule == "staggered-batch":  # each half travels while the other computes
         return [True] * layers
@@ -26,16 +30,18 @@ def hides(plan, layers):
     return [sync == "none" or (l < layers // 2) == (sync == "deep") for l in range(layers)]
 
 
-def bound(plan, line, alone, full, megabit, warmup=1):
+def bound(plan, line, alone, full, megabit):
     """(seconds of a layer's computing, of its messages, and the fewest that a run can take)."""
     steps, layers = line["steps"], len(line["layer_bytes"])
+    warmup = min(steps, int(options_of(plan).get("warmup", 1)))
+    rest = steps - warmup
     rate = megabit * 1e6 / 8
     a = alone / (steps * layers)
     seconds = carried = 0.0
     for sent, whole, async_ in zip(line["layer_bytes"], full, hides(plan, layers)):
-        later = max(0.0, sent - warmup * whole / steps) / (steps - warmup) / rate
+        later = max(0.0, sent - warmup * whole / steps) / max(rest, 1) / rate
         seconds += warmup * (a + whole / steps / rate)
-        seconds += (steps - warmup) * (max(a, later) if async_ else a + later)
+        seconds += rest * (max(a, later) if async_ else a + later)
         carried += sent / rate
     return a, carried / (steps * layers), seconds
 
@@ -54,7 +60,7 @@ def rows_of(lines):
             rates[line["mbit"]] = max(rates.get(line["mbit"], 0), line["mbit_each_way"])
     seconds = {key: median(l["denoise_s"] for l in found) for key, found in runs.items()}
     plans = list(dict.fromkeys(plan for plan, _ in runs))
-    sync = next(p for p in plans if dict(x.partition("=")[::2] for x in p.split(","))["schedule"] == "sync")
+    sync = next(p for p in plans if options_of(p).get("schedule", "sync") == "sync")
     for mbit in sorted({m for _, m in runs if m}):
         for plan in plans:
             if (plan, mbit) not in runs:

@@ -43,6 +43,12 @@ class Bounds(unittest.TestCase):
         self.assertEqual(rows["schedule=interweaved"]["bound_s"], 12 + 4 * (2 + 1 + 1.5 + 1))
         self.assertEqual(rows["schedule=interweaved"]["of_bound"], round(34 / 80, 3))
 
+    def test_steps_of_the_warm_up_are_synchronous(self):
+        lines = [run(p, m, t, [10 * MB] * 4) for p in ("schedule=sync", "warmup=5,schedule=interweaved")
+                 for m, t in ((None, 20.0), (8.0, 80.0))]
+        rows = self.rows(*lines)
+        self.assertEqual(rows["warmup=5,schedule=interweaved"]["bound_s"], rows["schedule=sync"]["bound_s"])
+
     def test_takes_the_bandwidth_that_was_reached_and_the_median_run(self):
         lines = [run("schedule=sync", m, t, [10 * MB] * 4) for m, t in ((None, 20.0), (8.0, 99.0), (8.0, 70.0),
                                                                         (8.0, 71.0))]
