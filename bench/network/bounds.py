@@ -56,7 +56,7 @@ def rows_of(lines):
     for line in lines:
         if line["bench"] == "schedule":
             runs.setdefault((line["plan"], line["mbit"]), []).append(line)
-        elif line["bench"] == "exchange" and line["mbit"]:
+        elif line["bench"] == "exchange" and line["mbit"] and line["bytes"] >= 1 << 20:
             rates[line["mbit"]] = max(rates.get(line["mbit"], 0), line["mbit_each_way"])
     seconds = {key: median(l["denoise_s"] for l in found) for key, found in runs.items()}
     plans = list(dict.fromkeys(plan for plan, _ in runs))

@@ -52,7 +52,8 @@ class Bounds(unittest.TestCase):
     def test_takes_the_bandwidth_that_was_reached_and_the_median_run(self):
         lines = [run("schedule=sync", m, t, [10 * MB] * 4) for m, t in ((None, 20.0), (8.0, 99.0), (8.0, 70.0),
                                                                         (8.0, 71.0))]
-        lines.append({"bench": "exchange", "mbit": 8.0, "mbit_each_way": 4.0})
+        for size, rate in ((4096, 7.0), (4 << 20, 4.0), (1 << 20, 3.0)):
+            lines.append({"bench": "exchange", "mbit": 8.0, "bytes": size, "mbit_each_way": rate})
         row = self.rows(*lines)["schedule=sync"]
         self.assertEqual((row["bound_s"], row["denoise_s"], row["runs"]), (20 + 80, 71.0, 3))
 
