@@ -10,13 +10,13 @@ import bounds
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "tessera"
+matplotlib.rcParams.update({"svg.hashsalt": "tessera", "svg.fonttype": "none"})
 from matplotlib import pyplot  # noqa: E402
 
 
 def save(panel, axes, out):
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize="x-small")
+    axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=2)
     axes.grid(alpha=0.3)
     panel.tight_layout()
     panel.savefig(out, metadata={"Date": None})
@@ -26,7 +26,7 @@ def draw_bounds(lines, out):
     """Seconds of each schedule over the link's bandwidth, its bound dotted."""
     rows = list(bounds.rows_of(lines))
     rates = list(dict.fromkeys(r["mbit"] for r in rows))
-    panel, axes = pyplot.subplots(figsize=(7, 4))
+    panel, axes = pyplot.subplots(figsize=(7, 5))
     for plan in dict.fromkeys(r["plan"] for r in rows):
         mine = [r for r in rows if r["plan"] == plan]
         drawn = axes.plot([r["mbit"] for r in mine], [r["denoise_s"] for r in mine], "o-", label=plan)
@@ -49,7 +49,7 @@ def draw_quality(lines, quality, out):
     """Latent error over seconds of denoising, one line a bandwidth."""
     rows = list(bounds.rows_of(lines))
     error = {schedule_of(q["plan"]) or "schedule=sync": q["latent_error"] for q in quality}
-    panel, axes = pyplot.subplots(figsize=(7, 4))
+    panel, axes = pyplot.subplots(figsize=(7, 5))
     colours = [c["color"] for c in matplotlib.rcParams["axes.prop_cycle"]]
     marks = "os^Dv*PX"
     rates = list(dict.fromkeys(r["mbit"] for r in rows))
