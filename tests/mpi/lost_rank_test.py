@@ -140,6 +140,18 @@ class LostRankTest(unittest.TestCase):
         self.assertNotEqual(own, 0)
         self.assertEqual(len(lines), 1, lines)
 
+    def test_killed_mpirun(self):
+        run = Run("exchange", 60)
+        pids = run.pids()
+        while not run.all_begun():
+            time.sleep(0.05)
+        os.kill(run.process.pid, signal.SIGKILL)
+        end = time.monotonic() + 10
+        while (any(alive(pid) for pid in pids) or run.read("0.status") is None) and time.monotonic() < end:
+            time.sleep(0.05)
+        statuses, _, _ = run.end()  # what they write goes through mpirun
+        self.assertEqual(statuses, [5, 5, 5])
+
     def test_a_stopped_rank_is_named(self):
         run = Run("exchange", 60)
         pids = run.pids()

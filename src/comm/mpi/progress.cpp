@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "comm/mpi/orphan.h"
 
 namespace tessera::comm::mpi {
 
@@ -70,6 +71,7 @@ void Progress::start() {
         "MPI_Allgather");
   fate_ = std::make_unique<Fate>(rank_, ranks_);
   peers_ = std::make_unique<Peers>(rank_, where, Clock::now());
+  outlive_mpirun();
   incoming_.resize(where.size());
   beats_.resize(where.size());
 }
@@ -312,6 +314,10 @@ void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> t
   if (now - looked_ > 1s) awake_ = now;  // this process stood still, and has much to read
   looked_ = now;
   if (fate_->failure()) return;
+  // A rank that is lost may be why mpirun ends, and is then the cause.
+  if (const auto since = orphaned_since(); since && now - *since > 200ms)
+    return declare(Error(ErrorCode::rank, "mpirun, or its daemon on this host, has ended"), -1,
+                   true, *since);
   // What it said before its end may still be on the way.
   if (gone >= 0 && now - peers_->gone_at(gone) > 50ms)
     return lose(gone, "its process has ended", peers_->gone_at(gone));
