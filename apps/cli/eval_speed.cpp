@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <utility>
 
 #include "commands.h"
 
@@ -28,11 +29,13 @@ void eval_speed(Options& o, const std::stop_token& stop) {
   for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
   if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
   o.model->plan.clear();
-  if (!o.json)
-    std::printf("%5s  %-48s %9s  %10s  %8s\n", "batch", "plan", "seconds", "pictures/s", "peak MB");
+  bool begun = o.json;
   measure_speed(
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanSpeed& s) {
+        if (!std::exchange(begun, true))
+          std::printf("%5s  %-48s %9s  %10s  %8s\n", "batch", "plan", "seconds", "pictures/s",
+                      "peak MB");
         print(s, o.json);
         flush_results();
       },
