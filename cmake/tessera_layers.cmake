@@ -2,16 +2,15 @@
 # tools/check_layers.py holds the #include lines to the same table.
 
 add_library(tessera_options INTERFACE)
-target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wshadow
-                       -Wno-missing-field-initializers)
+set(warnings -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
 if(TESSERA_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Out of a precompiled header gcc 12 shows what it wrongly suspects inside its own std::string.
-  target_compile_options(tessera_options INTERFACE -Wno-array-bounds -Wno-restrict
-                         -Wno-stringop-overflow -Wno-stringop-overread)
+  list(APPEND warnings -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 if(TESSERA_WERROR)
-  target_compile_options(tessera_options INTERFACE -Werror)
+  list(APPEND warnings -Werror)
 endif()
+target_compile_options(tessera_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
 # What nearly every file includes, parsed once: one header for the layers, one for the tests. A file
 # still names what it uses; without the option it compiles alone.
@@ -65,7 +64,18 @@ endfunction()
 
 tessera_layer(base PARTS fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 tessera_layer(tensor DEPS base)
-tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp)
+if(TESSERA_HAS_CUDA)
+  tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp
+                EXCEPT "/kernels/no_cuda\\.cpp$")
+  file(GLOB cuda_kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
+                                           ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cuh)
+  target_sources(tessera_kernels PRIVATE ${cuda_kernels})
+  target_link_libraries(tessera_kernels PRIVATE tessera_cuda_options CUDA::cudart_static ${CMAKE_DL_LIBS})
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/kernels/cuda/libraries.cpp PROPERTIES
+    COMPILE_DEFINITIONS TESSERA_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
+else()
+  tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp EXCEPT "/kernels/cuda/")
+endif()
 if(OpenMP_CXX_FOUND)
   target_link_libraries(tessera_kernels PRIVATE OpenMP::OpenMP_CXX)
 endif()
@@ -93,7 +103,7 @@ tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
 tessera_layer(engine DEPS evaluation planner parallel fused sample models load media tokenizer nn
               comm ops kernels tensor base)
 # Kernels are where time goes; no other layer needs -O3. Sums keep their order: no fast-math anywhere.
-target_compile_options(tessera_kernels PRIVATE $<$<CONFIG:Release>:-O3>)
+target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
 
 # What a program outside the layers sees: the public headers, and the engine to link.
 add_library(tessera_public INTERFACE)

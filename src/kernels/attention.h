@@ -36,5 +36,10 @@ namespace avx512 {
 /// Tiled with online softmax; AVX512_BF16 dot products, fused multiply-adds for f32.
 void attention(const AttentionArgs& args);
 }  // namespace avx512
+namespace cuda {
+/// bf16 heads of up to 256 channels in tiles on tensor cores with online softmax; f32 and other
+/// heads of up to 512 a query a warp.
+void attention(const AttentionArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -25,5 +25,9 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace reference
+namespace cuda {
+/// A query of a head a block; its scores in shared memory.
+void biased_attention(const BiasedAttentionArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

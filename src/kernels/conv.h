@@ -63,5 +63,10 @@ namespace onednn {
 /// Library products over copied patches.
 void conv(const ConvArgs& args);
 }  // namespace onednn
+namespace cuda {
+/// Implicit matrix product over 128 pixels at a time; scale, shift and SiLU go before it, padding
+/// and up-sampling happen while a tile is copied. Filters as for `reference`.
+void conv(const ConvArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

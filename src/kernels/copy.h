@@ -35,5 +35,10 @@ namespace reference {
 void copy(const CopyArgs& args);
 void gather(const GatherArgs& args);
 }  // namespace reference
+namespace cuda {
+/// An element a thread.
+void copy(const CopyArgs& args);
+void gather(const GatherArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

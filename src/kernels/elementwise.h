@@ -46,5 +46,9 @@ namespace avx512 {
 /// Sixteen elements at a time.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace avx512
+namespace cuda {
+/// Eight elements a thread where strides and addresses allow 16-byte accesses, else one.
+void elementwise(const ElementwiseArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -69,5 +69,11 @@ namespace amx {
 /// As avx512::experts, over AMX tiles.
 void experts(const ExpertsArgs& args);
 }  // namespace amx
+namespace cuda {
+/// Sorted by expert on the device, tiles on tensor cores (f32: fused multiply-adds); weights as for
+/// `reference`, their data in device memory.
+void experts(const ExpertsArgs& args);
+void combine(const CombineArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -18,7 +18,7 @@ struct ChannelMomentsArgs {
   int64_t x_stride = 0;  ///< elements from row to row
   int64_t rows = 0, pixels = 0, channels = 0;
   float* moments = nullptr;  ///< [rows, 2, channels]: means, variances
-  int64_t runs() const { return (pixels + kMomentRun - 1) / kMomentRun; }
+  constexpr int64_t runs() const { return (pixels + kMomentRun - 1) / kMomentRun; }
 };
 /// sums [rows, runs, 2, channels], of values and of squares around the first pixel of the row ->
 /// args.moments.
@@ -60,5 +60,11 @@ namespace avx512 {
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 }  // namespace avx512
+namespace cuda {
+/// Runs in f32, merged in f64 in a fixed order.
+void channel_moments(const ChannelMomentsArgs& args);
+void channel_affine(const ChannelAffineArgs& args);
+void group_scale_shift(const GroupScaleShiftArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -54,5 +54,9 @@ namespace amx {
 /// Products over the panel layout: AMX tiles for bf16, fused multiply-adds for f32.
 void matmul(const MatmulArgs& args);
 }  // namespace amx
+namespace cuda {
+/// cuBLASLt, and a kernel for what its epilogues lack. Outside the row rule, as the library is.
+void matmul(const MatmulArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -35,5 +35,9 @@ namespace avx512 {
 /// Passes for mean, deviation and result, sixteen channels at a time; sums in f32.
 void norm(const NormArgs& args);
 }  // namespace avx512
+namespace cuda {
+/// A row in the registers of some lanes of a warp, or of a block; sums in f32 in a fixed order.
+void norm(const NormArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -35,5 +35,9 @@ namespace reference {
 /// Plain loops: defines correct.
 void plane_affine(const PlaneAffineArgs& args);
 }  // namespace reference
+namespace cuda {
+/// An element a thread.
+void plane_affine(const PlaneAffineArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

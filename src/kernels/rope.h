@@ -24,5 +24,9 @@ namespace reference {
 /// Plain loops in f32: defines correct.
 void rope(const RopeArgs& args);
 }  // namespace reference
+namespace cuda {
+/// A pair of channels a thread.
+void rope(const RopeArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -23,7 +23,25 @@ struct TopKArgs {
   int32_t* ids = nullptr;
 };
 
+/// Routing of all tokens at once, as ops::route() does it token by token: scores, ranks (logits;
+/// sigmoid: scores + bias), the best groups, the k best, their weights.
+struct RouteArgs {
+  const float* logits = nullptr;  ///< [tokens, experts], dense
+  int64_t tokens = 0, experts = 0;
+  bool sigmoid = false;         ///< scores: softmax, or a sigmoid of each
+  const float* bias = nullptr;  ///< [experts] or null; added for ranking only, with sigmoid only
+  int groups = 1, top_groups = 1;
+  int top_k = 1;
+  bool renormalise = false;
+  float scale = 1;
+  int32_t* ids = nullptr;    ///< [tokens, top_k]; -1: no expert
+  float* weights = nullptr;  ///< [tokens, top_k]
+  float* scores = nullptr;   ///< [tokens, experts] or null: not wanted
+};
+
 namespace reference {
+/// Token by token over the two below.
+void route(const RouteArgs& args);
 void router_scores(const RouterScoresArgs& args);
 void top_k(const TopKArgs& args);
 }  // namespace reference
@@ -33,5 +51,9 @@ void router_scores(const RouterScoresArgs& args);
 /// All ranks in registers, up to 256 of them; a search for each of the k.
 void top_k(const TopKArgs& args);
 }  // namespace avx512
+namespace cuda {
+/// A token a warp; scores in f64.
+void route(const RouteArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -34,6 +34,7 @@ KernelTable table_for(Isa isa) {
   table.channel_affine = reference::channel_affine;
   table.router_scores = reference::router_scores;
   table.top_k = reference::top_k;
+  table.route = reference::route;
   table.copy = reference::copy;
   table.gather = reference::gather;
   table.waves = reference::waves;

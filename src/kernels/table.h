@@ -17,6 +17,7 @@ struct ChannelMomentsArgs;
 struct ChannelAffineArgs;
 struct RouterScoresArgs;
 struct TopKArgs;
+struct RouteArgs;
 struct CopyArgs;
 struct GatherArgs;
 struct WavesArgs;
@@ -39,6 +40,7 @@ struct KernelTable {
   void (*channel_affine)(const ChannelAffineArgs&) = nullptr;
   void (*router_scores)(const RouterScoresArgs&) = nullptr;
   void (*top_k)(const TopKArgs&) = nullptr;
+  void (*route)(const RouteArgs&) = nullptr;
   void (*copy)(const CopyArgs&) = nullptr;
   void (*gather)(const GatherArgs&) = nullptr;
   void (*waves)(const WavesArgs&) = nullptr;

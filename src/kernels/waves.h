@@ -20,5 +20,9 @@ namespace reference {
 /// Plain loops: defines correct.
 void waves(const WavesArgs& args);
 }  // namespace reference
+namespace cuda {
+/// An angle a thread.
+void waves(const WavesArgs& args);
+}  // namespace cuda
 
 }  // namespace tessera::kernels

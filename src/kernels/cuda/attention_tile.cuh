@@ -1,0 +1,189 @@
+#pragma once
+
+#include "kernels/cuda/attention_items.cuh"
+#include "kernels/cuda/attention_plan.h"
+
+// Attention on tensor cores with online softmax (FlashAttention-2: a warp keeps sixteen queries,
+// the probabilities never leave its registers). Keys come in blocks of fixed size from the first
+// on: a query does not depend on others.
+namespace tessera::kernels::cuda {
+
+/// Queues the copy of rows [first, first + Count) of a head, zeros from `last` on and behind
+/// head_dim, to rows of Width + 8.
+template <int Width, int Count>
+__device__ inline void fetch_rows(BFloat16* to, const void* data, int64_t stride, int64_t at,
+                                  int64_t first, int64_t last, int head_dim) {
+  constexpr int kChunks = Width / 8;
+  const auto* from = static_cast<const BFloat16*>(data);
+  TESSERA_UNROLL
+  for (int i = 0; i < Count * kChunks / kAttentionThreads; ++i) {
+    const int n = i * kAttentionThreads + static_cast<int>(threadIdx.x);
+    const int row = n / kChunks, chunk = n % kChunks;
+    const bool valid = first + row < last && chunk * 8 < head_dim;
+    cp_async_16(to + row * (Width + 8) + chunk * 8,
+                valid ? from + (first + row) * stride + at + chunk * 8 : from, valid);
+  }
+}
+
+/// What a warp holds of its sixteen queries: rows g and g + 8 of a lane with g = lane / 4.
+template <int Width>
+struct WarpState {
+  float out[Width / 8][4];
+  float top[2], sum[2];  ///< in units of log2; the sum is this lane's part
+};
+
+/// scores = Q K^T of a block of keys, in units of log2, keys from `valid` on closed.
+template <int Width, int Keys>
+__device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16* q,
+                                   const BFloat16* k, float scale, int64_t valid) {
+  constexpr int kPitch = Width + 8;
+  const int open = valid < Keys ? static_cast<int>(valid) : Keys;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  TESSERA_UNROLL
+  for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i) scores[j][i] = 0;
+  TESSERA_UNROLL
+  for (int c = 0; c < Width; c += 16) {
+    uint32_t left[4];
+    load_matrices(left, q + lane % 16 * kPitch + c + lane / 16 * 8);
+    TESSERA_UNROLL
+    for (int j = 0; j < Keys / 8; j += 2) {
+      uint32_t right[4];
+      load_matrices(right, k + (j * 8 + lane / 16 * 8 + lane % 8) * kPitch + c + lane / 8 % 2 * 8);
+      multiply_bf16(scores[j], left, right[0], right[1]);
+      multiply_bf16(scores[j + 1], left, right[2], right[3]);
+    }
+  }
+  TESSERA_UNROLL
+  for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i)
+    scores[j][i] = j * 8 + lane % 4 * 2 + i % 2 < open ? scores[j][i] * scale : -INFINITY;
+}
+
+/// scores -> probabilities under the running maximum; what was summed before is scaled down to it.
+template <int Width, int Keys>
+__device__ inline void soften(float (&scores)[Keys / 8][4], WarpState<Width>& state) {
+  TESSERA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float top = state.top[half];
+    TESSERA_UNROLL
+    for (int j = 0; j < Keys / 8; ++j)
+      top = fmaxf(top, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
+    const float shrink = exp2f(state.top[half] - top);
+    state.top[half] = top;
+    float sum = state.sum[half] * shrink;
+    TESSERA_UNROLL
+    for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
+    for (int i = 2 * half; i < 2 * half + 2; ++i) {
+      scores[j][i] = exp2f(scores[j][i] - top);
+      sum += scores[j][i];
+    }
+    state.sum[half] = sum;
+    TESSERA_UNROLL
+    for (int c = 0; c < Width / 8; ++c) {
+      state.out[c][2 * half] *= shrink;
+      state.out[c][2 * half + 1] *= shrink;
+    }
+  }
+}
+
+/// out += P V: the sums of two products are the left operand of the next, rounded to bf16.
+template <int Width, int Keys>
+__device__ inline void mix_block(const float (&p)[Keys / 8][4], const BFloat16* v,
+                                 WarpState<Width>& state) {
+  constexpr int kPitch = Width + 8;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  TESSERA_UNROLL
+  for (int j = 0; j < Keys / 8; j += 2) {
+    const uint32_t left[4] = {pack_bf16(p[j][0], p[j][1]), pack_bf16(p[j][2], p[j][3]),
+                              pack_bf16(p[j + 1][0], p[j + 1][1]),
+                              pack_bf16(p[j + 1][2], p[j + 1][3])};
+    TESSERA_UNROLL
+    for (int c = 0; c < Width; c += 16) {
+      uint32_t right[4];
+      load_matrices_transposed(right, v + (j * 8 + lane % 16) * kPitch + c + lane / 16 * 8);
+      multiply_bf16(state.out[c / 8], left, right[0], right[1]);
+      multiply_bf16(state.out[c / 8 + 1], left, right[2], right[3]);
+    }
+  }
+}
+
+template <int Width>
+__device__ inline void finish(const AttentionArgs& a, const AttentionItem& item,
+                              WarpState<Width>& state) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
+  TESSERA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float sum = state.sum[half];
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    sum += __shfl_xor_sync(kAllLanes, sum, 2);
+    const int64_t query = item.first + warp * 16 + half * 8 + lane / 4;
+    if (query >= item.last) continue;
+    const float inverse = sum > 0 ? 1 / sum : 0;
+    auto* out = static_cast<BFloat16*>(a.out) + query * a.out_stride +
+                int64_t{item.head} * a.head_dim + lane % 4 * 2;
+    TESSERA_UNROLL
+    for (int c = 0; c < Width / 8; ++c)
+      if (c * 8 < a.head_dim)
+        *reinterpret_cast<uint32_t*>(out + c * 8) =
+            pack_bf16(state.out[c][2 * half] * inverse, state.out[c][2 * half + 1] * inverse);
+    if (a.lse && lane % 4 == 0)
+      a.lse[query * a.heads + item.head] =
+          sum > 0 ? (state.top[half] + log2f(sum)) * 0.6931471805599453f : -INFINITY;
+  }
+}
+
+template <int Width, int Keys>
+__global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionArgs a) {
+  constexpr int kPitch = Width + 8, kBlock = Keys * kPitch;
+  auto* q = reinterpret_cast<BFloat16*>(dynamic_shared());
+  BFloat16 *k = q + kAttentionQueries * kPitch, *v = k + 2 * kBlock;
+  const float scale = a.scale * 1.4426950408889634f;
+  AttentionItem item;
+  for (int64_t index = blockIdx.x; find_item(a, kAttentionQueries, index, item);
+       index += gridDim.x) {
+    const int64_t kv_at = int64_t{item.head / (a.heads / a.kv_heads)} * a.head_dim;
+    const int blocks = static_cast<int>(ceil_div<int64_t>(item.k_end - item.k_begin, Keys));
+    const auto fetch = [&](int block) {
+      if (block < blocks) {
+        const int64_t first = item.k_begin + int64_t{block} * Keys;
+        const int at = block % 2 * kBlock;
+        fetch_rows<Width, Keys>(k + at, a.k, a.k_stride, kv_at, first, item.k_end, a.head_dim);
+        fetch_rows<Width, Keys>(v + at, a.v, a.v_stride, kv_at, first, item.k_end, a.head_dim);
+      }
+      cp_async_commit();
+    };
+    __syncthreads();  // the item before has been read
+    fetch_rows<Width, kAttentionQueries>(q, a.q, a.q_stride, int64_t{item.head} * a.head_dim,
+                                         item.first, item.last, a.head_dim);
+    fetch(0);
+    WarpState<Width> state;
+    TESSERA_UNROLL
+    for (int c = 0; c < Width / 8; ++c) TESSERA_UNROLL
+    for (int i = 0; i < 4; ++i) state.out[c][i] = 0;
+    TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      state.top[half] = -INFINITY;
+      state.sum[half] = 0;
+    }
+    const BFloat16* mine = q + threadIdx.x / kWarp * 16 * kPitch;
+    for (int block = 0; block < blocks; ++block) {
+      fetch(block + 1);
+      cp_async_wait<1>();
+      __syncthreads();
+      const int at = block % 2 * kBlock;
+      float scores[Keys / 8][4];
+      score_block<Width, Keys>(scores, mine, k + at, scale,
+                               item.k_end - item.k_begin - int64_t{block} * Keys);
+      soften<Width, Keys>(scores, state);
+      mix_block<Width, Keys>(scores, v + at, state);
+      __syncthreads();  // the block has been read; the next may come
+    }
+    finish<Width>(a, item, state);
+  }
+  cp_async_wait<0>();
+}
+
+}  // namespace tessera::kernels::cuda

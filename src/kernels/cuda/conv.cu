@@ -1,0 +1,163 @@
+#include "kernels/conv.h"
+#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/product.cuh"
+#include "kernels/cuda/product_f32.cuh"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// x -> act(x * scale + shift), rounded to the filter's dtype, dense.
+struct Prepare {
+  const void* x;
+  DType dtype;
+  int64_t x_stride, rows, pixels, channels;
+  const float* scale_shift;
+  bool silu_after;
+  void* y;
+  Form form;
+};
+
+__global__ void __launch_bounds__(kSpreadThreads) prepare_kernel(Prepare p) {
+  const int64_t row = p.pixels * p.channels;
+  for (int64_t i = first_piece(); i < p.rows * row; i += piece_step()) {
+    const int64_t r = i / row, c = i % p.channels;
+    float v[1];
+    load<1>(p.x, p.dtype, r * p.x_stride + i % row, v);
+    if (p.scale_shift) {
+      const float* factors = p.scale_shift + r * 2 * p.channels + c;
+      v[0] = v[0] * factors[0] + factors[p.channels];
+    }
+    put(p.y, p.form, 0, i, p.silu_after ? silu(v[0]) : v[0]);
+  }
+}
+
+// The picture as a matrix: a row for each pixel of the result, its columns (ky, kx, channel).
+struct Patches {
+  int height, width, channels, kw, stride, pad_top, pad_left, scale;
+  int64_t x_stride, pixels, out_width, count;  // pixels of a result; of all
+};
+template <class T>
+struct PatchSource {
+  struct Row {
+    const T* picture;  // null: no such pixel
+    int y, x;
+  };
+  const T* x;
+  Patches p;
+  bool words;
+  int repeats = 1;
+
+  __device__ Row row(int64_t m) const {
+    if (m >= p.count) return {nullptr, 0, 0};
+    const int64_t pixel = m % p.pixels;
+    return {x + m / p.pixels * p.x_stride,
+            static_cast<int>(pixel / p.out_width) * p.stride - p.pad_top,
+            static_cast<int>(pixel % p.out_width) * p.stride - p.pad_left};
+  }
+  __device__ const T* at(const Row& row, int, int64_t k) const {
+    const int tap = static_cast<int>(k) / p.channels, c = static_cast<int>(k) % p.channels;
+    const int y = row.y + tap / p.kw, x_at = row.x + tap % p.kw;
+    if (!row.picture || y < 0 || x_at < 0 || y >= p.height * p.scale || x_at >= p.width * p.scale)
+      return nullptr;
+    return row.picture + (int64_t{y / p.scale} * p.width + x_at / p.scale) * p.channels + c;
+  }
+};
+
+struct PixelSink {
+  static constexpr bool kPaired = false;
+  void* y;
+  const void* residual;
+  const float* bias;
+  DType dtype;
+  int64_t count, n;
+
+  __device__ void pair(int64_t m, int64_t column, const float (&sums)[2]) const {
+    if (m >= count || column >= n) return;
+    const bool both = column + 1 < n;
+    float v[2] = {sums[0], sums[1]};
+    for (int i = 0; i < 1 + both; ++i) {
+      if (bias) v[i] += bias[column + i];
+      float before[1];
+      if (residual) {
+        load<1>(residual, dtype, m * n + column + i, before);
+        v[i] += before[0];
+      }
+    }
+    store_two(y, dtype, m * n + column, v[0], v[1], both);
+  }
+};
+
+constexpr int kPixels = 128;
+
+__global__ void __launch_bounds__(kProductThreads)
+    conv_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false> w, PixelSink sink) {
+  w.first = blockIdx.y * w.kColumns;
+  product_tile<kPixels>(source, int64_t{blockIdx.x} * kPixels, w, sink);
+}
+
+__global__ void __launch_bounds__(kPlainThreads)
+    conv_f32_kernel(PatchSource<float> source, PlainWeights<false> w, PixelSink sink) {
+  w.first = blockIdx.y * w.kColumns;
+  product_tile_f32(source, int64_t{blockIdx.x} * kPlainRows, w, sink);
+}
+
+Patches patches_of(const ConvArgs& a, int64_t x_stride) {
+  const int64_t pixels = a.out_height * a.out_width;
+  return {static_cast<int>(a.height),
+          static_cast<int>(a.width),
+          static_cast<int>(a.weight->in),
+          static_cast<int>(a.weight->kw),
+          a.stride,
+          a.pad_top,
+          a.pad_left,
+          a.upsample ? 2 : 1,
+          x_stride,
+          pixels,
+          a.out_width,
+          a.rows * pixels};
+}
+
+}  // namespace
+
+void conv(const ConvArgs& args) {
+  const PackedConv& w = *args.weight;
+  const int64_t dense = args.height * args.width * w.in, length = w.kh * w.kw * w.in;
+  const Form form = w.dtype == DType::bf16 ? Form::bf16 : Form::f32;
+  const bool as_is = !args.scale_shift && !args.silu && args.dtype == w.dtype;
+  const Scratch prepared("conv", as_is ? 0 : bytes_of(form, args.rows * dense));
+  if (!as_is)
+    launch("conv", prepare_kernel, spread(args.rows * dense),
+           Prepare{args.x, args.dtype, args.x_stride, args.rows, args.height * args.width, w.in,
+                   args.scale_shift, args.silu, prepared.as<void>(), form});
+  const void* x = as_is ? args.x : prepared.as<void>();
+  const Patches patches = patches_of(args, as_is ? args.x_stride : dense);
+  const PixelSink sink{args.y,
+                       args.residual,
+                       w.bias.defined() ? static_cast<const float*>(w.bias.raw()) : nullptr,
+                       args.y_dtype,
+                       patches.count,
+                       w.out};
+  if (w.dtype == DType::f32) {
+    using Weights = PlainWeights<false>;
+    launch("conv", conv_f32_kernel,
+           Launch{.blocks = ceil_div<int64_t>(patches.count, kPlainRows),
+                  .rows = static_cast<int>(ceil_div<int64_t>(w.out, Weights::kColumns)),
+                  .threads = kPlainThreads},
+           PatchSource<float>{static_cast<const float*>(x), patches, false},
+           Weights{static_cast<const float*>(w.data.raw()), w.out, length, 0}, sink);
+    return;
+  }
+  using Weights = TileWeights<BFloat16, false>;
+  const bool words = w.in % 8 == 0 && in_words(x, DType::bf16, patches.x_stride);
+  launch("conv", conv_kernel,
+         Launch{.blocks = ceil_div<int64_t>(patches.count, kPixels),
+                .rows = static_cast<int>(ceil_div<int64_t>(w.out, Weights::kColumns)),
+                .threads = kProductThreads,
+                .shared = product_shared(kPixels)},
+         PatchSource<BFloat16>{static_cast<const BFloat16*>(x), patches, words},
+         Weights{static_cast<const BFloat16*>(w.data.raw()), w.out, length, 0, length % 8 == 0},
+         sink);
+}
+
+}  // namespace tessera::kernels::cuda

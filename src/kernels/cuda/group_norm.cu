@@ -1,0 +1,134 @@
+#include "kernels/cuda/launch.cuh"
+#include "kernels/group_norm.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+constexpr int kRunThreads = 128;
+constexpr int kMergeChannels = 32, kMergeLanes = 8;
+
+// Sums of values and squares around the first pixel of the row, a channel a thread, a run of
+// pixels a block: sums [rows, runs, 2, channels].
+__global__ void __launch_bounds__(kRunThreads)
+    moment_runs_kernel(ChannelMomentsArgs a, float* sums) {
+  const int64_t runs = a.runs(), row = blockIdx.x / runs, run = blockIdx.x % runs;
+  const int64_t c = int64_t{blockIdx.y} * kRunThreads + threadIdx.x;
+  if (c >= a.channels) return;
+  const int64_t at = row * a.x_stride + c;
+  const int64_t begin = run * kMomentRun;
+  const int64_t end = begin + kMomentRun < a.pixels ? begin + kMomentRun : a.pixels;
+  float center[1], v[1], sum = 0, squares = 0;
+  load<1>(a.x, a.dtype, at, center);
+  for (int64_t p = begin; p < end; ++p) {
+    load<1>(a.x, a.dtype, at + p * a.channels, v);
+    const float d = v[0] - center[0];
+    sum += d;
+    squares += d * d;
+  }
+  float* out = sums + (row * runs + run) * 2 * a.channels + c;
+  out[0] = sum;
+  out[a.channels] = squares;
+}
+
+// Runs -> moments in f64: lanes take every eighth run, then their sums are added in order.
+__global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
+    merge_runs_kernel(ChannelMomentsArgs a, const float* sums) {
+  __shared__ double partial[2][kMergeLanes][kMergeChannels];
+  const int x = static_cast<int>(threadIdx.x) % kMergeChannels;
+  const int lane = static_cast<int>(threadIdx.x) / kMergeChannels;
+  const int64_t runs = a.runs(), row = blockIdx.x;
+  const int64_t c = int64_t{blockIdx.y} * kMergeChannels + x;
+  double sum = 0, squares = 0;
+  if (c < a.channels)
+    for (int64_t r = lane; r < runs; r += kMergeLanes) {
+      const float* from = sums + (row * runs + r) * 2 * a.channels + c;
+      sum += double{from[0]};
+      squares += double{from[a.channels]};
+    }
+  partial[0][lane][x] = sum;
+  partial[1][lane][x] = squares;
+  __syncthreads();
+  if (lane != 0 || c >= a.channels) return;
+  for (int l = 1; l < kMergeLanes; ++l) {
+    sum += partial[0][l][x];
+    squares += partial[1][l][x];
+  }
+  float center[1];
+  load<1>(a.x, a.dtype, row * a.x_stride + c, center);
+  const double pixels = static_cast<double>(a.pixels), shift = sum / pixels;
+  const double variance = squares / pixels - shift * shift;
+  a.moments[row * 2 * a.channels + c] = static_cast<float>(double{center[0]} + shift);
+  a.moments[(row * 2 + 1) * a.channels + c] = static_cast<float>(variance > 0 ? variance : 0);
+}
+
+// A group of a row a thread.
+__global__ void __launch_bounds__(kSpreadThreads) group_scale_shift_kernel(GroupScaleShiftArgs a) {
+  const int64_t width = a.channels / a.groups;
+  for (int64_t i = first_piece(); i < a.rows * a.groups; i += piece_step()) {
+    const int64_t at = i / a.groups * 2 * a.channels, group = i % a.groups * width;
+    const float *mean = a.moments + at + group, *variance = mean + a.channels;
+    float *scale = a.scale_shift + at + group, *shift = scale + a.channels;
+    double center = 0, deviation = 0;
+    for (int64_t c = 0; c < width; ++c) center += mean[c];
+    center /= static_cast<double>(width);
+    for (int64_t c = 0; c < width; ++c)
+      deviation += variance[c] + (mean[c] - center) * (mean[c] - center);
+    const double rate = 1 / sqrt(deviation / static_cast<double>(width) + double{a.eps});
+    for (int64_t c = 0; c < width; ++c) {
+      const double gain = rate * (a.weight ? a.weight[group + c] : 1);
+      scale[c] = static_cast<float>(gain);
+      shift[c] = static_cast<float>((a.bias ? a.bias[group + c] : 0) - center * gain);
+    }
+  }
+}
+
+template <int V>
+__global__ void __launch_bounds__(kSpreadThreads) channel_affine_kernel(ChannelAffineArgs a) {
+  const int64_t chunks = a.channels / V, total = a.rows * a.pixels * chunks;
+  for (int64_t i = first_piece(); i < total; i += piece_step()) {
+    const int64_t c = i % chunks * V, pixel = i / chunks % a.pixels, row = i / chunks / a.pixels;
+    const float* factors = a.scale_shift + row * 2 * a.channels + c;
+    float v[V], scale[V], shift[V];
+    load<V>(a.x, a.dtype, row * a.x_stride + pixel * a.channels + c, v);
+    load<V>(factors, DType::f32, 0, scale);
+    load<V>(factors, DType::f32, a.channels, shift);
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) {
+      v[j] = v[j] * scale[j] + shift[j];
+      if (a.silu) v[j] = silu(v[j]);
+    }
+    store<V>(a.y, a.dtype, (row * a.pixels + pixel) * a.channels + c, v);
+  }
+}
+
+}  // namespace
+
+void channel_moments(const ChannelMomentsArgs& args) {
+  if (args.rows * args.channels == 0) return;
+  const int64_t runs = args.runs();
+  const Scratch sums("channel_moments", args.rows * runs * 2 * args.channels * 4);
+  launch("channel_moments", moment_runs_kernel,
+         Launch{.blocks = args.rows * runs,
+                .rows = static_cast<int>(ceil_div<int64_t>(args.channels, kRunThreads)),
+                .threads = kRunThreads},
+         args, sums.as<float>());
+  launch("channel_moments", merge_runs_kernel,
+         Launch{.blocks = args.rows,
+                .rows = static_cast<int>(ceil_div<int64_t>(args.channels, kMergeChannels)),
+                .threads = kMergeChannels * kMergeLanes},
+         args, static_cast<const float*>(sums.as<float>()));
+}
+
+void channel_affine(const ChannelAffineArgs& args) {
+  const bool words = args.channels % 8 == 0 && in_words(args.x, args.dtype, args.x_stride) &&
+                     in_words(args.y, args.dtype, 0) && in_words(args.scale_shift, DType::f32, 0);
+  const int64_t pieces = args.rows * args.pixels * args.channels / (words ? 8 : 1);
+  launch("channel_affine", words ? channel_affine_kernel<8> : channel_affine_kernel<1>,
+         spread(pieces), args);
+}
+
+void group_scale_shift(const GroupScaleShiftArgs& args) {
+  launch("group_scale_shift", group_scale_shift_kernel, spread(args.rows * args.groups), args);
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/device.cuh"
+
+namespace tessera::kernels::cuda {
+
+/// The shape of a launch.
+struct Launch {
+  int64_t blocks = 1;  ///< along x; nothing is launched for 0
+  int rows = 1;        ///< blocks along y
+  int threads = 128;   ///< of a block, a multiple of 32
+  int64_t shared = 0;  ///< bytes of dynamic shared memory of a block
+};
+
+/// The shape for kernels that take one of `pieces` a thread and go on in steps of the grid.
+constexpr int kSpreadThreads = 256;
+constexpr Launch spread(int64_t pieces) {
+  const int64_t blocks = ceil_div<int64_t>(pieces, kSpreadThreads), most = 0x7fffffff;
+  return {.blocks = blocks < most ? blocks : most, .threads = kSpreadThreads};
+}
+
+/// The first piece of a thread, and the step to its next.
+__device__ inline int64_t first_piece() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline int64_t piece_step() { return int64_t{gridDim.x} * blockDim.x; }
+
+}  // namespace tessera::kernels::cuda
+
+#if defined(__CUDACC__)
+#include <tuple>
+
+#include "kernels/device_error.h"
+#include "tensor/scope.h"
+
+namespace tessera::kernels::cuda {
+
+inline cudaStream_t current_stream() {
+  return static_cast<cudaStream_t>(tensor::current_scope().stream);
+}
+
+/// Throws tessera::Error for what the runtime refused; `kernel` names what was asked for.
+inline void check(const char* kernel, cudaError_t status) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // so that the next call does not report it again
+  device_failed(kernel, cudaGetErrorString(status), status == cudaErrorMemoryAllocation);
+}
+
+/// Queues kernel(args...) on the stream of the current scope.
+template <class... Params, class... Args>
+void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Args... args) {
+  if (shape.blocks == 0 || shape.rows == 0) return;
+  const void* function = reinterpret_cast<const void*>(kernel);
+  if (shape.shared > 48 * 1024)
+    check(name, cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shape.shared)));
+  std::tuple<Params...> values(args...);
+  std::apply(
+      [&](auto&... each) {
+        void* pointers[] = {static_cast<void*>(&each)...};
+        check(name, cudaLaunchKernel(function,
+                                     dim3(static_cast<unsigned>(shape.blocks),
+                                          static_cast<unsigned>(shape.rows)),
+                                     dim3(static_cast<unsigned>(shape.threads)), pointers,
+                                     static_cast<size_t>(shape.shared), current_stream()));
+      },
+      values);
+}
+
+/// Device memory of one call, given back in stream order.
+class Scratch {
+ public:
+  Scratch(const char* kernel, int64_t bytes) : stream_(current_stream()) {
+    if (bytes > 0) check(kernel, cudaMallocAsync(&data_, static_cast<size_t>(bytes), stream_));
+  }
+  ~Scratch() {
+    if (data_) cudaFreeAsync(data_, stream_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  cudaStream_t stream_;
+};
+
+/// Multiprocessors of the current device.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  check("device", cudaGetDevice(&device));
+  check("device", cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+}  // namespace tessera::kernels::cuda
+#endif

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "kernels/cuda/library_product.h"
+#include "kernels/matmul.h"
+
+namespace tessera::kernels::cuda {
+
+/// How a product with its epilogue is cut: what the library does, and whether a kernel of our own
+/// finishes what it left in f32.
+struct MatmulPlan {
+  bool converts = false;   ///< x is brought to the dtype of the weights first
+  bool complete = false;   ///< the library writes y itself
+  bool adds_to_y = false;  ///< the residual is y itself, which the library adds to
+  LibraryEpilogue inside = LibraryEpilogue::none;
+};
+
+/// The library adds f32 biases and computes the tanh form of GELU only where it writes f32; it
+/// writes bf16 only from bf16, and rows whose sizes are multiples of eight.
+inline MatmulPlan matmul_plan(const MatmulArgs& args) {
+  using tensor::DType;
+  const PackedWeight& w = *args.weight;
+  const Epilogue& e = args.epilogue;
+  MatmulPlan plan;
+  plan.converts = args.x_dtype != w.dtype;
+  const bool f32 = args.y_dtype == DType::f32;
+  const bool gelu = e.activation == Activation::gelu_tanh;
+  if (w.paired || e.gate || (!gelu && e.activation != Activation::none)) return plan;
+  if (!f32 && (args.y_dtype != w.dtype || e.bias || gelu)) return plan;
+  if (e.residual) {
+    const bool itself = e.residual == args.y && e.residual_dtype == args.y_dtype &&
+                        e.residual_stride == args.y_stride;
+    if (!itself || gelu) return plan;
+    plan.adds_to_y = true;
+  }
+  plan.complete = true;
+  plan.inside = gelu ? (e.bias ? LibraryEpilogue::gelu_tanh_bias : LibraryEpilogue::gelu_tanh)
+                     : (e.bias ? LibraryEpilogue::bias : LibraryEpilogue::none);
+  return plan;
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,117 @@
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/norm_plan.h"
+#include "kernels/device_error.h"
+#include "kernels/norm.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// The sum over the threads of a row, in all of them. Rows of up to 32 lanes lie inside a warp;
+// longer ones add the sums of their warps in order.
+__device__ inline float sum_over_row(float x, int lanes) {
+  if (lanes <= kWarp) return sum_over_lanes(x, lanes);
+  __shared__ float partial[kWarp];
+  x = sum_over_lanes(x, kWarp);
+  __syncthreads();  // the sum before this one has been read
+  if (threadIdx.x % kWarp == 0) partial[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float sum = 0;
+  for (int warp = 0; warp < lanes / kWarp; ++warp) sum += partial[warp];
+  return sum;
+}
+
+template <int V>
+__device__ inline void finish(const NormArgs& a, int64_t row, int64_t from, int64_t i,
+                              float (&v)[V]) {
+  float other[V];
+  if (a.weight) {
+    load<V>(a.weight, DType::f32, i, other);
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) v[j] *= other[j];
+  }
+  if (a.bias) {
+    load<V>(a.bias, DType::f32, i, other);
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) v[j] += other[j];
+  }
+  if (a.scale) {
+    load<V>(a.scale, DType::f32, row * a.scale_stride + from + i, other);
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) v[j] *= 1 + other[j];
+  }
+  if (a.shift) {
+    load<V>(a.shift, DType::f32, row * a.shift_stride + from + i, other);
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) v[j] += other[j];
+  }
+}
+
+template <int V, int Chunks>
+__global__ void norm_kernel(NormArgs a, NormPlan plan) {
+  const int lane = static_cast<int>(threadIdx.x) % plan.lanes;
+  const int64_t run = int64_t{blockIdx.x} * plan.rows_per_block() + threadIdx.x / plan.lanes;
+  const bool mine = run < a.tokens * a.groups;  // every lane takes part in the sums
+  const int64_t token = mine ? run / a.groups : 0, from = mine ? run % a.groups * a.width : 0;
+  float v[Chunks][V];
+  float sum = 0;
+  TESSERA_UNROLL
+  for (int c = 0; c < Chunks; ++c) {
+    const int64_t i = (int64_t{c} * plan.lanes + lane) * V;
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) v[c][j] = 0;
+    if (mine && i < a.width) load<V>(a.x, a.dtype, token * a.x_stride + from + i, v[c]);
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) sum += v[c][j];
+  }
+  const float width = static_cast<float>(a.width);
+  const float mean = a.centred ? sum_over_row(sum, plan.lanes) / width : 0;
+  float squares = 0;
+  TESSERA_UNROLL
+  for (int c = 0; c < Chunks; ++c)
+    if ((int64_t{c} * plan.lanes + lane) * V < a.width) {
+      TESSERA_UNROLL
+      for (int j = 0; j < V; ++j) {
+        v[c][j] -= mean;
+        squares += v[c][j] * v[c][j];
+      }
+    }
+  const float factor = 1 / sqrtf(sum_over_row(squares, plan.lanes) / width + a.eps);
+  if (!mine) return;
+  const int64_t row = a.row_of ? a.row_of[token] : 0;
+  TESSERA_UNROLL
+  for (int c = 0; c < Chunks; ++c) {
+    const int64_t i = (int64_t{c} * plan.lanes + lane) * V;
+    if (i >= a.width) continue;
+    TESSERA_UNROLL
+    for (int j = 0; j < V; ++j) v[c][j] *= factor;
+    finish<V>(a, row, from, i, v[c]);
+    store<V>(a.y, a.dtype, token * a.y_stride + from + i, v[c]);
+  }
+}
+
+bool all_in_words(const NormArgs& a) {
+  const auto floats = [](const float* p, int64_t stride) {
+    return !p || in_words(p, DType::f32, stride);
+  };
+  return a.width % 8 == 0 && in_words(a.x, a.dtype, a.x_stride) &&
+         in_words(a.y, a.dtype, a.y_stride) && floats(a.weight, 0) && floats(a.bias, 0) &&
+         floats(a.shift, a.shift_stride) && floats(a.scale, a.scale_stride);
+}
+
+}  // namespace
+
+void norm(const NormArgs& args) {
+  if (args.width > kMostNormWidth)
+    unsupported("norm", "width", args.width, "at most 32768 channels");
+  const NormPlan plan = norm_plan(args.width, all_in_words(args));
+  const Launch shape{.blocks = ceil_div<int64_t>(args.tokens * args.groups, plan.rows_per_block()),
+                     .threads = plan.threads};
+  const bool words = plan.vector == 8;
+  launch("norm",
+         plan.chunks == 1   ? (words ? norm_kernel<8, 1> : norm_kernel<1, 1>)
+         : plan.chunks == 4 ? (words ? norm_kernel<8, 4> : norm_kernel<1, 4>)
+                            : norm_kernel<1, 32>,
+         shape, args, plan);
+}
+
+}  // namespace tessera::kernels::cuda

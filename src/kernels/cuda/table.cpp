@@ -1,0 +1,44 @@
+#include "kernels/table.h"
+
+#include "kernels/attention.h"
+#include "kernels/biased_attention.h"
+#include "kernels/conv.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/experts.h"
+#include "kernels/group_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/plane_affine.h"
+#include "kernels/rope.h"
+#include "kernels/routing.h"
+#include "kernels/waves.h"
+
+namespace tessera::kernels {
+
+const KernelTable& cuda_table() {
+  static const KernelTable table = [] {
+    KernelTable t;
+    t.matmul = cuda::matmul;
+    t.experts = cuda::experts;
+    t.combine = cuda::combine;
+    t.attention = cuda::attention;
+    t.conv = cuda::conv;
+    t.elementwise = cuda::elementwise;
+    t.norm = cuda::norm;
+    t.rope = cuda::rope;
+    t.channel_moments = cuda::channel_moments;
+    t.channel_affine = cuda::channel_affine;
+    t.group_scale_shift = cuda::group_scale_shift;
+    t.route = cuda::route;
+    t.copy = cuda::copy;
+    t.gather = cuda::gather;
+    t.waves = cuda::waves;
+    t.plane_affine = cuda::plane_affine;
+    t.biased_attention = cuda::biased_attention;
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace tessera::kernels

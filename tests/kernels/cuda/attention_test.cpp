@@ -1,0 +1,117 @@
+#include "kernels/cuda/emulation.h"
+// The emulation comes first: it is what the source below is compiled with.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/attention.cu"
+#include "kernels/cuda/closeness.h"
+#include "kernels/random_values.h"
+
+namespace tessera::kernels {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+using Ranges = std::vector<AttentionRange>;
+
+struct Problem {
+  int heads, kv_heads;
+  int64_t dim, tokens;
+  DType dtype;
+  float spread = 1;  // of all values: large ones make the running maxima grow
+};
+struct Answer {
+  Tensor out, lse;
+};
+
+Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const Ranges& spans) {
+  const int64_t q = p.heads * p.dim, kv = p.kv_heads * p.dim;
+  const Tensor all = random_tensor({p.tokens, q + 2 * kv}, p.dtype, 1, p.spread);
+  const Tensor k = all.slice(1, q, q + kv), v = all.slice(1, q + kv, q + 2 * kv);
+  Answer a{Tensor::zeros({p.tokens, q}, p.dtype), Tensor::zeros({p.tokens, p.heads}, DType::f32)};
+  kernel({.q = all.raw(),
+          .k = k.raw(),
+          .v = v.raw(),
+          .q_stride = all.stride(0),
+          .k_stride = k.stride(0),
+          .v_stride = v.stride(0),
+          .out = a.out.raw(),
+          .out_stride = q,
+          .dtype = p.dtype,
+          .heads = p.heads,
+          .kv_heads = p.kv_heads,
+          .head_dim = static_cast<int>(p.dim),
+          .scale = 1 / std::sqrt(static_cast<float>(p.dim)),
+          .spans = spans.data(),
+          .span_count = static_cast<int64_t>(spans.size()),
+          .lse = a.lse.data<float>()});
+  return a;
+}
+
+const std::vector<Problem> kProblems = {
+    {1, 1, 8, 1, DType::bf16},       {2, 1, 8, 3, DType::f32},        {3, 3, 32, 64, DType::bf16},
+    {3, 1, 40, 65, DType::f32},      {4, 2, 72, 131, DType::bf16, 2}, {2, 2, 72, 91, DType::f32, 2},
+    {2, 1, 128, 77, DType::bf16, 2}, {1, 1, 256, 70, DType::bf16},    {1, 1, 136, 40, DType::bf16},
+    {2, 1, 12, 50, DType::bf16},     {1, 1, 512, 20, DType::f32},     {1, 1, 264, 20, DType::bf16},
+    {2, 2, 56, 150, DType::bf16, 4}, {2, 2, 80, 70, DType::bf16},
+};
+
+TEST(CudaAttention, EqualsTheReference) {
+  for (const Problem& p : kProblems) {
+    const int64_t n = p.tokens;
+    const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
+    const Answer want = run(reference::attention, p, spans);
+    const Answer got = run(emulated::attention, p, spans);
+    const bool exact = p.dtype == DType::f32;
+    EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
+        << p.dim << " " << n;
+    EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << n;
+  }
+}
+
+TEST(CudaAttention, AQueryDoesNotDependOnOthersOrOnTheOrderOfThreads) {
+  for (const Problem& p : {Problem{2, 1, 72, 131, DType::bf16}, {2, 2, 24, 40, DType::f32}}) {
+    const int64_t n = p.tokens;
+    const Answer together = run(emulated::attention, p, {{0, n, 0, n}});
+    const Answer apart = run(emulated::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
+    EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
+    emulation::backwards = true;
+    const Answer back = run(emulated::attention, p, {{0, n, 0, n}});
+    emulation::backwards = false;
+    EXPECT_TRUE(same_bits(back.out, together.out) && same_bits(back.lse, together.lse));
+  }
+}
+
+TEST(CudaAttention, ManyUnevenSpansSomeEmpty) {
+  for (DType dtype : {DType::bf16, DType::f32}) {
+    const Problem p{4, 2, 32, 300, dtype};
+    const Ranges spans = {{0, 1, 0, 1},      {1, 1, 0, 9},        {1, 40, 1, 40},
+                          {40, 207, 0, 207}, {207, 290, 40, 300}, {290, 300, 7, 7}};
+    const Answer want = run(reference::attention, p, spans);
+    const Answer got = run(emulated::attention, p, spans);
+    EXPECT_LT(worst_difference(got.out, want.out), tolerance(dtype));
+    EXPECT_LT(worst_difference(got.lse, want.lse), 2e-4);
+    EXPECT_EQ(got.lse.row<float>(295)[0], -INFINITY);
+  }
+}
+
+TEST(CudaAttention, NoSpansTouchNothing) {
+  const Answer got = run(emulated::attention, {2, 2, 16, 5, DType::bf16}, {});
+  for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
+}
+
+TEST(CudaAttentionPlan, TakesTheNarrowestWidthThatHoldsTheHead) {
+  using emulated::attention_plan;
+  EXPECT_EQ(attention_plan(true, 64, true).width, 64);
+  EXPECT_EQ(attention_plan(true, 72, true).width, 80);
+  EXPECT_EQ(attention_plan(true, 96, true).width, 128);
+  EXPECT_EQ(attention_plan(true, 256, true).keys, 32);
+  EXPECT_EQ(attention_plan(true, 264, true).width, 0);
+  EXPECT_EQ(attention_plan(true, 68, true).width, 0);
+  EXPECT_EQ(attention_plan(false, 64, true).width, 0);
+  EXPECT_EQ(attention_plan(true, 64, false).width, 0);
+  for (int dim : {64, 80, 128, 256})  // two blocks fit on a multiprocessor of Hopper
+    EXPECT_LE(attention_plan(true, dim, true).shared(), 227 * 1024 / 2);
+}
+
+}  // namespace
+}  // namespace tessera::kernels

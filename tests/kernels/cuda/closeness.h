@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+/// The largest difference, relative to 1 + |right|; infinite where there is a NaN.
+inline double worst_difference(const tensor::Tensor& got, const tensor::Tensor& right) {
+  const std::vector<float> x = got.to_floats(), y = right.to_floats();
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i]) continue;
+    const double d = std::abs(double{x[i]} - y[i]) / (1 + std::abs(double{y[i]}));
+    worst = d <= worst ? worst : std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+  }
+  return worst;
+}
+
+inline bool same_bits(const tensor::Tensor& a, const tensor::Tensor& b) {
+  return a.bytes() == b.bytes() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
+}
+
+/// What rounding to `dtype` may add to such a difference.
+inline double tolerance(tensor::DType dtype, double f32 = 1e-5) {
+  return dtype == tensor::DType::f32 ? f32 : dtype == tensor::DType::bf16 ? 8e-3 : 1e-3;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,205 @@
+#include "kernels/cuda/emulation.h"
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace tessera::emulation {
+namespace {
+
+constexpr size_t kStack = 256 * 1024;
+
+// A place to continue: a stack and what the calling convention keeps on it.
+#if defined(__x86_64__)
+using Place = void*;
+extern "C" void tessera_switch_fiber(Place* from, Place to);
+asm(R"(
+.text
+.globl tessera_switch_fiber
+.type tessera_switch_fiber, @function
+tessera_switch_fiber:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+void prepare(Place& place, std::byte* stack, void (*entry)()) {
+  auto* top = reinterpret_cast<void**>(stack + kStack);
+  *--top = nullptr;  // as if entry had been called: aligned to 16 less the return address
+  *--top = reinterpret_cast<void*>(entry);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  place = top;
+}
+void switch_to(Place& from, Place& to) { tessera_switch_fiber(&from, to); }
+#else
+using Place = ucontext_t;
+void prepare(Place& place, std::byte* stack, void (*entry)()) {
+  getcontext(&place);
+  place.uc_stack.ss_sp = stack;
+  place.uc_stack.ss_size = kStack;
+  place.uc_link = nullptr;
+  makecontext(&place, entry, 0);
+}
+void switch_to(Place& from, Place& to) { swapcontext(&from, &to); }
+#endif
+
+struct Barrier {
+  int members = 0, arrived = 0;
+  int64_t generation = 0;
+};
+
+struct Copy {
+  void* to;
+  const void* from;
+  bool valid;
+  int64_t group;
+};
+
+struct Warp {
+  Barrier barrier;
+  Slots slots[2];
+};
+
+struct Thread {
+  Place place;
+  int index = 0;
+  bool done = false;
+  const Barrier* waits = nullptr;
+  int64_t generation = 0;
+  int shown = 0;  // which of the two sets of slots comes next
+  std::vector<Copy> copies;
+  int64_t committed = 0;
+};
+
+struct Block {
+  Barrier barrier;
+  std::vector<Warp> warps;
+  std::vector<Thread> threads;
+  std::vector<uint4> shared;
+  const std::function<void()>* body = nullptr;
+  Thread* running = nullptr;
+  Place scheduler;
+  std::exception_ptr error;
+};
+Block block;
+
+void enter() {
+  try {
+    (*block.body)();
+  } catch (...) {
+    block.error = std::current_exception();
+  }
+  block.running->done = true;
+  switch_to(block.running->place, block.scheduler);
+}
+
+void wait_at(Barrier& barrier) {
+  Thread& self = *block.running;
+  if (++barrier.arrived == barrier.members) {
+    barrier.arrived = 0;
+    ++barrier.generation;
+    return;
+  }
+  self.waits = &barrier;
+  self.generation = barrier.generation;
+  switch_to(self.place, block.scheduler);
+}
+
+bool resume(Thread& thread) {
+  if (thread.done || (thread.waits && thread.waits->generation == thread.generation)) return false;
+  thread.waits = nullptr;
+  block.running = &thread;
+  threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
+  switch_to(block.scheduler, thread.place);
+  return true;
+}
+
+}  // namespace
+
+void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
+  if (threads <= 0 || threads % 32 != 0 || threads > 1024)
+    throw std::logic_error("a block of " + std::to_string(threads) + " threads");
+  static std::vector<std::unique_ptr<std::byte[]>> stacks;
+  while (stacks.size() < static_cast<size_t>(threads)) stacks.emplace_back(new std::byte[kStack]);
+  block.body = &body;
+  block.error = nullptr;
+  block.shared.assign(static_cast<size_t>(shared_bytes) / 16 + 8, {~0u, ~0u, ~0u, ~0u});
+  block.barrier = {.members = threads};
+  block.warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
+  block.threads.assign(static_cast<size_t>(threads), Thread{});
+  for (int t = 0; t < threads; ++t) {
+    block.threads[static_cast<size_t>(t)].index = t;
+    prepare(block.threads[static_cast<size_t>(t)].place, stacks[static_cast<size_t>(t)].get(),
+            enter);
+  }
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (int i = 0; i < threads; ++i)
+      progress |= resume(block.threads[static_cast<size_t>(backwards ? threads - 1 - i : i)]);
+  }
+  if (block.error) std::rethrow_exception(block.error);
+  for (const Thread& thread : block.threads)
+    if (!thread.done)
+      throw std::logic_error("thread " + std::to_string(thread.index) +
+                             " waits for threads that do not come");
+}
+
+void wait_for_block() { wait_at(block.barrier); }
+
+int lane() { return block.running->index % 32; }
+
+void wait_for_warp() {
+  wait_at(block.warps[static_cast<size_t>(block.running->index / 32)].barrier);
+}
+
+const Slots& show(const void* value, size_t bytes) {
+  Warp& warp = block.warps[static_cast<size_t>(block.running->index / 32)];
+  Slots& slots = warp.slots[block.running->shown];
+  block.running->shown ^= 1;  // whoever shows next does not disturb who still reads
+  std::memcpy(slots[static_cast<size_t>(lane())].data(), value, bytes);
+  wait_at(warp.barrier);
+  return slots;
+}
+
+unsigned char* dynamic_shared() {
+  auto* data = reinterpret_cast<unsigned char*>(block.shared.data());
+  return data + (128 - reinterpret_cast<uintptr_t>(data) % 128) % 128;
+}
+
+void copy_later(void* to, const void* from, bool valid) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
+    throw std::logic_error("an asynchronous copy between addresses that are no multiples of 16");
+  block.running->copies.push_back({to, from, valid, block.running->committed});
+}
+
+void commit_copies() { ++block.running->committed; }
+
+void finish_copies(int left) {
+  Thread& self = *block.running;
+  const int64_t before = self.committed - left;
+  std::erase_if(self.copies, [&](const Copy& copy) {
+    if (copy.group >= before) return false;
+    if (copy.valid)
+      std::memcpy(copy.to, copy.from, 16);
+    else
+      std::memset(copy.to, 0, 16);
+    return true;
+  });
+}
+
+}  // namespace tessera::emulation

@@ -1,0 +1,230 @@
+#pragma once
+
+// Runs the sources of kernels/cuda on the CPU: blocks one after the other, the threads of a block
+// as fibers that meet at barriers and warp instructions. Include this first, then a kernel's .cu
+// file: its functions then stand in namespace tessera::kernels::emulated.
+//
+// What hardware leaves open is made to hurt: shared memory starts as NaNs, asynchronous copies
+// happen as late as they may, and threads run forwards or backwards (emulation::backwards), so that
+// a missing barrier changes results.
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "tensor/scope.h"
+#include "tensor/tensor.h"
+
+#define TESSERA_EMULATED_DEVICE
+#define TESSERA_UNROLL
+#define __global__
+#define __device__
+#define __shared__ static
+#define __grid_constant__
+#define __launch_bounds__(...)
+// The same sources in a namespace of their own.
+#define cuda emulated
+
+namespace tessera::emulation {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+/// Bytes that a lane can show to its warp at once.
+constexpr size_t kSlot = 64;
+using Slots = std::array<std::array<std::byte, kSlot>, 32>;
+
+/// Threads of a block run in falling instead of rising order.
+inline bool backwards = false;
+
+/// Runs one block of `threads` threads. Throws std::logic_error where they would hang.
+void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body);
+/// Waits for all threads of the block, or of the warp.
+void wait_for_block();
+void wait_for_warp();
+/// Shows `bytes` of `value` to the warp, and gives what all its lanes showed.
+const Slots& show(const void* value, size_t bytes);
+unsigned char* dynamic_shared();
+int lane();
+
+/// Asynchronous copies of the running thread.
+void copy_later(void* to, const void* from, bool valid);
+void commit_copies();
+void finish_copies(int left);
+
+template <class T>
+T of_lane(const Slots& slots, int from) {
+  T value;
+  std::memcpy(&value, slots[static_cast<size_t>(from)].data(), sizeof(T));
+  return value;
+}
+
+}  // namespace tessera::emulation
+
+inline tessera::emulation::Index threadIdx, blockIdx, blockDim, gridDim;
+
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+
+inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(value); }
+inline int __popc(uint32_t bits) { return std::popcount(bits); }
+inline void __syncthreads() { tessera::emulation::wait_for_block(); }
+inline void __syncwarp() { tessera::emulation::wait_for_warp(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int from) {
+  return tessera::emulation::of_lane<T>(tessera::emulation::show(&value, sizeof(T)), from % 32);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  const auto& slots = tessera::emulation::show(&value, sizeof(T));
+  return tessera::emulation::of_lane<T>(slots, tessera::emulation::lane() ^ mask);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, int by) {
+  const auto& slots = tessera::emulation::show(&value, sizeof(T));
+  const int from = tessera::emulation::lane() - by;
+  return from < 0 ? value : tessera::emulation::of_lane<T>(slots, from);
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  const auto& slots = tessera::emulation::show(&predicate, sizeof(int));
+  unsigned bits = 0;
+  for (int l = 0; l < 32; ++l)
+    bits |= unsigned{tessera::emulation::of_lane<int>(slots, l) != 0} << l;
+  return bits;
+}
+inline unsigned __match_any_sync(unsigned, int value) {
+  const auto& slots = tessera::emulation::show(&value, sizeof(int));
+  unsigned bits = 0;
+  for (int l = 0; l < 32; ++l)
+    bits |= unsigned{tessera::emulation::of_lane<int>(slots, l) == value} << l;
+  return bits;
+}
+
+namespace tessera::kernels {
+
+[[noreturn]] void unsupported(const char* kernel, const char* what, int64_t value,
+                              const char* expected);
+
+namespace cuda {
+
+inline float half_bits_to_float(uint16_t bits) { return to_float(tensor::Float16{bits}); }
+inline uint16_t float_to_half_bits(float value) { return tensor::to_float16(value).bits; }
+inline uint16_t float_to_bf16_bits(float value) { return tensor::to_bfloat16(value).bits; }
+inline uint32_t pack_bf16(float low, float high) {
+  return float_to_bf16_bits(low) | uint32_t{float_to_bf16_bits(high)} << 16;
+}
+
+inline void cp_async_16(void* shared, const void* global, bool valid) {
+  emulation::copy_later(shared, global, valid);
+}
+inline void cp_async_commit() { emulation::commit_copies(); }
+template <int Left>
+void cp_async_wait() {
+  emulation::finish_copies(Left);
+}
+
+inline void load_matrices(uint32_t (&out)[4], const void* row) {
+  const auto& rows = emulation::show(&row, sizeof(row));
+  for (int m = 0; m < 4; ++m)
+    std::memcpy(&out[m],
+                static_cast<const std::byte*>(
+                    emulation::of_lane<const void*>(rows, 8 * m + emulation::lane() / 4)) +
+                    4 * (emulation::lane() % 4),
+                4);
+}
+inline void load_matrices_transposed(uint32_t (&out)[4], const void* row) {
+  const auto& rows = emulation::show(&row, sizeof(row));
+  const int column = emulation::lane() / 4, first = 2 * (emulation::lane() % 4);
+  for (int m = 0; m < 4; ++m) {
+    uint16_t pair[2];
+    for (int i = 0; i < 2; ++i)
+      std::memcpy(
+          &pair[i],
+          static_cast<const std::byte*>(emulation::of_lane<const void*>(rows, 8 * m + first + i)) +
+              2 * column,
+          2);
+    out[m] = pair[0] | uint32_t{pair[1]} << 16;
+  }
+}
+
+inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  struct Operands {
+    uint32_t a[4], b[2];
+  } mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const auto& slots = emulation::show(&mine, sizeof(mine));
+  const int g = emulation::lane() / 4, t = emulation::lane() % 4;
+  const auto half = [](uint32_t word, int which) {
+    return std::bit_cast<float>(which ? word & 0xffff0000u : word << 16);
+  };
+  for (int k = 0; k < 16; ++k) {
+    const int owner = k % 8 / 2;  // lane % 4 of the lanes that hold this k
+    float row[2], column[2];
+    for (int i = 0; i < 2; ++i) {
+      const auto from_a = emulation::of_lane<Operands>(slots, 4 * g + owner);
+      row[i] = half(from_a.a[i + 2 * (k / 8)], k % 2);
+      const auto from_b = emulation::of_lane<Operands>(slots, 4 * (2 * t + i) + owner);
+      column[i] = half(from_b.b[k / 8], k % 2);
+    }
+    for (int i = 0; i < 4; ++i) d[i] += row[i / 2] * column[i % 2];
+  }
+}
+
+inline unsigned char* dynamic_shared() { return emulation::dynamic_shared(); }
+
+struct Launch;
+template <class... Params, class... Args>
+void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args... args);
+
+/// Memory of one call; starts as NaNs.
+class Scratch {
+ public:
+  Scratch(const char*, int64_t bytes) : data_(static_cast<size_t>(bytes) / 16 + 1) {
+    std::memset(data_.data(), 0xff, data_.size() * 16);
+  }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(const_cast<uint4*>(data_.data()));
+  }
+
+ private:
+  std::vector<uint4> data_;
+};
+
+inline int multiprocessors() { return 3; }
+
+}  // namespace cuda
+}  // namespace tessera::kernels
+
+#include "kernels/cuda/launch.cuh"
+
+namespace tessera::kernels::cuda {
+
+template <class... Params, class... Args>
+void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args... args) {
+  const std::tuple<Params...> values(args...);
+  gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
+  blockDim = {static_cast<unsigned>(shape.threads), 1, 1};
+  for (unsigned y = 0; y < gridDim.y; ++y)
+    for (unsigned x = 0; x < gridDim.x; ++x) {
+      blockIdx = {x, y, 0};
+      emulation::run_block(shape.threads, shape.shared, [&] { std::apply(kernel, values); });
+    }
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,21 @@
+#include "kernels/cuda/libraries.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tessera/error.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// Where a toolkit is, its libraries are; no GPU is needed to open them.
+TEST(CudaLibraries, HoldEveryFunctionThatIsCalled) {
+  const CublasLt& lt = cublas_lt();
+  EXPECT_NE(lt.matmul, nullptr);
+  EXPECT_EQ(&cublas_lt(), &lt);
+  EXPECT_NE(std::string(lt.status_string(CUBLAS_STATUS_NOT_SUPPORTED)), "");
+}
+
+}  // namespace
+}  // namespace tessera::kernels::cuda

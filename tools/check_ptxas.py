@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Compiles the hot CUDA kernels for sm_90a and finds any that spill registers or have a stack frame.
+
+Says so and succeeds where there is no nvcc.
+"""
+
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HOT = ("attention", "conv", "elementwise", "experts", "group_norm", "matmul", "norm", "rope", "routing")
+# Not yet clean: heads of more than 128 channels need more registers than there are; the others save
+# one around calls of 64-bit division.
+KNOWN = ("attention_kernel<256, 32>", "attention_plain_kernel<1>", "conv_kernel", "conv_f32_kernel")
+FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-arch=sm_90a", "-cubin", "-Xptxas", "-v"]
+FRAME = re.compile(r"Function properties for (\S+)\s+(\d+) bytes stack frame, "
+                   r"(\d+) bytes spill stores, (\d+) bytes spill loads"
+                   r"(?:\s+ptxas info\s*: Used (\d+) registers)?")
+
+
+def find_nvcc():
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
+def short_name(mangled):
+    """The kernel of a mangled name, and what its parameters in angle brackets say."""
+    plain = subprocess.run(["c++filt", mangled], capture_output=True, text=True,
+                           check=False).stdout.strip() if shutil.which("c++filt") else mangled
+    plain = plain.replace("(anonymous namespace)::", "").replace("tessera::kernels::", "")
+    return re.sub(r"^void |\(int\)|cuda::|tensor::", "", plain).split("(")[0]
+
+
+def kernels(report):
+    """(name, registers, stack, spilled bytes) of each kernel in what ptxas -v says."""
+    return [(name, int(used or 0), int(stack), int(stores) + int(loads))
+            for name, stack, stores, loads, used in FRAME.findall(report)]
+
+
+def compile_one(nvcc, root, name):
+    source = root / "src/kernels/cuda" / f"{name}.cu"
+    done = subprocess.run([nvcc, *FLAGS, f"-I{root / 'src'}", f"-I{root / 'include'}", "-o",
+                           "/dev/null", source], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--report", type=pathlib.Path,
+                        help="read what ptxas -v said from a file instead of compiling")
+    parser.add_argument("-j", type=int, default=2)
+    args = parser.parse_args()
+    if args.report:
+        reports = [(0, args.report.read_text(encoding="utf-8"))]
+    elif not (nvcc := find_nvcc()):
+        print("check_ptxas: there is no nvcc here; nothing was checked")
+        return 0
+    else:
+        with concurrent.futures.ThreadPoolExecutor(args.j) as pool:
+            reports = list(pool.map(lambda name: compile_one(nvcc, args.root, name), HOT))
+    found = []
+    for status, text in reports:
+        if status:
+            print(f"check_ptxas: nvcc failed:\n{text}")
+            return 1
+        found += kernels(text)
+    bad = 0
+    for name, registers, stack, spilled in found:
+        wrong = stack or spilled
+        bad += bool(wrong) and short_name(name) not in KNOWN
+        print(f"{registers:4} registers, {stack} stack, {spilled} spilled"
+              f"{'  <- ' if wrong else '  '}{short_name(name)}")
+    if not found:
+        print("check_ptxas: no kernels found; is this what ptxas -v says?")
+        return 1
+    print(f"check_ptxas: {len(found)} kernels, {bad} with a stack frame or spills "
+          f"that are not known")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
