@@ -8,7 +8,9 @@
 
 #include "base/fail.h"
 #include "kernels/attention.h"
+#include "kernels/copy.h"
 #include "kernels/table.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -33,6 +35,8 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
   require(one_type && (q.dtype() == DType::f32 || q.dtype() == DType::bf16), ErrorCode::usage,
           "attention: {}, {} and {}; expected f32 or bf16 all three", tensor::name_of(q.dtype()),
           tensor::name_of(k.dtype()), tensor::name_of(v.dtype()));
+  require_beside("attention", "k", k, q.device());
+  require_beside("attention", "v", v, q.device());
   for (const AttentionSpan& s : spans)
     require(s.q_begin >= 0 && s.q_begin <= s.q_end && s.q_end <= q.size(0) && s.k_begin >= 0 &&
                 s.k_begin <= s.k_end && s.k_end <= k.size(0),
@@ -46,7 +50,18 @@ Tensor resized_heads(const Tensor& x, int64_t dim, int64_t to) {
   const int64_t heads = x.size(1) / dim, keep = std::min(dim, to),
                 width = tensor::size_of(x.dtype());
   Tensor y = Tensor::zeros({x.size(0), heads * to}, x.dtype(), x.device());
-  if (x.is_meta()) return y;
+  if (x.is_meta() || x.elements() == 0) return y;
+  if (x.device() != tensor::Device::cpu) {
+    kernels::table_of(x.device())
+        .copy({.x = x.raw(),
+               .y = y.raw(),
+               .element = width,
+               .axes = 3,
+               .size = {x.size(0), heads, keep},
+               .x_stride = {x.stride(0), dim, 1},
+               .y_stride = {y.stride(0), to, 1}});
+    return y;
+  }
   tensor::parallel_for(x.size(0), 64, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       for (int64_t h = 0; h < heads; ++h)
@@ -63,6 +78,14 @@ void fill_unanswered(Tensor& out, Tensor* lse, std::span<const AttentionSpan> sp
   for (const AttentionSpan& s : spans)
     if (s.k_end > s.k_begin)
       for (int64_t q = s.q_begin; q < s.q_end; ++q) answered[static_cast<size_t>(q)] = true;
+  if (out.device() != tensor::Device::cpu) {
+    if (std::find(answered.begin(), answered.end(), false) == answered.end()) return;
+    out = Tensor::zeros(out.shape(), out.dtype(), out.device());
+    const std::vector<float> none(lse ? static_cast<size_t>(lse->elements()) : 0,
+                                  -std::numeric_limits<float>::infinity());
+    if (lse) *lse = Tensor::from(std::span<const float>(none), lse->shape()).to(out.device());
+    return;
+  }
   const int64_t bytes = out.size(1) * tensor::size_of(out.dtype());
   for (int64_t q = 0; q < out.size(0); ++q) {
     if (answered[static_cast<size_t>(q)]) continue;
@@ -100,22 +123,24 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
     if (s.q_end > s.q_begin && s.k_end > s.k_begin)
       ranges.push_back({s.q_begin, s.q_end, s.k_begin, s.k_end});
   const float scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<float>(dim));
-  kernels::cpu_table().attention({.q = q.raw(),
-                                  .k = k.raw(),
-                                  .v = v.raw(),
-                                  .q_stride = q.stride(0),
-                                  .k_stride = k.stride(0),
-                                  .v_stride = v.stride(0),
-                                  .out = out.raw(),
-                                  .out_stride = out.stride(0),
-                                  .dtype = q.dtype(),
-                                  .heads = heads,
-                                  .kv_heads = kv_heads,
-                                  .head_dim = static_cast<int>(dim),
-                                  .scale = scale,
-                                  .spans = ranges.data(),
-                                  .span_count = static_cast<int64_t>(ranges.size()),
-                                  .lse = options.lse ? options.lse->data<float>() : nullptr});
+  const Uploaded<kernels::AttentionRange> here(ranges, q.device());
+  kernels::table_of(q.device())
+      .attention({.q = q.raw(),
+                  .k = k.raw(),
+                  .v = v.raw(),
+                  .q_stride = q.stride(0),
+                  .k_stride = k.stride(0),
+                  .v_stride = v.stride(0),
+                  .out = out.raw(),
+                  .out_stride = out.stride(0),
+                  .dtype = q.dtype(),
+                  .heads = heads,
+                  .kv_heads = kv_heads,
+                  .head_dim = static_cast<int>(dim),
+                  .scale = scale,
+                  .spans = here.data(),
+                  .span_count = static_cast<int64_t>(ranges.size()),
+                  .lse = options.lse ? options.lse->data<float>() : nullptr});
   return out;
 }
 

@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "kernels/biased_attention.h"
+#include "kernels/table.h"
 #include "ops/matmul.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -29,6 +32,9 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, const T
               bias.dtype() == DType::f32,
           ErrorCode::usage, "biased_attention: bias {} of {}; expected f32 [{}, {}]", bias.shape(),
           tensor::name_of(bias.dtype()), heads, distances);
+  require_beside("biased_attention", "k", k, q.device());
+  require_beside("biased_attention", "v", v, q.device());
+  require_beside("biased_attention", "bias", bias, q.device());
   require(visible >= 0 && visible <= q.size(0), ErrorCode::usage,
           "biased_attention: {} of {} keys are visible", visible, q.size(0));
 }
@@ -90,6 +96,25 @@ Tensor biased_attention(const Tensor& q, const Tensor& k, const Tensor& v, int h
     meter->add("biased_attention", 4.0 * double(tokens) * double(visible) * double(q.size(1)),
                4.0 * double(q.bytes()));
   if (q.is_meta() || visible == 0) return out;
+  if (q.device() != tensor::Device::cpu) {
+    kernels::table_of(q.device())
+        .biased_attention({.q = q.raw(),
+                           .k = k.raw(),
+                           .v = v.raw(),
+                           .q_stride = q.stride(0),
+                           .k_stride = k.stride(0),
+                           .v_stride = v.stride(0),
+                           .dtype = q.dtype(),
+                           .tokens = tokens,
+                           .heads = heads,
+                           .head_dim = dim,
+                           .visible = visible,
+                           .bias = bias.data<float>(),
+                           .bias_stride = bias.stride(0),
+                           .out = out.raw(),
+                           .out_stride = out.stride(0)});
+    return out;
+  }
   for (int64_t h = 0; h < heads; ++h) {
     const auto head = [&](const Tensor& x) { return x.slice(1, h * dim, (h + 1) * dim); };
     attend_head(head(q), head(k).slice(0, 0, visible), head(v).slice(0, 0, visible),

@@ -1,12 +1,13 @@
 #include "ops/conv.h"
 
-#include <cmath>
 #include <cstring>
 
 #include "base/fail.h"
 #include "kernels/conv.h"
+#include "kernels/copy.h"
 #include "kernels/group_norm.h"
 #include "kernels/table.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -75,8 +76,20 @@ Tensor result_of(const Tensor& x, const Shape& shape, DType dtype, const Conv2dO
 }  // namespace
 
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype) {
-  return std::make_shared<const kernels::PackedConv>(
-      kernels::pack_conv(weight, bias, dtype, kernels::active_isa()));
+  return pack_conv(weight, bias, dtype, weight.device());
+}
+
+ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tensor::Device device) {
+  const bool there = device == tensor::Device::cuda && !weight.is_meta();
+  const Tensor w = weight.is_meta() ? weight : weight.to(tensor::Device::cpu);
+  const Tensor b = !bias.defined() || bias.is_meta() ? bias : bias.to(tensor::Device::cpu);
+  kernels::PackedConv packed =
+      kernels::pack_conv(w, b, dtype, there ? kernels::Isa::reference : kernels::active_isa());
+  if (there) {
+    packed.data = packed.data.to(device, tensor::MemoryClass::weights);
+    packed.bias = packed.bias.to(device, tensor::MemoryClass::weights);
+  }
+  return std::make_shared<const kernels::PackedConv>(std::move(packed));
 }
 
 Tensor conv2d(const Tensor& picture, const ConvWeight& weight, const Conv2dOptions& options) {
@@ -94,8 +107,11 @@ Tensor conv2d(const Tensor& picture, const ConvWeight& weight, const Conv2dOptio
         picture.bytes() + weight->data.bytes() + y.bytes() +
             (options.residual.defined() ? y.bytes() : 0));
   if (y.is_meta() || y.elements() == 0) return y;
+  require_beside("conv2d", "filter", weight->data, picture.device());
+  require_beside("conv2d", "scale and shift", options.scale_shift, picture.device());
+  require_beside("conv2d", "residual", options.residual, picture.device());
   const Tensor x = dense_rows(picture);
-  kernels::cpu_table(weight->isa)
+  kernels::table_of(x.device(), weight->isa)
       .conv({.x = x.raw(),
              .dtype = x.dtype(),
              .x_stride = x.stride(0),
@@ -125,6 +141,18 @@ Tensor upsample_nearest_2x(const Tensor& picture) {
       Tensor::empty({x.size(0), 2 * x.size(1), 2 * x.size(2), x.size(3)}, x.dtype(), x.device());
   count("upsample", 0, x.bytes() + y.bytes());
   if (y.is_meta() || y.elements() == 0) return y;
+  if (x.device() != tensor::Device::cpu) {
+    const int64_t rows = x.size(0), h = x.size(1), w = x.size(2), c = x.size(3);
+    kernels::table_of(x.device())
+        .copy({.x = x.raw(),
+               .y = y.raw(),
+               .element = tensor::size_of(x.dtype()),
+               .axes = 6,
+               .size = {rows, h, 2, w, 2, c},
+               .x_stride = {x.stride(0), w * c, 0, c, 0, 1},
+               .y_stride = {4 * h * w * c, 4 * w * c, 2 * w * c, 2 * c, c, 1}});
+    return y;
+  }
   const int64_t pixel = x.size(3) * tensor::size_of(x.dtype()), line = x.size(2) * pixel;
   tensor::parallel_for(x.size(0) * x.size(1), 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -148,13 +176,14 @@ Tensor channel_moments(const Tensor& picture) {
   if (x.is_meta() || moments.elements() == 0) return moments;
   require(x.size(1) * x.size(2) > 0, ErrorCode::usage,
           "channel_moments: x {} has no pixels; give at least one", x.shape());
-  kernels::cpu_table().channel_moments({.x = x.raw(),
-                                        .dtype = x.dtype(),
-                                        .x_stride = x.stride(0),
-                                        .rows = x.size(0),
-                                        .pixels = x.size(1) * x.size(2),
-                                        .channels = x.size(3),
-                                        .moments = moments.data<float>()});
+  kernels::table_of(x.device())
+      .channel_moments({.x = x.raw(),
+                        .dtype = x.dtype(),
+                        .x_stride = x.stride(0),
+                        .rows = x.size(0),
+                        .pixels = x.size(1) * x.size(2),
+                        .channels = x.size(3),
+                        .moments = moments.data<float>()});
   return moments;
 }
 
@@ -174,24 +203,16 @@ Tensor group_scale_shift(const Tensor& moments, int groups, const Tensor& weight
             channels);
   Tensor result = Tensor::empty(moments.shape(), DType::f32, moments.device());
   if (result.is_meta()) return result;
-  const int64_t width = channels / groups;
-  for (int64_t row = 0; row < moments.size(0); ++row) {
-    const float *mean = moments.row<float>(row), *variance = mean + channels;
-    float *scale = result.row<float>(row), *shift = scale + channels;
-    for (int64_t g = 0; g < channels; g += width) {
-      double center = 0, spread = 0;
-      for (int64_t c = g; c < g + width; ++c) center += mean[c];
-      center /= static_cast<double>(width);
-      for (int64_t c = g; c < g + width; ++c)
-        spread += variance[c] + (mean[c] - center) * (mean[c] - center);
-      const double rate = 1 / std::sqrt(spread / static_cast<double>(width) + double{eps});
-      for (int64_t c = g; c < g + width; ++c) {
-        const double gain = rate * (weight.defined() ? weight.data<float>()[c] : 1);
-        scale[c] = static_cast<float>(gain);
-        shift[c] = static_cast<float>((bias.defined() ? bias.data<float>()[c] : 0) - center * gain);
-      }
-    }
-  }
+  if (result.elements() == 0) return result;
+  kernels::table_of(moments.device())
+      .group_scale_shift({.moments = moments.data<float>(),
+                          .rows = moments.size(0),
+                          .channels = channels,
+                          .groups = groups,
+                          .weight = weight.defined() ? weight.data<float>() : nullptr,
+                          .bias = bias.defined() ? bias.data<float>() : nullptr,
+                          .eps = eps,
+                          .scale_shift = result.data<float>()});
   return result;
 }
 
@@ -203,15 +224,16 @@ Tensor channel_affine(const Tensor& picture, const Tensor& scale_shift, bool sil
   count("group_norm", (silu ? 6.0 : 2.0) * static_cast<double>(x.elements()),
         x.bytes() + y.bytes());
   if (y.is_meta() || y.elements() == 0) return y;
-  kernels::cpu_table().channel_affine({.x = x.raw(),
-                                       .dtype = x.dtype(),
-                                       .x_stride = x.stride(0),
-                                       .rows = x.size(0),
-                                       .pixels = x.size(1) * x.size(2),
-                                       .channels = x.size(3),
-                                       .scale_shift = scale_shift.data<float>(),
-                                       .silu = silu,
-                                       .y = y.raw()});
+  kernels::table_of(x.device())
+      .channel_affine({.x = x.raw(),
+                       .dtype = x.dtype(),
+                       .x_stride = x.stride(0),
+                       .rows = x.size(0),
+                       .pixels = x.size(1) * x.size(2),
+                       .channels = x.size(3),
+                       .scale_shift = scale_shift.data<float>(),
+                       .silu = silu,
+                       .y = y.raw()});
   return y;
 }
 

@@ -18,7 +18,9 @@ using ConvWeight = std::shared_ptr<const kernels::PackedConv>;
 
 /// Packs weight [out, in, kh, kw] and bias [out] (may be undefined) for convolutions in `dtype`
 /// (f32 or bf16). Throws Error(usage) on shapes that do not fit.
+/// It lies where `weight` is, or on `device`.
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype);
+ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tensor::Device device);
 
 /// What happens around a convolution, in this order: x * scale + shift, SiLU, up-sampling, zero
 /// padding; filter, bias; + residual.

@@ -4,8 +4,11 @@
 #include <cstring>
 
 #include "base/fail.h"
+#include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/table.h"
+#include "kernels/waves.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -38,6 +41,7 @@ Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, co
           name, tensor::name_of(a.dtype()));
   require(!b.defined() || (b.shape() == a.shape() && tensor::is_float(b.dtype())), ErrorCode::usage,
           "{}: {} and {} do not fit; expected equal shapes of floats", name, a.shape(), b.shape());
+  require_beside(name, "the second", b, a.device());
   Tensor y = Tensor::empty(a.shape(), dtype, a.device());
   count(name, flops, a, y);
   if (a.is_meta() || a.elements() == 0) return y;
@@ -55,7 +59,7 @@ Tensor apply(const char* name, Elementwise op, double flops, const Tensor& a, co
                        .beta = beta};
   if (b.defined())
     args.b = b.raw(), args.b_stride = rows_of(name, b).stride, args.b_dtype = b.dtype();
-  kernels::cpu_table().elementwise(args);
+  kernels::table_of(a.device()).elementwise(args);
   return y;
 }
 
@@ -68,6 +72,7 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
                 p.shape().with(axis, 0) == first.shape().with(axis, 0),
             ErrorCode::usage, "concat: {} of {} beside {} of {}", p.shape(),
             tensor::name_of(p.dtype()), first.shape(), tensor::name_of(first.dtype()));
+    require_beside("concat", "a part", p, first.device());
     total += p.size(axis);
   }
   Tensor y = Tensor::empty(first.shape().with(axis, total), first.dtype(), first.device());
@@ -76,8 +81,13 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
   const size_t width = static_cast<size_t>(tensor::size_of(y.dtype()));
   int64_t at = 0;
   for (const Tensor& p : parts) {
-    const Tensor to = y.slice(axis, at, at + p.size(axis)), dense = p.contiguous();
+    const Tensor to = y.slice(axis, at, at + p.size(axis));
     at += p.size(axis);
+    if (y.device() != tensor::Device::cpu) {
+      tensor::copy_into(to, p);
+      continue;
+    }
+    const Tensor dense = p.contiguous();
     if (dense.elements() == 0) continue;
     const int64_t rows = axis == 0 ? 1 : dense.size(0);
     const size_t run = static_cast<size_t>(dense.elements() / rows) * width;
@@ -128,21 +138,25 @@ Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   count("add_gated", 2, x, out);
   if (x.is_meta() || x.elements() == 0) return out;
-  kernels::cpu_table().elementwise({.op = Elementwise::add_gated,
-                                    .a = x.raw(),
-                                    .b = y.raw(),
-                                    .a_stride = x.stride(0),
-                                    .b_stride = y.stride(0),
-                                    .a_dtype = x.dtype(),
-                                    .b_dtype = y.dtype(),
-                                    .y = out.raw(),
-                                    .y_stride = out.stride(0),
-                                    .y_dtype = out.dtype(),
-                                    .rows = x.size(0),
-                                    .columns = x.size(1),
-                                    .gate = gate.data<float>(),
-                                    .gate_stride = gate.stride(0),
-                                    .row_of = row_of.data()});
+  require_beside("add_gated", "y", y, x.device());
+  require_beside("add_gated", "gate", gate, x.device());
+  const Uploaded<int32_t> rows(row_of, x.device());
+  kernels::table_of(x.device())
+      .elementwise({.op = Elementwise::add_gated,
+                    .a = x.raw(),
+                    .b = y.raw(),
+                    .a_stride = x.stride(0),
+                    .b_stride = y.stride(0),
+                    .a_dtype = x.dtype(),
+                    .b_dtype = y.dtype(),
+                    .y = out.raw(),
+                    .y_stride = out.stride(0),
+                    .y_dtype = out.dtype(),
+                    .rows = x.size(0),
+                    .columns = x.size(1),
+                    .gate = gate.data<float>(),
+                    .gate_stride = gate.stride(0),
+                    .row_of = rows.data()});
   return out;
 }
 
@@ -158,6 +172,19 @@ Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType 
     require(i >= 0 && i < table_rows, ErrorCode::usage, "gather_rows: row {} of a table of {}", i,
             table_rows);
   if (table.is_meta() || y.elements() == 0) return y;
+  if (table.device() != tensor::Device::cpu) {
+    const Uploaded<int32_t> ids(indices, table.device());
+    kernels::table_of(table.device())
+        .gather({.table = table.raw(),
+                 .dtype = table.dtype(),
+                 .stride = table.stride(0),
+                 .ids = ids.data(),
+                 .rows = count_of,
+                 .columns = table.size(1),
+                 .y = y.raw(),
+                 .y_dtype = dtype});
+    return y;
+  }
   tensor::parallel_for(count_of, 64, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       kernels::cpu_table().elementwise(
@@ -185,18 +212,22 @@ Tensor timestep_embedding(const Tensor& t, int64_t dim, const TimestepOptions& o
           t.shape(), tensor::name_of(t.dtype()), dim);
   Tensor y = Tensor::zeros({t.size(0), dim}, DType::f32, t.device());
   count("timestep_embedding", 20, y, y);
-  if (t.is_meta()) return y;
+  if (t.is_meta() || t.size(0) == 0) return y;
   const int64_t half = dim / 2;
-  for (int64_t r = 0; r < t.size(0); ++r)
-    for (int64_t i = 0; i < half; ++i) {
-      // The published models round the frequency and the angle to float.
-      const float frequency = static_cast<float>(std::exp(
-          -std::log(double(o.max_period)) * double(i) / (double(half) - double(o.downscale))));
-      const float angle = o.scale * t.row<float>(r)[0] * frequency;
-      float* row = y.row<float>(r);
-      row[o.sin_first ? half + i : i] = std::cos(angle);
-      row[o.sin_first ? i : half + i] = std::sin(angle);
-    }
+  std::vector<float> frequency(static_cast<size_t>(half));
+  for (int64_t i = 0; i < half; ++i)  // the published models round it and the angle to float
+    frequency[static_cast<size_t>(i)] = static_cast<float>(std::exp(
+        -std::log(double(o.max_period)) * double(i) / (double(half) - double(o.downscale))));
+  const Uploaded<float> waves(frequency, t.device());
+  kernels::table_of(t.device())
+      .waves({.t = t.data<float>(),
+              .frequency = waves.data(),
+              .rows = t.size(0),
+              .half = half,
+              .scale = o.scale,
+              .sin_first = o.sin_first,
+              .y = y.data<float>(),
+              .y_stride = dim});
   return y;
 }
 

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "kernels/experts.h"
 #include "kernels/table.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -62,9 +63,9 @@ void check_ids(const Tensor& ids, const std::vector<ExpertWeights>& bank) {
   }
 }
 
-// Experts with at least one row; on meta the share that the scope assumes.
+// Experts with at least one row; the share that the scope assumes where the host cannot see them.
 double touched_experts(const Tensor& ids, size_t experts) {
-  if (ids.is_meta()) {
+  if (ids.device() != tensor::Device::cpu) {
     const double share = tensor::current_scope().assumptions.touched_experts;
     return std::min(std::ceil(share * static_cast<double>(experts)),
                     static_cast<double>(ids.elements()));
@@ -94,9 +95,11 @@ void count_experts(const Tensor& x, const Tensor& ids, const std::vector<ExpertW
 Tensor expert_rows(const Tensor& x, const Routing& routing,
                    const std::vector<ExpertWeights>& bank) {
   check_experts(x, routing, bank);
+  require_beside("experts", "the routing", routing.ids, x.device());
+  require_beside("experts", "the bank", first_of(bank).down->data, x.device());
   const Tensor& ids = routing.ids;
   Tensor rows = Tensor::empty({ids.elements(), x.size(1)}, x.dtype(), x.device());
-  if (!x.is_meta()) check_ids(ids, bank);
+  if (x.device() == tensor::Device::cpu) check_ids(ids, bank);
   count_experts(x, ids, bank);
   if (rows.is_meta() || rows.elements() == 0) return rows;
   std::vector<kernels::ExpertView> views;
@@ -107,7 +110,7 @@ Tensor expert_rows(const Tensor& x, const Routing& routing,
     const ExpertWeights& there = w.down ? w : first;
     views.push_back({there.gate_up.get(), there.down.get()});
   }
-  kernels::cpu_table(first.down->isa)
+  kernels::table_of(x.device(), first.down->isa)
       .experts({.x = x.raw(),
                 .dtype = x.dtype(),
                 .x_stride = x.stride(0),
@@ -137,21 +140,24 @@ Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& sha
           ErrorCode::usage, "combine_rows: shared {} of {}; expected {} [{}, {}]", shared.shape(),
           shared.defined() ? tensor::name_of(shared.dtype()) : "", tensor::name_of(rows.dtype()),
           tokens, hidden);
+  require_beside("combine_rows", "weights", weights, rows.device());
+  require_beside("combine_rows", "shared", shared, rows.device());
   Tensor y = Tensor::empty({tokens, hidden}, rows.dtype(), rows.device());
   if (tensor::Meter* meter = tensor::current_scope().meter.get())
     meter->add("combine", 2 * static_cast<double>(rows.elements()),
                static_cast<double>(rows.bytes() + y.bytes() * (shared.defined() ? 2 : 1)));
   if (y.is_meta() || y.elements() == 0) return y;
-  kernels::cpu_table().combine({.rows = rows.raw(),
-                                .dtype = rows.dtype(),
-                                .row_stride = rows.stride(0),
-                                .tokens = tokens,
-                                .slots = slots,
-                                .hidden = hidden,
-                                .weights = weights.data<float>(),
-                                .shared = shared.defined() ? shared.raw() : nullptr,
-                                .shared_stride = shared.defined() ? shared.stride(0) : 0,
-                                .y = y.raw()});
+  kernels::table_of(rows.device())
+      .combine({.rows = rows.raw(),
+                .dtype = rows.dtype(),
+                .row_stride = rows.stride(0),
+                .tokens = tokens,
+                .slots = slots,
+                .hidden = hidden,
+                .weights = weights.data<float>(),
+                .shared = shared.defined() ? shared.raw() : nullptr,
+                .shared_stride = shared.defined() ? shared.stride(0) : 0,
+                .y = y.raw()});
   return y;
 }
 

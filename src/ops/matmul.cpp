@@ -5,6 +5,8 @@
 
 #include "base/fail.h"
 #include "kernels/table.h"
+#include "ops/elementwise.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -60,6 +62,10 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
     require(!t->defined() || x.is_meta() || !t->is_meta(), ErrorCode::usage,
             "matmul: x has elements but an operand {} is on meta; put both on one device",
             t->shape());
+  require_beside("matmul", "weight", w->data, x.device());
+  require_beside("matmul", "bias", options.bias, x.device());
+  require_beside("matmul", "gate", options.gate, x.device());
+  require_beside("matmul", "residual", options.residual, x.device());
 }
 
 void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const Tensor& y) {
@@ -72,14 +78,14 @@ void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const
              static_cast<double>(bytes));
 }
 
-kernels::Epilogue epilogue_of(const MatmulOptions& options) {
+kernels::Epilogue epilogue_of(const MatmulOptions& options, const int32_t* row_of) {
   kernels::Epilogue e;
   e.activation = options.activation;
   if (options.bias.defined()) e.bias = options.bias.data<float>();
   if (options.gate.defined()) {
     e.gate = options.gate.data<float>();
     e.gate_stride = options.gate.stride(0);
-    e.row_of = options.row_of.empty() ? nullptr : options.row_of.data();
+    e.row_of = options.row_of.empty() ? nullptr : row_of;
   }
   if (options.residual.defined()) {
     e.residual = options.residual.raw();
@@ -89,17 +95,44 @@ kernels::Epilogue epilogue_of(const MatmulOptions& options) {
   return e;
 }
 
+// What lies on a GPU and stays there: rows as they are, in another dtype.
+PackedWeight packed_there(const Tensor& w, const Tensor& up, DType dtype) {
+  PackedWeight packed{w.size(0), w.size(1), dtype, kernels::Isa::reference, up.defined(), {}};
+  packed.data = Tensor::empty({packed.n * (packed.paired ? 2 : 1), packed.k}, dtype, w.device(),
+                              tensor::MemoryClass::weights);
+  tensor::copy_into(packed.data.slice(0, 0, packed.n), cast(w, dtype));
+  if (packed.paired)
+    tensor::copy_into(packed.data.slice(0, packed.n, 2 * packed.n), cast(up, dtype));
+  return packed;
+}
+
+Weight pack(const Tensor& w, const Tensor& up, DType dtype, Device device) {
+  if (device != Device::cuda || w.is_meta())
+    return std::make_shared<const PackedWeight>(
+        kernels::pack_weight(w, up, dtype, kernels::active_isa()));
+  if (w.device() == device && w.rank() == 2 && dtype != DType::i8)
+    return std::make_shared<const PackedWeight>(packed_there(w, up, dtype));
+  PackedWeight packed =
+      kernels::pack_weight(w.to(Device::cpu), up.to(Device::cpu), dtype, kernels::Isa::reference);
+  packed.data = packed.data.to(device, tensor::MemoryClass::weights);
+  if (packed.scales.defined())
+    packed.scales = packed.scales.to(device, tensor::MemoryClass::weights);
+  return std::make_shared<const PackedWeight>(std::move(packed));
+}
+
 }  // namespace
 
-Weight pack_weight(const Tensor& w, DType dtype) {
-  return std::make_shared<const PackedWeight>(
-      kernels::pack_weight(w, {}, dtype, kernels::active_isa()));
+Weight pack_weight(const Tensor& w, DType dtype) { return pack(w, {}, dtype, w.device()); }
+Weight pack_weight(const Tensor& w, DType dtype, Device device) {
+  return pack(w, {}, dtype, device);
 }
 
 Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype) {
+  return pack_paired_weight(gate, up, dtype, gate.device());
+}
+Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype, Device device) {
   require(up.defined(), ErrorCode::usage, "pack_paired_weight: no up weight; give both");
-  return std::make_shared<const PackedWeight>(
-      kernels::pack_weight(gate, up, dtype, kernels::active_isa()));
+  return pack(gate, up, dtype, device);
 }
 
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
@@ -111,15 +144,18 @@ Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   Tensor y = Tensor::empty({x.size(0), w->n}, out, x.device());
   count(x, w, options, y);
   if (y.is_meta() || y.elements() == 0) return y;
-  kernels::cpu_table(w->isa).matmul({.x = x.raw(),
-                                     .x_dtype = x.dtype(),
-                                     .x_stride = x.stride(0),
-                                     .rows = x.size(0),
-                                     .weight = w.get(),
-                                     .epilogue = epilogue_of(options),
-                                     .y = y.raw(),
-                                     .y_dtype = out,
-                                     .y_stride = y.stride(0)});
+  const Uploaded<int32_t> row_of(
+      options.gate.defined() ? options.row_of : std::span<const int32_t>{}, x.device());
+  kernels::table_of(x.device(), w->isa)
+      .matmul({.x = x.raw(),
+               .x_dtype = x.dtype(),
+               .x_stride = x.stride(0),
+               .rows = x.size(0),
+               .weight = w.get(),
+               .epilogue = epilogue_of(options, row_of.data()),
+               .y = y.raw(),
+               .y_dtype = out,
+               .y_stride = y.stride(0)});
   return y;
 }
 

@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "kernels/norm.h"
 #include "kernels/table.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -39,6 +40,10 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   check_vector(op, "bias", o.bias, width);
   check_rows(op, "shift", o.shift, channels, o, tokens);
   check_rows(op, "scale", o.scale, channels, o, tokens);
+  require_beside(op, "weight", o.weight, x.device());
+  require_beside(op, "bias", o.bias, x.device());
+  require_beside(op, "shift", o.shift, x.device());
+  require_beside(op, "scale", o.scale, x.device());
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add(op, 8 * double(x.elements()), 2 * double(x.bytes()));
@@ -57,8 +62,10 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   if (o.bias.defined()) a.bias = o.bias.data<float>();
   if (o.shift.defined()) a.shift = o.shift.data<float>(), a.shift_stride = o.shift.stride(0);
   if (o.scale.defined()) a.scale = o.scale.data<float>(), a.scale_stride = o.scale.stride(0);
-  a.row_of = o.row_of.empty() ? nullptr : o.row_of.data();
-  kernels::cpu_table().norm(a);
+  const Uploaded<int32_t> row_of(a.shift || a.scale ? o.row_of : std::span<const int32_t>{},
+                                 x.device());
+  a.row_of = row_of.data();
+  kernels::table_of(x.device()).norm(a);
   return y;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/plane_affine.h"
 #include "tensor/tensor.h"
 
 namespace tessera::ops {
@@ -16,6 +17,6 @@ using tensor::Tensor;
 Tensor plane_affine(const Tensor& x, const Tensor& norm, const Tensor& y, const Tensor& b);
 
 /// Frame of `from` that is nearest to frame t of `frames`, by the rule above.
-int64_t nearest_frame(int64_t t, int64_t frames, int64_t from);
+using kernels::nearest_frame;
 
 }  // namespace tessera::ops

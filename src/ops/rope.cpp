@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "kernels/rope.h"
 #include "kernels/table.h"
+#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -18,6 +19,10 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
   RotaryTable table{Tensor::empty({tokens, pairs}, DType::f32, device),
                     Tensor::empty({tokens, pairs}, DType::f32, device)};
   if (device == tensor::Device::meta) return table;
+  if (device != tensor::Device::cpu) {
+    const RotaryTable here = rotary_table(positions, pairs, theta);
+    return {here.cos.to(device), here.sin.to(device)};
+  }
   for (int64_t i = 0; i < pairs; ++i) {
     // The published models round the frequency and the angle to float.
     const auto frequency = static_cast<float>(std::pow(theta, -double(i) / double(pairs)));
@@ -41,22 +46,24 @@ Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryP
           ErrorCode::usage,
           "rope: a table of {} for x {}; expected dense f32 [{}, pairs], at most {} pairs",
           cos.shape(), x.shape(), x.size(0), head_dim / 2);
+  require_beside("rope", "the table", cos, x.device());
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add("rope", 3 * double(x.elements()), 2 * double(x.bytes()) + 2 * double(cos.bytes()));
   if (x.is_meta() || x.elements() == 0) return y;
-  kernels::cpu_table().rope({.x = x.raw(),
-                             .x_stride = x.stride(0),
-                             .y = y.raw(),
-                             .y_stride = y.stride(0),
-                             .dtype = x.dtype(),
-                             .tokens = x.size(0),
-                             .heads = x.size(1) / head_dim,
-                             .head_dim = head_dim,
-                             .pairs = cos.size(1),
-                             .cos = cos.data<float>(),
-                             .sin = sin.data<float>(),
-                             .interleaved = pairs == RotaryPairs::neighbours});
+  kernels::table_of(x.device())
+      .rope({.x = x.raw(),
+             .x_stride = x.stride(0),
+             .y = y.raw(),
+             .y_stride = y.stride(0),
+             .dtype = x.dtype(),
+             .tokens = x.size(0),
+             .heads = x.size(1) / head_dim,
+             .head_dim = head_dim,
+             .pairs = cos.size(1),
+             .cos = cos.data<float>(),
+             .sin = sin.data<float>(),
+             .interleaved = pairs == RotaryPairs::neighbours});
   return y;
 }
 

@@ -101,6 +101,12 @@ Routing route(const Tensor& logits, const RoutingOptions& options) {
     meter->add("route", 4 * static_cast<double>(logits.elements()),
                static_cast<double>(logits.bytes() + tokens * k * 8));
   if (logits.is_meta()) return routing;
+  if (logits.device() != tensor::Device::cpu) {
+    RoutingOptions here = options;
+    if (here.bias.defined()) here.bias = here.bias.to(tensor::Device::cpu);
+    const Routing made = route(logits.to(tensor::Device::cpu), here);
+    return {made.ids.to(logits.device()), made.weights.to(logits.device())};
+  }
   tensor::parallel_for(tokens, 64, [&](int64_t begin, int64_t end) {
     TokenScores scores(experts);
     for (int64_t t = begin; t < end; ++t)

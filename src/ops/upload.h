@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace tessera::ops {
+
+/// Bytes of the host in memory of Device::cuda; they have been read when this returns. Not to be
+/// written to: the same bytes are sent once and kept for a while.
+tensor::Tensor uploaded(const void* data, int64_t bytes);
+
+/// A small array of the host (rows, spans, ids) where the kernels of a device can read it: on cpu
+/// the array itself, which must outlive this. It lives as long as the call that it is for.
+template <class T>
+class Uploaded {
+ public:
+  Uploaded(std::span<const T> host, tensor::Device device)
+      : data_(host.empty() ? nullptr : host.data()) {
+    if (device != tensor::Device::cuda || host.empty()) return;
+    copy_ = uploaded(host.data(), static_cast<int64_t>(host.size_bytes()));
+    data_ = static_cast<const T*>(copy_.raw());
+  }
+  const T* data() const { return data_; }
+
+ private:
+  tensor::Tensor copy_;
+  const T* data_;
+};
+
+/// Throws Error(usage) if an operand of `op` has elements on another device than `device`, where x
+/// is. Undefined and meta operands pass.
+void require_beside(const char* op, const char* name, const tensor::Tensor& operand,
+                    tensor::Device device);
+
+}  // namespace tessera::ops

@@ -1,0 +1,66 @@
+#include "ops/upload.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tensor/fake_runtime.h"
+#include "tessera/error.h"
+
+namespace tessera::ops {
+namespace {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::Tensor;
+
+TEST(Upload, OnTheCpuItIsTheArrayItself) {
+  const std::vector<int32_t> rows = {0, 1, 1};
+  EXPECT_EQ(Uploaded<int32_t>(rows, Device::cpu).data(), rows.data());
+  EXPECT_EQ(Uploaded<int32_t>({}, Device::cpu).data(), nullptr);
+}
+
+TEST(Upload, OnAGpuItIsACopyThatIsSentOnce) {
+  const auto runtime = std::make_shared<tensor::FakeRuntime>();
+  tensor::use_device(std::make_shared<tensor::DevicePool>(runtime));
+  {
+    const std::vector<int32_t> rows = {4, 5, 6};
+    const Uploaded<int32_t> there(rows, Device::cuda);
+    EXPECT_NE(there.data(), rows.data());
+    EXPECT_EQ(std::vector<int32_t>(there.data(), there.data() + 3), rows);
+    EXPECT_EQ(Uploaded<int32_t>({}, Device::cuda).data(), nullptr);
+    EXPECT_EQ(runtime->copies.size(), 1u);
+    const std::vector<int32_t> same = rows, other = {4, 5, 7};
+    EXPECT_EQ(Uploaded<int32_t>(same, Device::cuda).data(), there.data());
+    EXPECT_EQ(runtime->copies.size(), 1u);
+    EXPECT_EQ(Uploaded<int32_t>(other, Device::cuda).data()[2], 7);
+    EXPECT_EQ(runtime->copies.size(), 2u);
+  }
+  {  // another device has none of it, and large arrays are sent each time
+    const auto second = std::make_shared<tensor::FakeRuntime>();
+    tensor::use_device(std::make_shared<tensor::DevicePool>(second));
+    const std::vector<int32_t> rows = {4, 5, 6}, many(1 << 19);
+    EXPECT_EQ(Uploaded<int32_t>(rows, Device::cuda).data()[1], 5);
+    EXPECT_EQ(second->copies.size(), 1u);
+    EXPECT_NE(Uploaded<int32_t>(many, Device::cuda).data(), nullptr);
+    EXPECT_NE(Uploaded<int32_t>(many, Device::cuda).data(), nullptr);
+    EXPECT_EQ(second->copies.size(), 3u);
+  }
+  const Tensor here = Tensor::zeros({2}, DType::f32);
+  const Tensor there = here.to(Device::cuda);
+  require_beside("op", "y", there, Device::cuda);
+  require_beside("op", "y", Tensor::empty({2}, DType::f32, Device::meta), Device::cuda);
+  require_beside("op", "y", here, Device::meta);
+  require_beside("op", "y", {}, Device::cuda);
+  try {
+    require_beside("op", "y", here, Device::cuda);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "op: y is on cpu, x on cuda; put both on one device");
+  }
+  tensor::use_device(nullptr);
+}
+
+}  // namespace
+}  // namespace tessera::ops
