@@ -71,7 +71,7 @@ std::vector<Tensor> gather(Communicator& comm, int root, const Tensor& message, 
 Tensor sum(Communicator& comm, const Tensor& x, const Tag& tag) {
   require(x.dtype() == tensor::DType::f32 && x.dense(), ErrorCode::rank,
           "'{}' sums dense f32 tensors", tag.operation);
-  const std::vector<Tensor> all = all_gather(comm, x, tag).wait();
+  const std::vector<Tensor> all = all_gather(comm, x.to(tensor::Device::cpu), tag).wait();
   Tensor total = Tensor::zeros(x.shape(), tensor::DType::f32);
   float* out = total.data<float>();
   for (const Tensor& part : all) {
@@ -79,7 +79,7 @@ Tensor sum(Communicator& comm, const Tensor& x, const Tag& tag) {
             tag.operation, x.elements(), part.elements());
     for (int64_t i = 0; i < x.elements(); ++i) out[i] += part.data<float>()[i];
   }
-  return total;
+  return total.to(x.device());
 }
 
 namespace {

@@ -71,9 +71,12 @@ Tensor RedundancyProbe::apply(int site, const nn::TokenView&, const Tensor& toke
   const Tensor rows = ops::expert_rows(tokens, now.routing, bank->routed);
   now.rows = ops::cast(rows, DType::f32);
   now.sum = ops::cast(ops::combine_rows(rows, now.routing.weights), DType::f32);
+  const Tensor weights = now.routing.weights;
+  for (Tensor* x : {&now.routing.ids, &now.routing.weights, &now.rows, &now.sum})
+    *x = x->to(tensor::Device::cpu);
   if (const auto old = before_.find(site); old != before_.end()) compare(site, old->second, now);
   before_[site] = now;
-  return ops::combine_rows(rows, now.routing.weights, nn::shared_expert(tokens, *bank));
+  return ops::combine_rows(rows, weights, nn::shared_expert(tokens, *bank));
 }
 
 std::vector<Report::StaleError> RedundancyProbe::stale_rows() const {

@@ -13,11 +13,12 @@ namespace tessera::load {
 namespace {
 
 using ops::DType;
+using tensor::Device;
 using tensor::Shape;
 using tensor::Storage;
 using tensor::Tensor;
 
-enum class Form : uint8_t { matrix, paired, conv, vector };
+enum class Form : uint8_t { matrix, paired, conv, vector, stored };
 
 // What makes two packed weights the same one.
 struct Key {
@@ -81,12 +82,22 @@ namespace {
 
 class StoredWeights : public nn::Weights {
  public:
-  StoredWeights(TensorSet tensors, std::shared_ptr<WeightStore::Shelf> shelf)
-      : tensors_(std::move(tensors)), shelf_(std::move(shelf)) {}
+  StoredWeights(TensorSet tensors, std::shared_ptr<WeightStore::Shelf> shelf, Device device)
+      : tensors_(std::move(tensors)), shelf_(std::move(shelf)), device_(device) {}
 
   bool has(const std::string& name) const override { return tensors_.has(name); }
 
   Tensor get(const std::string& name, const Shape& shape) const override {
+    const Tensor stored = mapped(name, shape);
+    if (device_ == Device::cpu) return stored;
+    const auto storage = shelf_->share<Storage>(
+        key(Form::stored, name, "", shape.rank() > 0 ? shape[0] : 1, stored.dtype()),
+        [&] { return there(stored); });
+    return Tensor::over(storage, 0, shape, stored.dtype());
+  }
+
+  // As the file has it, on the host.
+  Tensor mapped(const std::string& name, const Shape& shape) const {
     const SafetensorsFile& file = tensors_.file(name);
     const TensorEntry& entry = file.entry(name);
     const bool same = entry.sizes.size() == static_cast<size_t>(shape.rank()) &&
@@ -101,7 +112,7 @@ class StoredWeights : public nn::Weights {
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute) const override {
     const Tensor w = floats(name, {n, k});
     return shelf_->share<const kernels::PackedWeight>(key(Form::matrix, name, "", n, compute), [&] {
-      ops::Weight packed = ops::pack_weight(w, compute);
+      ops::Weight packed = ops::pack_weight(w, compute, device_);
       release(name);
       return packed;
     });
@@ -111,7 +122,7 @@ class StoredWeights : public nn::Weights {
                      DType compute) const override {
     const Tensor g = floats(gate, {n, k}), u = floats(up, {n, k});
     return shelf_->share<const kernels::PackedWeight>(key(Form::paired, gate, up, n, compute), [&] {
-      ops::Weight packed = ops::pack_paired_weight(g, u, compute);
+      ops::Weight packed = ops::pack_paired_weight(g, u, compute, device_);
       release(gate);
       release(up);
       return packed;
@@ -122,10 +133,10 @@ class StoredWeights : public nn::Weights {
                        DType compute) const override {
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
     const Tensor w = floats(weight, shape);
-    const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
+    const Tensor b = bias.empty() ? Tensor() : floats(bias, {shape[0]});
     return shelf_->share<const kernels::PackedConv>(
         key(Form::conv, weight, bias, shape[0], compute), [&] {
-          ops::ConvWeight packed = ops::pack_conv(w, b, compute);
+          ops::ConvWeight packed = ops::pack_conv(w, b, compute, device_);
           release(weight);
           return packed;
         });
@@ -135,6 +146,7 @@ class StoredWeights : public nn::Weights {
     const Tensor stored = floats(name, {n});
     const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", n, DType::f32), [&] {
       const std::vector<float> values = stored.to_floats();
+      if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), {n}));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
       auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
       if (!values.empty()) std::memcpy(copy->data(), values.data(), values.size() * sizeof(float));
@@ -145,7 +157,7 @@ class StoredWeights : public nn::Weights {
 
  private:
   Tensor floats(const std::string& name, const Shape& shape) const {
-    const Tensor x = get(name, shape);
+    const Tensor x = mapped(name, shape);
     require(is_float(x.dtype()), ErrorCode::model,
             "{}: tensor {} has the dtype {}; expected f32, bf16 or f16", tensors_.file(name).path(),
             base::printable(name), name_of(x.dtype()));
@@ -162,22 +174,29 @@ class StoredWeights : public nn::Weights {
             0,
             rows,
             dtype,
-            kernels::active_isa(),
-            tensor::Device::cpu};
+            device_ == Device::cpu ? kernels::active_isa() : kernels::Isa::reference,
+            device_};
+  }
+
+  std::shared_ptr<Storage> there(const Tensor& stored) const {
+    auto copy = Storage::allocate(stored.bytes(), device_, tensor::MemoryClass::weights);
+    tensor::copy_into(Tensor::over(copy, 0, stored.shape(), stored.dtype()), stored);
+    return copy;
   }
 
   void release(const std::string& name) const { tensors_.file(name).release(name); }
 
   TensorSet tensors_;
   std::shared_ptr<WeightStore::Shelf> shelf_;
+  Device device_;
 };
 
 }  // namespace
 
 WeightStore::WeightStore() : shelf_(std::make_shared<Shelf>()) {}
 
-std::shared_ptr<const nn::Weights> WeightStore::open(TensorSet tensors) const {
-  return std::make_shared<const StoredWeights>(std::move(tensors), shelf_);
+std::shared_ptr<const nn::Weights> WeightStore::open(TensorSet tensors, Device device) const {
+  return std::make_shared<const StoredWeights>(std::move(tensors), shelf_, device);
 }
 
 int64_t WeightStore::live() const {

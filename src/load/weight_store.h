@@ -15,7 +15,9 @@ class WeightStore {
   WeightStore();
   /// Weights of a model over `tensors`. What they hand out may outlive them and the store. After
   /// packing, the file's pages are given back, so that a weight is not in memory twice.
-  std::shared_ptr<const nn::Weights> open(TensorSet tensors) const;
+  /// On Device::cuda each weight is uploaded once, what get() gives included.
+  std::shared_ptr<const nn::Weights> open(TensorSet tensors,
+                                          tensor::Device device = tensor::Device::cpu) const;
   /// Packed weights that somebody uses now.
   int64_t live() const;
 

@@ -147,9 +147,10 @@ nn::ContextPtr CogVideoX::prepare(const nn::Conditioning& conditioning,
     else
       context->positions = table;
   } else if (config_.rotary) {
-    context->angles = rotary_positions(shape);
+    const ops::RotaryTable table = rotary_positions(shape);
+    context->angles = {table.cos.to(text.device()), table.sin.to(text.device())};
   } else {
-    context->positions = sincos_positions(shape);
+    context->positions = sincos_positions(shape).to(text.device());
   }
   return context;
 }

@@ -158,7 +158,8 @@ nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
     context->positions =
         Tensor::empty({shape.tokens(), config_.hidden_size}, DType::f32, tensor::Device::meta);
   } else {  // another picture size than the trained one
-    context->positions = sincos_positions(shape.grid[1], shape.grid[2], config_.hidden_size);
+    context->positions =
+        sincos_positions(shape.grid[1], shape.grid[2], config_.hidden_size).to(positions_.device());
   }
   return context;
 }

@@ -43,12 +43,10 @@ nn::Geometry geometry_of(const FluxConfig& c) {
 
 // The pipeline divides by 1000 and the model multiplies again, in floats.
 Tensor thousands(const Tensor& x, bool divide) {
-  Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
-  for (int64_t i = 0; i < x.elements() && !x.is_meta(); ++i) {
-    const float value = x.data<float>()[i];
-    y.data<float>()[i] = (divide ? value / 1000.0f : value) * 1000.0f;
-  }
-  return y;
+  if (x.is_meta()) return x;
+  std::vector<float> values = x.to_floats();
+  for (float& value : values) value = (divide ? value / 1000.0f : value) * 1000.0f;
+  return Tensor::from(std::span<const float>(values), x.shape()).to(x.device());
 }
 
 }  // namespace
@@ -151,7 +149,7 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
       axes[1].places.push_back(double(y));
       axes[2].places.push_back(double(x));
     }
-  context->angles = nn::rotary_axes(axes);
+  context->angles = nn::rotary_axes(axes, text.device());
   return context;
 }
 

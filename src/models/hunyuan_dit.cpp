@@ -50,6 +50,9 @@ Tensor with_mean(const Tensor& text, int64_t rows, const Tensor& positions) {
   const int64_t length = text.size(0) / rows, channels = text.size(1);
   Tensor y = Tensor::empty({rows * (length + 1), channels}, DType::f32, text.device());
   if (text.is_meta()) return y;
+  if (text.device() != tensor::Device::cpu)
+    return with_mean(text.to(tensor::Device::cpu), rows, positions.to(tensor::Device::cpu))
+        .to(text.device());
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0;
@@ -224,7 +227,7 @@ nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
   nn::RotaryAxis across{{}, pairs / 2}, down{{}, pairs / 2};
   for (double y : top)
     for (double x : left) across.places.push_back(x), down.places.push_back(y);
-  context->angles = nn::rotary_axes({across, down});
+  context->angles = nn::rotary_axes({across, down}, t5.device());
   return context;
 }
 

@@ -140,9 +140,9 @@ nn::StepContextPtr Llada::at(const nn::TokenView& view) const {
   for (const nn::Segment& s : view.body)
     for (int64_t id = s.ids.begin; id < s.ids.end; ++id) positions.push_back(id);
   auto step = std::make_shared<LladaStep>();
-  const bool meta = !layers_.empty() && layers_[0].attention_norm.is_meta();
-  step->rotary = ops::rotary_table(positions, config_.rotary_pairs, config_.rope_theta,
-                                   meta ? tensor::Device::meta : tensor::Device::cpu);
+  const tensor::Device device =
+      layers_.empty() ? tensor::Device::cpu : layers_[0].attention_norm.device();
+  step->rotary = ops::rotary_table(positions, config_.rotary_pairs, config_.rope_theta, device);
   return step;
 }
 

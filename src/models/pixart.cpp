@@ -124,7 +124,8 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
   context->positions =
       given.is_meta()
           ? Tensor::empty({shape.tokens(), config_.hidden()}, DType::f32, given.device())
-          : nn::sincos_grid(places(shape.grid[1]), places(shape.grid[2]), config_.hidden());
+          : nn::sincos_grid(places(shape.grid[1]), places(shape.grid[2]), config_.hidden())
+                .to(given.device());
   return context;
 }
 

@@ -21,6 +21,15 @@ Shape resized(const Shape& shape, int axis, int64_t size) {
 Tensor taken(const Tensor& whole, const Cut& cut, const Shape& shape) {
   Tensor part = Tensor::empty(shape, whole.dtype(), whole.device());
   if (part.is_meta()) return part;
+  if (part.device() != tensor::Device::cpu) {
+    int64_t at = 0;
+    for (const Range& r : cut.ranges) {
+      tensor::copy_into(part.slice(cut.axis, at, at + r.size()),
+                        whole.slice(cut.axis, r.begin, r.end));
+      at += r.size();
+    }
+    return part;
+  }
   int64_t outer = 1, inner = tensor::size_of(whole.dtype());
   for (int a = 0; a < cut.axis; ++a) outer *= shape[a];
   for (int a = cut.axis + 1; a < shape.rank(); ++a) inner *= shape[a];

@@ -352,6 +352,14 @@ ops::Routing on_meta(const Tensor& logits, const RoutingOptions& router, int64_t
           Tensor::empty(shape, few.weights.dtype(), few.weights.device())};
 }
 
+// Policies look at scores on the host; what they choose goes to where the scores were.
+template <class F>
+ops::Routing on_host(const Tensor& logits, RoutingOptions router, const F& choose) {
+  router.bias = router.bias.to(tensor::Device::cpu);
+  const ops::Routing made = choose(logits.to(tensor::Device::cpu), router);
+  return {made.ids.to(logits.device()), made.weights.to(logits.device())};
+}
+
 }  // namespace
 
 void check_selection(const SelectionRule& rule, int experts, int top_k) {
@@ -373,6 +381,10 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
   const int taken = rule.method == Method::topk ? rule.k : rule.take ? rule.take : router.top_k;
   const int64_t slots = std::max(router.top_k, taken);
   if (logits.is_meta()) return on_meta(logits, router, slots);
+  if (logits.device() != tensor::Device::cpu)
+    return on_host(logits, router, [&](const Tensor& here, const RoutingOptions& options) {
+      return select_experts(here, options, rule, scope, cores);
+    });
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0), ErrorCode::usage,
           "select_experts: {} groups for {} tokens", scope.group_of.size(), logits.size(0));
   check_selection(rule, static_cast<int>(logits.size(1)), router.top_k);
@@ -403,6 +415,10 @@ ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
                           const Cores& cores) {
   const int64_t slots = std::max(router.top_k, rule.take);
   if (logits.is_meta()) return on_meta(logits, router, slots);
+  if (logits.device() != tensor::Device::cpu)
+    return on_host(logits, router, [&](const Tensor& here, const RoutingOptions& options) {
+      return route_inside(here, options, rule, scope, cores);
+    });
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0) &&
               groups_in(scope) <= static_cast<int>(cores.size()),
           ErrorCode::usage, "route_inside: {} groups and {} coresets for {} tokens",

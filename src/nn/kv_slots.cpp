@@ -10,6 +10,9 @@ namespace {
 
 void copy_rows(const Tensor& from, int64_t from_row, Tensor& to, int64_t to_row, int64_t rows) {
   if (from.is_meta()) return;
+  if (from.device() != tensor::Device::cpu)
+    return tensor::copy_into(to.slice(0, to_row, to_row + rows),
+                             from.slice(0, from_row, from_row + rows));
   const int64_t element = tensor::size_of(from.dtype()), run = from.size(1) * element;
   for (int64_t r = 0; r < rows; ++r)
     std::memcpy(to.data<std::byte>() + (to_row + r) * to.stride(0) * element,

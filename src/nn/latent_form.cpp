@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/fail.h"
+#include "ops/permute.h"
 
 namespace tessera::nn {
 
@@ -23,6 +24,11 @@ Tensor swap_frames(const Tensor& x) {
   if (x.is_meta() || x.elements() == 0) return y;
   const Tensor dense = x.contiguous();
   const int64_t b = x.size(1), c = x.size(2);
+  if (x.device() != tensor::Device::cpu) {
+    const int64_t sizes[] = {x.size(0), b, c, x.size(3) * x.size(4)};
+    const int order[] = {0, 2, 1, 3};
+    return ops::permute(dense, sizes, order, y.shape());
+  }
   const size_t run = static_cast<size_t>(x.size(3) * x.size(4) * tensor::size_of(x.dtype()));
   for (int64_t a = 0; a < x.size(0); ++a)
     for (int64_t i = 0; i < b; ++i)

@@ -107,6 +107,30 @@ Tensor shared_expert(const Tensor& tokens, const ExpertWeightSet& bank) {
   return ops::matmul(inner, bank.shared.down);
 }
 
+namespace {
+
+constexpr size_t kMostUncounted = 256;  // calls between two looks at a device
+
+int64_t distinct_in(const Tensor& ids) {
+  std::set<int64_t> seen;
+  for (const int64_t id : ids.to_ints())
+    if (id >= 0) seen.insert(id);
+  return static_cast<int64_t>(seen.size());
+}
+
+}  // namespace
+
+// What a device has routed is counted later, so that no layer waits for it.
+void LocalExperts::settle() const {
+  for (const auto& [use, ids] : uncounted_) uses_[use].distinct = distinct_in(ids);
+  uncounted_.clear();
+}
+
+const std::vector<ExpertUse>& LocalExperts::uses() const {
+  settle();
+  return uses_;
+}
+
 Tensor LocalExperts::apply(int site, const TokenView&, const Tensor& tokens, const Router& router,
                            const ExpertBank& bank) {
   const ops::Routing routing = router(tokens);
@@ -114,6 +138,9 @@ Tensor LocalExperts::apply(int site, const TokenView&, const Tensor& tokens, con
   if (tokens.is_meta()) {
     const double share = tensor::current_scope().assumptions.touched_experts;
     use.distinct = static_cast<int64_t>(share * static_cast<double>(bank->routed.size()));
+  } else if (tokens.device() != tensor::Device::cpu) {
+    if (uncounted_.size() >= kMostUncounted) settle();
+    uncounted_.emplace_back(uses_.size(), routing.ids);
   } else {
     const int32_t* ids = routing.ids.data<int32_t>();
     std::vector<bool> touched(bank->routed.size());

@@ -27,10 +27,12 @@ class LocalExperts : public Experts {
   Tensor apply(int site, const TokenView& view, const Tensor& tokens, const Router& router,
                const ExpertBank& bank) override;
   /// Every call since the start, in order.
-  const std::vector<ExpertUse>& uses() const { return uses_; }
+  const std::vector<ExpertUse>& uses() const;
 
  private:
-  std::vector<ExpertUse> uses_;
+  void settle() const;
+  mutable std::vector<ExpertUse> uses_;
+  mutable std::vector<std::pair<size_t, Tensor>> uncounted_;  // ids on a device, by use
 };
 
 /// The shared expert of a layer: down(silu(gate x) * up x).

@@ -36,7 +36,7 @@ std::vector<double> even_places(int64_t count, double from, double step) {
   return places;
 }
 
-ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes) {
+ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device device) {
   int64_t pairs = 0;
   for (const RotaryAxis& axis : axes) pairs += axis.pairs;
   const int64_t tokens = static_cast<int64_t>(axes.front().places.size());
@@ -54,6 +54,7 @@ ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes) {
     }
     at += axis.pairs;
   }
+  if (device != tensor::Device::cpu) return {table.cos.to(device), table.sin.to(device)};
   return table;
 }
 

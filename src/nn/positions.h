@@ -29,7 +29,8 @@ struct RotaryAxis {
 };
 /// Angles of several axes side by side (FLUX; axial rotary embedding): cos and sin f32
 /// [tokens, sum of pairs], frequencies 10000^(-i / pairs) of each axis.
-ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes);
+ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes,
+                             tensor::Device device = tensor::Device::cpu);
 
 /// The part of a trained grid (lines, columns) on which another grid is laid, centred, its longer
 /// side filling it (HunyuanDiT and CogVideoX pipelines).

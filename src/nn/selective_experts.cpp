@@ -40,14 +40,15 @@ void SelectiveExperts::note(int site, const TokenView& view, const ops::Routing&
     return at.at(row);
   };
   ++calls_;
+  const Tensor ids = routing.ids.to(tensor::Device::cpu);
   for (int row : view.rows) note_of(row);  // of all ranks alike
   int64_t token = 0;
   for (const Segment& s : view.body) {
     auto& counts = notes_[note_of(s.row)].counts;
     counts[0] += s.ids.size();
     for (const int64_t end = token + s.ids.size(); token < end; ++token)
-      for (int64_t j = 0; j < routing.ids.size(1); ++j)
-        if (const int32_t e = routing.ids.row<int32_t>(token)[j]; e >= 0)
+      for (int64_t j = 0; j < ids.size(1); ++j)
+        if (const int32_t e = ids.row<int32_t>(token)[j]; e >= 0)
           counts[static_cast<size_t>(e) + 1] = 1;
   }
 }

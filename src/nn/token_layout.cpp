@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/fail.h"
+#include "ops/permute.h"
 #include "tensor/scope.h"
 
 namespace tessera::nn {
@@ -58,6 +59,13 @@ Tensor to_tokens(const Tensor& latent, const TokenLayout& l) {
   Tensor tokens =
       Tensor::empty({rows * l.tokens(), l.token_channels()}, DType::f32, latent.device());
   if (latent.is_meta()) return tokens;
+  if (latent.device() != tensor::Device::cpu) {
+    const auto [pt, p, q] = l.patch;
+    const auto [gt, gh, gw] = l.grid();
+    const int64_t sizes[] = {rows, l.channels, gt, pt, gh, p, gw, q};
+    const int order[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    return ops::permute(latent.contiguous(), sizes, order, tokens.shape());
+  }
   const Tensor dense = latent.contiguous();
   const float* from = dense.data<float>();
   float* to = tokens.data<float>();
@@ -81,6 +89,13 @@ Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {
                                   : tensor::Shape{rows, l.channels, l.size[1], l.size[2]};
   Tensor latent = Tensor::empty(shape, DType::f32, tokens.device());
   if (tokens.is_meta()) return latent;
+  if (tokens.device() != tensor::Device::cpu) {
+    const auto [pt, p, q] = l.patch;
+    const auto [gt, gh, gw] = l.grid();
+    const int64_t sizes[] = {rows, gt, gh, gw, l.channels, pt, p, q};
+    const int order[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    return ops::permute(tokens.contiguous(), sizes, order, shape);
+  }
   const Tensor dense = tokens.contiguous();
   const float* from = dense.data<float>();
   float* to = latent.data<float>();
@@ -98,6 +113,11 @@ Tensor channel_slowest(const Tensor& rows, int64_t patch, int64_t channels) {
   Tensor out = Tensor::empty(rows.shape(), rows.dtype(), rows.device());
   if (rows.is_meta()) return out;
   const Tensor dense = rows.contiguous();
+  if (rows.device() != tensor::Device::cpu) {
+    const int64_t sizes[] = {patch, channels, dense.elements() / dense.size(0)};
+    const int order[] = {1, 0, 2};
+    return ops::permute(dense, sizes, order, rows.shape());
+  }
   const size_t run = static_cast<size_t>(dense.bytes() / dense.size(0));
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t i = 0; i < patch; ++i)

@@ -33,8 +33,9 @@ bool shares_experts(const Plan& plan);
 struct Assembly {
   Plan plan;
   Share share;
-  nn::Range blocks;                     ///< of my stage
-  comm::Communicator* world = nullptr;  ///< null: one rank
+  tensor::Device device = tensor::Device::cpu;  ///< of the model; latents stay on the host
+  nn::Range blocks;                             ///< of my stage
+  comm::Communicator* world = nullptr;          ///< null: one rank
   std::unique_ptr<comm::Communicator> expert_group, token_group;
   std::unique_ptr<nn::Attention> attention;
   std::unique_ptr<nn::Experts> experts;

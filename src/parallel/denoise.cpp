@@ -13,9 +13,26 @@ using tensor::DType;
 using tensor::Tensor;
 
 Tensor timesteps(float value, int rows, tensor::Device device) {
-  Tensor t = Tensor::empty({rows}, DType::f32, device);
-  if (!t.is_meta()) std::fill_n(t.data<float>(), rows, value);
-  return t;
+  if (device == tensor::Device::meta) return Tensor::empty({rows}, DType::f32, device);
+  Tensor t = Tensor::empty({rows}, DType::f32);
+  std::fill_n(t.data<float>(), rows, value);
+  return t.to(device);
+}
+
+nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device device) {
+  nn::Conditioning there = conditioning;
+  for (auto& [name, x] : there.tensors)
+    if (!x.is_meta()) x = x.to(device);
+  return there;
+}
+
+// Where the model's tensors are; a latent on meta makes all of it meta.
+tensor::Device device_of(const Assembly& assembly, const Tensor& latent) {
+  return latent.is_meta() ? tensor::Device::meta : assembly.device;
+}
+
+void show(const DenoiseControl& control, const std::string& name, const Tensor& x) {
+  control.trace(name, x.is_meta() ? x : x.to(tensor::Device::cpu));
 }
 
 Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
@@ -23,15 +40,15 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step, const nn
                 bool trace_blocks, int half = 0) {
   nn::Hidden hidden = model.embed(step, latent, view);
   const bool trace = trace_blocks && control.trace;
-  if (trace) control.trace("embedding", hidden.tokens.body);
+  if (trace) show(control, "embedding", hidden.tokens.body);
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
     model.block(static_cast<int>(b), step, view, hidden, assembly.seams(half));
     if (assembly.world) assembly.world->advance();
     if (!trace) continue;
     const std::string name = model.block_name(static_cast<int>(b));
-    control.trace(name, hidden.tokens.body);
-    if (hidden.tokens.prefix.defined()) control.trace(name + ".context", hidden.tokens.prefix);
+    show(control, name, hidden.tokens.body);
+    if (hidden.tokens.prefix.defined()) show(control, name + ".context", hidden.tokens.prefix);
   }
   return model.head(step, view, hidden);
 }
@@ -78,12 +95,13 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const nn::TokenShape& shape, const Tensor& timestep, const Tensor& latent,
                Assembly& assembly, const DenoiseControl& control) {
   assembly.begin_step({0, 1, true, true});
-  const nn::ContextPtr context = model.prepare(conditioning, shape);
-  const nn::StepContextPtr step = model.at(*context, timestep);
-  const Tensor out =
-      run_rows(model, *step, assembly.share.view(shape.prefix), latent, assembly, control, true);
+  const tensor::Device device = device_of(assembly, latent);
+  const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
+  const nn::StepContextPtr step = model.at(*context, timestep.to(device));
+  const Tensor out = run_rows(model, *step, assembly.share.view(shape.prefix), latent.to(device),
+                              assembly, control, true);
   assembly.finish();
-  return out;
+  return out.to(latent.device());
 }
 
 Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
@@ -92,7 +110,8 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const std::function<Tensor(int step)>& noise, Assembly& assembly,
                const DenoiseControl& control) {
   const nn::TokenView view = assembly.share.view(shape.prefix);
-  const nn::ContextPtr context = model.prepare(conditioning, shape);
+  const tensor::Device device = device_of(assembly, latent);
+  const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
   const auto& [pt, p, q] = model.geometry().patch_size;
   sample::History history;
   for (int i = 0; i < sampler.steps(); ++i) {
@@ -103,12 +122,13 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     assembly.begin_step({i, steps, assembly.plan.fresh(i, steps),
                          i + 1 == steps || assembly.plan.fresh(i + 1, steps)});
     const nn::StepContextPtr step =
-        model.at(*context, timesteps(sampler.timestep(i), shape.rows, latent.device()));
+        model.at(*context, timesteps(sampler.timestep(i), shape.rows, device));
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor prediction = guided(run_blocks(model, *step, view, input, assembly, control),
-                                     guidance, pt * p * q, assembly.share.tokens.size());
+    const Tensor out = run_blocks(model, *step, view, input.to(device), assembly, control);
+    const Tensor prediction =
+        guided(out.to(latent.device()), guidance, pt * p * q, assembly.share.tokens.size());
     latent =
         sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);
     if (control.trace) {

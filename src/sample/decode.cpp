@@ -70,7 +70,7 @@ std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<Token
       if (const auto next = walks[r]->next()) passes.push_back({int(r), *next, {}});
     if (passes.empty()) break;
     if (control.before) control.before(passes);
-    const Tensor logits = forward(model, pack(passes, walks), seams, pass);
+    const Tensor logits = forward(model, pack(passes, walks), seams, pass).to(tensor::Device::cpu);
     int64_t at = 0;
     for (RowPass& p : passes) {
       BlockWalk& walk = *walks[size_t(p.row)];

@@ -5,7 +5,9 @@
 #include <numeric>
 #include <thread>
 
+#include "kernels/packed_weight.h"
 #include "scratch_folder.h"
+#include "tensor/fake_runtime.h"
 
 namespace tessera::load {
 namespace {
@@ -47,6 +49,39 @@ TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
   EXPECT_EQ(b.to_floats()[47], 47.0f);
   EXPECT_EQ(w->n, 48);
   EXPECT_EQ(w->k, 32);
+}
+
+TEST(WeightStore, UploadsOnceForAllWhoOpenTheSameFile) {
+  const auto runtime = std::make_shared<tensor::FakeRuntime>();
+  tensor::use_device(std::make_shared<tensor::DevicePool>(runtime));
+  {
+    const ScratchFolder folder;
+    const WeightStore store;
+    const auto here = store.open(written(folder));
+    const auto one = store.open(written(folder), tensor::Device::cuda);
+    const auto two = store.open(written(folder), tensor::Device::cuda);
+    const ops::Weight w = one->matrix("w", 48, 32, DType::bf16);
+    EXPECT_EQ(w->data.device(), tensor::Device::cuda);
+    EXPECT_EQ(w->isa, kernels::Isa::reference);
+    EXPECT_EQ(w->data.to_floats(),
+              kernels::pack_weight(counted({48, 32}), {}, DType::bf16, kernels::Isa::reference)
+                  .data.to_floats());
+    EXPECT_NE(w, here->matrix("w", 48, 32, DType::bf16));
+    const Tensor b = one->vector("b", 48), ids = one->get("ids", {4});
+    const ops::ConvWeight filter = one->conv("filter", "filter.bias", {8, 4, 3, 3}, DType::f32);
+    const ops::Weight pair = one->paired("w", "u", 48, 32, DType::i8);
+    EXPECT_EQ(pair->scales.device(), tensor::Device::cuda);
+    EXPECT_EQ(b.to_floats()[47], 47.0f);
+    const size_t copies = runtime->copies.size();
+    EXPECT_EQ(w, two->matrix("w", 48, 32, DType::bf16));
+    EXPECT_EQ(b.raw(), two->vector("b", 48).raw());
+    EXPECT_EQ(ids.raw(), two->get("ids", {4}).raw());
+    EXPECT_EQ(filter, two->conv("filter", "filter.bias", {8, 4, 3, 3}, DType::f32));
+    EXPECT_EQ(pair, two->paired("w", "u", 48, 32, DType::i8));
+    EXPECT_EQ(runtime->copies.size(), copies);
+  }
+  tensor::use_device(nullptr);
+  EXPECT_EQ(runtime->used(), 0);
 }
 
 TEST(WeightStore, FreesWhatNobodyUses) {

@@ -64,13 +64,15 @@ TextSight T5Encoder::sight(const TextBatch& batch) const {
   const Tensor table =
       stored_f32(weights(), "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
                  {config_.buckets, config_.num_heads}, config_.buckets, config_.num_heads);
-  Tensor bias = Tensor::empty({config_.num_heads, 2 * length - 1}, DType::f32, table.device());
-  if (table.is_meta()) return {.spans = {}, .bias = bias};
+  const tensor::Shape shape = {config_.num_heads, 2 * length - 1};
+  if (table.is_meta())
+    return {.spans = {}, .bias = Tensor::empty(shape, DType::f32, table.device())};
+  const Tensor here = table.to(tensor::Device::cpu), bias = Tensor::empty(shape, DType::f32);
   for (int64_t at = 0; at < 2 * length - 1; ++at) {
-    const float* const row = table.row<float>(t5_bucket(at - length + 1, config_));
+    const float* const row = here.row<float>(t5_bucket(at - length + 1, config_));
     for (int64_t h = 0; h < config_.num_heads; ++h) bias.row<float>(h)[at] = row[h];
   }
-  return {.spans = {}, .bias = bias};
+  return {.spans = {}, .bias = bias.to(table.device())};
 }
 
 Tensor T5Encoder::norm(const Tensor& x, const std::string& name) const {

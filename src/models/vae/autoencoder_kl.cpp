@@ -130,13 +130,11 @@ AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weight
 }
 
 Tensor AutoencoderKL::unscale(const Tensor& latents) const {
-  Tensor y = Tensor::empty(latents.shape(), DType::f32, latents.device());
-  if (latents.is_meta()) return y;
-  const std::vector<float> values = latents.to_floats();
-  for (size_t i = 0; i < values.size(); ++i)
-    y.data<float>()[i] =
-        static_cast<float>(double(values[i]) / config_.scaling_factor + config_.shift_factor);
-  return y;
+  if (latents.is_meta()) return Tensor::empty(latents.shape(), DType::f32, latents.device());
+  std::vector<float> values = latents.to_floats();
+  for (float& value : values)
+    value = static_cast<float>(double(value) / config_.scaling_factor + config_.shift_factor);
+  return Tensor::from(std::span<const float>(values), latents.shape()).to(latents.device());
 }
 
 Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
@@ -236,9 +234,7 @@ AutoencoderKLEncoder::Moments AutoencoderKLEncoder::encode(const Tensor& picture
   const int64_t channels = config_.latent_channels;
   Moments result{moments.slice(1, 0, channels).contiguous(),
                  moments.slice(1, channels, 2 * channels).contiguous()};
-  if (!result.logvar.is_meta())
-    for (int64_t i = 0; i < result.logvar.elements(); ++i)
-      result.logvar.data<float>()[i] = std::clamp(result.logvar.data<float>()[i], -30.0f, 20.0f);
+  result.logvar = clamped_logvar(result.logvar);
   return result;
 }
 

@@ -231,9 +231,7 @@ CogVideoXVaeEncoder::Moments CogVideoXVaeEncoder::encode(const Tensor& video) co
     logvars.push_back(moments.slice(1, channels, 2 * channels).contiguous());
   }
   Moments result{ops::concat_rows(means), ops::concat_rows(logvars)};
-  if (!result.logvar.is_meta())
-    for (int64_t i = 0; i < result.logvar.elements(); ++i)
-      result.logvar.data<float>()[i] = std::clamp(result.logvar.data<float>()[i], -30.0f, 20.0f);
+  result.logvar = clamped_logvar(result.logvar);
   return result;
 }
 

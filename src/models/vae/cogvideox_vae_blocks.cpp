@@ -1,7 +1,5 @@
 #include "models/vae/cogvideox_vae_blocks.h"
 
-#include <cstring>
-
 #include "ops/elementwise.h"
 #include "ops/plane_affine.h"
 
@@ -14,14 +12,11 @@ using tensor::Tensor;
 // Frame k of a filter [out, in, size, size, size], as a picture filter.
 Tensor tap_of(const Tensor& filter, int64_t k) {
   const int64_t out = filter.size(0), in = filter.size(1), size = filter.size(2);
-  Tensor tap = Tensor::empty({out, in, size, size}, DType::f32, filter.device());
-  if (tap.is_meta()) return tap;
   const Tensor wide =
       ops::cast(filter.contiguous().reshape({out * in, size * size * size}), DType::f32);
-  for (int64_t i = 0; i < out * in; ++i)
-    std::memcpy(tap.data<float>() + i * size * size, wide.row<float>(i) + k * size * size,
-                static_cast<size_t>(size * size) * sizeof(float));
-  return tap;
+  return wide.slice(1, k * size * size, (k + 1) * size * size)
+      .contiguous()
+      .reshape({out, in, size, size});
 }
 
 Tensor rows(const Tensor& x, int64_t begin, int64_t end) { return x.slice(0, begin, end); }

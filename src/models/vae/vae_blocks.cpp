@@ -1,8 +1,11 @@
 #include "models/vae/vae_blocks.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "ops/elementwise.h"
+#include "ops/permute.h"
 #include "tensor/scope.h"
 
 namespace tessera::models {
@@ -69,6 +72,11 @@ Tensor channels_last(const Tensor& x, DType dtype) {
   if (x.is_meta()) return Tensor::empty(y.shape(), dtype, x.device());
   const Tensor dense = x.contiguous();
   const int64_t pixels = x.size(2) * x.size(3), channels = x.size(1);
+  if (x.device() != tensor::Device::cpu) {
+    const int64_t sizes[] = {x.size(0), channels, pixels};
+    const int order[] = {0, 2, 1};
+    return ops::cast(ops::permute(dense, sizes, order, y.shape()), dtype);
+  }
   for (int64_t r = 0; r < x.size(0); ++r)
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t p = 0; p < pixels; ++p)
@@ -77,11 +85,23 @@ Tensor channels_last(const Tensor& x, DType dtype) {
   return ops::cast(y, dtype);
 }
 
+Tensor clamped_logvar(const Tensor& logvar) {
+  if (logvar.is_meta()) return logvar;
+  std::vector<float> values = logvar.to_floats();
+  for (float& value : values) value = std::clamp(value, -30.0f, 20.0f);
+  return Tensor::from(std::span<const float>(values), logvar.shape()).to(logvar.device());
+}
+
 Tensor channels_first(const Tensor& any) {
   const Tensor x = ops::cast(any, DType::f32);
   Tensor y = Tensor::empty({x.size(0), x.size(3), x.size(1), x.size(2)}, DType::f32, x.device());
   if (x.is_meta()) return y;
   const int64_t pixels = x.size(1) * x.size(2), channels = x.size(3);
+  if (x.device() != tensor::Device::cpu) {
+    const int64_t sizes[] = {x.size(0), pixels, channels};
+    const int order[] = {0, 2, 1};
+    return ops::permute(x.contiguous(), sizes, order, y.shape());
+  }
   for (int64_t r = 0; r < x.size(0); ++r)
     tensor::parallel_for(pixels, 1024, [&](int64_t first, int64_t last) {
       for (int64_t p = first; p < last; ++p)

@@ -49,6 +49,8 @@ class VaeAttention {
 
 /// [rows, channels, h, w] f32 -> [rows, h, w, channels] of `dtype`.
 tensor::Tensor channels_last(const tensor::Tensor& x, tensor::DType dtype);
+/// Log variances within [-30, 20], as diffusers keeps them.
+tensor::Tensor clamped_logvar(const tensor::Tensor& logvar);
 /// [rows, h, w, channels] of any float dtype -> [rows, channels, h, w] f32.
 tensor::Tensor channels_first(const tensor::Tensor& x);
 

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kGrain = 64;
 
+Tensor on_host(const Tensor& rows) { return ops::cast(rows.to(tensor::Device::cpu), DType::f32); }
+
 // Sums in one order, so that any number of ranks and threads chooses the same rows.
 template <class Term>
 std::vector<float> per_row(int64_t rows, int64_t columns, const Term& term) {
@@ -28,7 +30,7 @@ std::vector<float> per_row(int64_t rows, int64_t columns, const Term& term) {
 }  // namespace
 
 std::vector<float> relative_moves(const Tensor& before, const Tensor& now) {
-  const Tensor a = ops::cast(before, DType::f32), b = ops::cast(now, DType::f32);
+  const Tensor a = on_host(before), b = on_host(now);
   return per_row(b.size(0), b.size(1), [&](int64_t i, int64_t columns) {
     const float* x = a.data<float>() + i * a.stride(0);
     const float* y = b.data<float>() + i * b.stride(0);
@@ -42,7 +44,7 @@ std::vector<float> relative_moves(const Tensor& before, const Tensor& now) {
 }
 
 std::vector<float> row_lengths(const Tensor& rows) {
-  const Tensor r = ops::cast(rows, DType::f32);
+  const Tensor r = on_host(rows);
   return per_row(r.size(0), r.size(1), [&](int64_t i, int64_t columns) {
     const float* x = r.data<float>() + i * r.stride(0);
     double length = 0;

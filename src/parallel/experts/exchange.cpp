@@ -24,7 +24,28 @@ std::byte* wire_row(const Tensor& message, int64_t row) {
          row * message.size(1) * tensor::size_of(message.dtype());
 }
 
+// Rows of a device, gathered there; the experts' numbers come from the host.
+void fill_message(const Tensor& message, const Tensor& tokens, const std::vector<int32_t>& pairs,
+                  const int32_t* expert, int64_t k) {
+  const int64_t hidden = tokens.size(1), count = message.size(0);
+  std::vector<int32_t> from;
+  const Tensor numbers = Tensor::empty({count, message.size(1) - hidden}, message.dtype());
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t pair = pairs[static_cast<size_t>(i)];
+    from.push_back(static_cast<int32_t>(pair / k));
+    std::memcpy(wire_row(numbers, i), expert + pair, 4);
+  }
+  tensor::copy_into(message.slice(1, 0, hidden), ops::gather_rows(tokens, from, tokens.dtype()));
+  tensor::copy_into(message.slice(1, hidden, message.size(1)), numbers);
+}
+
 }  // namespace
+
+Tensor rows_by_place(std::vector<Tensor> parts, std::span<const int32_t> places) {
+  const Tensor& first = parts.at(0);
+  parts.push_back(Tensor::zeros({1, first.size(1)}, first.dtype(), first.device()));
+  return ops::gather_rows(ops::concat_rows(parts), places, first.dtype());
+}
 
 std::vector<int> experts_in_blocks(int experts, int ranks) {
   std::vector<int> owner(static_cast<size_t>(experts));
@@ -95,7 +116,9 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
     const auto count = static_cast<int64_t>(mine.size());
     Tensor message = Tensor::empty({count, width}, tokens.dtype(), tokens.device(),
                                    tensor::MemoryClass::buffers);
-    tensor::parallel_for(count, 64, [&](int64_t begin, int64_t end) {
+    const bool there = tokens.device() != tensor::Device::cpu;
+    if (there) fill_message(message, tokens, mine, expert, k);
+    tensor::parallel_for(there ? 0 : count, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int32_t pair = mine[static_cast<size_t>(i)];
         std::byte* out = wire_row(message, i);
@@ -122,17 +145,21 @@ void ExpertExchange::compute(ExpertFlight& flight) const {
             "layer {}: a rank sent rows of another width", flight.site);
     const int64_t hidden = message.size(1) - 4 / tensor::size_of(message.dtype());
     parts.push_back(message.slice(1, 0, hidden));
+    const Tensor numbers = message.slice(1, hidden, message.size(1)).to(tensor::Device::cpu);
     for (int64_t i = 0; i < message.size(0); ++i) {
       int32_t id = 0;
-      std::memcpy(&id, wire_row(message, i) + hidden * tensor::size_of(message.dtype()), 4);
+      std::memcpy(
+          &id, numbers.data<std::byte>() + i * numbers.stride(0) * tensor::size_of(message.dtype()),
+          4);
       ids.push_back(id);
     }
   }
   const int64_t count = static_cast<int64_t>(ids.size());
   Tensor rows = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
   if (count > 0)
-    rows = ops::expert_rows(rows, {Tensor::from(std::span<const int32_t>(ids), {count, 1}), {}},
-                            flight.bank->routed);
+    rows = ops::expert_rows(
+        rows, {Tensor::from(std::span<const int32_t>(ids), {count, 1}).to(rows.device()), {}},
+        flight.bank->routed);
   std::vector<Tensor> replies;
   int64_t at = 0;
   for (const Tensor& message : arrived) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,10 @@ class ExpertExchange {
   comm::Communicator* group_;
   std::vector<int> owner_;
 };
+
+/// Rows of `parts`, one behind the other, and behind them a row of zeros, as places[i] names them:
+/// how results come home where the host cannot move rows itself.
+tensor::Tensor rows_by_place(std::vector<tensor::Tensor> parts, std::span<const int32_t> places);
 
 /// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
 /// it.

@@ -196,6 +196,10 @@ ScheduledExperts::Result& ScheduledExperts::bring_home(int layer, int source, co
   let_others_work();
   const std::vector<Tensor> parts = exchange_.finish(*result.flight);
   const ExpertFlight& flight = *result.flight;
+  if (like.device() != tensor::Device::cpu) {
+    bring_home_there(layer, source, like, parts, result);
+    return result;
+  }
   Tensor rows = Tensor::empty({result.routing.ids.elements(), like.size(1)}, like.dtype(),
                               like.device(), tensor::MemoryClass::buffers);
   const auto bytes = static_cast<size_t>(like.size(1) * tensor::size_of(like.dtype()));
@@ -217,6 +221,27 @@ ScheduledExperts::Result& ScheduledExperts::bring_home(int layer, int source, co
   result.rows = rows;
   result.flight.reset();
   return result;
+}
+
+// The same where the host cannot move rows: one gather of what came, what stays, and zeros.
+void ScheduledExperts::bring_home_there(int layer, int source, const Tensor& like,
+                                        std::vector<Tensor> parts, Result& result) {
+  const auto& sent = result.flight->pairs;
+  const auto old = static_cast<int32_t>(sent.size());
+  std::vector<int32_t> places(static_cast<size_t>(result.routing.ids.elements()), -1);
+  for (size_t i = 0; i < sent.size(); ++i)
+    places[static_cast<size_t>(sent[i])] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < result.reused.size(); i += 2)
+    places[static_cast<size_t>(result.reused[i])] =
+        old + static_cast<int32_t>(result.reused[i + 1]);
+  if (!result.reused.empty()) parts.push_back(bring_home(layer, source - 1, like).rows);
+  int64_t zeros = 0;
+  for (const Tensor& part : parts) zeros += part.size(0);
+  for (int32_t& place : places)
+    if (place < 0) place = static_cast<int32_t>(zeros);
+  result.rows = rows_by_place(std::move(parts), places);
+  if (timetable_.adaptive(layer)) result.drift.length = row_lengths(result.rows);
+  result.flight.reset();
 }
 
 // Keeps what a later step reads, or takes rows from.
@@ -253,6 +278,8 @@ Tensor ScheduledExperts::apply(int site, const nn::TokenView& view, const Tensor
   auto& results = layers_[static_cast<size_t>(layer)].results;
   if (timetable_.forced(step)) results.clear();
   ops::Routing routing = router(tokens);
+  if (tokens.device() == tensor::Device::cuda)  // counts and choices are the host's
+    routing = {routing.ids.to(tensor::Device::cpu), routing.weights.to(tensor::Device::cpu)};
   ExpertEvent event{.step = step, .layer = layer, .tokens = tokens.size(0), .rows = {}};
   event.distinct = distinct(routing.ids, bank->routed.size());
   Result& mine = launch(layer, view, tokens, std::move(routing), bank, event);
@@ -266,8 +293,8 @@ Tensor ScheduledExperts::apply(int site, const nn::TokenView& view, const Tensor
     waiting_ = &mine;
   const Result& read = bring_home(layer, step - event.lag, tokens);
   const bool latest = plan_.scores == StaleScores::latest;
-  const Tensor out =
-      ops::combine_rows(read.rows, latest ? mine.routing.weights : read.routing.weights, shared);
+  const Tensor& weights = latest ? mine.routing.weights : read.routing.weights;
+  const Tensor out = ops::combine_rows(read.rows, weights.to(tokens.device()), shared);
   if (!read.sources.empty())
     event.oldest = step - *std::min_element(read.sources.begin(), read.sources.end());
   events_.push_back(std::move(event));

@@ -72,6 +72,8 @@ class ScheduledExperts : public nn::Experts {
   void compute(Result& result);
   void let_others_work();
   Result& bring_home(int layer, int source, const nn::Tensor& like);
+  void bring_home_there(int layer, int source, const nn::Tensor& like,
+                        std::vector<nn::Tensor> parts, Result& result);
   void forget(int layer);
   int64_t kept_bytes() const;
 

@@ -15,13 +15,21 @@ void SummedVotes::max(std::span<int64_t> values) { comm::max(group_, values, {"v
 Tensor SplitSelectiveExperts::run(int site, const Tensor& tokens, const ops::Routing& routing,
                                   const nn::ExpertBank& bank) {
   std::vector<int32_t> pairs;
-  const int32_t* id = routing.ids.data<int32_t>();
-  for (int64_t i = 0; i < routing.ids.elements(); ++i)
+  const Tensor ids = routing.ids.to(tensor::Device::cpu);
+  const int32_t* id = ids.data<int32_t>();
+  for (int64_t i = 0; i < ids.elements(); ++i)
     if (id[i] >= 0) pairs.push_back(static_cast<int32_t>(i));
-  ExpertFlight flight = exchange_.dispatch(site, tokens, routing.ids, pairs, bank);
+  ExpertFlight flight = exchange_.dispatch(site, tokens, ids, pairs, bank);
   const Tensor shared = nn::shared_expert(tokens, *bank);  // while rows travel
   exchange_.compute(flight);
   const std::vector<Tensor> parts = exchange_.finish(flight);
+  if (tokens.device() != tensor::Device::cpu) {
+    std::vector<int32_t> places(static_cast<size_t>(ids.elements()),
+                                static_cast<int32_t>(flight.pairs.size()));  // zeros
+    for (size_t i = 0; i < flight.pairs.size(); ++i)
+      places[static_cast<size_t>(flight.pairs[i])] = static_cast<int32_t>(i);
+    return ops::combine_rows(rows_by_place(parts, places), routing.weights, shared);
+  }
   Tensor rows = Tensor::zeros({routing.ids.elements(), tokens.size(1)}, tokens.dtype(),
                               tokens.device(), tensor::MemoryClass::buffers);
   const auto bytes = tokens.size(1) * tensor::size_of(tokens.dtype());

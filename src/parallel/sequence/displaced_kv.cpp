@@ -1,6 +1,5 @@
 #include "parallel/sequence/displaced_kv.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/fail.h"
@@ -27,13 +26,10 @@ void DisplacedKv::write(Site& site, int rank, const Tensor& part) const {
               part.size(1) == site.slots.size(1),
           ErrorCode::rank, "rank {} sent keys and values of {}, expected [{}, {}]", rank,
           part.shape().str(), rows * theirs.size(), site.slots.size(1));
-  const auto bytes =
-      static_cast<size_t>(theirs.size() * part.size(1) * tensor::size_of(part.dtype()));
-  if (bytes == 0) return;
   for (int64_t row = 0; row < rows; ++row) {
     const Tensor from = part.slice(0, row * theirs.size(), (row + 1) * theirs.size());
     const int64_t at = row * share_.all_tokens + theirs.begin;
-    std::memcpy(site.slots.slice(0, at, at + theirs.size()).raw(), from.raw(), bytes);
+    tensor::copy_into(site.slots.slice(0, at, at + theirs.size()), from);
   }
 }
 
