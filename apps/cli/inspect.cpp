@@ -67,8 +67,9 @@ void print(const Inspection& i) {
     std::printf("\n");
   }
   if (i.memory.empty()) return;
-  std::printf("\nA run of %ld x %ld pixels, %ld rows in a step\n", static_cast<long>(i.width),
-              static_cast<long>(i.height), static_cast<long>(i.rows));
+  std::printf("\nA run of %ld x %ld pixels, %ld rows in a step%s\n", static_cast<long>(i.width),
+              static_cast<long>(i.height), static_cast<long>(i.rows),
+              i.device == "cpu" ? "" : (" on " + i.device).c_str());
   std::printf("  %-12s %.2f GFLOP a step\n", "work", i.flops_per_step / 1e9);
   for (const char* name : {"weights", "activations", "peak"})
     std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());

@@ -14,7 +14,8 @@ void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
   const char* group = "How it runs";
   command
-      .add_option("--dtype", o->dtype, "f32, bf16 or int8 (default " + o->dtype + "); device: cpu")
+      .add_option("--dtype", o->dtype,
+                  "f32, bf16 or int8 (default " + o->dtype + "); cpu or cuda[:N]")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->group(group)
       ->type_name("T");

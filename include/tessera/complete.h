@@ -65,6 +65,7 @@ struct CompleteResult {
   double seconds = 0, bytes_read = 0;  ///< bytes: of all ranks
   int64_t bytes_sent = 0;              ///< between ranks
   std::string select, decode, plan;    ///< plan: "" is one rank
+  std::string device = "cpu";          ///< or "cuda:0 (NVIDIA H200)"
   bool elsewhere = false;              ///< all of it is with the process of rank 0
 };
 /// The result as a JSON document: ids, text, finish, usage, forwards, tokens per forward, experts.

@@ -145,7 +145,9 @@ struct PlanSpeed {
 void measure_speed(const std::string& model, const RunOptions& options, const SpeedRequest& request,
                    const std::function<void(const PlanSpeed&)>& line, const std::stop_token& stop);
 
-/// The limits of this machine by probe and each kernel's share of them.
-void bench_kernels(int threads, const std::function<void(const std::string& json)>& line);
+/// The limits of this machine by probe and each kernel's share of them; of a GPU, what its library
+/// product of 8192 x 8192 x 8192 and a copy within its memory reach. `device`: as in RunOptions.
+void bench_kernels(int threads, const std::function<void(const std::string& json)>& line,
+                   const std::string& device = "cpu");
 
 }  // namespace tessera

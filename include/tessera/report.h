@@ -74,6 +74,7 @@ struct Component {
 /// What inspect computes about a model, without running it.
 struct Inspection {
   std::string model, pipeline;
+  std::string device = "cpu";  ///< or "cuda:0 (NVIDIA H200)"
   std::vector<Component> components;
   std::vector<std::string> class_names;
   int64_t width = 0, height = 0, rows = 0;  ///< of the run that the memory stands for

@@ -23,6 +23,9 @@ enum class NoiseSource { torch, philox };
 /// How a model runs, whatever it is asked.
 struct RunOptions {
   Precision precision = Precision::bf16;
+  /// Where models compute: "cpu", "cuda" (the first GPU) or "cuda:N". One GPU a process; ranks that
+  /// are threads share it.
+  std::string device = "cpu";
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;
   /// Bytes that weights, activations and buffers of a generate run may take; 0: nearly all that the

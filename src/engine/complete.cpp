@@ -313,6 +313,7 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   result.select = nn::to_string(rule);
   result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;
   result.plan = to_string(state.options.plan);
+  result.device = engine::device_name(state.place);
   return result;
 }
 
@@ -348,6 +349,7 @@ std::string to_json(const CompleteResult& r) {
               {"bytes_read", r.bytes_read},
               {"bytes_sent", r.bytes_sent},
               {"plan", r.plan},
+              {"device", r.device},
               {"select", r.select},
               {"decode", r.decode}}
       .dump(2, ' ', false, Json::error_handler_t::replace);

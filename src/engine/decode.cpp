@@ -81,8 +81,9 @@ std::vector<Tensor> Decoding::decode_pictures() const {
   std::vector<Tensor> units;
   for (int i = 0; i < job.pictures(); ++i) {
     progress(i, job.pictures());
-    const Tensor picture = decoded(i, vae->unscale(latent(i)),
-                                   [&](const Tensor& z) { return vae->decode(z, spatial); });
+    const Tensor picture = decoded(i, vae->unscale(latent(i)), [&](const Tensor& z) {
+      return vae->decode(z.to(state.device()), spatial).to(tensor::Device::cpu);
+    });
     const Tensor unit = to_unit(cropped(picture, job.crop_height, job.crop_width));
     pictures.push_back(picture_of(unit, job.labels[static_cast<size_t>(i)], -1, 0));
     if (keep) units.push_back(unit);
@@ -97,12 +98,13 @@ std::vector<Tensor> Decoding::decode_videos() const {
     const Tensor whole = vae->unscale(latent(i));
     const Tensor asked = whole.slice(2, job.added_frames, whole.size(2)).contiguous();
     const Tensor video = decoded(i, asked, [&](const Tensor& z) {
-      return vae->decode(z, [&](int done, int count) {
+      const auto piece = [&](int done, int count) {
         if (job.tiles)
           stop_if_asked(done, count);
         else
           progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
-      });
+      };
+      return vae->decode(z.to(state.device()), piece).to(tensor::Device::cpu);
     });
     const Tensor unit = nn::swap_frames(to_unit(video));
     if (keep) units.push_back(unit);

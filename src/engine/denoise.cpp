@@ -123,6 +123,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model = state.transformer(rank);
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
+  assembly.device = state.device();
   const evaluation::RedundancyProbe* probe = nullptr;
   if (request.compare_steps) {
     auto comparing = std::make_unique<evaluation::RedundancyProbe>();

@@ -76,6 +76,12 @@ std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
   return texts;
 }
 
+TextStates on_host(TextStates states) {
+  for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
+    *x = x->to(tensor::Device::cpu);
+  return states;
+}
+
 void check_vocabulary(const Model::State& state, const Text& text,
                       const models::TextEncoder& encoder) {
   const int32_t largest = *std::max_element(text.batch.ids.begin(), text.batch.ids.end());
@@ -137,7 +143,7 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
       check_budget(state, text);
       TextBatch batch = text.batch;
       if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
-      made.states = encoder->encode(batch);
+      made.states = on_host(encoder->encode(batch));
       made.mask = text.mask();
     }
     encoded.push_back(std::move(made));
@@ -176,9 +182,9 @@ std::map<std::string, Tensor> forward_text(const Model::State& state, const std:
   models::TextTrace watch;
   if (trace)
     watch = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32);
+      outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
     };
-  const TextStates states = state.load_text_encoder(component)->encode(batch, watch);
+  const TextStates states = on_host(state.load_text_encoder(component)->encode(batch, watch));
   outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
   if (states.projected.defined())
     outputs["text_embeds"] = states.projected;

@@ -15,6 +15,7 @@
 #include "nn/kv_attention.h"
 #include "nn/local.h"
 #include "sample/decode.h"
+#include "tensor/device_pool.h"
 #include "tessera/tasks.h"
 
 namespace tessera {
@@ -91,6 +92,8 @@ class Observer : public nn::Experts {
                const nn::ExpertBank& bank) override {
     const Tensor logits = router.logits(tokens);
     const ops::Routing vanilla = ops::route(logits, router.options);
+    const ops::Routing host{vanilla.ids.to(tensor::Device::cpu),
+                            vanilla.weights.to(tensor::Device::cpu)};
     int64_t at = 0;
     for (const nn::Segment& s : view.body) {
       const int64_t end = at + s.ids.size();
@@ -99,7 +102,8 @@ class Observer : public nn::Experts {
         if (weigh)
           compare(site, logits.slice(0, at, end), tokens.slice(0, at, end), mine, router, *bank);
         else
-          count(site, s.row, mine, static_cast<size_t>(logits.size(1)));
+          count(site, s.row, {host.ids.slice(0, at, end), host.weights.slice(0, at, end)},
+                static_cast<size_t>(logits.size(1)));
       }
       at = end;
     }
@@ -149,6 +153,8 @@ class Observer : public nn::Experts {
       if (e >= 0) distinct.insert(e), ++sent;
     const base::Stopwatch clock;
     const Tensor out = ops::experts(tokens, routing, bank.routed);
+    if (out.device() == tensor::Device::cuda)
+      tensor::device_pool()->runtime().synchronise(tensor::current_scope().stream);
     calls.seconds.push_back(clock.seconds());
     calls.rows.push_back(sent);
     calls.distinct.push_back(double(distinct.size()));
@@ -240,6 +246,8 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   require(options.plan.world() == 1, ErrorCode::plan,
           "eval experts watches one rank, not {}; leave --plan and --ranks out",
           options.plan.world());
+  const engine::DeviceChoice place = engine::parse_device(options.device);
+  engine::start_device(place);
   const engine::TaskData data = engine::read_task_data(name, request.data, request.limit,
                                                        request.max_tokens, request.complete.block);
   const auto rules = rules_of(request, data);
@@ -249,6 +257,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   scope.pool = &pool;
   const tensor::BindScope bind(scope);
   engine::Language language(load::open_folder(engine::resolve_model(name)).component("model"));
+  language.compute_on(place.device);
   const models::TokenFacts& facts = language.recipe().facts();
   const sample::DecodingPolicy policy = engine::policy_of(request.complete, facts);
   const auto dtype = engine::dtype_of(options);

@@ -109,6 +109,7 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
     };
   parallel::Assembly assembly =
       parallel::assemble(state.transformer().geometry(), {}, {rows, layout.tokens(), 1, 1});
+  assembly.device = state.device();
   const Tensor out =
       parallel::forward(state.transformer(), conditioning, shape, time,
                         nn::tokens_of_latent(latent, layout, recipe.form()), assembly, watch);
@@ -130,7 +131,9 @@ Tensor run_decoder(Model::State& state, const Tensor& latent, const VaeRun& run)
   const auto video = state.video() ? state.load_video_vae() : nullptr;
   const auto vae = state.video() ? nullptr : state.load_vae();
   const auto whole = [&](const Tensor& z) {
-    return video ? video->decode(z) : vae->decode(z, spatial, run.watch);
+    const Tensor x = z.to(state.device());
+    const Tensor out = video ? video->decode(x) : vae->decode(x, spatial, run.watch);
+    return out.to(tensor::Device::cpu);
   };
   return run.tiles ? models::decode_tiles(latent, run.factor, *run.tiles, whole) : whole(latent);
 }
@@ -149,8 +152,11 @@ Tensor run_encoder(Model::State& state, const Tensor& pictures, const VaeRun& ru
   nn::LocalSpatial spatial;
   const auto video = state.video() ? state.load_video_vae_encoder() : nullptr;
   const auto vae = state.video() ? nullptr : state.load_vae_encoder();
-  const auto whole = [&](const Tensor& x) {
-    return video ? joined(video->encode(x)) : joined(vae->encode(x, spatial, run.watch));
+  const auto whole = [&](const Tensor& given) {
+    const Tensor x = given.to(state.device());
+    const Tensor out =
+        video ? joined(video->encode(x)) : joined(vae->encode(x, spatial, run.watch));
+    return out.to(tensor::Device::cpu);
   };
   return run.tiles ? models::encode_tiles(pictures, run.factor, *run.tiles, whole)
                    : whole(pictures);
@@ -171,7 +177,7 @@ Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors&
           "tiles need a sample of 4 axes or more and no --trace; leave out --vae-tiling");
   if (request.trace)
     run.watch = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32);
+      outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
     };
   if (decode) {
     outputs["out"] = run_decoder(state, sample, run);

@@ -30,7 +30,7 @@ void finish_report(const Model::State& state, Report& report) {
   report.version = kVersion;
   report.model = state.name;
   report.plan = to_string(state.options.plan);
-  report.device = "cpu";
+  report.device = engine::device_name(state.place);
   report.precision = name_of(state.dtype());
   if (state.expert_dtype()) report.precision += ", experts i8";
   report.instruction_set = kernels::name_of(kernels::active_isa());

@@ -55,6 +55,7 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   const State& state = *state_;
   Inspection found;
   found.model = state.folder.path;
+  found.device = engine::device_name(state.place);
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
   for (const load::Component& part : state.folder.components) {

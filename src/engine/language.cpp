@@ -135,7 +135,8 @@ nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightSt
   auto& model = models_[rank];
   if (model && block_ == block) return *model;
   // Parts of other ranks for another block length go, too; the store shares what they share.
-  auto made = recipe_->make(*store.open(load::open_component(part_.folder)), portion, dtype, block);
+  auto made = recipe_->make(*store.open(load::open_component(part_.folder), device_), portion,
+                            dtype, block);
   if (block_ != block) models_.clear();
   block_ = block;
   return *(models_[rank] = std::move(made));

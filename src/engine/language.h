@@ -24,6 +24,8 @@ class Language {
   /// Error(model).
   explicit Language(const load::Component& part);
 
+  /// Where networks that are loaded from now on compute; the cpu until it is said.
+  void compute_on(tensor::Device device) { device_ = device; }
   const models::TokenRecipe& recipe() const { return *recipe_; }
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   /// Throws Error(model) for a folder without tokenizer.json.
@@ -60,6 +62,7 @@ class Language {
   int64_t max_tokens_ = 128;
   std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank
   int block_ = -1;
+  tensor::Device device_ = tensor::Device::cpu;
 };
 
 }  // namespace tessera::engine

@@ -30,6 +30,10 @@ struct Room {
 Room room_of(const Model::State& state) {
   const int64_t budget = state.options.memory_budget;
   if (budget > 0) return {budget, "--memory-budget allows " + amount(double(budget))};
+  if (state.device() != Device::cpu) {
+    const auto have = static_cast<double>(free_device_memory());
+    return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
+  }
   const auto have = static_cast<double>(base::usable_memory());
   return {static_cast<int64_t>(0.95 * have), "the machine has " + amount(have)};
 }

@@ -113,7 +113,8 @@ std::unique_ptr<Half> load_part(const Model::State& state) {
   const tensor::BindScope bind(state.scope());
   const load::Component& part = state.folder.component("vae");
   return std::make_unique<Half>(vae_config<Half>(part),
-                                *store().open(load::open_component(part.folder)), state.dtype());
+                                *store().open(load::open_component(part.folder), state.device()),
+                                state.dtype());
 }
 
 }  // namespace
@@ -200,10 +201,10 @@ nn::Denoiser& Model::State::transformer(int rank) {
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");
   if (resident_blocks >= 0)
-    denoiser = std::make_unique<engine::StreamedDenoiser>(*recipe, store().open(tensors), dtype(),
-                                                          resident_blocks);
+    denoiser = std::make_unique<engine::StreamedDenoiser>(*recipe, store().open(tensors, device()),
+                                                          dtype(), resident_blocks);
   else
-    denoiser = recipe->make(*store().open(tensors), portion, dtype());
+    denoiser = recipe->make(*store().open(tensors, device()), portion, dtype());
   return *denoiser;
 }
 
@@ -263,7 +264,7 @@ std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(
     encoder->encode({{0}, {1}, 1});
     load::check_names(*asked, tensors, found.folder, encoder->unused());
   }
-  return make(store().open(tensors));
+  return make(store().open(tensors, device()));
 }
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -283,10 +284,17 @@ Model Model::open(const std::string& model, const RunOptions& options) {
       problems(options.plan, options.processes ? options.processes->ranks : options.plan.world());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state->options = options;
+  state->place = engine::parse_device(options.device);
+  require(state->device() == tensor::Device::cpu || !options.processes, ErrorCode::usage,
+          "--device {} does not go with ranks that are processes; start it without mpirun (ranks "
+          "that are threads share the GPU), or use --device cpu",
+          options.device);
+  engine::start_device(state->place);
   state->name = model;
   state->folder = load::open_folder(engine::resolve_model(model));
   if (state->folder.has("model") && state->folder.kind == load::FolderKind::single)
     state->language = std::make_unique<engine::Language>(state->folder.component("model"));
+  if (state->language) state->language->compute_on(state->device());
   require(state->folder.has("transformer") || state->has_vae() || state->language, ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
           "transformer ({}), and AutoencoderKL",

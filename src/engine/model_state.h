@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "engine/device.h"
 #include "engine/language.h"
 #include "load/diffusers_folder.h"
 #include "load/weight_store.h"
@@ -23,7 +24,8 @@ namespace tessera {
 /// What an open model holds: the description of its folder, and its parts once they were needed.
 struct Model::State {
   RunOptions options;
-  std::string name;  ///< as the caller gave it
+  engine::DeviceChoice place;  ///< where parts compute; latents and pictures are the host's
+  std::string name;            ///< as the caller gave it
   load::ModelFolder folder;
   std::unique_ptr<models::Recipe> recipe;      ///< null: a folder without a transformer
   models::Recipe::Defaults defaults;           ///< the recipe's, or what the folder says of itself
@@ -39,6 +41,7 @@ struct Model::State {
   /// What surrounds the work of a rank; -1: of the process.
   tensor::Scope scope(int rank = -1) const;
   nn::DType dtype() const;
+  tensor::Device device() const { return place.device; }
   /// Of routed experts' weights, if it is another.
   std::optional<nn::DType> expert_dtype() const;
   bool has_vae() const { return folder.has("vae"); }

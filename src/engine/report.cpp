@@ -80,6 +80,7 @@ std::string to_json(const Inspection& i) {
                           {"facts", c.facts}});
   const Json document{{"model", i.model},
                       {"pipeline", i.pipeline},
+                      {"device", i.device},
                       {"components", components},
                       {"classes", i.class_names},
                       {"run", {{"width", i.width}, {"height", i.height}, {"rows", i.rows}}},

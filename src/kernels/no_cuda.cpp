@@ -1,12 +1,20 @@
 #include "base/fail.h"
+#include "kernels/gpu.h"
 #include "kernels/table.h"
 
 namespace tessera::kernels {
+namespace {
 
-const KernelTable& cuda_table() {
+[[noreturn]] void refuse() {
   fail(ErrorCode::usage,
-       "this program was built without CUDA; use --device cpu, or build it where a CUDA toolkit is "
-       "installed");
+       "--device cuda: this program was built without CUDA; use --device cpu, or build it where a "
+       "CUDA toolkit is installed");
 }
+
+}  // namespace
+
+const KernelTable& cuda_table() { refuse(); }
+
+std::shared_ptr<tensor::DeviceRuntime> open_gpu(int) { refuse(); }
 
 }  // namespace tessera::kernels

@@ -65,7 +65,18 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", "shapes", "--class", "1", "--dtype", "f16",
                      says=["--dtype", "f16", "f32,bf16"])
         self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
-                     says=["--device tpu", "'cpu'"])
+                     says=["--device tpu", "'cpu', 'cuda' or 'cuda:N'"])
+        for device in ("cuda:", "cuda:-1", "cuda:one"):
+            self.refused(2, "generate", "shapes", "--class", "1", "--device", device,
+                         says=[device, "'cuda:N'"])
+
+    def test_a_gpu_that_is_not_there(self):
+        # Built without CUDA, without a driver, or with fewer GPUs: one line says which.
+        for command in (("generate", "shapes", "--class", "1"), ("inspect", "shapes"),
+                        ("complete", "tasks-a", "--prompt", "1+1="),
+                        ("eval", "experts", "tasks-a", "--data", DATA / "none.jsonl"),
+                        ("bench", "kernels")):
+            self.refused(2, *command, "--device", "cuda:99", says=["cuda", "cpu"])
         self.refused(2, "generate", "shapes", "--class", "1", "--transport", "pigeon",
                      says=["--transport pigeon", "'threads'", "'mpi'"])
         self.refused(2, "generate", "shapes", "--class", "1", "--progress", "loud",

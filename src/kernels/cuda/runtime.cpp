@@ -1,0 +1,107 @@
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <utility>
+
+#include "base/fail.h"
+#include "kernels/gpu.h"
+
+namespace tessera::kernels {
+namespace {
+
+using tensor::CopyBox;
+using tensor::CopyWay;
+
+constexpr int kOldest = 8;  // compute capability
+constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the next call would report it, too
+  fail(status == cudaErrorMemoryAllocation ? ErrorCode::memory : ErrorCode::rank,
+       "the GPU failed in {}: {}; see nvidia-smi for what it does, or use --device cpu", what,
+       cudaGetErrorString(status));
+}
+
+class CudaRuntime : public tensor::DeviceRuntime {
+ public:
+  CudaRuntime(int index, std::string name) : index_(index), name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  tensor::DeviceMemory memory() const override {
+    check(cudaSetDevice(index_), "cudaSetDevice");
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+  }
+  void enter() override { check(cudaSetDevice(index_), "cudaSetDevice"); }
+  void* allocate(int64_t bytes) override {
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    check(status, "cudaMalloc");
+    return memory;
+  }
+  void free(void* memory) override { check(cudaFree(memory), "cudaFree"); }
+  void copy(const CopyBox& box, CopyWay way, void* stream) override {
+    const cudaMemcpyKind kind = way == CopyWay::upload     ? cudaMemcpyHostToDevice
+                                : way == CopyWay::download ? cudaMemcpyDeviceToHost
+                                                           : cudaMemcpyDeviceToDevice;
+    const auto queue = static_cast<cudaStream_t>(stream);
+    const auto width = static_cast<size_t>(box.width);
+    if (box.rows > 1 && box.to_pitch <= kMostPitch && box.from_pitch <= kMostPitch) {
+      check(cudaMemcpy2DAsync(box.to, static_cast<size_t>(box.to_pitch), box.from,
+                              static_cast<size_t>(box.from_pitch), width,
+                              static_cast<size_t>(box.rows), kind, queue),
+            "cudaMemcpy2DAsync");
+      return;
+    }
+    for (int64_t row = 0; row < box.rows; ++row)
+      check(cudaMemcpyAsync(static_cast<std::byte*>(box.to) + row * box.to_pitch,
+                            static_cast<const std::byte*>(box.from) + row * box.from_pitch, width,
+                            kind, queue),
+            "cudaMemcpyAsync");
+  }
+  void zero(void* to, int64_t bytes, void* stream) override {
+    check(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
+          "cudaMemsetAsync");
+  }
+  void synchronise(void* stream) override {
+    check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "its work");
+  }
+
+ private:
+  int index_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  require(status == cudaSuccess || status == cudaErrorNoDevice, ErrorCode::usage,
+          "--device cuda: this machine has no NVIDIA driver that serves this program ({}); install "
+          "one, or use --device cpu",
+          cudaGetErrorString(status));
+  require(count > 0, ErrorCode::usage,
+          "--device cuda: the NVIDIA driver of this machine sees no GPU; use --device cpu");
+  require(index >= 0 && index<count, ErrorCode::usage,
+                              "--device cuda:{}: this machine has {} GPU{}; choose cuda:0{}", index,
+                              count, count> 1
+              ? "s"
+              : "",
+          count > 1 ? fmt::format(" to cuda:{}", count - 1) : "");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  require(
+      properties.major >= kOldest, ErrorCode::usage,
+      "--device cuda:{}: {} has compute capability {}.{}; the kernels need {}.0 (A100) or newer; "
+      "use --device cpu",
+      index, properties.name, properties.major, properties.minor, kOldest);
+  return std::make_shared<CudaRuntime>(index, properties.name);
+}
+
+}  // namespace tessera::kernels

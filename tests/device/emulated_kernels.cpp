@@ -1,0 +1,137 @@
+#include "device/emulated_kernels.h"
+
+#include <atomic>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/attention.h"
+#include "kernels/biased_attention.h"
+#include "kernels/conv.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+#include "kernels/experts.h"
+#include "kernels/group_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/plane_affine.h"
+#include "kernels/rope.h"
+#include "kernels/waves.h"
+
+namespace tessera::device {
+namespace {
+
+using namespace kernels;
+
+std::atomic<Arena*> served{nullptr};
+std::atomic<int64_t> run_count{0};
+
+using Pointers = std::initializer_list<const void*>;
+
+void expect(const char* kernel, bool on_device, const char* what) {
+  if (!on_device)
+    throw std::logic_error(std::string(kernel) + ": " + what + " is not on the device");
+}
+
+// Null means that the kernel was not given one.
+void check_arrays(const char* kernel, Pointers pointers) {
+  int at = 0;
+  for (const void* p : pointers)
+    expect(kernel, p == nullptr || served.load()->holds(p),
+           ("array " + std::to_string(at++)).c_str());
+}
+
+void check_weight(const char* kernel, const PackedWeight& w) {
+  expect(kernel, w.isa == Isa::reference, "a weight packed row major");
+  check_arrays(kernel, {w.data.raw(), w.scales.defined() ? w.scales.raw() : nullptr});
+}
+
+void check(const MatmulArgs& a) {
+  const Epilogue& e = a.epilogue;
+  check_arrays("matmul", {a.x, a.y, e.bias, e.gate, e.row_of, e.residual});
+  check_weight("matmul", *a.weight);
+}
+void check(const ExpertsArgs& a) {
+  check_arrays("experts", {a.x, a.ids, a.rows});
+  for (int64_t e = 0; e < a.experts; ++e) {
+    check_weight("experts", *a.bank[e].gate_up);
+    check_weight("experts", *a.bank[e].down);
+  }
+}
+void check(const CombineArgs& a) { check_arrays("combine", {a.rows, a.weights, a.shared, a.y}); }
+void check(const AttentionArgs& a) {
+  check_arrays("attention", {a.q, a.k, a.v, a.out, a.spans, a.lse});
+}
+void check(const NormArgs& a) {
+  check_arrays("norm", {a.x, a.y, a.weight, a.bias, a.shift, a.scale, a.row_of});
+}
+void check(const ElementwiseArgs& a) {
+  check_arrays("elementwise", {a.a, a.b, a.y, a.gate, a.row_of});
+}
+void check(const RopeArgs& a) { check_arrays("rope", {a.x, a.y, a.cos, a.sin}); }
+void check(const ConvArgs& a) {
+  check_arrays("conv", {a.x, a.scale_shift, a.residual, a.y, a.weight->data.raw(),
+                        a.weight->bias.defined() ? a.weight->bias.raw() : nullptr});
+  expect("conv", a.weight->isa == Isa::reference, "a filter packed row major");
+}
+void check(const ChannelMomentsArgs& a) { check_arrays("channel_moments", {a.x, a.moments}); }
+void check(const ChannelAffineArgs& a) {
+  check_arrays("channel_affine", {a.x, a.scale_shift, a.y});
+}
+void check(const GroupScaleShiftArgs& a) {
+  check_arrays("group_scale_shift", {a.moments, a.weight, a.bias, a.scale_shift});
+}
+void check(const CopyArgs& a) { check_arrays("copy", {a.x, a.y}); }
+void check(const GatherArgs& a) { check_arrays("gather", {a.table, a.ids, a.y}); }
+void check(const WavesArgs& a) { check_arrays("waves", {a.t, a.frequency, a.y}); }
+void check(const PlaneAffineArgs& a) {
+  check_arrays("plane_affine", {a.x, a.scale_shift, a.gain, a.bias, a.y});
+}
+void check(const BiasedAttentionArgs& a) {
+  check_arrays("biased_attention", {a.q, a.k, a.v, a.bias, a.out});
+}
+
+template <class Args, void (*KernelTable::*Member)(const Args&)>
+void emulated(const Args& args) {
+  check(args);
+  ++run_count;
+  const Arena::Open open(*served.load());
+  (cpu_table(Isa::reference).*Member)(args);
+}
+
+KernelTable make_table() {
+  KernelTable t;
+  t.matmul = emulated<MatmulArgs, &KernelTable::matmul>;
+  t.experts = emulated<ExpertsArgs, &KernelTable::experts>;
+  t.combine = emulated<CombineArgs, &KernelTable::combine>;
+  t.attention = emulated<AttentionArgs, &KernelTable::attention>;
+  t.norm = emulated<NormArgs, &KernelTable::norm>;
+  t.elementwise = emulated<ElementwiseArgs, &KernelTable::elementwise>;
+  t.rope = emulated<RopeArgs, &KernelTable::rope>;
+  t.conv = emulated<ConvArgs, &KernelTable::conv>;
+  t.channel_moments = emulated<ChannelMomentsArgs, &KernelTable::channel_moments>;
+  t.channel_affine = emulated<ChannelAffineArgs, &KernelTable::channel_affine>;
+  t.group_scale_shift = emulated<GroupScaleShiftArgs, &KernelTable::group_scale_shift>;
+  t.copy = emulated<CopyArgs, &KernelTable::copy>;
+  t.gather = emulated<GatherArgs, &KernelTable::gather>;
+  t.waves = emulated<WavesArgs, &KernelTable::waves>;
+  t.plane_affine = emulated<PlaneAffineArgs, &KernelTable::plane_affine>;
+  t.biased_attention = emulated<BiasedAttentionArgs, &KernelTable::biased_attention>;
+  return t;
+}
+
+}  // namespace
+
+const KernelTable& emulated_table() {
+  static const KernelTable table = make_table();
+  return table;
+}
+
+void serve_kernels(Arena* arena) {
+  served = arena;
+  run_count = 0;
+}
+
+int64_t kernels_run() { return run_count; }
+
+}  // namespace tessera::device

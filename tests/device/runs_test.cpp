@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include "device/emulated_gpu.h"
+#include "engine/golden.h"
+#include "engine/llada_golden.h"
+#include "tensor/tensor.h"
+
+namespace tessera::device {
+namespace {
+
+using golden::Scratch;
+
+RunOptions options(const std::string& device, const std::string& plan,
+                   Precision precision = Precision::bf16) {
+  RunOptions run = golden::options(precision);
+  run.device = device;
+  run.plan = parse_plan(plan);
+  return run;
+}
+
+// Four steps with guidance.
+GenerateResult generated(const std::string& folder, const RunOptions& run) {
+  GenerateRequest request;
+  request.classes = {"1", "3"};
+  request.steps = 4;
+  request.guidance = 1.5f;
+  request.decode = false;
+  return Model::open(std::string(TESSERA_TEST_DATA) + "/moe/" + folder + "/model", run)
+      .generate(request);
+}
+
+void expect_equal(const std::string& folder, const std::string& plan,
+                  Precision precision = Precision::bf16) {
+  const GenerateResult here = generated(folder, options("cpu", plan, precision));
+  const EmulatedGpu gpu;
+  const GenerateResult there = generated(folder, options("cuda", plan, precision));
+  EXPECT_EQ(there.latents, here.latents) << plan;
+  EXPECT_GT(gpu.kernels(), 100) << plan;
+  EXPECT_EQ(there.report.device, "cuda:0 (emulated GPU)");
+  ASSERT_EQ(there.report.layers.size(), here.report.layers.size());
+  for (size_t l = 0; l < here.report.layers.size(); ++l)
+    EXPECT_EQ(there.report.layers[l].mean_experts, here.report.layers[l].mean_experts) << plan;
+}
+
+TEST(RunsOnGpu, GenerateIsTheCpusBitByBit) {
+  expect_equal("dit_moe_flash", "");
+  expect_equal("dit_moe_flash", "", Precision::f32);
+  expect_equal("dit_moe_flash", "", Precision::int8);
+  expect_equal("dit_moe_timm", "");
+}
+
+TEST(RunsOnGpu, RanksThatAreThreadsShareIt) {
+  for (const char* plan : {"data=2", "distrifusion=2", "expert=2", "expert=3,placement=strided"})
+    expect_equal("dit_moe_flash", plan);
+}
+
+TEST(RunsOnGpu, StaleExpertsAreTheCpus) {
+  for (const char* plan :
+       {"expert=2,schedule=displaced", "expert=2,schedule=interweaved",
+        "expert=2,schedule=staggered-batch", "expert=2,schedule=displaced,conditional=low"})
+    expect_equal("dit_moe_flash", plan);
+}
+
+TEST(RunsOnGpu, WeightsAreUploadedOnce) {
+  const EmulatedGpu gpu;
+  const RunOptions run = options("cuda", "");
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.steps = 1;
+  request.decode = false;
+  RunOptions keeping = run;
+  keeping.keep_parts = true;
+  Model one = Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model", keeping);
+  one.generate(request);
+  const int64_t first = gpu.uploads();
+  one.generate(request);
+  EXPECT_LT(gpu.uploads() - first, first / 2);
+}
+
+TEST(RunsOnGpu, BlocksAreStreamedIntoABudget) {
+  const GenerateResult here = generated("dit_moe_flash", options("cpu", ""));
+  const EmulatedGpu gpu;
+  RunOptions run = options("cuda", "");
+  run.memory_budget = here.report.peak_bytes.at("total") * 9 / 10;
+  const GenerateResult there = generated("dit_moe_flash", run);
+  EXPECT_EQ(there.report.notes.size(), 1u);
+  EXPECT_EQ(there.latents, here.latents);
+}
+
+TEST(RunsOnGpu, TooLittleMemoryIsSaidBeforeTheRun) {
+  const EmulatedGpu gpu(1 << 16);
+  try {
+    generated("dit_moe_flash", options("cuda", ""));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::memory);
+    EXPECT_NE(std::string(error.what()).find("the GPU has"), std::string::npos) << error.what();
+  }
+}
+
+TEST(RunsOnGpu, LanguageModelsCompleteAsOnTheCpu) {
+  for (const char* name : {"llada_moe", "llada2"})
+    for (const char* plan : {"", "tensor=2", "expert=2"}) {
+      const golden::LladaCase golden(name);
+      const auto run = [&](const char* device) {
+        CompleteRequest q;
+        q.prompt_ids = {{5, 17, 3, 8}, {4, 4, 2}};
+        q.max_tokens = 16;
+        q.block = 8;
+        q.select = *plan ? "vanilla" : "des-vote:0.5";
+        q.stop_at_eos = "none";
+        const auto made = Model::open(golden.folder + "/model", options(device, plan)).complete(q);
+        return std::pair{made.completions[0].ids, made.completions[1].ids};
+      };
+      const auto want = run("cpu");
+      const EmulatedGpu gpu;
+      EXPECT_EQ(run("cuda"), want) << name << " " << plan;
+    }
+}
+
+}  // namespace
+}  // namespace tessera::device

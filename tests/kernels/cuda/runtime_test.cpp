@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/gpu.h"
+#include "tessera/error.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Here there is no toolkit, no driver or no such GPU: one line says which, and what to do.
+TEST(Gpu, OneThatIsNotThereIsRefusedInOneLine) {
+  try {
+    open_gpu(1000);
+    FAIL() << "GPU 1000 was opened";
+  } catch (const Error& error) {
+    const std::string says = error.what();
+    EXPECT_EQ(error.code(), ErrorCode::usage) << says;
+    EXPECT_EQ(says.find('\n'), std::string::npos) << says;
+    EXPECT_TRUE(says.find("without CUDA") != std::string::npos ||
+                says.find("--device cuda") != std::string::npos)
+        << says;
+    EXPECT_NE(says.find("cpu"), std::string::npos) << says;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kernels
