@@ -13,9 +13,8 @@ import subprocess
 import sys
 
 HOT = ("attention", "conv", "elementwise", "experts", "group_norm", "matmul", "norm", "rope", "routing")
-# Not yet clean: heads of more than 128 channels need more registers than there are; the others save
-# one around calls of 64-bit division.
-KNOWN = ("attention_kernel<256, 32>", "attention_plain_kernel<1>", "conv_kernel", "conv_f32_kernel")
+# Not yet clean: eight bytes of stack each, and the one for unaligned rows spills 20.
+KNOWN = ("attention_plain_kernel<1>", "conv_kernel", "conv_f32_kernel")
 FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-arch=sm_90a", "-cubin", "-Xptxas", "-v"]
 FRAME = re.compile(r"Function properties for (\S+)\s+(\d+) bytes stack frame, "
                    r"(\d+) bytes spill stores, (\d+) bytes spill loads"

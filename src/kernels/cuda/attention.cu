@@ -98,7 +98,7 @@ void attention(const AttentionArgs& args) {
       plan.width == 64    ? attention_kernel<64, 64>
       : plan.width == 80  ? attention_kernel<80, 64>
       : plan.width == 128 ? attention_kernel<128, 64>
-                          : attention_kernel<256, 32>,
+                          : attention_kernel<256, 16>,
       Launch{
           .blocks = 2 * multiprocessors(), .threads = kAttentionThreads, .shared = plan.shared()},
       args);

@@ -24,7 +24,7 @@ constexpr AttentionPlan attention_plan(bool bf16, int head_dim, bool words) {
   if (!bf16 || !words || head_dim % 8 != 0 || head_dim > kMostHeadDim) return {};
   for (int width : {64, 80, 128})
     if (head_dim <= width) return {width, 64};
-  return {256, 32};
+  return {256, 16};
 }
 
 }  // namespace tessera::kernels::cuda

@@ -3,6 +3,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/product_f32.cuh"
+#include "kernels/device_error.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -50,10 +51,11 @@ struct PatchSource {
 
   __device__ Row row(int64_t m) const {
     if (m >= p.count) return {nullptr, 0, 0};
-    const int64_t pixel = m % p.pixels;
-    return {x + m / p.pixels * p.x_stride,
-            static_cast<int>(pixel / p.out_width) * p.stride - p.pad_top,
-            static_cast<int>(pixel % p.out_width) * p.stride - p.pad_left};
+    // In 32 bits: a division of 64 is a call, whose registers would go to the stack.
+    const unsigned at = static_cast<unsigned>(m), pixels = static_cast<unsigned>(p.pixels);
+    const int pixel = static_cast<int>(at % pixels), across = static_cast<int>(p.out_width);
+    return {x + int64_t{at / pixels} * p.x_stride, pixel / across * p.stride - p.pad_top,
+            pixel % across * p.stride - p.pad_left};
   }
   __device__ const T* at(const Row& row, int, int64_t k) const {
     const int tap = static_cast<int>(k) / p.channels, c = static_cast<int>(k) % p.channels;
@@ -89,16 +91,18 @@ struct PixelSink {
 };
 
 constexpr int kPixels = 128;
+constexpr int64_t kMostPixels = 0x7fffff00;
 
 __global__ void __launch_bounds__(kProductThreads)
-    conv_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false> w, PixelSink sink) {
-  w.first = blockIdx.y * w.kColumns;
+    conv_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false> all, PixelSink sink) {
+  const TileWeights<BFloat16, false> w{all.data, all.n, all.k, blockIdx.y * all.kColumns,
+                                       all.words};
   product_tile<kPixels>(source, int64_t{blockIdx.x} * kPixels, w, sink);
 }
 
 __global__ void __launch_bounds__(kPlainThreads)
-    conv_f32_kernel(PatchSource<float> source, PlainWeights<false> w, PixelSink sink) {
-  w.first = blockIdx.y * w.kColumns;
+    conv_f32_kernel(PatchSource<float> source, PlainWeights<false> all, PixelSink sink) {
+  const PlainWeights<false> w{all.data, all.n, all.k, blockIdx.y * all.kColumns};
   product_tile_f32(source, int64_t{blockIdx.x} * kPlainRows, w, sink);
 }
 
@@ -132,6 +136,8 @@ void conv(const ConvArgs& args) {
                    args.scale_shift, args.silu, prepared.as<void>(), form});
   const void* x = as_is ? args.x : prepared.as<void>();
   const Patches patches = patches_of(args, as_is ? args.x_stride : dense);
+  if (patches.count > kMostPixels)
+    unsupported("conv", "pixels of the result", patches.count, "at most 2^31 - 256");
   const PixelSink sink{args.y,
                        args.residual,
                        w.bias.defined() ? static_cast<const float*>(w.bias.raw()) : nullptr,

@@ -104,7 +104,7 @@ TEST(CudaAttentionPlan, TakesTheNarrowestWidthThatHoldsTheHead) {
   EXPECT_EQ(attention_plan(true, 64, true).width, 64);
   EXPECT_EQ(attention_plan(true, 72, true).width, 80);
   EXPECT_EQ(attention_plan(true, 96, true).width, 128);
-  EXPECT_EQ(attention_plan(true, 256, true).keys, 32);
+  EXPECT_EQ(attention_plan(true, 256, true).keys, 16);
   EXPECT_EQ(attention_plan(true, 264, true).width, 0);
   EXPECT_EQ(attention_plan(true, 68, true).width, 0);
   EXPECT_EQ(attention_plan(false, 64, true).width, 0);
