@@ -65,7 +65,7 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", "shapes", "--class", "1", "--dtype", "f16",
                      says=["--dtype", "f16", "f32,bf16"])
         self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
-                     says=["--device tpu", "'cpu', 'cuda' or 'cuda:N'"])
+                     says=["--device 'tpu'", "'cpu', 'cuda' or 'cuda:N'"])
         for device in ("cuda:", "cuda:-1", "cuda:one"):
             self.refused(2, "generate", "shapes", "--class", "1", "--device", device,
                          says=[device, "'cuda:N'"])
