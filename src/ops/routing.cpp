@@ -102,6 +102,23 @@ Routing route(const Tensor& logits, const RoutingOptions& options) {
                static_cast<double>(logits.bytes() + tokens * k * 8));
   if (logits.is_meta()) return routing;
   if (logits.device() != tensor::Device::cpu) {
+    if (const auto kernel = kernels::table_of(logits.device()).route) {
+      const Tensor all = logits.contiguous();
+      const Tensor bias = options.bias.defined() ? options.bias.to(logits.device()) : Tensor{};
+      kernel({.logits = all.data<float>(),
+              .tokens = tokens,
+              .experts = experts,
+              .sigmoid = options.score == RoutingOptions::Score::sigmoid,
+              .bias = bias.defined() ? bias.data<float>() : nullptr,
+              .groups = options.groups,
+              .top_groups = options.top_groups,
+              .top_k = options.top_k,
+              .renormalise = options.renormalise,
+              .scale = options.scale,
+              .ids = routing.ids.data<int32_t>(),
+              .weights = routing.weights.data<float>()});
+      return routing;
+    }
     RoutingOptions here = options;
     if (here.bias.defined()) here.bias = here.bias.to(tensor::Device::cpu);
     const Routing made = route(logits.to(tensor::Device::cpu), here);
