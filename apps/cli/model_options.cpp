@@ -109,10 +109,8 @@ void refuse_processes(const std::string& command) {
 }
 
 RunOptions run_options(const ModelOptions& o, const Processes* processes) {
-  if (o.device != "cpu")
-    throw Error(ErrorCode::usage,
-                "--device " + o.device + ": this build has the device 'cpu' only");
   RunOptions run;
+  run.device = o.device;
   run.precision = o.dtype == "f32"    ? Precision::f32
                   : o.dtype == "int8" ? Precision::int8
                                       : Precision::bf16;
