@@ -88,7 +88,7 @@ class StoredWeights : public nn::Weights {
   bool has(const std::string& name) const override { return tensors_.has(name); }
 
   Tensor get(const std::string& name, const Shape& shape) const override {
-    const Tensor stored = mapped(name, shape);
+    Tensor stored = mapped(name, shape);
     if (device_ == Device::cpu) return stored;
     const auto storage = shelf_->share<Storage>(
         key(Form::stored, name, "", shape.rank() > 0 ? shape[0] : 1, stored.dtype()),

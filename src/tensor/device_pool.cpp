@@ -18,7 +18,8 @@ DevicePool::DevicePool(std::shared_ptr<DeviceRuntime> runtime) : runtime_(std::m
 DevicePool::~DevicePool() {
   try {
     flush();
-  } catch (...) {  // a device that failed keeps its memory until the process ends
+  } catch (...) {
+    return;  // a device that failed keeps its memory until the process ends
   }
 }
 

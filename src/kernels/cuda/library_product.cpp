@@ -46,7 +46,8 @@ cudaDataType_t type_of(DType dtype) { return dtype == DType::f32 ? CUDA_R_32F : 
 
 template <class T>
 void set(const Desc& desc, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check(cublas_lt().desc_set(desc.value, attribute, &value, sizeof(value)));
+  check(
+      cublas_lt().desc_set(desc.value, attribute, static_cast<const void*>(&value), sizeof(value)));
 }
 
 void describe(const LibraryProduct& p, Desc& desc) {
