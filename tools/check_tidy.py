@@ -25,7 +25,8 @@ def compile_commands(build, root, paths):
     entries = []
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"]).resolve()
-        if any(file == path or path in file.parents for path in wanted):
+        # clang-tidy does not know nvcc's options.
+        if file.suffix != ".cu" and any(file == path or path in file.parents for path in wanted):
             entry["command"] = GCC_ONLY.sub("", entry["command"])
             entries.append(entry)
     return entries

@@ -39,7 +39,8 @@ class CheckTidy(unittest.TestCase):
         self.assertEqual(help_of(TOOL)[0], 0)
 
     def test_accepts_tidy_files_and_looks_at_no_others(self):
-        status, said = self.run_with_tidy({"src/nn/a.cpp": "int a;", "tests/b.cpp": "ugly"})
+        status, said = self.run_with_tidy({"src/nn/a.cpp": "int a;", "tests/b.cpp": "ugly",
+                                           "src/kernels/cuda/c.cu": "ugly"})
         self.assertEqual((status, said.strip()), (0, "check_tidy: 1 files are tidy"))
 
     def test_names_each_line(self):
