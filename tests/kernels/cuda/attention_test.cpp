@@ -2,50 +2,15 @@
 // The emulation comes first: it is what the source below is compiled with.
 #include <gtest/gtest.h>
 
+#include "kernels/attention_problem.h"
 #include "kernels/cuda/attention.cu"
 #include "kernels/cuda/closeness.h"
-#include "kernels/random_values.h"
 
 namespace tessera::kernels {
 namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-using Ranges = std::vector<AttentionRange>;
-
-struct Problem {
-  int heads, kv_heads;
-  int64_t dim, tokens;
-  DType dtype;
-  float spread = 1;  // of all values: large ones make the running maxima grow
-};
-struct Answer {
-  Tensor out, lse;
-};
-
-Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const Ranges& spans) {
-  const int64_t q = p.heads * p.dim, kv = p.kv_heads * p.dim;
-  const Tensor all = random_tensor({p.tokens, q + 2 * kv}, p.dtype, 1, p.spread);
-  const Tensor k = all.slice(1, q, q + kv), v = all.slice(1, q + kv, q + 2 * kv);
-  Answer a{Tensor::zeros({p.tokens, q}, p.dtype), Tensor::zeros({p.tokens, p.heads}, DType::f32)};
-  kernel({.q = all.raw(),
-          .k = k.raw(),
-          .v = v.raw(),
-          .q_stride = all.stride(0),
-          .k_stride = k.stride(0),
-          .v_stride = v.stride(0),
-          .out = a.out.raw(),
-          .out_stride = q,
-          .dtype = p.dtype,
-          .heads = p.heads,
-          .kv_heads = p.kv_heads,
-          .head_dim = static_cast<int>(p.dim),
-          .scale = 1 / std::sqrt(static_cast<float>(p.dim)),
-          .spans = spans.data(),
-          .span_count = static_cast<int64_t>(spans.size()),
-          .lse = a.lse.data<float>()});
-  return a;
-}
 
 const std::vector<Problem> kProblems = {
     {1, 1, 8, 1, DType::bf16},       {2, 1, 8, 3, DType::f32},        {3, 3, 32, 64, DType::bf16},

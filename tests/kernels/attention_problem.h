@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/random_values.h"
+
+namespace tessera::kernels {
+
+using tensor::DType;
+using tensor::Tensor;
+using Ranges = std::vector<AttentionRange>;
+
+// q, k and v are column slices of one fused projection; key heads may be fewer than query heads.
+struct Problem {
+  int heads, kv_heads;
+  int64_t dim, tokens;
+  DType dtype;
+  float spread = 1;  // of the queries: large ones make the running maxima grow
+
+  Tensor fused() const {
+    Tensor all = random_tensor({tokens, (heads + 2 * kv_heads) * dim}, dtype, 1);
+    const Tensor queries = random_tensor({tokens, heads * dim}, dtype, 2, spread);
+    for (int64_t t = 0; t < tokens; ++t)
+      std::memcpy(all.row<std::byte>(0) + t * all.size(1) * size_of(dtype),
+                  queries.data<std::byte>() + t * queries.size(1) * size_of(dtype),
+                  static_cast<size_t>(heads * dim * size_of(dtype)));
+    return all;
+  }
+};
+
+struct Answer {
+  Tensor out, lse;
+  bool operator==(const Answer& o) const {
+    return std::memcmp(out.raw(), o.out.raw(), static_cast<size_t>(out.bytes())) == 0 &&
+           std::memcmp(lse.raw(), o.lse.raw(), static_cast<size_t>(lse.bytes())) == 0;
+  }
+};
+
+inline Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const Ranges& spans) {
+  const Tensor all = p.fused();
+  const int64_t q = p.heads * p.dim, kv = p.kv_heads * p.dim;
+  const Tensor k = all.slice(1, q, q + kv), v = all.slice(1, q + kv, q + 2 * kv);
+  Answer a{Tensor::zeros({p.tokens, q}, p.dtype), Tensor::zeros({p.tokens, p.heads}, DType::f32)};
+  kernel({.q = all.raw(),
+          .k = k.raw(),
+          .v = v.raw(),
+          .q_stride = all.stride(0),
+          .k_stride = k.stride(0),
+          .v_stride = v.stride(0),
+          .out = a.out.raw(),
+          .out_stride = q,
+          .dtype = p.dtype,
+          .heads = p.heads,
+          .kv_heads = p.kv_heads,
+          .head_dim = static_cast<int>(p.dim),
+          .scale = 1 / std::sqrt(static_cast<float>(p.dim)),
+          .spans = spans.data(),
+          .span_count = static_cast<int64_t>(spans.size()),
+          .lse = a.lse.data<float>()});
+  return a;
+}
+
+}  // namespace tessera::kernels
