@@ -1,7 +1,7 @@
 // Kernels that read and write rows, on the GPU against the reference on the CPU.
 #include "gpu/device_memory.h"
 #include "kernels/attention.h"
-#include "kernels/cuda/closeness.h"
+#include "kernels/closeness.h"
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
 #include "kernels/random_values.h"

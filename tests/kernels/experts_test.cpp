@@ -7,8 +7,9 @@
 #include <cstring>
 #include <random>
 
+#include "kernels/closeness.h"
+#include "kernels/experts_layer.h"
 #include "kernels/matmul.h"
-#include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
 
@@ -18,43 +19,6 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-struct Layer {
-  // dtype i8: the weights of bf16, quantised.
-  Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_)
-      : isa(isa_), hidden(hidden_), inner(inner_) {
-    const DType dtype = packed == DType::i8 ? DType::bf16 : packed;
-    const float scale = 1 / std::sqrt(static_cast<float>(hidden));
-    for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
-      weights.push_back(pack_weight(random_tensor({inner, hidden}, dtype, 3 * e, scale),
-                                    random_tensor({inner, hidden}, dtype, 3 * e + 1, scale), packed,
-                                    isa));
-      weights.push_back(
-          pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, packed, isa));
-    }
-    for (size_t e = 0; e < weights.size(); e += 2) bank.push_back({&weights[e], &weights[e + 1]});
-  }
-  Tensor run(const Tensor& x, const std::vector<int32_t>& ids) const {
-    const int64_t slots = x.size(0) ? static_cast<int64_t>(ids.size()) / x.size(0) : 1;
-    Tensor rows = Tensor::empty({x.size(0) * slots, hidden}, x.dtype());
-    cpu_table(isa).experts({.x = x.raw(),
-                            .dtype = x.dtype(),
-                            .x_stride = hidden,
-                            .tokens = x.size(0),
-                            .slots = slots,
-                            .hidden = hidden,
-                            .inner = inner,
-                            .ids = ids.data(),
-                            .bank = bank.data(),
-                            .experts = static_cast<int64_t>(bank.size()),
-                            .rows = rows.raw()});
-    return rows;
-  }
-  Isa isa;
-  int64_t hidden, inner;
-  std::vector<PackedWeight> weights;
-  std::vector<ExpertView> bank;
-};
-
 std::vector<int32_t> random_ids(int64_t tokens, int64_t slots, int experts, bool holes) {
   std::mt19937 generator(9);
   std::vector<int32_t> ids;
@@ -63,16 +27,6 @@ std::vector<int32_t> random_ids(int64_t tokens, int64_t slots, int experts, bool
                   (holes && generator() % 5 == 0 ? experts : 0));
   for (int32_t& id : ids) id = std::max(id, -1);
   return ids;
-}
-
-double relative_l2(const Tensor& a, const Tensor& b) {
-  const std::vector<float> x = a.to_floats(), y = b.to_floats();
-  double error = 0, size = 1e-30;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
-    size += double{y[i]} * y[i];
-  }
-  return std::sqrt(error / size);
 }
 
 TEST(Experts, EqualTheReferenceOnEveryInstructionSet) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/attention_problem.h"
+#include "kernels/closeness.h"
 #include "kernels/cuda/attention.cu"
-#include "kernels/cuda/closeness.h"
 
 namespace tessera::kernels {
 namespace {

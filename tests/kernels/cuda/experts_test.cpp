@@ -4,50 +4,15 @@
 
 #include <random>
 
-#include "kernels/cuda/closeness.h"
+#include "kernels/closeness.h"
 #include "kernels/cuda/experts.cu"
-#include "kernels/random_values.h"
+#include "kernels/experts_layer.h"
 
 namespace tessera::kernels {
 namespace {
 
 using tensor::DType;
 using tensor::Tensor;
-
-struct Layer {
-  Layer(int64_t hidden_, int64_t inner_, int count, DType dtype) : hidden(hidden_), inner(inner_) {
-    const float scale = 1 / std::sqrt(static_cast<float>(hidden));
-    for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
-      const auto random = [&](int64_t n, int64_t k, uint32_t seed) {
-        return random_tensor({n, k}, DType::f32, 3 * e + seed, scale);
-      };
-      weights.push_back(
-          pack_weight(random(inner, hidden, 0), random(inner, hidden, 1), dtype, Isa::reference));
-      weights.push_back(pack_weight(random(hidden, inner, 2), {}, dtype, Isa::reference));
-    }
-    for (size_t e = 0; e < weights.size(); e += 2) bank.push_back({&weights[e], &weights[e + 1]});
-  }
-  Tensor run(void (*kernel)(const ExpertsArgs&), const Tensor& x,
-             const std::vector<int32_t>& ids) const {
-    const int64_t slots = x.size(0) ? static_cast<int64_t>(ids.size()) / x.size(0) : 1;
-    const Tensor rows = random_tensor({x.size(0) * slots, hidden}, x.dtype(), 99);
-    kernel({.x = x.raw(),
-            .dtype = x.dtype(),
-            .x_stride = x.stride(0),
-            .tokens = x.size(0),
-            .slots = slots,
-            .hidden = hidden,
-            .inner = inner,
-            .ids = ids.data(),
-            .bank = bank.data(),
-            .experts = static_cast<int64_t>(bank.size()),
-            .rows = rows.raw()});
-    return rows;
-  }
-  int64_t hidden, inner;
-  std::vector<PackedWeight> weights;
-  std::vector<ExpertView> bank;
-};
 
 std::vector<int32_t> random_ids(int64_t count, int experts) {
   std::mt19937 generator(9);
@@ -56,16 +21,6 @@ std::vector<int32_t> random_ids(int64_t count, int experts) {
     ids.push_back(generator() % 6 == 0 ? -1
                                        : static_cast<int32_t>(generator() % unsigned(experts)));
   return ids;
-}
-
-double relative_l2(const Tensor& a, const Tensor& b) {
-  const std::vector<float> x = a.to_floats(), y = b.to_floats();
-  double error = 0, size = 1e-30;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
-    size += double{y[i]} * y[i];
-  }
-  return std::sqrt(error / size);
 }
 
 TEST(CudaExperts, EqualTheReference) {

@@ -2,8 +2,8 @@
 // The emulation comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
+#include "kernels/closeness.h"
 #include "kernels/cuda/biased_attention.cu"
-#include "kernels/cuda/closeness.h"
 #include "kernels/cuda/copy.cu"
 #include "kernels/cuda/plane_affine.cu"
 #include "kernels/cuda/waves.cu"

@@ -2,7 +2,7 @@
 // The emulation comes first: it is what the source below is compiled with.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/closeness.h"
+#include "kernels/closeness.h"
 #include "kernels/cuda/norm.cu"
 #include "kernels/random_values.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -19,6 +20,17 @@ inline double worst_difference(const tensor::Tensor& got, const tensor::Tensor& 
     worst = d <= worst ? worst : std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
   }
   return worst;
+}
+
+/// L2 norm of the difference, relative to that of the right values.
+inline double relative_l2(const tensor::Tensor& a, const tensor::Tensor& b) {
+  const std::vector<float> x = a.to_floats(), y = b.to_floats();
+  double error = 0, size = 1e-30;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+    size += double{y[i]} * y[i];
+  }
+  return std::sqrt(error / size);
 }
 
 inline bool same_bits(const tensor::Tensor& a, const tensor::Tensor& b) {

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/experts.h"
+#include "kernels/random_values.h"
+#include "kernels/table.h"
+
+namespace tessera::kernels {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// A layer of random experts; what a kernel does not write stays random.
+struct Layer {
+  // dtype i8: the weights of bf16, quantised.
+  Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_ = Isa::reference)
+      : isa(isa_), hidden(hidden_), inner(inner_) {
+    const DType dtype = packed == DType::i8 ? DType::bf16 : packed;
+    const float scale = 1 / std::sqrt(static_cast<float>(hidden));
+    for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
+      weights.push_back(pack_weight(random_tensor({inner, hidden}, dtype, 3 * e, scale),
+                                    random_tensor({inner, hidden}, dtype, 3 * e + 1, scale), packed,
+                                    isa));
+      weights.push_back(
+          pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, packed, isa));
+    }
+    for (size_t e = 0; e < weights.size(); e += 2) bank.push_back({&weights[e], &weights[e + 1]});
+  }
+  Tensor run(const Tensor& x, const std::vector<int32_t>& ids) const {
+    return run(cpu_table(isa).experts, x, ids);
+  }
+  Tensor run(void (*kernel)(const ExpertsArgs&), const Tensor& x,
+             const std::vector<int32_t>& ids) const {
+    const int64_t slots = x.size(0) ? static_cast<int64_t>(ids.size()) / x.size(0) : 1;
+    const Tensor rows = random_tensor({x.size(0) * slots, hidden}, x.dtype(), 99);
+    kernel({.x = x.raw(),
+            .dtype = x.dtype(),
+            .x_stride = x.stride(0),
+            .tokens = x.size(0),
+            .slots = slots,
+            .hidden = hidden,
+            .inner = inner,
+            .ids = ids.data(),
+            .bank = bank.data(),
+            .experts = static_cast<int64_t>(bank.size()),
+            .rows = rows.raw()});
+    return rows;
+  }
+  Isa isa;
+  int64_t hidden, inner;
+  std::vector<PackedWeight> weights;
+  std::vector<ExpertView> bank;
+};
+
+}  // namespace tessera::kernels
