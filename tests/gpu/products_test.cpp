@@ -1,7 +1,7 @@
 // Products on the GPU against the reference on the CPU.
 #include "gpu/device_memory.h"
-#include "kernels/conv.h"
 #include "kernels/closeness.h"
+#include "kernels/conv.h"
 #include "kernels/experts.h"
 #include "kernels/matmul.h"
 #include "kernels/random_values.h"
