@@ -25,6 +25,10 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace reference
+namespace simd {
+/// A head at a time: two products of the CPU's and a softmax between them.
+void biased_attention(const BiasedAttentionArgs& args);
+}  // namespace simd
 namespace cuda {
 /// A query of a head a block; its scores in shared memory.
 void biased_attention(const BiasedAttentionArgs& args);

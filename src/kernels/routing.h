@@ -23,7 +23,7 @@ struct TopKArgs {
   int32_t* ids = nullptr;
 };
 
-/// Routing of all tokens at once, as ops::route() does it token by token: scores, ranks (logits;
+/// Routing of all tokens at once: scores, ranks (logits;
 /// sigmoid: scores + bias), the best groups, the k best, their weights.
 struct RouteArgs {
   const float* logits = nullptr;  ///< [tokens, experts], dense
@@ -40,12 +40,14 @@ struct RouteArgs {
 };
 
 namespace reference {
-/// Token by token over the two below.
+/// Token by token (route_token.h) over the two below.
 void route(const RouteArgs& args);
 void router_scores(const RouterScoresArgs& args);
 void top_k(const TopKArgs& args);
 }  // namespace reference
 namespace avx512 {
+/// Token by token over the two below.
+void route(const RouteArgs& args);
 /// Exponentials of eight experts at a time; within a few units in the last place of f64.
 void router_scores(const RouterScoresArgs& args);
 /// All ranks in registers, up to 256 of them; a search for each of the k.

@@ -36,7 +36,7 @@ KernelTable table_for(Isa isa) {
   table.top_k = reference::top_k;
   table.route = reference::route;
   table.copy = reference::copy;
-  table.gather = reference::gather;
+  table.move_rows = reference::move_rows;
   table.waves = reference::waves;
   table.group_scale_shift = reference::group_scale_shift;
   table.plane_affine = reference::plane_affine;
@@ -50,6 +50,9 @@ KernelTable table_for(Isa isa) {
     table.elementwise = simd::elementwise;
     table.channel_moments = simd::channel_moments;
     table.channel_affine = simd::channel_affine;
+    table.biased_attention = simd::biased_attention;
+    table.copy = simd::copy;
+    table.move_rows = simd::move_rows;
   }
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) {
@@ -62,6 +65,7 @@ KernelTable table_for(Isa isa) {
     table.conv = avx512::conv;
     table.channel_moments = avx512::channel_moments;
     table.channel_affine = avx512::channel_affine;
+    table.route = avx512::route;
     table.router_scores = avx512::router_scores;
     table.top_k = avx512::top_k;
   }

@@ -19,7 +19,7 @@ struct RouterScoresArgs;
 struct TopKArgs;
 struct RouteArgs;
 struct CopyArgs;
-struct GatherArgs;
+struct MoveRowsArgs;
 struct WavesArgs;
 struct GroupScaleShiftArgs;
 struct PlaneAffineArgs;
@@ -42,7 +42,7 @@ struct KernelTable {
   void (*top_k)(const TopKArgs&) = nullptr;
   void (*route)(const RouteArgs&) = nullptr;
   void (*copy)(const CopyArgs&) = nullptr;
-  void (*gather)(const GatherArgs&) = nullptr;
+  void (*move_rows)(const MoveRowsArgs&) = nullptr;
   void (*waves)(const WavesArgs&) = nullptr;
   void (*group_scale_shift)(const GroupScaleShiftArgs&) = nullptr;
   void (*plane_affine)(const PlaneAffineArgs&) = nullptr;

@@ -66,21 +66,6 @@ Tensor TokenNorm::operator()(const Tensor& x, const Tensor& shift, const Tensor&
                              .eps = eps});
 }
 
-Tensor add_row(const Tensor& x, const Tensor& row) {
-  Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
-  if (x.is_meta()) return y;
-  const int64_t period = row.elements();
-  if (x.device() != tensor::Device::cpu) {
-    const std::vector<int32_t> first(static_cast<size_t>(x.elements() / period), 0);
-    const Tensor all = ops::gather_rows(row.reshape({1, period}), first, DType::f32);
-    return ops::add(x.contiguous(), all.reshape(x.shape()));
-  }
-  for (int64_t r = 0; r < x.size(0); ++r)
-    for (int64_t i = 0; i < x.size(1); ++i)
-      y.row<float>(r)[i] = x.row<float>(r)[i] + row.data<float>()[i % period];
-  return y;
-}
-
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
                   int64_t rows, int64_t columns) {
   return ops::cast(weights.get(name, shape), DType::f32).reshape({rows, columns});

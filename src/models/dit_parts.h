@@ -65,8 +65,6 @@ struct TokenNorm {
 inline Tensor part(const Tensor& x, int64_t i, int64_t width) {
   return x.slice(1, i * width, (i + 1) * width);
 }
-/// x f32 [rows, n] + row [n] repeated as often as it fits.
-Tensor add_row(const Tensor& x, const Tensor& row);
 /// A stored tensor, widened to f32 and seen as [rows, columns].
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
                   int64_t rows, int64_t columns);

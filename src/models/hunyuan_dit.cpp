@@ -46,13 +46,12 @@ nn::Geometry geometry_of(const HunyuanDitConfig& c) {
 }
 
 // Mean of each row's tokens before the tokens: [rows * (length + 1), channels].
-Tensor with_mean(const Tensor& text, int64_t rows, const Tensor& positions) {
-  const int64_t length = text.size(0) / rows, channels = text.size(1);
-  Tensor y = Tensor::empty({rows * (length + 1), channels}, DType::f32, text.device());
-  if (text.is_meta()) return y;
-  if (text.device() != tensor::Device::cpu)
-    return with_mean(text.to(tensor::Device::cpu), rows, positions.to(tensor::Device::cpu))
-        .to(text.device());
+Tensor with_mean(const Tensor& tokens, int64_t rows, const Tensor& stored) {
+  const int64_t length = tokens.size(0) / rows, channels = tokens.size(1);
+  const tensor::Shape shape{rows * (length + 1), channels};
+  if (tokens.is_meta()) return Tensor::empty(shape, DType::f32, tokens.device());
+  const Tensor text = tokens.to(tensor::Device::cpu), positions = stored.to(tensor::Device::cpu),
+               y = Tensor::empty(shape, DType::f32);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0;
@@ -64,7 +63,7 @@ Tensor with_mean(const Tensor& text, int64_t rows, const Tensor& positions) {
       y.row<float>(r * (length + 1))[c] =
           static_cast<float>(sum / double(length)) + positions.row<float>(0)[c];
     }
-  return y;
+  return y.to(tokens.device());
 }
 
 }  // namespace

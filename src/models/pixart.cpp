@@ -135,9 +135,10 @@ nn::StepContextPtr Pixart::at(const nn::Context& context, const Tensor& timestep
   const Tensor time =
       time_(ops::timestep_embedding(timestep, kWaves), {.residual = step->context->size});
   const Tensor shared = modulation_(ops::silu(time));
-  for (const Block& block : layers_) step->modulation.push_back(add_row(shared, block.modulation));
+  for (const Block& block : layers_)
+    step->modulation.push_back(ops::add_row(shared, block.modulation));
   if (final_modulation_.defined())
-    step->final_modulation = add_row(ops::concat_columns({time, time}), final_modulation_);
+    step->final_modulation = ops::add_row(ops::concat_columns({time, time}), final_modulation_);
   return step;
 }
 

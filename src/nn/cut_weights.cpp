@@ -1,7 +1,5 @@
 #include "nn/cut_weights.h"
 
-#include <cstring>
-
 #include "base/fail.h"
 
 namespace tessera::nn {
@@ -20,27 +18,12 @@ Shape resized(const Shape& shape, int axis, int64_t size) {
 // The ranges of an axis of a dense tensor, as a new one.
 Tensor taken(const Tensor& whole, const Cut& cut, const Shape& shape) {
   Tensor part = Tensor::empty(shape, whole.dtype(), whole.device());
-  if (part.is_meta()) return part;
-  if (part.device() != tensor::Device::cpu) {
-    int64_t at = 0;
-    for (const Range& r : cut.ranges) {
-      tensor::copy_into(part.slice(cut.axis, at, at + r.size()),
-                        whole.slice(cut.axis, r.begin, r.end));
-      at += r.size();
-    }
-    return part;
+  int64_t at = 0;
+  for (const Range& r : cut.ranges) {
+    tensor::copy_into(part.slice(cut.axis, at, at + r.size()),
+                      whole.slice(cut.axis, r.begin, r.end));
+    at += r.size();
   }
-  int64_t outer = 1, inner = tensor::size_of(whole.dtype());
-  for (int a = 0; a < cut.axis; ++a) outer *= shape[a];
-  for (int a = cut.axis + 1; a < shape.rank(); ++a) inner *= shape[a];
-  auto* to = static_cast<std::byte*>(part.raw());
-  const auto* from = static_cast<const std::byte*>(whole.raw());
-  for (int64_t o = 0; o < outer; ++o)
-    for (const Range& r : cut.ranges) {
-      const auto bytes = static_cast<size_t>(r.size() * inner);
-      std::memcpy(to, from + (o * cut.full + r.begin) * inner, bytes);
-      to += bytes;
-    }
   return part;
 }
 

@@ -353,11 +353,12 @@ ops::Routing on_meta(const Tensor& logits, const RoutingOptions& router, int64_t
 }
 
 // Policies look at scores on the host; what they choose goes to where the scores were.
-template <class F>
-ops::Routing on_host(const Tensor& logits, RoutingOptions router, const F& choose) {
+RoutingOptions on_host(RoutingOptions router) {
   router.bias = router.bias.to(tensor::Device::cpu);
-  const ops::Routing made = choose(logits.to(tensor::Device::cpu), router);
-  return {made.ids.to(logits.device()), made.weights.to(logits.device())};
+  return router;
+}
+ops::Routing beside(const Tensor& scores, const ops::Routing& made) {
+  return {made.ids.to(scores.device()), made.weights.to(scores.device())};
 }
 
 }  // namespace
@@ -375,16 +376,14 @@ void check_selection(const SelectionRule& rule, int experts, int top_k) {
          to_string(rule), rule.beta, experts, 1.0 / double(experts), top_k);
 }
 
-ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
+ops::Routing select_experts(const Tensor& all, const RoutingOptions& options,
                             const SelectionRule& rule, const SelectionScope& scope,
                             std::vector<std::vector<uint8_t>>* cores) {
-  const int taken = rule.method == Method::topk ? rule.k : rule.take ? rule.take : router.top_k;
-  const int64_t slots = std::max(router.top_k, taken);
-  if (logits.is_meta()) return on_meta(logits, router, slots);
-  if (logits.device() != tensor::Device::cpu)
-    return on_host(logits, router, [&](const Tensor& here, const RoutingOptions& options) {
-      return select_experts(here, options, rule, scope, cores);
-    });
+  const int taken = rule.method == Method::topk ? rule.k : rule.take ? rule.take : options.top_k;
+  const int64_t slots = std::max(options.top_k, taken);
+  if (all.is_meta()) return on_meta(all, options, slots);
+  const Tensor logits = all.to(tensor::Device::cpu);
+  const RoutingOptions router = on_host(options);
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0), ErrorCode::usage,
           "select_experts: {} groups for {} tokens", scope.group_of.size(), logits.size(0));
   check_selection(rule, static_cast<int>(logits.size(1)), router.top_k);
@@ -395,30 +394,28 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
   if (cores) *cores = made;
   if (rule.method == Method::naee || rule.method == Method::mc) {
     apply_tail(routing, router, rule, scope, groups);
-    return routing;
+    return beside(all, routing);
   }
-  if (rule.method == Method::vanilla) return routing;
+  if (rule.method == Method::vanilla) return beside(all, routing);
   if (rule.method != Method::topk) {
     choose_inside(routing, logits, pass.score, router, rule, scope, made);
-    return routing;
+    return beside(all, routing);
   }
   RoutingOptions model = router;  // the model's own router with another k
   model.top_k = rule.k;
   SelectionRule inside{.method = Method::topk, .weights = SelectionRule::Weights::b};
   if (model.renormalise) inside.weights = SelectionRule::Weights::a;
   choose_inside(routing, logits, pass.score, model, inside, scope, made);
-  return routing;
+  return beside(all, routing);
 }
 
-ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
+ops::Routing route_inside(const Tensor& all, const RoutingOptions& options,
                           const SelectionRule& rule, const SelectionScope& scope,
                           const Cores& cores) {
-  const int64_t slots = std::max(router.top_k, rule.take);
-  if (logits.is_meta()) return on_meta(logits, router, slots);
-  if (logits.device() != tensor::Device::cpu)
-    return on_host(logits, router, [&](const Tensor& here, const RoutingOptions& options) {
-      return route_inside(here, options, rule, scope, cores);
-    });
+  const int64_t slots = std::max(options.top_k, rule.take);
+  if (all.is_meta()) return on_meta(all, options, slots);
+  const Tensor logits = all.to(tensor::Device::cpu);
+  const RoutingOptions router = on_host(options);
   require(static_cast<int64_t>(scope.group_of.size()) == logits.size(0) &&
               groups_in(scope) <= static_cast<int>(cores.size()),
           ErrorCode::usage, "route_inside: {} groups and {} coresets for {} tokens",
@@ -426,7 +423,7 @@ ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
   FirstPass pass =
       first_pass(logits, router, {}, scope.group_of, static_cast<int>(cores.size()), slots);
   choose_inside(pass.vanilla, logits, pass.score, router, rule, scope, cores);
-  return pass.vanilla;
+  return beside(all, pass.vanilla);
 }
 
 }  // namespace tessera::nn

@@ -1,27 +1,10 @@
 #include "nn/kv_slots.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/fail.h"
 
 namespace tessera::nn {
-namespace {
-
-void copy_rows(const Tensor& from, int64_t from_row, Tensor& to, int64_t to_row, int64_t rows) {
-  if (from.is_meta()) return;
-  if (from.device() != tensor::Device::cpu)
-    return tensor::copy_into(to.slice(0, to_row, to_row + rows),
-                             from.slice(0, from_row, from_row + rows));
-  const int64_t element = tensor::size_of(from.dtype()), run = from.size(1) * element;
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(to.data<std::byte>() + (to_row + r) * to.stride(0) * element,
-                from.data<std::byte>() + (from_row + r) * from.stride(0) * element,
-                static_cast<size_t>(run));
-}
-
-}  // namespace
-
 void KvSlots::reserve(Slots& slots, int site, int64_t ids, tensor::Device device) const {
   const AttentionSite& at = geometry_.attention.at(static_cast<size_t>(site));
   const int64_t held = slots.k.defined() ? slots.k.size(0) : 0;
@@ -29,7 +12,7 @@ void KvSlots::reserve(Slots& slots, int site, int64_t ids, tensor::Device device
   const int64_t capacity = std::max({ids, held + held / 2, int64_t{64}});
   for (Tensor* x : {&slots.k, &slots.v}) {
     Tensor more = Tensor::empty({capacity, int64_t{at.kv_heads} * at.head_dim}, dtype_, device);
-    if (held > 0) copy_rows(*x, 0, more, 0, held);
+    if (held > 0) tensor::copy_into(more.slice(0, 0, held), *x);
     *x = more;
   }
   slots.written.resize(static_cast<size_t>(capacity), -1);
@@ -45,10 +28,11 @@ void KvSlots::write(int site, const Segments& segments, const Tensor& k, const T
   for (const Segment& s : segments) {
     Slots& slots = slots_[{site, s.row}];
     reserve(slots, site, s.ids.end, k.device());
-    copy_rows(k, at, slots.k, s.ids.begin, s.ids.size());
-    copy_rows(v, at, slots.v, s.ids.begin, s.ids.size());
+    const int64_t end = at + s.ids.size();
+    tensor::copy_into(slots.k.slice(0, s.ids.begin, s.ids.end), k.slice(0, at, end));
+    tensor::copy_into(slots.v.slice(0, s.ids.begin, s.ids.end), v.slice(0, at, end));
     std::fill(slots.written.begin() + s.ids.begin, slots.written.begin() + s.ids.end, step);
-    at += s.ids.size();
+    at = end;
   }
 }
 

@@ -21,11 +21,7 @@ ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
           "a product split along k takes no activation and no gate: they need the whole sum");
   ops::Tensor sum = ops::matmul(x, weight, {.out = ops::DType::f32, .out_as_input = false});
   reduce->sum(sum);
-  if (options.bias.defined()) {
-    const std::vector<int32_t> first(static_cast<size_t>(sum.size(0)));
-    const ops::Tensor bias = options.bias.reshape({1, options.bias.elements()});
-    sum = ops::add(sum, ops::gather_rows(bias, first, ops::DType::f32));
-  }
+  if (options.bias.defined()) sum = ops::add_row(sum, options.bias);
   if (options.residual.defined()) sum = ops::add(sum, ops::cast(options.residual, ops::DType::f32));
   return ops::cast(sum, x.dtype());
 }

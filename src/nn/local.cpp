@@ -109,18 +109,18 @@ Tensor shared_expert(const Tensor& tokens, const ExpertWeightSet& bank) {
 
 namespace {
 
-constexpr size_t kMostUncounted = 256;  // calls between two looks at a device
+constexpr size_t kMostUncounted = 256;  // calls between two looks at what was routed
 
 int64_t distinct_in(const Tensor& ids) {
-  std::set<int64_t> seen;
-  for (const int64_t id : ids.to_ints())
-    if (id >= 0) seen.insert(id);
-  return static_cast<int64_t>(seen.size());
+  std::vector<int64_t> seen = ids.to_ints();
+  std::sort(seen.begin(), seen.end());
+  const auto last = std::unique(seen.begin(), seen.end());
+  return std::distance(std::lower_bound(seen.begin(), last, int64_t{0}), last);
 }
 
 }  // namespace
 
-// What a device has routed is counted later, so that no layer waits for it.
+// What was routed is counted later, so that no layer waits for a device.
 void LocalExperts::settle() const {
   for (const auto& [use, ids] : uncounted_) uses_[use].distinct = distinct_in(ids);
   uncounted_.clear();
@@ -138,15 +138,9 @@ Tensor LocalExperts::apply(int site, const TokenView&, const Tensor& tokens, con
   if (tokens.is_meta()) {
     const double share = tensor::current_scope().assumptions.touched_experts;
     use.distinct = static_cast<int64_t>(share * static_cast<double>(bank->routed.size()));
-  } else if (tokens.device() != tensor::Device::cpu) {
+  } else {
     if (uncounted_.size() >= kMostUncounted) settle();
     uncounted_.emplace_back(uses_.size(), routing.ids);
-  } else {
-    const int32_t* ids = routing.ids.data<int32_t>();
-    std::vector<bool> touched(bank->routed.size());
-    for (int64_t i = 0; i < routing.ids.elements(); ++i)
-      if (ids[i] >= 0) touched[static_cast<size_t>(ids[i])] = true;
-    use.distinct = std::count(touched.begin(), touched.end(), true);
   }
   uses_.push_back(use);
   return ops::experts(tokens, routing, bank->routed, shared_expert(tokens, *bank));

@@ -54,8 +54,7 @@ ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device
     }
     at += axis.pairs;
   }
-  if (device != tensor::Device::cpu) return {table.cos.to(device), table.sin.to(device)};
-  return table;
+  return {table.cos.to(device), table.sin.to(device)};
 }
 
 GridRegion centred_region(int64_t lines, int64_t columns, int64_t base_lines,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/copy.h"
 #include "kernels/table.h"
+#include "ops/elementwise.h"
 #include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
@@ -51,47 +51,33 @@ Tensor resized_heads(const Tensor& x, int64_t dim, int64_t to) {
                 width = tensor::size_of(x.dtype());
   Tensor y = Tensor::zeros({x.size(0), heads * to}, x.dtype(), x.device());
   if (x.is_meta() || x.elements() == 0) return y;
-  if (x.device() != tensor::Device::cpu) {
-    kernels::table_of(x.device())
-        .copy({.x = x.raw(),
-               .y = y.raw(),
-               .element = width,
-               .axes = 3,
-               .size = {x.size(0), heads, keep},
-               .x_stride = {x.stride(0), dim, 1},
-               .y_stride = {y.stride(0), to, 1}});
-    return y;
-  }
-  tensor::parallel_for(x.size(0), 64, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t)
-      for (int64_t h = 0; h < heads; ++h)
-        std::memcpy(y.data<std::byte>() + (t * y.stride(0) + h * to) * width,
-                    x.data<std::byte>() + (t * x.stride(0) + h * dim) * width,
-                    static_cast<size_t>(keep * width));
-  });
+  kernels::table_of(x.device())
+      .copy({.x = x.raw(),
+             .y = y.raw(),
+             .element = width,
+             .axes = 3,
+             .size = {x.size(0), heads, keep},
+             .x_stride = {x.stride(0), dim, 1},
+             .y_stride = {y.stride(0), to, 1}});
   return y;
 }
 
 // Queries that no key answers: zeros, and a sum of nothing.
-void fill_unanswered(Tensor& out, Tensor* lse, std::span<const AttentionSpan> spans) {
+void fill_unanswered(const Tensor& out, const Tensor* lse, std::span<const AttentionSpan> spans) {
   std::vector<bool> answered(static_cast<size_t>(out.size(0)));
   for (const AttentionSpan& s : spans)
     if (s.k_end > s.k_begin)
       for (int64_t q = s.q_begin; q < s.q_end; ++q) answered[static_cast<size_t>(q)] = true;
-  if (out.device() != tensor::Device::cpu) {
-    if (std::find(answered.begin(), answered.end(), false) == answered.end()) return;
-    out = Tensor::zeros(out.shape(), out.dtype(), out.device());
-    const std::vector<float> none(lse ? static_cast<size_t>(lse->elements()) : 0,
-                                  -std::numeric_limits<float>::infinity());
-    if (lse) *lse = Tensor::from(std::span<const float>(none), lse->shape()).to(out.device());
-    return;
-  }
-  const int64_t bytes = out.size(1) * tensor::size_of(out.dtype());
-  for (int64_t q = 0; q < out.size(0); ++q) {
-    if (answered[static_cast<size_t>(q)]) continue;
-    std::fill_n(out.data<std::byte>() + q * bytes, bytes, std::byte{0});
-    if (lse) std::fill_n(lse->row<float>(q), lse->size(1), -std::numeric_limits<float>::infinity());
-  }
+  std::vector<int32_t> rows;
+  for (size_t q = 0; q < answered.size(); ++q)
+    if (!answered[q]) rows.push_back(static_cast<int32_t>(q));
+  if (rows.empty()) return;
+  move_rows(out, std::vector<int32_t>(rows.size(), -1), out, rows);
+  if (!lse) return;
+  const std::vector<float> nothing(static_cast<size_t>(lse->size(1)),
+                                   -std::numeric_limits<float>::infinity());
+  const Tensor row = Tensor::from(std::span<const float>(nothing), {1, lse->size(1)});
+  move_rows(row.to(out.device()), std::vector<int32_t>(rows.size(), 0), *lse, rows);
 }
 
 }  // namespace

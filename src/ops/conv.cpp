@@ -1,7 +1,5 @@
 #include "ops/conv.h"
 
-#include <cstring>
-
 #include "base/fail.h"
 #include "kernels/conv.h"
 #include "kernels/copy.h"
@@ -141,30 +139,15 @@ Tensor upsample_nearest_2x(const Tensor& picture) {
       Tensor::empty({x.size(0), 2 * x.size(1), 2 * x.size(2), x.size(3)}, x.dtype(), x.device());
   count("upsample", 0, x.bytes() + y.bytes());
   if (y.is_meta() || y.elements() == 0) return y;
-  if (x.device() != tensor::Device::cpu) {
-    const int64_t rows = x.size(0), h = x.size(1), w = x.size(2), c = x.size(3);
-    kernels::table_of(x.device())
-        .copy({.x = x.raw(),
-               .y = y.raw(),
-               .element = tensor::size_of(x.dtype()),
-               .axes = 6,
-               .size = {rows, h, 2, w, 2, c},
-               .x_stride = {x.stride(0), w * c, 0, c, 0, 1},
-               .y_stride = {4 * h * w * c, 4 * w * c, 2 * w * c, 2 * c, c, 1}});
-    return y;
-  }
-  const int64_t pixel = x.size(3) * tensor::size_of(x.dtype()), line = x.size(2) * pixel;
-  tensor::parallel_for(x.size(0) * x.size(1), 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const std::byte* from = static_cast<const std::byte*>(x.raw()) +
-                              i / x.size(1) * x.stride(0) * tensor::size_of(x.dtype()) +
-                              i % x.size(1) * line;
-      std::byte* to = static_cast<std::byte*>(y.raw()) + i * 4 * line;
-      for (int64_t p = 0; p < 2 * x.size(2); ++p)
-        std::memcpy(to + p * pixel, from + p / 2 * pixel, static_cast<size_t>(pixel));
-      std::memcpy(to + 2 * line, to, static_cast<size_t>(2 * line));
-    }
-  });
+  const int64_t rows = x.size(0), h = x.size(1), w = x.size(2), c = x.size(3);
+  kernels::table_of(x.device())
+      .copy({.x = x.raw(),
+             .y = y.raw(),
+             .element = tensor::size_of(x.dtype()),
+             .axes = 6,
+             .size = {rows, h, 2, w, 2, c},
+             .x_stride = {x.stride(0), w * c, 0, c, 0, 1},
+             .y_stride = {4 * h * w * c, 4 * w * c, 2 * w * c, 2 * c, c, 1}});
   return y;
 }
 

@@ -1,7 +1,6 @@
 #include "ops/elementwise.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/fail.h"
 #include "kernels/copy.h"
@@ -78,22 +77,10 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
   Tensor y = Tensor::empty(first.shape().with(axis, total), first.dtype(), first.device());
   count("concat", 0, y, y);
   if (y.is_meta() || y.elements() == 0) return y;
-  const size_t width = static_cast<size_t>(tensor::size_of(y.dtype()));
   int64_t at = 0;
   for (const Tensor& p : parts) {
-    const Tensor to = y.slice(axis, at, at + p.size(axis));
+    tensor::copy_into(y.slice(axis, at, at + p.size(axis)), p);
     at += p.size(axis);
-    if (y.device() != tensor::Device::cpu) {
-      tensor::copy_into(to, p);
-      continue;
-    }
-    const Tensor dense = p.contiguous();
-    if (dense.elements() == 0) continue;
-    const int64_t rows = axis == 0 ? 1 : dense.size(0);
-    const size_t run = static_cast<size_t>(dense.elements() / rows) * width;
-    for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(to.data<std::byte>() + static_cast<size_t>(r * to.stride(0)) * width,
-                  dense.data<std::byte>() + static_cast<size_t>(r) * run, run);
   }
   return y;
 }
@@ -160,42 +147,79 @@ Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
   return out;
 }
 
+Tensor add_row(const Tensor& x, const Tensor& row) {
+  const int64_t period = row.elements();
+  require(tensor::is_float(x.dtype()) && x.dense() && row.dense() && row.dtype() == DType::f32 &&
+              period > 0 && x.elements() % period == 0,
+          ErrorCode::usage,
+          "add_row: x {} of {} and a row {} of {}; expected dense floats and a dense f32 row that "
+          "divides them",
+          x.shape(), tensor::name_of(x.dtype()), row.shape(), tensor::name_of(row.dtype()));
+  require_beside("add_row", "the row", row, x.device());
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  count("add_row", 1, x, y);
+  if (x.is_meta() || x.elements() == 0) return y;
+  kernels::table_of(x.device())
+      .elementwise({.op = Elementwise::add,
+                    .a = x.raw(),
+                    .b = row.raw(),
+                    .a_stride = period,
+                    .b_stride = 0,
+                    .a_dtype = x.dtype(),
+                    .b_dtype = row.dtype(),
+                    .y = y.raw(),
+                    .y_stride = period,
+                    .y_dtype = y.dtype(),
+                    .rows = x.elements() / period,
+                    .columns = period});
+  return y;
+}
+
+void move_rows(const Tensor& x, std::span<const int32_t> from, const Tensor& y,
+               std::span<const int32_t> to) {
+  require(x.rank() == 2 && tensor::is_float(x.dtype()) && y.rank() == 2 &&
+              tensor::is_float(y.dtype()) && x.size(1) == y.size(1),
+          ErrorCode::usage, "move_rows: {} of {} into {} of {}; expected floats [rows, channels]",
+          x.shape(), tensor::name_of(x.dtype()), y.shape(), tensor::name_of(y.dtype()));
+  require_beside("move_rows", "y", y, x.device());
+  const auto rows = static_cast<int64_t>(std::max(from.size(), to.size()));
+  require(from.empty() || to.empty() || from.size() == to.size(), ErrorCode::usage,
+          "move_rows: from {} rows to {}", from.size(), to.size());
+  if (auto* meter = tensor::current_scope().meter.get())
+    meter->add(
+        "move_rows", 0,
+        double(rows * x.size(1)) * double(tensor::size_of(x.dtype()) + tensor::size_of(y.dtype())));
+  const auto inside = [](std::span<const int32_t> rows_of, int64_t lowest, int64_t held) {
+    for (const int32_t i : rows_of)
+      require(i >= lowest && i < held, ErrorCode::usage, "move_rows: row {} of {}", i, held);
+  };
+  inside(from, -1, x.size(0));
+  inside(to, 0, y.size(0));
+  require((!from.empty() || rows <= x.size(0)) && (!to.empty() || rows <= y.size(0)),
+          ErrorCode::usage, "move_rows: {} rows; x has {}, y {}", rows, x.size(0), y.size(0));
+  if (x.is_meta() || rows == 0 || x.size(1) == 0) return;
+  const Uploaded<int32_t> sources(from, x.device()), targets(to, x.device());
+  kernels::table_of(x.device())
+      .move_rows({.x = x.raw(),
+                  .x_dtype = x.dtype(),
+                  .x_stride = x.stride(0),
+                  .from = sources.data(),
+                  .y = y.raw(),
+                  .y_dtype = y.dtype(),
+                  .y_stride = y.stride(0),
+                  .to = targets.data(),
+                  .rows = rows,
+                  .columns = x.size(1)});
+}
+
 Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType dtype) {
-  require(table.rank() == 2 && tensor::is_float(table.dtype()), ErrorCode::usage,
-          "gather_rows: a table {} of {}; expected floats [rows, channels]", table.shape(),
-          tensor::name_of(table.dtype()));
-  const int64_t count_of = static_cast<int64_t>(indices.size());
-  Tensor y = Tensor::empty({count_of, table.size(1)}, dtype, table.device());
-  count("gather_rows", 0, y, y);
-  const int64_t table_rows = table.size(0);
-  for (int32_t i : indices)
-    require(i >= 0 && i < table_rows, ErrorCode::usage, "gather_rows: row {} of a table of {}", i,
-            table_rows);
-  if (table.is_meta() || y.elements() == 0) return y;
-  if (table.device() != tensor::Device::cpu) {
-    const Uploaded<int32_t> ids(indices, table.device());
-    kernels::table_of(table.device())
-        .gather({.table = table.raw(),
-                 .dtype = table.dtype(),
-                 .stride = table.stride(0),
-                 .ids = ids.data(),
-                 .rows = count_of,
-                 .columns = table.size(1),
-                 .y = y.raw(),
-                 .y_dtype = dtype});
-    return y;
-  }
-  tensor::parallel_for(count_of, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t)
-      kernels::cpu_table().elementwise(
-          {.a = table.data<std::byte>() +
-                indices[static_cast<size_t>(t)] * table.stride(0) * tensor::size_of(table.dtype()),
-           .a_dtype = table.dtype(),
-           .y = y.data<std::byte>() + t * y.size(1) * tensor::size_of(dtype),
-           .y_dtype = dtype,
-           .rows = 1,
-           .columns = table.size(1)});
-  });
+  require(table.rank() == 2, ErrorCode::usage, "gather_rows: a table {}; expected [rows, channels]",
+          table.shape());
+  for (const int32_t i : indices)
+    require(i >= 0, ErrorCode::usage, "gather_rows: row {} of {}", i, table.size(0));
+  Tensor y =
+      Tensor::empty({static_cast<int64_t>(indices.size()), table.size(1)}, dtype, table.device());
+  move_rows(table, indices, y, {});
   return y;
 }
 

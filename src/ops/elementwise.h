@@ -27,6 +27,13 @@ Tensor swiglu(const Tensor& gate, const Tensor& up);
 /// x + gate[row_of[t]] * y: x, y [tokens, channels], gate f32 [rows, channels].
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
                  std::span<const int32_t> row_of);
+/// x + row repeated: dense x, whose elements are a multiple of those of the dense f32 row.
+Tensor add_row(const Tensor& x, const Tensor& row);
+/// y[to[i], :] = x[from[i], :], cast; zeros where from[i] is -1. x and y: float matrices of the
+/// same width, views too; one of `from` and `to` may be empty: 0, 1, 2, ... No row of y is named
+/// twice. Throws Error(usage) for a row outside x or y.
+void move_rows(const Tensor& x, std::span<const int32_t> from, const Tensor& y,
+               std::span<const int32_t> to);
 /// Rows of table [n, channels] (f32, bf16 or f16) by index -> [indices, channels] of `dtype`.
 /// Throws Error(usage) for an index outside the table.
 Tensor gather_rows(const Tensor& table, std::span<const int32_t> indices, DType dtype);

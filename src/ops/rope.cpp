@@ -16,13 +16,11 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
   require(pairs >= 1 && theta > 0, ErrorCode::usage,
           "rotary_table: {} pairs, theta {}; expected 1 or more, above 0", pairs, theta);
   const auto tokens = static_cast<int64_t>(positions.size());
-  RotaryTable table{Tensor::empty({tokens, pairs}, DType::f32, device),
-                    Tensor::empty({tokens, pairs}, DType::f32, device)};
-  if (device == tensor::Device::meta) return table;
-  if (device != tensor::Device::cpu) {
-    const RotaryTable here = rotary_table(positions, pairs, theta);
-    return {here.cos.to(device), here.sin.to(device)};
-  }
+  if (device == tensor::Device::meta)
+    return {Tensor::empty({tokens, pairs}, DType::f32, device),
+            Tensor::empty({tokens, pairs}, DType::f32, device)};
+  RotaryTable table{Tensor::empty({tokens, pairs}, DType::f32),
+                    Tensor::empty({tokens, pairs}, DType::f32)};
   for (int64_t i = 0; i < pairs; ++i) {
     // The published models round the frequency and the angle to float.
     const auto frequency = static_cast<float>(std::pow(theta, -double(i) / double(pairs)));
@@ -32,7 +30,7 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
       table.sin.row<float>(t)[i] = std::sin(angle);
     }
   }
-  return table;
+  return {table.cos.to(device), table.sin.to(device)};
 }
 
 Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryPairs pairs) {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "kernels/route_token.h"
 #include "tensor/tensor.h"
 
 namespace tessera::ops {
@@ -33,14 +33,7 @@ Routing route(const Tensor& logits, const RoutingOptions& options);
 /// Throws Error(usage) for logits or options that route() does not take.
 void check_route(const Tensor& logits, const RoutingOptions& options);
 
-/// What route_token() computes on the way, by expert.
-struct TokenScores {
-  explicit TokenScores(int64_t experts)
-      : exact(static_cast<size_t>(experts)), score(exact.size()), rank(exact.size()) {}
-  std::vector<double> exact;  ///< softmax or sigmoid
-  std::vector<float> score;   ///< the same, rounded
-  std::vector<float> rank;    ///< of routers that do not rank by logits alone
-};
+using kernels::TokenScores;
 /// route() for one token: logits [experts] -> ids and weights [top_k].
 void route_token(const float* logits, const RoutingOptions& options, TokenScores& scores,
                  int32_t* ids, float* weights);

@@ -16,6 +16,7 @@
 #include "kernels/norm.h"
 #include "kernels/plane_affine.h"
 #include "kernels/rope.h"
+#include "kernels/routing.h"
 #include "kernels/waves.h"
 
 namespace tessera::device {
@@ -82,7 +83,10 @@ void check(const GroupScaleShiftArgs& a) {
   check_arrays("group_scale_shift", {a.moments, a.weight, a.bias, a.scale_shift});
 }
 void check(const CopyArgs& a) { check_arrays("copy", {a.x, a.y}); }
-void check(const GatherArgs& a) { check_arrays("gather", {a.table, a.ids, a.y}); }
+void check(const MoveRowsArgs& a) { check_arrays("move_rows", {a.x, a.y, a.from, a.to}); }
+void check(const RouteArgs& a) {
+  check_arrays("route", {a.logits, a.bias, a.ids, a.weights, a.scores});
+}
 void check(const WavesArgs& a) { check_arrays("waves", {a.t, a.frequency, a.y}); }
 void check(const PlaneAffineArgs& a) {
   check_arrays("plane_affine", {a.x, a.scale_shift, a.gain, a.bias, a.y});
@@ -113,7 +117,8 @@ KernelTable make_table() {
   t.channel_affine = emulated<ChannelAffineArgs, &KernelTable::channel_affine>;
   t.group_scale_shift = emulated<GroupScaleShiftArgs, &KernelTable::group_scale_shift>;
   t.copy = emulated<CopyArgs, &KernelTable::copy>;
-  t.gather = emulated<GatherArgs, &KernelTable::gather>;
+  t.move_rows = emulated<MoveRowsArgs, &KernelTable::move_rows>;
+  t.route = emulated<RouteArgs, &KernelTable::route>;
   t.waves = emulated<WavesArgs, &KernelTable::waves>;
   t.plane_affine = emulated<PlaneAffineArgs, &KernelTable::plane_affine>;
   t.biased_attention = emulated<BiasedAttentionArgs, &KernelTable::biased_attention>;

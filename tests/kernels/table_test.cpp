@@ -12,7 +12,7 @@ TEST(Table, EveryInstructionSetHasEveryKernelOfTheProducts) {
     EXPECT_NE(table.experts, nullptr) << name_of(isa);
     EXPECT_NE(table.combine, nullptr) << name_of(isa);
     EXPECT_NE(table.copy, nullptr) << name_of(isa);
-    EXPECT_NE(table.gather, nullptr) << name_of(isa);
+    EXPECT_NE(table.move_rows, nullptr) << name_of(isa);
   }
 }
 

@@ -9,11 +9,6 @@ Tensor of(const std::vector<float>& values, const tensor::Shape& shape) {
   return Tensor::from(std::span<const float>(values), shape);
 }
 
-TEST(DitParts, RowsRepeatWhileTheyFit) {
-  EXPECT_EQ(add_row(of({1, 2, 3, 4}, {2, 2}), of({10, 20}, {1, 2})).to_floats(),
-            (std::vector<float>{11, 22, 13, 24}));
-}
-
 TEST(DitParts, TextIsPackedWithoutItsPadding) {
   const Tensor tokens = of({1, 2, 3, 4, 5, 6}, {6, 1});
   const std::vector<int32_t> mask{1, 1, 0, 1, 0, 0};

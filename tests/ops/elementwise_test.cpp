@@ -65,5 +65,30 @@ TEST(ElementwiseOps, MetaKeepsShapes) {
   EXPECT_THROW(add(x, Tensor::empty({3, 5}, DType::bf16, tensor::Device::meta)), Error);
 }
 
+TEST(Elementwise, RowsRepeatWhileTheyFit) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4}, {2, 2});
+  const auto row = [](const std::vector<float>& values) {
+    return Tensor::from(std::span<const float>(values), {static_cast<int64_t>(values.size())});
+  };
+  EXPECT_EQ(add_row(x, row({10, 20})).to_floats(), (std::vector<float>{11, 22, 13, 24}));
+  EXPECT_EQ(add_row(x, row({1, 2, 3, 4})).to_floats(), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_THROW(add_row(x, row({1, 2, 3})), Error);
+  EXPECT_TRUE(add_row(Tensor::empty({2, 2}, DType::f32, tensor::Device::meta), row({1})).is_meta());
+}
+
+TEST(Elementwise, RowsMoveToTheirPlaces) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor y = Tensor::from(std::vector<float>(12, 9), {4, 3});
+  const std::vector<int32_t> from{2, -1}, to{3, 0}, outside{4, 0}, three{0, 1, 2};
+  move_rows(x, from, y.slice(1, 1, 3), to);
+  EXPECT_EQ(y.to_floats(), (std::vector<float>{9, 0, 0, 9, 9, 9, 9, 9, 9, 9, 5, 6}));
+  move_rows(x, {}, y.slice(1, 0, 2), three);
+  EXPECT_EQ(y.row<float>(2)[1], 6);
+  EXPECT_THROW(move_rows(x, from, y.slice(1, 1, 3), outside), Error);
+  EXPECT_THROW(move_rows(x, outside, y.slice(1, 1, 3), to), Error);
+  EXPECT_THROW(move_rows(x, from, y, to), Error);
+  EXPECT_THROW(move_rows(x, three, y.slice(1, 1, 3), to), Error);
+}
+
 }  // namespace
 }  // namespace tessera::ops

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/avx512/vector.h"
+#include "kernels/route_token.h"
 
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
@@ -138,6 +139,8 @@ void top_k(const TopKArgs& args) {
   if (args.n <= 256) return search<16>(args);
   reference::top_k(args);
 }
+
+void route(const RouteArgs& args) { route_tokens(args, {router_scores, top_k}); }
 
 }  // namespace tessera::kernels::avx512
 TESSERA_AVX512_END

@@ -17,11 +17,13 @@ __global__ void __launch_bounds__(kSpreadThreads) copy_kernel(CopyArgs a, int64_
   }
 }
 
-__global__ void __launch_bounds__(kSpreadThreads) gather_kernel(GatherArgs a) {
+__global__ void __launch_bounds__(kSpreadThreads) move_rows_kernel(MoveRowsArgs a) {
   for (int64_t i = first_piece(); i < a.rows * a.columns; i += piece_step()) {
-    float v[1];
-    load<1>(a.table, a.dtype, a.ids[i / a.columns] * a.stride + i % a.columns, v);
-    store<1>(a.y, a.y_dtype, i, v);
+    const int64_t row = i / a.columns, column = i % a.columns;
+    const int64_t from = a.from ? a.from[row] : row, to = a.to ? a.to[row] : row;
+    float v[1] = {0};
+    if (from >= 0) load<1>(a.x, a.x_dtype, from * a.x_stride + column, v);
+    store<1>(a.y, a.y_dtype, to * a.y_stride + column, v);
   }
 }
 
@@ -38,8 +40,8 @@ void copy(const CopyArgs& args) {
          spread(count), args, count);
 }
 
-void gather(const GatherArgs& args) {
-  launch("gather", gather_kernel, spread(args.rows * args.columns), args);
+void move_rows(const MoveRowsArgs& args) {
+  launch("move_rows", move_rows_kernel, spread(args.rows * args.columns), args);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -32,7 +32,7 @@ const KernelTable& cuda_table() {
     t.group_scale_shift = cuda::group_scale_shift;
     t.route = cuda::route;
     t.copy = cuda::copy;
-    t.gather = cuda::gather;
+    t.move_rows = cuda::move_rows;
     t.waves = cuda::waves;
     t.plane_affine = cuda::plane_affine;
     t.biased_attention = cuda::biased_attention;

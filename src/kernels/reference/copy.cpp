@@ -24,17 +24,18 @@ void copy(const CopyArgs& args) {
   });
 }
 
-void gather(const GatherArgs& args) {
-  tensor::with_float_type(args.dtype, [&](auto from) {
+void move_rows(const MoveRowsArgs& args) {
+  tensor::with_float_type(args.x_dtype, [&](auto from) {
     tensor::with_float_type(args.y_dtype, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
       tensor::parallel_for(args.rows, 64, [&](int64_t begin, int64_t end) {
-        for (int64_t t = begin; t < end; ++t) {
-          const From* x = static_cast<const From*>(args.table) + args.ids[t] * args.stride;
-          To* y = static_cast<To*>(args.y) + t * args.columns;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t source = args.from ? args.from[i] : i, target = args.to ? args.to[i] : i;
+          const From* x = static_cast<const From*>(args.x) + source * args.x_stride;
+          To* y = static_cast<To*>(args.y) + target * args.y_stride;
           for (int64_t c = 0; c < args.columns; ++c)
-            y[c] = tensor::from_float<To>(tensor::to_float(x[c]));
+            y[c] = source < 0 ? To{} : tensor::from_float<To>(tensor::to_float(x[c]));
         }
       });
     });

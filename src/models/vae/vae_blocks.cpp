@@ -68,21 +68,10 @@ Plane VaeAttention::operator()(const Plane& x, nn::Spatial& spatial) const {
 }
 
 Tensor channels_last(const Tensor& x, DType dtype) {
-  Tensor y = Tensor::empty({x.size(0), x.size(2), x.size(3), x.size(1)}, DType::f32, x.device());
-  if (x.is_meta()) return Tensor::empty(y.shape(), dtype, x.device());
-  const Tensor dense = x.contiguous();
-  const int64_t pixels = x.size(2) * x.size(3), channels = x.size(1);
-  if (x.device() != tensor::Device::cpu) {
-    const int64_t sizes[] = {x.size(0), channels, pixels};
-    const int order[] = {0, 2, 1};
-    return ops::cast(ops::permute(dense, sizes, order, y.shape()), dtype);
-  }
-  for (int64_t r = 0; r < x.size(0); ++r)
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t p = 0; p < pixels; ++p)
-        y.data<float>()[(r * pixels + p) * channels + c] =
-            dense.data<float>()[(r * channels + c) * pixels + p];
-  return ops::cast(y, dtype);
+  const int64_t sizes[] = {x.size(0), x.size(1), x.size(2) * x.size(3)};
+  const int order[] = {0, 2, 1};
+  const tensor::Shape turned{x.size(0), x.size(2), x.size(3), x.size(1)};
+  return ops::cast(ops::permute(x.contiguous(), sizes, order, turned), dtype);
 }
 
 Tensor clamped_logvar(const Tensor& logvar) {
@@ -94,22 +83,10 @@ Tensor clamped_logvar(const Tensor& logvar) {
 
 Tensor channels_first(const Tensor& any) {
   const Tensor x = ops::cast(any, DType::f32);
-  Tensor y = Tensor::empty({x.size(0), x.size(3), x.size(1), x.size(2)}, DType::f32, x.device());
-  if (x.is_meta()) return y;
-  const int64_t pixels = x.size(1) * x.size(2), channels = x.size(3);
-  if (x.device() != tensor::Device::cpu) {
-    const int64_t sizes[] = {x.size(0), pixels, channels};
-    const int order[] = {0, 2, 1};
-    return ops::permute(x.contiguous(), sizes, order, y.shape());
-  }
-  for (int64_t r = 0; r < x.size(0); ++r)
-    tensor::parallel_for(pixels, 1024, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p)
-        for (int64_t c = 0; c < channels; ++c)
-          y.data<float>()[(r * channels + c) * pixels + p] =
-              x.data<float>()[(r * pixels + p) * channels + c];
-    });
-  return y;
+  const int64_t sizes[] = {x.size(0), x.size(1) * x.size(2), x.size(3)};
+  const int order[] = {0, 2, 1};
+  const tensor::Shape turned{x.size(0), x.size(3), x.size(1), x.size(2)};
+  return ops::permute(x.contiguous(), sizes, order, turned);
 }
 
 }  // namespace tessera::models

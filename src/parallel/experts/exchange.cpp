@@ -19,33 +19,16 @@ using tensor::Tensor;
 // A row on the wire: its elements, then the number of its expert in the last 4 bytes.
 int64_t wire_width(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
-std::byte* wire_row(const Tensor& message, int64_t row) {
-  return static_cast<std::byte*>(message.raw()) +
-         row * message.size(1) * tensor::size_of(message.dtype());
-}
-
-// Rows of a device, gathered there; the experts' numbers come from the host.
-void fill_message(const Tensor& message, const Tensor& tokens, const std::vector<int32_t>& pairs,
-                  const int32_t* expert, int64_t k) {
-  const int64_t hidden = tokens.size(1), count = message.size(0);
-  std::vector<int32_t> from;
-  const Tensor numbers = Tensor::empty({count, message.size(1) - hidden}, message.dtype());
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t pair = pairs[static_cast<size_t>(i)];
-    from.push_back(static_cast<int32_t>(pair / k));
-    std::memcpy(wire_row(numbers, i), expert + pair, 4);
-  }
-  tensor::copy_into(message.slice(1, 0, hidden), ops::gather_rows(tokens, from, tokens.dtype()));
-  tensor::copy_into(message.slice(1, hidden, message.size(1)), numbers);
+// The bytes of numbers, one a row, in the dtype of a message.
+Tensor as_elements(std::span<const int32_t> numbers, const Tensor& message) {
+  const auto rows = static_cast<int64_t>(numbers.size()),
+             each = 4 / tensor::size_of(message.dtype());
+  const Tensor bytes = Tensor::empty({rows, each}, message.dtype());
+  if (rows > 0) std::memcpy(bytes.raw(), numbers.data(), numbers.size_bytes());
+  return bytes;
 }
 
 }  // namespace
-
-Tensor rows_by_place(std::vector<Tensor> parts, std::span<const int32_t> places) {
-  const Tensor& first = parts.at(0);
-  parts.push_back(Tensor::zeros({1, first.size(1)}, first.dtype(), first.device()));
-  return ops::gather_rows(ops::concat_rows(parts), places, first.dtype());
-}
 
 std::vector<int> experts_in_blocks(int experts, int ranks) {
   std::vector<int> owner(static_cast<size_t>(experts));
@@ -104,8 +87,7 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
   flight.bank = std::move(bank);
   const int64_t k = ids.size(1), hidden = tokens.size(1),
                 width = wire_width(hidden, tokens.dtype());
-  const int64_t row = hidden * tensor::size_of(tokens.dtype());
-  flight.row_bytes = row + 4;
+  flight.row_bytes = hidden * tensor::size_of(tokens.dtype()) + 4;
   const int32_t* expert = ids.data<int32_t>();
   std::vector<std::vector<int32_t>> to(static_cast<size_t>(ranks()));
   for (int32_t pair : pairs) to[static_cast<size_t>(owner(expert[pair]))].push_back(pair);
@@ -116,18 +98,13 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
     const auto count = static_cast<int64_t>(mine.size());
     Tensor message = Tensor::empty({count, width}, tokens.dtype(), tokens.device(),
                                    tensor::MemoryClass::buffers);
-    const bool there = tokens.device() != tensor::Device::cpu;
-    if (there) fill_message(message, tokens, mine, expert, k);
-    tensor::parallel_for(there ? 0 : count, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int32_t pair = mine[static_cast<size_t>(i)];
-        std::byte* out = wire_row(message, i);
-        const auto* from = static_cast<const std::byte*>(tokens.raw()) +
-                           pair / k * tokens.stride(0) * tensor::size_of(tokens.dtype());
-        std::memcpy(out, from, static_cast<size_t>(row));
-        std::memcpy(out + row, expert + pair, 4);
-      }
-    });
+    std::vector<int32_t> from, numbers;
+    for (const int32_t pair : mine) {
+      from.push_back(static_cast<int32_t>(pair / k));
+      numbers.push_back(expert[pair]);
+    }
+    ops::move_rows(tokens, from, message.slice(1, 0, hidden), {});
+    tensor::copy_into(message.slice(1, hidden, width), as_elements(numbers, message));
     messages.push_back(std::move(message));
     flight.pairs.insert(flight.pairs.end(), mine.begin(), mine.end());
     flight.begin.push_back(static_cast<int64_t>(flight.pairs.size()));
@@ -170,13 +147,16 @@ void ExpertExchange::compute(ExpertFlight& flight) const {
   flight.computed = true;
 }
 
-std::vector<Tensor> ExpertExchange::finish(ExpertFlight& flight) const {
-  std::vector<Tensor> results = flight.combine.wait();
-  for (size_t r = 0; r < results.size(); ++r)
-    require(results[r].rank() == 2 && results[r].size(0) == flight.begin[r + 1] - flight.begin[r],
-            ErrorCode::rank, "layer {}: rank {} gave back {} rows for {}", flight.site, r,
-            results[r].size(0), flight.begin[r + 1] - flight.begin[r]);
-  return results;
+void ExpertExchange::finish(ExpertFlight& flight, const Tensor& rows) const {
+  const std::vector<Tensor> results = flight.combine.wait();
+  for (size_t r = 0; r < results.size(); ++r) {
+    const int64_t first = flight.begin[r], count = flight.begin[r + 1] - first;
+    require(results[r].rank() == 2 && results[r].size(0) == count, ErrorCode::rank,
+            "layer {}: rank {} gave back {} rows for {}", flight.site, r, results[r].size(0),
+            count);
+    const auto places = std::span(flight.pairs).subspan(size_t(first), size_t(count));
+    if (count > 0) ops::move_rows(results[r], {}, rows, places);
+  }
 }
 
 }  // namespace tessera::parallel

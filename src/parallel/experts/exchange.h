@@ -39,8 +39,8 @@ class ExpertExchange {
                         const std::vector<int32_t>& pairs, nn::ExpertBank bank) const;
   /// Waits for the rows that others sent, runs my experts on all of them, sends the results back.
   void compute(ExpertFlight& flight) const;
-  /// Waits for the results: one tensor [rows, hidden] for each rank, in the order of flight.pairs.
-  std::vector<tensor::Tensor> finish(ExpertFlight& flight) const;
+  /// Waits for the results: rows [tokens * k, hidden] get those of flight.pairs, each at its place.
+  void finish(ExpertFlight& flight, const tensor::Tensor& rows) const;
 
   /// Who has an expert.
   int owner(int32_t expert) const { return owner_.at(static_cast<size_t>(expert)); }
@@ -52,10 +52,6 @@ class ExpertExchange {
   comm::Communicator* group_;
   std::vector<int> owner_;
 };
-
-/// Rows of `parts`, one behind the other, and behind them a row of zeros, as places[i] names them:
-/// how results come home where the host cannot move rows itself.
-tensor::Tensor rows_by_place(std::vector<tensor::Tensor> parts, std::span<const int32_t> places);
 
 /// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
 /// it.

@@ -2,23 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/fail.h"
 #include "nn/local.h"
+#include "ops/elementwise.h"
 #include "ops/experts.h"
-#include "tensor/scope.h"
 
 namespace tessera::parallel {
 
 using tensor::Tensor;
 
 namespace {
-
-std::byte* row_of(const Tensor& rows, int64_t i) {
-  return static_cast<std::byte*>(rows.raw()) + i * rows.size(1) * tensor::size_of(rows.dtype());
-}
 
 int64_t distinct(const Tensor& ids, size_t experts) {
   std::vector<bool> touched(experts);
@@ -153,7 +148,8 @@ std::vector<int32_t> ScheduledExperts::choose_by_drift(const nn::TokenView& view
 }
 
 void ScheduledExperts::Result::reuse(int64_t pair, int64_t old, const Result& before) {
-  reused.insert(reused.end(), {pair, old});
+  reused.to.push_back(static_cast<int32_t>(pair));
+  reused.from.push_back(static_cast<int32_t>(old));
   sources[static_cast<size_t>(pair)] = before.sources[static_cast<size_t>(old)];
 }
 
@@ -194,54 +190,22 @@ ScheduledExperts::Result& ScheduledExperts::bring_home(int layer, int source, co
   if (!result.flight->computed) let_others_work();
   compute(result);
   let_others_work();
-  const std::vector<Tensor> parts = exchange_.finish(*result.flight);
-  const ExpertFlight& flight = *result.flight;
-  if (like.device() != tensor::Device::cpu) {
-    bring_home_there(layer, source, like, parts, result);
-    return result;
-  }
-  Tensor rows = Tensor::empty({result.routing.ids.elements(), like.size(1)}, like.dtype(),
-                              like.device(), tensor::MemoryClass::buffers);
-  const auto bytes = static_cast<size_t>(like.size(1) * tensor::size_of(like.dtype()));
-  for (size_t r = 0; r < parts.size(); ++r)
-    tensor::parallel_for(parts[r].size(0), 64, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        std::memcpy(row_of(rows, flight.pairs[static_cast<size_t>(flight.begin[r] + i)]),
-                    row_of(parts[r], i), bytes);
-    });
+  const Tensor& ids = result.routing.ids;
+  const Tensor rows = Tensor::empty({ids.elements(), like.size(1)}, like.dtype(), like.device(),
+                                    tensor::MemoryClass::buffers);
+  exchange_.finish(*result.flight, rows);
   if (!result.reused.empty()) {
     const Tensor old = bring_home(layer, source - 1, like).rows;
-    for (size_t i = 0; i < result.reused.size(); i += 2)
-      std::memcpy(row_of(rows, result.reused[i]), row_of(old, result.reused[i + 1]), bytes);
+    ops::move_rows(old, result.reused.from, rows, result.reused.to);
   }
-  const int32_t* id = result.routing.ids.data<int32_t>();
-  for (int64_t i = 0; i < rows.size(0); ++i)
-    if (id[i] < 0) std::memset(row_of(rows, i), 0, bytes);
+  std::vector<int32_t> empty;
+  for (int64_t i = 0; i < ids.elements(); ++i)
+    if (ids.data<int32_t>()[i] < 0) empty.push_back(static_cast<int32_t>(i));
+  if (!empty.empty()) ops::move_rows(rows, std::vector<int32_t>(empty.size(), -1), rows, empty);
   if (timetable_.adaptive(layer)) result.drift.length = row_lengths(rows);
   result.rows = rows;
   result.flight.reset();
   return result;
-}
-
-// The same where the host cannot move rows: one gather of what came, what stays, and zeros.
-void ScheduledExperts::bring_home_there(int layer, int source, const Tensor& like,
-                                        std::vector<Tensor> parts, Result& result) {
-  const auto& sent = result.flight->pairs;
-  const auto old = static_cast<int32_t>(sent.size());
-  std::vector<int32_t> places(static_cast<size_t>(result.routing.ids.elements()), -1);
-  for (size_t i = 0; i < sent.size(); ++i)
-    places[static_cast<size_t>(sent[i])] = static_cast<int32_t>(i);
-  for (size_t i = 0; i < result.reused.size(); i += 2)
-    places[static_cast<size_t>(result.reused[i])] =
-        old + static_cast<int32_t>(result.reused[i + 1]);
-  if (!result.reused.empty()) parts.push_back(bring_home(layer, source - 1, like).rows);
-  int64_t zeros = 0;
-  for (const Tensor& part : parts) zeros += part.size(0);
-  for (int32_t& place : places)
-    if (place < 0) place = static_cast<int32_t>(zeros);
-  result.rows = rows_by_place(std::move(parts), places);
-  if (timetable_.adaptive(layer)) result.drift.length = row_lengths(result.rows);
-  result.flight.reset();
 }
 
 // Keeps what a later step reads, or takes rows from.
@@ -277,9 +241,8 @@ Tensor ScheduledExperts::apply(int site, const nn::TokenView& view, const Tensor
   const int layer = layer_of_site_.at(static_cast<size_t>(site)), step = step_.index;
   auto& results = layers_[static_cast<size_t>(layer)].results;
   if (timetable_.forced(step)) results.clear();
-  ops::Routing routing = router(tokens);
-  if (tokens.device() == tensor::Device::cuda)  // counts and choices are the host's
-    routing = {routing.ids.to(tensor::Device::cpu), routing.weights.to(tensor::Device::cpu)};
+  const ops::Routing made = router(tokens);  // counts and choices are the host's
+  ops::Routing routing{made.ids.to(tensor::Device::cpu), made.weights.to(tensor::Device::cpu)};
   ExpertEvent event{.step = step, .layer = layer, .tokens = tokens.size(0), .rows = {}};
   event.distinct = distinct(routing.ids, bank->routed.size());
   Result& mine = launch(layer, view, tokens, std::move(routing), bank, event);

@@ -47,8 +47,12 @@ class ScheduledExperts : public nn::Experts {
     ops::Routing routing;
     nn::Tensor rows;               ///< [tokens * k, hidden]; undefined until they are home
     std::vector<int32_t> sources;  ///< step in which each row was computed
-    std::vector<int64_t> reused;   ///< pair, and its place in the result of the step before; flat
-    RowDrift drift;                ///< of an adaptive layer
+    /// Pairs `to` whose rows are those of the pairs `from` of the step before.
+    struct Reused {
+      std::vector<int32_t> from, to;
+      bool empty() const { return to.empty(); }
+    } reused;
+    RowDrift drift;  ///< of an adaptive layer
     std::optional<ExpertFlight> flight;
     /// The row of a pair is that of pair `old` of the step before.
     void reuse(int64_t pair, int64_t old, const Result& before);
@@ -72,8 +76,6 @@ class ScheduledExperts : public nn::Experts {
   void compute(Result& result);
   void let_others_work();
   Result& bring_home(int layer, int source, const nn::Tensor& like);
-  void bring_home_there(int layer, int source, const nn::Tensor& like,
-                        std::vector<nn::Tensor> parts, Result& result);
   void forget(int layer);
   int64_t kept_bytes() const;
 

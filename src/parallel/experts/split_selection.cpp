@@ -1,7 +1,5 @@
 #include "parallel/experts/split_selection.h"
 
-#include <cstring>
-
 #include "comm/collectives.h"
 #include "nn/local.h"
 
@@ -22,24 +20,9 @@ Tensor SplitSelectiveExperts::run(int site, const Tensor& tokens, const ops::Rou
   ExpertFlight flight = exchange_.dispatch(site, tokens, ids, pairs, bank);
   const Tensor shared = nn::shared_expert(tokens, *bank);  // while rows travel
   exchange_.compute(flight);
-  const std::vector<Tensor> parts = exchange_.finish(flight);
-  if (tokens.device() != tensor::Device::cpu) {
-    std::vector<int32_t> places(static_cast<size_t>(ids.elements()),
-                                static_cast<int32_t>(flight.pairs.size()));  // zeros
-    for (size_t i = 0; i < flight.pairs.size(); ++i)
-      places[static_cast<size_t>(flight.pairs[i])] = static_cast<int32_t>(i);
-    return ops::combine_rows(rows_by_place(parts, places), routing.weights, shared);
-  }
-  Tensor rows = Tensor::zeros({routing.ids.elements(), tokens.size(1)}, tokens.dtype(),
-                              tokens.device(), tensor::MemoryClass::buffers);
-  const auto bytes = tokens.size(1) * tensor::size_of(tokens.dtype());
-  for (size_t r = 0; r < parts.size(); ++r)
-    for (int64_t i = 0; i < parts[r].size(0); ++i) {
-      const auto* from = static_cast<const std::byte*>(parts[r].slice(0, i, i + 1).raw());
-      const int32_t pair = flight.pairs[static_cast<size_t>(flight.begin[r] + i)];
-      std::memcpy(static_cast<std::byte*>(rows.raw()) + pair * bytes, from,
-                  static_cast<size_t>(bytes));
-    }
+  const Tensor rows = Tensor::zeros({ids.elements(), tokens.size(1)}, tokens.dtype(),
+                                    tokens.device(), tensor::MemoryClass::buffers);
+  exchange_.finish(flight, rows);
   return ops::combine_rows(rows, routing.weights, shared);
 }
 

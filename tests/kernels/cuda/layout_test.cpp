@@ -31,21 +31,26 @@ TEST(CudaCopy, PermutesRepeatsAndKeepsWhatLiesBetween) {
   }
 }
 
-TEST(CudaGather, TakesRowsInAnyOrderAndCasts) {
+TEST(CudaMoveRows, EqualsTheReference) {
   const Tensor table = random_tensor({9, 40}, DType::bf16, 1);
-  const std::vector<int32_t> ids{8, 0, 3, 3};
-  const auto run = [&](void (*kernel)(const GatherArgs&)) {
-    const Tensor y = Tensor::zeros({4, 33}, DType::f32);
-    kernel({.table = table.raw(),
-            .dtype = DType::bf16,
-            .stride = 40,
-            .ids = ids.data(),
-            .rows = 4,
-            .columns = 33,
-            .y = y.raw()});
-    return y;
-  };
-  EXPECT_TRUE(same_bits(run(emulated::gather), run(reference::gather)));
+  const std::vector<int32_t> from{8, 0, -1, 3}, to{5, 1, 0, 4};
+  for (const int32_t* sources : {from.data(), static_cast<const int32_t*>(nullptr)})
+    for (const int32_t* targets : {to.data(), static_cast<const int32_t*>(nullptr)}) {
+      const auto run = [&](void (*kernel)(const MoveRowsArgs&)) {
+        const Tensor y = random_tensor({6, 35}, DType::f32, 2);
+        kernel({.x = table.raw(),
+                .x_dtype = DType::bf16,
+                .x_stride = 40,
+                .from = sources,
+                .y = y.raw(),
+                .y_stride = 35,
+                .to = targets,
+                .rows = 4,
+                .columns = 33});
+        return y;
+      };
+      EXPECT_TRUE(same_bits(run(emulated::move_rows), run(reference::move_rows)));
+    }
 }
 
 TEST(CudaWaves, EqualTheReference) {

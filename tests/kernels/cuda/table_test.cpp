@@ -13,7 +13,7 @@ TEST(CudaTable, IsTheTableOfTheDevice) {
 TEST(CudaTable, HoldsEveryKernelButThoseForOneToken) {
   const KernelTable& t = cuda_table();
   EXPECT_TRUE(t.matmul && t.experts && t.combine && t.attention && t.conv);
-  EXPECT_TRUE(t.norm && t.elementwise && t.rope && t.route && t.copy && t.gather && t.waves);
+  EXPECT_TRUE(t.norm && t.elementwise && t.rope && t.route && t.copy && t.move_rows && t.waves);
   EXPECT_TRUE(t.channel_moments && t.channel_affine && t.group_scale_shift);
   EXPECT_TRUE(t.plane_affine && t.biased_attention);
   EXPECT_EQ(t.router_scores, nullptr);  // route() takes all tokens at once
