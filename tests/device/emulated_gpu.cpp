@@ -116,7 +116,8 @@ Arena::Open::~Open() {
 
 EmulatedGpu::EmulatedGpu(int64_t capacity) {
   auto runtime = std::make_shared<EmulatedRuntime>(capacity);
-  serve_kernels(&runtime->arena());
+  arena_ = &runtime->arena();
+  serve_kernels(arena_);
   pool_ = std::make_shared<tensor::DevicePool>(std::move(runtime));
   tensor::use_device(pool_);
   kernels::replace_cuda_table(&emulated_table());

@@ -24,8 +24,12 @@ class EmulatedGpu {
   int64_t uploads() const;
   int64_t downloads() const;
   tensor::DevicePool& pool() const { return *pool_; }
+  class Arena& arena() const {
+    return *arena_;
+  }
 
  private:
+  class Arena* arena_ = nullptr;  // the pool's
   std::shared_ptr<tensor::DevicePool> pool_;
 };
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "device/emulated_gpu.h"
+#include "device/leg.h"
 #include "device/on_gpu.h"
 #include "models/token_config.h"
 #include "models/token_configs.h"
@@ -15,12 +15,14 @@ struct SplitExperts : models::NamedNoise {
   bool has(const std::string&) const override { return false; }
 };
 
-// Prompts of unequal lengths, decoded with a cache and with fewer experts.
+// Prompts of unequal lengths, decoded with a cache and with fewer experts. Words follow from tiny
+// differences of bf16: only f32 has the same ones where other kernels compute.
 std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& config, bool causal,
                                           const std::string& select) {
   const auto recipe = models::make_token_recipe(config, "c");
-  const auto model = recipe->make(WeightsOn(device, std::make_shared<SplitExperts>()),
-                                  {{0, recipe->blocks()}, true, true}, DType::bf16, 4);
+  const auto model =
+      recipe->make(WeightsOn(device, std::make_shared<SplitExperts>()),
+                   {{0, recipe->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
   nn::KvAttention attention(model->geometry(), model->dtype());
   nn::SelectiveExperts experts(nn::parse_selection(select));
   experts.restrict_to({0, 1});
@@ -38,9 +40,9 @@ std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& confi
 
 void expect_equal(const base::Json& config, bool causal, const std::string& select) {
   const auto want = decoded(Device::cpu, config, causal, select);
-  const EmulatedGpu gpu;
+  const Gpu gpu;
   EXPECT_EQ(decoded(Device::cuda, config, causal, select), want);
-  EXPECT_GT(gpu.kernels(), 100);
+  gpu.expect_kernels(100);
 }
 
 TEST(LanguageOnGpu, LladaMoe) { expect_equal(models::llada_moe_config(), false, "vanilla"); }

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "device/emulated_gpu.h"
+#include "device/leg.h"
 #include "device/on_gpu.h"
 
 namespace tessera::device {
@@ -15,10 +15,10 @@ void expect_equal(const char* type, const char* config, int64_t text, int64_t fr
     for (const auto& [name, x] : given) c.tensors[name] = x;
     const nn::TokenLayout layout = here.recipe->layout(4, 6, frames);
     const std::vector<float> want = here(c, layout).to_floats();
-    const EmulatedGpu gpu;
+    const Gpu gpu;
     const TinyTransformer there(Device::cuda, type, config, dtype);
-    EXPECT_EQ(there(c, layout).to_floats(), want);
-    EXPECT_GT(gpu.kernels(), 20);
+    expect_same(there(c, layout).to_floats(), want, dtype);
+    gpu.expect_kernels(20);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/random_values.h"
+#include "kernels/where.h"
 
 namespace tessera::kernels {
 
@@ -39,11 +40,14 @@ struct Answer {
   }
 };
 
-inline Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const Ranges& spans) {
-  const Tensor all = p.fused();
+inline Answer run(const Where& at, void (*kernel)(const AttentionArgs&), const Problem& p,
+                  const Ranges& spans) {
+  const Tensor all = at(p.fused());
   const int64_t q = p.heads * p.dim, kv = p.kv_heads * p.dim;
   const Tensor k = all.slice(1, q, q + kv), v = all.slice(1, q + kv, q + 2 * kv);
-  Answer a{Tensor::zeros({p.tokens, q}, p.dtype), Tensor::zeros({p.tokens, p.heads}, DType::f32)};
+  const Answer a{Tensor::zeros({p.tokens, q}, p.dtype, at.device),
+                 Tensor::zeros({p.tokens, p.heads}, DType::f32, at.device)};
+  const Tensor ranges = at(spans);
   kernel({.q = all.raw(),
           .k = k.raw(),
           .v = v.raw(),
@@ -57,10 +61,14 @@ inline Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const 
           .kv_heads = p.kv_heads,
           .head_dim = static_cast<int>(p.dim),
           .scale = 1 / std::sqrt(static_cast<float>(p.dim)),
-          .spans = spans.data(),
+          .spans = static_cast<const AttentionRange*>(ranges.raw()),
           .span_count = static_cast<int64_t>(spans.size()),
           .lse = a.lse.data<float>()});
-  return a;
+  return {here(a.out), here(a.lse)};
+}
+
+inline Answer run(void (*kernel)(const AttentionArgs&), const Problem& p, const Ranges& spans) {
+  return run(kHost, kernel, p, spans);
 }
 
 }  // namespace tessera::kernels

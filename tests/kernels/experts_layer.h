@@ -6,6 +6,7 @@
 #include "kernels/experts.h"
 #include "kernels/random_values.h"
 #include "kernels/table.h"
+#include "kernels/where.h"
 
 namespace tessera::kernels {
 
@@ -26,15 +27,20 @@ struct Layer {
       weights.push_back(
           pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, packed, isa));
     }
-    for (size_t e = 0; e < weights.size(); e += 2) bank.push_back({&weights[e], &weights[e + 1]});
   }
   Tensor run(const Tensor& x, const std::vector<int32_t>& ids) const {
-    return run(cpu_table(isa).experts, x, ids);
+    return run(kHost, cpu_table(isa).experts, x, ids);
   }
-  Tensor run(void (*kernel)(const ExpertsArgs&), const Tensor& x,
-             const std::vector<int32_t>& ids) const {
-    const int64_t slots = x.size(0) ? static_cast<int64_t>(ids.size()) / x.size(0) : 1;
-    const Tensor rows = random_tensor({x.size(0) * slots, hidden}, x.dtype(), 99);
+  // x may be a view there already; whoever calls gets rows for the host to read.
+  Tensor run(const Where& at, void (*kernel)(const ExpertsArgs&), const Tensor& given,
+             const std::vector<int32_t>& expert_of) const {
+    const Tensor x = at(given), ids = at(expert_of);
+    const int64_t slots = x.size(0) ? static_cast<int64_t>(expert_of.size()) / x.size(0) : 1;
+    const Tensor rows = at(random_tensor({x.size(0) * slots, hidden}, x.dtype(), 99));
+    std::vector<PackedWeight> placed;
+    for (const PackedWeight& w : weights) placed.push_back(at(w));
+    std::vector<ExpertView> bank;
+    for (size_t e = 0; e < placed.size(); e += 2) bank.push_back({&placed[e], &placed[e + 1]});
     kernel({.x = x.raw(),
             .dtype = x.dtype(),
             .x_stride = x.stride(0),
@@ -42,16 +48,15 @@ struct Layer {
             .slots = slots,
             .hidden = hidden,
             .inner = inner,
-            .ids = ids.data(),
+            .ids = static_cast<const int32_t*>(ids.raw()),
             .bank = bank.data(),
             .experts = static_cast<int64_t>(bank.size()),
             .rows = rows.raw()});
-    return rows;
+    return here(rows);
   }
   Isa isa;
   int64_t hidden, inner;
   std::vector<PackedWeight> weights;
-  std::vector<ExpertView> bank;
 };
 
 }  // namespace tessera::kernels

@@ -1,10 +1,13 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/attention_problem.h"
 #include "kernels/closeness.h"
+#include "kernels/cuda/attention_plan.h"
+#if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/attention.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -12,20 +15,25 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-const std::vector<Problem> kProblems = {
+const std::vector<Problem> kSmall = {
     {1, 1, 8, 1, DType::bf16},       {2, 1, 8, 3, DType::f32},        {3, 3, 32, 64, DType::bf16},
     {3, 1, 40, 65, DType::f32},      {4, 2, 72, 131, DType::bf16, 2}, {2, 2, 72, 91, DType::f32, 2},
     {2, 1, 128, 77, DType::bf16, 2}, {1, 1, 256, 70, DType::bf16},    {1, 1, 136, 40, DType::bf16},
     {2, 1, 12, 50, DType::bf16},     {1, 1, 512, 20, DType::f32},     {1, 1, 264, 20, DType::bf16},
     {2, 2, 56, 150, DType::bf16, 4}, {2, 2, 80, 70, DType::bf16},
 };
+const std::vector<Problem> kLarge = {
+    {2, 2, 64, 1030, DType::bf16}, {4, 2, 72, 700, DType::bf16, 2}, {2, 1, 128, 1111, DType::bf16},
+    {1, 1, 256, 900, DType::bf16}, {2, 2, 88, 513, DType::bf16},    {2, 2, 64, 600, DType::f32},
+    {1, 1, 512, 700, DType::bf16},
+};
 
 TEST(CudaAttention, EqualsTheReference) {
-  for (const Problem& p : kProblems) {
+  for (const Problem& p : problems(kSmall, kLarge)) {
     const int64_t n = p.tokens;
     const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
-    const Answer want = run(reference::attention, p, spans);
-    const Answer got = run(emulated::attention, p, spans);
+    const Answer want = run(kHost, reference::attention, p, spans);
+    const Answer got = run(kThere, cuda::attention, p, spans);
     const bool exact = p.dtype == DType::f32;
     EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
         << p.dim << " " << n;
@@ -34,15 +42,15 @@ TEST(CudaAttention, EqualsTheReference) {
 }
 
 TEST(CudaAttention, AQueryDoesNotDependOnOthersOrOnTheOrderOfThreads) {
-  for (const Problem& p : {Problem{2, 1, 72, 131, DType::bf16}, {2, 2, 24, 40, DType::f32}}) {
+  for (const Problem& p :
+       problems<Problem>({{2, 1, 72, 131, DType::bf16}, {2, 2, 24, 40, DType::f32}},
+                         {{4, 2, 128, 1500, DType::bf16}, {8, 8, 64, 2000, DType::bf16}})) {
     const int64_t n = p.tokens;
-    const Answer together = run(emulated::attention, p, {{0, n, 0, n}});
-    const Answer apart = run(emulated::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
+    const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
+    const Answer apart =
+        run(kThere, cuda::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
     EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
-    emulation::backwards = true;
-    const Answer back = run(emulated::attention, p, {{0, n, 0, n}});
-    emulation::backwards = false;
-    EXPECT_TRUE(same_bits(back.out, together.out) && same_bits(back.lse, together.lse));
+    EXPECT_EQ(again([&] { return run(kThere, cuda::attention, p, {{0, n, 0, n}}); }), together);
   }
 }
 
@@ -51,8 +59,8 @@ TEST(CudaAttention, ManyUnevenSpansSomeEmpty) {
     const Problem p{4, 2, 32, 300, dtype};
     const Ranges spans = {{0, 1, 0, 1},      {1, 1, 0, 9},        {1, 40, 1, 40},
                           {40, 207, 0, 207}, {207, 290, 40, 300}, {290, 300, 7, 7}};
-    const Answer want = run(reference::attention, p, spans);
-    const Answer got = run(emulated::attention, p, spans);
+    const Answer want = run(kHost, reference::attention, p, spans);
+    const Answer got = run(kThere, cuda::attention, p, spans);
     EXPECT_LT(worst_difference(got.out, want.out), tolerance(dtype));
     EXPECT_LT(worst_difference(got.lse, want.lse), 2e-4);
     EXPECT_EQ(got.lse.row<float>(295)[0], -INFINITY);
@@ -60,12 +68,12 @@ TEST(CudaAttention, ManyUnevenSpansSomeEmpty) {
 }
 
 TEST(CudaAttention, NoSpansTouchNothing) {
-  const Answer got = run(emulated::attention, {2, 2, 16, 5, DType::bf16}, {});
+  const Answer got = run(kThere, cuda::attention, {2, 2, 16, 5, DType::bf16}, {});
   for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
 }
 
 TEST(CudaAttentionPlan, TakesTheNarrowestWidthThatHoldsTheHead) {
-  using emulated::attention_plan;
+  using cuda::attention_plan;
   EXPECT_EQ(attention_plan(true, 64, true).width, 64);
   EXPECT_EQ(attention_plan(true, 72, true).width, 80);
   EXPECT_EQ(attention_plan(true, 96, true).width, 128);

@@ -1,10 +1,13 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/conv.cu"
+#include "kernels/conv.h"
 #include "kernels/random_values.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/conv.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -17,7 +20,7 @@ struct Case {
   int stride, pad;
   bool upsample, affine, silu, residual;
 };
-constexpr Case kCases[] = {
+const std::vector<Case> kSmall = {
     {0, 4, 4, 3, 5, 3, 1, 1, false, false, false, false},
     {1, 1, 1, 1, 1, 1, 1, 0, false, false, false, false},
     {2, 5, 7, 4, 20, 3, 1, 1, false, true, true, true},
@@ -28,18 +31,27 @@ constexpr Case kCases[] = {
     {2, 5, 9, 24, 40, 3, 1, 1, true, true, true, true},
     {1, 4, 4, 6, 8, 3, 1, 0, true, false, false, false},
 };
+const std::vector<Case> kLarge = {
+    {1, 64, 60, 128, 128, 3, 1, 1, false, true, true, true},
+    {2, 40, 33, 64, 256, 3, 1, 1, true, false, false, false},
+    {1, 65, 64, 96, 130, 3, 2, 0, false, true, true, false},
+    {1, 100, 90, 256, 64, 1, 1, 0, false, false, false, true},
+};
 
-Tensor run(void (*kernel)(const ConvArgs&), const Case& c, DType filter, DType dtype) {
-  const Tensor x = random_tensor({c.rows, c.height, c.width, c.in}, dtype, 1);
+Tensor run(const Where& at, void (*kernel)(const ConvArgs&), const Case& c, DType filter,
+           DType dtype) {
+  const Tensor x = at(random_tensor({c.rows, c.height, c.width, c.in}, dtype, 1));
   const Tensor w = random_tensor({c.out, c.in, c.filter, c.filter}, filter, 2,
                                  1 / std::sqrt(static_cast<float>(c.in * c.filter * c.filter)));
   const Tensor bias = random_tensor({c.out}, DType::f32, 3);
-  const Tensor scale = random_tensor({c.rows, 2, c.in}, DType::f32, 4);
+  const Tensor scale = at(random_tensor({c.rows, 2, c.in}, DType::f32, 4));
   const auto lines = [&](int64_t n) {
     return (n * (c.upsample ? 2 : 1) + 2 * c.pad - c.filter) / c.stride + 1;
   };
-  const Tensor y = random_tensor({c.rows, lines(c.height), lines(c.width), c.out}, dtype, 5);
-  const PackedConv packed = pack_conv(w, bias, filter, Isa::reference);
+  const Tensor y = at(random_tensor({c.rows, lines(c.height), lines(c.width), c.out}, dtype, 5));
+  PackedConv packed = pack_conv(w, bias, filter, Isa::reference);
+  packed.data = at(packed.data);
+  packed.bias = at(packed.bias);
   kernel({.x = x.raw(),
           .dtype = dtype,
           .x_stride = x.stride(0),
@@ -58,26 +70,26 @@ Tensor run(void (*kernel)(const ConvArgs&), const Case& c, DType filter, DType d
           .y_dtype = dtype,
           .out_height = y.size(1),
           .out_width = y.size(2)});
-  return y;
+  return here(y);
 }
 
 TEST(CudaConv, EqualsTheReference) {
-  for (const Case& c : kCases)
+  for (const Case& c : problems(kSmall, kLarge))
     for (DType filter : {DType::f32, DType::bf16})
       for (DType dtype : {DType::f32, DType::bf16}) {
         const double most = dtype == DType::bf16 ? 8e-3 : filter == DType::bf16 ? 3e-3 : 2e-5;
-        EXPECT_LT(worst_difference(run(emulated::conv, c, filter, dtype),
-                                   run(reference::conv, c, filter, dtype)),
+        EXPECT_LT(worst_difference(run(kThere, cuda::conv, c, filter, dtype),
+                                   run(kHost, reference::conv, c, filter, dtype)),
                   most)
             << c.in << " " << c.out << " " << c.filter << " " << tensor::name_of(filter);
       }
 }
 
 TEST(CudaConv, DoesNotDependOnTheOrderOfThreads) {
-  const Tensor forwards = run(emulated::conv, kCases[7], DType::bf16, DType::bf16);
-  emulation::backwards = true;
-  EXPECT_TRUE(same_bits(run(emulated::conv, kCases[7], DType::bf16, DType::bf16), forwards));
-  emulation::backwards = false;
+  for (const Case& c : problems<Case>({kSmall[7]}, kLarge)) {
+    const auto once = [&] { return run(kThere, cuda::conv, c, DType::bf16, DType::bf16); };
+    EXPECT_TRUE(same_bits(again(once), once()));
+  }
 }
 
 }  // namespace

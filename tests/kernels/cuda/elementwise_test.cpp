@@ -1,10 +1,13 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/elementwise.cu"
+#include "kernels/elementwise.h"
 #include "kernels/random_values.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/elementwise.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -19,13 +22,14 @@ struct Problem {
 };
 
 // Rows of a wider tensor that starts as sevens: what stands behind a row must stay.
-Tensor run(void (*kernel)(const ElementwiseArgs&), Elementwise op, const Problem& p) {
-  const Tensor a = random_tensor({p.rows, p.stride}, p.a, 1, 2);
-  const Tensor b = random_tensor({p.rows, p.stride}, p.b, 2, 2);
-  const Tensor gate = random_tensor({2, p.stride}, DType::f32, 3);
+Tensor run(const Where& at, void (*kernel)(const ElementwiseArgs&), Elementwise op,
+           const Problem& p) {
+  const Tensor a = at(random_tensor({p.rows, p.stride}, p.a, 1, 2));
+  const Tensor b = at(random_tensor({p.rows, p.stride}, p.b, 2, 2));
+  const Tensor gate = at(random_tensor({2, p.stride}, DType::f32, 3));
   std::vector<int32_t> row_of;
   for (int64_t t = 0; t < p.rows; ++t) row_of.push_back(static_cast<int32_t>(t * 5 % 2));
-  const Tensor y = random_tensor({p.rows, p.stride}, p.y, 4);
+  const Tensor rows = at(row_of), y = at(random_tensor({p.rows, p.stride}, p.y, 4));
   kernel({.op = op,
           .a = a.raw(),
           .b = op == Elementwise::cast ? nullptr : b.raw(),
@@ -42,8 +46,8 @@ Tensor run(void (*kernel)(const ElementwiseArgs&), Elementwise op, const Problem
           .beta = -3,
           .gate = gate.data<float>(),
           .gate_stride = p.by_row ? p.stride : 0,
-          .row_of = p.by_row ? row_of.data() : nullptr});
-  return y;
+          .row_of = p.by_row ? static_cast<const int32_t*>(rows.raw()) : nullptr});
+  return here(y);
 }
 
 TEST(CudaElementwise, EveryOpEqualsTheReference) {
@@ -59,8 +63,8 @@ TEST(CudaElementwise, EveryOpEqualsTheReference) {
                         kinds[types / 3 % 3],
                         kinds[types / 9],
                         types % 2 == 0};
-        const Tensor want = run(reference::elementwise, Elementwise(op), p);
-        const Tensor got = run(emulated::elementwise, Elementwise(op), p);
+        const Tensor want = run(kHost, reference::elementwise, Elementwise(op), p);
+        const Tensor got = run(kThere, cuda::elementwise, Elementwise(op), p);
         ASSERT_LT(worst_difference(got, want), tolerance(p.y, 2e-6)) << op << " " << types;
       }
 }
@@ -68,9 +72,9 @@ TEST(CudaElementwise, EveryOpEqualsTheReference) {
 TEST(CudaElementwise, MoreRowsThanTheGridHoldsThreads) {
   const Problem p{90, 129, 130, DType::bf16, DType::f32, DType::f32, true};
   for (Elementwise op : {Elementwise::add, Elementwise::add_gated})
-    EXPECT_LT(
-        worst_difference(run(emulated::elementwise, op, p), run(reference::elementwise, op, p)),
-        2e-6);
+    EXPECT_LT(worst_difference(run(kThere, cuda::elementwise, op, p),
+                               run(kHost, reference::elementwise, op, p)),
+              2e-6);
 }
 
 }  // namespace

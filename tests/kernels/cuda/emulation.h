@@ -45,6 +45,20 @@ using Slots = std::array<std::array<std::byte, kSlot>, 32>;
 /// Threads of a block run in falling instead of rising order.
 inline bool backwards = false;
 
+/// Opens (true) and closes the memory of the device around what runs there, if it needs that.
+inline std::function<void(bool)> reach;
+class Reach {
+ public:
+  Reach() {
+    if (reach) reach(true);
+  }
+  ~Reach() {
+    if (reach) reach(false);
+  }
+  Reach(const Reach&) = delete;
+  Reach& operator=(const Reach&) = delete;
+};
+
 /// Runs one block of `threads` threads. Throws std::logic_error where they would hang.
 void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body);
 /// Waits for all threads of the block, or of the warp.
@@ -218,6 +232,7 @@ namespace tessera::kernels::cuda {
 template <class... Params, class... Args>
 void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args... args) {
   const std::tuple<Params...> values(args...);
+  const emulation::Reach reach;
   gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
   blockDim = {static_cast<unsigned>(shape.threads), 1, 1};
   for (unsigned y = 0; y < gridDim.y; ++y)

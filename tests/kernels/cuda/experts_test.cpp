@@ -1,12 +1,14 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the sources below are compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/experts.cu"
 #include "kernels/experts_layer.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/experts.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -24,19 +26,21 @@ std::vector<int32_t> random_ids(int64_t count, int experts) {
 }
 
 TEST(CudaExperts, EqualTheReference) {
-  for (auto [tokens, hidden, inner, experts, slots] : {std::array<int, 5>{0, 32, 32, 2, 1},
-                                                       {1, 8, 8, 1, 1},
-                                                       {5, 40, 24, 3, 2},
-                                                       {9, 37, 19, 3, 2},
-                                                       {70, 136, 72, 4, 2},
-                                                       {205, 32, 40, 2, 1}})
+  for (auto [tokens, hidden, inner, experts, slots] :
+       problems<std::array<int, 5>>({{0, 32, 32, 2, 1},
+                                     {1, 8, 8, 1, 1},
+                                     {5, 40, 24, 3, 2},
+                                     {9, 37, 19, 3, 2},
+                                     {70, 136, 72, 4, 2},
+                                     {205, 32, 40, 2, 1}},
+                                    {{500, 256, 192, 16, 4}, {1000, 128, 256, 8, 2}}))
     for (DType weights : {DType::f32, DType::bf16, DType::i8})
       for (DType dtype : {DType::f32, DType::bf16}) {
         const Layer layer(hidden, inner, experts, weights);
-        const Tensor x = random_tensor({tokens, hidden + 8}, dtype, 4).slice(1, 0, hidden);
+        const Tensor wide = random_tensor({tokens, hidden + 8}, dtype, 4);
         const auto ids = random_ids(int64_t{tokens} * slots, experts);
-        const Tensor got = layer.run(emulated::experts, x, ids);
-        const Tensor want = layer.run(reference::experts, x, ids);
+        const Tensor got = layer.run(kThere, cuda::experts, kThere(wide).slice(1, 0, hidden), ids);
+        const Tensor want = layer.run(kHost, reference::experts, wide.slice(1, 0, hidden), ids);
         const double most = dtype == DType::bf16     ? 4e-3
                             : weights == DType::bf16 ? 2e-3  // inner values round the other way
                             : weights == DType::i8   ? 5e-5
@@ -50,15 +54,16 @@ TEST(CudaExperts, EqualTheReference) {
 TEST(CudaExperts, ARowDoesNotDependOnOthersOrOnTheOrderOfThreads) {
   for (DType weights : {DType::bf16, DType::f32, DType::i8}) {
     const Layer layer(48, 40, 3, weights);
-    const Tensor x = random_tensor({150, 48}, DType::bf16, 4);
-    const auto ids = random_ids(300, 3);
-    const Tensor all = layer.run(emulated::experts, x, ids);
-    const Tensor some =
-        layer.run(emulated::experts, x.slice(0, 90, 150), {ids.begin() + 180, ids.end()});
-    EXPECT_TRUE(same_bits(some, all.slice(0, 180, 300)));
-    emulation::backwards = true;
-    EXPECT_TRUE(same_bits(layer.run(emulated::experts, x, ids), all));
-    emulation::backwards = false;
+    for (int64_t tokens : problems<int64_t>({150}, {3000})) {
+      const Tensor x = random_tensor({tokens, 48}, DType::bf16, 4);
+      const auto ids = random_ids(2 * tokens, 3);
+      const auto of_all = [&] { return layer.run(kThere, cuda::experts, x, ids); };
+      const Tensor all = of_all();
+      const Tensor some =
+          layer.run(kThere, cuda::experts, x.slice(0, 90, tokens), {ids.begin() + 180, ids.end()});
+      EXPECT_TRUE(same_bits(some, all.slice(0, 180, 2 * tokens)));
+      EXPECT_TRUE(same_bits(again(of_all), all));
+    }
   }
 }
 
@@ -69,21 +74,22 @@ TEST(CudaCombine, AddsSlotsInOrder) {
         const Tensor rows = random_tensor({tokens * slots, hidden}, dtype, 1);
         const Tensor weights = random_tensor({tokens, slots}, DType::f32, 2);
         const Tensor shared = random_tensor({tokens, hidden}, dtype, 3);
-        const auto run = [&](void (*kernel)(const CombineArgs&)) {
-          const Tensor y = Tensor::zeros({tokens, hidden}, dtype);
-          kernel({.rows = rows.raw(),
+        const auto run = [&](const Where& at, void (*kernel)(const CombineArgs&)) {
+          const Tensor y = Tensor::zeros({tokens, hidden}, dtype, at.device);
+          const Tensor r = at(rows), w = at(weights), s = at(shared);
+          kernel({.rows = r.raw(),
                   .dtype = dtype,
                   .row_stride = hidden,
                   .tokens = tokens,
                   .slots = slots,
                   .hidden = hidden,
-                  .weights = weights.data<float>(),
-                  .shared = with_shared ? shared.raw() : nullptr,
+                  .weights = w.data<float>(),
+                  .shared = with_shared ? s.raw() : nullptr,
                   .shared_stride = hidden,
                   .y = y.raw()});
-          return y;
+          return here(y);
         };
-        EXPECT_LT(worst_difference(run(emulated::combine), run(reference::combine)),
+        EXPECT_LT(worst_difference(run(kThere, cuda::combine), run(kHost, reference::combine)),
                   tolerance(dtype, 1e-6));
       }
 }

@@ -1,10 +1,13 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/group_norm.cu"
+#include "kernels/group_norm.h"
 #include "kernels/random_values.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/group_norm.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -12,8 +15,8 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-Tensor moments(void (*kernel)(const ChannelMomentsArgs&), const Tensor& x) {
-  const Tensor out = Tensor::zeros({x.size(0), 2, x.size(2)}, DType::f32);
+Tensor moments(const Where& at, void (*kernel)(const ChannelMomentsArgs&), const Tensor& given) {
+  const Tensor x = at(given), out = Tensor::zeros({x.size(0), 2, x.size(2)}, DType::f32, at.device);
   kernel({.x = x.raw(),
           .dtype = x.dtype(),
           .x_stride = x.stride(0),
@@ -21,12 +24,13 @@ Tensor moments(void (*kernel)(const ChannelMomentsArgs&), const Tensor& x) {
           .pixels = x.size(1),
           .channels = x.size(2),
           .moments = out.data<float>()});
-  return out;
+  return here(out);
 }
 
-Tensor affine(void (*kernel)(const ChannelAffineArgs&), const Tensor& x, bool silu) {
-  const Tensor factors = random_tensor({x.size(0), 2, x.size(2)}, DType::f32, 7);
-  const Tensor y = Tensor::zeros(x.shape(), x.dtype());
+Tensor affine(const Where& at, void (*kernel)(const ChannelAffineArgs&), const Tensor& given,
+              bool silu) {
+  const Tensor x = at(given), factors = at(random_tensor({x.size(0), 2, x.size(2)}, DType::f32, 7));
+  const Tensor y = Tensor::zeros(x.shape(), x.dtype(), at.device);
   kernel({.x = x.raw(),
           .dtype = x.dtype(),
           .x_stride = x.stride(0),
@@ -36,30 +40,25 @@ Tensor affine(void (*kernel)(const ChannelAffineArgs&), const Tensor& x, bool si
           .scale_shift = factors.data<float>(),
           .silu = silu,
           .y = y.raw()});
-  return y;
+  return here(y);
 }
 
 TEST(CudaGroupNorm, MomentsEqualTheReference) {
   for (DType dtype : {DType::f32, DType::bf16})
-    for (auto [rows, pixels, channels] : {std::array<int, 3>{1, 1, 1},
-                                          {2, 63, 5},
-                                          {2, 64, 40},
-                                          {1, 1000, 130},
-                                          {3, 65, 8},
-                                          {0, 4, 4}}) {
+    for (auto [rows, pixels, channels] : problems<std::array<int, 3>>(
+             {{1, 1, 1}, {2, 63, 5}, {2, 64, 40}, {1, 1000, 130}, {3, 65, 8}, {0, 4, 4}},
+             {{1, 65536, 128}, {2, 4096, 512}})) {
       const Tensor x = random_tensor({rows, pixels, channels}, dtype, 5, 3);
-      EXPECT_LT(worst_difference(moments(emulated::channel_moments, x),
-                                 moments(reference::channel_moments, x)),
+      EXPECT_LT(worst_difference(moments(kThere, cuda::channel_moments, x),
+                                 moments(kHost, reference::channel_moments, x)),
                 2e-5);
     }
 }
 
 TEST(CudaGroupNorm, MomentsDoNotDependOnTheOrderOfThreads) {
   const Tensor x = random_tensor({2, 700, 33}, DType::bf16, 5);
-  const Tensor forwards = moments(emulated::channel_moments, x);
-  emulation::backwards = true;
-  EXPECT_TRUE(same_bits(moments(emulated::channel_moments, x), forwards));
-  emulation::backwards = false;
+  const auto once = [&] { return moments(kThere, cuda::channel_moments, x); };
+  EXPECT_TRUE(same_bits(again(once), once()));
 }
 
 TEST(CudaGroupNorm, AffineEqualsTheReference) {
@@ -68,8 +67,8 @@ TEST(CudaGroupNorm, AffineEqualsTheReference) {
       for (auto [rows, pixels, channels] :
            {std::array<int, 3>{1, 1, 1}, {2, 33, 5}, {2, 30, 40}, {0, 4, 4}}) {
         const Tensor x = random_tensor({rows, pixels, channels}, dtype, 5);
-        EXPECT_LT(worst_difference(affine(emulated::channel_affine, x, silu),
-                                   affine(reference::channel_affine, x, silu)),
+        EXPECT_LT(worst_difference(affine(kThere, cuda::channel_affine, x, silu),
+                                   affine(kHost, reference::channel_affine, x, silu)),
                   tolerance(dtype, 2e-6));
       }
 }
@@ -80,19 +79,21 @@ TEST(CudaGroupNorm, ScaleAndShiftEqualTheReference) {
     for (int64_t i = 0; i < given.elements(); ++i)
       given.data<float>()[i] = std::abs(given.data<float>()[i]);
     const Tensor weight = random_tensor({2, channels}, DType::f32, 4);
-    const auto run = [&](void (*kernel)(const GroupScaleShiftArgs&)) {
-      const Tensor out = Tensor::zeros({rows, 2, channels}, DType::f32);
-      kernel({.moments = given.data<float>(),
+    const auto run = [&](const Where& at, void (*kernel)(const GroupScaleShiftArgs&)) {
+      const Tensor out = Tensor::zeros({rows, 2, channels}, DType::f32, at.device);
+      const Tensor moments = at(given), w = at(weight);
+      kernel({.moments = moments.data<float>(),
               .rows = rows,
               .channels = channels,
               .groups = groups,
-              .weight = weight.row<float>(0),
-              .bias = weight.row<float>(1),
+              .weight = w.row<float>(0),
+              .bias = w.row<float>(1),
               .eps = 1e-5f,
               .scale_shift = out.data<float>()});
-      return out;
+      return here(out);
     };
-    EXPECT_LT(worst_difference(run(emulated::group_scale_shift), run(reference::group_scale_shift)),
+    EXPECT_LT(worst_difference(run(kThere, cuda::group_scale_shift),
+                               run(kHost, reference::group_scale_shift)),
               1e-6);
   }
 }

@@ -1,14 +1,20 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "kernels/cuda/grouping.cu"
+#include "kernels/cuda/grouping.h"
 #include "kernels/experts.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/grouping.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
+
+using tensor::DType;
+using tensor::Tensor;
 
 struct Sorted {
   std::vector<int32_t> begin, tile_begin, pair;
@@ -16,12 +22,16 @@ struct Sorted {
 };
 
 Sorted sort(const std::vector<int32_t>& ids, int experts, int tile_rows) {
-  emulated::DeviceGroups groups;
+  cuda::DeviceGroups groups;
   const auto pairs = static_cast<int64_t>(ids.size());
-  std::vector<std::byte> memory(
-      static_cast<size_t>(emulated::lay_out(groups, nullptr, pairs, experts)));
-  emulated::lay_out(groups, memory.data(), pairs, experts);
-  emulated::group_on_device(ids.data(), pairs, experts, tile_rows, groups);
+  const Tensor there = kThere(ids);
+  const Tensor memory =
+      Tensor::empty({cuda::lay_out(groups, nullptr, pairs, experts)}, DType::u8, kThere.device);
+  cuda::lay_out(groups, memory.data<std::byte>(), pairs, experts);
+  cuda::group_on_device(static_cast<const int32_t*>(there.raw()), pairs, experts, tile_rows,
+                        groups);
+  const Tensor left = here(memory);
+  cuda::lay_out(groups, left.data<std::byte>(), pairs, experts);
   return {{groups.begin, groups.begin + experts + 1},
           {groups.tile_begin, groups.tile_begin + experts + 1},
           {groups.pair, groups.pair + groups.begin[experts]}};
@@ -37,7 +47,8 @@ std::vector<int32_t> random_ids(int count, int experts, bool holes) {
 
 TEST(CudaGrouping, EqualsTheHostsSort) {
   for (auto [count, experts] :
-       {std::array<int, 2>{1, 1}, {7, 3}, {256, 8}, {1500, 64}, {2100, 5}, {40, 200}})
+       problems<std::array<int, 2>>({{1, 1}, {7, 3}, {256, 8}, {1500, 64}, {2100, 5}, {40, 200}},
+                                    {{32768, 64}, {131072, 8}}))
     for (bool holes : {false, true}) {
       const auto ids = random_ids(count, experts, holes);
       const Sorted got = sort(ids, experts, 64);
@@ -51,27 +62,24 @@ TEST(CudaGrouping, EqualsTheHostsSort) {
         if (e < experts)
           tiles += static_cast<int>((want.begin[size_t(e) + 1] - want.begin[size_t(e)] + 63) / 64);
       }
-      EXPECT_LE(tiles, emulated::most_tiles(count, experts, 64));
+      EXPECT_LE(tiles, cuda::most_tiles(count, experts, 64));
     }
 }
 
 TEST(CudaGrouping, DoesNotDependOnTheOrderOfThreads) {
   const auto ids = random_ids(1100, 17, true);
-  const Sorted forwards = sort(ids, 17, 64);
-  emulation::backwards = true;
-  EXPECT_EQ(sort(ids, 17, 64), forwards);
-  emulation::backwards = false;
+  EXPECT_EQ(again([&] { return sort(ids, 17, 64); }), sort(ids, 17, 64));
 }
 
 TEST(CudaGrouping, BusyExpertsGetLargeTilesAndAllPairsHaveRoom) {
-  EXPECT_EQ(emulated::expert_tile_rows(96 * 8, 8), 128);
-  EXPECT_EQ(emulated::expert_tile_rows(95 * 8, 8), 64);
-  EXPECT_EQ(emulated::most_tiles(0, 8, 64), 0);
-  EXPECT_EQ(emulated::most_tiles(5, 8, 64), 5);
+  EXPECT_EQ(cuda::expert_tile_rows(96 * 8, 8), 128);
+  EXPECT_EQ(cuda::expert_tile_rows(95 * 8, 8), 64);
+  EXPECT_EQ(cuda::most_tiles(0, 8, 64), 0);
+  EXPECT_EQ(cuda::most_tiles(5, 8, 64), 5);
   for (int pairs : {1, 63, 64, 65, 500})  // the worst case: one pair in all experts but one
     for (int experts : {1, 3, 64}) {
       const int alone = std::min(pairs, experts) - 1;
-      EXPECT_GE(emulated::most_tiles(pairs, experts, 64), alone + (pairs - alone + 63) / 64);
+      EXPECT_GE(cuda::most_tiles(pairs, experts, 64), alone + (pairs - alone + 63) / 64);
     }
 }
 

@@ -1,13 +1,19 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the sources below are compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
+#include "kernels/biased_attention.h"
 #include "kernels/closeness.h"
+#include "kernels/copy.h"
+#include "kernels/plane_affine.h"
+#include "kernels/random_values.h"
+#include "kernels/waves.h"
+#if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/biased_attention.cu"
 #include "kernels/cuda/copy.cu"
 #include "kernels/cuda/plane_affine.cu"
 #include "kernels/cuda/waves.cu"
-#include "kernels/random_values.h"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -18,38 +24,39 @@ using tensor::Tensor;
 TEST(CudaCopy, PermutesRepeatsAndKeepsWhatLiesBetween) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = random_tensor({3, 5, 7}, dtype, 1);
-    const auto run = [&](void (*kernel)(const CopyArgs&)) {
-      const Tensor y = Tensor::zeros({7, 2, 3, 6}, dtype);
-      CopyArgs a{.x = x.raw(), .y = y.raw(), .element = size_of(dtype), .axes = 4};
+    const auto run = [&](const Where& at, void (*kernel)(const CopyArgs&)) {
+      const Tensor from = at(x), y = Tensor::zeros({7, 2, 3, 6}, dtype, at.device);
+      CopyArgs a{.x = from.raw(), .y = y.raw(), .element = size_of(dtype), .axes = 4};
       a.size = {7, 2, 3, 5};
       a.x_stride = {1, 0, 35, 7};
       a.y_stride = {36, 18, 6, 1};
       kernel(a);
-      return y;
+      return here(y);
     };
-    EXPECT_TRUE(same_bits(run(emulated::copy), run(reference::copy)));
+    EXPECT_TRUE(same_bits(run(kThere, cuda::copy), run(kHost, reference::copy)));
   }
 }
 
 TEST(CudaMoveRows, EqualsTheReference) {
   const Tensor table = random_tensor({9, 40}, DType::bf16, 1);
   const std::vector<int32_t> from{8, 0, -1, 3}, to{5, 1, 0, 4};
-  for (const int32_t* sources : {from.data(), static_cast<const int32_t*>(nullptr)})
-    for (const int32_t* targets : {to.data(), static_cast<const int32_t*>(nullptr)}) {
-      const auto run = [&](void (*kernel)(const MoveRowsArgs&)) {
-        const Tensor y = random_tensor({6, 35}, DType::f32, 2);
-        kernel({.x = table.raw(),
+  for (bool given_from : {true, false})
+    for (bool given_to : {true, false}) {
+      const auto run = [&](const Where& at, void (*kernel)(const MoveRowsArgs&)) {
+        const Tensor x = at(table), sources = at(from), targets = at(to);
+        const Tensor y = at(random_tensor({6, 35}, DType::f32, 2));
+        kernel({.x = x.raw(),
                 .x_dtype = DType::bf16,
                 .x_stride = 40,
-                .from = sources,
+                .from = given_from ? static_cast<const int32_t*>(sources.raw()) : nullptr,
                 .y = y.raw(),
                 .y_stride = 35,
-                .to = targets,
+                .to = given_to ? static_cast<const int32_t*>(targets.raw()) : nullptr,
                 .rows = 4,
                 .columns = 33});
-        return y;
+        return here(y);
       };
-      EXPECT_TRUE(same_bits(run(emulated::move_rows), run(reference::move_rows)));
+      EXPECT_TRUE(same_bits(run(kThere, cuda::move_rows), run(kHost, reference::move_rows)));
     }
 }
 
@@ -57,21 +64,22 @@ TEST(CudaWaves, EqualTheReference) {
   const Tensor t = random_tensor({3}, DType::f32, 1),
                frequency = random_tensor({21}, DType::f32, 2);
   for (bool sin_first : {false, true}) {
-    const auto run = [&](void (*kernel)(const WavesArgs&)) {
-      const Tensor y = Tensor::zeros({3, 45}, DType::f32);
+    const auto run = [&](const Where& at, void (*kernel)(const WavesArgs&)) {
+      const Tensor times = at(t), waves = at(frequency);
+      const Tensor y = Tensor::zeros({3, 45}, DType::f32, at.device);
       WavesArgs a{};
-      a.t = t.data<float>();
+      a.t = times.data<float>();
       a.rows = 3;
-      a.frequency = frequency.data<float>();
+      a.frequency = waves.data<float>();
       a.half = 21;
       a.scale = 10;
       a.sin_first = sin_first;
       a.y = y.data<float>();
       a.y_stride = 45;
       kernel(a);
-      return y;
+      return here(y);
     };
-    EXPECT_LT(worst_difference(run(emulated::waves), run(reference::waves)), 1e-6);
+    EXPECT_LT(worst_difference(run(kThere, cuda::waves), run(kHost, reference::waves)), 1e-6);
   }
 }
 
@@ -82,34 +90,37 @@ TEST(CudaPlaneAffine, EqualsTheReference) {
     const Tensor factors = random_tensor({2, 10}, DType::f32, 2);
     const Tensor gain = random_tensor({3, 3, 2, 10}, DType::f32, 3);
     const Tensor bias = random_tensor({3, 3, 2, 10}, DType::f32, 4);
-    const auto run = [&](void (*kernel)(const PlaneAffineArgs&)) {
-      const Tensor y = Tensor::zeros(x.shape(), dtype);
-      kernel({.x = x.raw(),
+    const auto run = [&](const Where& at, void (*kernel)(const PlaneAffineArgs&)) {
+      const Tensor from = at(x), f = at(factors), g = at(gain), b = at(bias);
+      const Tensor y = Tensor::zeros(x.shape(), dtype, at.device);
+      kernel({.x = from.raw(),
               .dtype = dtype,
               .size = size,
               .field = field,
               .channels = 10,
-              .scale_shift = factors.data<float>(),
-              .gain = gain.data<float>(),
-              .bias = bias.data<float>(),
+              .scale_shift = f.data<float>(),
+              .gain = g.data<float>(),
+              .bias = b.data<float>(),
               .y = y.raw()});
-      return y;
+      return here(y);
     };
-    EXPECT_LT(worst_difference(run(emulated::plane_affine), run(reference::plane_affine)),
-              tolerance(dtype, 2e-6));
+    EXPECT_LT(
+        worst_difference(run(kThere, cuda::plane_affine), run(kHost, reference::plane_affine)),
+        tolerance(dtype, 2e-6));
   }
 }
 
 TEST(CudaBiasedAttention, EqualsTheReference) {
   for (DType dtype : {DType::f32, DType::bf16})
-    for (auto [tokens, heads, dim, visible] :
-         {std::array<int, 4>{1, 1, 8, 1}, {37, 3, 12, 30}, {140, 1, 64, 140}}) {
+    for (auto [tokens, heads, dim, visible] : problems<std::array<int, 4>>(
+             {{1, 1, 8, 1}, {37, 3, 12, 30}, {140, 1, 64, 140}}, {{512, 4, 64, 500}})) {
       const int64_t width = heads * dim;
       const Tensor all = random_tensor({tokens, 3 * width}, dtype, 1, 0.6f);
       const Tensor bias = random_tensor({heads, 2 * tokens - 1}, DType::f32, 2);
-      const auto run = [&](void (*kernel)(const BiasedAttentionArgs&)) {
-        const Tensor y = Tensor::zeros({tokens, width}, dtype);
-        const auto* base = all.data<std::byte>();
+      const auto run = [&](const Where& at, void (*kernel)(const BiasedAttentionArgs&)) {
+        const Tensor fused = at(all), b = at(bias);
+        const Tensor y = Tensor::zeros({tokens, width}, dtype, at.device);
+        const auto* base = fused.data<std::byte>();
         kernel({.q = base,
                 .k = base + width * size_of(dtype),
                 .v = base + 2 * width * size_of(dtype),
@@ -121,13 +132,14 @@ TEST(CudaBiasedAttention, EqualsTheReference) {
                 .heads = heads,
                 .head_dim = dim,
                 .visible = visible,
-                .bias = bias.data<float>(),
+                .bias = b.data<float>(),
                 .bias_stride = 2 * tokens - 1,
                 .out = y.raw(),
                 .out_stride = width});
-        return y;
+        return here(y);
       };
-      EXPECT_LT(worst_difference(run(emulated::biased_attention), run(reference::biased_attention)),
+      EXPECT_LT(worst_difference(run(kThere, cuda::biased_attention),
+                                 run(kHost, reference::biased_attention)),
                 tolerance(dtype, 1e-5));
     }
 }

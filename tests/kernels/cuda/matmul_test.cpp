@@ -1,16 +1,22 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/matmul.cu"
+#include "kernels/cuda/matmul_plan.h"
+#include "kernels/matmul.h"
 #include "kernels/random_values.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/matmul.cu"
+#endif
 
 namespace tessera::kernels {
-namespace emulated {
+#if !defined(TESSERA_ON_GPU)
+namespace cuda {
 
 // What the header promises of the library, in plain loops.
 void library_product(const LibraryProduct& p) {
+  const emulation::Reach reach;
   const bool with_bias =
       p.epilogue == LibraryEpilogue::bias || p.epilogue == LibraryEpilogue::gelu_tanh_bias;
   const bool gelu =
@@ -32,7 +38,8 @@ void library_product(const LibraryProduct& p) {
     }
 }
 
-}  // namespace emulated
+}  // namespace cuda
+#endif
 namespace {
 
 using tensor::DType;
@@ -45,25 +52,26 @@ struct Problem {
   bool bias, gate, residual, in_place;
 };
 
-Tensor run(void (*kernel)(const MatmulArgs&), const Problem& p) {
+Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const Problem& p) {
   const bool paired = p.activation == Activation::swiglu;
   const float scale = 1 / std::sqrt(static_cast<float>(p.k));
-  const PackedWeight w = pack_weight(
+  const PackedWeight w = at(pack_weight(
       random_tensor({p.n, p.k}, DType::f32, 1, scale),
-      paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w, Isa::reference);
-  const Tensor x = random_tensor({p.rows, p.k + 3}, p.x, 3);
-  const Tensor bias = random_tensor({p.n}, DType::f32, 4);
-  const Tensor gate = random_tensor({2, p.n}, DType::f32, 5);
-  const Tensor y = random_tensor({p.rows, p.n}, p.y, 6);
-  const Tensor residual = p.in_place ? y : random_tensor({p.rows, p.n}, p.x, 7);
+      paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w, Isa::reference));
+  const Tensor x = at(random_tensor({p.rows, p.k + 3}, p.x, 3));
+  const Tensor bias = at(random_tensor({p.n}, DType::f32, 4));
+  const Tensor gate = at(random_tensor({2, p.n}, DType::f32, 5));
+  const Tensor y = at(random_tensor({p.rows, p.n}, p.y, 6));
+  const Tensor residual = p.in_place ? y : at(random_tensor({p.rows, p.n}, p.x, 7));
   std::vector<int32_t> row_of;
   for (int64_t t = 0; t < p.rows; ++t) row_of.push_back(static_cast<int32_t>(t % 2));
+  const Tensor gate_rows = at(row_of);
   Epilogue e{.activation = p.activation};
   if (p.bias && !paired) e.bias = bias.data<float>();
   if (p.gate) {
     e.gate = gate.data<float>();
     e.gate_stride = p.n;
-    e.row_of = row_of.data();
+    e.row_of = static_cast<const int32_t*>(gate_rows.raw());
   }
   if (p.residual) {
     e.residual = residual.raw();
@@ -79,7 +87,7 @@ Tensor run(void (*kernel)(const MatmulArgs&), const Problem& p) {
           .y = y.raw(),
           .y_dtype = p.y,
           .y_stride = p.n});
-  return y;
+  return here(y);
 }
 
 TEST(CudaMatmul, EveryEpilogueEqualsTheReference) {
@@ -99,30 +107,47 @@ TEST(CudaMatmul, EveryEpilogueEqualsTheReference) {
                           (parts & 2) != 0,
                           (parts & 4) != 0,
                           (parts & 8) != 0};
-          ASSERT_LT(worst_difference(run(emulated::matmul, p), run(reference::matmul, p)),
-                    tolerance(p.y, 1e-5))
+          ASSERT_LT(
+              worst_difference(run(kThere, cuda::matmul, p), run(kHost, reference::matmul, p)),
+              tolerance(p.y, 1e-5))
               << activation << " " << parts << " " << types << " " << n;
         }
 }
+
+#if defined(TESSERA_ON_GPU)
+// Products of the library: no claim on their rows, but the same call gives the same bits.
+TEST(CudaMatmul, LargeProductsEqualTheReferenceAndRepeat) {
+  for (auto [rows, n, k] : {std::array<int, 3>{300, 1152, 520}, {77, 640, 1024}, {1024, 384, 384}})
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (Activation activation : {Activation::none, Activation::gelu_tanh, Activation::swiglu}) {
+        const Problem p{rows, n, k, dtype, dtype, dtype, activation, true, true, true, false};
+        const auto once = [&] { return run(kThere, cuda::matmul, p); };
+        const Tensor got = once();
+        EXPECT_LT(worst_difference(got, run(kHost, reference::matmul, p)), tolerance(dtype, 1e-4))
+            << rows << " " << int(activation);
+        EXPECT_TRUE(same_bits(again(once), got)) << rows << " " << int(activation);
+      }
+}
+#endif
 
 TEST(CudaMatmulPlan, TheLibraryFinishesWhatItCan) {
   const PackedWeight w{.n = 8, .k = 8, .dtype = DType::bf16, .data = {}};
   const float bias[8] = {};
   MatmulArgs args{.x_dtype = DType::bf16, .weight = &w, .y_dtype = DType::bf16};
-  EXPECT_TRUE(emulated::matmul_plan(args).complete);
+  EXPECT_TRUE(cuda::matmul_plan(args).complete);
   args.epilogue.bias = bias;
-  EXPECT_FALSE(emulated::matmul_plan(args).complete);
+  EXPECT_FALSE(cuda::matmul_plan(args).complete);
   args.y_dtype = DType::f32;
-  EXPECT_EQ(emulated::matmul_plan(args).inside, emulated::LibraryEpilogue::bias);
+  EXPECT_EQ(cuda::matmul_plan(args).inside, cuda::LibraryEpilogue::bias);
   args.epilogue.activation = Activation::gelu_tanh;
-  EXPECT_EQ(emulated::matmul_plan(args).inside, emulated::LibraryEpilogue::gelu_tanh_bias);
+  EXPECT_EQ(cuda::matmul_plan(args).inside, cuda::LibraryEpilogue::gelu_tanh_bias);
   args.epilogue.activation = Activation::gelu_erf;
-  EXPECT_FALSE(emulated::matmul_plan(args).complete);
+  EXPECT_FALSE(cuda::matmul_plan(args).complete);
   args.epilogue.activation = Activation::none;
   args.epilogue.gate = bias;
-  EXPECT_FALSE(emulated::matmul_plan(args).complete);
+  EXPECT_FALSE(cuda::matmul_plan(args).complete);
   args.x_dtype = DType::f32;
-  EXPECT_TRUE(emulated::matmul_plan(args).converts);
+  EXPECT_TRUE(cuda::matmul_plan(args).converts);
 }
 
 }  // namespace

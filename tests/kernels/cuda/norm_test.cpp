@@ -1,10 +1,13 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/norm.cu"
+#include "kernels/norm.h"
 #include "kernels/random_values.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/norm.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -18,14 +21,15 @@ struct Problem {
   bool centred, affine, modulated;
 };
 
-Tensor run(void (*kernel)(const NormArgs&), const Problem& p, int64_t first = 0) {
+Tensor run(const Where& at, void (*kernel)(const NormArgs&), const Problem& p, int64_t first = 0) {
   const int64_t channels = p.groups * p.width;
-  const Tensor x = random_tensor({p.tokens, channels}, p.dtype, 1, 2);
-  const Tensor w = random_tensor({2, p.width}, DType::f32, 2);
-  const Tensor s = random_tensor({4, channels}, DType::f32, 3);
-  const Tensor y = Tensor::zeros({p.tokens - first, channels}, p.dtype);
+  const Tensor x = at(random_tensor({p.tokens, channels}, p.dtype, 1, 2));
+  const Tensor w = at(random_tensor({2, p.width}, DType::f32, 2));
+  const Tensor s = at(random_tensor({4, channels}, DType::f32, 3));
+  const Tensor y = Tensor::zeros({p.tokens - first, channels}, p.dtype, at.device);
   std::vector<int32_t> row_of;
   for (int64_t t = first; t < p.tokens; ++t) row_of.push_back(static_cast<int32_t>(t % 2));
+  const Tensor rows = at(row_of);
   NormArgs a{.x = x.data<std::byte>() + first * channels * size_of(p.dtype),
              .x_stride = channels,
              .y = y.raw(),
@@ -43,10 +47,10 @@ Tensor run(void (*kernel)(const NormArgs&), const Problem& p, int64_t first = 0)
     a.shift = s.row<float>(0);
     a.scale = s.row<float>(2);
     a.shift_stride = a.scale_stride = channels;
-    a.row_of = row_of.data();
+    a.row_of = static_cast<const int32_t*>(rows.raw());
   }
   kernel(a);
-  return y;
+  return here(y);
 }
 
 TEST(CudaNorm, EqualsTheReferenceAtOddSizes) {
@@ -61,7 +65,7 @@ TEST(CudaNorm, EqualsTheReferenceAtOddSizes) {
                         (kind & 2) != 0,
                         (kind & 4) != 0,
                         kind % 3 != 0};
-        ASSERT_LT(worst_difference(run(emulated::norm, p), run(reference::norm, p)),
+        ASSERT_LT(worst_difference(run(kThere, cuda::norm, p), run(kHost, reference::norm, p)),
                   tolerance(p.dtype, 2e-5))
             << width << " " << groups << " " << kind;
       }
@@ -70,17 +74,15 @@ TEST(CudaNorm, EqualsTheReferenceAtOddSizes) {
 TEST(CudaNorm, ARowDoesNotDependOnOthersOrOnTheOrderOfThreads) {
   for (int64_t width : {72, 1152}) {
     const Problem p{9, 1, width, DType::bf16, true, true, false};
-    const Tensor all = run(emulated::norm, p), rest = run(emulated::norm, p, 4);
+    const Tensor all = run(kThere, cuda::norm, p), rest = run(kThere, cuda::norm, p, 4);
     EXPECT_TRUE(same_bits(rest, all.slice(0, 4, 9)));
-    emulation::backwards = true;
-    EXPECT_TRUE(same_bits(run(emulated::norm, p), all));
-    emulation::backwards = false;
+    EXPECT_TRUE(same_bits(again([&] { return run(kThere, cuda::norm, p); }), all));
   }
 }
 
 TEST(CudaNorm, ZeroTokensAreLegalAndTooWideRowsAreNot) {
-  run(emulated::norm, {0, 1, 64, DType::f32, true, true, true});
-  EXPECT_ANY_THROW(run(emulated::norm, {1, 1, 40000, DType::f32, true, false, false}));
+  run(kThere, cuda::norm, {0, 1, 64, DType::f32, true, true, true});
+  EXPECT_ANY_THROW(run(kThere, cuda::norm, {1, 1, 40000, DType::f32, true, false, false}));
 }
 
 }  // namespace

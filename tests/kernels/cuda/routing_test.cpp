@@ -1,10 +1,13 @@
-#include "kernels/cuda/emulation.h"
-// The emulation comes first: it is what the source below is compiled with.
+#include "kernels/cuda/leg.h"
+// The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
-#include "kernels/cuda/routing.cu"
 #include "kernels/random_values.h"
+#include "kernels/routing.h"
+#if !defined(TESSERA_ON_GPU)
+#include "kernels/cuda/routing.cu"
+#endif
 
 namespace tessera::kernels {
 namespace {
@@ -16,18 +19,21 @@ struct Routed {
   Tensor ids, weights, scores;
 };
 
-Routed run(void (*kernel)(const RouteArgs&), RouteArgs args, const Tensor& logits) {
+Routed run(const Where& at, void (*kernel)(const RouteArgs&), RouteArgs args, const Tensor& logits,
+           const Tensor& bias = {}) {
   args.tokens = logits.size(0);
   args.experts = logits.size(1);
-  Routed r{Tensor::zeros({args.tokens, args.top_k}, DType::i32),
-           Tensor::zeros({args.tokens, args.top_k}, DType::f32),
-           Tensor::zeros(logits.shape(), DType::f32)};
-  args.logits = logits.data<float>();
+  const Routed r{Tensor::zeros({args.tokens, args.top_k}, DType::i32, at.device),
+                 Tensor::zeros({args.tokens, args.top_k}, DType::f32, at.device),
+                 Tensor::zeros(logits.shape(), DType::f32, at.device)};
+  const Tensor given = at(logits), added = at(bias);
+  args.logits = given.data<float>();
+  if (bias.defined()) args.bias = added.data<float>();
   args.ids = r.ids.data<int32_t>();
   args.weights = r.weights.data<float>();
   args.scores = r.scores.data<float>();
   kernel(args);
-  return r;
+  return {here(r.ids), here(r.weights), here(r.scores)};
 }
 
 // Quarters, so that there are many ties.
@@ -50,14 +56,17 @@ TEST(CudaRoute, EqualsTheReference) {
       for (bool sigmoid : {false, true})
         for (bool renormalise : {false, true}) {
           if (k > experts) continue;
-          RouteArgs args{.sigmoid = sigmoid,
-                         .top_k = k,
-                         .renormalise = renormalise,
-                         .scale = renormalise ? 2.5f : 1};
+          const RouteArgs args{.sigmoid = sigmoid,
+                               .top_k = k,
+                               .renormalise = renormalise,
+                               .scale = renormalise ? 2.5f : 1};
           const Tensor bias = random_tensor({experts}, DType::f32, 8, 0.5f);
-          if (sigmoid) args.bias = bias.data<float>();
-          const Tensor logits = coarse(7, experts);
-          expect_equal(run(emulated::route, args, logits), run(reference::route, args, logits));
+          const Tensor added = sigmoid ? bias : Tensor{};
+          for (int64_t tokens : problems<int64_t>({7}, {1000})) {
+            const Tensor logits = coarse(tokens, experts);
+            expect_equal(run(kThere, cuda::route, args, logits, added),
+                         run(kHost, reference::route, args, logits, added));
+          }
         }
 }
 
@@ -66,26 +75,25 @@ TEST(CudaRoute, GroupsAreKeptByTheirTwoBest) {
        {std::array<int, 3>{64, 8, 3}, {6, 3, 1}, {40, 40, 7}, {256, 8, 4}}) {
     const RouteArgs args{.sigmoid = true, .groups = groups, .top_groups = kept, .top_k = 4};
     const Tensor logits = coarse(9, experts);
-    expect_equal(run(emulated::route, args, logits), run(reference::route, args, logits));
+    expect_equal(run(kThere, cuda::route, args, logits),
+                 run(kHost, reference::route, args, logits));
   }
 }
 
 TEST(CudaRoute, TiesGoToTheLowestIndexAndClosedExpertsAreNeverTaken) {
   Tensor logits = Tensor::zeros({2, 40}, DType::f32);
   for (int e = 3; e < 40; ++e) logits.data<float>()[40 + e] = -INFINITY;
-  const Routed r = run(emulated::route, {.top_k = 5}, logits);
+  const Routed r = run(kThere, cuda::route, {.top_k = 5}, logits);
   EXPECT_EQ(r.ids.to_ints(), (std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 2, -1, -1}));
   EXPECT_EQ(r.weights.to_floats()[9], 0);
 }
 
 TEST(CudaRoute, ZeroTokensAreLegalAndTheOrderOfThreadsDoesNotMatter) {
-  run(emulated::route, {.top_k = 2}, Tensor::zeros({0, 8}, DType::f32));
+  run(kThere, cuda::route, {.top_k = 2}, Tensor::zeros({0, 8}, DType::f32));
   const Tensor logits = coarse(6, 100);
-  const Routed forwards = run(emulated::route, {.top_k = 6}, logits);
-  emulation::backwards = true;
-  const Routed back = run(emulated::route, {.top_k = 6}, logits);
-  emulation::backwards = false;
-  EXPECT_TRUE(same_bits(back.ids, forwards.ids) && same_bits(back.weights, forwards.weights));
+  const auto once = [&] { return run(kThere, cuda::route, {.top_k = 6}, logits); };
+  const Routed one = once(), other = again(once);
+  EXPECT_TRUE(same_bits(other.ids, one.ids) && same_bits(other.weights, one.weights));
 }
 
 }  // namespace

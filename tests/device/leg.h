@@ -1,0 +1,68 @@
+#pragma once
+
+// Tests of whole models have two legs, too: an emulated GPU whose kernels are the CPU's reference
+// ones, held to the CPU's bits, and a real GPU (TESSERA_ON_GPU), held to them within tolerances.
+// TESSERA_DEVICE_TEST=apart holds the emulated leg to the tolerances as well: its CPU then runs the
+// strongest kernels it has, which differ from the reference as a GPU's do.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/golden.h"
+#include "kernels/isa.h"
+#include "tensor/dtype.h"
+#if defined(TESSERA_ON_GPU)
+#include "tensor/device_pool.h"
+#else
+#include "device/emulated_gpu.h"
+#endif
+
+namespace tessera::device {
+
+#if defined(TESSERA_ON_GPU)
+inline constexpr bool kOnGpu = true;
+
+/// The GPU that the program has opened.
+class Gpu {
+ public:
+  Gpu() { tensor::device_pool()->runtime().enter(); }
+  void expect_kernels(int64_t) const {
+    EXPECT_GT(tensor::device_pool()->use().allocations, 0) << "nothing was ever on the GPU";
+  }
+  std::string name() const { return tensor::device_pool()->runtime().name(); }
+};
+#else
+inline constexpr bool kOnGpu = false;
+
+class Gpu : public EmulatedGpu {
+ public:
+  using EmulatedGpu::EmulatedGpu;
+  /// That so many ran.
+  void expect_kernels(int64_t least) const { EXPECT_GT(kernels(), least); }
+  std::string name() const { return pool().runtime().name(); }
+};
+#endif
+
+/// Whether the device must give the CPU's bits.
+inline bool bitwise() { return !kOnGpu && kernels::active_isa() == kernels::Isa::reference; }
+
+/// What computing in another order may do to a whole model, L2.
+inline double tolerance(tensor::DType dtype) { return dtype == tensor::DType::f32 ? 1e-4 : 3e-2; }
+
+/// The device's values against the CPU's, as near as the leg has to be.
+inline void expect_same(const std::vector<float>& there, const std::vector<float>& here,
+                        double most) {
+  if (bitwise()) {
+    EXPECT_EQ(there, here);
+    return;
+  }
+  EXPECT_LT(golden::l2_error(there, here), most);
+}
+inline void expect_same(const std::vector<float>& there, const std::vector<float>& here,
+                        tensor::DType dtype) {
+  expect_same(there, here, tolerance(dtype));
+}
+
+}  // namespace tessera::device

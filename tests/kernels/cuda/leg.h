@@ -1,0 +1,44 @@
+#pragma once
+
+// The tests of CUDA kernels have two legs. The emulated one compiles a kernel's source for the CPU
+// and keeps its arrays in an emulated GPU's memory, which the host cannot reach; the other one
+// (TESSERA_ON_GPU, label gpu) calls the same function of the library on a real GPU. Include this
+// first, and the kernel's .cu only in the emulated leg.
+
+#include "kernels/where.h"
+
+#if defined(TESSERA_ON_GPU)
+namespace tessera::kernels {
+inline constexpr bool kOnGpu = true;
+}
+#else
+#include "kernels/cuda/emulation.h"
+namespace tessera::kernels {
+inline constexpr bool kOnGpu = false;
+}
+#endif
+
+namespace tessera::kernels {
+
+/// Once more, with everything that hardware leaves open changed as far as one can: the emulated
+/// threads run in the other order.
+template <class Run>
+auto again(const Run& run) {
+#if defined(TESSERA_ON_GPU)
+  return run();
+#else
+  emulation::backwards = true;
+  auto result = run();
+  emulation::backwards = false;
+  return result;
+#endif
+}
+
+/// Problems for both legs, then those that only a GPU finishes soon.
+template <class T>
+std::vector<T> problems(std::vector<T> small, const std::vector<T>& large) {
+  if (kOnGpu) small.insert(small.end(), large.begin(), large.end());
+  return small;
+}
+
+}  // namespace tessera::kernels
