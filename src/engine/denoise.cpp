@@ -124,6 +124,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   const nn::Denoiser& model = state.transformer(rank);
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
   assembly.device = state.device();
+  assembly.fixed_weights = state.resident_blocks < 0;
   const evaluation::RedundancyProbe* probe = nullptr;
   if (request.compare_steps) {
     auto comparing = std::make_unique<evaluation::RedundancyProbe>();

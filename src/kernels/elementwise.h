@@ -11,6 +11,7 @@ enum class Elementwise : uint8_t {
   add,        ///< a + b
   blend,      ///< a * alpha + b * beta
   multiply,   ///< a * b
+  scale,      ///< a / beta * alpha
   silu,       ///< a / (1 + exp(-a))
   gelu_tanh,  ///< tanh form
   gelu_erf,   ///< exact form

@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "nn/positions.h"
+#include "ops/elementwise.h"
 
 namespace tessera::models {
 namespace {
@@ -39,14 +40,6 @@ nn::Geometry geometry_of(const FluxConfig& c) {
     g.skip_from.push_back(-1);
   }
   return g;
-}
-
-// The pipeline divides by 1000 and the model multiplies again, in floats.
-Tensor thousands(const Tensor& x, bool divide) {
-  if (x.is_meta()) return x;
-  std::vector<float> values = x.to_floats();
-  for (float& value : values) value = (divide ? value / 1000.0f : value) * 1000.0f;
-  return Tensor::from(std::span<const float>(values), x.shape()).to(x.device());
 }
 
 }  // namespace
@@ -131,7 +124,7 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
       row_input(conditioning, "pooled_projections", shape.rows, config_.pooled_projection_dim));
   if (config_.guidance_embeds) {
     const Tensor scale = row_input(conditioning, "guidance", shape.rows, 1).reshape({shape.rows});
-    context->fixed = guidance_(ops::timestep_embedding(thousands(scale, false), kWaves),
+    context->fixed = guidance_(ops::timestep_embedding(ops::scale(scale, 1000), kWaves),
                                {.residual = context->fixed});
   }
   if (text_in_.weight()) context->text = text_in_(ops::cast(text, dtype_));
@@ -156,8 +149,9 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
 nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) const {
   auto step = std::make_shared<FluxStep>();
   step->context = &dynamic_cast<const FluxContext&>(context);
+  // The pipeline divides by 1000 and the model multiplies again, in floats.
   const Tensor condition =
-      ops::silu(time_(ops::timestep_embedding(thousands(timestep, true), kWaves),
+      ops::silu(time_(ops::timestep_embedding(ops::scale(timestep, 1000, 1000), kWaves),
                       {.residual = step->context->fixed}));
   for (const Block& block : layers_) {
     const bool single = block.modulation.weight() != nullptr;

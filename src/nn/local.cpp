@@ -131,6 +131,20 @@ const std::vector<ExpertUse>& LocalExperts::uses() const {
   return uses_;
 }
 
+void LocalExperts::note(const ExpertUse& use, const Tensor& ids) {
+  if (uncounted_.size() >= kMostUncounted) settle();
+  uncounted_.emplace_back(uses_.size(), ids);
+  uses_.push_back(use);
+}
+
+void LocalExperts::replayed() {
+  for (const auto& [use, ids] : recorded_) {
+    const Tensor now = Tensor::empty(ids.shape(), ids.dtype(), ids.device());
+    tensor::copy_into(now, ids);
+    note(use, now);
+  }
+}
+
 Tensor LocalExperts::apply(int site, const TokenView&, const Tensor& tokens, const Router& router,
                            const ExpertBank& bank) {
   const ops::Routing routing = router(tokens);
@@ -138,11 +152,12 @@ Tensor LocalExperts::apply(int site, const TokenView&, const Tensor& tokens, con
   if (tokens.is_meta()) {
     const double share = tensor::current_scope().assumptions.touched_experts;
     use.distinct = static_cast<int64_t>(share * static_cast<double>(bank->routed.size()));
+    uses_.push_back(use);
+  } else if (tensor::current_scope().recording) {
+    recorded_.emplace_back(use, routing.ids);
   } else {
-    if (uncounted_.size() >= kMostUncounted) settle();
-    uncounted_.emplace_back(uses_.size(), routing.ids);
+    note(use, routing.ids);
   }
-  uses_.push_back(use);
   return ops::experts(tokens, routing, bank->routed, shared_expert(tokens, *bank));
 }
 

@@ -28,11 +28,15 @@ class LocalExperts : public Experts {
                const ExpertBank& bank) override;
   /// Every call since the start, in order.
   const std::vector<ExpertUse>& uses() const;
+  /// The calls that were recorded (tensor::Recording) have been made once more.
+  void replayed();
 
  private:
   void settle() const;
+  void note(const ExpertUse& use, const Tensor& ids);
   mutable std::vector<ExpertUse> uses_;
-  mutable std::vector<std::pair<size_t, Tensor>> uncounted_;  // ids on a device, by use
+  mutable std::vector<std::pair<size_t, Tensor>> uncounted_;  // ids, by use
+  std::vector<std::pair<ExpertUse, Tensor>> recorded_;
 };
 
 /// The shared expert of a layer: down(silu(gate x) * up x).

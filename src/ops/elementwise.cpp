@@ -97,6 +97,9 @@ Tensor add(const Tensor& a, const Tensor& b) {
 Tensor blend(const Tensor& a, float alpha, const Tensor& b, float beta) {
   return apply("blend", Elementwise::blend, 3, a, b, a.dtype(), alpha, beta);
 }
+Tensor scale(const Tensor& x, float by, float over) {
+  return apply("scale", Elementwise::scale, 2, x, {}, x.dtype(), by, over);
+}
 Tensor multiply(const Tensor& a, const Tensor& b) {
   return apply("multiply", Elementwise::multiply, 1, a, b, a.dtype());
 }

@@ -17,6 +17,8 @@ Tensor cast(const Tensor& x, DType dtype);
 Tensor add(const Tensor& a, const Tensor& b);
 /// a * alpha + b * beta, same shape and dtype (f32 for samplers).
 Tensor blend(const Tensor& a, float alpha, const Tensor& b, float beta);
+/// x / over * by: rounded after either.
+Tensor scale(const Tensor& x, float by, float over = 1);
 /// a * b, same shape; the dtype of a.
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor silu(const Tensor& x);

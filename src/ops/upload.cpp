@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "tensor/device_pool.h"
+#include "tensor/recording.h"
 
 namespace tessera::ops {
 namespace {
@@ -59,7 +60,9 @@ Sent& all_sent() {
 }  // namespace
 
 Tensor uploaded(const void* data, int64_t bytes) {
-  return bytes <= kMostBytes ? all_sent().get(data, bytes) : sent(data, bytes);
+  const Tensor there = bytes <= kMostBytes ? all_sent().get(data, bytes) : sent(data, bytes);
+  if (tensor::Recording* recording = tensor::current_scope().recording) recording->keep(there);
+  return there;
 }
 
 void require_beside(const char* op, const char* name, const Tensor& operand, Device device) {

@@ -83,6 +83,10 @@ void Assembly::finish() {
   if (second) second->finish();
 }
 
+bool Assembly::may_record() const {
+  return device == tensor::Device::cuda && fixed_weights && plan.world() == 1 && local && !turns;
+}
+
 Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
                   comm::Communicator* world) {
   const auto found = problems(plan, geometry, workload);

@@ -44,11 +44,15 @@ struct Assembly {
   ScheduledExperts* scheduled = nullptr;     ///< experts, otherwise
   std::unique_ptr<Turns> turns;              ///< of a staggered batch: of its halves
   std::unique_ptr<ScheduledExperts> second;  ///< experts of the second half
+  bool fixed_weights = false;  ///< weights stay where they are, from the first step to the last
 
   /// Of the first half of a staggered batch, or the second; else of all rows.
   nn::Seams seams(int half = 0) const { return {*attention, half == 0 ? *experts : *second}; }
   void begin_step(const nn::StepInfo& info);
   void finish();
+  /// Whether a step's work on the device is the same in every step, so that it can be recorded: no
+  /// other rank takes part, nothing is stale, and no policy of the host chooses.
+  bool may_record() const;
   /// Other experts in the place of the plan's, which then count nothing.
   void replace_experts(std::unique_ptr<nn::Experts> others) {
     experts = std::move(others);

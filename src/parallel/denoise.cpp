@@ -5,12 +5,15 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "ops/elementwise.h"
+#include "parallel/recorded_step.h"
 
 namespace tessera::parallel {
 namespace {
 
 using tensor::DType;
 using tensor::Tensor;
+
+constexpr int kWorthRecording = 4;  // steps
 
 Tensor timesteps(float value, int rows, tensor::Device device) {
   if (device == tensor::Device::meta) return Tensor::empty({rows}, DType::f32, device);
@@ -113,6 +116,13 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   const tensor::Device device = device_of(assembly, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
   const auto& [pt, p, q] = model.geometry().patch_size;
+  const bool watched = control.trace != nullptr;
+  RecordedStep network(
+      [&](const Tensor& time, const Tensor& input) {
+        const nn::StepContextPtr step = model.at(*context, time);
+        return run_blocks(model, *step, view, input, assembly, control);
+      },
+      sampler.steps() >= kWorthRecording && !watched && assembly.may_record(), assembly.local);
   sample::History history;
   for (int i = 0; i < sampler.steps(); ++i) {
     require(go_on(assembly, control), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
@@ -121,12 +131,11 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const int steps = sampler.steps();
     assembly.begin_step({i, steps, assembly.plan.fresh(i, steps),
                          i + 1 == steps || assembly.plan.fresh(i + 1, steps)});
-    const nn::StepContextPtr step =
-        model.at(*context, timesteps(sampler.timestep(i), shape.rows, device));
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor out = run_blocks(model, *step, view, input.to(device), assembly, control);
+    const Tensor out =
+        network(timesteps(sampler.timestep(i), shape.rows, device), input.to(device));
     const Tensor prediction =
         guided(out.to(latent.device()), guidance, pt * p * q, assembly.share.tokens.size());
     latent =

@@ -32,18 +32,25 @@ int64_t DevicePool::rounded(int64_t bytes, MemoryClass memory_class) {
   return (std::max(bytes, int64_t{1}) + step - 1) / step * step;
 }
 
-std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class) {
+std::pair<int64_t, std::byte*> DevicePool::fitting(Blocks& blocks, int64_t bytes) {
+  const auto found = blocks.lower_bound(bytes);
+  if (found == blocks.end() || found->first > bytes + bytes / 8) return {0, nullptr};
+  const std::pair<int64_t, std::byte*> block = *found;
+  blocks.erase(found);
+  return block;
+}
+
+std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t arena) {
   runtime_->enter();
   const int64_t wanted = rounded(bytes, memory_class);
   const std::lock_guard lock(mutex_);
-  std::byte* block = nullptr;
-  int64_t size = wanted;
-  const auto found = waiting_.lower_bound(wanted);
-  if (found != waiting_.end() && found->first <= wanted + wanted / 8) {
-    std::tie(size, block) = *found;
-    waiting_.erase(found);
-    use_.waiting -= size;
-  } else {
+  const auto own = arenas_.find(arena);
+  auto [size, block] = own != arenas_.end() ? fitting(own->second, wanted)
+                                            : std::pair<int64_t, std::byte*>{0, nullptr};
+  if (block == nullptr) std::tie(size, block) = fitting(waiting_, wanted);
+  use_.waiting -= size;
+  if (block == nullptr) {
+    size = wanted;
     ++use_.allocations;
     block = static_cast<std::byte*>(runtime_->allocate(wanted));
     if (block == nullptr && !waiting_.empty()) {
@@ -59,7 +66,7 @@ std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class) {
          runtime_->name(), (wanted + (1 << 20) - 1) >> 20, name_of(memory_class), memory.free >> 20,
          memory.total >> 20, use_.live >> 20);
   }
-  live_.emplace(block, size);
+  live_.emplace(block, Live{size, arena});
   use_.live += size;
   return block;
 }
@@ -68,16 +75,34 @@ void DevicePool::give(std::byte* block) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(block);
   if (found == live_.end()) return;
-  waiting_.emplace(found->second, block);
-  use_.live -= found->second;
-  use_.waiting += found->second;
+  const auto [size, arena] = found->second;
+  const auto own = arenas_.find(arena);
+  (own != arenas_.end() ? own->second : waiting_).emplace(size, block);
+  use_.live -= size;
+  use_.waiting += size;
   live_.erase(found);
 }
 
+int64_t DevicePool::open_arena() {
+  const std::lock_guard lock(mutex_);
+  arenas_[++last_arena_];
+  return last_arena_;
+}
+
+void DevicePool::close_arena(int64_t arena) {
+  const std::lock_guard lock(mutex_);
+  const auto own = arenas_.find(arena);
+  if (own == arenas_.end()) return;
+  waiting_.merge(own->second);
+  arenas_.erase(own);
+}
+
 void DevicePool::flush_locked() {
-  for (const auto& [size, block] : waiting_) runtime_->free(block);
+  for (const auto& [size, block] : waiting_) {
+    runtime_->free(block);
+    use_.waiting -= size;
+  }
   waiting_.clear();
-  use_.waiting = 0;
 }
 
 void DevicePool::flush() {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "tensor/device_runtime.h"
 #include "tensor/storage.h"
@@ -24,11 +25,15 @@ class DevicePool {
   DeviceRuntime& runtime() const { return *runtime_; }
   /// At least `bytes`. When the device has no more, what waits is freed and it is tried again; then
   /// throws Error(memory) with the numbers.
-  std::byte* take(int64_t bytes, MemoryClass memory_class);
+  /// With an arena: memory that returns to it, out of what waits there or anywhere.
+  std::byte* take(int64_t bytes, MemoryClass memory_class, int64_t arena = 0);
   /// A block from take().
   void give(std::byte* block);
-  /// Frees what waits.
+  /// Frees what waits outside arenas.
   void flush();
+  /// An arena's memory serves nobody else, whether a tensor holds it or not, until it is closed.
+  int64_t open_arena();
+  void close_arena(int64_t arena);
   /// Bytes in use, bytes that wait, and how often the runtime was asked for memory.
   struct Use {
     int64_t live = 0, waiting = 0, allocations = 0;
@@ -42,8 +47,16 @@ class DevicePool {
   void flush_locked();
   std::shared_ptr<DeviceRuntime> runtime_;
   mutable std::mutex mutex_;
-  std::multimap<int64_t, std::byte*> waiting_;
-  std::map<std::byte*, int64_t> live_;
+  using Blocks = std::multimap<int64_t, std::byte*>;  // by size
+  struct Live {
+    int64_t size = 0, arena = 0;
+  };
+  /// A waiting block that fits, or nothing: {0, null}.
+  static std::pair<int64_t, std::byte*> fitting(Blocks& blocks, int64_t bytes);
+  Blocks waiting_;
+  std::map<int64_t, Blocks> arenas_;
+  std::map<std::byte*, Live> live_;
+  int64_t last_arena_ = 0;
   Use use_;
 };
 

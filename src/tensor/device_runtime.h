@@ -23,6 +23,14 @@ struct CopyBox {
   int64_t width = 0, rows = 1;
 };
 
+/// Work that a device has recorded. To be destroyed when none of it is under way.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  /// Queues all of it.
+  virtual void launch(void* stream) = 0;
+};
+
 /// What tensors need of a device: memory, copies, order. All work of a process on its device goes
 /// to one stream, in order; a stream is `Scope::stream` (null: the device's own). Thread-safe.
 /// Every function may throw Error(memory) or Error(rank) with the text of the driver.
@@ -44,6 +52,10 @@ class DeviceRuntime {
   virtual void zero(void* to, int64_t bytes, void* stream) = 0;
   /// Waits until all work of the stream is done.
   virtual void synchronise(void* stream) = 0;
+  /// A stream whose work is recorded, not done, until end_recording() takes it away; null where the
+  /// device cannot.
+  virtual void* begin_recording() { return nullptr; }
+  virtual std::unique_ptr<DeviceGraph> end_recording(void*) { return nullptr; }
 };
 
 class DevicePool;

@@ -16,6 +16,16 @@ void Meter::add(const char* op, double flops, double bytes) {
   entry.bytes += bytes;
 }
 
+void Meter::add(const std::map<std::string, Entry>& entries) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [op, more] : entries) {
+    Entry& entry = entries_[op];
+    entry.calls += more.calls;
+    entry.flops += more.flops;
+    entry.bytes += more.bytes;
+  }
+}
+
 std::map<std::string, Meter::Entry> Meter::entries() const {
   const std::lock_guard lock(mutex_);
   return entries_;

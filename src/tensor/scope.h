@@ -12,6 +12,8 @@
 
 namespace tessera::tensor {
 
+class Recording;
+
 /// Work that ops did or, on meta, would do: floating-point operations and bytes of memory traffic
 /// (each operand and result once), by op. Thread-safe.
 class Meter {
@@ -21,6 +23,7 @@ class Meter {
     double flops = 0, bytes = 0;
   };
   void add(const char* op, double flops, double bytes);
+  void add(const std::map<std::string, Entry>& entries);
   std::map<std::string, Entry> entries() const;
   Entry total() const;
 
@@ -41,7 +44,9 @@ struct Scope {
   std::shared_ptr<MemoryTracker> memory;  ///< null: not counted
   std::shared_ptr<Meter> meter;           ///< null: not counted
   Assumptions assumptions;
-  void* stream = nullptr;  ///< device queue; null on cpu and meta
+  void* stream = nullptr;          ///< device queue; null: the device's own
+  Recording* recording = nullptr;  ///< of what goes to that queue, if it is recorded, not done
+  int64_t arena = 0;               ///< of the device's pool, for its memory; 0: none
 };
 
 /// The scope bound to the calling thread; an empty one if none is.

@@ -158,7 +158,7 @@ std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryC
     storage->owned_ = !own;
   } else if (device == Device::cuda) {
     storage->pool_ = device_pool();
-    storage->data_ = storage->pool_->take(bytes, memory_class);
+    storage->data_ = storage->pool_->take(bytes, memory_class, current_scope().arena);
   }
   storage->bytes_ = bytes;
   storage->tracker_ = current_scope().memory;

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "tensor/device_pool.h"
+#include "tensor/recording.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -247,6 +248,7 @@ void copy_into(const Tensor& to, const Tensor& from) {
   require(!from.is_meta(), ErrorCode::usage, "a meta tensor {} has no elements to copy",
           from.shape());
   const bool here = to.device() == Device::cpu, there = from.device() == Device::cpu;
+  if (here != there && current_scope().recording) throw NeedsHost();
   const Axes axes = merged_axes(to, from);
   auto* target = static_cast<std::byte*>(to.raw());
   const auto* source = static_cast<const std::byte*>(from.raw());

@@ -22,6 +22,22 @@ std::mutex opening;
 int open_count = 0;  // under the mutex
 std::atomic<int64_t> upload_count{0}, download_count{0};
 
+std::atomic<int64_t> replay_count{0};
+
+class EmulatedGraph : public tensor::DeviceGraph {
+ public:
+  explicit EmulatedGraph(std::shared_ptr<Recorded> work) : work_(std::move(work)) {}
+  void launch(void* stream) override {
+    ++replay_count;
+    do_or_record(stream, [work = work_] {
+      for (const auto& one : *work) one();
+    });
+  }
+
+ private:
+  std::shared_ptr<Recorded> work_;
+};
+
 /// First fit over the arena.
 class EmulatedRuntime : public tensor::DeviceRuntime {
  public:
@@ -62,23 +78,31 @@ class EmulatedRuntime : public tensor::DeviceRuntime {
     before->second += hole->second;
     holes_.erase(hole);
   }
-  void copy(const CopyBox& box, CopyWay way, void*) override {
+  void copy(const CopyBox& box, CopyWay way, void* stream) override {
     const bool to = way != CopyWay::download, from = way != CopyWay::upload;
     if (arena_.holds(box.to) != to || arena_.holds(box.from) != from)
       throw std::logic_error("a copy goes another way than it says");
     upload_count += way == CopyWay::upload;
     download_count += way == CopyWay::download;
-    const Arena::Open open(arena_);
-    for (int64_t row = 0; row < box.rows; ++row)
-      std::memmove(static_cast<std::byte*>(box.to) + row * box.to_pitch,
-                   static_cast<const std::byte*>(box.from) + row * box.from_pitch,
-                   static_cast<size_t>(box.width));
+    do_or_record(stream, [this, box] {
+      const Arena::Open open(arena_);
+      for (int64_t row = 0; row < box.rows; ++row)
+        std::memmove(static_cast<std::byte*>(box.to) + row * box.to_pitch,
+                     static_cast<const std::byte*>(box.from) + row * box.from_pitch,
+                     static_cast<size_t>(box.width));
+    });
   }
-  void zero(void* to, int64_t bytes, void*) override {
-    const Arena::Open open(arena_);
-    std::memset(to, 0, static_cast<size_t>(bytes));
+  void zero(void* to, int64_t bytes, void* stream) override {
+    do_or_record(stream, [this, to, bytes] {
+      const Arena::Open open(arena_);
+      std::memset(to, 0, static_cast<size_t>(bytes));
+    });
   }
   void synchronise(void*) override {}
+  void* begin_recording() override { return start_recording(); }
+  std::unique_ptr<tensor::DeviceGraph> end_recording(void* stream) override {
+    return std::make_unique<EmulatedGraph>(stop_recording(stream));
+  }
   Arena& arena() { return arena_; }
 
  private:
@@ -121,7 +145,7 @@ EmulatedGpu::EmulatedGpu(int64_t capacity) {
   pool_ = std::make_shared<tensor::DevicePool>(std::move(runtime));
   tensor::use_device(pool_);
   kernels::replace_cuda_table(&emulated_table());
-  upload_count = download_count = 0;
+  upload_count = download_count = replay_count = 0;
 }
 
 EmulatedGpu::~EmulatedGpu() {
@@ -131,6 +155,7 @@ EmulatedGpu::~EmulatedGpu() {
 }
 
 int64_t EmulatedGpu::kernels() const { return kernels_run(); }
+int64_t EmulatedGpu::replays() const { return replay_count; }
 int64_t EmulatedGpu::uploads() const { return upload_count; }
 int64_t EmulatedGpu::downloads() const { return download_count; }
 

@@ -23,6 +23,8 @@ class EmulatedGpu {
   int64_t kernels() const;
   int64_t uploads() const;
   int64_t downloads() const;
+  /// How often recorded work was done again.
+  int64_t replays() const;
   tensor::DevicePool& pool() const { return *pool_; }
   class Arena& arena() const {
     return *arena_;

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <initializer_list>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -18,6 +20,7 @@
 #include "kernels/rope.h"
 #include "kernels/routing.h"
 #include "kernels/waves.h"
+#include "tensor/scope.h"
 
 namespace tessera::device {
 namespace {
@@ -95,12 +98,34 @@ void check(const BiasedAttentionArgs& a) {
   check_arrays("biased_attention", {a.q, a.k, a.v, a.bias, a.out});
 }
 
+std::mutex recording;
+std::map<void*, std::shared_ptr<Recorded>> recorded;  // by stream
+
+// Arguments that outlive the call.
+template <class Args>
+struct Held {
+  explicit Held(const Args& given) : args(given) {}
+  Args args;
+};
+template <>
+struct Held<ExpertsArgs> {
+  explicit Held(const ExpertsArgs& given)
+      : bank(std::make_shared<std::vector<ExpertView>>(given.bank, given.bank + given.experts)),
+        args(given) {
+    args.bank = bank->data();
+  }
+  std::shared_ptr<std::vector<ExpertView>> bank;
+  ExpertsArgs args;
+};
+
 template <class Args, void (*KernelTable::*Member)(const Args&)>
 void emulated(const Args& args) {
   check(args);
-  ++run_count;
-  const Arena::Open open(*served.load());
-  (cpu_table(Isa::reference).*Member)(args);
+  do_or_record(tensor::current_scope().stream, [held = Held<Args>(args)] {
+    ++run_count;
+    const Arena::Open open(*served.load());
+    (cpu_table(Isa::reference).*Member)(held.args);
+  });
 }
 
 KernelTable make_table() {
@@ -130,6 +155,26 @@ KernelTable make_table() {
 const KernelTable& emulated_table() {
   static const KernelTable table = make_table();
   return table;
+}
+
+void* start_recording() {
+  auto list = std::make_shared<Recorded>();
+  const std::lock_guard lock(recording);
+  return recorded.emplace(list.get(), list).first->first;
+}
+
+std::shared_ptr<Recorded> stop_recording(void* stream) {
+  const std::lock_guard lock(recording);
+  return std::move(recorded.extract(stream).mapped());
+}
+
+void do_or_record(void* stream, std::function<void()> work) {
+  {
+    const std::lock_guard lock(recording);
+    if (const auto found = recorded.find(stream); found != recorded.end())
+      return found->second->push_back(std::move(work));
+  }
+  work();
 }
 
 void serve_kernels(Arena* arena) {

@@ -31,6 +31,7 @@ class Gpu {
   void expect_kernels(int64_t) const {
     EXPECT_GT(tensor::device_pool()->use().allocations, 0) << "nothing was ever on the GPU";
   }
+  void expect_replays(int64_t) const {}  // nobody counts them there
   std::string name() const { return tensor::device_pool()->runtime().name(); }
 };
 #else
@@ -41,6 +42,8 @@ class Gpu : public EmulatedGpu {
   using EmulatedGpu::EmulatedGpu;
   /// That so many ran.
   void expect_kernels(int64_t least) const { EXPECT_GT(kernels(), least); }
+  /// That no step needed the host, else there would be fewer.
+  void expect_replays(int64_t count) const { EXPECT_EQ(replays(), count); }
   std::string name() const { return pool().runtime().name(); }
 };
 #endif

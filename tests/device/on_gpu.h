@@ -65,6 +65,17 @@ struct TinyTransformer {
     return parallel::forward(*network, c, {2, recipe->prefix(c), layout.grid()}, time, latent,
                              assembly, {});
   }
+  /// Steps that a device may record.
+  Tensor denoised(const nn::Conditioning& c, const nn::TokenLayout& layout, int steps) const {
+    const Tensor latent =
+        models::NamedNoise().get("latent", {2 * layout.tokens(), layout.token_channels()});
+    parallel::Assembly assembly =
+        parallel::assemble(network->geometry(), {}, {2, layout.tokens(), 1, steps});
+    assembly.device = device;
+    assembly.fixed_weights = true;
+    return parallel::denoise(*network, c, {2, recipe->prefix(c), layout.grid()},
+                             *sample::rectified_flow(steps), {}, latent, {}, assembly, {});
+  }
 };
 
 }  // namespace tessera::device

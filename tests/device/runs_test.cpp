@@ -76,6 +76,22 @@ TEST(RunsOnGpu, ARunRepeatsItsBits) {
 }
 
 #if !defined(TESSERA_ON_GPU)
+TEST(RunsOnGpu, StepsAreRecordedAndReplayedWhereNothingElseTakesPart) {
+  const auto replays = [](const std::string& plan, int64_t steps) {
+    const Gpu gpu;
+    GenerateRequest request;
+    request.classes = {"1"};
+    request.steps = static_cast<int>(steps);
+    request.decode = false;
+    Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model", options("cuda", plan))
+        .generate(request);
+    return gpu.replays();
+  };
+  EXPECT_EQ(replays("", 6), 5);
+  EXPECT_EQ(replays("", 2), 0);
+  EXPECT_EQ(replays("expert=2", 6), 0);
+}
+
 TEST(RunsOnGpu, WeightsAreUploadedOnce) {
   const Gpu gpu;
   const RunOptions run = options("cuda", "");

@@ -15,10 +15,13 @@ void expect_equal(const char* type, const char* config, int64_t text, int64_t fr
     for (const auto& [name, x] : given) c.tensors[name] = x;
     const nn::TokenLayout layout = here.recipe->layout(4, 6, frames);
     const std::vector<float> want = here(c, layout).to_floats();
+    const std::vector<float> run = here.denoised(c, layout, 5).to_floats();
     const Gpu gpu;
     const TinyTransformer there(Device::cuda, type, config, dtype);
     expect_same(there(c, layout).to_floats(), want, dtype);
     gpu.expect_kernels(20);
+    expect_same(there.denoised(c, layout, 5).to_floats(), run, dtype);
+    gpu.expect_replays(4);
   }
 }
 

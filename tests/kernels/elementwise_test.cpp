@@ -17,6 +17,7 @@ double right(Elementwise op, double a, double b, double alpha, double beta, doub
     case Elementwise::add: return a + b;
     case Elementwise::blend: return a * alpha + b * beta;
     case Elementwise::multiply: return a * b;
+    case Elementwise::scale: return a / beta * alpha;
     case Elementwise::silu: return a / (1 + std::exp(-a));
     case Elementwise::gelu_tanh:
       return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));

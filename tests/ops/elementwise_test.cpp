@@ -76,6 +76,12 @@ TEST(Elementwise, RowsRepeatWhileTheyFit) {
   EXPECT_TRUE(add_row(Tensor::empty({2, 2}, DType::f32, tensor::Device::meta), row({1})).is_meta());
 }
 
+TEST(Elementwise, ScaleRoundsTwice) {
+  const float x = 0.1234567f;
+  EXPECT_EQ(scale(of({x}, {1}), 1000, 1000).to_floats()[0], x / 1000.0f * 1000.0f);
+  EXPECT_EQ(scale(of({x}, {1}), 3).to_floats()[0], x * 3);
+}
+
 TEST(Elementwise, RowsMoveToTheirPlaces) {
   const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
   const Tensor y = Tensor::from(std::vector<float>(12, 9), {4, 3});

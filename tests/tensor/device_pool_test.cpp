@@ -62,6 +62,21 @@ TEST(DevicePool, WithoutMemoryWhatWaitsIsFreedFirst) {
   EXPECT_EQ(pool.use().live, 0);
 }
 
+TEST(DevicePool, AnArenaKeepsItsBlocksUntilItIsClosed) {
+  const auto runtime = std::make_shared<FakeRuntime>();
+  DevicePool pool(runtime);
+  std::byte* const before = pool.take(kMegabyte, MemoryClass::activations);
+  pool.give(before);
+  const int64_t arena = pool.open_arena();
+  EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations, arena), before);  // what waited
+  pool.give(before);
+  EXPECT_NE(pool.take(kMegabyte, MemoryClass::activations), before);
+  EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations, arena), before);
+  pool.close_arena(arena);
+  pool.give(before);
+  EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations), before);
+}
+
 TEST(DevicePool, EndsWithNothingLeftBehind) {
   const auto runtime = std::make_shared<FakeRuntime>();
   {

@@ -15,6 +15,8 @@ __m512 compute(__m512 a, __m512 b, __m512 gate, const ElementwiseArgs& args) {
   if constexpr (op == Elementwise::blend)
     return _mm512_fmadd_ps(a, _mm512_set1_ps(args.alpha),
                            _mm512_mul_ps(b, _mm512_set1_ps(args.beta)));
+  if constexpr (op == Elementwise::scale)
+    return _mm512_mul_ps(_mm512_div_ps(a, _mm512_set1_ps(args.beta)), _mm512_set1_ps(args.alpha));
   if constexpr (op == Elementwise::silu) return silu(a);
   if constexpr (op == Elementwise::gelu_tanh) return gelu_tanh(a);
   if constexpr (op == Elementwise::gelu_erf) return gelu_erf(a);
@@ -59,6 +61,7 @@ void elementwise(const ElementwiseArgs& args) {
     case Elementwise::add: return all<Elementwise::add>(args);
     case Elementwise::blend: return all<Elementwise::blend>(args);
     case Elementwise::multiply: return all<Elementwise::multiply>(args);
+    case Elementwise::scale: return all<Elementwise::scale>(args);
     case Elementwise::silu: return all<Elementwise::silu>(args);
     case Elementwise::gelu_tanh: return all<Elementwise::gelu_tanh>(args);
     case Elementwise::gelu_erf: return all<Elementwise::gelu_erf>(args);

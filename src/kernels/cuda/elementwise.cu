@@ -10,6 +10,7 @@ __device__ inline float apply(const ElementwiseArgs& args, float a, float b, flo
     case Elementwise::add: return a + b;
     case Elementwise::blend: return a * args.alpha + b * args.beta;
     case Elementwise::multiply: return a * b;
+    case Elementwise::scale: return a / args.beta * args.alpha;
     case Elementwise::silu: return silu(a);
     case Elementwise::gelu_tanh: return gelu_tanh(a);
     case Elementwise::gelu_erf: return gelu_erf(a);

@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,24 @@ void check(cudaError_t status, const char* what) {
        "the GPU failed in {}: {}; see nvidia-smi for what it does, or use --device cpu", what,
        cudaGetErrorString(status));
 }
+
+class CudaGraph : public tensor::DeviceGraph {
+ public:
+  explicit CudaGraph(cudaGraph_t recorded) {
+    const cudaError_t status = cudaGraphInstantiate(&graph_, recorded, 0);
+    cudaGraphDestroy(recorded);
+    check(status, "cudaGraphInstantiate");
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  void launch(void* stream) override {
+    check(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream)), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraphExec_t graph_ = nullptr;
+};
 
 class CudaRuntime : public tensor::DeviceRuntime {
  public:
@@ -70,6 +89,22 @@ class CudaRuntime : public tensor::DeviceRuntime {
   }
   void synchronise(void* stream) override {
     check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "its work");
+  }
+  // Relaxed: memory may be allocated while this thread records.
+  void* begin_recording() override {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    const cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+    if (status != cudaSuccess) cudaStreamDestroy(stream);
+    check(status, "cudaStreamBeginCapture");
+    return stream;
+  }
+  std::unique_ptr<tensor::DeviceGraph> end_recording(void* stream) override {
+    cudaGraph_t recorded = nullptr;
+    const cudaError_t status = cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &recorded);
+    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+    check(status, "cudaStreamEndCapture");
+    return std::make_unique<CudaGraph>(recorded);
   }
 
  private:

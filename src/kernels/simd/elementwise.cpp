@@ -32,6 +32,8 @@ void row(const ElementwiseArgs& args, int64_t t) {
   const float alpha = args.alpha, beta = args.beta;
   switch (args.op) {
     case Elementwise::cast: return one_row<Y, A>(args, t, [](float a) { return a; });
+    case Elementwise::scale:
+      return one_row<Y, A>(args, t, [=](float a) { return a / beta * alpha; });
     case Elementwise::silu: return one_row<Y, A>(args, t, [](float a) { return silu(a); });
     case Elementwise::gelu_tanh:
       return one_row<Y, A>(args, t, [](float a) { return gelu_tanh(a); });

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "nn/local.h"
+#include "tensor/recording.h"
+
+namespace tessera::parallel {
+
+/// The network's part of the steps of a request: (timesteps f32 [rows], latent) -> prediction, the
+/// same sizes every time. Where it may, a device records the second call and does the later ones
+/// from the recording, with no work of the host between its kernels; the first fills caches.
+class RecordedStep {
+ public:
+  using Work = std::function<tensor::Tensor(const tensor::Tensor& time, const tensor::Tensor& x)>;
+  /// `may`: tensors are on a device, what the work reads besides its arguments stays where it is,
+  /// and nothing watches it. `experts` counts calls; may be null. Both outlive this.
+  RecordedStep(Work work, bool may, nn::LocalExperts* experts)
+      : work_(std::move(work)), may_(may), experts_(experts) {}
+
+  tensor::Tensor operator()(const tensor::Tensor& time, const tensor::Tensor& latent);
+
+ private:
+  bool record(const tensor::Tensor& time, const tensor::Tensor& latent);
+  Work work_;
+  bool may_;
+  nn::LocalExperts* experts_;
+  int calls_ = 0;
+  tensor::Tensor time_, latent_, out_;  // at the addresses that the recording knows
+  std::unique_ptr<tensor::Recording> recording_;
+};
+
+}  // namespace tessera::parallel

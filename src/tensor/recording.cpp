@@ -1,0 +1,61 @@
+#include "tensor/recording.h"
+
+#include <utility>
+
+namespace tessera::tensor {
+
+Recording::Recording(std::shared_ptr<DevicePool> pool)
+    : pool_(std::move(pool)), arena_(pool_->open_arena()) {}
+
+Recording::~Recording() {
+  try {
+    if (graph_) pool_->runtime().synchronise(current_scope().stream);
+    graph_.reset();
+  } catch (...) {  // a device that failed says so at its next work
+  }
+  pool_->close_arena(arena_);
+}
+
+void Recording::record(const std::function<void()>& work) {
+  DeviceRuntime& runtime = pool_->runtime();
+  runtime.enter();
+  Scope scope = current_scope();
+  scope.meter = std::make_shared<Meter>();
+  scope.recording = this;
+  scope.arena = arena_;
+  scope.stream = runtime.begin_recording();
+  if (scope.stream == nullptr) return;
+  try {
+    const BindScope bind(scope);
+    work();
+  } catch (...) {
+    try {
+      runtime.end_recording(scope.stream);
+    } catch (const Error&) {  // the first failure is the one to tell
+    }
+    throw;
+  }
+  graph_ = runtime.end_recording(scope.stream);
+  counts_ = scope.meter->entries();
+}
+
+std::unique_ptr<Recording> Recording::attempt(const std::function<void()>& work) {
+  std::unique_ptr<Recording> made(new Recording(device_pool()));
+  try {
+    made->record(work);
+  } catch (const NeedsHost&) {
+    return nullptr;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::memory) return nullptr;
+    throw;
+  }
+  return made->graph_ ? std::move(made) : nullptr;
+}
+
+void Recording::replay() {
+  pool_->runtime().enter();
+  graph_->launch(current_scope().stream);
+  if (Meter* meter = current_scope().meter.get()) meter->add(counts_);
+}
+
+}  // namespace tessera::tensor
