@@ -1,11 +1,13 @@
 // One layer of experts: few tokens are bound by the memory that holds the weights, many by
-// products. Arguments: threads (1).
+// products. Arguments: threads (1), a shape "TOKENSxHIDDENxINNERxEXPERTSxSLOTS" for that alone.
+// With --device cuda or --turns, see place.h, the routing is given as everywhere here.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "bench.h"
 #include "ops/experts.h"
+#include "place.h"
 
 using namespace tessera;
 using tensor::DType;
@@ -18,10 +20,10 @@ struct Layer {
   int experts, slots;
 };
 
-std::vector<ops::ExpertWeights> bank_of(const Layer& l) {
+std::vector<ops::ExpertWeights> bank_of(const Layer& l, const bench::Place& place) {
   const float scale = 1 / std::sqrt(float(l.hidden));
-  const Tensor up = bench::random_tensor({l.inner, l.hidden}, DType::bf16, 1, scale);
-  const Tensor down = bench::random_tensor({l.hidden, l.inner}, DType::bf16, 2, scale);
+  const Tensor up = place(bench::random_tensor({l.inner, l.hidden}, DType::bf16, 1, scale));
+  const Tensor down = place(bench::random_tensor({l.hidden, l.inner}, DType::bf16, 2, scale));
   std::vector<ops::ExpertWeights> bank;
   for (int e = 0; e < l.experts; ++e)
     bank.push_back(
@@ -52,10 +54,14 @@ double touched_bytes(const ops::Routing& r, const std::vector<ops::ExpertWeights
 }
 
 void measure(int64_t tokens, const Layer& l, const std::vector<ops::ExpertWeights>& bank,
-             kernels::Limits limits) {
-  const Tensor x = bench::random_tensor({tokens, l.hidden}, DType::bf16, 3);
-  const ops::Routing routing = route_evenly(tokens, l);
+             kernels::Limits limits, const bench::Place& place) {
+  const Tensor x = place(bench::random_tensor({tokens, l.hidden}, DType::bf16, 3));
+  ops::Routing routing = route_evenly(tokens, l);
+  routing = {place(routing.ids), place(routing.weights)};
   auto run = [&] { ops::experts(x, routing, bank); };
+  const std::string shape =
+      fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots);
+  if (place.on_gpu() || place.turns) return place.measure("experts bf16", shape, 5, run);
   run();
   double seconds = 1e30, peak = limits.product(true);
   for (int i = 0; i < 4; ++i) {
@@ -63,28 +69,29 @@ void measure(int64_t tokens, const Layer& l, const std::vector<ops::ExpertWeight
     seconds = std::min(seconds, kernels::best_seconds(run, 2));
   }
   const double flops = 6.0 * static_cast<double>(tokens * l.slots * l.hidden * l.inner);
-  bench::print("experts bf16",
-               fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots),
-               flops, touched_bytes(routing, bank), seconds, peak, limits.read);
+  bench::print("experts bf16", shape, flops, touched_bytes(routing, bank), seconds, peak,
+               limits.read);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bench::Place place(argc, argv);
   const bench::Threads threads(argc, argv);
-  const kernels::Limits limits = kernels::probe_limits();
+  const kernels::Limits limits =
+      place.on_gpu() || place.turns ? kernels::Limits{} : kernels::probe_limits();
   Layer one{};
   long tokens = 0, hidden = 0, inner = 0;
   if (argc > 2 && std::sscanf(argv[2], "%ldx%ldx%ldx%dx%d", &tokens, &hidden, &inner, &one.experts,
                               &one.slots) == 5) {
     one.hidden = hidden;
     one.inner = inner;
-    measure(tokens, one, bank_of(one), limits);
+    measure(tokens, one, bank_of(one, place), limits, place);
     return 0;
   }
   for (const Layer& l :
        {Layer{2048, 1024, 64, 8}, Layer{1152, 4608, 8, 2}, Layer{384, 1536, 8, 2}}) {
-    const auto bank = bank_of(l);
-    for (int64_t t : {16, 64, 256, 1024}) measure(t, l, bank, limits);
+    const auto bank = bank_of(l, place);
+    for (int64_t t : {16, 64, 256, 1024}) measure(t, l, bank, limits, place);
   }
 }

@@ -1,6 +1,9 @@
 // One forward pass of a DiT-MoE with random weights: two rows (guidance) of 256 tokens, bf16.
-//   dit_moe_bench [threads] [size: s, b] [times]
+//   dit_moe_bench [threads] [size[:tokens[:blocks]], size: s, b, l, xl] [times] [--device cpu|cuda]
+//                 [--turns]
 // Prints a JSON line: milliseconds and the share of the units' own limit, probed between the runs.
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -9,6 +12,7 @@
 #include "models/dit_moe_recipe.h"
 #include "models/random_weights.h"
 #include "nn/local.h"
+#include "place.h"
 
 using namespace tessera;
 using tensor::DType;
@@ -21,7 +25,7 @@ constexpr int kRows = 2;
 models::DitMoeConfig config_of(const std::string& size) {
   for (const auto& [name, config] : models::dit_moe_sizes())
     if (name == "dit_moe_" + size) return models::parse_dit_moe_config(config, name);
-  std::fprintf(stderr, "dit_moe_bench: no size '%s'; give s or b\n", size.c_str());
+  std::fprintf(stderr, "dit_moe_bench: no size '%s'; give s, b, l or xl\n", size.c_str());
   std::exit(2);
 }
 
@@ -47,20 +51,31 @@ Tensor forward(const models::DitMoe& model, const nn::TokenShape& shape, const T
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bench::Place place(argc, argv);
   const bench::Threads threads(argc, argv);
-  const std::string size = argc > 2 ? argv[2] : "s";
+  const std::string shape_word = argc > 2 ? argv[2] : "s";
+  const std::string size = shape_word.substr(0, shape_word.find(':'));
+  long tokens = 0, blocks = 0;
+  std::sscanf(shape_word.c_str() + size.size(), ":%ld:%ld", &tokens, &blocks);
   const int times = argc > 3 ? std::atoi(argv[3]) : 3;
-  const models::DitMoeConfig config = config_of(size);
+  models::DitMoeConfig config = config_of(size);
+  if (tokens > 0)
+    config.input_size = config.patch_size * std::lround(std::sqrt(static_cast<double>(tokens)));
+  if (blocks > 0) config.depth = static_cast<int>(blocks);
   const int64_t side = config.input_size / config.patch_size;
   const nn::TokenShape shape{kRows, 0, {1, side, side}};
-  const models::DitMoe model(config, bench::RandomWeights(), {{0, config.depth}, true, true},
-                             DType::bf16);
+  const models::DitMoe model(config, bench::RandomWeights(place.device),
+                             {{0, config.depth}, true, true}, DType::bf16);
   const int64_t channels = config.in_channels * config.patch_size * config.patch_size;
-  const Tensor latent = bench::random_tensor({kRows * shape.tokens(), channels}, DType::f32, 5);
+  const Tensor latent =
+      place(bench::random_tensor({kRows * shape.tokens(), channels}, DType::f32, 5));
   const int32_t classes[] = {1, 1000};
   const float when[] = {0.5f, 0.5f};
-  const Tensor labels = Tensor::from(std::span<const int32_t>(classes), {kRows});
-  const Tensor t = Tensor::from(std::span<const float>(when), {kRows});
+  const Tensor labels = place(Tensor::from(std::span<const int32_t>(classes), {kRows}));
+  const Tensor t = place(Tensor::from(std::span<const float>(when), {kRows}));
   auto run = [&] { forward(model, shape, latent, labels, t); };
-  bench::print_best("dit_moe bf16", size, times, run);
+  if (place.on_gpu() || place.turns)
+    place.measure("dit_moe bf16", shape_word, times, run);
+  else
+    bench::print_best("dit_moe bf16", shape_word, times, run);
 }

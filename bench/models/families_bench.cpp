@@ -1,6 +1,6 @@
 // One forward pass of a transformer of the dense families at full width with few blocks and random
 // weights: one row, bf16; what a request computes once (texts) is not in it.
-//   families_bench [threads] [family:tokens] [times]
+//   families_bench [threads] [family:tokens] [times] [--device cpu|cuda] [--turns]
 // Families: pixart, sd3, flux, hunyuan, cogvideox; tokens: of the latent, a square number (of
 // cogvideox 1024 a frame). Prints a JSON line: milliseconds and the share of the units' own limit.
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "models/random_weights.h"
 #include "models/registry.h"
 #include "nn/local.h"
+#include "place.h"
 
 using namespace tessera;
 using tensor::DType;
@@ -55,11 +56,12 @@ const Family& family_of(const std::string& name) {
 }
 
 /// Values of the shapes that a recipe gives as an example.
-nn::Conditioning filled(const nn::Conditioning& example) {
+nn::Conditioning filled(const nn::Conditioning& example, const bench::Place& place) {
   nn::Conditioning c;
   for (const auto& [name, x] : example.tensors)
-    c.tensors[name] = x.dtype() == DType::i32 ? Tensor::zeros(x.shape(), DType::i32)
-                                              : bench::random_tensor(x.shape(), DType::f32, 3);
+    c.tensors[name] =
+        place(x.dtype() == DType::i32 ? Tensor::zeros(x.shape(), DType::i32)
+                                      : bench::random_tensor(x.shape(), DType::f32, 3));
   return c;
 }
 
@@ -72,6 +74,7 @@ nn::TokenLayout layout_of(const models::Recipe& recipe, const std::string& name,
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bench::Place place(argc, argv);
   const bench::Threads threads(argc, argv);
   const std::string shape = argc > 2 ? argv[2] : "pixart:1024";
   const int times = argc > 3 ? std::atoi(argv[3]) : 3;
@@ -79,19 +82,19 @@ int main(int argc, char** argv) {
   const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
   const Family& family = family_of(name);
   const auto recipe = models::make_recipe(family.type, base::Json::parse(family.config), name);
-  const auto model =
-      recipe->make(bench::RandomWeights(), {{0, recipe->blocks()}, true, true}, DType::bf16);
+  const auto model = recipe->make(bench::RandomWeights(place.device),
+                                  {{0, recipe->blocks()}, true, true}, DType::bf16);
   const nn::TokenLayout layout = layout_of(*recipe, name, tokens);
-  const nn::Conditioning conditioning = filled(recipe->example(1));
+  const nn::Conditioning conditioning = filled(recipe->example(1), place);
   const nn::TokenShape rows{1, recipe->prefix(conditioning), layout.grid()};
   nn::TokenView view;
   view.rows = {0};
   if (rows.prefix > 0) view.prefix = {{0, {0, rows.prefix}}};
   view.body = {{0, {0, rows.tokens()}}};
   const Tensor latent =
-      bench::random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5);
+      place(bench::random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5));
   const float when[] = {500};
-  const Tensor t = Tensor::from(std::span<const float>(when), {1});
+  const Tensor t = place(Tensor::from(std::span<const float>(when), {1}));
   const auto context = model->prepare(conditioning, rows);
   auto run = [&] {
     nn::LocalAttention attention(model->geometry());
@@ -102,5 +105,8 @@ int main(int argc, char** argv) {
       model->block(b, *step, view, hidden, {attention, experts});
     model->head(*step, view, hidden);
   };
-  bench::print_best("family bf16", shape, times, run);
+  if (place.on_gpu() || place.turns)
+    place.measure("family bf16", shape, times, run);
+  else
+    bench::print_best("family bf16", shape, times, run);
 }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,23 +15,33 @@ namespace tessera::bench {
 /// of what they are fed.
 class RandomWeights : public nn::PackingWeights {
  public:
-  RandomWeights() : block_(65521) {
+  /// Made where they are packed: a device is sent one period only.
+  explicit RandomWeights(tensor::Device device = tensor::Device::cpu)
+      : device_(device), block_(65521) {
     std::minstd_rand rng(1);
     std::uniform_real_distribution<float> draw(-1, 1);
     for (float& v : block_) v = draw(rng);
   }
   bool has(const std::string&) const override { return false; }
   tensor::Tensor get(const std::string&, const tensor::Shape& shape) const override {
-    tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32, tensor::Device::cpu,
-                                             tensor::MemoryClass::buffers);
-    const float range =
-        std::sqrt(static_cast<float>(shape[0]) / static_cast<float>(shape.elements()));
-    for (int64_t i = 0; i < x.elements(); ++i)
-      x.data<float>()[i] = range * block_[static_cast<size_t>(i) % block_.size()];
-    return x;
+    const int64_t all = shape.elements();
+    const tensor::Tensor x =
+        tensor::Tensor::empty({all}, tensor::DType::f32, device_, tensor::MemoryClass::buffers);
+    const float range = std::sqrt(static_cast<float>(shape[0]) / static_cast<float>(all));
+    std::vector<float> first(static_cast<size_t>(std::min<int64_t>(all, std::ssize(block_))));
+    for (size_t i = 0; i < first.size(); ++i) first[i] = range * block_[i];
+    int64_t made = std::ssize(first);
+    tensor::copy_into(x.slice(0, 0, made),
+                      tensor::Tensor::from(std::span<const float>(first), {made}));
+    for (int64_t next = 0; made < all; made += next) {
+      next = std::min(made, all - made);
+      tensor::copy_into(x.slice(0, made, made + next), x.slice(0, 0, next));
+    }
+    return x.reshape(shape);
   }
 
  private:
+  tensor::Device device_;
   std::vector<float> block_;
 };
 

@@ -4,9 +4,11 @@
 #include "models/random_weights.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
+#include "place.h"
 
 // Decodes one picture with the sizes of Stable Diffusion's VAE and random weights:
-//   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times]
+//   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times] [--device cpu|cuda]
+//   [--turns]
 // Prints a JSON line.
 
 namespace tessera {
@@ -17,6 +19,7 @@ using tensor::DType;
 using tensor::Tensor;
 
 int run(int argc, char** argv) {
+  const bench::Place place(argc, argv);
   const auto memory = std::make_shared<tensor::MemoryTracker>();
   const bench::Threads threads(argc, argv, memory);
   const std::string shape = argc > 2 ? argv[2] : "512x512-bf16";
@@ -28,9 +31,11 @@ int run(int argc, char** argv) {
   models::AutoencoderKLConfig config;
   config.block_out_channels = {128, 256, 512, 512};
   config.layers_per_block = 2;
-  const models::AutoencoderKL vae(config, RandomWeights(), dtype);
+  const models::AutoencoderKL vae(config, RandomWeights(place.device), dtype);
   nn::LocalSpatial spatial;
-  const Tensor latents = RandomWeights().get("", {1, 4, height / 8, width / 8});
+  const Tensor latents = RandomWeights(place.device).get("", {1, 4, height / 8, width / 8});
+  if (place.on_gpu() || place.turns)
+    return place.measure("vae_decode", shape, times, [&] { vae.decode(latents, spatial); }), 0;
   vae.decode(latents, spatial);  // warms up
   const double best = kernels::best_seconds([&] { vae.decode(latents, spatial); }, times);
   const double mb = 1 << 20;

@@ -1,10 +1,26 @@
-"""Runs a benchmark of Tessera and PyTorch functions in turn: both meet the same machine."""
+"""Runs a benchmark of Tessera and PyTorch functions in turn: both meet the same machine.
+
+On a CPU every turn of Tessera is a process of its own; on a GPU (`--device cuda`) one process stays,
+and measures when it is asked to.
+"""
 import json
 import os
+import statistics
 import subprocess
+import sys
 import time
 
-import torch
+
+def take_device(arguments):
+    """("cpu" or "cuda", the other arguments) of a command line with or without --device."""
+    rest = list(arguments)
+    if "--device" not in rest:
+        return "cpu", rest
+    at = rest.index("--device")
+    device = rest[at + 1] if at + 1 < len(rest) else ""
+    if device not in ("cpu", "cuda"):
+        sys.exit(f"--device {device or '(nothing)'}: expected cpu or cuda")
+    return device, rest[:at] + rest[at + 2:]
 
 
 def clock(threads):
@@ -12,7 +28,7 @@ def clock(threads):
     return time.thread_time if threads == 1 else time.perf_counter
 
 
-def torch_seconds(f, threads, times=3):
+def cpu_seconds(f, threads, times=3):
     now = clock(threads)
     best = float("inf")
     for _ in range(times):
@@ -22,13 +38,106 @@ def torch_seconds(f, threads, times=3):
     return best
 
 
+def cuda_seconds(f, times=5):
+    """The median of `times` queues of calls that last some 20 ms, by CUDA events."""
+    import torch
+
+    def queue(calls):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        first.record()
+        for _ in range(calls):
+            f()
+        last.record()
+        torch.cuda.synchronize()
+        return first.elapsed_time(last) / 1e3 / calls
+
+    queue(3)
+    calls = max(1, min(200, int(0.02 / queue(3))))
+    return statistics.median(queue(calls) for _ in range(times))
+
+
+class Resident:
+    """A benchmark of Tessera that measures once for each line it is sent."""
+
+    def __init__(self, program, threads, shape, device):
+        self.process = subprocess.Popen([program, str(threads), shape, "--device", device, "--turns"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def line(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            raise RuntimeError(f"{self.process.args[0]} ended with status {self.process.wait()}") from None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
 def tessera_line(program, threads, shape):
     out = subprocess.run([program, str(threads), shape], check=True, capture_output=True, text=True)
     return json.loads(out.stdout.strip().splitlines()[-1])
 
 
-def compare(program, threads, shape, variants, rounds=3, times=3):
-    """Prints a JSON line: milliseconds of Tessera and of each PyTorch variant, and their ratios."""
+def print_json(line):
+    print(json.dumps(line), flush=True)
+    return line
+
+
+def print_line(shape, ours, theirs, failed=None, **more):
+    """A JSON line: milliseconds of Tessera and of each variant, and their ratios."""
+    line = {"shape": shape, **more, "tessera_ms": round(ours, 4)}
+    for name, ms in theirs.items():
+        line[name + "_ms"] = round(ms, 4)
+        line[name + "_over_tessera"] = round(ms / ours, 3)
+    if failed:
+        line["cannot"] = failed
+    return print_json(line)
+
+
+def runnable(variants):
+    """Variants after a first call, and why the others cannot serve."""
+    kept, failed = {}, {}
+    for name, f in variants.items():
+        try:
+            f()
+            kept[name] = f
+        except Exception as error:  # whatever a library throws at what it does not support
+            failed[name] = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    return kept, failed
+
+
+def compare_resident(program, threads, shape, variants, seconds, device, rounds=5, **more):
+    """In turn with a program that stays: medians over the rounds, the first one left out."""
+    kept, failed = runnable(variants)
+    ours, theirs = [], {name: [] for name in kept}
+    with Resident(program, threads, shape, device) as tessera:
+        for i in range(rounds + 1):
+            times = {None: tessera.line()["ms"], **{name: seconds(f) * 1e3 for name, f in kept.items()}}
+            if i == 0:
+                continue
+            ours.append(times[None])
+            for name in kept:
+                theirs[name].append(times[name])
+    return print_line(shape, statistics.median(ours),
+                      {n: statistics.median(t) for n, t in theirs.items()}, failed, device=device,
+                      threads=threads, **more)
+
+
+def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu"):
+    """Prints a JSON line for one shape, see print_line(), and returns what it holds."""
+    import torch
+
+    if device == "cuda":
+        return compare_resident(program, threads, shape, variants, lambda f: cuda_seconds(f, times),
+                                device, torch=torch.__version__)
     torch.set_num_threads(threads)
     ours, theirs = float("inf"), {name: float("inf") for name in variants}
     for f in variants.values():
@@ -36,12 +145,8 @@ def compare(program, threads, shape, variants, rounds=3, times=3):
     for _ in range(rounds):
         ours = min(ours, tessera_line(program, threads, shape)["ms"])
         for name, f in variants.items():
-            theirs[name] = min(theirs[name], torch_seconds(f, threads, times) * 1e3)
-    line = {"shape": shape, "threads": threads, "torch": torch.__version__, "tessera_ms": ours}
-    for name, ms in theirs.items():
-        line[name + "_ms"] = round(ms, 4)
-        line[name + "_over_tessera"] = round(ms / ours, 2)
-    print(json.dumps(line), flush=True)
+            theirs[name] = min(theirs[name], cpu_seconds(f, threads, times) * 1e3)
+    return print_line(shape, ours, theirs, threads=threads, torch=torch.__version__)
 
 
 def program(name):

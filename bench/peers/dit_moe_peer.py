@@ -1,21 +1,26 @@
-"""One forward pass of DiT-MoE-S/2 and B/2 (8 experts, top 2, random weights, bf16, two rows of 256
-tokens) in PyTorch, two ways, beside Tessera's.
+"""One forward pass of DiT-MoE-S/2, B/2 and XL/2 (8 experts, top 2, random weights, bf16, two rows of
+256 tokens) in PyTorch, beside Tessera's.
 
 eager: as the published code runs it (experts one by one over sorted ids, each adding into the sum;
-fused scaled_dot_product_attention). best: gate and up in one product, rows grouped once, oneDNN's
-packed weights in every product, the weighted sum in one go.
+fused scaled_dot_product_attention). best: gate and up in one product, rows grouped once, the weighted
+sum in one go; on a CPU with oneDNN's packed weights in every product, on a GPU with grouped_mm.
+compiled (on a GPU): best through torch.compile.
 
-    TESSERA_BENCH=build/release/bench python bench/peers/dit_moe_peer.py [threads] [sizes]
+    TESSERA_BENCH=build/release/bench python bench/peers/dit_moe_peer.py [threads] [sizes] [--device cuda]
+
+Sizes are words like s, b, xl, or xl:1024:4 for 1024 tokens a row and 4 blocks.
 """
 import sys
 
 import torch
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention, silu
 
-from alternate import compare, program
+from alternate import compare, program, take_device
 
-ROWS, TOKENS, EXPERTS, SLOTS = 2, 256, 8, 2
-SIZES = {"s": (12, 384, 6), "b": (12, 768, 12)}
+ROWS, EXPERTS, SLOTS = 2, 8, 2
+SIZES = {"s": (12, 384, 6), "b": (12, 768, 12), "xl": (28, 1152, 16)}
+GPU_SIZES = "xl:1024:6,xl:4096:6"
+grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
 
 
 def weight(n, k):
@@ -42,7 +47,8 @@ class Plain:
 
 
 class Block:
-    def __init__(self, d, heads):
+    def __init__(self, d, heads, tokens):
+        self.tokens = tokens
         zeros = lambda n: torch.zeros(n).bfloat16()
         self.d, self.heads = d, heads
         self.ada = Plain(weight(6 * d, d), zeros(6 * d))
@@ -52,8 +58,14 @@ class Block:
         self.experts = [mlp(4 * d) for _ in range(EXPERTS)]
         self.shared = mlp(2 * d)
 
+    def stack(self):
+        """One tensor of all experts, for grouped_mm."""
+        self.ups = torch.stack([torch.cat([e[0].w, e[1].w]) for e in self.experts]).transpose(-2, -1)
+        self.downs = torch.stack([e[2].w for e in self.experts]).transpose(-2, -1)
+        self.shared_up = torch.cat([self.shared[0].w, self.shared[1].w])
+
     def pack(self):
-        rows = ROWS * TOKENS
+        rows = ROWS * self.tokens
         for name in ("qkv", "proj"):
             plain = getattr(self, name)
             setattr(self, name + "_packed", Packed(plain.w, plain.bias, rows))
@@ -62,7 +74,7 @@ class Block:
         self.shared_packed = fuse(self.shared, rows)
 
     def attention(self, x, qkv, proj):
-        q, k, v = qkv(x).reshape(ROWS, TOKENS, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv(x).reshape(ROWS, self.tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         return proj(scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape))
 
     def route(self, x):
@@ -105,40 +117,66 @@ class Block:
         y = torch.bmm(weights.view(-1, 1, SLOTS), out.view(-1, SLOTS, self.d)).view(x.shape)
         return y + mlp(self.shared_packed, x)
 
-    def __call__(self, x, c, best):
+    def moe_grouped(self, x):
+        flat = x.view(-1, self.d)
+        weights, ids = self.route(flat)
+        ids = ids.view(-1)
+        order = ids.argsort()
+        every = torch.arange(EXPERTS, device=ids.device)
+        ends = (ids[None] == every[:, None]).sum(1).cumsum(0).to(torch.int32)
+        gate, up = grouped_mm(flat[order // SLOTS], self.ups, offs=ends).chunk(2, dim=-1)
+        rows = grouped_mm(silu(gate) * up, self.downs, offs=ends)
+        out = torch.empty_like(rows)
+        out[order] = rows
+        y = torch.bmm(weights.view(-1, 1, SLOTS), out.view(-1, SLOTS, self.d)).view(x.shape)
+        gate, up = linear(x, self.shared_up).chunk(2, dim=-1)
+        return y + linear(silu(gate) * up, self.shared[2].w)
+
+    def __call__(self, x, c, way):
         m = self.ada(c).unsqueeze(1).chunk(6, dim=-1)
         norm = lambda v, i: layer_norm(v, (self.d,), eps=1e-6) * (1 + m[i + 1]) + m[i]
-        qkv, proj = (self.qkv_packed, self.proj_packed) if best else (self.qkv, self.proj)
+        qkv, proj = (self.qkv_packed, self.proj_packed) if way == "packed" else (self.qkv, self.proj)
         x = x + m[2] * self.attention(norm(x, 0), qkv, proj)
-        return x + m[5] * (self.moe_best if best else self.moe_eager)(norm(x, 3))
+        moe = {"eager": self.moe_eager, "packed": self.moe_best, "grouped": self.moe_grouped}[way]
+        return x + m[5] * moe(norm(x, 3))
 
 
-def variants(size):
-    depth, d, heads = SIZES[size]
-    blocks = [Block(d, heads) for _ in range(depth)]
+def variants(word, device):
+    size, tokens, depth = (word.split(":") + ["256", "0"][word.count(":"):])[:3]
+    tokens, d, heads = int(tokens), SIZES[size][1], SIZES[size][2]
+    best = "packed" if device == "cpu" else "grouped"
+    blocks = [Block(d, heads, tokens) for _ in range(int(depth) or SIZES[size][0])]
     for b in blocks:
-        b.pack()
+        b.pack() if best == "packed" else b.stack()
     ends = [weight(d, 16), weight(2 * d, d), weight(32, d)]
-    latent, condition = torch.randn(ROWS, TOKENS, 16).bfloat16(), torch.randn(ROWS, d).bfloat16()
+    latent, condition = torch.randn(ROWS, tokens, 16).bfloat16(), torch.randn(ROWS, d).bfloat16()
 
-    def run(best):
+    def run(way):
         x, c = linear(latent, ends[0]), silu(condition)
         for b in blocks:
-            x = b(x, c, best)
+            x = b(x, c, way)
         shift, scale = linear(c, ends[1]).unsqueeze(1).chunk(2, dim=-1)
         return linear(layer_norm(x, (d,), eps=1e-6) * (1 + scale) + shift, ends[2])
 
-    gap = (run(True) - run(False)).float().norm() / run(False).float().norm()
+    gap = (run(best) - run("eager")).float().norm() / run("eager").float().norm()
     assert gap < 0.05, f"the two ways differ by {gap}"
-    return {"eager": lambda: run(False), "best": lambda: run(True)}
+    ways = {"eager": lambda: run("eager"), "best": lambda: run(best)}
+    if device == "cuda":
+        torch._dynamo.reset()
+        fast = torch.compile(run)
+        ways["compiled"] = lambda: fast(best)
+    return ways
 
 
 def main():
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    device, words = take_device(sys.argv[1:])
+    threads = int(words[0]) if words else 1
     torch.set_num_threads(threads)
+    torch.set_default_device(device)
+    sizes = words[1] if len(words) > 1 else "s,b" if device == "cpu" else GPU_SIZES
     with torch.inference_mode():
-        for size in sys.argv[2] if len(sys.argv) > 2 else "sb":
-            compare(program("dit_moe_bench"), threads, size, variants(size), rounds=2)
+        for size in sizes.split(","):
+            compare(program("dit_moe_bench"), threads, size, variants(size, device), rounds=2, device=device)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,46 @@
-"""A Mixture-of-Experts layer in PyTorch, three ways, beside Tessera's experts.
+"""A Mixture-of-Experts layer in PyTorch, several ways, beside Tessera's experts.
 
 loop: as published code writes it (a mask per expert); sorted: rows grouped by expert, one product a
-segment; packed: sorted, with oneDNN's packed weights.
+segment; packed: sorted, with oneDNN's packed weights (CPU); grouped: gather, grouped_mm, SwiGLU,
+grouped_mm, combine, with nothing that waits for the GPU; compiled: that, through torch.compile.
 
-    TESSERA_BENCH=build/release/bench python bench/peers/experts_peer.py [threads]
+    TESSERA_BENCH=build/release/bench python bench/peers/experts_peer.py [threads] [shapes] [--device cuda]
+
+Shapes are words like 256x2048x1024x64x8 (tokens, hidden, inner, experts, slots). On a GPU the defaults
+are Mixtral, LLaDA-MoE and DiT-MoE-XL; a last line holds the geometric means.
 """
+import math
+import statistics
 import sys
 
 import torch
 
-from alternate import compare, program
+import alternate
+from alternate import compare, program, take_device
 
 SHAPES = [(64, 2048, 1024, 64, 8), (256, 2048, 1024, 64, 8), (256, 384, 1536, 8, 2),
           (512, 768, 3072, 8, 2)]
+GPU_LAYERS = [(4096, 14336, 8, 2), (2048, 1024, 64, 8), (1152, 4608, 8, 2)]
+GPU_SHAPES = [(tokens, *layer) for layer in GPU_LAYERS for tokens in (256, 1024, 4096, 16384)]
+grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
 
 
 class Layer:
-    def __init__(self, tokens, hidden, inner, experts, slots):
+    def __init__(self, tokens, hidden, inner, experts, slots, device):
         self.x = torch.randn(tokens, hidden).bfloat16()
-        self.ids = torch.stack([torch.randperm(experts)[:slots] for _ in range(tokens)])
+        self.ids = torch.rand(tokens, experts).argsort(1)[:, :slots].contiguous()
         self.weights = torch.full((tokens, slots), 1 / slots).bfloat16()
         scale = hidden ** -0.5
-        self.up = [(torch.randn(2 * inner, hidden) * scale).bfloat16() for _ in range(experts)]
-        self.down = [(torch.randn(hidden, inner) * scale).bfloat16() for _ in range(experts)]
+        self.ups = torch.randn(experts, 2 * inner, hidden, dtype=torch.bfloat16) * scale
+        self.downs = torch.randn(experts, hidden, inner, dtype=torch.bfloat16) * scale
+        self.up, self.down = list(self.ups), list(self.downs)
         self.inner, self.experts, self.slots = inner, experts, slots
-        rows = max(1, tokens * slots // experts)
-        reorder = torch.ops.mkldnn._reorder_linear_weight
-        self.packed_up = [reorder(w, rows) for w in self.up]
-        self.packed_down = [reorder(w, rows) for w in self.down]
+        self.device = device
+        if device == "cpu":
+            rows = max(1, tokens * slots // experts)
+            reorder = torch.ops.mkldnn._reorder_linear_weight
+            self.packed_up = [reorder(w.contiguous(), rows) for w in self.up]
+            self.packed_down = [reorder(w.contiguous(), rows) for w in self.down]
 
     def expert(self, rows, up, down, linear):
         gate, value = linear(rows, up).chunk(2, dim=-1)
@@ -43,6 +56,11 @@ class Layer:
                 y[token] += out * self.weights[token, slot, None]
         return y
 
+    def combine(self, out, order):
+        back = torch.empty_like(out)
+        back[order] = out
+        return (back.view(*self.ids.shape, -1) * self.weights[..., None]).sum(1)
+
     def segments(self, ups, downs, linear):
         order = self.ids.flatten().argsort(stable=True)
         counts = torch.bincount(self.ids.flatten(), minlength=self.experts).tolist()
@@ -54,9 +72,7 @@ class Layer:
                 out[begin:begin + count] = self.expert(rows[begin:begin + count], ups[e], downs[e],
                                                        linear)
                 begin += count
-        back = torch.empty_like(out)
-        back[order] = out
-        return (back.view(*self.ids.shape, -1) * self.weights[..., None]).sum(1)
+        return self.combine(out, order)
 
     def sorted(self):
         return self.segments(self.up, self.down, torch.nn.functional.linear)
@@ -67,14 +83,50 @@ class Layer:
             lambda x, w: torch.ops.mkldnn._linear_pointwise(x.contiguous(), w, None, "none", [],
                                                             ""))
 
+    def grouped(self):
+        ids = self.ids.flatten()
+        order = ids.argsort(stable=True)
+        every = torch.arange(self.experts, device=ids.device)
+        ends = (ids[None] == every[:, None]).sum(1).cumsum(0).to(torch.int32)
+        rows = self.x[order // self.slots]
+        gate, value = grouped_mm(rows, self.ups.transpose(-2, -1), offs=ends).chunk(2, dim=-1)
+        inside = torch.nn.functional.silu(gate) * value
+        return self.combine(grouped_mm(inside, self.downs.transpose(-2, -1), offs=ends), order)
+
+    def variants(self):
+        ways = {"loop": self.loop, "sorted": self.sorted}
+        if self.device == "cpu":
+            return {**ways, "packed": self.packed, "grouped": self.grouped}
+        torch._dynamo.reset()
+        return {**ways, "grouped": self.grouped, "compiled": torch.compile(self.grouped)}
+
+    def check(self):
+        right, got = self.loop().float(), self.grouped().float()
+        gap = ((got - right).norm() / right.norm()).item()
+        assert gap < 0.02, f"grouped products differ from the loop by {gap}"
+
+
+def geometric_means(lines):
+    """Of every ratio that all shapes have."""
+    names = [n for n in lines[0] if n.endswith("_over_tessera") and all(n in line for line in lines)]
+    return {n: round(math.exp(statistics.mean(math.log(line[n]) for line in lines)), 3) for n in names}
+
 
 def main():
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    device, words = take_device(sys.argv[1:])
+    threads = int(words[0]) if words else 1
+    shapes = SHAPES if device == "cpu" else GPU_SHAPES
+    if len(words) > 1:
+        shapes = [tuple(map(int, word.split("x"))) for word in words[1].split(",")]
+    torch.set_default_device(device)
+    lines = []
     with torch.inference_mode():
-        for shape in SHAPES:
-            layer = Layer(*shape)
-            compare(program("experts_bench"), threads, "x".join(map(str, shape)),
-                    {"loop": layer.loop, "sorted": layer.sorted, "packed": layer.packed})
+        for shape in shapes:
+            layer = Layer(*shape, device)
+            layer.check()
+            lines.append(compare(program("experts_bench"), threads, "x".join(map(str, shape)),
+                                 layer.variants(), device=device))
+    alternate.print_json({"shape": "geometric mean", **geometric_means(lines)})
 
 
 if __name__ == "__main__":

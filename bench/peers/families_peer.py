@@ -1,10 +1,11 @@
 """One forward pass of the transformers of five families at full width with few blocks (random weights,
 bf16, one row) in PyTorch, as diffusers runs them, beside Tessera's.
 
-eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile with frozen
-weights, which oneDNN packs (a minute or two to compile each).
+eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile, on a CPU with
+frozen weights, which oneDNN packs (a minute or two to compile each).
 
     TESSERA_BENCH=build/release/bench python bench/peers/families_peer.py [threads] [shapes] [compile]
+                                                                          [--device cuda]
 
 Shapes are words like pixart:1024,flux:4096; all families at both sizes without them.
 """
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 
-from alternate import compare, program
+from alternate import compare, program, take_device
 
 SIZES = {  # heads, head width, text tokens, text width, blocks
     "pixart": (16, 72, 300, 1152, 3),
@@ -223,12 +224,12 @@ class Stack(nn.Module):
         return self.last(modulate(x, shift, scale))
 
 
-def variants(family, tokens, compiled):
+def variants(family, tokens, compiled, device):
     stack = Stack(family).bfloat16().eval()
     inputs = stack.inputs(tokens)
     ways = {"eager": lambda: stack(*inputs)}
     if compiled:
-        torch._inductor.config.freezing = True
+        torch._inductor.config.freezing = device == "cpu"
         torch._dynamo.reset()
         fast = torch.compile(stack)
         ways["compiled"] = lambda: fast(*inputs)
@@ -236,15 +237,19 @@ def variants(family, tokens, compiled):
 
 
 def main():
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    device, words = take_device(sys.argv[1:])
+    compiled = "compile" in words
+    words = [word for word in words if word != "compile"]
+    threads = int(words[0]) if words else 1
     torch.set_num_threads(threads)
-    shapes = sys.argv[2].split(",") if len(sys.argv) > 2 and sys.argv[2] else [
+    torch.set_default_device(device)
+    shapes = words[1].split(",") if len(words) > 1 and words[1] else [
         f"{family}:{tokens}" for family in SIZES for tokens in (1024, 4096)]
     with torch.inference_mode():
         for shape in shapes:
             family, tokens = shape.split(":")
-            compare(program("families_bench"), threads, shape, variants(family, int(tokens), "compile" in sys.argv),
-                    rounds=2)
+            compare(program("families_bench"), threads, shape, variants(family, int(tokens), compiled, device),
+                    rounds=2, device=device)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Decoding a picture with the sizes of Stable Diffusion's VAE and random weights in PyTorch: default
-(f32, channels first) and best (bf16, channels last), beside Tessera's decoder.
+(f32, channels first) and best (bf16, channels last), beside Tessera's decoder; compiled: best through
+torch.compile.
 
-    TESSERA_BENCH=build/release/bench python bench/peers/vae_peer.py [threads] [shape]
+    TESSERA_BENCH=build/release/bench python bench/peers/vae_peer.py [threads] [shape] [compile] [--device cuda]
 """
 import sys
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 
-from alternate import compare, program
+from alternate import compare, program, take_device
 
 
 class Resnet(nn.Module):
@@ -62,16 +63,24 @@ def decoder():
 
 
 def main():
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    shape = sys.argv[2] if len(sys.argv) > 2 else "512x512"
+    device, words = take_device(sys.argv[1:])
+    compiled = "compile" in words
+    words = [word for word in words if word != "compile"]
+    threads = int(words[0]) if words else 1
+    shape = words[1] if len(words) > 1 else "512x512"
     torch.set_num_threads(threads)
+    torch.set_default_device(device)
     height, width = (int(side) // 8 for side in shape.split("x"))
     with torch.inference_mode():
         plain, latent = decoder(), torch.randn(1, 4, height, width)
         half = decoder().bfloat16().to(memory_format=torch.channels_last)
         last = latent.bfloat16().contiguous(memory_format=torch.channels_last)
-        compare(program("vae_bench"), threads, shape + "-bf16",
-                {"best": lambda: half(last), "default": lambda: plain(latent)}, rounds=1, times=1)
+        ways = {"best": lambda: half(last), "default": lambda: plain(latent)}
+        if compiled:
+            fast = torch.compile(half)
+            ways["compiled"] = lambda: fast(last)
+        compare(program("vae_bench"), threads, shape + "-bf16", ways, rounds=1,
+                times=1 if device == "cpu" else 3, device=device)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench.h"
+#include "kernels/gpu.h"
+#include "tensor/device_pool.h"
+
+namespace tessera::bench {
+
+/// Where a benchmark computes: takes "--device cpu|cuda" and "--turns" out of its arguments. With
+/// --turns it measures as often as a line comes on standard input, so that a peer measures between.
+class Place {
+ public:
+  Place(int& argc, char** argv) {
+    int kept = 1;
+    for (int i = 1; i < argc; ++i) {
+      if (std::strcmp(argv[i], "--turns") == 0)
+        turns = true;
+      else if (std::strcmp(argv[i], "--device") == 0 && i + 1 < argc)
+        name_ = argv[++i];
+      else
+        argv[kept++] = argv[i];
+    }
+    argc = kept;
+    if (name_ == "cuda")
+      start();
+    else if (name_ != "cpu")
+      stop("--device " + name_ + ": expected 'cpu' or 'cuda'");
+  }
+  ~Place() {
+    if (on_gpu()) tensor::use_device(nullptr);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  bool on_gpu() const { return device == tensor::Device::cuda; }
+  tensor::Tensor operator()(const tensor::Tensor& t) const { return t.to(device); }
+
+  /// Prints a JSON line with the milliseconds of `run` and what it computes, one or many times.
+  /// On a GPU: the median of `samples` queues of calls that last some 20 ms, after a warm-up.
+  /// On a CPU: the best of `samples`.
+  template <class Run>
+  void measure(const std::string& bench, const std::string& shape, int samples,
+               const Run& run) const {
+    const double flops = counted(run);
+    for (bool more = !turns || turn(); more; more = turns && turn()) {
+      const double seconds = on_gpu() ? queued(samples, run) : kernels::best_seconds(run, samples);
+      std::puts(fmt::format("{{\"bench\":\"{}\",\"shape\":\"{}\",\"device\":\"{}\",\"threads\":{},"
+                            "\"ms\":{:.4f},\"gflops\":{:.1f}}}",
+                            bench, shape, name_, tensor::thread_count(), seconds * 1e3,
+                            flops / seconds / 1e9)
+                    .c_str());
+      std::fflush(stdout);
+    }
+  }
+
+  tensor::Device device = tensor::Device::cpu;
+  bool turns = false;
+
+ private:
+  [[noreturn]] static void stop(const std::string& why) {
+    std::fprintf(stderr, "%s\n", why.c_str());
+    std::exit(2);
+  }
+  void start() {
+    try {
+      tensor::use_device(std::make_shared<tensor::DevicePool>(kernels::open_gpu(0)));
+      tensor::device_pool()->runtime().enter();
+      device = tensor::Device::cuda;
+    } catch (const std::exception& error) {
+      stop(error.what());
+    }
+  }
+  static bool turn() {
+    for (int c = std::getchar(); c != EOF; c = std::getchar())
+      if (c == '\n') return true;
+    return false;
+  }
+  // One run, which warms up, too.
+  template <class Run>
+  static double counted(const Run& run) {
+    tensor::Scope counting = tensor::current_scope();
+    counting.meter = std::make_shared<tensor::Meter>();
+    const tensor::BindScope bind(counting);
+    run();
+    return counting.meter->total().flops;
+  }
+  template <class Run>
+  static double queue_seconds(int calls, const Run& run) {
+    tensor::DeviceRuntime& gpu = tensor::device_pool()->runtime();
+    gpu.synchronise(tensor::current_scope().stream);
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) run();
+    gpu.synchronise(tensor::current_scope().stream);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+  }
+  template <class Run>
+  static double queued(int samples, const Run& run) {
+    queue_seconds(3, run);
+    const int calls = std::clamp(static_cast<int>(0.02 / queue_seconds(3, run)), 1, 200);
+    std::vector<double> seconds;
+    for (int i = 0; i < samples; ++i) seconds.push_back(queue_seconds(calls, run));
+    return median(seconds);
+  }
+
+  std::string name_ = "cpu";
+};
+
+}  // namespace tessera::bench
