@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Runs everything that needs a GPU, and writes one page about it.
+
+  check_gpu.py                                 builds, then all stages -> build/gpu/gpu.md
+  check_gpu.py --stages tests,memcheck         those alone; --list names them
+  check_gpu.py --programs FOLDER               with programs of pack_gpu.py instead of a build
+  check_gpu.py --from a/gpu.json --stages none the page of results from several calls
+
+Each stage has a limit of its own (--minutes limits all of them together); one that fails does not stop
+the next. Ends with status 1 if one failed. The page is written after each stage.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import gpu_page
+import pack_gpu
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BENCHES = ("attention_bench", "experts_bench", "families_bench", "dit_moe_bench", "vae_bench")
+# What the checkers of memory run: one small problem of each kernel, and two whole models.
+CHECKED = ("CudaAttention.*:CudaConv.*:CudaElementwise.More*:CudaExperts.*:CudaCombine.*:CudaGroupNorm.*:"
+           "CudaGrouping.*:CudaCopy.*:CudaMoveRows.*:CudaWaves.*:CudaPlaneAffine.*:CudaBiasedAttention.*:"
+           "CudaNorm.ARow*:CudaRope.*:CudaRoute.*:TransformersOnGpu.DitMoe:EncodersOnGpu.VaeDecodesAndEncodes")
+# Races are looked for in our own kernels alone.
+RACED = CHECKED.split(":TransformersOnGpu", 1)[0]
+
+
+@dataclasses.dataclass
+class Stage:
+    name: str
+    seconds: int
+    command: list
+
+
+def sanitizer(tool, test, tests, seconds):
+    checker = os.environ.get("COMPUTE_SANITIZER", "compute-sanitizer")
+    return Stage(tool, seconds, ["env", "TESSERA_SMALL_PROBLEMS=1", checker, "--tool", tool, "--target-processes",
+                                 "all", "--error-exitcode", "9", test, "--gtest_brief=1", f"--gtest_filter={tests}"])
+
+
+def stages(programs, python, build):
+    """In the order in which they run: what says most first."""
+    test, tessera = programs / "tests/tessera_gpu_test", programs / "tessera"
+    peer = lambda name, *words: [python, ROOT / f"bench/peers/{name}_peer.py", "1", *words, "--device", "cuda"]
+    models = "pixart:1024,sd3:1024,flux:1024,pixart:4096,sd3:4096,flux:4096"
+    found = []
+    if build:
+        found.append(Stage("build", 2400, [ROOT / "scripts/build", "release", "--", "tessera", "tessera_gpu_test",
+                                           *BENCHES]))
+    return found + [
+        Stage("tests", 240, ["ctest", "--test-dir", programs, "-L", "gpu", "-j", str(min(8, os.cpu_count() or 1)),
+                             "--output-on-failure", "--timeout", "120"]),
+        Stage("models", 240, [python, ROOT / "tools/gpu_models.py", tessera]),
+        Stage("kernels", 120, [tessera, "bench", "kernels", "--device", "cuda"]),
+        sanitizer("memcheck", test, CHECKED, 180),
+        Stage("attention", 120, peer("attention")),
+        Stage("experts", 300, peer("experts")),
+        Stage("families", 420, peer("families", models, "compile")),
+        Stage("dit_moe", 240, peer("dit_moe")),
+        Stage("vae", 180, peer("vae", "1024x1024", "compile")),
+        sanitizer("racecheck", test, RACED, 180),
+        sanitizer("synccheck", test, RACED, 120),
+    ]
+
+
+def chosen(found, words):
+    if words == "all":
+        return found
+    wanted = [] if words == "none" else words.split(",")
+    known = [stage.name for stage in found]
+    for word in wanted:
+        if word not in known:
+            sys.exit(f"check_gpu: no stage '{word}'; there are {', '.join(known)}")
+    return [stage for stage in found if stage.name in wanted]
+
+
+def run_stage(stage, limit, environment):
+    """What a stage said and how it ended, as gpu_page reads it."""
+    command = list(map(str, stage.command))
+    result = {"command": shlex.join(command), "limit_s": round(limit), "before": gpu_page.clocks()}
+    start = time.monotonic()
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   errors="replace", env=environment, start_new_session=True, cwd=ROOT)
+    except OSError as error:
+        return {**result, "status": "cannot start", "output": str(error), "seconds": 0}
+    try:
+        output, _ = process.communicate(timeout=limit)
+        result["status"] = "passed" if process.returncode == 0 else f"failed (status {process.returncode})"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        result["status"] = f"stopped at its limit of {limit:.0f} s"
+    return {**result, "output": output, "seconds": round(time.monotonic() - start, 1), "after": gpu_page.clocks()}
+
+
+def write(out, results):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for path, text in ((out.with_suffix(".json"), json.dumps(results, indent=1) + "\n"),
+                       (out, gpu_page.page(results))):
+        beside = path.with_name(path.name + ".new")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+
+
+def earlier(paths):
+    """Results of earlier calls as one: a later one of a stage counts."""
+    together = {"machine": {}, "stages": {}}
+    for path in paths:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        together["machine"].update(results["machine"])
+        together["stages"].update(results["stages"])
+    return together
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/gpu/gpu.md")
+    parser.add_argument("--stages", default="all", help="names with commas; all (default) or none")
+    parser.add_argument("--list", action="store_true", help="name the stages and their limits")
+    parser.add_argument("--programs", type=pathlib.Path, help="built already: a build folder or a packed one")
+    parser.add_argument("--minutes", type=float, default=60, help="for all stages together")
+    parser.add_argument("--from", dest="before", type=pathlib.Path, action="append", default=[],
+                        help="results of an earlier call (its .json)")
+    parser.add_argument("--python", default=sys.executable, help="the one that has PyTorch")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    build = args.programs is None
+    programs = (args.programs or ROOT / "build/release").absolute()
+    found = stages(programs, args.python, build)
+    if args.list:
+        print("\n".join(f"{stage.name}: {stage.seconds} s" for stage in found))
+        return 0
+    wanted = chosen(found, args.stages)
+    end = time.monotonic() + 60 * args.minutes
+    environment = pack_gpu.environment(programs, ROOT)
+    results = earlier(args.before)
+    if wanted:
+        results["machine"].update(gpu_page.machine(args.python),
+                                  date=datetime.date.today().isoformat())
+    write(args.out, results)
+    for stage in wanted:
+        left = end - time.monotonic()
+        if left < 1:
+            results["stages"][stage.name] = {"command": shlex.join(map(str, stage.command)), "seconds": 0,
+                                             "status": "not run: no time left", "output": ""}
+        else:
+            results["stages"][stage.name] = run_stage(stage, min(left, stage.seconds), environment)
+        one = results["stages"][stage.name]
+        print(f"check_gpu: {stage.name}: {one['status']} ({one['seconds']} s)", flush=True)
+        write(args.out, results)
+    failed = [n for n, one in results["stages"].items() if one["status"] != "passed"]
+    print(f"check_gpu: {args.out}: {len(results['stages']) - len(failed)} stages passed"
+          + (f"; not so: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
