@@ -14,6 +14,7 @@
 #include "bench.h"
 #include "kernels/gpu.h"
 #include "tensor/device_pool.h"
+#include "tensor/recording.h"
 
 namespace tessera::bench {
 
@@ -48,17 +49,20 @@ class Place {
 
   /// Prints a JSON line with the milliseconds of `run` and what it computes, one or many times.
   /// On a GPU: the median of `samples` queues of calls that last some 20 ms, after a warm-up.
-  /// On a CPU: the best of `samples`.
+  /// On a CPU: the best of `samples`. `steps`: what a request does again and again; a GPU records
+  /// it, as the engine does.
   template <class Run>
-  void measure(const std::string& bench, const std::string& shape, int samples,
-               const Run& run) const {
-    const double flops = counted(run);
+  void measure(const std::string& bench, const std::string& shape, int samples, const Run& work,
+               bool steps = false) const {
+    const double flops = counted(work);
+    const auto recording = steps && on_gpu() ? tensor::Recording::attempt(work) : nullptr;
+    const auto run = [&] { recording ? recording->replay() : work(); };
     for (bool more = !turns || turn(); more; more = turns && turn()) {
       const double seconds = on_gpu() ? queued(samples, run) : kernels::best_seconds(run, samples);
       std::puts(fmt::format("{{\"bench\":\"{}\",\"shape\":\"{}\",\"device\":\"{}\",\"threads\":{},"
-                            "\"ms\":{:.4f},\"gflops\":{:.1f}}}",
-                            bench, shape, name_, tensor::thread_count(), seconds * 1e3,
-                            flops / seconds / 1e9)
+                            "\"recorded\":{},\"ms\":{:.4f},\"gflops\":{:.1f}}}",
+                            bench, shape, name_, tensor::thread_count(), recording != nullptr,
+                            seconds * 1e3, flops / seconds / 1e9)
                     .c_str());
       std::fflush(stdout);
     }

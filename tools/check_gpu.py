@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,7 +44,7 @@ class Stage:
 
 
 def sanitizer(tool, test, tests, seconds):
-    checker = os.environ.get("COMPUTE_SANITIZER", "compute-sanitizer")
+    checker = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     return Stage(tool, seconds, ["env", "TESSERA_SMALL_PROBLEMS=1", checker, "--tool", tool, "--target-processes",
                                  "all", "--error-exitcode", "9", test, "--gtest_brief=1", f"--gtest_filter={tests}"])
 

@@ -35,7 +35,9 @@ int run(int argc, char** argv) {
   nn::LocalSpatial spatial;
   const Tensor latents = RandomWeights(place.device).get("", {1, 4, height / 8, width / 8});
   if (place.on_gpu() || place.turns)
-    return place.measure("vae_decode", shape, times, [&] { vae.decode(latents, spatial); }), 0;
+    return place.measure(
+               "vae_decode", shape, times, [&] { vae.decode(latents, spatial); }, true),
+           0;
   vae.decode(latents, spatial);  // warms up
   const double best = kernels::best_seconds([&] { vae.decode(latents, spatial); }, times);
   const double mb = 1 << 20;

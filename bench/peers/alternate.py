@@ -3,12 +3,21 @@
 On a CPU every turn of Tessera is a process of its own; on a GPU (`--device cuda`) one process stays,
 and measures when it is asked to.
 """
+import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+
+
+failures = []  # shapes for which there is no number
+
+
+def finish():
+    """The end of a peer: status 1 if a shape failed."""
+    sys.exit(1 if failures else 0)
 
 
 def take_device(arguments):
@@ -76,7 +85,8 @@ class Resident:
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended by itself
+            self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
 
@@ -120,7 +130,8 @@ def compare_resident(program, threads, shape, variants, seconds, device, rounds=
     ours, theirs = [], {name: [] for name in kept}
     with Resident(program, threads, shape, device) as tessera:
         for i in range(rounds + 1):
-            times = {None: tessera.line()["ms"], **{name: seconds(f) * 1e3 for name, f in kept.items()}}
+            said = tessera.line()
+            times = {None: said["ms"], **{name: seconds(f) * 1e3 for name, f in kept.items()}}
             if i == 0:
                 continue
             ours.append(times[None])
@@ -128,7 +139,7 @@ def compare_resident(program, threads, shape, variants, seconds, device, rounds=
                 theirs[name].append(times[name])
     return print_line(shape, statistics.median(ours),
                       {n: statistics.median(t) for n, t in theirs.items()}, failed, device=device,
-                      threads=threads, **more)
+                      threads=threads, **({"recorded": said["recorded"]} if "recorded" in said else {}), **more)
 
 
 def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu"):
@@ -136,8 +147,12 @@ def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu"):
     import torch
 
     if device == "cuda":
-        return compare_resident(program, threads, shape, variants, lambda f: cuda_seconds(f, times),
-                                device, torch=torch.__version__)
+        try:
+            return compare_resident(program, threads, shape, variants, lambda f: cuda_seconds(f, times),
+                                    device, torch=torch.__version__)
+        except RuntimeError as error:  # the other shapes are measured all the same
+            failures.append(shape)
+            return print_json({"shape": shape, "error": str(error)[:300]})
     torch.set_num_threads(threads)
     ours, theirs = float("inf"), {name: float("inf") for name in variants}
     for f in variants.values():

@@ -12,7 +12,7 @@ import sys
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from alternate import compare, program, take_device
+from alternate import compare, finish, program, take_device
 
 SHAPES = [(64, 12, 32), (256, 6, 64), (1024, 16, 72), (1024, 24, 64), (1024, 24, 128),
           (4096, 16, 72), (4096, 24, 64), (4096, 24, 128), (4096, 1, 512)]
@@ -49,6 +49,7 @@ def main():
         for shape in shapes:
             compare(program("attention_bench"), threads, "x".join(map(str, shape)),
                     variants(*shape, device), rounds=2, device=device)
+    finish()
 
 
 if __name__ == "__main__":

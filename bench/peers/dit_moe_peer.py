@@ -15,7 +15,7 @@ import sys
 import torch
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention, silu
 
-from alternate import compare, program, take_device
+from alternate import compare, finish, program, take_device
 
 ROWS, EXPERTS, SLOTS = 2, 8, 2
 SIZES = {"s": (12, 384, 6), "b": (12, 768, 12), "xl": (28, 1152, 16)}
@@ -177,6 +177,7 @@ def main():
     with torch.inference_mode():
         for size in sizes.split(","):
             compare(program("dit_moe_bench"), threads, size, variants(size, device), rounds=2, device=device)
+    finish()
 
 
 if __name__ == "__main__":

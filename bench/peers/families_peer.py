@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 
-from alternate import compare, program, take_device
+from alternate import compare, finish, program, take_device
 
 SIZES = {  # heads, head width, text tokens, text width, blocks
     "pixart": (16, 72, 300, 1152, 3),
@@ -250,6 +250,7 @@ def main():
             family, tokens = shape.split(":")
             compare(program("families_bench"), threads, shape, variants(family, int(tokens), compiled, device),
                     rounds=2, device=device)
+    finish()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 
-from alternate import compare, program, take_device
+from alternate import compare, finish, program, take_device
 
 
 class Resnet(nn.Module):
@@ -81,6 +81,7 @@ def main():
             ways["compiled"] = lambda: fast(last)
         compare(program("vae_bench"), threads, shape + "-bf16", ways, rounds=1,
                 times=1 if device == "cpu" else 3, device=device)
+    finish()
 
 
 if __name__ == "__main__":

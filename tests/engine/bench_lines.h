@@ -15,7 +15,8 @@ namespace tessera::engine {
 
 /// Kernel -> lines of it, from small problems with one thread; each line holds a time and a share
 /// of its limit, which is set to what any machine stays below.
-inline std::map<std::string, int> lines_of(void (*bench)(const Bench&)) {
+inline std::map<std::string, int> lines_of(void (*bench)(const Bench&),
+                                           tensor::Device device = tensor::Device::cpu) {
   std::map<std::string, int> lines;
   const std::function<void(const std::string&)> listener = [&](const std::string& line) {
     const auto json = nlohmann::json::parse(line);
@@ -30,7 +31,7 @@ inline std::map<std::string, int> lines_of(void (*bench)(const Bench&)) {
   tensor::Scope scope;
   scope.pool = &pool;
   const tensor::BindScope bind(scope);
-  bench({listener, tensor::Device::cpu, 1e15, 1e15, 1e15, 1.0 / 256});
+  bench({listener, device, 1e15, 1e15, 1e15, 1.0 / 256});
   return lines;
 }
 

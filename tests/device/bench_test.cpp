@@ -1,0 +1,24 @@
+#include "device/leg.h"
+#include "engine/bench_lines.h"
+
+namespace tessera::device {
+namespace {
+
+using tensor::Device;
+
+TEST(BenchOnGpu, MeasuresTheSameRowsAsOnTheCpu) {
+  const auto want = engine::lines_of(engine::bench_rows);
+  const Gpu gpu;
+  EXPECT_EQ(engine::lines_of(engine::bench_rows, Device::cuda), want);
+  gpu.expect_kernels(100);
+}
+
+#if defined(TESSERA_ON_GPU)  // the reference kernels would take long
+TEST(BenchOnGpu, MeasuresTheSameProductsAsOnTheCpu) {
+  const auto want = engine::lines_of(engine::bench_products);
+  EXPECT_EQ(engine::lines_of(engine::bench_products, Device::cuda), want);
+}
+#endif
+
+}  // namespace
+}  // namespace tessera::device
