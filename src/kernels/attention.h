@@ -14,6 +14,7 @@ struct AttentionRange {
 struct AttentionArgs {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+  int64_t q_tokens = 0, k_tokens = 0;  ///< rows that there are; spans may leave some out
   void* out = nullptr;
   int64_t out_stride = 0;
   tensor::DType dtype = tensor::DType::f32;  ///< of q, k, v and out: f32 or bf16
@@ -37,8 +38,8 @@ namespace avx512 {
 void attention(const AttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// bf16 heads of up to 256 channels in tiles on tensor cores with online softmax; f32 and other
-/// heads of up to 512 a query a warp.
+/// bf16 heads of up to 256 channels in tiles on tensor cores with online softmax, on compute
+/// capability 9 by warpgroups; f32 and other heads of up to 512 a query a warp.
 void attention(const AttentionArgs& args);
 }  // namespace cuda
 

@@ -117,6 +117,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
                   .q_stride = q.stride(0),
                   .k_stride = k.stride(0),
                   .v_stride = v.stride(0),
+                  .q_tokens = q.size(0),
+                  .k_tokens = k.size(0),
                   .out = out.raw(),
                   .out_stride = out.stride(0),
                   .dtype = q.dtype(),

@@ -19,7 +19,8 @@ struct Problem {
   int heads, kv_heads;
   int64_t dim, tokens;
   DType dtype;
-  float spread = 1;  // of the queries: large ones make the running maxima grow
+  float spread = 1;    // of the queries: large ones make the running maxima grow
+  int64_t broken = 0;  // so many last tokens are not numbers
 
   Tensor fused() const {
     Tensor all = random_tensor({tokens, (heads + 2 * kv_heads) * dim}, dtype, 1);
@@ -28,6 +29,8 @@ struct Problem {
       std::memcpy(all.row<std::byte>(0) + t * all.size(1) * size_of(dtype),
                   queries.data<std::byte>() + t * queries.size(1) * size_of(dtype),
                   static_cast<size_t>(heads * dim * size_of(dtype)));
+    std::memset(all.row<std::byte>(0) + (tokens - broken) * all.size(1) * size_of(dtype), 0xff,
+                static_cast<size_t>(broken * all.size(1) * size_of(dtype)));
     return all;
   }
 };
@@ -54,6 +57,8 @@ inline Answer run(const Where& at, void (*kernel)(const AttentionArgs&), const P
           .q_stride = all.stride(0),
           .k_stride = k.stride(0),
           .v_stride = v.stride(0),
+          .q_tokens = p.tokens,
+          .k_tokens = p.tokens,
           .out = a.out.raw(),
           .out_stride = q,
           .dtype = p.dtype,

@@ -1,4 +1,5 @@
 #include "kernels/attention.h"
+#include "kernels/cuda/attention_sm90.h"
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/device_error.h"
@@ -93,6 +94,7 @@ void attention(const AttentionArgs& args) {
            args);
     return;
   }
+  if (has_warpgroups()) return attention_sm90(args);
   launch(
       "attention",
       plan.width == 64    ? attention_kernel<64, 64>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/attention_items.cuh"
 #include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/attention_softmax.cuh"
 
 // Attention on tensor cores with online softmax (FlashAttention-2: a warp keeps sixteen queries,
 // the probabilities never leave its registers). Keys come in blocks of fixed size from the first
@@ -25,19 +25,11 @@ __device__ inline void fetch_rows(BFloat16* to, const void* data, int64_t stride
   }
 }
 
-/// What a warp holds of its sixteen queries: rows g and g + 8 of a lane with g = lane / 4.
-template <int Width>
-struct WarpState {
-  float out[Width / 8][4];
-  float top[2], sum[2];  ///< in units of log2; the sum is this lane's part
-};
-
 /// scores = Q K^T of a block of keys, in units of log2, keys from `valid` on closed.
 template <int Width, int Keys>
 __device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16* q,
                                    const BFloat16* k, float scale, int64_t valid) {
   constexpr int kPitch = Width + 8;
-  const int open = valid < Keys ? static_cast<int>(valid) : Keys;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   TESSERA_UNROLL
   for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
@@ -54,39 +46,7 @@ __device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16*
       multiply_bf16(scores[j + 1], left, right[2], right[3]);
     }
   }
-  TESSERA_UNROLL
-  for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
-  for (int i = 0; i < 4; ++i)
-    scores[j][i] = j * 8 + lane % 4 * 2 + i % 2 < open ? scores[j][i] * scale : -INFINITY;
-}
-
-/// scores -> probabilities under the running maximum; what was summed before is scaled down to it.
-template <int Width, int Keys>
-__device__ inline void soften(float (&scores)[Keys / 8][4], WarpState<Width>& state) {
-  TESSERA_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float top = state.top[half];
-    TESSERA_UNROLL
-    for (int j = 0; j < Keys / 8; ++j)
-      top = fmaxf(top, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
-    const float shrink = exp2f(state.top[half] - top);
-    state.top[half] = top;
-    float sum = state.sum[half] * shrink;
-    TESSERA_UNROLL
-    for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
-    for (int i = 2 * half; i < 2 * half + 2; ++i) {
-      scores[j][i] = exp2f(scores[j][i] - top);
-      sum += scores[j][i];
-    }
-    state.sum[half] = sum;
-    TESSERA_UNROLL
-    for (int c = 0; c < Width / 8; ++c) {
-      state.out[c][2 * half] *= shrink;
-      state.out[c][2 * half + 1] *= shrink;
-    }
-  }
+  close_keys<Keys>(scores, scale, valid);
 }
 
 /// out += P V: the sums of two products are the left operand of the next, rounded to bf16.
@@ -107,31 +67,6 @@ __device__ inline void mix_block(const float (&p)[Keys / 8][4], const BFloat16* 
       multiply_bf16(state.out[c / 8], left, right[0], right[1]);
       multiply_bf16(state.out[c / 8 + 1], left, right[2], right[3]);
     }
-  }
-}
-
-template <int Width>
-__device__ inline void finish(const AttentionArgs& a, const AttentionItem& item,
-                              WarpState<Width>& state) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
-  TESSERA_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float sum = state.sum[half];
-    sum += __shfl_xor_sync(kAllLanes, sum, 1);
-    sum += __shfl_xor_sync(kAllLanes, sum, 2);
-    const int64_t query = item.first + warp * 16 + half * 8 + lane / 4;
-    if (query >= item.last) continue;
-    const float inverse = sum > 0 ? 1 / sum : 0;
-    auto* out = static_cast<BFloat16*>(a.out) + query * a.out_stride +
-                int64_t{item.head} * a.head_dim + lane % 4 * 2;
-    TESSERA_UNROLL
-    for (int c = 0; c < Width / 8; ++c)
-      if (c * 8 < a.head_dim)
-        *reinterpret_cast<uint32_t*>(out + c * 8) =
-            pack_bf16(state.out[c][2 * half] * inverse, state.out[c][2 * half + 1] * inverse);
-    if (a.lse && lane % 4 == 0)
-      a.lse[query * a.heads + item.head] =
-          sum > 0 ? (state.top[half] + log2f(sum)) * 0.6931471805599453f : -INFINITY;
   }
 }
 
@@ -160,14 +95,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionA
                                          item.first, item.last, a.head_dim);
     fetch(0);
     WarpState<Width> state;
-    TESSERA_UNROLL
-    for (int c = 0; c < Width / 8; ++c) TESSERA_UNROLL
-    for (int i = 0; i < 4; ++i) state.out[c][i] = 0;
-    TESSERA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      state.top[half] = -INFINITY;
-      state.sum[half] = 0;
-    }
+    begin(state);
+    float shrink[2];
     const BFloat16* mine = q + threadIdx.x / kWarp * 16 * kPitch;
     for (int block = 0; block < blocks; ++block) {
       fetch(block + 1);
@@ -177,7 +106,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionA
       float scores[Keys / 8][4];
       score_block<Width, Keys>(scores, mine, k + at, scale,
                                item.k_end - item.k_begin - int64_t{block} * Keys);
-      soften<Width, Keys>(scores, state);
+      soften<Keys>(scores, state.top, state.sum, shrink);
+      scale_rows<Width>(state.out, shrink);
       mix_block<Width, Keys>(scores, v + at, state);
       __syncthreads();  // the block has been read; the next may come
     }

@@ -97,5 +97,13 @@ inline int multiprocessors() {
   return count;
 }
 
+/// Whether the current device multiplies by warpgroups (wgmma): compute capability 9 alone.
+inline bool has_warpgroups() {
+  int device = 0, major = 0;
+  check("device", cudaGetDevice(&device));
+  check("device", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major == 9;
+}
+
 }  // namespace tessera::kernels::cuda
 #endif

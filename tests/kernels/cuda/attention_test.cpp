@@ -28,48 +28,86 @@ const std::vector<Problem> kLarge = {
     {1, 1, 512, 700, DType::bf16},
 };
 
-TEST(CudaAttention, EqualsTheReference) {
-  for (const Problem& p : problems(kSmall, kLarge)) {
-    const int64_t n = p.tokens;
-    const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
-    const Answer want = run(kHost, reference::attention, p, spans);
-    const Answer got = run(kThere, cuda::attention, p, spans);
-    const bool exact = p.dtype == DType::f32;
-    EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
-        << p.dim << " " << n;
-    EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << n;
+// With either of the kernels for tensor cores; a GPU has one of them.
+template <class F>
+void each_kind(const F& f) {
+#if defined(TESSERA_ON_GPU)
+  f();
+#else
+  for (bool warpgroups : {false, true}) {
+    SCOPED_TRACE(warpgroups ? "warpgroups" : "warps");
+    emulation::warpgroups = warpgroups;
+    f();
   }
+  emulation::warpgroups = false;
+#endif
+}
+
+TEST(CudaAttention, EqualsTheReference) {
+  each_kind([] {
+    for (const Problem& p : problems(kSmall, kLarge)) {
+      const int64_t n = p.tokens;
+      const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
+      const Answer want = run(kHost, reference::attention, p, spans);
+      const Answer got = run(kThere, cuda::attention, p, spans);
+      const bool exact = p.dtype == DType::f32;
+      EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
+          << p.dim << " " << n;
+      EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << n;
+    }
+  });
 }
 
 TEST(CudaAttention, AQueryDoesNotDependOnOthersOrOnTheOrderOfThreads) {
-  for (const Problem& p :
-       problems<Problem>({{2, 1, 72, 131, DType::bf16}, {2, 2, 24, 40, DType::f32}},
-                         {{4, 2, 128, 1500, DType::bf16}, {8, 8, 64, 2000, DType::bf16}})) {
-    const int64_t n = p.tokens;
-    const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
-    const Answer apart =
-        run(kThere, cuda::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
-    EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
-    EXPECT_EQ(again([&] { return run(kThere, cuda::attention, p, {{0, n, 0, n}}); }), together);
-  }
+  each_kind([] {
+    for (const Problem& p :
+         problems<Problem>({{1, 1, 40, 420, DType::bf16},
+                            {2, 1, 72, 131, DType::bf16},
+                            {2, 2, 24, 40, DType::f32}},
+                           {{4, 2, 128, 1500, DType::bf16}, {8, 8, 64, 2000, DType::bf16}})) {
+      const int64_t n = p.tokens;
+      const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
+      const Answer apart =
+          run(kThere, cuda::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
+      EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
+      EXPECT_EQ(again([&] { return run(kThere, cuda::attention, p, {{0, n, 0, n}}); }), together);
+    }
+  });
 }
 
 TEST(CudaAttention, ManyUnevenSpansSomeEmpty) {
-  for (DType dtype : {DType::bf16, DType::f32}) {
-    const Problem p{4, 2, 32, 300, dtype};
-    const Ranges spans = {{0, 1, 0, 1},      {1, 1, 0, 9},        {1, 40, 1, 40},
-                          {40, 207, 0, 207}, {207, 290, 40, 300}, {290, 300, 7, 7}};
-    const Answer want = run(kHost, reference::attention, p, spans);
-    const Answer got = run(kThere, cuda::attention, p, spans);
-    EXPECT_LT(worst_difference(got.out, want.out), tolerance(dtype));
-    EXPECT_LT(worst_difference(got.lse, want.lse), 2e-4);
-    EXPECT_EQ(got.lse.row<float>(295)[0], -INFINITY);
-  }
+  each_kind([] {
+    for (DType dtype : {DType::bf16, DType::f32}) {
+      const Problem p{4, 2, 32, 300, dtype};
+      const Ranges spans = {{0, 1, 0, 1},      {1, 1, 0, 9},        {1, 40, 1, 40},
+                            {40, 207, 0, 207}, {207, 290, 40, 300}, {290, 300, 7, 7}};
+      const Answer want = run(kHost, reference::attention, p, spans);
+      const Answer got = run(kThere, cuda::attention, p, spans);
+      EXPECT_LT(worst_difference(got.out, want.out), tolerance(dtype));
+      EXPECT_LT(worst_difference(got.lse, want.lse), 2e-4);
+      EXPECT_EQ(got.lse.row<float>(295)[0], -INFINITY);
+    }
+  });
+}
+
+TEST(CudaAttention, TokensOfOtherSpansMayBeAnything) {
+  each_kind([] {
+    for (int64_t dim : {24, 72, 128, 200}) {
+      const Problem whole{1, 1, dim, 170, DType::bf16};
+      Problem broken = whole;
+      broken.broken = 39;
+      const Ranges spans = {{0, 131, 0, 131}};
+      const Answer want = run(kThere, cuda::attention, whole, spans);
+      EXPECT_EQ(run(kThere, cuda::attention, broken, spans), want) << dim;
+    }
+  });
 }
 
 TEST(CudaAttention, NoSpansTouchNothing) {
-  const Answer got = run(kThere, cuda::attention, {2, 2, 16, 5, DType::bf16}, {});
-  for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
+  each_kind([] {
+    const Answer got = run(kThere, cuda::attention, {2, 2, 16, 5, DType::bf16}, {});
+    for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
+  });
 }
 
 TEST(CudaAttentionPlan, TakesTheNarrowestWidthThatHoldsTheHead) {

@@ -1,6 +1,7 @@
 #include "kernels/cuda/emulation.h"
 
 #include <exception>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -70,6 +71,11 @@ struct Copy {
   int64_t group;
 };
 
+struct Product {
+  std::function<void()> work;
+  int64_t group;
+};
+
 struct Warp {
   Barrier barrier;
   Slots slots[2];
@@ -84,10 +90,15 @@ struct Thread {
   int shown = 0;  // which of the two sets of slots comes next
   std::vector<Copy> copies;
   int64_t committed = 0;
+  std::vector<Product> products;
+  int64_t committed_products = 0;
+  std::function<bool()> ready;
 };
 
 struct Block {
   Barrier barrier;
+  std::map<int, Barrier> named;
+  std::vector<std::function<void()>> engine;  // asked for, not yet done
   std::vector<Warp> warps;
   std::vector<Thread> threads;
   std::vector<uint4> shared;
@@ -122,7 +133,9 @@ void wait_at(Barrier& barrier) {
 
 bool resume(Thread& thread) {
   if (thread.done || (thread.waits && thread.waits->generation == thread.generation)) return false;
+  if (thread.ready && !thread.ready()) return false;
   thread.waits = nullptr;
+  thread.ready = nullptr;
   block.running = &thread;
   threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
   switch_to(block.scheduler, thread.place);
@@ -138,7 +151,9 @@ void run_block(int threads, int64_t shared_bytes, const std::function<void()>& b
   while (stacks.size() < static_cast<size_t>(threads)) stacks.emplace_back(new std::byte[kStack]);
   block.body = &body;
   block.error = nullptr;
-  block.shared.assign(static_cast<size_t>(shared_bytes) / 16 + 8, {~0u, ~0u, ~0u, ~0u});
+  block.shared.assign(static_cast<size_t>(shared_bytes) / 16 + 73, {~0u, ~0u, ~0u, ~0u});
+  block.named.clear();
+  block.engine.clear();
   block.barrier = {.members = threads};
   block.warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
   block.threads.assign(static_cast<size_t>(threads), Thread{});
@@ -151,12 +166,19 @@ void run_block(int threads, int64_t shared_bytes, const std::function<void()>& b
     progress = false;
     for (int i = 0; i < threads; ++i)
       progress |= resume(block.threads[static_cast<size_t>(backwards ? threads - 1 - i : i)]);
+    if (progress || block.engine.empty() || block.error) continue;
+    const auto work = std::move(block.engine.back());
+    block.engine.pop_back();
+    work();
+    progress = true;
   }
   if (block.error) std::rethrow_exception(block.error);
   for (const Thread& thread : block.threads)
     if (!thread.done)
       throw std::logic_error("thread " + std::to_string(thread.index) +
                              " waits for threads that do not come");
+  for (const Thread& thread : block.threads)
+    if (!thread.products.empty()) throw std::logic_error("nobody waited for a product");
 }
 
 void wait_for_block() { wait_at(block.barrier); }
@@ -176,9 +198,45 @@ const Slots& show(const void* value, size_t bytes) {
   return slots;
 }
 
-unsigned char* dynamic_shared() {
+unsigned char* shared_base() {
   auto* data = reinterpret_cast<unsigned char*>(block.shared.data());
-  return data + (128 - reinterpret_cast<uintptr_t>(data) % 128) % 128;
+  return data + (1024 - reinterpret_cast<uintptr_t>(data) % 1024) % 1024;
+}
+
+// A multiple of 128 and of no more.
+unsigned char* dynamic_shared() { return shared_base() + 128; }
+
+void wait_until(std::function<bool()> ready) {
+  if (ready()) return;
+  Thread& self = *block.running;
+  self.ready = std::move(ready);
+  switch_to(self.place, block.scheduler);
+}
+
+void engine_later(std::function<void()> work) {
+  if (backwards) return work();
+  block.engine.push_back(std::move(work));
+}
+
+void wait_for_threads(int name, int threads) {
+  Barrier& barrier = block.named[name];
+  barrier.members = threads;
+  wait_at(barrier);
+}
+
+void product_later(std::function<void()> work) {
+  block.running->products.push_back({std::move(work), block.running->committed_products});
+}
+
+void commit_products() { ++block.running->committed_products; }
+
+void finish_products(int left) {
+  Thread& self = *block.running;
+  const int64_t before = self.committed_products - left;
+  size_t done = 0;
+  for (; done < self.products.size() && self.products[done].group < before; ++done)
+    self.products[done].work();
+  self.products.erase(self.products.begin(), self.products.begin() + static_cast<ptrdiff_t>(done));
 }
 
 void copy_later(void* to, const void* from, bool valid) {

@@ -42,7 +42,8 @@ struct Index {
 constexpr size_t kSlot = 64;
 using Slots = std::array<std::array<std::byte, kSlot>, 32>;
 
-/// Threads of a block run in falling instead of rising order.
+/// Threads of a block run in falling instead of rising order, and boxes come as soon as they are
+/// asked for.
 inline bool backwards = false;
 
 /// Opens (true) and closes the memory of the device around what runs there, if it needs that.
@@ -225,6 +226,7 @@ inline int multiprocessors() { return 3; }
 }  // namespace cuda
 }  // namespace tessera::kernels
 
+#include "kernels/cuda/emulated_warpgroup.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace tessera::kernels::cuda {

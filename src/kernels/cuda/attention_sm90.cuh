@@ -1,0 +1,207 @@
+#pragma once
+
+#include "kernels/cuda/attention_sm90.h"
+#include "kernels/cuda/attention_softmax.cuh"
+#include "kernels/cuda/row_map.h"
+#if defined(__CUDACC__)
+#include "kernels/cuda/warpgroup.cuh"
+#endif
+
+// Attention on the tensor cores of Hopper (FlashAttention-3: one warpgroup fetches, two compute;
+// the products with a block of values run beside the softmax of the next block of keys).
+namespace tessera::kernels::cuda {
+
+struct Sm90Maps {
+  RowMap q, k, v;
+};
+
+constexpr int kComputing = 256, kComputingWarps = kComputing / kWarp, kGroup = 128;
+
+/// What a block of threads has in shared memory.
+template <int Width>
+struct Sm90Shared {
+  using Tile = Sm90Tile<Width>;
+  unsigned char *q, *k, *v;
+  uint64_t *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty;
+
+  __device__ explicit Sm90Shared(unsigned char* memory) {
+    const int past = static_cast<int>(shared_address(memory) % 1024);
+    q = memory + (1024 - past) % 1024;
+    k = q + Tile::kQueryBytes;
+    v = k + kSm90Stages * Tile::kBlockBytes;
+    q_full = reinterpret_cast<uint64_t*>(v + kSm90Stages * Tile::kBlockBytes);
+    q_empty = q_full + 1;
+    k_full = q_empty + 1;
+    k_empty = k_full + kSm90Stages;
+    v_full = k_empty + kSm90Stages;
+    v_empty = v_full + kSm90Stages;
+  }
+  __device__ void open() const {
+    barrier_init(q_full, 1);
+    barrier_init(q_empty, kComputingWarps);
+    for (int s = 0; s < kSm90Stages; ++s) {
+      barrier_init(k_full + s, 1);
+      barrier_init(v_full + s, 1);
+      barrier_init(k_empty + s, kComputingWarps);
+      barrier_init(v_empty + s, kComputingWarps);
+    }
+    barriers_ready();
+  }
+};
+
+template <int Width>
+__device__ inline void fetch_tile(unsigned char* to, const RowMap& map, uint64_t* full, int rows,
+                                  int head, int64_t first) {
+  constexpr int kChunks = Sm90Tile<Width>::kChunks;
+  barrier_expect(full, rows * 128 * kChunks);
+  for (int c = 0; c < kChunks; ++c) load_box(to + c * rows * 128, map, full, c * 64, head, first);
+}
+
+// One thread: asks for the tiles of all items, as their places become free.
+template <int Width>
+__device__ inline void fetch_all(const AttentionArgs& a, const Sm90Maps& maps,
+                                 const Sm90Shared<Width>& shared) {
+  using Tile = Sm90Tile<Width>;
+  AttentionItem item;
+  int used = 0, items = 0;
+  for (int64_t index = blockIdx.x; find_item(a, kSm90Queries, index, item);
+       index += gridDim.x, ++items) {
+    const int kv_head = item.head / (a.heads / a.kv_heads);
+    barrier_wait(shared.q_empty, items % 2 ^ 1);
+    fetch_tile<Width>(shared.q, maps.q, shared.q_full, kSm90Queries, item.head, item.first);
+    for (int64_t first = item.k_begin; first < item.k_end; first += Tile::kKeys, ++used) {
+      const int s = used % kSm90Stages, parity = used / kSm90Stages % 2 ^ 1;
+      barrier_wait(shared.k_empty + s, parity);
+      fetch_tile<Width>(shared.k + s * Tile::kBlockBytes, maps.k, shared.k_full + s, Tile::kKeys,
+                        kv_head, first);
+      barrier_wait(shared.v_empty + s, parity);
+      fetch_tile<Width>(shared.v + s * Tile::kBlockBytes, maps.v, shared.v_full + s, Tile::kKeys,
+                        kv_head, first);
+    }
+  }
+}
+
+// A warp has read what a barrier guards.
+__device__ inline void leave(uint64_t* empty) {
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) barrier_arrive(empty);
+}
+
+// Asks for scores = Q K^T of a warpgroup's 64 queries.
+template <int Width>
+__device__ inline void ask_scores(float (&scores)[Sm90Tile<Width>::kKeys / 8][4],
+                                  const unsigned char* q, const unsigned char* k) {
+  using Tile = Sm90Tile<Width>;
+  products_begin();
+  TESSERA_UNROLL
+  for (int step = 0; step < Tile::kSteps; ++step) {
+    const int chunk = step / 4, at = step % 4 * 32;
+    multiply_shared<Tile::kKeys>(scores, tile_descriptor(q + chunk * kSm90Queries * 128 + at, 16),
+                                 tile_descriptor(k + chunk * Tile::kKeys * 128 + at, 16), step > 0);
+  }
+  products_commit();
+}
+
+// Asks for out += P V.
+template <int Width>
+__device__ inline void ask_mix(float (&out)[Width / 8][4],
+                               const uint32_t (&p)[Sm90Tile<Width>::kKeys / 16][4],
+                               const unsigned char* v) {
+  constexpr int kKeys = Sm90Tile<Width>::kKeys, kChunk = kKeys * 128;
+  products_begin();
+  TESSERA_UNROLL
+  for (int step = 0; step < kKeys / 16; ++step) {
+    const unsigned char* rows = v + step * 16 * 128;
+    multiply_registers < Width<128 ? Width : 128, 0>(out, p[step], tile_descriptor(rows, kChunk));
+    if constexpr (Width > 128)
+      multiply_registers<128, 16>(out, p[step], tile_descriptor(rows + 2 * kChunk, kChunk));
+  }
+  products_commit();
+}
+
+// Values behind the last key become zeros: what lies there may not be a number, and 0 times it
+// neither.
+template <int Width>
+__device__ inline void clear_behind(unsigned char* v, int valid) {
+  constexpr int kKeys = Sm90Tile<Width>::kKeys, kWords = 8;
+  for (int i = static_cast<int>(threadIdx.x); i < (kKeys - valid) * kWords; i += kComputing)
+    for (int c = 0; c < Sm90Tile<Width>::kChunks; ++c)
+      reinterpret_cast<uint4*>(v + c * kKeys * 128)[valid * kWords + i] = uint4{0, 0, 0, 0};
+  fence_shared();
+  wait_for_threads(1, kComputing);
+}
+
+template <int Keys>
+__device__ inline void pack_probabilities(const float (&scores)[Keys / 8][4],
+                                          uint32_t (&p)[Keys / 16][4]) {
+  TESSERA_UNROLL
+  for (int s = 0; s < Keys / 16; ++s) {
+    p[s][0] = pack_bf16(scores[2 * s][0], scores[2 * s][1]);
+    p[s][1] = pack_bf16(scores[2 * s][2], scores[2 * s][3]);
+    p[s][2] = pack_bf16(scores[2 * s + 1][0], scores[2 * s + 1][1]);
+    p[s][3] = pack_bf16(scores[2 * s + 1][2], scores[2 * s + 1][3]);
+  }
+}
+
+template <int Width>
+__device__ inline void compute_all(const AttentionArgs& a, const Sm90Shared<Width>& shared) {
+  using Tile = Sm90Tile<Width>;
+  constexpr int kKeys = Tile::kKeys;
+  const unsigned char* q = shared.q + threadIdx.x / kGroup * 64 * 128;
+  const float scale = a.scale * 1.4426950408889634f;
+  AttentionItem item;
+  int used = 0, items = 0;
+  for (int64_t index = blockIdx.x; find_item(a, kSm90Queries, index, item);
+       index += gridDim.x, ++items) {
+    const int64_t keys = item.k_end - item.k_begin;
+    const int blocks = static_cast<int>(ceil_div<int64_t>(keys, kKeys));
+    WarpState<Width> state;
+    begin(state);
+    float scores[kKeys / 8][4], shrink[2];
+    uint32_t p[kKeys / 16][4];
+    barrier_wait(shared.q_full, items % 2);
+    // Waits for the scores of a block, and makes them probabilities.
+    const auto soften_block = [&](int block) {
+      leave(shared.k_empty + (used + block) % kSm90Stages);
+      if (block + 1 == blocks) leave(shared.q_empty);
+      close_keys<kKeys>(scores, scale, keys - int64_t{block} * kKeys);
+      soften<kKeys>(scores, state.top, state.sum, shrink);
+    };
+    const auto ask = [&](int block) {
+      const int n = used + block, s = n % kSm90Stages;
+      barrier_wait(shared.k_full + s, n / kSm90Stages % 2);
+      ask_scores<Width>(scores, q, shared.k + s * Tile::kBlockBytes);
+    };
+    const auto values = [&](int block) {
+      const int n = used + block;
+      barrier_wait(shared.v_full + n % kSm90Stages, n / kSm90Stages % 2);
+      return shared.v + n % kSm90Stages * Tile::kBlockBytes;
+    };
+    if (blocks == 0) leave(shared.q_empty);
+    if (blocks > 0) {
+      ask(0);
+      products_wait<0>(scores);
+      soften_block(0);
+      for (int block = 0; block + 1 < blocks; ++block) {
+        pack_probabilities<kKeys>(scores, p);
+        ask(block + 1);
+        ask_mix<Width>(state.out, p, values(block));
+        products_wait<1>(scores);
+        soften_block(block + 1);
+        products_wait<0>(state.out);
+        leave(shared.v_empty + (used + block) % kSm90Stages);
+        scale_rows<Width>(state.out, shrink);
+      }
+      pack_probabilities<kKeys>(scores, p);
+      unsigned char* v = values(blocks - 1);
+      if (keys % kKeys != 0) clear_behind<Width>(v, static_cast<int>(keys % kKeys));
+      ask_mix<Width>(state.out, p, v);
+      products_wait<0>(state.out);
+      leave(shared.v_empty + (used + blocks - 1) % kSm90Stages);
+    }
+    used += blocks;
+    finish<Width>(a, item, state);
+  }
+}
+
+}  // namespace tessera::kernels::cuda

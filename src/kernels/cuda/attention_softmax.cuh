@@ -1,0 +1,98 @@
+#pragma once
+
+#include "kernels/cuda/attention_items.cuh"
+
+// The online softmax of a tile of sixteen queries a warp, in the registers that products leave
+// their sums in; for every kernel of attention on tensor cores.
+namespace tessera::kernels::cuda {
+
+/// What a warp holds of its sixteen queries: rows g and g + 8 of a lane with g = lane / 4.
+template <int Width>
+struct WarpState {
+  float out[Width / 8][4];
+  float top[2], sum[2];  ///< in units of log2; the sum is this lane's part
+};
+
+template <int Width>
+__device__ inline void begin(WarpState<Width>& state) {
+  TESSERA_UNROLL
+  for (int c = 0; c < Width / 8; ++c) TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i) state.out[c][i] = 0;
+  TESSERA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    state.top[half] = -INFINITY;
+    state.sum[half] = 0;
+  }
+}
+
+/// Scores in units of log2; keys from `valid` on are closed.
+template <int Keys>
+__device__ inline void close_keys(float (&scores)[Keys / 8][4], float scale, int64_t valid) {
+  const int open = valid < Keys ? static_cast<int>(valid) : Keys;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  TESSERA_UNROLL
+  for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i)
+    scores[j][i] = j * 8 + lane % 4 * 2 + i % 2 < open ? scores[j][i] * scale : -INFINITY;
+}
+
+/// scores -> probabilities under the running maximum; `shrink`: what sums of earlier blocks are to
+/// be multiplied with, to be under it too.
+template <int Keys>
+__device__ inline void soften(float (&scores)[Keys / 8][4], float (&tops)[2], float (&sums)[2],
+                              float (&shrink)[2]) {
+  TESSERA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float top = tops[half];
+    TESSERA_UNROLL
+    for (int j = 0; j < Keys / 8; ++j)
+      top = fmaxf(top, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
+    shrink[half] = exp2f(tops[half] - top);
+    tops[half] = top;
+    float sum = sums[half] * shrink[half];
+    TESSERA_UNROLL
+    for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
+    for (int i = 2 * half; i < 2 * half + 2; ++i) {
+      scores[j][i] = exp2f(scores[j][i] - top);
+      sum += scores[j][i];
+    }
+    sums[half] = sum;
+  }
+}
+
+template <int Width>
+__device__ inline void scale_rows(float (&out)[Width / 8][4], const float (&shrink)[2]) {
+  TESSERA_UNROLL
+  for (int c = 0; c < Width / 8; ++c) TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i) out[c][i] *= shrink[i / 2];
+}
+
+/// Writes the tile's rows; warp w has the queries from item.first + 16 w on.
+template <int Width>
+__device__ inline void finish(const AttentionArgs& a, const AttentionItem& item,
+                              WarpState<Width>& state) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
+  TESSERA_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float sum = state.sum[half];
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    sum += __shfl_xor_sync(kAllLanes, sum, 2);
+    const int64_t query = item.first + warp * 16 + half * 8 + lane / 4;
+    if (query >= item.last) continue;
+    const float inverse = sum > 0 ? 1 / sum : 0;
+    auto* out = static_cast<BFloat16*>(a.out) + query * a.out_stride +
+                int64_t{item.head} * a.head_dim + lane % 4 * 2;
+    TESSERA_UNROLL
+    for (int c = 0; c < Width / 8; ++c)
+      if (c * 8 < a.head_dim)
+        *reinterpret_cast<uint32_t*>(out + c * 8) =
+            pack_bf16(state.out[c][2 * half] * inverse, state.out[c][2 * half + 1] * inverse);
+    if (a.lse && lane % 4 == 0)
+      a.lse[query * a.heads + item.head] =
+          sum > 0 ? (state.top[half] + log2f(sum)) * 0.6931471805599453f : -INFINITY;
+  }
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,56 @@
+#include "kernels/cuda/row_map.h"
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "kernels/device_error.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// The driver's function, so that the program starts where there is no driver.
+PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                              12000, cudaEnableDefault, &found);
+#else
+  const cudaError_t status =
+      cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
+  if (status != cudaSuccess) device_failed(kernel, cudaGetErrorString(status), false);
+  if (found != cudaDriverEntryPointSuccess || function == nullptr)
+    device_failed(kernel, "the driver has no cuTensorMapEncodeTiled", false);
+  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+}
+
+}  // namespace
+
+RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
+               int head_dim, int box) {
+  static const auto encode = encoder(kernel);
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(head_dim), static_cast<cuuint64_t>(heads),
+                              static_cast<cuuint64_t>(std::max<int64_t>(rows, 1))};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(head_dim) * 2,
+                                static_cast<cuuint64_t>(stride) * 2};
+  const cuuint32_t boxes[] = {64, 1, static_cast<cuuint32_t>(box)}, steps[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult status =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes, strides,
+             boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    device_failed(kernel, ("cuTensorMapEncodeTiled gives " + std::to_string(status)).c_str(),
+                  false);
+  RowMap made;
+  static_assert(sizeof(map) == sizeof(made));
+  std::memcpy(&made, &map, sizeof(made));
+  return made;
+}
+
+}  // namespace tessera::kernels::cuda

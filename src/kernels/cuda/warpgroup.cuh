@@ -1,0 +1,215 @@
+#pragma once
+
+#include "kernels/cuda/instructions.cuh"
+#include "kernels/cuda/row_map.h"
+
+// Instructions of sm_90a alone: barriers that count bytes, boxes that a copy engine brings, and
+// products of a warpgroup (128 threads), which run beside the threads that asked for them. Tests
+// that run kernels on the CPU bring the same functions (tests/kernels/cuda/emulated_warpgroup.h).
+namespace tessera::kernels::cuda {
+
+/// A barrier in shared memory: a phase ends when so many have arrived and all bytes that were
+/// expected have come.
+__device__ inline void barrier_init(uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+/// Makes barriers known to the copy engine; a barrier of the block comes after it.
+__device__ inline void barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ inline void barrier_arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+/// Arrives, and lets the phase wait for so many bytes.
+__device__ inline void barrier_expect(uint64_t* barrier, int bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+/// Waits for the end of the phase of this parity; of a new barrier, parity 1 has ended.
+__device__ inline void barrier_wait(uint64_t* barrier, int parity) {
+  uint32_t ended = 0;
+  while (!ended)
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(ended)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+}
+
+/// Lets the copy engine bring 64 channels of a head of the map's rows to rows of 128 bytes, their
+/// 16-byte words exchanged by row (128B swizzle); zeros for what the map does not have.
+__device__ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
+                                int head, int64_t row) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(head), "r"(static_cast<int>(row))
+      : "memory");
+}
+
+/// What threads wrote to shared memory is seen by products and copies that come later.
+__device__ inline void fence_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/// Waits for `threads` threads, a multiple of 32, that name the same barrier of the block.
+__device__ inline void wait_for_threads(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+/// Changes how many registers each thread of this warpgroup may use.
+template <int Count>
+__device__ inline void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
+template <int Count>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+
+/// A tile of rows of 128 swizzled bytes at `tile`; `leading`: bytes from 64 columns to the next, of
+/// a turned tile; eight rows are 1,024 bytes.
+__device__ inline uint64_t tile_descriptor(const void* tile, int leading) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kEightRows = uint64_t{1024 >> 4} << 32;
+  return kSwizzle128 | kEightRows | uint64_t(static_cast<uint32_t>(leading) >> 4) << 16 |
+         (shared_address(tile) & 0x3ffff) >> 4;
+}
+
+/// Before the first product that reads registers written since.
+__device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void products_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// Waits until at most `Left` committed groups of products are under way, and only then lets `d` be
+/// read.
+template <int Left, int M>
+__device__ inline void products_wait(float (&d)[M][4]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
+  TESSERA_UNROLL
+  for (int j = 0; j < M; ++j) TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(d[j][i])::"memory");
+}
+
+/// d = a b^T (+ d) of a warpgroup: a [64, 16] and b [N, 16] in tiles, d [64, N] in registers: of
+/// warp w the rows 16 w ..., as multiply_bf16() holds them, eight columns a d[j].
+template <int N>
+__device__ void multiply_shared(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add);
+template <>
+__device__ inline void multiply_shared<64>(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
+      "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, add, 1, 1, 0, 0; }"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+        "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+        "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+        "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+        "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+        "+f"(d[7][2]), "+f"(d[7][3])
+      : "l"(a), "l"(b), "r"(int{add}));
+}
+template <>
+__device__ inline void multiply_shared<128>(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %66, 0; "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
+      "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+      "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, add, 1, 1, 0, 0; }"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+        "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+        "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+        "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+        "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+        "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+        "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]),
+        "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]),
+        "+f"(d[11][3]), "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]),
+        "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]),
+        "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]),
+        "+f"(d[15][2]), "+f"(d[15][3])
+      : "l"(a), "l"(b), "r"(int{add}));
+}
+/// d[Offset ...] += a b, with a [64, 16] in registers as multiply_bf16() holds it, warp by warp,
+/// and b [16, N], whose rows are the tile's: turned.
+template <int N, int Offset, int M>
+__device__ inline void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
+  static_assert(N == 64 || N == 80 || N == 128);
+  if constexpr (N == 64)
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
+        "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+        "%24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+        : "+f"(d[Offset + 0][0]), "+f"(d[Offset + 0][1]), "+f"(d[Offset + 0][2]),
+          "+f"(d[Offset + 0][3]), "+f"(d[Offset + 1][0]), "+f"(d[Offset + 1][1]),
+          "+f"(d[Offset + 1][2]), "+f"(d[Offset + 1][3]), "+f"(d[Offset + 2][0]),
+          "+f"(d[Offset + 2][1]), "+f"(d[Offset + 2][2]), "+f"(d[Offset + 2][3]),
+          "+f"(d[Offset + 3][0]), "+f"(d[Offset + 3][1]), "+f"(d[Offset + 3][2]),
+          "+f"(d[Offset + 3][3]), "+f"(d[Offset + 4][0]), "+f"(d[Offset + 4][1]),
+          "+f"(d[Offset + 4][2]), "+f"(d[Offset + 4][3]), "+f"(d[Offset + 5][0]),
+          "+f"(d[Offset + 5][1]), "+f"(d[Offset + 5][2]), "+f"(d[Offset + 5][3]),
+          "+f"(d[Offset + 6][0]), "+f"(d[Offset + 6][1]), "+f"(d[Offset + 6][2]),
+          "+f"(d[Offset + 6][3]), "+f"(d[Offset + 7][0]), "+f"(d[Offset + 7][1]),
+          "+f"(d[Offset + 7][2]), "+f"(d[Offset + 7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  if constexpr (N == 80)
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
+        "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39}, "
+        "{%40, %41, %42, %43}, %44, 1, 1, 1, 1;"
+        : "+f"(d[Offset + 0][0]), "+f"(d[Offset + 0][1]), "+f"(d[Offset + 0][2]),
+          "+f"(d[Offset + 0][3]), "+f"(d[Offset + 1][0]), "+f"(d[Offset + 1][1]),
+          "+f"(d[Offset + 1][2]), "+f"(d[Offset + 1][3]), "+f"(d[Offset + 2][0]),
+          "+f"(d[Offset + 2][1]), "+f"(d[Offset + 2][2]), "+f"(d[Offset + 2][3]),
+          "+f"(d[Offset + 3][0]), "+f"(d[Offset + 3][1]), "+f"(d[Offset + 3][2]),
+          "+f"(d[Offset + 3][3]), "+f"(d[Offset + 4][0]), "+f"(d[Offset + 4][1]),
+          "+f"(d[Offset + 4][2]), "+f"(d[Offset + 4][3]), "+f"(d[Offset + 5][0]),
+          "+f"(d[Offset + 5][1]), "+f"(d[Offset + 5][2]), "+f"(d[Offset + 5][3]),
+          "+f"(d[Offset + 6][0]), "+f"(d[Offset + 6][1]), "+f"(d[Offset + 6][2]),
+          "+f"(d[Offset + 6][3]), "+f"(d[Offset + 7][0]), "+f"(d[Offset + 7][1]),
+          "+f"(d[Offset + 7][2]), "+f"(d[Offset + 7][3]), "+f"(d[Offset + 8][0]),
+          "+f"(d[Offset + 8][1]), "+f"(d[Offset + 8][2]), "+f"(d[Offset + 8][3]),
+          "+f"(d[Offset + 9][0]), "+f"(d[Offset + 9][1]), "+f"(d[Offset + 9][2]),
+          "+f"(d[Offset + 9][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  if constexpr (N == 128)
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
+        "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+        : "+f"(d[Offset + 0][0]), "+f"(d[Offset + 0][1]), "+f"(d[Offset + 0][2]),
+          "+f"(d[Offset + 0][3]), "+f"(d[Offset + 1][0]), "+f"(d[Offset + 1][1]),
+          "+f"(d[Offset + 1][2]), "+f"(d[Offset + 1][3]), "+f"(d[Offset + 2][0]),
+          "+f"(d[Offset + 2][1]), "+f"(d[Offset + 2][2]), "+f"(d[Offset + 2][3]),
+          "+f"(d[Offset + 3][0]), "+f"(d[Offset + 3][1]), "+f"(d[Offset + 3][2]),
+          "+f"(d[Offset + 3][3]), "+f"(d[Offset + 4][0]), "+f"(d[Offset + 4][1]),
+          "+f"(d[Offset + 4][2]), "+f"(d[Offset + 4][3]), "+f"(d[Offset + 5][0]),
+          "+f"(d[Offset + 5][1]), "+f"(d[Offset + 5][2]), "+f"(d[Offset + 5][3]),
+          "+f"(d[Offset + 6][0]), "+f"(d[Offset + 6][1]), "+f"(d[Offset + 6][2]),
+          "+f"(d[Offset + 6][3]), "+f"(d[Offset + 7][0]), "+f"(d[Offset + 7][1]),
+          "+f"(d[Offset + 7][2]), "+f"(d[Offset + 7][3]), "+f"(d[Offset + 8][0]),
+          "+f"(d[Offset + 8][1]), "+f"(d[Offset + 8][2]), "+f"(d[Offset + 8][3]),
+          "+f"(d[Offset + 9][0]), "+f"(d[Offset + 9][1]), "+f"(d[Offset + 9][2]),
+          "+f"(d[Offset + 9][3]), "+f"(d[Offset + 10][0]), "+f"(d[Offset + 10][1]),
+          "+f"(d[Offset + 10][2]), "+f"(d[Offset + 10][3]), "+f"(d[Offset + 11][0]),
+          "+f"(d[Offset + 11][1]), "+f"(d[Offset + 11][2]), "+f"(d[Offset + 11][3]),
+          "+f"(d[Offset + 12][0]), "+f"(d[Offset + 12][1]), "+f"(d[Offset + 12][2]),
+          "+f"(d[Offset + 12][3]), "+f"(d[Offset + 13][0]), "+f"(d[Offset + 13][1]),
+          "+f"(d[Offset + 13][2]), "+f"(d[Offset + 13][3]), "+f"(d[Offset + 14][0]),
+          "+f"(d[Offset + 14][1]), "+f"(d[Offset + 14][2]), "+f"(d[Offset + 14][3]),
+          "+f"(d[Offset + 15][0]), "+f"(d[Offset + 15][1]), "+f"(d[Offset + 15][2]),
+          "+f"(d[Offset + 15][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,190 @@
+#pragma once
+
+// What kernels/cuda/warpgroup.cuh has, on the CPU: included by emulation.h. Boxes come only when no
+// thread can go on without one, the last one asked for first (emulation::backwards: at once);
+// products are done, and their sums seen, only when somebody waits for them. Tiles are read as the
+// hardware reads them: by descriptor, through the swizzle.
+
+#include <cstring>
+#include <stdexcept>
+
+#include "kernels/cuda/row_map.h"
+
+namespace tessera::emulation {
+
+/// Whether the emulated device multiplies by warpgroups.
+inline bool warpgroups = false;
+
+/// Lets other threads run until `ready` says yes.
+void wait_until(std::function<bool()> ready);
+/// Work of the copy engine.
+void engine_later(std::function<void()> work);
+/// Products of the running thread.
+void product_later(std::function<void()> work);
+void commit_products();
+void finish_products(int left);
+/// A barrier of the block by its name.
+void wait_for_threads(int name, int threads);
+/// Where shared memory begins: a multiple of 1,024.
+unsigned char* shared_base();
+
+/// A barrier that counts bytes, in its eight bytes of shared memory.
+struct Phases {
+  int32_t bytes;
+  uint8_t waiting, arrivals, phase, valid;
+  void check() {
+    if (waiting > 0 || bytes != 0) return;
+    phase ^= 1;
+    waiting = arrivals;
+  }
+};
+template <class F>
+void change(uint64_t* barrier, const F& f) {
+  auto p = std::bit_cast<Phases>(*barrier);
+  if (p.valid != 77) throw std::logic_error("a barrier that was not initialised");
+  f(p);
+  p.check();
+  *barrier = std::bit_cast<uint64_t>(p);
+}
+
+/// The element (row, k) of a tile of rows of 128 bytes; turned: k is the row of the tile.
+inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
+  const auto field = [&](int shift) { return int64_t(descriptor >> shift & 0x3fff) << 4; };
+  if (descriptor >> 62 != 1) throw std::logic_error("a tile that is not swizzled by 128 bytes");
+  const int64_t leading = field(16), eight = field(32);
+  const int64_t at = turned ? row / 64 * leading + row % 64 * 2 + k / 8 * eight + k % 8 * 128
+                            : row / 8 * eight + row % 8 * 128 + k * 2;
+  const int64_t address = field(0) + at;
+  uint16_t bits = 0;
+  std::memcpy(&bits, shared_base() + (address ^ (address >> 7 & 7) << 4), 2);
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
+/// What row_map() makes.
+struct Rows {
+  const std::byte* data;
+  int64_t stride, rows;  // bytes from row to row
+  int heads, head_dim, box;
+};
+
+}  // namespace tessera::emulation
+
+namespace tessera::kernels::cuda {
+
+inline uint32_t shared_address(const void* shared) {
+  return static_cast<uint32_t>(static_cast<const unsigned char*>(shared) -
+                               emulation::shared_base());
+}
+inline bool has_warpgroups() { return emulation::warpgroups; }
+
+inline void barrier_init(uint64_t* barrier, int arrivals) {
+  const auto count = static_cast<uint8_t>(arrivals);
+  *barrier = std::bit_cast<uint64_t>(emulation::Phases{0, count, count, 0, 77});
+}
+inline void barriers_ready() {}
+inline void barrier_arrive(uint64_t* barrier) {
+  emulation::change(barrier, [](emulation::Phases& p) {
+    if (p.waiting == 0) throw std::logic_error("more arrive at a barrier than it counts");
+    --p.waiting;
+  });
+}
+inline void barrier_expect(uint64_t* barrier, int bytes) {
+  emulation::change(barrier, [&](emulation::Phases& p) { p.bytes += bytes, --p.waiting; });
+}
+inline void barrier_wait(uint64_t* barrier, int parity) {
+  emulation::wait_until([=] {
+    const auto p = std::bit_cast<emulation::Phases>(*barrier);
+    return p.phase != parity;
+  });
+}
+
+inline RowMap row_map(const char*, const void* data, int64_t stride, int64_t rows, int heads,
+                      int head_dim, int box) {
+  if (reinterpret_cast<uintptr_t>(data) % 16 || stride * 2 % 16 || head_dim * 2 % 16 || box > 256)
+    throw std::logic_error("a tensor map that the driver would refuse");
+  const emulation::Rows description{
+      static_cast<const std::byte*>(data), stride * 2, rows, heads, head_dim, box};
+  RowMap map{};
+  std::memcpy(map.bytes, &description, sizeof(description));
+  return map;
+}
+inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
+                     int64_t row) {
+  if (shared_address(to) % 1024) throw std::logic_error("a swizzled box that is not aligned");
+  emulation::Rows rows;
+  std::memcpy(&rows, map.bytes, sizeof(rows));
+  emulation::engine_later([=] {
+    for (int r = 0; r < rows.box; ++r)
+      for (int c = 0; c < 64; ++c) {
+        uint16_t value = 0;
+        if (row + r < rows.rows && channel + c < rows.head_dim && head < rows.heads)
+          std::memcpy(&value,
+                      rows.data + (row + r) * rows.stride +
+                          (int64_t{head} * rows.head_dim + channel + c) * 2,
+                      2);
+        const int64_t at = shared_address(to) + r * 128 + c * 2;
+        std::memcpy(emulation::shared_base() + (at ^ (at >> 7 & 7) << 4), &value, 2);
+      }
+    emulation::change(barrier, [&](emulation::Phases& p) { p.bytes -= rows.box * 128; });
+  });
+}
+
+inline void fence_shared() {}
+inline void wait_for_threads(int name, int threads) { emulation::wait_for_threads(name, threads); }
+template <int Count>
+void give_registers() {}
+template <int Count>
+void take_registers() {}
+
+inline uint64_t tile_descriptor(const void* tile, int leading) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 |
+         uint64_t(static_cast<uint32_t>(leading) >> 4) << 16 | shared_address(tile) >> 4;
+}
+inline void products_begin() {}
+inline void products_commit() { emulation::commit_products(); }
+template <int Left, int M>
+void products_wait(float (&)[M][4]) {
+  emulation::finish_products(Left);
+}
+
+// The sums of this thread: of rows lane / 4 and 8 later of its warp's sixteen.
+template <int N, class Left>
+void multiply_later(float* d, uint64_t b, bool turned, bool add, const Left& left) {
+  const int lane = emulation::lane();
+  emulation::product_later([=] {
+    for (int i = 0; i < N / 2; ++i) {
+      const int column = i / 4 * 8 + lane % 4 * 2 + i % 2, half = i % 4 / 2;
+      float sum = add ? d[i] : 0;
+      for (int k = 0; k < 16; ++k)
+        sum += left(half, k) * emulation::tile_element(b, column, k, turned);
+      d[i] = sum;
+    }
+  });
+}
+template <int N>
+void multiply_shared(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add) {
+  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + emulation::lane() / 4;
+  multiply_later<N>(&d[0][0], b, false, add, [=](int half, int k) {
+    return emulation::tile_element(a, row + 8 * half, k, false);
+  });
+}
+template <int N, int Offset, int M>
+void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
+  static_assert(Offset + N / 8 <= M);
+  const auto& slots = emulation::show(&a, sizeof(a));
+  std::array<std::array<float, 16>, 2> rows;
+  for (int k = 0; k < 16; ++k) {
+    const auto from =
+        emulation::of_lane<std::array<uint32_t, 4>>(slots, emulation::lane() / 4 * 4 + k % 8 / 2);
+    for (size_t half = 0; half < 2; ++half) {
+      const uint32_t word = from[half + (k < 8 ? 0 : 2)];
+      rows[half][static_cast<size_t>(k)] =
+          std::bit_cast<float>(k % 2 ? word & 0xffff0000u : word << 16);
+    }
+  }
+  multiply_later<N>(&d[Offset][0], b, true, true, [rows](int half, int k) {
+    return rows[static_cast<size_t>(half)][static_cast<size_t>(k)];
+  });
+}
+
+}  // namespace tessera::kernels::cuda
