@@ -87,17 +87,16 @@ def run(program, job, device, folder):
     if done.returncode != 0:
         raise RuntimeError((done.stderr.strip() or f"status {done.returncode}").splitlines()[-1])
     if job.get("words"):
-        return [one["ids"] for one in json.loads(done.stdout)["completions"]], seconds
-    return numbers(out), seconds
+        return [one["ids"] for one in json.loads(done.stdout)["completions"]], round(seconds, 2)
+    return numbers(out), round(seconds, 2)
 
 
 def compare(program, job, device):
     line = {"model": job["name"]}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            here, line["cpu_s"] = run(program, job, "cpu", pathlib.Path(folder))
             there, line["gpu_s"] = run(program, job, device, pathlib.Path(folder))
-        line["cpu_s"], line["gpu_s"] = round(line["cpu_s"], 2), round(line["gpu_s"], 2)
+            here, line["cpu_s"] = run(program, job, "cpu", pathlib.Path(folder))
         if job.get("words"):
             line["same_words"] = line["good"] = there == here
         else:

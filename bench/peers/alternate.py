@@ -66,6 +66,29 @@ def cuda_seconds(f, times=5):
     return statistics.median(queue(calls) for _ in range(times))
 
 
+def graphed(f):
+    """f as a CUDA graph, which its first call captures: no time of Python between its kernels."""
+    import torch
+
+    graph = None
+
+    def run():
+        nonlocal graph
+        if graph is None:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    f()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                f()
+        graph.replay()
+
+    return run
+
+
 class Resident:
     """A benchmark of Tessera that measures once for each line it is sent."""
 

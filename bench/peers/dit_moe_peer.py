@@ -4,7 +4,7 @@
 eager: as the published code runs it (experts one by one over sorted ids, each adding into the sum;
 fused scaled_dot_product_attention). best: gate and up in one product, rows grouped once, the weighted
 sum in one go; on a CPU with oneDNN's packed weights in every product, on a GPU with grouped_mm.
-compiled (on a GPU): best through torch.compile.
+compiled (on a GPU): best through torch.compile; compiled_graphed: that as a CUDA graph.
 
     TESSERA_BENCH=build/release/bench python bench/peers/dit_moe_peer.py [threads] [sizes] [--device cuda]
 
@@ -15,7 +15,7 @@ import sys
 import torch
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention, silu
 
-from alternate import compare, finish, program, take_device
+from alternate import compare, finish, graphed, program, take_device
 
 ROWS, EXPERTS, SLOTS = 2, 8, 2
 SIZES = {"s": (12, 384, 6), "b": (12, 768, 12), "xl": (28, 1152, 16)}
@@ -165,6 +165,7 @@ def variants(word, device):
         torch._dynamo.reset()
         fast = torch.compile(run)
         ways["compiled"] = lambda: fast(best)
+        ways["compiled_graphed"] = graphed(ways["compiled"])
     return ways
 
 

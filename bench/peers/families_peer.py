@@ -2,7 +2,7 @@
 bf16, one row) in PyTorch, as diffusers runs them, beside Tessera's.
 
 eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile, on a CPU with
-frozen weights, which oneDNN packs (a minute or two to compile each).
+frozen weights, which oneDNN packs (a minute or two to compile each). compiled_graphed: that as a CUDA graph.
 
     TESSERA_BENCH=build/release/bench python bench/peers/families_peer.py [threads] [shapes] [compile]
                                                                           [--device cuda]
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 
-from alternate import compare, finish, program, take_device
+from alternate import compare, finish, graphed, program, take_device
 
 SIZES = {  # heads, head width, text tokens, text width, blocks
     "pixart": (16, 72, 300, 1152, 3),
@@ -233,6 +233,8 @@ def variants(family, tokens, compiled, device):
         torch._dynamo.reset()
         fast = torch.compile(stack)
         ways["compiled"] = lambda: fast(*inputs)
+        if device == "cuda":
+            ways["compiled_graphed"] = graphed(ways["compiled"])
     return ways
 
 

@@ -1,6 +1,6 @@
 """Decoding a picture with the sizes of Stable Diffusion's VAE and random weights in PyTorch: default
 (f32, channels first) and best (bf16, channels last), beside Tessera's decoder; compiled: best through
-torch.compile.
+torch.compile; compiled_graphed: that as a CUDA graph.
 
     TESSERA_BENCH=build/release/bench python bench/peers/vae_peer.py [threads] [shape] [compile] [--device cuda]
 """
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 
-from alternate import compare, finish, program, take_device
+from alternate import compare, finish, graphed, program, take_device
 
 
 class Resnet(nn.Module):
@@ -79,6 +79,8 @@ def main():
         if compiled:
             fast = torch.compile(half)
             ways["compiled"] = lambda: fast(last)
+            if device == "cuda":
+                ways["compiled_graphed"] = graphed(ways["compiled"])
         compare(program("vae_bench"), threads, shape + "-bf16", ways, rounds=1,
                 times=1 if device == "cpu" else 3, device=device)
     finish()

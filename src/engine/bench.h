@@ -19,8 +19,8 @@ struct Bench {
   int64_t many(int64_t tokens) const;
   /// Values that neither cancel nor overflow, in no short pattern.
   tensor::Tensor filled(const tensor::Shape& shape, tensor::DType dtype) const;
-  /// Of one call, the best of `times`. Calls for a device are queued, so that the time to start
-  /// one hides behind others.
+  /// Of one call, the best of `times`. Calls for a device are recorded and replayed, or at least
+  /// queued, so that the host's time to start one does not count.
   double seconds(const std::function<void()>& f, int times) const;
   /// A line for a kernel that is bound by products, and one for what only moves bytes.
   void products(const std::string& kernel, const std::string& shape, double flops,
