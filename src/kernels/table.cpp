@@ -15,6 +15,7 @@
 #include "kernels/plane_affine.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"
+#include "kernels/sampling.h"
 #include "kernels/waves.h"
 
 namespace tessera::kernels {
@@ -41,6 +42,10 @@ KernelTable table_for(Isa isa) {
   table.group_scale_shift = reference::group_scale_shift;
   table.plane_affine = reference::plane_affine;
   table.biased_attention = reference::biased_attention;
+  table.linear_step = reference::linear_step;
+  table.learned_range_step = reference::learned_range_step;
+  table.flow_step = reference::flow_step;
+  table.guide = reference::guide;
   if (isa >= Isa::avx2) {
     table.matmul = onednn::matmul;
     table.experts = onednn::experts;

@@ -24,6 +24,10 @@ struct WavesArgs;
 struct GroupScaleShiftArgs;
 struct PlaneAffineArgs;
 struct BiasedAttentionArgs;
+struct LinearStepArgs;
+struct LearnedRangeStepArgs;
+struct FlowStepArgs;
+struct GuideArgs;
 
 /// The kernels of one device and instruction set. Each takes plain pointers and sizes and
 /// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
@@ -47,6 +51,10 @@ struct KernelTable {
   void (*group_scale_shift)(const GroupScaleShiftArgs&) = nullptr;
   void (*plane_affine)(const PlaneAffineArgs&) = nullptr;
   void (*biased_attention)(const BiasedAttentionArgs&) = nullptr;
+  void (*linear_step)(const LinearStepArgs&) = nullptr;
+  void (*learned_range_step)(const LearnedRangeStepArgs&) = nullptr;
+  void (*flow_step)(const FlowStepArgs&) = nullptr;
+  void (*guide)(const GuideArgs&) = nullptr;
 };
 
 /// The kernels for an instruction set of the CPU: the strongest version of each that it can run.

@@ -33,7 +33,7 @@ bool shares_experts(const Plan& plan);
 struct Assembly {
   Plan plan;
   Share share;
-  tensor::Device device = tensor::Device::cpu;  ///< of the model; latents stay on the host
+  tensor::Device device = tensor::Device::cpu;  ///< of the model and, in a run, of the latent
   nn::Range blocks;                             ///< of my stage
   comm::Communicator* world = nullptr;          ///< null: one rank
   std::unique_ptr<comm::Communicator> expert_group, token_group;

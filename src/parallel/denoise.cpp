@@ -5,7 +5,9 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "ops/elementwise.h"
+#include "ops/sampling.h"
 #include "parallel/recorded_step.h"
+#include "tensor/device_runtime.h"
 
 namespace tessera::parallel {
 namespace {
@@ -86,8 +88,8 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int6
   if (!guidance.branches()) return prediction;
   const int64_t half = prediction.size(0) / 2;
   const Tensor cond = prediction.slice(0, 0, half);
-  Tensor out = sample::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale,
-                             guidance.channels * patch);
+  Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale,
+                          guidance.channels * patch);
   if (guidance.rescale == 0) return out;
   return sample::rescale_guided(out, cond, guidance.rescale, tokens, guidance.channels * patch);
 }
@@ -113,8 +115,9 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const std::function<Tensor(int step)>& noise, Assembly& assembly,
                const DenoiseControl& control) {
   const nn::TokenView view = assembly.share.view(shape.prefix);
-  const tensor::Device device = device_of(assembly, latent);
+  const tensor::Device home = latent.device(), device = device_of(assembly, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
+  latent = latent.to(device);
   const auto& [pt, p, q] = model.geometry().patch_size;
   const bool watched = control.trace != nullptr;
   RecordedStep network(
@@ -125,6 +128,7 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
       sampler.steps() >= kWorthRecording && !watched && assembly.may_record(), assembly.local);
   sample::History history;
   for (int i = 0; i < sampler.steps(); ++i) {
+    if (i > 0) tensor::settle(device);  // so that what on_step says has happened
     require(go_on(assembly, control), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
             sampler.steps());
     if (control.on_step) control.on_step(i, sampler.steps());
@@ -134,19 +138,17 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor out =
-        network(timesteps(sampler.timestep(i), shape.rows, device), input.to(device));
-    const Tensor prediction =
-        guided(out.to(latent.device()), guidance, pt * p * q, assembly.share.tokens.size());
-    latent =
-        sampler.step(i, prediction, latent, sampler.needs_noise(i) ? noise(i) : Tensor(), history);
+    const Tensor out = network(timesteps(sampler.timestep(i), shape.rows, device), input);
+    const Tensor prediction = guided(out, guidance, pt * p * q, assembly.share.tokens.size());
+    const Tensor drawn = sampler.needs_noise(i) ? noise(i).to(device) : Tensor();
+    latent = sampler.step(i, prediction, latent, drawn, history);
     if (control.trace) {
-      control.trace(fmt::format("model_output.{}", i), prediction);
-      control.trace(fmt::format("latents.{}", i + 1), latent);
+      show(control, fmt::format("model_output.{}", i), prediction);
+      show(control, fmt::format("latents.{}", i + 1), latent);
     }
   }
   assembly.finish();
-  return latent;
+  return latent.to(home);
 }
 
 }  // namespace tessera::parallel

@@ -22,15 +22,18 @@ struct Guidance {
 /// What a caller may watch and stop.
 struct DenoiseControl {
   std::stop_token stop;
-  std::function<void(int step, int count)> on_step;                           ///< before each step
-  std::function<void(const std::string& name, const tensor::Tensor&)> trace;  ///< token layout
+  std::function<void(int step, int count)> on_step;  ///< before each step
+  /// Gets tensors in token layout, on the host.
+  std::function<void(const std::string& name, const tensor::Tensor&)> trace;
 };
 
 /// The one loop: steps over the model's blocks, under any plan. Tensors are this rank's: `latent`
 /// f32 [tokens of assembly.share, C * patch] starts as noise, noise(i) gives step i's noise in the
 /// same layout, `conditioning` and `shape.rows` are of the share's rows (guidance branches
-/// counted). Rank 0 alone heeds control.stop and calls on_step. Throws Error(cancelled) within a
-/// step of a stop request, on all ranks.
+/// counted). The latent lives on assembly.device and comes back to where it was given; noise and
+/// conditioning may be on the host. A step begins when the one before it is computed. Rank 0 alone
+/// heeds control.stop and calls on_step. Throws Error(cancelled) within a step of a stop request,
+/// on all ranks.
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const nn::TokenShape& shape, const sample::Sampler& sampler,
                        const Guidance& guidance, tensor::Tensor latent,

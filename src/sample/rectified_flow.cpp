@@ -1,4 +1,5 @@
 #include "base/fail.h"
+#include "ops/sampling.h"
 #include "sample/sampler.h"
 
 namespace tessera::sample {
@@ -17,15 +18,7 @@ class RectifiedFlow : public Sampler {
   bool needs_noise(int) const override { return false; }
   Tensor step(int, const Tensor& prediction, const Tensor& x, const Tensor&,
               History&) const override {
-    Tensor next = Tensor::empty(x.shape(), tensor::DType::f32, x.device());
-    if (x.is_meta()) return next;
-    const float size = 1.0f / static_cast<float>(steps_);
-    for (int64_t t = 0; t < x.size(0); ++t) {
-      const float *v = prediction.row<float>(t), *z = x.row<float>(t);
-      float* to = next.row<float>(t);
-      for (int64_t i = 0; i < x.size(1); ++i) to[i] = z[i] - v[i] * size;
-    }
-    return next;
+    return ops::flow_step(x, prediction, 1.0f / static_cast<float>(steps_));
   }
 
  private:

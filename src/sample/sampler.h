@@ -31,18 +31,16 @@ class Sampler {
   /// What the latent is multiplied with before the denoiser sees it at step i.
   virtual float input_scale(int) const { return 1; }
   /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or
-  /// undefined -> the latent after step i.
+  /// undefined -> the latent after step i. All are on one device, which need not have computed
+  /// them.
   virtual Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
                       History& history) const = 0;
 };
 
-/// Classifier-free guidance (Ho & Salimans 2022) on the first `columns` columns of predictions
-/// [tokens, n]: uncond + scale * (cond - uncond); the other columns are those of `cond`.
-Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t columns);
-
 /// Pulls guided predictions back towards the spread of the conditional ones (Lin et al. 2023,
 /// section 3.4): over the first `columns` columns of each picture (`tokens` rows), guided * (phi *
 /// std(cond) / std(guided) + 1 - phi). Both are f32 [pictures * tokens, n]; the other columns stay.
+/// The spread is taken on the host: from a GPU it waits.
 Tensor rescale_guided(const Tensor& guided, const Tensor& cond, float phi, int64_t tokens,
                       int64_t columns);
 

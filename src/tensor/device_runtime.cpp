@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "tensor/device_pool.h"
+#include "tensor/scope.h"
 
 namespace tessera::tensor {
 namespace {
@@ -35,6 +37,13 @@ std::shared_ptr<DevicePool> device_pool() {
 bool has_device() {
   const std::lock_guard lock(in_use().mutex);
   return in_use().pool != nullptr;
+}
+
+void settle(Device device) {
+  if (device != Device::cuda) return;
+  DeviceRuntime& runtime = device_pool()->runtime();
+  runtime.enter();
+  runtime.synchronise(current_scope().stream);
 }
 
 }  // namespace tessera::tensor

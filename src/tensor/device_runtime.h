@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "tensor/storage.h"
+
 namespace tessera::tensor {
 
 /// Memory of a device in bytes, of all processes.
@@ -67,5 +69,8 @@ void use_device(std::shared_ptr<DevicePool> pool);
 std::shared_ptr<DevicePool> device_pool();
 /// Whether Device::cuda can hold tensors now.
 bool has_device();
+/// Waits until a GPU has done all work of the current scope's stream; elsewhere work is done when
+/// an op returns, and nothing is waited for.
+void settle(Device device);
 
 }  // namespace tessera::tensor

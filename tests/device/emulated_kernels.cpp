@@ -19,6 +19,7 @@
 #include "kernels/plane_affine.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"
+#include "kernels/sampling.h"
 #include "kernels/waves.h"
 #include "tensor/scope.h"
 
@@ -97,6 +98,17 @@ void check(const PlaneAffineArgs& a) {
 void check(const BiasedAttentionArgs& a) {
   check_arrays("biased_attention", {a.q, a.k, a.v, a.bias, a.out});
 }
+void check(const LinearStepArgs& a) {
+  check_arrays("linear_step", {a.x.data, a.prediction.data, a.noise.data, a.earlier[0].data,
+                               a.earlier[1].data, a.next, a.estimate});
+}
+void check(const LearnedRangeStepArgs& a) {
+  check_arrays("learned_range_step", {a.x.data, a.prediction.data, a.noise.data, a.next});
+}
+void check(const FlowStepArgs& a) {
+  check_arrays("flow_step", {a.x.data, a.velocity.data, a.next});
+}
+void check(const GuideArgs& a) { check_arrays("guide", {a.cond.data, a.uncond.data, a.y}); }
 
 std::mutex recording;
 std::map<void*, std::shared_ptr<Recorded>> recorded;  // by stream
@@ -147,6 +159,10 @@ KernelTable make_table() {
   t.waves = emulated<WavesArgs, &KernelTable::waves>;
   t.plane_affine = emulated<PlaneAffineArgs, &KernelTable::plane_affine>;
   t.biased_attention = emulated<BiasedAttentionArgs, &KernelTable::biased_attention>;
+  t.linear_step = emulated<LinearStepArgs, &KernelTable::linear_step>;
+  t.learned_range_step = emulated<LearnedRangeStepArgs, &KernelTable::learned_range_step>;
+  t.flow_step = emulated<FlowStepArgs, &KernelTable::flow_step>;
+  t.guide = emulated<GuideArgs, &KernelTable::guide>;
   return t;
 }
 

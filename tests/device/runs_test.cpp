@@ -108,6 +108,22 @@ TEST(RunsOnGpu, WeightsAreUploadedOnce) {
   EXPECT_LT(gpu.uploads() - first, first / 2);
 }
 
+TEST(RunsOnGpu, OfAStepTheHostReadsTheRoutingsAlone) {
+  const auto others = [](int steps) {
+    const Gpu gpu;
+    GenerateRequest request;
+    request.classes = {"1"};
+    request.steps = steps;
+    request.guidance = 1.5f;
+    request.decode = false;
+    const auto run = Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model",
+                                 options("cuda", ""))
+                         .generate(request);
+    return gpu.downloads() - steps * static_cast<int64_t>(run.report.layers.size());
+  };
+  EXPECT_EQ(others(6), others(2));
+}
+
 TEST(RunsOnGpu, TooLittleMemoryIsSaidBeforeTheRun) {
   const Gpu gpu(1 << 16);
   try {

@@ -28,5 +28,14 @@ TEST(Ddpm, RefusesAModelWithoutVariance) {
   EXPECT_THROW(ddpm_learned_range(4)->step(0, x, x, x, history), Error);
 }
 
+TEST(Ddpm, MissesNoiseThatItNeeds) {
+  const std::vector<float> values{1, 2};
+  const Tensor out = Tensor::from(std::span<const float>(values), {1, 2});
+  const Tensor x = out.slice(1, 0, 1);
+  History history;
+  EXPECT_THROW(ddpm_learned_range(4)->step(0, out, x, {}, history), Error);
+  EXPECT_NO_THROW(ddpm_learned_range(4)->step(3, out, x, {}, history));
+}
+
 }  // namespace
 }  // namespace tessera::sample

@@ -14,13 +14,6 @@ Tensor row(std::vector<float> values) {
   return Tensor::from(std::span<const float>(values), {1, n});
 }
 
-TEST(Guide, MovesAwayFromTheUnconditional) {
-  const Tensor out = guide(row({2, 4, 6}), row({1, 2, 3}), 3, 2);
-  EXPECT_EQ(out.to_floats(), (std::vector<float>{4, 8, 6}));
-}
-
-TEST(Guide, RefusesUnequalShapes) { EXPECT_THROW(guide(row({1}), row({1, 2}), 2, 1), Error); }
-
 // Two pictures of two tokens; the third column is not guided.
 TEST(RescaleGuided, GivesEachPictureTheSpreadOfItsConditional) {
   const std::vector<float> cond{1, 2, 9, 3, 4, 9, 0, 10, 7, 20, 30, 7};

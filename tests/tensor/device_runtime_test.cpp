@@ -86,6 +86,16 @@ TEST(DeviceRuntime, CopyIntoTakesViewsOnEitherSide) {
   copy_into(Tensor::empty({0, 4}, DType::f32, Device::cuda), here.slice(0, 0, 0));
 }
 
+TEST(DeviceRuntime, SettleWaitsForAGpuAlone) {
+  settle(Device::cpu);  // there is none to ask
+  settle(Device::meta);
+  EXPECT_THROW(settle(Device::cuda), Error);
+  const UseFake fake;
+  settle(Device::cuda);
+  EXPECT_EQ(fake.runtime->waits, 1);
+  EXPECT_EQ(fake.runtime->entered, 1);
+}
+
 TEST(DeviceRuntime, BytesAreCountedByClassAndOutliveTheRegistration) {
   const auto memory = std::make_shared<MemoryTracker>();
   Scope scope;

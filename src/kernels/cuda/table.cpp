@@ -12,6 +12,7 @@
 #include "kernels/plane_affine.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"
+#include "kernels/sampling.h"
 #include "kernels/waves.h"
 
 namespace tessera::kernels {
@@ -36,6 +37,10 @@ const KernelTable& cuda_table() {
     t.waves = cuda::waves;
     t.plane_affine = cuda::plane_affine;
     t.biased_attention = cuda::biased_attention;
+    t.linear_step = cuda::linear_step;
+    t.learned_range_step = cuda::learned_range_step;
+    t.flow_step = cuda::flow_step;
+    t.guide = cuda::guide;
     return t;
   }();
   return table;

@@ -16,6 +16,7 @@ TEST(CudaTable, HoldsEveryKernelButThoseForOneToken) {
   EXPECT_TRUE(t.norm && t.elementwise && t.rope && t.route && t.copy && t.move_rows && t.waves);
   EXPECT_TRUE(t.channel_moments && t.channel_affine && t.group_scale_shift);
   EXPECT_TRUE(t.plane_affine && t.biased_attention);
+  EXPECT_TRUE(t.linear_step && t.learned_range_step && t.flow_step && t.guide);
   EXPECT_EQ(t.router_scores, nullptr);  // route() takes all tokens at once
   EXPECT_EQ(t.top_k, nullptr);
 }

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+namespace tessera::kernels {
+
+/// Rows of f32 that a step reads; the stride is in elements.
+struct FloatRows {
+  const float* data = nullptr;
+  int64_t stride = 0;
+};
+
+/// What a solver that is linear in what it reads multiplies with: estimate = from_x * x + from_out
+/// * prediction, clipped to [-clip, clip]; next = x * x + out * prediction + estimates[0] *
+/// estimate + estimates[1] * the one before + ... + noise * noise. What is multiplied by zero is
+/// not read, except for x and the prediction.
+struct LinearStepCoefficients {
+  double from_x = 0, from_out = 0;
+  double clip = std::numeric_limits<double>::infinity();
+  double x = 0, out = 0;
+  std::array<double, 3> estimates{};
+  double noise = 0;
+};
+
+/// One such step over [rows, columns], in f64; `next` and `estimate` are dense.
+struct LinearStepArgs {
+  LinearStepCoefficients by;
+  FloatRows x, prediction, noise;
+  std::array<FloatRows, 2> earlier;  ///< estimates of the step before, and of that before it
+  float* next = nullptr;
+  float* estimate = nullptr;  ///< null: not wanted
+  int64_t rows = 0, columns = 0;
+};
+
+/// What a step of DDPM with learned-range variance multiplies with: x0 = recip * x - recipm1 * eps.
+struct LearnedRangeCoefficients {
+  float recip = 0, recipm1 = 0;
+  float mean_x0 = 0, mean_x = 0;
+  float log_beta = 0, log_posterior = 0;
+};
+
+/// next = mean_x0 * x0 + mean_x * x + noise * exp(v / 2), v between the two logarithms by sigma in
+/// [-1, 1]; prediction [rows, 2 * columns] is [eps | sigma]; in f32.
+struct LearnedRangeStepArgs {
+  LearnedRangeCoefficients by;
+  FloatRows x, prediction;
+  FloatRows noise;  ///< null: none is added
+  float* next = nullptr;
+  int64_t rows = 0, columns = 0;
+};
+
+/// next = x - velocity * size, in f32.
+struct FlowStepArgs {
+  float size = 0;
+  FloatRows x, velocity;
+  float* next = nullptr;
+  int64_t rows = 0, columns = 0;
+};
+
+/// y = uncond + scale * (cond - uncond) in the first `guided` columns, cond in the others; in f32.
+struct GuideArgs {
+  float scale = 1;
+  FloatRows cond, uncond;
+  float* y = nullptr;
+  int64_t rows = 0, columns = 0, guided = 0;
+};
+
+namespace reference {
+/// Plain loops: defines correct, on every instruction set.
+void linear_step(const LinearStepArgs& args);
+void learned_range_step(const LearnedRangeStepArgs& args);
+void flow_step(const FlowStepArgs& args);
+void guide(const GuideArgs& args);
+}  // namespace reference
+namespace cuda {
+/// An element a thread.
+void linear_step(const LinearStepArgs& args);
+void learned_range_step(const LearnedRangeStepArgs& args);
+void flow_step(const FlowStepArgs& args);
+void guide(const GuideArgs& args);
+}  // namespace cuda
+
+}  // namespace tessera::kernels
