@@ -49,16 +49,18 @@ class Place {
 
   /// Prints a JSON line with the milliseconds of `run` and what it computes, one or many times.
   /// On a GPU: the median of `samples` queues of calls that last some 20 ms, after a warm-up.
-  /// On a CPU: the best of `samples`. `steps`: what a request does again and again; a GPU records
-  /// it, as the engine does.
+  /// On a CPU: the best of `samples`. `recorded`: so many of them are recorded on a GPU and
+  /// replayed: 1 for what the engine records, too; more where a call is short.
   template <class Run>
   void measure(const std::string& bench, const std::string& shape, int samples, const Run& work,
-               bool steps = false) const {
+               int recorded = 0) const {
     const double flops = counted(work);
-    const auto recording = steps && on_gpu() ? tensor::Recording::attempt(work) : nullptr;
+    const auto recording = record(recorded, work);
+    const int works = recording ? recorded : 1;
     const auto run = [&] { recording ? recording->replay() : work(); };
     for (bool more = !turns || turn(); more; more = turns && turn()) {
-      const double seconds = on_gpu() ? queued(samples, run) : kernels::best_seconds(run, samples);
+      const double seconds =
+          (on_gpu() ? queued(samples, run) : kernels::best_seconds(run, samples)) / works;
       std::puts(fmt::format("{{\"bench\":\"{}\",\"shape\":\"{}\",\"device\":\"{}\",\"threads\":{},"
                             "\"recorded\":{},\"ms\":{:.4f},\"gflops\":{:.1f}}}",
                             bench, shape, name_, tensor::thread_count(), recording != nullptr,
@@ -89,6 +91,13 @@ class Place {
     for (int c = std::getchar(); c != EOF; c = std::getchar())
       if (c == '\n') return true;
     return false;
+  }
+  template <class Run>
+  std::unique_ptr<tensor::Recording> record(int times, const Run& run) const {
+    if (times == 0 || !on_gpu()) return nullptr;
+    return tensor::Recording::attempt([&] {
+      for (int i = 0; i < times; ++i) run();
+    });
   }
   // One run, which warms up, too.
   template <class Run>

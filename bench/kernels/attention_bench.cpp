@@ -30,9 +30,10 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
   const std::array<ops::AttentionSpan, 1> spans = {{{0, s.tokens, 0, s.tokens}}};
   const int heads = static_cast<int>(s.heads);
   if (place.on_gpu() || place.turns)
-    return place.measure(std::string("attention ") + tensor::name_of(dtype),
-                         fmt::format("{}x{}x{}", s.tokens, s.heads, s.dim), 5,
-                         [&] { ops::attention(q, k, v, heads, heads, spans); });
+    return place.measure(
+        std::string("attention ") + tensor::name_of(dtype),
+        fmt::format("{}x{}x{}", s.tokens, s.heads, s.dim), 5,
+        [&] { ops::attention(q, k, v, heads, heads, spans); }, 10);
   const double flops = 4.0 * static_cast<double>(s.tokens) * static_cast<double>(s.tokens * width);
   const int calls = std::max(1, static_cast<int>(3e8 / flops));
   auto run = [&] {

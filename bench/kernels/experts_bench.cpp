@@ -61,7 +61,7 @@ void measure(int64_t tokens, const Layer& l, const std::vector<ops::ExpertWeight
   auto run = [&] { ops::experts(x, routing, bank); };
   const std::string shape =
       fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots);
-  if (place.on_gpu() || place.turns) return place.measure("experts bf16", shape, 5, run);
+  if (place.on_gpu() || place.turns) return place.measure("experts bf16", shape, 5, run, 1);
   run();
   double seconds = 1e30, peak = limits.product(true);
   for (int i = 0; i < 4; ++i) {

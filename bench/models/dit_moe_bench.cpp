@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   const Tensor t = place(Tensor::from(std::span<const float>(when), {kRows}));
   auto run = [&] { forward(model, shape, latent, labels, t); };
   if (place.on_gpu() || place.turns)
-    place.measure("dit_moe bf16", shape_word, times, run, true);
+    place.measure("dit_moe bf16", shape_word, times, run, 1);
   else
     bench::print_best("dit_moe bf16", shape_word, times, run);
 }

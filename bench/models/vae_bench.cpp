@@ -36,7 +36,7 @@ int run(int argc, char** argv) {
   const Tensor latents = RandomWeights(place.device).get("", {1, 4, height / 8, width / 8});
   if (place.on_gpu() || place.turns)
     return place.measure(
-               "vae_decode", shape, times, [&] { vae.decode(latents, spatial); }, true),
+               "vae_decode", shape, times, [&] { vae.decode(latents, spatial); }, 1),
            0;
   vae.decode(latents, spatial);  // warms up
   const double best = kernels::best_seconds([&] { vae.decode(latents, spatial); }, times);

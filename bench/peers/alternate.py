@@ -48,7 +48,7 @@ def cpu_seconds(f, threads, times=3):
 
 
 def cuda_seconds(f, times=5):
-    """The median of `times` queues of calls that last some 20 ms, by CUDA events."""
+    """Of one call: the median of `times` queues that last some 20 ms, by CUDA events."""
     import torch
 
     def queue(calls):
@@ -63,11 +63,11 @@ def cuda_seconds(f, times=5):
 
     queue(3)
     calls = max(1, min(200, int(0.02 / queue(3))))
-    return statistics.median(queue(calls) for _ in range(times))
+    return statistics.median(queue(calls) for _ in range(times)) / getattr(f, "calls", 1)
 
 
-def graphed(f):
-    """f as a CUDA graph, which its first call captures: no time of Python between its kernels."""
+def graphed(f, calls=1):
+    """`calls` of f as one CUDA graph, which the first captures: no time of Python between its kernels."""
     import torch
 
     graph = None
@@ -83,9 +83,11 @@ def graphed(f):
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                f()
+                for _ in range(calls):
+                    f()
         graph.replay()
 
+    run.calls = calls
     return run
 
 

@@ -2,7 +2,8 @@
 
 loop: as published code writes it (a mask per expert); sorted: rows grouped by expert, one product a
 segment; packed: sorted, with oneDNN's packed weights (CPU); grouped: gather, grouped_mm, SwiGLU,
-grouped_mm, combine, with nothing that waits for the GPU; compiled: that, through torch.compile.
+grouped_mm, combine, with nothing that waits for the GPU; compiled: that, through torch.compile;
+compiled_graphed: and as a CUDA graph, as Tessera's is.
 
     TESSERA_BENCH=build/release/bench python bench/peers/experts_peer.py [threads] [shapes] [--device cuda]
 
@@ -98,7 +99,8 @@ class Layer:
         if self.device == "cpu":
             return {**ways, "packed": self.packed, "grouped": self.grouped}
         torch._dynamo.reset()
-        return {**ways, "grouped": self.grouped, "compiled": torch.compile(self.grouped)}
+        fast = torch.compile(self.grouped)
+        return {**ways, "grouped": self.grouped, "compiled": fast, "compiled_graphed": alternate.graphed(fast)}
 
     def check(self):
         right, got = self.loop().float(), self.grouped().float()

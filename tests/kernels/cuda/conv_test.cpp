@@ -85,6 +85,16 @@ TEST(CudaConv, EqualsTheReference) {
       }
 }
 
+// The values of fewer rows begin those of more.
+TEST(CudaConv, ARowDoesNotDependOnOthers) {
+  for (Case c : {kSmall[2], kSmall[5], kSmall[7]}) {
+    const Tensor both = run(kThere, cuda::conv, c, DType::bf16, DType::bf16);
+    c.rows = 1;
+    EXPECT_TRUE(
+        same_bits(run(kThere, cuda::conv, c, DType::bf16, DType::bf16), both.slice(0, 0, 1)));
+  }
+}
+
 TEST(CudaConv, DoesNotDependOnTheOrderOfThreads) {
   for (const Case& c : problems<Case>({kSmall[7]}, kLarge)) {
     const auto once = [&] { return run(kThere, cuda::conv, c, DType::bf16, DType::bf16); };

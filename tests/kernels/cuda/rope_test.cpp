@@ -49,5 +49,12 @@ TEST(CudaRope, EqualsTheReference) {
                       tolerance(dtype, 1e-6));
 }
 
+// The values of fewer tokens begin those of more.
+TEST(CudaRope, ATokenDoesNotDependOnOthers) {
+  const Tensor all = run(kThere, cuda::rope, 50, 11, DType::bf16, true, false);
+  EXPECT_TRUE(
+      same_bits(run(kThere, cuda::rope, 23, 11, DType::bf16, true, false), all.slice(0, 0, 23)));
+}
+
 }  // namespace
 }  // namespace tessera::kernels

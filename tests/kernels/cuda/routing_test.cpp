@@ -88,6 +88,14 @@ TEST(CudaRoute, TiesGoToTheLowestIndexAndClosedExpertsAreNeverTaken) {
   EXPECT_EQ(r.weights.to_floats()[9], 0);
 }
 
+TEST(CudaRoute, ATokenDoesNotDependOnOthers) {
+  const Tensor logits = coarse(40, 64);
+  const Routed all = run(kThere, cuda::route, {.top_k = 6}, logits);
+  const Routed some = run(kThere, cuda::route, {.top_k = 6}, logits.slice(0, 17, 40));
+  EXPECT_TRUE(same_bits(some.ids, all.ids.slice(0, 17, 40)));
+  EXPECT_TRUE(same_bits(some.weights, all.weights.slice(0, 17, 40)));
+}
+
 TEST(CudaRoute, ZeroTokensAreLegalAndTheOrderOfThreadsDoesNotMatter) {
   run(kThere, cuda::route, {.top_k = 2}, Tensor::zeros({0, 8}, DType::f32));
   const Tensor logits = coarse(6, 100);
