@@ -33,7 +33,7 @@ struct Bench {
 
 /// Products, attention, experts, convolutions.
 void bench_products(const Bench& bench);
-/// Norms, rope, element-wise ops, routing, combining, copies, group norm.
+/// Norms, rope, element-wise ops, routing, combining, copies, steps of samplers, group norm.
 void bench_rows(const Bench& bench);
 
 }  // namespace tessera::engine

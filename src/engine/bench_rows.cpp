@@ -13,6 +13,7 @@
 #include "ops/plane_affine.h"
 #include "ops/rope.h"
 #include "ops/routing.h"
+#include "ops/sampling.h"
 
 namespace tessera::engine {
 namespace {
@@ -113,6 +114,24 @@ void bench_copies(const Bench& b) {
               kTimes));
 }
 
+// A latent has few elements beside what a block of the network moves.
+void bench_samplers(const Bench& b) {
+  const int64_t tokens = b.many(4096), n = 64;
+  const Tensor x = b.filled({tokens, n}, DType::f32), out = b.filled({tokens, 2 * n}, DType::f32);
+  const auto bytes = double(x.bytes());
+  const std::vector<Tensor> earlier = {x};
+  const ops::LinearStepCoefficients linear{
+      .from_x = 1, .from_out = -0.5, .x = 0.5, .estimates = {0.25, 0.25}, .noise = 0.1};
+  b.moves("linear_step_f32", rows_by(x), 6 * bytes,
+          b.seconds([&] { ops::linear_step(x, x, earlier, x, linear, true); }, kTimes));
+  const ops::LearnedRangeCoefficients range{1, 0.5f, 0.5f, 0.5f, -2, -3};
+  b.moves("learned_range_step_f32", rows_by(x), 5 * bytes,
+          b.seconds([&] { ops::learned_range_step(x, out, x, range); }, kTimes));
+  b.moves("flow_step_f32", rows_by(x), 3 * bytes,
+          b.seconds([&] { ops::flow_step(x, x, 0.1f); }, kTimes));
+  b.moves("guide_f32", rows_by(x), 3 * bytes, b.seconds([&] { ops::guide(x, x, 4, n); }, kTimes));
+}
+
 void bench_group_norm(const Bench& b) {
   const auto side = static_cast<int64_t>(256 * std::sqrt(b.size));
   const int64_t channels = 128;
@@ -139,6 +158,7 @@ void bench_rows(const Bench& bench) {
   bench_elementwise(bench);
   bench_routing(bench);
   bench_copies(bench);
+  bench_samplers(bench);
   bench_group_norm(bench);
 }
 
