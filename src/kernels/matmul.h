@@ -55,7 +55,8 @@ namespace amx {
 void matmul(const MatmulArgs& args);
 }  // namespace amx
 namespace cuda {
-/// cuBLASLt, and a kernel for what its epilogues lack. Outside the row rule, as the library is.
+/// cuBLASLt; what its epilogues lack is done by a kernel behind it, on compute capability 9 by
+/// products of our own. Outside the row rule, as the library is.
 void matmul(const MatmulArgs& args);
 }  // namespace cuda
 

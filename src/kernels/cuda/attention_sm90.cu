@@ -11,14 +11,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
   const Sm90Shared<Width> shared(dynamic_shared());
   if (threadIdx.x == 0) shared.open();
-  __syncthreads();
-  if (threadIdx.x >= kComputing) {
-    give_registers<24>();
-    if (threadIdx.x == kComputing) fetch_all<Width>(a, maps, shared);
-  } else {
-    take_registers<240>();
-    compute_all<Width>(a, shared);
-  }
+  divide([&] { fetch_all<Width>(a, maps, shared); }, [&] { compute_all<Width>(a, shared); });
 #endif
 }
 

@@ -2,10 +2,7 @@
 
 #include "kernels/cuda/attention_sm90.h"
 #include "kernels/cuda/attention_softmax.cuh"
-#include "kernels/cuda/row_map.h"
-#if defined(__CUDACC__)
-#include "kernels/cuda/warpgroup.cuh"
-#endif
+#include "kernels/cuda/sm90.cuh"
 
 // Attention on the tensor cores of Hopper (FlashAttention-3: one warpgroup fetches, two compute;
 // the products with a block of values run beside the softmax of the next block of keys).
@@ -15,8 +12,6 @@ struct Sm90Maps {
   RowMap q, k, v;
 };
 
-constexpr int kComputing = 256, kComputingWarps = kComputing / kWarp, kGroup = 128;
-
 /// What a block of threads has in shared memory.
 template <int Width>
 struct Sm90Shared {
@@ -25,8 +20,7 @@ struct Sm90Shared {
   uint64_t *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty;
 
   __device__ explicit Sm90Shared(unsigned char* memory) {
-    const int past = static_cast<int>(shared_address(memory) % 1024);
-    q = memory + (1024 - past) % 1024;
+    q = tiles_from(memory);
     k = q + Tile::kQueryBytes;
     v = k + kSm90Stages * Tile::kBlockBytes;
     q_full = reinterpret_cast<uint64_t*>(v + kSm90Stages * Tile::kBlockBytes);
@@ -79,12 +73,6 @@ __device__ inline void fetch_all(const AttentionArgs& a, const Sm90Maps& maps,
                         kv_head, first);
     }
   }
-}
-
-// A warp has read what a barrier guards.
-__device__ inline void leave(uint64_t* empty) {
-  __syncwarp();
-  if (threadIdx.x % kWarp == 0) barrier_arrive(empty);
 }
 
 // Asks for scores = Q K^T of a warpgroup's 64 queries.

@@ -7,7 +7,6 @@
 namespace tessera::kernels::cuda {
 
 constexpr int kSm90Queries = 128;  // of a tile: 64 a warpgroup
-constexpr int kSm90Threads = 384;  // two warpgroups that compute, and one that fetches
 constexpr int kSm90Stages = 2;     // blocks of keys and of values under way
 
 /// Sizes of a tile for heads of up to `Width` channels.

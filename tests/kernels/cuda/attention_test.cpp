@@ -28,21 +28,6 @@ const std::vector<Problem> kLarge = {
     {1, 1, 512, 700, DType::bf16},
 };
 
-// With either of the kernels for tensor cores; a GPU has one of them.
-template <class F>
-void each_kind(const F& f) {
-#if defined(TESSERA_ON_GPU)
-  f();
-#else
-  for (bool warpgroups : {false, true}) {
-    SCOPED_TRACE(warpgroups ? "warpgroups" : "warps");
-    emulation::warpgroups = warpgroups;
-    f();
-  }
-  emulation::warpgroups = false;
-#endif
-}
-
 TEST(CudaAttention, EqualsTheReference) {
   each_kind([] {
     for (const Problem& p : problems(kSmall, kLarge)) {

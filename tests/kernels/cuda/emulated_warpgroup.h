@@ -147,6 +147,11 @@ void products_wait(float (&)[M][4]) {
   emulation::finish_products(Left);
 }
 
+template <int Left>
+void products_leave() {
+  emulation::finish_products(Left);
+}
+
 // The sums of this thread: of rows lane / 4 and 8 later of its warp's sixteen.
 template <int N, class Left>
 void multiply_later(float* d, uint64_t b, bool turned, bool add, const Left& left) {

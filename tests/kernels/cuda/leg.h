@@ -5,6 +5,8 @@
 // (TESSERA_ON_GPU, label gpu) calls the same function of the library on a real GPU. Include this
 // first, and the kernel's .cu only in the emulated leg.
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 
 #include "kernels/where.h"
@@ -33,6 +35,21 @@ auto again(const Run& run) {
   auto result = run();
   emulation::backwards = false;
   return result;
+#endif
+}
+
+/// With the kernels for any tensor cores, and with those for Hopper; a GPU has one of them.
+template <class F>
+void each_kind(const F& f) {
+#if defined(TESSERA_ON_GPU)
+  f();
+#else
+  for (bool warpgroups : {false, true}) {
+    SCOPED_TRACE(warpgroups ? "warpgroups" : "warps");
+    emulation::warpgroups = warpgroups;
+    f();
+  }
+  emulation::warpgroups = false;
 #endif
 }
 

@@ -4,8 +4,7 @@
 
 #include "kernels/closeness.h"
 #include "kernels/cuda/matmul_plan.h"
-#include "kernels/matmul.h"
-#include "kernels/random_values.h"
+#include "kernels/matmul_problem.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/matmul.cu"
 #endif
@@ -45,68 +44,23 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-struct Problem {
-  int64_t rows, n, k;
-  DType x, w, y;
-  Activation activation;
-  bool bias, gate, residual, in_place;
-};
-
-Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const Problem& p) {
-  const bool paired = p.activation == Activation::swiglu;
-  const float scale = 1 / std::sqrt(static_cast<float>(p.k));
-  const PackedWeight w = at(pack_weight(
-      random_tensor({p.n, p.k}, DType::f32, 1, scale),
-      paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w, Isa::reference));
-  const Tensor x = at(random_tensor({p.rows, p.k + 3}, p.x, 3));
-  const Tensor bias = at(random_tensor({p.n}, DType::f32, 4));
-  const Tensor gate = at(random_tensor({2, p.n}, DType::f32, 5));
-  const Tensor y = at(random_tensor({p.rows, p.n}, p.y, 6));
-  const Tensor residual = p.in_place ? y : at(random_tensor({p.rows, p.n}, p.x, 7));
-  std::vector<int32_t> row_of;
-  for (int64_t t = 0; t < p.rows; ++t) row_of.push_back(static_cast<int32_t>(t % 2));
-  const Tensor gate_rows = at(row_of);
-  Epilogue e{.activation = p.activation};
-  if (p.bias && !paired) e.bias = bias.data<float>();
-  if (p.gate) {
-    e.gate = gate.data<float>();
-    e.gate_stride = p.n;
-    e.row_of = static_cast<const int32_t*>(gate_rows.raw());
-  }
-  if (p.residual) {
-    e.residual = residual.raw();
-    e.residual_dtype = residual.dtype();
-    e.residual_stride = p.n;
-  }
-  kernel({.x = x.raw(),
-          .x_dtype = p.x,
-          .x_stride = p.k + 3,
-          .rows = p.rows,
-          .weight = &w,
-          .epilogue = e,
-          .y = y.raw(),
-          .y_dtype = p.y,
-          .y_stride = p.n});
-  return here(y);
-}
-
 TEST(CudaMatmul, EveryEpilogueEqualsTheReference) {
   for (int activation = 0; activation <= int(Activation::swiglu); ++activation)
     for (int parts = 0; parts < 16; ++parts)
       for (int types = 0; types < 8; ++types)
         for (auto [rows, n, k] : {std::array<int, 3>{3, 16, 24}, {5, 19, 33}, {0, 8, 8}}) {
           const auto kind = [&](int bit) { return types >> bit & 1 ? DType::bf16 : DType::f32; };
-          const Problem p{rows,
-                          n,
-                          k,
-                          kind(0),
-                          kind(1),
-                          kind(2),
-                          Activation(activation),
-                          (parts & 1) != 0,
-                          (parts & 2) != 0,
-                          (parts & 4) != 0,
-                          (parts & 8) != 0};
+          const MatmulProblem p{rows,
+                                n,
+                                k,
+                                kind(0),
+                                kind(1),
+                                kind(2),
+                                Activation(activation),
+                                (parts & 1) != 0,
+                                (parts & 2) != 0,
+                                (parts & 4) != 0,
+                                (parts & 8) != 0};
           ASSERT_LT(
               worst_difference(run(kThere, cuda::matmul, p), run(kHost, reference::matmul, p)),
               tolerance(p.y, 1e-5))
@@ -120,7 +74,7 @@ TEST(CudaMatmul, LargeProductsEqualTheReferenceAndRepeat) {
   for (auto [rows, n, k] : {std::array<int, 3>{300, 1152, 520}, {77, 640, 1024}, {1024, 384, 384}})
     for (DType dtype : {DType::f32, DType::bf16})
       for (Activation activation : {Activation::none, Activation::gelu_tanh, Activation::swiglu}) {
-        const Problem p{rows, n, k, dtype, dtype, dtype, activation, true, true, true, false};
+        const MatmulProblem p{rows, n, k, dtype, dtype, dtype, activation, true, true, true, false};
         const auto once = [&] { return run(kThere, cuda::matmul, p); };
         const Tensor got = once();
         EXPECT_LT(worst_difference(got, run(kHost, reference::matmul, p)), tolerance(dtype, 1e-4))

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/row_map.h"
+#if defined(__CUDACC__)
+#include "kernels/cuda/warpgroup.cuh"
+#endif
+
+// How kernels for Hopper divide their work: two warpgroups compute, a third fetches.
+namespace tessera::kernels::cuda {
+
+constexpr int kGroup = 128;  // threads of a warpgroup
+constexpr int kComputing = 2 * kGroup, kComputingWarps = kComputing / kWarp;
+constexpr int kSm90Threads = 3 * kGroup;
+constexpr int kMostShared = 227 * 1024;  // bytes of a block of threads
+
+/// The first multiple of 1,024 from `memory` on: swizzled tiles lie at such addresses.
+__device__ inline unsigned char* tiles_from(unsigned char* memory) {
+  return memory + (1024 - shared_address(memory) % 1024) % 1024;
+}
+
+/// A warp has read what a barrier guards.
+__device__ inline void leave(uint64_t* empty) {
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) barrier_arrive(empty);
+}
+
+/// Runs fetch() in one thread of the third warpgroup, compute() in the other two.
+template <class Fetch, class Compute>
+__device__ inline void divide(const Fetch& fetch, const Compute& compute) {
+  __syncthreads();
+  if (threadIdx.x >= kComputing) {
+    give_registers<24>();
+    if (threadIdx.x == kComputing) fetch();
+  } else {
+    take_registers<240>();
+    compute();
+  }
+}
+
+}  // namespace tessera::kernels::cuda
