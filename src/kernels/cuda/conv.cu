@@ -3,6 +3,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/product_f32.cuh"
+#include "kernels/cuda/product_sm90.cuh"
 #include "kernels/device_error.h"
 
 namespace tessera::kernels::cuda {
@@ -78,7 +79,9 @@ struct PixelSink {
     if (m >= count || column >= n) return;
     const bool both = column + 1 < n;
     float v[2] = {sums[0], sums[1]};
-    for (int i = 0; i < 1 + both; ++i) {
+    TESSERA_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      if (i == 1 && !both) continue;
       if (bias) v[i] += bias[column + i];
       float before[1];
       if (residual) {
@@ -98,6 +101,28 @@ __global__ void __launch_bounds__(kProductThreads)
   const TileWeights<BFloat16, false> w{all.data, all.n, all.k, blockIdx.y * all.kColumns,
                                        all.words};
   product_tile<kPixels>(source, int64_t{blockIdx.x} * kPixels, w, sink);
+}
+
+template <int N>
+__global__ void __launch_bounds__(kComputing, 1)
+    conv_sm90_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false, N> all,
+                     PixelSink sink) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
+  const TileWeights<BFloat16, false, N> w{all.data, all.n, all.k, blockIdx.y * all.kColumns,
+                                          all.words};
+  product_tile_sm90<N>(source, int64_t{blockIdx.x} * kGroupRows, w, sink);
+#endif
+}
+
+template <int N>
+void launch_sm90(const PatchSource<BFloat16>& source, const TileWeights<BFloat16, false>& w,
+                 const PixelSink& sink) {
+  launch("conv", conv_sm90_kernel<N>,
+         Launch{.blocks = ceil_div<int64_t>(sink.count, kGroupRows),
+                .rows = static_cast<int>(ceil_div<int64_t>(w.n, N)),
+                .threads = kComputing,
+                .shared = group_shared(N)},
+         source, TileWeights<BFloat16, false, N>{w.data, w.n, w.k, 0, w.words}, sink);
 }
 
 __global__ void __launch_bounds__(kPlainThreads)
@@ -156,14 +181,16 @@ void conv(const ConvArgs& args) {
   }
   using Weights = TileWeights<BFloat16, false>;
   const bool words = w.in % 8 == 0 && in_words(x, DType::bf16, patches.x_stride);
+  const PatchSource<BFloat16> source{static_cast<const BFloat16*>(x), patches, words};
+  const Weights all{static_cast<const BFloat16*>(w.data.raw()), w.out, length, 0, length % 8 == 0};
+  if (has_warpgroups())
+    return w.out > 128 ? launch_sm90<256>(source, all, sink) : launch_sm90<128>(source, all, sink);
   launch("conv", conv_kernel,
          Launch{.blocks = ceil_div<int64_t>(patches.count, kPixels),
                 .rows = static_cast<int>(ceil_div<int64_t>(w.out, Weights::kColumns)),
                 .threads = kProductThreads,
                 .shared = product_shared(kPixels)},
-         PatchSource<BFloat16>{static_cast<const BFloat16*>(x), patches, words},
-         Weights{static_cast<const BFloat16*>(w.data.raw()), w.out, length, 0, length % 8 == 0},
-         sink);
+         source, all, sink);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -22,15 +22,16 @@ constexpr int64_t product_shared(int rows) {
 }
 
 /// Rows of W in the tile of columns from `first` on, row major [n, k]; paired: eight rows of gate,
-/// the same eight of up, and so on, so that a thread holds both sums of a column.
-template <class Weight, bool Paired>
+/// the same eight of up, and so on, so that a thread holds both sums of a column. `Wide`: rows of W
+/// in a tile.
+template <class Weight, bool Paired, int Wide = kProductColumns>
 struct TileWeights {
   const Weight* data;
   int64_t n, k;  ///< columns of the result (paired: of one of the two), their length
   int64_t first;
   bool words;  ///< eight elements can be read at once
 
-  static constexpr int64_t kColumns = Paired ? kProductColumns / 2 : kProductColumns;
+  static constexpr int64_t kColumns = Paired ? Wide / 2 : Wide;
   __device__ int64_t column(int row) const {
     return first + (Paired ? row / 16 * 8 + row % 8 : row);
   }

@@ -74,32 +74,38 @@ Tensor run(const Where& at, void (*kernel)(const ConvArgs&), const Case& c, DTyp
 }
 
 TEST(CudaConv, EqualsTheReference) {
-  for (const Case& c : problems(kSmall, kLarge))
-    for (DType filter : {DType::f32, DType::bf16})
-      for (DType dtype : {DType::f32, DType::bf16}) {
-        const double most = dtype == DType::bf16 ? 8e-3 : filter == DType::bf16 ? 3e-3 : 2e-5;
-        EXPECT_LT(worst_difference(run(kThere, cuda::conv, c, filter, dtype),
-                                   run(kHost, reference::conv, c, filter, dtype)),
-                  most)
-            << c.in << " " << c.out << " " << c.filter << " " << tensor::name_of(filter);
-      }
+  each_kind([] {
+    for (const Case& c : problems(kSmall, kLarge))
+      for (DType filter : {DType::f32, DType::bf16})
+        for (DType dtype : {DType::f32, DType::bf16}) {
+          const double most = dtype == DType::bf16 ? 8e-3 : filter == DType::bf16 ? 3e-3 : 2e-5;
+          EXPECT_LT(worst_difference(run(kThere, cuda::conv, c, filter, dtype),
+                                     run(kHost, reference::conv, c, filter, dtype)),
+                    most)
+              << c.in << " " << c.out << " " << c.filter << " " << tensor::name_of(filter);
+        }
+  });
 }
 
 // The values of fewer rows begin those of more.
 TEST(CudaConv, ARowDoesNotDependOnOthers) {
-  for (Case c : {kSmall[2], kSmall[5], kSmall[7]}) {
-    const Tensor both = run(kThere, cuda::conv, c, DType::bf16, DType::bf16);
-    c.rows = 1;
-    EXPECT_TRUE(
-        same_bits(run(kThere, cuda::conv, c, DType::bf16, DType::bf16), both.slice(0, 0, 1)));
-  }
+  each_kind([] {
+    for (Case c : {kSmall[2], kSmall[5], kSmall[7]}) {
+      const Tensor both = run(kThere, cuda::conv, c, DType::bf16, DType::bf16);
+      c.rows = 1;
+      EXPECT_TRUE(
+          same_bits(run(kThere, cuda::conv, c, DType::bf16, DType::bf16), both.slice(0, 0, 1)));
+    }
+  });
 }
 
 TEST(CudaConv, DoesNotDependOnTheOrderOfThreads) {
-  for (const Case& c : problems<Case>({kSmall[7]}, kLarge)) {
-    const auto once = [&] { return run(kThere, cuda::conv, c, DType::bf16, DType::bf16); };
-    EXPECT_TRUE(same_bits(again(once), once()));
-  }
+  each_kind([] {
+    for (const Case& c : problems<Case>({kSmall[7]}, kLarge)) {
+      const auto once = [&] { return run(kThere, cuda::conv, c, DType::bf16, DType::bf16); };
+      EXPECT_TRUE(same_bits(again(once), once()));
+    }
+  });
 }
 
 }  // namespace
