@@ -80,13 +80,18 @@ int64_t bytes_of(const std::string& text, const std::string& option) {
 }
 
 void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)>& body) {
-  if (o.transport != "auto" && o.transport != "threads" && o.transport != "mpi")
-    throw Error(ErrorCode::usage, "--transport " + o.transport +
-                                      ": expected auto (mpi under mpirun, "
-                                      "else threads), 'threads' or 'mpi'");
+  const bool between_gpus = o.transport == "nccl";
+  if (o.transport != "auto" && o.transport != "threads" && o.transport != "mpi" && !between_gpus)
+    throw Error(ErrorCode::usage,
+                "--transport " + o.transport +
+                    ": expected auto (mpi under mpirun, with nccl where it computes on GPUs; else "
+                    "threads), 'threads', 'mpi' or 'nccl'");
+  if (between_gpus && o.device == "cpu")
+    throw Error(ErrorCode::usage, "--transport nccl: it is for GPUs; add --device cuda");
   if (o.transport == "threads" || !started_by_mpirun()) {
-    if (o.transport == "mpi")
-      throw Error(ErrorCode::usage, "--transport mpi: start the program with mpirun -np N");
+    if (o.transport == "mpi" || between_gpus)
+      throw Error(ErrorCode::usage,
+                  "--transport " + o.transport + ": start the program with mpirun -np N");
     return body(nullptr);
   }
   ProcessOptions options;

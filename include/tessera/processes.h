@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 
 #include "tessera/error.h"
 
@@ -16,6 +17,9 @@ struct Processes {
   int rank = 0, ranks = 1;
   int on_this_machine = 1;              ///< ranks that share its cores
   comm::Communicator* world = nullptr;  ///< known to the library alone
+  int index_here = 0;                   ///< of this rank among those of its machine
+  /// The same ranks once each computes on a GPU of its own; known to the library alone.
+  mutable std::shared_ptr<comm::Communicator> gpus{};
 };
 
 /// How a rank that is a process ends when the run fails.

@@ -23,8 +23,8 @@ enum class NoiseSource { torch, philox };
 /// How a model runs, whatever it is asked.
 struct RunOptions {
   Precision precision = Precision::bf16;
-  /// Where models compute: "cpu", "cuda" (the first GPU) or "cuda:N". One GPU a process; ranks that
-  /// are threads share it.
+  /// Where models compute: "cpu", "cuda" (the first GPU) or "cuda:N". One GPU a process: ranks that
+  /// are threads share it; of ranks that are processes, the i-th of a machine takes its GPU i.
   std::string device = "cpu";
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;

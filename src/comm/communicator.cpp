@@ -57,10 +57,15 @@ Message Pending::Queue::wait_for(int64_t ticket, const Tag& tag) {
   while (!early.contains(ticket)) early[taken++] = transport->inbox().take(channel, from, expired);
   Message message = std::move(early.at(ticket));
   early.erase(ticket);
+  if (message.arrival) message.data = message.arrival->wait(expired);
   return message;
 }
 
-bool Pending::done() { return queue_ && queue_->arrived(ticket_); }
+bool Pending::done() {
+  if (!queue_ || !queue_->arrived(ticket_)) return false;
+  const auto& arrival = queue_->early.at(ticket_).arrival;
+  return !arrival || arrival->ready();
+}
 
 Tensor Pending::wait() {
   require(queue_ != nullptr, ErrorCode::rank, "a receive was waited for twice");
@@ -158,6 +163,17 @@ std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& member
   part->deadline_ = deadline_;
   part->queues_.resize(part->members_.size());
   return part;
+}
+
+std::unique_ptr<Communicator> Communicator::over(const Stand& stand) {
+  std::vector<int> all(members_.size());
+  std::iota(all.begin(), all.end(), 0);
+  require(members_ == all && size() == transport_->size(), ErrorCode::rank,
+          "a transport stands over a world, not over a group of {} of {} ranks", size(),
+          transport_->size());
+  auto world = group(all);
+  world->transport_ = stand(transport_, deadline_);
+  return world;
 }
 
 }  // namespace tessera::comm

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,7 +19,8 @@ class Pending {
   /// Whether wait() would return at once.
   bool done();
   /// The message. Throws Error(rank) when the sender failed, stood still longer than the deadline
-  /// or sent something else. Once only.
+  /// or sent something else. A tensor of a device is given as soon as its transfer is in order
+  /// before later work of this thread's stream; the host does not wait for the elements. Once only.
   tensor::Tensor wait();
 
  private:
@@ -53,6 +55,12 @@ class Communicator {
   /// A communicator of some ranks of this one, in this order. All members call it, with equal
   /// lists, in the same order as their other group() calls on this communicator.
   std::unique_ptr<Communicator> group(const std::vector<int>& members);
+  /// What stands over a transport, given the deadline of its waits.
+  using Stand = std::function<std::shared_ptr<Transport>(std::shared_ptr<Transport> below,
+                                                         std::chrono::milliseconds deadline)>;
+  /// The ranks of this world, in a channel of their own, over another transport that stands over
+  /// this one's. All of them call it, as group().
+  std::unique_ptr<Communicator> over(const Stand& stand);
 
   /// Says that this rank lives; called where much is computed between communications.
   void advance() { transport_->advance(); }

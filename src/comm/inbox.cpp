@@ -5,6 +5,12 @@
 namespace tessera::comm {
 
 void Inbox::deliver(uint64_t channel, int from, Message message) {
+  std::shared_ptr<Gate> gate;
+  {
+    const std::lock_guard lock(mutex_);
+    gate = gate_;
+  }
+  if (gate && !gate->pass(from, message)) return;
   {
     const std::lock_guard lock(mutex_);
     if (closed_.contains(channel)) return;
@@ -42,11 +48,26 @@ Message Inbox::take(uint64_t channel, int from, const std::function<void()>& exp
 }
 
 void Inbox::fail(const Error& error) {
+  std::shared_ptr<Gate> gate;
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = error;
+    if (!failure_) {
+      failure_ = error;
+      gate = gate_;
+    }
   }
+  if (gate) gate->failed(error);
   arrived_.notify_all();
+}
+
+void Inbox::guard(const std::shared_ptr<Gate>& gate) {
+  std::optional<Error> failure;
+  {
+    const std::lock_guard lock(mutex_);
+    gate_ = gate;
+    failure = failure_;
+  }
+  if (gate && failure) gate->failed(*failure);
 }
 
 void Inbox::close(uint64_t channel) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <tuple>
@@ -14,6 +15,17 @@
 #include "tessera/error.h"
 
 namespace tessera::comm {
+
+/// Stands before an inbox, on the threads that deliver. Thread-safe.
+class Gate {
+ public:
+  virtual ~Gate() = default;
+  /// Sees a message before anybody can take it, and may change it; false keeps it. Those of one
+  /// sender come in their order.
+  virtual bool pass(int from, Message& message) = 0;
+  /// The inbox fails.
+  virtual void failed(const Error& error) = 0;
+};
 
 /// Messages that arrived at a rank, in order for each (channel, sender). Thread-safe.
 class Inbox {
@@ -27,6 +39,8 @@ class Inbox {
   void fail(const Error& error);
   /// Drops what arrived on a channel and all that will.
   void close(uint64_t channel);
+  /// From now on all messages, and the failure, pass a gate first; null: none.
+  void guard(const std::shared_ptr<Gate>& gate);
 
  private:
   std::optional<Message> pop(uint64_t channel, int from);
@@ -35,6 +49,7 @@ class Inbox {
   std::map<std::pair<uint64_t, int>, std::deque<Message>> queues_;
   std::map<uint64_t, bool> closed_;
   std::optional<Error> failure_;
+  std::shared_ptr<Gate> gate_;
 };
 
 }  // namespace tessera::comm

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "tensor/tensor.h"
 
@@ -13,11 +15,23 @@ struct Tag {
   int site = -1;  ///< layer, or -1
 };
 
+/// A tensor that is on its way to a device. Thread-safe.
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+  /// Whether wait() would return at once.
+  virtual bool ready() = 0;
+  /// The tensor, once: later work of the calling thread's stream sees its elements, for which the
+  /// host does not wait. `expired` as in Inbox::take. Throws the failure of the world.
+  virtual tensor::Tensor wait(const std::function<void()>& expired) = 0;
+};
+
 /// One message: a dense tensor, which arrives with the shape and dtype it was sent with, and what
 /// the sender says it is for.
 struct Message {
   Tag tag;
-  tensor::Tensor data;  ///< may have no elements, never undefined
+  tensor::Tensor data;                 ///< may have no elements; undefined where an arrival stands
+  std::shared_ptr<Arrival> arrival{};  ///< what the message holds instead of data, or null
 };
 
 }  // namespace tessera::comm

@@ -276,7 +276,7 @@ CompleteResult run_ranks(Order& order) {
     });
     return result;
   }
-  comm::Communicator& ranks = *options.processes->world;
+  comm::Communicator& ranks = engine::world_of(state.place, *options.processes);
   const double before = state.meter->total().bytes;
   result = order.run(&ranks);
   int64_t sums[] = {static_cast<int64_t>(state.meter->total().bytes - before), order.bytes_sent};

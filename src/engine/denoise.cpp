@@ -206,7 +206,7 @@ Tensor denoise(Model::State& state, const GenerateRequest& request, const RunCon
   if (state.options.plan.world() == 1) {
     latent = ranks.run(nullptr);
   } else if (state.options.processes) {
-    comm::Communicator& world = *state.options.processes->world;
+    comm::Communicator& world = world_of(state.place, *state.options.processes);
     latent = ranks.run(&world);
     gather_reports(world, report);
     if (world.rank() != 0) return {};

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "comm/nccl/launch.h"
 #include "kernels/gpu.h"
 #include "tensor/device_pool.h"
 
@@ -22,6 +23,7 @@ DeviceChoice parse_device(const std::string& text) {
   if (known) {
     const auto [rest, error] = std::from_chars(text.data() + head.size(), end, choice.index);
     known = error == std::errc() && rest == end && choice.index >= 0;
+    choice.named = true;
   }
   require(known, ErrorCode::usage, "--device {}: expected 'cpu', 'cuda' or 'cuda:N'",
           base::printable(text));
@@ -40,6 +42,29 @@ void start_device(const DeviceChoice& choice) {
   if (started == choice.index) return;
   tensor::use_device(std::make_shared<tensor::DevicePool>(kernels::open_gpu(choice.index)));
   started = choice.index;
+}
+
+void check_gpus(int gpus, int ranks) {
+  require(ranks <= gpus, ErrorCode::usage,
+          "--device cuda: {} ranks were started on this machine, which shows {} GPU{}; each takes "
+          "one of its own: start {} a machine (mpirun -npernode {}), or use --device cpu",
+          ranks, gpus, gpus == 1 ? "" : "s", gpus, gpus);
+}
+
+void start_device(DeviceChoice& choice, const Processes& processes) {
+  if (choice.device != Device::cuda || processes.ranks == 1) return start_device(choice);
+  require(!choice.named, ErrorCode::usage,
+          "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
+          "and rank i of a machine takes its GPU i",
+          choice.index, processes.ranks);
+  if (!tensor::has_device()) check_gpus(kernels::gpu_count(), processes.on_this_machine);
+  choice.index = processes.index_here;
+  start_device(choice);
+  if (!processes.gpus) processes.gpus = comm::nccl::over(*processes.world);
+}
+
+comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes) {
+  return choice.device == Device::cuda && processes.gpus ? *processes.gpus : *processes.world;
 }
 
 std::string device_name(const DeviceChoice& choice) {

@@ -285,11 +285,10 @@ Model Model::open(const std::string& model, const RunOptions& options) {
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state->options = options;
   state->place = engine::parse_device(options.device);
-  require(state->device() == tensor::Device::cpu || !options.processes, ErrorCode::usage,
-          "--device {} does not go with ranks that are processes; start it without mpirun (ranks "
-          "that are threads share the GPU), or use --device cpu",
-          options.device);
-  engine::start_device(state->place);
+  if (options.processes)
+    engine::start_device(state->place, *options.processes);
+  else
+    engine::start_device(state->place);
   state->name = model;
   state->folder = load::open_folder(engine::resolve_model(model));
   if (state->folder.has("model") && state->folder.kind == load::FolderKind::single)

@@ -5,15 +5,17 @@
 #include <string_view>
 
 #include "comm/mpi/launch.h"
+#include "comm/nccl/library.h"
 
 namespace tessera {
 namespace {
 
-int ranks_here(int ranks) {
-  const char* text = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  int here = 1;
-  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), here);
-  return here >= 1 && here <= ranks ? here : 1;
+// What mpirun says in the environment, or the least where it says nothing that can be.
+int told(const char* name, int least, int most) {
+  const char* text = std::getenv(name);
+  int value = least;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), value);
+  return value >= least && value <= most ? value : least;
 }
 
 }  // namespace
@@ -21,12 +23,15 @@ int ranks_here(int ranks) {
 bool started_by_mpirun() { return comm::mpi::launched(); }
 
 void run_processes(const ProcessOptions& options, const std::function<void(Processes&)>& body) {
+  comm::nccl::prepare_environment(told("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
   comm::mpi::Options mpi;
   mpi.deadline = options.comm_timeout;
   mpi.report = options.report;
   mpi.give_up = options.give_up;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
-    Processes processes{world.rank(), world.size(), ranks_here(world.size()), &world};
+    const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, world.size());
+    Processes processes{world.rank(), world.size(), here, &world,
+                        told("OMPI_COMM_WORLD_LOCAL_RANK", 0, here - 1)};
     body(processes);
   });
 }

@@ -6,6 +6,8 @@
 
 namespace tessera::kernels {
 
+/// GPUs of this machine. Throws Error(usage) as open_gpu().
+int gpu_count();
 /// GPU `index` of this machine, for tensor::use_device(). Throws Error(usage), in one line with
 /// what to do: a program without CUDA, a machine without a driver or without that GPU, a GPU that
 /// is older than compute capability 8.0.

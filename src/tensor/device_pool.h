@@ -13,7 +13,9 @@
 namespace tessera::tensor {
 
 /// Keeps freed device memory for the next tensor of about its size. Memory may be given back while
-/// work on it is still pending: whoever takes it next works later on the same stream. Thread-safe.
+/// work on it is still pending: whoever takes it next works later on the same stream. Who works on
+/// another one lets it begin after what the process's stream holds when it takes the block, and
+/// keeps the block until that work is done. Thread-safe.
 class DevicePool {
  public:
   explicit DevicePool(std::shared_ptr<DeviceRuntime> runtime);

@@ -33,8 +33,9 @@ class DeviceGraph {
   virtual void launch(void* stream) = 0;
 };
 
-/// What tensors need of a device: memory, copies, order. All work of a process on its device goes
-/// to one stream, in order; a stream is `Scope::stream` (null: the device's own). Thread-safe.
+/// What tensors need of a device: memory, copies, order. All that a process computes on its device
+/// goes to one stream, in order; a stream is `Scope::stream` (null: the device's own). Others, from
+/// make_stream(), work beside it, and events order them. Thread-safe.
 /// Every function may throw Error(memory) or Error(rank) with the text of the driver.
 class DeviceRuntime {
  public:
@@ -58,6 +59,15 @@ class DeviceRuntime {
   /// device cannot.
   virtual void* begin_recording() { return nullptr; }
   virtual std::unique_ptr<DeviceGraph> end_recording(void*) { return nullptr; }
+
+  /// A stream beside all others, for its handle's life.
+  virtual std::shared_ptr<void> make_stream() = 0;
+  /// An event: all work that the stream was given so far.
+  virtual std::shared_ptr<void> record(void* stream) = 0;
+  /// Work that the stream is given from now on begins after the event; the host does not wait.
+  virtual void wait(void* stream, void* event) = 0;
+  /// Whether the work of an event is done.
+  virtual bool done(void* event) = 0;
 };
 
 class DevicePool;

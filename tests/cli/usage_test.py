@@ -78,7 +78,11 @@ class Arguments(ProgramTest):
                         ("bench", "kernels")):
             self.refused(2, *command, "--device", "cuda:99", says=["cuda", "cpu"])
         self.refused(2, "generate", "shapes", "--class", "1", "--transport", "pigeon",
-                     says=["--transport pigeon", "'threads'", "'mpi'"])
+                     says=["--transport pigeon", "'threads'", "'mpi'", "'nccl'"])
+        self.refused(2, "generate", "shapes", "--class", "1", "--transport", "nccl",
+                     says=["--transport nccl", "--device cuda"])
+        self.refused(2, "generate", "shapes", "--class", "1", "--transport", "nccl", "--device", "cuda",
+                     says=["--transport nccl", "mpirun -np N"])
         self.refused(2, "generate", "shapes", "--class", "1", "--progress", "loud",
                      says=["--progress", "auto,plain,none"])
         self.refused(2, "bench", "pixels", says=["pixels", "kernels"])

@@ -31,6 +31,22 @@ TEST(Communicator, AReceiveIsWaitedForOnce) {
   });
 }
 
+TEST(Communicator, AnotherTransportStandsOverAWorldAlone) {
+  threads::run(2, 10s, [](Communicator& world) {
+    const auto same = [](auto below, auto deadline) {
+      EXPECT_EQ(deadline, 10s);
+      return below;
+    };
+    EXPECT_THROW(world.group({world.rank()})->over(same), Error);
+    const auto upper = world.over(same);
+    upper->send(1 - world.rank(), Tensor::empty({3}, DType::u8), {"x", 0});
+    world.send(1 - world.rank(), Tensor::empty({4}, DType::u8), {"x", 0});
+    EXPECT_EQ(world.receive(1 - world.rank(), {"x", 0}).wait().bytes(), 4);
+    EXPECT_EQ(upper->receive(1 - world.rank(), {"x", 0}).wait().bytes(), 3);
+    EXPECT_EQ(world.ledger().total().bytes, 7);
+  });
+}
+
 TEST(Communicator, CountsBytesOfGroupsToo) {
   threads::run(3, 10s, [](Communicator& world) {
     const auto part = world.group({2, 1, 0});

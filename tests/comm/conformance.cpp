@@ -10,20 +10,23 @@
 namespace tessera::comm {
 namespace {
 
+using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
 // `count` numbers that tell sender, receiver and round.
-Tensor numbers(int64_t count, int from, int to, int round) {
+Tensor numbers(int64_t count, int from, int to, int round, Device on = Device::cpu) {
   Tensor t = Tensor::empty({count}, DType::i32);
   for (int64_t i = 0; i < count; ++i)
     t.data<int32_t>()[i] = static_cast<int32_t>(i * 1000000 + from * 10000 + to * 100 + round);
-  return t;
+  return t.to(on);
 }
 
 void check(bool good, const char* what) { require(good, ErrorCode::rank, "conformance: {}", what); }
 
-void check_numbers(const Tensor& got, int64_t count, int from, int to, int round) {
+void check_numbers(const Tensor& arrived, int64_t count, int from, int to, int round, Device on) {
+  check(arrived.device() == on, "a message arrived on another device");
+  const Tensor got = arrived.to(Device::cpu);
   check(got.bytes() == count * 4, "a message has another size than it was sent with");
   const Tensor expected = numbers(count, from, to, round);
   check(count == 0 || std::memcmp(got.raw(), expected.raw(), size_t(count) * 4) == 0,
@@ -34,51 +37,53 @@ int64_t uneven(int from, int to, int round) {
   return (from * 7 + to * 3 + round) % 5 == 0 ? 0 : from * 37 + to * 11 + round;
 }
 
-void exchange_uneven(Communicator& world) {
+void exchange_uneven(Communicator& world, Device on) {
   for (int round = 0; round < 5; ++round) {
     std::vector<Tensor> out;
     for (int to = 0; to < world.size(); ++to)
-      out.push_back(numbers(uneven(world.rank(), to, round), world.rank(), to, round));
+      out.push_back(numbers(uneven(world.rank(), to, round), world.rank(), to, round, on));
     const auto in = all_to_all(world, out, {"uneven", round}).wait();
     for (int from = 0; from < world.size(); ++from)
-      check_numbers(in[size_t(from)], uneven(from, world.rank(), round), from, world.rank(), round);
+      check_numbers(in[size_t(from)], uneven(from, world.rank(), round), from, world.rank(), round,
+                    on);
   }
 }
 
-void shapes_travel(Communicator& world) {
+void shapes_travel(Communicator& world, Device on) {
   const int next = (world.rank() + 1) % world.size();
-  world.send(next, Tensor::zeros({3, 5}, DType::bf16), {"shape", 0});
-  world.send(next, Tensor::zeros({0, 7}, DType::f32), {"shape", 0});
+  world.send(next, Tensor::zeros({3, 5}, DType::bf16, on), {"shape", 0});
+  world.send(next, Tensor::zeros({0, 7}, DType::f32, on), {"shape", 0});
   for (const auto& [shape, dtype] :
        {std::pair{tensor::Shape{3, 5}, DType::bf16}, std::pair{tensor::Shape{0, 7}, DType::f32}}) {
     const Tensor got =
         world.receive((world.rank() + world.size() - 1) % world.size(), {"shape", 0}).wait();
-    check(got.shape() == shape && got.dtype() == dtype, "a message has another shape or dtype");
+    check(got.shape() == shape && got.dtype() == dtype && got.device() == on,
+          "a message has another shape, dtype or device");
   }
 }
 
-void many_in_flight(Communicator& world) {
+void many_in_flight(Communicator& world, Device on) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
   std::vector<Pending> pending;
   for (int i = 0; i < 200; ++i) {
-    world.send(next, numbers(i % 17, world.rank(), next, i % 100), {"flood", i});
+    world.send(next, numbers(i % 17, world.rank(), next, i % 100, on), {"flood", i});
     pending.push_back(world.receive(before, {"flood", i}));
   }
   for (int i = 199; i >= 0; --i)  // in another order than they were started
-    check_numbers(pending[size_t(i)].wait(), i % 17, before, world.rank(), i % 100);
+    check_numbers(pending[size_t(i)].wait(), i % 17, before, world.rank(), i % 100, on);
 }
 
-void large_messages(Communicator& world) {
+void large_messages(Communicator& world, Device on) {
   const int64_t count = 1 << 20;
   std::vector<Tensor> out;
-  for (int to = 0; to < world.size(); ++to) out.push_back(numbers(count, world.rank(), to, 1));
+  for (int to = 0; to < world.size(); ++to) out.push_back(numbers(count, world.rank(), to, 1, on));
   const auto in = all_to_all(world, out, {"large", 0}).wait();
   for (int from = 0; from < world.size(); ++from)
-    check_numbers(in[size_t(from)], count, from, world.rank(), 1);
+    check_numbers(in[size_t(from)], count, from, world.rank(), 1, on);
 }
 
-void groups_do_not_mix(Communicator& world) {
+void groups_do_not_mix(Communicator& world, Device on) {
   std::vector<int> mine, all(size_t(world.size()));
   for (int r = 0; r < world.size(); ++r) {
     all[size_t(world.size() - 1 - r)] = r;
@@ -88,21 +93,21 @@ void groups_do_not_mix(Communicator& world) {
   const auto reversed = world.group(all);
   check(reversed->rank() == world.size() - 1 - world.rank(),
         "a group has another order than its list");
-  auto on_world = all_gather(world, numbers(3, world.rank(), 0, 1), {"same", 0});
-  auto on_half = all_gather(*half, numbers(3, world.rank(), 0, 2), {"same", 0});
-  auto on_reversed = all_gather(*reversed, numbers(3, world.rank(), 0, 3), {"same", 0});
+  auto on_world = all_gather(world, numbers(3, world.rank(), 0, 1, on), {"same", 0});
+  auto on_half = all_gather(*half, numbers(3, world.rank(), 0, 2, on), {"same", 0});
+  auto on_reversed = all_gather(*reversed, numbers(3, world.rank(), 0, 3, on), {"same", 0});
   const auto c = on_reversed.wait(), b = on_half.wait(), a = on_world.wait();
   for (int r = 0; r < world.size(); ++r) {
-    check_numbers(a[size_t(r)], 3, r, 0, 1);
-    check_numbers(c[size_t(world.size() - 1 - r)], 3, r, 0, 3);
+    check_numbers(a[size_t(r)], 3, r, 0, 1, on);
+    check_numbers(c[size_t(world.size() - 1 - r)], 3, r, 0, 3, on);
   }
-  for (size_t i = 0; i < mine.size(); ++i) check_numbers(b[i], 3, mine[i], 0, 2);
+  for (size_t i = 0; i < mine.size(); ++i) check_numbers(b[i], 3, mine[i], 0, 2, on);
 }
 
-void sums_in_rank_order(Communicator& world) {
+void sums_in_rank_order(Communicator& world, Device on) {
   Tensor x = Tensor::empty({3}, DType::f32);
   for (int i = 0; i < 3; ++i) x.data<float>()[i] = 0.1f * float(world.rank() + 1) * float(i + 1);
-  const Tensor total = sum(world, x, {"sum", 0});
+  const Tensor total = sum(world, x.to(on), {"sum", 0}).to(Device::cpu);
   for (int i = 0; i < 3; ++i) {
     float expected = 0;
     for (int r = 0; r < world.size(); ++r) expected += 0.1f * float(r + 1) * float(i + 1);
@@ -110,45 +115,78 @@ void sums_in_rank_order(Communicator& world) {
   }
 }
 
-void broadcasts_and_gathers(Communicator& world) {
+void broadcasts_and_gathers(Communicator& world, Device on) {
   for (int root = 0; root < world.size(); ++root) {
-    check_numbers(broadcast(world, root, numbers(5, world.rank(), root, 0), {"tell", root}), 5,
-                  root, root, 0);
+    check_numbers(broadcast(world, root, numbers(5, world.rank(), root, 0, on), {"tell", root}), 5,
+                  root, root, 0, on);
     const auto all =
-        gather(world, root, numbers(world.rank(), world.rank(), root, 1), {"ask", root});
+        gather(world, root, numbers(world.rank(), world.rank(), root, 1, on), {"ask", root});
     check(all.size() == (world.rank() == root ? size_t(world.size()) : 0),
           "gather gave to others than the root");
-    for (size_t r = 0; r < all.size(); ++r) check_numbers(all[r], int64_t(r), int(r), root, 1);
+    for (size_t r = 0; r < all.size(); ++r) check_numbers(all[r], int64_t(r), int(r), root, 1, on);
   }
   barrier(world);
 }
 
-void dropped_receives_are_forgotten(Communicator& world) {
+void dropped_receives_are_forgotten(Communicator& world, Device on) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
-  for (int i = 0; i < 3; ++i) world.send(next, numbers(4, world.rank(), next, i), {"drop", i});
+  for (int i = 0; i < 3; ++i) world.send(next, numbers(4, world.rank(), next, i, on), {"drop", i});
   world.receive(before, {"drop", 0});
   world.receive(before, {"drop", 1});
-  check_numbers(world.receive(before, {"drop", 2}).wait(), 4, before, world.rank(), 2);
+  check_numbers(world.receive(before, {"drop", 2}).wait(), 4, before, world.rank(), 2, on);
 }
 
-void closed_groups_drop_their_messages(Communicator& world) {
+void closed_groups_drop_their_messages(Communicator& world, Device on) {
   std::vector<int> all(size_t(world.size()));
   for (int r = 0; r < world.size(); ++r) all[size_t(r)] = r;
   for (int round = 0; round < 20; ++round) {
     const auto request = world.group(all);
-    const auto pending = all_gather(*request, numbers(9, world.rank(), 0, round), {"left", round});
+    const auto pending =
+        all_gather(*request, numbers(9, world.rank(), 0, round, on), {"left", round});
   }
-  exchange_uneven(world);
+  exchange_uneven(world, on);
+}
+
+// A flood in both directions of each pair, host messages between those of the device.
+void both_ways_at_once(Communicator& world, Device on) {
+  const auto size_of = [](int from, int to, int i) {
+    return int64_t{i % 7 == 0 ? 0 : 1 + (from * 5 + to * 3 + i * i) % 3000};
+  };
+  const int me = world.rank();
+  std::vector<std::vector<Pending>> pending(size_t(world.size()));
+  for (int i = 0; i < 40; ++i)
+    for (int peer = 0; peer < world.size(); ++peer) {
+      world.send(peer, numbers(size_of(me, peer, i), me, peer, i, i % 3 == 0 ? Device::cpu : on),
+                 {"both", i});
+      pending[size_t(peer)].push_back(world.receive(peer, {"both", i}));
+    }
+  for (int i = 0; i < 40; ++i)
+    for (int peer = 0; peer < world.size(); ++peer)
+      check_numbers(pending[size_t(peer)][size_t(i)].wait(), size_of(peer, me, i), peer, me, i,
+                    i % 3 == 0 ? Device::cpu : on);
+}
+
+// What arrives is sent on at once, and its memory is used again.
+void passed_around(Communicator& world, Device on) {
+  const int next = (world.rank() + 1) % world.size(),
+            before = (world.rank() + world.size() - 1) % world.size();
+  Tensor x = numbers(5000, world.rank(), 0, 7, on);
+  for (int hop = 0; hop < 3 * world.size(); ++hop) {
+    world.send(next, std::move(x), {"hop", hop});
+    const Tensor other = Tensor::zeros({5000}, DType::i32, on);
+    x = world.receive(before, {"hop", hop}).wait();
+  }
+  check_numbers(x, 5000, world.rank(), 0, 7, on);
 }
 
 }  // namespace
 
-std::vector<ConformanceCase> conformance_cases() {
+std::vector<ConformanceCase> conformance_cases(Device on) {
   std::vector<ConformanceCase> cases;
   for (int ranks : {1, 2, 3, 4, 8}) {
-    const auto add = [&](const char* name, void (*body)(Communicator&)) {
-      cases.push_back({name, ranks, body});
+    const auto add = [&](const char* name, void (*body)(Communicator&, Device)) {
+      cases.push_back({name, ranks, [=](Communicator& world) { body(world, on); }});
     };
     add("ExchangeUneven", exchange_uneven);
     add("ShapesTravel", shapes_travel);
@@ -159,6 +197,8 @@ std::vector<ConformanceCase> conformance_cases() {
     add("BroadcastsAndGathers", broadcasts_and_gathers);
     add("DroppedReceivesAreForgotten", dropped_receives_are_forgotten);
     add("ClosedGroupsDropTheirMessages", closed_groups_drop_their_messages);
+    add("BothWaysAtOnce", both_ways_at_once);
+    add("PassedAround", passed_around);
   }
   return cases;
 }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace tessera::comm {
 namespace {
 
@@ -44,6 +47,34 @@ TEST(Inbox, AClosedChannelTakesNothing) {
   inbox.close(5);
   inbox.deliver(5, 0, message(1));
   EXPECT_FALSE(inbox.poll(5, 0));
+}
+
+class Notes : public Gate {
+ public:
+  bool pass(int from, Message& m) override {
+    m.tag.site = from;
+    return m.data.bytes() != 2;
+  }
+  void failed(const Error& error) override { failures.push_back(error.what()); }
+  std::vector<std::string> failures;
+};
+
+TEST(Inbox, AGateSeesMessagesAndTheFailureFirst) {
+  Inbox inbox;
+  const auto gate = std::make_shared<Notes>();
+  inbox.guard(gate);
+  for (int64_t bytes : {1, 2, 3}) inbox.deliver(1, 7, message(bytes));
+  EXPECT_EQ(inbox.poll(1, 7)->tag.site, 7);
+  EXPECT_EQ(inbox.poll(1, 7)->data.bytes(), 3) << "the gate kept the second";
+  inbox.guard(nullptr);
+  inbox.deliver(1, 7, message(2));
+  EXPECT_EQ(inbox.poll(1, 7)->tag.site, 0);
+  inbox.guard(gate);
+  inbox.fail(Error(ErrorCode::rank, "first"));
+  inbox.fail(Error(ErrorCode::rank, "second"));
+  EXPECT_EQ(gate->failures, (std::vector<std::string>{"first"}));
+  inbox.guard(gate);
+  EXPECT_EQ(gate->failures.size(), 2u) << "a gate that comes later hears of it, too";
 }
 
 }  // namespace

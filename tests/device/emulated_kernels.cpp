@@ -2,8 +2,6 @@
 
 #include <atomic>
 #include <initializer_list>
-#include <map>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -110,9 +108,6 @@ void check(const FlowStepArgs& a) {
 }
 void check(const GuideArgs& a) { check_arrays("guide", {a.cond.data, a.uncond.data, a.y}); }
 
-std::mutex recording;
-std::map<void*, std::shared_ptr<Recorded>> recorded;  // by stream
-
 // Arguments that outlive the call.
 template <class Args>
 struct Held {
@@ -171,26 +166,6 @@ KernelTable make_table() {
 const KernelTable& emulated_table() {
   static const KernelTable table = make_table();
   return table;
-}
-
-void* start_recording() {
-  auto list = std::make_shared<Recorded>();
-  const std::lock_guard lock(recording);
-  return recorded.emplace(list.get(), list).first->first;
-}
-
-std::shared_ptr<Recorded> stop_recording(void* stream) {
-  const std::lock_guard lock(recording);
-  return std::move(recorded.extract(stream).mapped());
-}
-
-void do_or_record(void* stream, std::function<void()> work) {
-  {
-    const std::lock_guard lock(recording);
-    if (const auto found = recorded.find(stream); found != recorded.end())
-      return found->second->push_back(std::move(work));
-  }
-  work();
 }
 
 void serve_kernels(Arena* arena) {

@@ -15,6 +15,9 @@ constexpr uint32_t kMagic = 0x54455331;
 
 Header describe(uint64_t channel, const Message& message) {
   Header header;
+  require(message.data.device() == tensor::Device::cpu, ErrorCode::rank,
+          "'{}' sends a tensor on {}, which MPI does not carry", message.tag.operation,
+          name_of(message.data.device()));
   const size_t length = std::strlen(message.tag.operation);
   require(length < sizeof header.operation, ErrorCode::rank,
           "the name '{}' of a communication is longer than {} characters", message.tag.operation,

@@ -106,6 +106,33 @@ class CudaRuntime : public tensor::DeviceRuntime {
     check(status, "cudaStreamEndCapture");
     return std::make_unique<CudaGraph>(recorded);
   }
+  std::shared_ptr<void> make_stream() override {
+    cudaStream_t stream = nullptr;  // not one that waits for the device's own
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    return {stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); }};
+  }
+  std::shared_ptr<void> record(void* stream) override {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    const std::shared_ptr<void> made(
+        event, [](void* gone) { cudaEventDestroy(static_cast<cudaEvent_t>(gone)); });
+    check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+    return made;
+  }
+  void wait(void* stream, void* event) override {
+    check(
+        cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
+        "cudaStreamWaitEvent");
+  }
+  bool done(void* event) override {
+    const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+      return false;
+    }
+    check(status, "its work");
+    return true;
+  }
 
  private:
   int index_;
@@ -114,7 +141,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
 
 }  // namespace
 
-std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
+int gpu_count() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   require(status == cudaSuccess || status == cudaErrorNoDevice, ErrorCode::usage,
@@ -123,6 +150,11 @@ std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
           cudaGetErrorString(status));
   require(count > 0, ErrorCode::usage,
           "--device cuda: the NVIDIA driver of this machine sees no GPU; use --device cpu");
+  return count;
+}
+
+std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
+  const int count = gpu_count();
   require(index >= 0 && index<count, ErrorCode::usage,
                               "--device cuda:{}: this machine has {} GPU{}; choose cuda:0{}", index,
                               count, count> 1

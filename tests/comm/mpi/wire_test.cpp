@@ -24,6 +24,11 @@ TEST(Wire, AMessageArrivesWithItsShapeDtypeAndTag) {
   }
 }
 
+TEST(Wire, TensorsOfDevicesAreRefused) {
+  EXPECT_THROW(describe(1, {{"x", 0}, Tensor::empty({3}, DType::f32, tensor::Device::meta)}),
+               Error);
+}
+
 TEST(Wire, NamesAreKeptOnce) {
   Names names;
   EXPECT_EQ(names.keep("combine"), names.keep("combine"));

@@ -24,5 +24,13 @@ TEST(Gpu, OneThatIsNotThereIsRefusedInOneLine) {
   }
 }
 
+TEST(Gpu, TheyAreCountedOrRefused) {
+  try {
+    EXPECT_GT(gpu_count(), 0);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace tessera::kernels

@@ -1,0 +1,73 @@
+#include "comm/nccl/library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/fail.h"
+
+namespace tessera::comm::nccl {
+namespace {
+
+constexpr const char* kName = "libnccl.so.2";
+constexpr int kBlocks = 48;  // of all transfers at once: fewer than any served GPU holds
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  require(function != nullptr, ErrorCode::usage, "{} has no {}; install NCCL 2.19 or newer", kName,
+          name);
+}
+
+}  // namespace
+
+Functions open_library(std::span<const std::string> paths) {
+  void* library = nullptr;
+  for (const std::string& path : paths)
+    if (!library) library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* why = library ? nullptr : dlerror();
+  require(library != nullptr, ErrorCode::usage,
+          "several ranks with --device cuda need NCCL, and {} cannot be opened ({}); install it "
+          "(Debian: libnccl2), or use --device cpu",
+          kName, why ? why : "unknown error");
+  Functions f{};
+  find(library, "ncclGetUniqueId", f.get_unique_id);
+  find(library, "ncclCommInitRank", f.init_rank);
+  find(library, "ncclSend", f.send);
+  find(library, "ncclRecv", f.receive);
+  find(library, "ncclCommAbort", f.abort);
+  find(library, "ncclCommGetAsyncError", f.async_error);
+  find(library, "ncclGetErrorString", f.error_string);
+  return f;
+}
+
+const Functions& library() {
+  static const Functions functions = [] {
+    std::vector<std::string> paths = {kName};
+#ifdef TESSERA_CUDA_LIBRARIES
+    paths.push_back(std::string(TESSERA_CUDA_LIBRARIES "/") + kName);
+#endif
+    return open_library(paths);
+  }();
+  return functions;
+}
+
+void check(const Functions& nccl, int result, const char* call, int peer) {
+  require(result == 0, ErrorCode::rank,
+          "{} with rank {} failed: {}; NCCL_DEBUG=WARN in the environment says more", call, peer,
+          nccl.error_string(result));
+}
+
+void prepare_environment(int ranks) {
+  const int links = 2 * std::max(ranks - 1, 1);
+  const std::string blocks = std::to_string(std::clamp(kBlocks / links, 1, 16));
+  ::setenv("NCCL_MAX_CTAS", blocks.c_str(), 0);
+  ::setenv("NCCL_MAX_P2P_NCHANNELS", blocks.c_str(), 0);
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // a late load may wait for transfers under way
+}
+
+}  // namespace tessera::comm::nccl

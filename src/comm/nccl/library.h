@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace tessera::comm::nccl {
+
+/// What two ranks must both know to make a communicator (ncclUniqueId).
+struct UniqueId {
+  char bytes[128];
+};
+
+/// The functions of NCCL that the transport calls, declared here so that it builds where NCCL is
+/// not. Results (0: success) and element types are ints, communicators and streams pointers.
+struct Functions {
+  int (*get_unique_id)(UniqueId* id);
+  int (*init_rank)(void** comm, int ranks, UniqueId id, int rank);
+  int (*send)(const void* from, size_t count, int type, int peer, void* comm, void* stream);
+  int (*receive)(void* to, size_t count, int type, int peer, void* comm, void* stream);
+  int (*abort)(void* comm);
+  int (*async_error)(void* comm, int* result);
+  const char* (*error_string)(int result);
+};
+
+/// Those of libnccl.so.2, which is opened at the first call, so that a program that never uses
+/// several GPUs needs none. Throws Error(usage) where it is missing or too old.
+const Functions& library();
+/// Those of the first of some files that can be opened.
+Functions open_library(std::span<const std::string> paths);
+
+/// Throws Error(rank) with NCCL's text unless `result` is success.
+void check(const Functions& nccl, int result, const char* call, int peer);
+
+/// What NCCL and CUDA read from the environment when they start, unless the user says otherwise: a
+/// GPU must have room for the transfers of all pairs at once, a queue for each of them, and nothing
+/// left to load later (docs/adr/0008). Before the first use of a GPU.
+void prepare_environment(int ranks);
+/// Ranks that the transport serves: each has a stream to and from every other one, and a GPU has 32
+/// queues.
+inline constexpr int kMostRanks = 16;
+
+}  // namespace tessera::comm::nccl

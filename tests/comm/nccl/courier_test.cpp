@@ -1,0 +1,106 @@
+#include "comm/nccl/courier.h"
+
+#include <gtest/gtest.h>
+
+#include "device/emulated_nccl.h"
+
+// What couriers of several ranks do is in launch_test.cpp.
+namespace tessera::comm::nccl {
+namespace {
+
+using namespace std::chrono_literals;
+using tensor::Device;
+using tensor::DType;
+using tensor::Tensor;
+
+/// A host transport of two ranks, of which this is the first and the other never speaks.
+class Alone : public Transport {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void send(int, uint64_t, Message message) override { sent.push_back(std::move(message)); }
+  Inbox& inbox() override { return inbox_; }
+  void advance() override {}
+  uint64_t progress(int) const override { return 0; }
+  void fail_all(const Error& error) override { inbox_.fail(error); }
+  std::vector<Message> sent;
+
+ private:
+  Inbox inbox_;
+};
+
+struct Desk {
+  device::EmulatedDevice gpu;
+  device::EmulatedNccl nccl{gpu};
+  std::shared_ptr<Alone> host = std::make_shared<Alone>();
+  std::shared_ptr<Courier> courier =
+      std::make_shared<Courier>(host, 10s, device::EmulatedNccl::functions());
+  Desk() { host->inbox().guard(courier); }
+  ~Desk() { host->inbox().guard(nullptr); }
+  Message announced(const tensor::Shape& shape) {
+    host->inbox().deliver(5, 1, describe({{"x", 3}, Tensor::empty(shape, DType::f32)}));
+    return *host->inbox().poll(5, 1);
+  }
+};
+
+TEST(Courier, MessagesOfTheHostPassUnchanged) {
+  Desk desk;
+  const Tensor x = Tensor::zeros({3}, DType::i64);
+  desk.host->inbox().deliver(5, 1, {{"x", -1}, x});
+  const Message got = *desk.host->inbox().poll(5, 1);
+  EXPECT_EQ(got.data.raw(), x.raw());
+  EXPECT_EQ(got.arrival, nullptr);
+}
+
+TEST(Courier, AnAnnouncementBecomesAnArrival) {
+  Desk desk;
+  const Message got = desk.announced({0, 4});
+  EXPECT_EQ(got.tag.site, 3);
+  EXPECT_FALSE(got.data.defined());
+  EXPECT_FALSE(got.arrival->ready()) << "the courier has not begun";
+  desk.courier->start();
+  const Tensor none = got.arrival->wait([] { FAIL() << "it lasts too long"; });
+  EXPECT_EQ(none.shape(), (tensor::Shape{0, 4}));
+  EXPECT_EQ(none.device(), Device::cuda);
+  EXPECT_EQ(desk.nccl.transfers(), 0);
+}
+
+TEST(Courier, AWaitHasALimit) {
+  Desk desk;
+  const Message got = desk.announced({4});
+  EXPECT_THROW(got.arrival->wait([] { throw Error(ErrorCode::rank, "too long"); }), Error);
+}
+
+TEST(Courier, FailuresEndWaitsThatWereAndThatCome) {
+  Desk desk;
+  const Message before = desk.announced({4});
+  desk.host->fail_all(Error(ErrorCode::rank, "rank 1 was lost"));
+  const Message after = desk.announced({4});
+  for (const auto& arrival : {before.arrival, after.arrival}) {
+    EXPECT_TRUE(arrival->ready());
+    try {
+      arrival->wait([] {});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "rank 1 was lost");
+    }
+  }
+  desk.courier->close();  // does not wait for a rank that will not come
+}
+
+TEST(Courier, WhatItCannotDoFailsTheWorld) {
+  Desk desk;
+  desk.courier->start();
+  desk.courier->send(1, 5, {{"x", 3}, Tensor::zeros({10}, DType::f32, Device::cuda)});
+  EXPECT_EQ(desk.host->sent.size(), 1u);
+  const auto limit = std::chrono::steady_clock::now() + 10s;
+  EXPECT_THROW(desk.host->inbox().take(5, 1,
+                                       [&] {
+                                         if (std::chrono::steady_clock::now() > limit) FAIL();
+                                       }),
+               Error)
+      << "the link to rank 1 was never opened";
+}
+
+}  // namespace
+}  // namespace tessera::comm::nccl
