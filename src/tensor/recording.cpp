@@ -4,15 +4,30 @@
 
 namespace tessera::tensor {
 
+namespace {
+
+// Ends a recording that failed; whether the device took it.
+bool discard(DeviceRuntime& runtime, void* stream) {
+  try {
+    runtime.end_recording(stream);
+    return true;
+  } catch (const Error&) {
+    return false;  // the first failure is the one to tell
+  }
+}
+
+}  // namespace
+
 Recording::Recording(std::shared_ptr<DevicePool> pool)
     : pool_(std::move(pool)), arena_(pool_->open_arena()) {}
 
 Recording::~Recording() {
   try {
     if (graph_) pool_->runtime().synchronise(current_scope().stream);
-    graph_.reset();
-  } catch (...) {  // a device that failed says so at its next work
+  } catch (...) {
+    static_cast<void>(graph_.release());  // a device that failed keeps what it may still read
   }
+  graph_.reset();
   pool_->close_arena(arena_);
 }
 
@@ -29,10 +44,7 @@ void Recording::record(const std::function<void()>& work) {
     const BindScope bind(scope);
     work();
   } catch (...) {
-    try {
-      runtime.end_recording(scope.stream);
-    } catch (const Error&) {  // the first failure is the one to tell
-    }
+    discard(runtime, scope.stream);
     throw;
   }
   graph_ = runtime.end_recording(scope.stream);
