@@ -25,7 +25,7 @@ Recording::~Recording() {
   try {
     if (graph_) pool_->runtime().synchronise(current_scope().stream);
   } catch (...) {
-    static_cast<void>(graph_.release());  // a device that failed keeps what it may still read
+    [[maybe_unused]] DeviceGraph* const lost = graph_.release();  // the device may still read it
   }
   graph_.reset();
   pool_->close_arena(arena_);
