@@ -35,7 +35,8 @@ class Courier : public Gate {
   /// Waits until all ranks have come here and all transfers of this one have ended, or until the
   /// world fails.
   void close();
-  /// Aborts what is under way and ends the thread.
+  /// Aborts what is under way and ends the thread. To be called before the last owner lets go: that
+  /// may be this thread, while it fails the world.
   void end();
 
   /// Sends under way from one rank to another, at most.

@@ -36,7 +36,10 @@ struct Desk {
   std::shared_ptr<Courier> courier =
       std::make_shared<Courier>(host, 10s, device::EmulatedNccl::functions());
   Desk() { host->inbox().guard(courier); }
-  ~Desk() { host->inbox().guard(nullptr); }
+  ~Desk() {
+    host->inbox().guard(nullptr);
+    courier->end();
+  }
   Message announced(const tensor::Shape& shape) {
     host->inbox().deliver(5, 1, describe({{"x", 3}, Tensor::empty(shape, DType::f32)}));
     return *host->inbox().poll(5, 1);
