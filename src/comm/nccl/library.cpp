@@ -38,7 +38,7 @@ Functions open_library(std::span<const std::string> paths) {
   find(library, "ncclCommInitRank", f.init_rank);
   find(library, "ncclSend", f.send);
   find(library, "ncclRecv", f.receive);
-  find(library, "ncclCommAbort", f.abort);
+  find(library, "ncclCommAbort", f.break_off);
   find(library, "ncclCommGetAsyncError", f.async_error);
   find(library, "ncclGetErrorString", f.error_string);
   return f;

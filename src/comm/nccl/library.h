@@ -18,7 +18,7 @@ struct Functions {
   int (*init_rank)(void** comm, int ranks, UniqueId id, int rank);
   int (*send)(const void* from, size_t count, int type, int peer, void* comm, void* stream);
   int (*receive)(void* to, size_t count, int type, int peer, void* comm, void* stream);
-  int (*abort)(void* comm);
+  int (*break_off)(void* comm);  ///< ncclCommAbort: ends what is under way
   int (*async_error)(void* comm, int* result);
   const char* (*error_string)(int result);
 };

@@ -79,7 +79,7 @@ void Link::look(uint64_t progress, std::chrono::milliseconds deadline) {
 }
 
 void Link::cut() {
-  if (void* const comm = std::exchange(comm_, nullptr)) nccl_.abort(comm);
+  if (void* const comm = std::exchange(comm_, nullptr)) nccl_.break_off(comm);
 }
 
 }  // namespace tessera::comm::nccl

@@ -38,7 +38,7 @@ TESSERA_SAME(get_unique_id, ncclGetUniqueId);
 TESSERA_SAME(init_rank, ncclCommInitRank);
 TESSERA_SAME(send, ncclSend);
 TESSERA_SAME(receive, ncclRecv);
-TESSERA_SAME(abort, ncclCommAbort);
+TESSERA_SAME(break_off, ncclCommAbort);
 TESSERA_SAME(async_error, ncclCommGetAsyncError);
 TESSERA_SAME(error_string, ncclGetErrorString);
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) &&
