@@ -18,12 +18,14 @@ def decayed(step_share, peak):
     return peak * (1 if step_share < 0.4 else 0.5 + 0.5 * math.cos(math.pi * (step_share - 0.4) / 0.6))
 
 
-def train(optimiser, loss_of, minutes, name, every=100, on_step=None):
-    """Until `minutes` have passed; the groups of the optimiser hold their peak learning rates."""
+def train(optimiser, loss_of, minutes, name, every=100, on_step=None, steps=None):
+    """Until `minutes` have passed, or for `steps`, which any machine repeats; the groups of the
+    optimiser hold their peak learning rates."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     peaks = [group["lr"] for group in optimiser.param_groups]
     begin, step, mean = time.time(), 0, None
-    while (share := (time.time() - begin) / (60 * minutes)) < 1:
+    spent = lambda: step / steps if steps else (time.time() - begin) / (60 * minutes)
+    while (share := spent()) < 1:
         for group, peak in zip(optimiser.param_groups, peaks):
             group["lr"] = decayed(share, peak)
         value = loss_of()

@@ -156,6 +156,7 @@ def parse():
     parser.add_argument("--work", type=Path, default=Path("/tmp/tessera-tasks"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--steps", type=int, help="instead of minutes: the same model on any machine of one kind")
     parser.add_argument("--every", type=float, default=5, help="minutes between measurements")
     parser.add_argument("--batch", type=int, default=72, help="short tasks in a step; an eighth as many long")
     parser.add_argument("--lr", type=float, default=0.02, help="of the matrices")
@@ -204,7 +205,7 @@ def main():
         last[0] = step
         on_step(step, share)
 
-    train(optimiser, trainer.loss, args.minutes, f"tasks-{args.form}", on_step=counted)
+    train(optimiser, trainer.loss, args.minutes, f"tasks-{args.form}", on_step=counted, steps=args.steps)
     measure(last[0], 1.0, 4 * args.measure)
 
 
