@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
+#include "engine/agree.h"
 #include "engine/completion.h"
 #include "engine/model_state.h"
 #include "parallel/language.h"
@@ -293,6 +294,8 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   State& state = *state_;
   require(state.language != nullptr, ErrorCode::usage,
           "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
+  if (state.options.processes)
+    engine::agree(*state.options.processes->world, engine::terms_of(state, q));
   check_plan(state);
   engine::Language& language = *state.language;
   const tensor::BindScope bind(state.scope());

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/stopwatch.h"
+#include "engine/agree.h"
 #include "engine/denoise.h"
 #include "engine/memory_plan.h"
 #include "kernels/isa.h"
@@ -52,6 +53,8 @@ void finish_report(const Model::State& state, Report& report) {
 GenerateResult Model::generate(const GenerateRequest& request, const RunControl& control) {
   State& state = *state_;
   GenerateResult result;
+  if (state.options.processes)
+    engine::agree(*state.options.processes->world, engine::terms_of(state, request));
   Job job = engine::plan_job(state, request, control);
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;

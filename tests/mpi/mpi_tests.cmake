@@ -28,3 +28,6 @@ set_tests_properties(mpi.Generate PROPERTIES TIMEOUT 300 ENVIRONMENT
 add_test(NAME mpi.Complete COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/complete_test.py)
 set_tests_properties(mpi.Complete PROPERTIES TIMEOUT 300 ENVIRONMENT
   "TESSERA_MPIRUN=${mpirun_line};TESSERA_PROGRAM=${CMAKE_BINARY_DIR}/tessera;TESSERA_SOURCE=${CMAKE_SOURCE_DIR}")
+add_test(NAME mpi.Agree COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/agree_test.py)
+set_tests_properties(mpi.Agree PROPERTIES TIMEOUT 300 ENVIRONMENT
+  "TESSERA_MPIRUN=${mpirun_line};TESSERA_PROGRAM=${CMAKE_BINARY_DIR}/tessera;TESSERA_SOURCE=${CMAKE_SOURCE_DIR}")
