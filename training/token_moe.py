@@ -51,6 +51,8 @@ LLADA2 = {
     "first_k_dense_replace": 1,
     "partial_rotary_factor": 0.5,
     "use_qk_norm": True,
+    "use_qkv_bias": False,
+    "use_bias": False,
     "n_group": 8,
     "topk_group": 4,
     "norm_topk_prob": True,

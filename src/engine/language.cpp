@@ -4,9 +4,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/config_reader.h"
 #include "base/fail.h"
 #include "load/meta_weights.h"
+#include "models/token_config.h"
 #include "tensor/scope.h"
 
 namespace tessera::engine {
@@ -43,8 +43,10 @@ Language::Language(const load::Component& part) : part_(part) {
   }
   if (const std::string path = beside(part, "generation_config.json"); !path.empty()) {
     const Json generation = base::read_json(path);
-    max_tokens_ = base::ConfigReader(generation, path)
-                      .integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
+    require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+    const models::TokenConfig read(generation, path);
+    max_tokens_ = read.integer_or("max_new_tokens", 1, int64_t{1} << 24, max_tokens_);
+    ends_ = read.ids("eos_token_id", recipe_->facts().vocabulary);
   }
   read_template();
 }
@@ -72,7 +74,8 @@ const tokenizer::ByteLevelBpe& Language::tokens() const {
 
 sample::SpecialIds Language::special() const {
   const models::TokenFacts& facts = recipe_->facts();
-  sample::SpecialIds ids{facts.mask.value_or(-1), facts.ends};
+  // generation_config.json goes before config.json, as in transformers.
+  sample::SpecialIds ids{facts.mask.value_or(-1), ends_.empty() ? facts.ends : ends_};
   if (tokenizer_) {
     const std::string named = token_text(tokenizer_config_, "mask_token");
     for (const std::string& token :

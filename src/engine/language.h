@@ -60,6 +60,7 @@ class Language {
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_;
   int64_t max_tokens_ = 128;
+  std::vector<int32_t> ends_;                              // of generation_config.json
   std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank
   int block_ = -1;
   tensor::Device device_ = tensor::Device::cpu;

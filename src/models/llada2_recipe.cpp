@@ -5,11 +5,36 @@
 
 namespace tessera::models {
 
+namespace {
+
+// What the released code does not compute with, or only where a layer is dense.
+constexpr const char* kInert[] = {"sliding_window", "max_window_layers", "mtp_loss_scaling_factor",
+                                  "router_dtype", "intermediate_size"};
+
+// Its gate has one form; the keys of its forerunners say others.
+const GuardedKey kGuarded[] = {
+    {"score_function", {"\"sigmoid\""}, "another router than a sigmoid's"},
+    {"norm_topk_prob", {"true"}, "a router that does not normalise"},
+    {"moe_router_enable_expert_bias", {"true"}, "a router without a ranking bias"},
+    {"use_rmsnorm", {"true"}, "another norm than RMS"},
+    {"norm_head", {"false"}, "a normalised head"},
+    {"norm_softmax", {"false"}, "a normalised softmax"},
+    {"use_sliding_window", {"false"}, "a sliding window of attention"},
+    {"using_split_qkv_in_self_attention", {"false"}, "attention with q, k and v apart"},
+    {"num_nextn_predict_layers", {"0"}, "prediction of further tokens"},
+    {"expert_capacity", {}, "block routing (LLaDA2.2)"},
+    {"block_size", {}, "block routing (LLaDA2.2)"},
+    {"use_linear_attention", {"false"}, "linear attention"},
+    {"linear_attention_layers", {"[]"}, "linear attention"},
+    {"quantization_config", {}, "quantised weights"}};
+
+}  // namespace
+
 std::unique_ptr<TokenRecipe> llada2_recipe(const base::Json& config, const std::string& where) {
   const TokenConfig read(config, where);
   LladaConfig c;
   TokenFacts facts;
-  read_common(read, c, facts);
+  read_common(read, {.rotary_part = 0.5, .context = 16384}, c, facts);
   const int64_t layers = read.integer("num_hidden_layers", 1, 10000);
   const int64_t dense = read.integer_or("first_k_dense_replace", 0, layers, 0);
   c.sparse.assign(static_cast<size_t>(layers), true);
@@ -19,23 +44,22 @@ std::unique_ptr<TokenRecipe> llada2_recipe(const base::Json& config, const std::
   c.shared_width =
       read.integer_or("num_shared_experts", 0, 64, 0) *
       read.integer_or("moe_shared_expert_intermediate_size", 1, 1 << 20, c.expert_width);
-  const std::string score = read.text_or("score_function", "sigmoid");
-  if (score != "sigmoid" && score != "softmax")
-    read.refuse("score_function", "\"sigmoid\" and \"softmax\"");
-  c.sigmoid = score == "sigmoid";
-  c.ranking_bias = c.sigmoid && read.flag("moe_router_enable_expert_bias", true);
-  c.renormalise = read.flag("norm_topk_prob", true);
-  c.groups = read.integer_or("n_group", 1, c.experts, 1);
-  c.top_groups = read.integer_or("topk_group", 1, c.groups, c.groups);
-  require(c.experts % c.groups == 0, ErrorCode::model,
-          "{}: 'n_group' is {}, which does not divide 'num_experts' {}", where, c.groups,
-          c.experts);
+  c.sigmoid = c.ranking_bias = true;
+  c.renormalise = c.top_k > 1;  // the released gate leaves a single weight as it is
+  c.scale = read.number_or("routed_scaling_factor", 0, 1e6, 2.5);
+  c.groups = read.integer_or("n_group", 1, c.experts, 8);
+  c.top_groups = read.integer_or("topk_group", 1, c.groups, 4);
+  require(c.experts % c.groups == 0 && c.top_groups <= c.groups, ErrorCode::model,
+          "{}: {} of {} groups ('topk_group', 'n_group') of {} experts ('num_experts') do not fit; "
+          "expected groups of one size, and no more open ones than there are",
+          where, c.top_groups, c.groups, c.experts);
   c.qk_norm = read.flag("use_qk_norm", true);
   c.qkv_bias = read.flag("use_qkv_bias", false);
-  c.out_bias = read.flag("use_bias", false);
+  c.out_bias = read.flag("use_bias", true);
   c.ling_names = true;
   facts.block_causal = true;
   facts.block = static_cast<int>(read.integer_or("block_length", 1, 1 << 16, 32));
+  read.check_rest(kInert, kGuarded);
   return std::make_unique<LladaRecipe>(std::move(c), std::move(facts));
 }
 

@@ -1,8 +1,10 @@
 #include "models/token_config.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "models/llada_shard.h"
 
 namespace tessera::models {
@@ -16,6 +18,77 @@ std::string shown(const Json& value) {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
 }
 
+// Of every model that transformers saves: names, dtypes, training, caches, and how its own
+// generate() is called. None changes what a forward pass computes.
+constexpr const char* kInert[] = {"architectures",
+                                  "auto_map",
+                                  "model_type",
+                                  "torch_dtype",
+                                  "dtype",
+                                  "transformers_version",
+                                  "_name_or_path",
+                                  "_commit_hash",
+                                  "_attn_implementation",
+                                  "_attn_implementation_autoset",
+                                  "attn_implementation",
+                                  "use_cache",
+                                  "return_dict",
+                                  "output_attentions",
+                                  "output_hidden_states",
+                                  "output_router_logits",
+                                  "router_aux_loss_coef",
+                                  "initializer_range",
+                                  "attention_dropout",
+                                  "embedding_dropout",
+                                  "output_dropout",
+                                  "gradient_checkpointing",
+                                  "torchscript",
+                                  "use_bfloat16",
+                                  "bos_token_id",
+                                  "pad_token_id",
+                                  "sep_token_id",
+                                  "decoder_start_token_id",
+                                  "tokenizer_class",
+                                  "prefix",
+                                  "problem_type",
+                                  "id2label",
+                                  "label2id",
+                                  "task_specific_params",
+                                  "finetuning_task",
+                                  "is_decoder",
+                                  "is_encoder_decoder",
+                                  "add_cross_attention",
+                                  "cross_attention_hidden_size",
+                                  "tie_encoder_decoder",
+                                  "chunk_size_feed_forward",
+                                  "pruned_heads",
+                                  "tf_legacy_loss",
+                                  "max_length",
+                                  "min_length",
+                                  "do_sample",
+                                  "early_stopping",
+                                  "num_beams",
+                                  "num_beam_groups",
+                                  "diversity_penalty",
+                                  "temperature",
+                                  "top_k",
+                                  "top_p",
+                                  "typical_p",
+                                  "repetition_penalty",
+                                  "length_penalty",
+                                  "no_repeat_ngram_size",
+                                  "encoder_no_repeat_ngram_size",
+                                  "bad_words_ids",
+                                  "num_return_sequences",
+                                  "output_scores",
+                                  "return_dict_in_generate",
+                                  "forced_bos_token_id",
+                                  "forced_eos_token_id",
+                                  "remove_invalid_values",
+                                  "exponential_decay_length_penalty",
+                                  "suppress_tokens",
+                                  "begin_suppress_tokens"};
+
 bool is_whole(const Json& value, int64_t low, int64_t high) {
   if (value.is_number_unsigned())
     return value.get<uint64_t>() <= uint64_t(high) && int64_t(value.get<uint64_t>()) >= low;
@@ -25,6 +98,7 @@ bool is_whole(const Json& value, int64_t low, int64_t high) {
 }  // namespace
 
 bool TokenConfig::has(const char* key) const {
+  read_.insert(key);
   return config_.is_object() && config_.contains(key) && !config_.at(key).is_null();
 }
 
@@ -56,7 +130,7 @@ double TokenConfig::number_or(const char* key, double low, double high, double o
 }
 
 bool TokenConfig::flag(const char* key, bool otherwise) const {
-  if (!has(key)) return otherwise;
+  if (!has(key)) return config_.is_object() && config_.contains(key) ? false : otherwise;
   require(at(key).is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false", where_,
           key, shown(at(key)));
   return at(key).get<bool>();
@@ -103,33 +177,91 @@ void TokenConfig::refuse(const char* key, const std::string& expected) const {
        has(key) ? shown(at(key)) : "missing", expected);
 }
 
-void read_common(const TokenConfig& read, LladaConfig& c, TokenFacts& facts) {
+void TokenConfig::check_rest(std::span<const char* const> inert,
+                             std::span<const GuardedKey> guarded) const {
+  for (const auto& [key, value] : config_.items()) {
+    const auto named = [&key = key](const char* name) { return key == name; };
+    if (value.is_null() || read_.contains(key) || std::ranges::any_of(kInert, named) ||
+        std::ranges::any_of(inert, named))
+      continue;
+    const auto guard = std::ranges::find_if(guarded, [&](const auto& g) { return key == g.key; });
+    require(guard != guarded.end(), ErrorCode::model,
+            "{}: this build does not know the key {} ({}), nor what it changes; remove it if the "
+            "model computes the same without it",
+            where_, base::printable(key), shown(value));
+    require(std::ranges::any_of(guard->inert,
+                                [&](const char* text) { return value == Json::parse(text); }),
+            ErrorCode::model, "{}: '{}' is {}: {} is not supported; supported is {}", where_, key,
+            shown(value), guard->what,
+            guard->inert.empty() ? "null" : fmt::format("{}", fmt::join(guard->inert, " or ")));
+  }
+}
+
+namespace {
+
+// Rotary angles as the keys beside (rope_theta, partial_rotary_factor) or an object of transformers
+// 5 (rope_parameters; rope_scaling in older files) say, which may not contradict each other.
+void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
+  std::optional<double> theta;
+  std::optional<double> share;
+  const auto take = [&](const TokenConfig& from) {
+    const auto one = [&](const char* key, double low, double high, std::optional<double>& into) {
+      if (!from.has(key)) return;
+      const double value = from.number_or(key, low, high, 0);
+      require(!into || *into == value, ErrorCode::model,
+              "{}: '{}' is {} in one place and {} in another", read.where(), key, *into, value);
+      into = value;
+    };
+    one("rope_theta", 1, 1e12, theta);
+    one("partial_rotary_factor", 0, 1, share);
+  };
+  take(read);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!read.has(key)) continue;
+    const Json& object = read.at(key);
+    require(object.is_object(), ErrorCode::model, "{}: '{}' is {}; expected an object or null",
+            read.where(), key, shown(object));
+    const TokenConfig inner(object, fmt::format("{}: '{}'", read.where(), key));
+    for (const char* type : {"rope_type", "type"})
+      if (inner.text_or(type, "default") != "default") inner.refuse(type, "\"default\"");
+    take(inner);
+    inner.check_rest({}, {});
+  }
+  require(theta.has_value(), ErrorCode::model,
+          "{}: 'rope_theta' is missing; use the config.json of the model", read.where());
+  c.rope_theta = *theta;
+  const auto rotary = static_cast<int64_t>(share.value_or(part) * double(c.head_dim));
+  const int64_t said = read.integer_or("rotary_dim", 2, c.head_dim, rotary);
+  require(said == rotary, ErrorCode::model,
+          "{}: 'rotary_dim' is {}, but 'partial_rotary_factor' {} of {} channels is {}",
+          read.where(), said, share.value_or(part), c.head_dim, rotary);
+  require(rotary >= 2 && rotary % 2 == 0, ErrorCode::model,
+          "{}: {} rotary channels of {}; expected an even number", read.where(), rotary,
+          c.head_dim);
+  c.rotary_pairs = rotary / 2;
+}
+
+}  // namespace
+
+void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c,
+                 TokenFacts& facts) {
   c.vocabulary = read.integer("vocab_size", 2, kMost);
   c.hidden = read.integer("hidden_size", 8, kMost);
   c.heads = read.integer("num_attention_heads", 1, 10000);
   c.kv_heads = read.integer_or("num_key_value_heads", 1, c.heads, c.heads);
   c.head_dim = read.integer_or("head_dim", 8, 512, c.hidden / c.heads);
-  c.eps = read.number_or("rms_norm_eps", 0, 1, 1e-6);
-  c.rope_theta = read.number_or("rope_theta", 1, 1e12, 10000);
+  c.eps = read.number_or("rms_norm_eps", 0, 1, 1e-5);
   c.tied = read.flag("tie_word_embeddings", false);
   c.experts = read.integer("num_experts", 1, 1 << 16);
   c.top_k = read.integer("num_experts_per_tok", 1, c.experts);
-  c.scale = read.number_or("routed_scaling_factor", 0, 1e6, 1);
   if (read.text_or("hidden_act", "silu") != "silu") read.refuse("hidden_act", "\"silu\"");
-  if (read.has("rope_scaling")) read.refuse("rope_scaling", "null");
   require(c.heads % c.kv_heads == 0 && c.head_dim % 8 == 0, ErrorCode::model,
           "{}: {} heads over {} key heads of {} channels do not fit; expected a multiple, and "
           "channels in eights",
           read.where(), c.heads, c.kv_heads, c.head_dim);
-  const double part = read.number_or("partial_rotary_factor", 0, 1, 1);
-  const int64_t rotary =
-      read.integer_or("rotary_dim", 2, c.head_dim, static_cast<int64_t>(part * double(c.head_dim)));
-  require(rotary >= 2 && rotary % 2 == 0, ErrorCode::model,
-          "{}: {} rotary channels of {}; expected an even number", read.where(), rotary,
-          c.head_dim);
-  c.rotary_pairs = rotary / 2;
+  read_rotary(read, defaults.rotary_part, c);
   facts.vocabulary = c.vocabulary;
-  facts.context = read.integer_or("max_position_embeddings", 1, int64_t{1} << 31, 4096);
+  facts.context = read.integer_or("max_position_embeddings", 1, int64_t{1} << 31, defaults.context);
   facts.experts = static_cast<int>(c.experts);
   facts.top_k = static_cast<int>(c.top_k);
   if (const auto mask = read.ids("mask_token_id", c.vocabulary); !mask.empty())

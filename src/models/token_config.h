@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,8 +10,16 @@
 
 namespace tessera::models {
 
+/// A key that this build does not compute with, and the values under which it changes nothing: a
+/// JSON text each, beside null. `what` names what another value would ask for.
+struct GuardedKey {
+  const char* key;
+  std::vector<const char*> inert;
+  const char* what;
+};
+
 /// Reads a language model's config.json key by key. Every getter throws Error(model) naming the
-/// file, the key, its value and what fits.
+/// file, the key, its value and what fits, and remembers that its key was read.
 class TokenConfig {
  public:
   TokenConfig(const base::Json& config, std::string where)
@@ -28,16 +38,27 @@ class TokenConfig {
   std::vector<bool> flags(const char* key, size_t count) const;
   /// Refuses the model: `key` has a value that this build does not compute with.
   [[noreturn]] void refuse(const char* key, const std::string& expected) const;
+  /// Refuses the model if a key that is in the file was neither read nor is inert, in the family
+  /// (`inert`, and `guarded` with its value) or in all (names, dtypes, training, caches).
+  void check_rest(std::span<const char* const> inert, std::span<const GuardedKey> guarded) const;
   const std::string& where() const { return where_; }
+  const base::Json& at(const char* key) const;
 
  private:
-  const base::Json& at(const char* key) const;
   const base::Json& config_;
   std::string where_;
+  mutable std::set<std::string> read_;
+};
+
+/// What a family's released configuration class has for keys that are not in the file.
+struct TokenDefaults {
+  double rotary_part = 1;  ///< of a head's channels
+  int64_t context = 0;
 };
 
 /// What both families say with the same keys: sizes, norms, rotary, ids.
-void read_common(const TokenConfig& read, LladaConfig& c, TokenFacts& facts);
+void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c,
+                 TokenFacts& facts);
 
 /// A recipe over the shared network.
 class LladaRecipe : public TokenRecipe {

@@ -38,6 +38,18 @@ TEST(Language, TheTokenizerSaysTheMaskIfTheConfigDoesNot) {
             std::string::npos);
 }
 
+TEST(Language, GenerationConfigSaysTheEndsBeforeTheConfig) {
+  const golden::TextModel folder("llada_moe");
+  EXPECT_EQ(open(folder).special().ends, (std::vector<int32_t>{92}));
+  folder.write("generation_config.json", R"({"max_new_tokens": 7, "eos_token_id": [91, 3]})");
+  EXPECT_EQ(open(folder).special().ends, (std::vector<int32_t>{91, 3}));
+  EXPECT_EQ(open(folder).max_tokens(), 7);
+  folder.write("generation_config.json", R"({"eos_token_id": 96})");
+  const std::string said = golden::error_of([&] { open(folder); });
+  EXPECT_NE(said.find("generation_config.json"), std::string::npos);
+  EXPECT_NE(said.find("'eos_token_id' is 96"), std::string::npos);
+}
+
 TEST(Language, MalformedChatsAreOneLine) {
   const golden::TextModel folder("llada_moe");
   const Language language = open(folder);

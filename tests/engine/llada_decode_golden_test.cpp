@@ -138,6 +138,18 @@ TEST(LladaDecodeGolden, Llada2) { check_case("llada2", true, 16); }
 TEST(LladaDecodeGolden, LladaMoeSharesExperts) { check_case("des_llada_moe", false, 15); }
 TEST(LladaDecodeGolden, Llada2SharesExperts) { check_case("des_llada2", true, 12); }
 
+// Configurations as released classes read them: keys in other places, left out, or without effect.
+TEST(LladaDecodeGolden, RotaryParametersInAnObject) {
+  check_case("llada2_rope_parameters", true, 8);
+}
+TEST(LladaDecodeGolden, DefaultsOfTheReleasedClass) {
+  check_case("llada2_class_defaults", true, 8);
+}
+TEST(LladaDecodeGolden, OneExpertAToken) { check_case("llada2_top1", true, 8); }
+TEST(LladaDecodeGolden, KeysThatTheReleasedCodeIgnores) {
+  check_case("llada_moe_ignored_keys", false, 5);
+}
+
 struct Outcome {
   std::vector<sample::Decoded> out;
   std::vector<float> decided;  // logits of all decisions of prompt 0

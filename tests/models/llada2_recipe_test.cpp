@@ -20,11 +20,76 @@ TEST(Llada2Recipe, ReadsRouterRotaryAndDenseLayers) {
   EXPECT_EQ(recipe->facts().block, 32);
 }
 
-TEST(Llada2Recipe, RefusesGroupsThatDoNotDivide) {
+const LladaConfig& config_of(const TokenRecipe& recipe) {
+  return dynamic_cast<const LladaRecipe&>(recipe).config();
+}
+
+TEST(Llada2Recipe, KeysLeftOutHaveTheReleasedDefaults) {
   base::Json config = llada2_config();
-  config["n_group"] = 3;
-  config["topk_group"] = 2;
-  EXPECT_THROW(llada2_recipe(config, "c"), Error);
+  for (const char* key : {"routed_scaling_factor", "partial_rotary_factor", "n_group", "topk_group",
+                          "use_bias", "num_shared_experts", "max_position_embeddings"})
+    config.erase(key);
+  const auto recipe = llada2_recipe(config, "c");
+  const LladaConfig& c = config_of(*recipe);
+  EXPECT_EQ(c.scale, 2.5);
+  EXPECT_EQ(c.rotary_pairs, 4);
+  EXPECT_EQ(c.groups, 8);
+  EXPECT_EQ(c.top_groups, 4);
+  EXPECT_TRUE(c.out_bias && c.qk_norm && !c.qkv_bias);
+  EXPECT_EQ(c.shared_width, 0);
+  EXPECT_EQ(recipe->facts().context, 16384);
+  config.erase("rope_theta");
+  EXPECT_NE(refusal(llada2_recipe, config, "use_cache", false).find("'rope_theta' is missing"),
+            std::string::npos);
+}
+
+TEST(Llada2Recipe, OneExpertATokenKeepsItsWeight) {
+  base::Json config = llada2_config();
+  config["num_experts_per_tok"] = 1;
+  EXPECT_FALSE(config_of(*llada2_recipe(config, "c")).renormalise);
+}
+
+TEST(Llada2Recipe, RotaryMayStandInAnObject) {
+  base::Json config = llada2_config();
+  config.erase("rope_theta");
+  config.erase("partial_rotary_factor");
+  config["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 5e4}, {"partial_rotary_factor", 0.25}};
+  const auto recipe = llada2_recipe(config, "c");
+  EXPECT_EQ(config_of(*recipe).rope_theta, 5e4);
+  EXPECT_EQ(config_of(*recipe).rotary_pairs, 2);
+  config["rope_theta"] = 1e4;
+  EXPECT_NE(refusal(llada2_recipe, config, "use_cache", false).find("'rope_theta' is 10000 in one"),
+            std::string::npos);
+}
+
+TEST(Llada2Recipe, RefusesWhatItWouldComputeWrongly) {
+  EXPECT_EQ(refusal(llada2_recipe, llada2_config(), "sliding_window", 4096), "");
+  EXPECT_EQ(refusal(llada2_recipe, llada2_config(), "score_function", "sigmoid"), "");
+  EXPECT_EQ(refusal(llada2_recipe, llada2_config(), "a_key_of_tomorrow", nullptr), "");
+  const std::pair<const char*, base::Json> odd[] = {
+      {"score_function", "softmax"},
+      {"norm_topk_prob", false},
+      {"use_sliding_window", true},
+      {"norm_head", true},
+      {"expert_capacity", 5},
+      {"block_size", 8},
+      {"moe_router_enable_expert_bias", false},
+      {"quantization_config", {{"bits", 4}}},
+      {"a_key_of_tomorrow", 1},
+      {"rotary_dim", 6},
+      {"rope_scaling", {{"type", "yarn"}, {"factor", 4}}},
+      {"rope_parameters", {{"rope_type", "linear"}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"factor", 4}}},
+      {"rope_scaling", 3},
+      {"n_group", 3},
+      {"topk_group", 5},
+      {"rms_norm_eps", -1}};
+  for (const auto& [key, value] : odd) {
+    const std::string said = refusal(llada2_recipe, llada2_config(), key, value);
+    EXPECT_NE(said.find("x/config.json"), std::string::npos) << key << ": " << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -35,5 +35,35 @@ TEST(TokenConfig, FlagsAreOneForAllOrOneEach) {
   EXPECT_THROW(read.flags("each", 3), Error);
 }
 
+TEST(TokenConfig, ANullFlagIsFalseAsInPython) {
+  const base::Json json{{"a", nullptr}};
+  EXPECT_FALSE(TokenConfig(json, "c").flag("a", true));
+  EXPECT_TRUE(TokenConfig(json, "c").flag("b", true));
+}
+
+TEST(TokenConfig, WhatWasNotReadIsInertOrRefused) {
+  const base::Json json{{"a", 1}, {"b", 2}, {"c", 3}, {"use_cache", true}, {"d", nullptr}};
+  constexpr const char* kInert[] = {"b"};
+  const auto said = [&](const std::vector<const char*>& values) {
+    const TokenConfig read(json, "x");
+    read.integer("a", 0, 9);
+    const GuardedKey guarded[] = {{"c", values, "what c asks for"}};
+    try {
+      read.check_rest(kInert, guarded);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said({"0", "3"}), "");
+  EXPECT_EQ(said({"0"}), "x: 'c' is 3: what c asks for is not supported; supported is 0");
+  try {
+    TokenConfig(json, "x").check_rest({}, {});
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("does not know the key 'a' (1)"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::models

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <string>
+
 #include "base/json.h"
+#include "tessera/error.h"
 
 namespace tessera::models {
 
@@ -20,6 +23,7 @@ inline base::Json llada_moe_config() {
           {"num_experts", 8},
           {"num_experts_per_tok", 2},
           {"moe_layer_freq", {0, 1}},
+          {"qk_layernorm", true},
           {"mask_token_id", 39},
           {"eos_token_id", {36, 37}}};
 }
@@ -46,8 +50,21 @@ inline base::Json llada2_config() {
           {"moe_intermediate_size", 16},
           {"first_k_dense_replace", 1},
           {"routed_scaling_factor", 2.5},
+          {"use_bias", false},
           {"mask_token_id", 39},
           {"eos_token_id", 36}};
+}
+
+/// What a recipe says to a configuration that it refuses; "" if it takes it.
+template <class Recipe>
+std::string refusal(Recipe recipe, base::Json config, const char* key, const base::Json& value) {
+  config[key] = value;
+  try {
+    recipe(config, "x/config.json");
+    return "";
+  } catch (const Error& e) {
+    return e.code() == ErrorCode::model ? e.what() : "another code";
+  }
 }
 
 }  // namespace tessera::models
