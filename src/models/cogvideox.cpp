@@ -55,7 +55,10 @@ CogVideoX::CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights,
                              ? weights.get("patch_embed.proj.weight", {d, in * volume})
                              : weights.get("patch_embed.proj.weight", {d, in, p, p});
     patch_ = ops::pack_weight(patch.reshape({d, in * volume}), dtype);
-    if (config.patch_bias) patch_bias_ = weights.vector("patch_embed.proj.bias", d);
+    // The flag is of 1.0's filter alone: 1.5, whose patches span frames, has a bias whatever it
+    // says.
+    if (config.patch_bias || config.patch_size_t)
+      patch_bias_ = weights.vector("patch_embed.proj.bias", d);
     text_ = nn::Linear(weights, "patch_embed.text_proj", d, config.text_embed_dim, dtype);
   }
   if (portion.head) {

@@ -28,7 +28,7 @@ SafetensorsFile run(const std::string& folder, const SafetensorsFile& io, const 
 
 TEST(TransformerGolden, EveryBlockIsDiffusersInF32) {
   const auto folders = golden::diffusers_cases("io_transformer.safetensors");
-  EXPECT_GE(folders.size(), 5u);
+  EXPECT_GE(folders.size(), 6u);
   for (const std::string& folder : folders) {
     const SafetensorsFile io(folder + "/io_transformer.safetensors");
     for (const std::string name : {"fwd0", "fwd1", "fwd2"}) {

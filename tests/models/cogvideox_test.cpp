@@ -1,5 +1,7 @@
 #include "models/cogvideox.h"
 
+#include <set>
+
 #include "models/tiny_model.h"
 
 namespace tessera::models {
@@ -25,6 +27,27 @@ TEST(CogVideoX, PatchesMayHoldFrames) {
   EXPECT_EQ(layout.tokens(), 12);
   const auto out = model(model.conditioning(1, 5), 1, layout, model.latent(1, layout));
   EXPECT_EQ(out.shape(), (tensor::Shape{12, 4 * 8}));
+}
+
+bool has_patch_bias(const char* more) {
+  std::string config = kConfig;
+  config.insert(1, more);
+  struct Names : NamedNoise {
+    mutable std::set<std::string> asked;
+    tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+      asked.insert(name);
+      return NamedNoise::get(name, shape);
+    }
+  } names;
+  const auto recipe = make_recipe(kType, base::Json::parse(config), "config.json");
+  recipe->make(names, {{0, recipe->blocks()}, true, true}, tensor::DType::f32);
+  return names.asked.contains("patch_embed.proj.bias");
+}
+
+TEST(CogVideoX, TheFlagOfThePatchBiasIsThatOfVersionOneAlone) {
+  EXPECT_TRUE(has_patch_bias(""));
+  EXPECT_FALSE(has_patch_bias("\"patch_bias\": false, "));
+  EXPECT_TRUE(has_patch_bias("\"patch_bias\": false, \"patch_size_t\": 2, "));
 }
 
 TEST(CogVideoX, PositionsMayBeAdded) {
