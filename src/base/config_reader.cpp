@@ -1,6 +1,5 @@
 #include "base/config_reader.h"
 
-#include <cmath>
 #include <utility>
 
 #include "base/fail.h"
@@ -15,6 +14,9 @@ bool whole(const Json& value, int64_t low, int64_t high) {
   if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)) return false;
   return value.get<int64_t>() >= low && value.get<int64_t>() <= high;
 }
+
+constexpr const char* kFraction = "a number above 0 and below 1";
+bool is_fraction(double x) { return x > 0 && x < 1; }
 
 }  // namespace
 
@@ -53,12 +55,34 @@ int64_t ConfigReader::size(const char* key) const {
   return size(key, 1);
 }
 
-double ConfigReader::number(const char* key, double missing) const {
+double ConfigReader::number(const char* key, double missing, double low, double high) const {
   const Json* value = find(key);
   if (!value) return missing;
-  require(value->is_number() && std::isfinite(value->get<double>()), ErrorCode::model,
-          "{}: '{}' is {}; expected a number", where_, key, shown(*value));
+  const bool fits =
+      value->is_number() && value->get<double>() >= low && value->get<double>() <= high;
+  require(fits, ErrorCode::model, "{}: '{}' is {}; expected a number from {} to {}", where_, key,
+          shown(*value), low, high);
   return value->get<double>();
+}
+
+double ConfigReader::checked(const char* key, const Json& value, bool (*fits)(double),
+                             const char* expected) const {
+  require(value.is_number() && fits(value.get<double>()), ErrorCode::model,
+          "{}: '{}' {} {}; expected {}", where_, key, &value == find(key) ? "is" : "holds",
+          shown(value), expected);
+  return value.get<double>();
+}
+
+double ConfigReader::positive(const char* key, double missing) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  return checked(
+      key, *value, [](double x) { return x > 0 && x <= 1e6; }, "a number above 0, up to 1e6");
+}
+
+double ConfigReader::fraction(const char* key, double missing) const {
+  const Json* value = find(key);
+  return value ? checked(key, *value, is_fraction, kFraction) : missing;
 }
 
 bool ConfigReader::flag(const char* key, bool missing) const {
@@ -96,18 +120,24 @@ std::vector<int64_t> ConfigReader::sizes(const char* key, std::vector<int64_t> m
   return result;
 }
 
-std::vector<double> ConfigReader::numbers(const char* key) const {
+std::vector<double> ConfigReader::fractions(const char* key) const {
   const Json* value = find(key);
   if (!value) return {};
   require(value->is_array(), ErrorCode::model, "{}: '{}' is {}; expected a list of numbers", where_,
           key, shown(*value));
   std::vector<double> result;
-  for (const Json& item : *value) {
-    require(item.is_number(), ErrorCode::model, "{}: '{}' holds {}; expected a number", where_, key,
-            shown(item));
-    result.push_back(item.get<double>());
-  }
+  for (const Json& item : *value) result.push_back(checked(key, item, is_fraction, kFraction));
   return result;
+}
+
+void ConfigReader::all(const char* key, const char* only) const {
+  const Json* value = find(key);
+  if (!value) return;
+  require(value->is_array(), ErrorCode::model, "{}: '{}' is {}; expected a list", where_, key,
+          shown(*value));
+  for (const Json& item : *value)
+    require(item == only, ErrorCode::model, "{}: '{}' holds {}, which is not supported; only {} is",
+            where_, key, shown(item), only);
 }
 
 void ConfigReader::refuse(const char* key, const char* what) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -24,15 +25,23 @@ class ConfigReader {
   int64_t size(const char* key, int64_t missing) const;
   /// The same for a key that must be there.
   int64_t size(const char* key) const;
-  /// Any finite number.
-  double number(const char* key, double missing) const;
+  /// A finite number from `low` to `high`.
+  double number(const char* key, double missing, double low = -kLargest,
+                double high = kLargest) const;
+  /// A number above 0, up to 10^6.
+  double positive(const char* key, double missing) const;
+  /// A number above 0 and below 1.
+  double fraction(const char* key, double missing) const;
   bool flag(const char* key, bool missing) const;
   /// One of `known`.
   std::string choice(const char* key, const char* missing,
                      std::initializer_list<const char*> known) const;
   /// Whole numbers from 0 to 2^20.
   std::vector<int64_t> sizes(const char* key, std::vector<int64_t> missing) const;
-  std::vector<double> numbers(const char* key) const;
+  /// Numbers above 0 and below 1; none where the key is missing.
+  std::vector<double> fractions(const char* key) const;
+  /// Throws unless the key is missing, or a list that holds nothing but `only`.
+  void all(const char* key, const char* only) const;
   /// Throws unless a flag is missing or false: `what` says what is not supported.
   void refuse(const char* key, const char* what) const;
 
@@ -41,7 +50,10 @@ class ConfigReader {
   static std::string shown(const Json& value);
 
  private:
+  static constexpr double kLargest = std::numeric_limits<double>::max();
   const Json* find(const char* key) const;
+  double checked(const char* key, const Json& value, bool (*fits)(double),
+                 const char* expected) const;
   const Json& config_;
   std::string where_;
 };

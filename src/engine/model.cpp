@@ -35,10 +35,8 @@ models::Recipe::Defaults read_defaults(const std::string& folder,
   const base::Json json = base::read_json(path);
   const base::ConfigReader read(json, path);
   defaults.steps = static_cast<int>(read.integer("num_inference_steps", defaults.steps, 1, 100000));
-  const double guidance = read.number("guidance_scale", double{defaults.guidance});
-  require(guidance >= 0 && guidance <= 1000, ErrorCode::model,
-          "{}: 'guidance_scale' is {}; expected a number from 0 to 1000", path, guidance);
-  defaults.guidance = static_cast<float>(guidance);
+  defaults.guidance =
+      static_cast<float>(read.number("guidance_scale", double{defaults.guidance}, 0, 1000));
   return defaults;
 }
 

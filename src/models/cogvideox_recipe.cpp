@@ -98,19 +98,18 @@ CogVideoXConfig parse_cogvideox_config(const base::Json& config, const std::stri
   c.sample_height = read.size("sample_height", c.sample_height);
   c.sample_frames = read.size("sample_frames", c.sample_frames);
   c.temporal_compression_ratio = read.size("temporal_compression_ratio", 4);
-  c.spatial_interpolation_scale = read.number("spatial_interpolation_scale", 1.875);
-  c.temporal_interpolation_scale = read.number("temporal_interpolation_scale", 1);
-  c.norm_eps = read.number("norm_eps", c.norm_eps);
+  c.spatial_interpolation_scale = read.positive("spatial_interpolation_scale", 1.875);
+  c.temporal_interpolation_scale = read.positive("temporal_interpolation_scale", 1);
+  c.norm_eps = read.fraction("norm_eps", c.norm_eps);
   c.rotary = read.flag("use_rotary_positional_embeddings", false);
   c.attention_bias = read.flag("attention_bias", true);
   c.patch_bias = read.flag("patch_bias", true);
   c.norm_elementwise_affine = read.flag("norm_elementwise_affine", true);
   c.flip_sin_to_cos = read.flag("flip_sin_to_cos", true);
-  c.freq_shift = read.number("freq_shift", 0);
+  c.freq_shift = read.number("freq_shift", 0, 0, 1);
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
   require(c.hidden() % 16 == 0 && (!c.rotary || c.attention_head_dim % 16 == 0) &&
-              c.out_channels == c.in_channels && c.spatial_interpolation_scale > 0 &&
-              c.temporal_interpolation_scale > 0,
+              c.out_channels == c.in_channels,
           ErrorCode::model, "{}: {} heads of {}, {} channels in and {} out do not fit", where,
           c.num_attention_heads, c.attention_head_dim, c.in_channels, c.out_channels);
   return c;

@@ -99,7 +99,7 @@ HunyuanDitConfig parse_hunyuan_dit_config(const base::Json& config, const std::s
   c.in_channels = read.size("in_channels", c.in_channels);
   c.patch_size = read.size("patch_size", c.patch_size);
   c.sample_size = read.size("sample_size", c.sample_size);
-  c.mlp_ratio = read.number("mlp_ratio", c.mlp_ratio);
+  c.mlp_ratio = read.number("mlp_ratio", c.mlp_ratio, 0.01, 1000);
   c.learn_sigma = read.flag("learn_sigma", true);
   c.use_style_cond_and_image_meta_size = read.flag("use_style_cond_and_image_meta_size", true);
   c.cross_attention_dim = read.size("cross_attention_dim", c.cross_attention_dim);
@@ -108,11 +108,10 @@ HunyuanDitConfig parse_hunyuan_dit_config(const base::Json& config, const std::s
   c.text_len = read.size("text_len", c.text_len);
   c.text_len_t5 = read.size("text_len_t5", c.text_len_t5);
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
-  require(c.attention_head_dim % 4 == 0 && c.num_layers % 2 == 0 &&
-              c.cross_attention_dim_t5 % 8 == 0 && c.mlp_ratio > 0 && c.mlp_ratio < 1000,
-          ErrorCode::model,
-          "{}: {} layers, heads of {}, mlp_ratio {} and cross_attention_dim_t5 {} do not fit",
-          where, c.num_layers, c.attention_head_dim, c.mlp_ratio, c.cross_attention_dim_t5);
+  require(
+      c.attention_head_dim % 4 == 0 && c.num_layers % 2 == 0 && c.cross_attention_dim_t5 % 8 == 0,
+      ErrorCode::model, "{}: {} layers, heads of {} and cross_attention_dim_t5 {} do not fit",
+      where, c.num_layers, c.attention_head_dim, c.cross_attention_dim_t5);
   return c;
 }
 

@@ -101,7 +101,7 @@ PixartConfig parse_pixart_config(const base::Json& config, const std::string& wh
   c.cross_attention_dim = read.size("cross_attention_dim", c.cross_attention_dim);
   c.caption_channels = read.size("caption_channels");
   c.interpolation_scale =
-      read.number("interpolation_scale", double(std::max<int64_t>(c.sample_size / 64, 1)));
+      read.positive("interpolation_scale", double(std::max<int64_t>(c.sample_size / 64, 1)));
   c.attention_bias = read.flag("attention_bias", true);
   c.use_additional_conditions = read.flag("use_additional_conditions", c.sample_size == 128);
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
@@ -109,9 +109,7 @@ PixartConfig parse_pixart_config(const base::Json& config, const std::string& wh
   require(c.hidden() % 4 == 0 && third && c.cross_attention_dim == c.hidden(), ErrorCode::model,
           "{}: {} heads of {} channels do not fit cross_attention_dim {}", where,
           c.num_attention_heads, c.attention_head_dim, c.cross_attention_dim);
-  require(c.sample_size % c.patch_size == 0 && c.interpolation_scale > 0 &&
-              c.out_channels >= c.in_channels,
-          ErrorCode::model,
+  require(c.sample_size % c.patch_size == 0 && c.out_channels >= c.in_channels, ErrorCode::model,
           "{}: sample_size {}, patch_size {}, {} channels in and {} out do not fit", where,
           c.sample_size, c.patch_size, c.in_channels, c.out_channels);
   return c;

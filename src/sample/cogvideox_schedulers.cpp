@@ -21,8 +21,8 @@ struct Schedule {
 std::vector<double> shifted_alphas(const base::ConfigReader& read, int n) {
   const std::string kind =
       read.choice("beta_schedule", "scaled_linear", {"linear", "scaled_linear"});
-  const double from = read.number("beta_start", 0.00085), to = read.number("beta_end", 0.012);
-  const double shift = read.number("snr_shift_scale", 3);
+  const double from = read.fraction("beta_start", 0.00085), to = read.fraction("beta_end", 0.012);
+  const double shift = read.positive("snr_shift_scale", 3);
   const bool scaled = kind == "scaled_linear";
   std::vector<double> alphas;
   double product = 1;

@@ -41,7 +41,7 @@ std::vector<double> solver_times(const base::ConfigReader& read, int train_steps
 
 Path flow_path(const base::ConfigReader& read, int train_steps, int steps) {
   Path path{.flow = true, .times = {}, .sigmas = {}};
-  const double shift = read.number("flow_shift", 1);
+  const double shift = read.positive("flow_shift", 1);
   const auto alphas = linspace(1, 1 / double(train_steps), steps + 1);
   for (int i = steps; i > 0; --i) {
     const double s = 1 - alphas[static_cast<size_t>(i)];

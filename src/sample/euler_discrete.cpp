@@ -43,8 +43,8 @@ std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& read,
   for (double t : times) sigmas.push_back(sigma_at(all, t));
   const bool karras = read.flag("use_karras_sigmas", false);
   if (karras || read.flag("use_exponential_sigmas", false)) {
-    const double high = read.number("sigma_max", sigmas.front());
-    const double low = read.number("sigma_min", sigmas.back());
+    const double high = read.positive("sigma_max", sigmas.front());
+    const double low = read.positive("sigma_min", sigmas.back());
     sigmas = karras ? karras_sigmas(high, low, request.steps)
                     : exponential_sigmas(high, low, request.steps);
     for (size_t i = 0; i < sigmas.size(); ++i) times[i] = timestep_of_sigma(all, sigmas[i]);

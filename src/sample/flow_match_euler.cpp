@@ -24,10 +24,11 @@ struct Shift {
 Shift read_shift(const base::ConfigReader& read, int64_t tokens) {
   Shift shift;
   shift.dynamic = read.flag("use_dynamic_shifting", false);
-  shift.constant = read.number("shift", 1);
+  shift.constant = read.positive("shift", 1);
   shift.linear =
       read.choice("time_shift_type", "exponential", {"exponential", "linear"}) == "linear";
-  const double base = read.number("base_shift", 0.5), most = read.number("max_shift", 1.15);
+  const double base = read.number("base_shift", 0.5, -20, 20),
+               most = read.number("max_shift", 1.15, -20, 20);
   const double from = double(read.size("base_image_seq_len", 256));
   const double to = double(read.size("max_image_seq_len", 4096));
   require(from != to, ErrorCode::model,
@@ -66,7 +67,7 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
   const bool stochastic = read.flag("stochastic_sampling", false);
   check_steps(request.steps, 100000);
   std::vector<double> sigmas = shifted_sigmas(read, request, train_steps);
-  if (const double last = read.number("shift_terminal", 0); last != 0) {
+  if (const double last = read.number("shift_terminal", 0, 0, 0.999); last != 0) {
     const double scale = (1 - sigmas.back()) / (1 - last);
     require(scale > 0, ErrorCode::usage, "{} steps cannot end at 'shift_terminal' {}",
             request.steps, last);

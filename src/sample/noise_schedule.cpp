@@ -31,7 +31,7 @@ std::vector<float> cosine_betas(int n) {
 }
 
 std::vector<float> read_betas(const base::ConfigReader& read, int n) {
-  const std::vector<double> trained = read.numbers("trained_betas");
+  const std::vector<double> trained = read.fractions("trained_betas");
   if (!trained.empty()) {
     require(trained.size() == static_cast<size_t>(n), ErrorCode::model,
             "{}: 'trained_betas' holds {} numbers for {} training steps", read.where(),
@@ -40,7 +40,7 @@ std::vector<float> read_betas(const base::ConfigReader& read, int n) {
   }
   const std::string kind =
       read.choice("beta_schedule", "linear", {"linear", "scaled_linear", "squaredcos_cap_v2"});
-  const double from = read.number("beta_start", 0.0001), to = read.number("beta_end", 0.02);
+  const double from = read.fraction("beta_start", 0.0001), to = read.fraction("beta_end", 0.02);
   if (kind == "squaredcos_cap_v2") return cosine_betas(n);
   if (kind == "linear") return float_linspace(float(from), float(to), n);
   auto betas = float_linspace(float(std::sqrt(from)), float(std::sqrt(to)), n);
@@ -78,6 +78,9 @@ NoiseSchedule read_noise_schedule(const base::ConfigReader& read) {
     product *= double(1.0f - beta);
     schedule.alphas_cumprod.push_back(double(float(product)));
   }
+  require(schedule.alphas_cumprod.back() > 0, ErrorCode::model,
+          "{}: the betas leave nothing of a picture after {} training steps; expected smaller ones",
+          read.where(), schedule.train_steps);
   if (read.flag("rescale_betas_zero_snr", false)) reach_zero_snr(schedule.alphas_cumprod);
   return schedule;
 }

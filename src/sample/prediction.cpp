@@ -37,10 +37,7 @@ FromPair noise_of(Prediction prediction, double alpha, double sigma) {
 double read_clip(const base::ConfigReader& read, bool missing) {
   read.refuse("thresholding", "dynamic thresholding");
   if (!read.flag("clip_sample", missing)) return std::numeric_limits<double>::infinity();
-  const double range = read.number("clip_sample_range", 1);
-  require(range > 0, ErrorCode::model, "{}: 'clip_sample_range' is {}; expected more than 0",
-          read.where(), range);
-  return range;
+  return read.positive("clip_sample_range", 1);
 }
 
 }  // namespace tessera::sample

@@ -23,5 +23,43 @@ TEST(Registry, ListsWhatIsKnown) {
   }
 }
 
+struct Impossible {
+  const char *type, *config, *says;
+};
+
+std::string refusal_of(const Impossible& c) {
+  try {
+    make_recipe(c.type, base::Json::parse(c.config), "config.json");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Registry, EveryFamilyRefusesImpossibleNumbers) {
+  const Impossible cases[] = {
+      {"CogVideoXTransformer3DModel", R"({"norm_eps": -1})", "'norm_eps' is -1"},
+      {"CogVideoXTransformer3DModel", R"({"norm_eps": 0})", "above 0 and below 1"},
+      {"CogVideoXTransformer3DModel", R"({"spatial_interpolation_scale": 0})", "above 0"},
+      {"CogVideoXTransformer3DModel", R"({"temporal_interpolation_scale": -2})", "is -2"},
+      {"CogVideoXTransformer3DModel", R"({"freq_shift": 960})", "'freq_shift' is 960"},
+      {"CogVideoXTransformer3DModel", R"({"time_embed_dim": 0})", "'time_embed_dim' is 0"},
+      {"PixArtTransformer2DModel", R"({"caption_channels": 8, "interpolation_scale": -1})",
+       "is -1"},
+      {"PixArtTransformer2DModel", R"({"caption_channels": -8})", "'caption_channels' is -8"},
+      {"SD3Transformer2DModel", R"({"attention_head_dim": -64})", "is -64"},
+      {"SD3Transformer2DModel", R"({"pos_embed_max_size": 0})", "is 0"},
+      {"FluxTransformer2DModel", R"({"num_attention_heads": 0})", "'num_attention_heads' is 0"},
+      {"FluxTransformer2DModel", R"({"num_layers": -19})", "is -19"},
+      {"HunyuanDiT2DModel", R"({"mlp_ratio": -4.0})", "'mlp_ratio' is -4"},
+      {"HunyuanDiT2DModel", R"({"mlp_ratio": 1e300})", "from 0.01 to 1000"},
+      {"HunyuanDiT2DModel", R"({"sample_size": 0})", "'sample_size' is 0"},
+      {"dit_moe", R"({"hidden_size": -384})", "'hidden_size' is -384"},
+  };
+  for (const Impossible& c : cases)
+    EXPECT_NE(refusal_of(c).find(c.says), std::string::npos) << c.config << ": " << refusal_of(c);
+}
+
 }  // namespace
 }  // namespace tessera::models

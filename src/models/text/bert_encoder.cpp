@@ -20,7 +20,7 @@ BertConfig parse_bert_config(const base::Json& config, const std::string& where)
   c.intermediate_size = read.size("intermediate_size", c.intermediate_size);
   c.max_position_embeddings = read.size("max_position_embeddings", c.max_position_embeddings);
   c.type_vocab_size = read.size("type_vocab_size", c.type_vocab_size);
-  c.eps = read.number("layer_norm_eps", c.eps);
+  c.eps = read.fraction("layer_norm_eps", c.eps);
   read.choice("hidden_act", "gelu", {"gelu"});
   read.choice("position_embedding_type", "absolute", {"absolute"});
   check_heads(c.hidden_size, c.num_attention_heads, where);

@@ -24,7 +24,7 @@ ClipConfig parse_clip_config(const base::Json& config, const std::string& where,
   c.max_position_embeddings = read.size("max_position_embeddings", c.max_position_embeddings);
   c.projection_dim = read.size("projection_dim", c.projection_dim);
   c.eos_token_id = read.integer("eos_token_id", c.eos_token_id, 0, 1 << 24);
-  c.eps = read.number("layer_norm_eps", c.eps);
+  c.eps = read.fraction("layer_norm_eps", c.eps);
   c.quick_gelu = read.choice("hidden_act", "quick_gelu", {"quick_gelu", "gelu"}) == "quick_gelu";
   check_heads(c.hidden_size, c.num_attention_heads, where);
   return c;

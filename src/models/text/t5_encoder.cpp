@@ -22,7 +22,7 @@ T5Config parse_t5_config(const base::Json& config, const std::string& where) {
   c.num_heads = read.size("num_heads", c.num_heads);
   c.buckets = read.integer("relative_attention_num_buckets", c.buckets, 4, 4096);
   c.max_distance = read.size("relative_attention_max_distance", c.max_distance);
-  c.eps = read.number("layer_norm_epsilon", c.eps);
+  c.eps = read.fraction("layer_norm_epsilon", c.eps);
   require(read.choice("feed_forward_proj", "relu", {"gated-gelu", "relu"}) == "gated-gelu",
           ErrorCode::model, "{}: 'feed_forward_proj' is relu; only gated-gelu is supported", where);
   require(c.buckets % 4 == 0 && c.max_distance > c.buckets / 4 && c.d_kv <= 512, ErrorCode::model,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/config_reader.h"
 #include "base/fail.h"
 
 namespace tessera::models {
@@ -13,85 +14,47 @@ using nn::Plane;
 using tensor::DType;
 using tensor::Tensor;
 
-std::string shown(const Json& value) {
-  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
-}
+constexpr int64_t kMost = 65536;  // channels, or pixels of a trained side
 
-int64_t size_in(const Json& value, const std::string& where, const char* key) {
-  const bool fits = value.is_number_integer() && value >= 1 && value <= 65536;
-  require(fits, ErrorCode::model, "{}: '{}' is {}; expected a whole number from 1 to 65536", where,
-          key, shown(value));
-  return value.get<int64_t>();
-}
-
-void read_size(const Json& config, const std::string& where, const char* key, int64_t& into) {
-  if (config.contains(key)) into = size_in(config[key], where, key);
-}
-
-void read_number(const Json& config, const std::string& where, const char* key, double& into) {
-  if (!config.contains(key) || config[key].is_null()) return;
-  require(config[key].is_number(), ErrorCode::model, "{}: '{}' is {}; expected a number", where,
-          key, shown(config[key]));
-  into = config[key].get<double>();
-}
-
-void read_flag(const Json& config, const std::string& where, const char* key, bool& into) {
-  if (!config.contains(key)) return;
-  require(config[key].is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false",
-          where, key, shown(config[key]));
-  into = config[key].get<bool>();
-}
-
-// A list of block types may be left out; one that this decoder is not is refused.
-void check_types(const Json& config, const std::string& where, const char* key, const char* only) {
-  if (!config.contains(key)) return;
-  require(config[key].is_array(), ErrorCode::model, "{}: '{}' is {}; expected a list", where, key,
-          shown(config[key]));
-  for (const Json& type : config[key])
-    require(type == only, ErrorCode::model, "{}: '{}' holds {}; only {} is known", where, key,
-            shown(type), only);
+std::vector<int64_t> read_widths(const base::ConfigReader& read, std::vector<int64_t> missing,
+                                 int64_t groups) {
+  const auto widths = read.sizes("block_out_channels", std::move(missing));
+  require(!widths.empty() && widths.size() <= 8, ErrorCode::model,
+          "{}: 'block_out_channels' is [{}]; expected a list of 1 to 8 widths", read.where(),
+          fmt::join(widths, ", "));
+  for (const int64_t width : widths)
+    require(width >= 1 && width <= kMost && width % groups == 0, ErrorCode::model,
+            "{}: 'block_out_channels' holds {}, no multiple of norm_num_groups {} up to {}",
+            read.where(), width, groups, kMost);
+  return widths;
 }
 
 }  // namespace
 
 AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::string& where) {
-  require(config.is_object(), ErrorCode::model, "{}: {}; expected an object", where, shown(config));
+  const base::ConfigReader read(config, where);
   AutoencoderKLConfig c;
-  read_size(config, where, "in_channels", c.in_channels);
-  read_size(config, where, "out_channels", c.out_channels);
-  read_size(config, where, "latent_channels", c.latent_channels);
-  read_size(config, where, "layers_per_block", c.layers_per_block);
-  read_size(config, where, "norm_num_groups", c.norm_num_groups);
-  if (config.contains("sample_size")) {
-    const Json& size = config["sample_size"];
-    c.sample_size =
-        size_in(size.is_array() && !size.empty() ? size[0] : size, where, "sample_size");
+  c.in_channels = read.integer("in_channels", c.in_channels, 1, kMost);
+  c.out_channels = read.integer("out_channels", c.out_channels, 1, kMost);
+  c.latent_channels = read.integer("latent_channels", c.latent_channels, 1, kMost);
+  c.layers_per_block = read.integer("layers_per_block", c.layers_per_block, 1, 100);
+  c.norm_num_groups = read.integer("norm_num_groups", c.norm_num_groups, 1, kMost);
+  const auto side = config.find("sample_size");
+  if (side != config.end() && side->is_array() && !side->empty()) {
+    const Json first{{"sample_size", side->front()}};
+    c.sample_size = base::ConfigReader(first, where).integer("sample_size", 1, 1, kMost);
+  } else {
+    c.sample_size = read.integer("sample_size", c.sample_size, 1, kMost);
   }
-  read_number(config, where, "scaling_factor", c.scaling_factor);
-  read_number(config, where, "shift_factor", c.shift_factor);
-  read_flag(config, where, "use_quant_conv", c.use_quant_conv);
-  read_flag(config, where, "use_post_quant_conv", c.use_post_quant_conv);
-  read_flag(config, where, "mid_block_add_attention", c.mid_block_add_attention);
-  if (config.contains("block_out_channels")) {
-    const Json& widths = config["block_out_channels"];
-    require(widths.is_array() && !widths.empty() && widths.size() <= 8, ErrorCode::model,
-            "{}: 'block_out_channels' is {}; expected a list of 1 to 8 widths", where,
-            shown(widths));
-    c.block_out_channels.clear();
-    for (const Json& width : widths) {
-      c.block_out_channels.push_back(size_in(width, where, "block_out_channels"));
-      require(c.block_out_channels.back() % c.norm_num_groups == 0, ErrorCode::model,
-              "{}: 'block_out_channels' holds {}, no multiple of norm_num_groups {}", where,
-              c.block_out_channels.back(), c.norm_num_groups);
-    }
-  }
-  check_types(config, where, "up_block_types", "UpDecoderBlock2D");
-  check_types(config, where, "down_block_types", "DownEncoderBlock2D");
-  const Json act = config.value("act_fn", Json("silu"));
-  require(act == "silu", ErrorCode::model, "{}: 'act_fn' is {}; only silu is known", where,
-          shown(act));
-  require(c.scaling_factor > 0, ErrorCode::model,
-          "{}: 'scaling_factor' is {}; expected more than 0", where, c.scaling_factor);
+  c.scaling_factor = read.positive("scaling_factor", c.scaling_factor);
+  c.shift_factor = read.number("shift_factor", c.shift_factor, -1000, 1000);
+  c.use_quant_conv = read.flag("use_quant_conv", c.use_quant_conv);
+  c.use_post_quant_conv = read.flag("use_post_quant_conv", c.use_post_quant_conv);
+  c.mid_block_add_attention = read.flag("mid_block_add_attention", c.mid_block_add_attention);
+  c.block_out_channels = read_widths(read, c.block_out_channels, c.norm_num_groups);
+  read.all("up_block_types", "UpDecoderBlock2D");
+  read.all("down_block_types", "DownEncoderBlock2D");
+  read.choice("act_fn", "silu", {"silu"});
   return c;
 }
 

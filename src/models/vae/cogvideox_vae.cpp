@@ -80,7 +80,7 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const st
   c.block_out_channels = read.sizes("block_out_channels", c.block_out_channels);
   c.sample_height = read.size("sample_height", c.sample_height);
   c.sample_width = read.size("sample_width", c.sample_width);
-  c.scaling_factor = read.number("scaling_factor", c.scaling_factor);
+  c.scaling_factor = read.positive("scaling_factor", c.scaling_factor);
   require(!c.block_out_channels.empty() && c.block_out_channels.size() <= 8, ErrorCode::model,
           "{}: 'block_out_channels' holds {} widths; expected 1 to 8", where,
           c.block_out_channels.size());
@@ -90,7 +90,7 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const st
             c.norm_num_groups);
   const int64_t levels = temporal_levels(c);
   require(int64_t{1} << levels == c.temporal_compression_ratio &&
-              levels < static_cast<int64_t>(c.block_out_channels.size()) && c.scaling_factor > 0,
+              levels < static_cast<int64_t>(c.block_out_channels.size()),
           ErrorCode::model, "{}: 'temporal_compression_ratio' {} does not fit {} levels", where,
           c.temporal_compression_ratio, c.block_out_channels.size());
   return c;

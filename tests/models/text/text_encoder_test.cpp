@@ -25,5 +25,22 @@ TEST(TextEncoder, TextsAreChecked) {
   EXPECT_THROW(encoder->encode({{0, 1}, {3}, 2}), Error);           // more than there are
 }
 
+TEST(TextEncoder, EveryKindRefusesImpossibleNumbers) {
+  for (const char* bad : {"-1", "0", "1", "1e300", "\"small\""}) {
+    const std::string value = std::string(": ") + bad + "}";
+    const auto says = [&](const char* kind, const char* key) {
+      const std::string said =
+          tiny::refusal(kind, base::Json::parse("{\"" + std::string(key) + "\"" + value));
+      EXPECT_NE(said.find("'" + std::string(key) + "' is"), std::string::npos) << said;
+      EXPECT_NE(said.find("above 0 and below 1"), std::string::npos) << said;
+    };
+    says("T5EncoderModel", "layer_norm_epsilon");
+    says("CLIPTextModel", "layer_norm_eps");
+    says("BertModel", "layer_norm_eps");
+  }
+  const std::string said = tiny::refusal("T5EncoderModel", {{"d_ff", -10240}});
+  EXPECT_NE(said.find("'d_ff' is -10240"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace tessera::models

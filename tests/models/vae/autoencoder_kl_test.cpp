@@ -56,6 +56,10 @@ TEST(AutoencoderKL, NamesAConfigThatDoesNotFit) {
   says({{"block_out_channels", Json::array()}}, "'block_out_channels' is []");
   says({{"block_out_channels", Json::array({100})}}, "norm_num_groups 32");
   says({{"scaling_factor", 0}}, "'scaling_factor' is 0");
+  says({{"scaling_factor", -0.18215}}, "above 0");
+  says({{"shift_factor", 1e300}}, "'shift_factor' is 1e+300");
+  says({{"sample_size", Json::array({-512, 512})}}, "'sample_size' is -512");
+  says({{"norm_num_groups", 0}}, "'norm_num_groups' is 0");
   says({{"use_quant_conv", 1}}, "'use_quant_conv' is 1");
   says(Json::array(), "expected an object");
   says({{"act_fn", "gelu"}}, "'act_fn' is \"gelu\"");

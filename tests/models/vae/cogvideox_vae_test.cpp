@@ -53,6 +53,7 @@ TEST(CogVideoXVae, RefusesWhatItIsNot) {
   EXPECT_NE(refused(R"({"use_quant_conv": true})").find("use_quant_conv"), std::string::npos);
   EXPECT_NE(refused(R"({"temporal_compression_ratio": 3})").find("ratio' 3"), std::string::npos);
   EXPECT_NE(refused(R"({"block_out_channels": [5]})").find("holds 5"), std::string::npos);
+  EXPECT_NE(refused(R"({"scaling_factor": -1})").find("above 0"), std::string::npos);
   EXPECT_EQ(parse_cogvideox_vae_config(base::Json::object(), "c").layers_per_block, 3);
 }
 
