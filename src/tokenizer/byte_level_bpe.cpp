@@ -2,8 +2,6 @@
 
 #include <unicode/utf8.h>
 
-#include <unordered_map>
-
 #include "base/fail.h"
 #include "base/printable.h"
 #include "tokenizer/bpe.h"
@@ -47,29 +45,27 @@ bool has_byte_level(const Json& pre_tokenizer) {
 }
 
 // What encodes; the tokens around a text are the chat template's business.
-Tokenizer tokenizer_of(const Json& json, const std::string& where) {
+TokenizerParts parts_of(const Json& json, const std::string& where) {
   require(json.is_object() && has_byte_level(json.value("pre_tokenizer", Json())), ErrorCode::model,
           "{}: no pre-tokenizer ByteLevel; expected a byte-level tokenizer.json", where);
   TokenizerParts parts = parts_of_json(json, where);
   read_added_tokens(json, where, parts);
   parts.before.clear();
   parts.after.clear();
-  return Tokenizer(std::move(parts), where);
+  return parts;
 }
 
 }  // namespace
 
 ByteLevelBpe::ByteLevelBpe(const Json& json, const std::string& where)
-    : tokenizer_(tokenizer_of(json, where)),
-      tokens_(static_cast<size_t>(tokenizer_.vocabulary())),
-      special_(tokens_.size()) {
+    : ByteLevelBpe(json, parts_of(json, where), where) {}
+
+ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::string& where)
+    : tokenizer_(std::move(parts), where) {
   for (const auto& [spelled, id] : json.at("model").at("vocab").items())
-    tokens_[id.get<size_t>()] = bytes_of_spelling(spelled);
-  for (const Json& token : json.value("added_tokens", Json::array())) {
-    const auto id = token.at("id").get<size_t>();
-    tokens_[id] = token.at("content").get<std::string>();
-    special_[id] = flag_in(token, "special", where, false);
-  }
+    tokens_[id.get<int32_t>()].bytes = bytes_of_spelling(spelled);
+  for (const AddedToken& token : tokenizer_.added())
+    tokens_[token.id] = {token.text, token.special};
 }
 
 std::vector<int32_t> ByteLevelBpe::encode(std::string_view text) const {
@@ -81,9 +77,9 @@ std::vector<int32_t> ByteLevelBpe::encode(std::string_view text) const {
 }
 
 std::string ByteLevelBpe::bytes_of(int32_t id, bool skip_special) const {
-  if (id < 0 || id >= size()) return "";
-  const auto at = static_cast<size_t>(id);
-  return skip_special && special_[at] ? "" : tokens_[at];
+  const auto found = tokens_.find(id);
+  if (found == tokens_.end() || (skip_special && found->second.special)) return "";
+  return found->second.bytes;
 }
 
 int32_t ByteLevelBpe::id_of(const std::string& token) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/json.h"
@@ -27,12 +28,17 @@ class ByteLevelBpe {
   /// The id of a token as the file spells it, added ones included; -1: there is none.
   int32_t id_of(const std::string& token) const;
   /// One more than the largest id.
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t size() const { return tokenizer_.vocabulary(); }
 
  private:
+  struct Token {
+    std::string bytes;
+    bool special = false;
+  };
+  ByteLevelBpe(const base::Json& json, TokenizerParts parts, const std::string& where);
+
+  std::unordered_map<int32_t, Token> tokens_;  // by id; a file may leave any of them out
   Tokenizer tokenizer_;
-  std::vector<std::string> tokens_;  // bytes, by id
-  std::vector<uint8_t> special_;     // by id
 };
 
 /// How many leading bytes of `text` are whole UTF-8 characters: what may be shown of a stream.

@@ -1,5 +1,7 @@
 #include "tokenizer/charsmap.h"
 
+#include <algorithm>
+
 #include "base/fail.h"
 #include "tokenizer/unicode.h"
 
@@ -20,6 +22,7 @@ uint32_t label_of(uint32_t unit) { return unit & 0x800000ffu; }
 uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200u) >> 6); }
 
 constexpr size_t kGraphemeBytes = 6;  // longer ones are mapped by code point
+constexpr size_t kLongestKey = 512;   // a damaged trie may lead in a circle
 
 }  // namespace
 
@@ -52,7 +55,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool first)
   std::optional<Match> found;
   if (units_.empty()) return found;
   size_t node = offset_of(units_[0]);
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (size_t i = 0; i < std::min(text.size(), kLongestKey); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     node ^= c;
     if (c == 0 || node >= units_.size() || label_of(units_[node]) != c) break;
@@ -83,12 +86,14 @@ std::string Charsmap::apply(std::string_view text) const {
     if (grapheme.size() < kGraphemeBytes)
       if (const auto whole = shortest(grapheme)) {
         result += whole->text;
+        check_length(result.size());
         continue;
       }
     for (size_t at = 0; at < grapheme.size();) {
       const std::string_view one = grapheme.substr(at, length_of(grapheme[at]));
       const auto match = shortest(one);
       result += match ? match->text : one;
+      check_length(result.size());
       at += one.size();
     }
   }

@@ -30,8 +30,7 @@ void add_roles(TokenizerParts& parts, const Json& config) {
                            "cls_token", "mask_token"}) {
     if (!config.is_object() || !config.contains(role)) continue;
     const std::string text = text_of(config[role]);
-    if (const auto id = parts.model->id_of(text); id && !text.empty())
-      add_token({text, *id}, parts);
+    if (const auto id = parts.model->id_of(text); id && !text.empty()) parts.added.add({text, *id});
   }
 }
 
@@ -48,15 +47,14 @@ void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
     require(digits && std::stoi(key) <= kMostIds, ErrorCode::model,
             "{}: an added token of id {}; expected a number", from,
             base::ConfigReader::shown(Json(key)));
-    add_token(added_token_of(token, std::stoi(key), from), parts);
+    parts.added.add(added_token_of(token, std::stoi(key), from));
   }
 }
 
 void set_padding(TokenizerParts& parts, const Json& json, const Json& config, const Json& map) {
   auto find = [&](const std::string& text) -> std::optional<int32_t> {
     if (text.empty()) return std::nullopt;
-    for (const AddedToken& token : parts.added)
-      if (token.text == text) return token.id;
+    if (const AddedToken* token = parts.added.find(text)) return token->id;
     return parts.model->id_of(text);
   };
   for (const Json* from : {&config, &map})
@@ -72,6 +70,11 @@ void set_padding(TokenizerParts& parts, const Json& json, const Json& config, co
   }
 }
 
+bool is_t5(const Json& config) {
+  const std::string name = string_in(config, "tokenizer_class", "tokenizer_config.json", "");
+  return name.starts_with("T5Tokenizer") || name.starts_with("MT5Tokenizer");
+}
+
 // T5 has a hundred tokens behind those of its file, the last one first.
 void add_extra_ids(TokenizerParts& parts, const Json& config, const std::string& where) {
   const int64_t count = base::ConfigReader(config, where).integer("extra_ids", 100, 0, 10000);
@@ -79,9 +82,9 @@ void add_extra_ids(TokenizerParts& parts, const Json& config, const std::string&
   for (int64_t i = 0; i < count; ++i) {
     const std::string text = fmt::format("<extra_id_{}>", count - 1 - i);
     if (const auto id = parts.model->id_of(text))
-      add_token({text, *id}, parts);
+      parts.added.add({text, *id});
     else
-      add_token({text, size + static_cast<int32_t>(i)}, parts);
+      parts.added.add({text, size + static_cast<int32_t>(i)});
   }
 }
 
@@ -97,7 +100,8 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder) {
   bool sentencepiece = false;
   if (there("tokenizer.json")) {
     json = base::read_json(path("tokenizer.json"));
-    parts = parts_of_json(json, path("tokenizer.json"));
+    parts = is_t5(config) ? parts_of_t5_json(json, path("tokenizer.json"))
+                          : parts_of_json(json, path("tokenizer.json"));
   } else if (there("spiece.model")) {
     parts = parts_of_spiece(path("spiece.model"), sentencepiece);
   } else if (there("vocab.json") && there("merges.txt")) {

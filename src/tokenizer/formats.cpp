@@ -157,6 +157,21 @@ int32_t special(const Model& model, const char* token, const std::string& where)
   return *id;
 }
 
+// How the tokenizers library cuts text for T5.
+Json t5_words() {
+  return {{"type", "Sequence"},
+          {"pretokenizers", {{{"type", "WhitespaceSplit"}}, {{"type", "Metaspace"}}}}};
+}
+
+// The character map among the steps of a normalizer; null: there is none.
+Json charsmap_in(const Json& normalizer) {
+  if (!normalizer.is_object()) return Json();
+  if (normalizer.value("type", Json()) == "Precompiled") return normalizer;
+  for (const Json& step : normalizer.value("normalizers", Json::array()))
+    if (Json found = charsmap_in(step); !found.is_null()) return found;
+  return Json();
+}
+
 // The whole text as the SentencePiece library normalises it.
 std::string sentencepiece_normal(const SpieceModel& m, const Charsmap& map, std::string_view text) {
   std::string result;
@@ -172,6 +187,7 @@ std::string sentencepiece_normal(const SpieceModel& m, const Charsmap& map, std:
     started = true;
     while (blank && !part.empty() && part[0] == ' ') part.remove_prefix(1);
     for (char c : part) c == ' ' ? result += space : result += c;
+    check_length(result.size());
     if (!part.empty()) blank = part.back() == ' ';
     blank &= m.remove_extra_whitespaces;
   }
@@ -188,13 +204,8 @@ AddedToken added_token_of(const Json& json, int32_t id, const std::string& where
   require(id >= 0, ErrorCode::model, "{}: an added token without id", where);
   return {string_in(json, "content", where),          id,
           flag_in(json, "lstrip", where, false),      flag_in(json, "rstrip", where, false),
-          flag_in(json, "single_word", where, false), flag_in(json, "normalized", where, false)};
-}
-
-void add_token(AddedToken token, TokenizerParts& parts) {
-  for (const AddedToken& known : parts.added)
-    if (known.text == token.text) return;
-  parts.added.push_back(std::move(token));
+          flag_in(json, "single_word", where, false), flag_in(json, "normalized", where, false),
+          flag_in(json, "special", where, false)};
 }
 
 void read_added_tokens(const Json& json, const std::string& where, TokenizerParts& parts) {
@@ -203,7 +214,7 @@ void read_added_tokens(const Json& json, const std::string& where, TokenizerPart
   for (const Json& token : list) {
     const auto id =
         static_cast<int32_t>(base::ConfigReader(token, where).integer("id", -1, 0, kMostIds));
-    add_token(added_token_of(token, id, where), parts);
+    parts.added.add(added_token_of(token, id, where));
   }
 }
 
@@ -215,6 +226,13 @@ TokenizerParts parts_of_json(const Json& json, const std::string& where) {
   parts.model = model_of(json.value("model", Json()), where);
   read_post_processor(json.value("post_processor", Json()), where, parts);
   return parts;
+}
+
+TokenizerParts parts_of_t5_json(Json json, const std::string& where) {
+  require(json.is_object(), ErrorCode::model, "{}: expected an object", where);
+  json["normalizer"] = charsmap_in(json.value("normalizer", Json()));
+  json["pre_tokenizer"] = t5_words();
+  return parts_of_json(json, where);
 }
 
 TokenizerParts parts_of_spiece(const std::string& path, bool& sentencepiece) {
@@ -248,10 +266,7 @@ TokenizerParts parts_of_spiece(const std::string& path, bool& sentencepiece) {
     return parts;
   }
   parts.normalizer = [=](const std::string& text) { return map->apply(text); };
-  parts.pre_tokenizer = parse_pre_tokenizer(
-      {{"type", "Sequence"},
-       {"pretokenizers", {{{"type", "WhitespaceSplit"}}, {{"type", "Metaspace"}}}}},
-      path);
+  parts.pre_tokenizer = parse_pre_tokenizer(t5_words(), path);
   return parts;
 }
 

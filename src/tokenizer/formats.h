@@ -9,13 +9,14 @@ namespace tessera::tokenizer {
 /// The parts that a tokenizer.json describes, without added tokens. Throws Error(model) naming
 /// `where` and the kind that is not known.
 TokenizerParts parts_of_json(const base::Json& json, const std::string& where);
+/// The same for T5, of whose file transformers takes vocabulary, character map and added tokens
+/// alone: words of its own, with a mark before each.
+TokenizerParts parts_of_t5_json(base::Json json, const std::string& where);
 /// Adds the "added_tokens" of a tokenizer.json, each text once. Throws Error(model) for tokens
 /// without text or id.
 void read_added_tokens(const base::Json& json, const std::string& where, TokenizerParts& parts);
 /// An added token as tokenizer.json and tokenizer_config.json write it.
 AddedToken added_token_of(const base::Json& json, int32_t id, const std::string& where);
-/// Adds a token unless one of its text is there.
-void add_token(AddedToken token, TokenizerParts& parts);
 /// T5 over a spiece.model. A model with byte pieces does all as the SentencePiece library does it
 /// (`sentencepiece` says so), others as the tokenizers library.
 TokenizerParts parts_of_spiece(const std::string& path, bool& sentencepiece);

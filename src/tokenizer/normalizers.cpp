@@ -81,6 +81,7 @@ Normalizer replace(const Json& json, const std::string& where) {
       size_t at = 0;
       for (const auto& [begin, end] : regex->matches(text)) {
         result.append(text, at, begin - at) += content;
+        check_length(result.size());
         at = end;
       }
       return result.append(text, at);
@@ -91,8 +92,10 @@ Normalizer replace(const Json& json, const std::string& where) {
   return [=](const std::string& text) {
     std::string result;
     size_t at = 0;
-    for (size_t hit; (hit = text.find(what, at)) != std::string::npos; at = hit + what.size())
+    for (size_t hit; (hit = text.find(what, at)) != std::string::npos; at = hit + what.size()) {
       result.append(text, at, hit - at) += content;
+      check_length(result.size());
+    }
     return result.append(text, at);
   };
 }
@@ -121,11 +124,18 @@ Normalizer parse_normalizer(const Json& json, const std::string& where) {
   if (json.is_null()) return [](const std::string& text) { return text; };
   const std::string type = string_in(json, "type", where);
   if (type == "Sequence") {
+    const Json list = json.value("normalizers", Json::array());
+    require(list.size() <= kMostSteps, ErrorCode::model,
+            "{}: {} normalizers in a Sequence; expected at "
+            "most {}",
+            where, list.size(), kMostSteps);
     std::vector<Normalizer> steps;
-    for (const Json& step : json.value("normalizers", Json::array()))
-      steps.push_back(parse_normalizer(step, where));
+    for (const Json& step : list) steps.push_back(parse_normalizer(step, where));
     return [=](std::string text) {
-      for (const Normalizer& step : steps) text = step(std::move(text));
+      for (const Normalizer& step : steps) {
+        text = step(std::move(text));
+        check_length(text.size());
+      }
       return text;
     };
   }

@@ -9,6 +9,9 @@
 
 namespace tessera::tokenizer {
 
+/// Steps of one Sequence.
+inline constexpr size_t kMostSteps = 64;
+
 /// Text before it is cut into pieces.
 using Normalizer = std::function<std::string(std::string text)>;
 /// Cuts a piece into pieces.

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/unicode.h"
@@ -117,11 +118,14 @@ PreTokenizer byte_level(const Json& json, const std::string& where) {
 
 PreTokenizer metaspace(const Json& json, const std::string& where) {
   const std::string mark = string_in(json, "replacement", where, "\xe2\x96\x81");
+  require(!mark.empty() && mark.size() == length_of(mark[0]), ErrorCode::model,
+          "{}: Metaspace with the mark {}; expected one character", where, base::printable(mark));
   const bool old = flag_in(json, "add_prefix_space", where, true);
   const std::string scheme = string_in(json, "prepend_scheme", where, old ? "always" : "never");
   require(scheme == "always" || scheme == "never", ErrorCode::model,
-          "{}: Metaspace with prepend_scheme {}; only always and never are known", where,
-          scheme.substr(0, 60));
+          "{}: Metaspace with prepend_scheme {}; always and never are known, and for T5 any (its "
+          "tokenizer_config.json says \"tokenizer_class\": \"T5Tokenizer\")",
+          where, scheme.substr(0, 60));
   const bool cuts = flag_in(json, "split", where, true), prepend = scheme == "always";
   return [=](std::string_view text, Pieces& pieces) {
     std::string whole;
@@ -142,14 +146,24 @@ PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
     return [](std::string_view text, Pieces& pieces) { pieces.emplace_back(text); };
   const std::string type = string_in(json, "type", where);
   if (type == "Sequence") {
+    const Json list = json.value("pretokenizers", Json::array());
+    require(list.size() <= kMostSteps, ErrorCode::model,
+            "{}: {} pretokenizers in a Sequence; expected at "
+            "most {}",
+            where, list.size(), kMostSteps);
     std::vector<PreTokenizer> steps;
-    for (const Json& step : json.value("pretokenizers", Json::array()))
-      steps.push_back(parse_pre_tokenizer(step, where));
+    for (const Json& step : list) steps.push_back(parse_pre_tokenizer(step, where));
     return [=](std::string_view text, Pieces& pieces) {
       Pieces now{std::string(text)};
       for (const PreTokenizer& step : steps) {
         Pieces next;
-        for (const std::string& piece : now) step(piece, next);
+        size_t bytes = 0;
+        for (const std::string& piece : now) {
+          const size_t before = next.size();
+          step(piece, next);
+          for (size_t i = before; i < next.size(); ++i) bytes += next[i].size();
+          check_length(bytes);
+        }
         now = std::move(next);
       }
       for (std::string& piece : now) pieces.push_back(std::move(piece));

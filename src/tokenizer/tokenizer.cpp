@@ -19,51 +19,46 @@ bool word_beside(std::string_view text, size_t begin, size_t end) {
          (end < text.size() && is_word(next_code_point(text, end)));
 }
 
-const AddedToken* token_at(std::string_view text, size_t at,
-                           const std::vector<AddedToken>& tokens) {
-  for (const AddedToken& token : tokens) {
-    if (token.text[0] != text[at] || text.compare(at, token.text.size(), token.text) != 0) continue;
-    if (token.single_word && word_beside(text, at, at + token.text.size())) continue;
-    return &token;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerParts parts, const std::string& where)
     : parts_(std::move(parts)), where_(where) {
-  for (const AddedToken& token : parts_.added) {
-    AddedToken known = token;
-    if (token.normalized) known.text = parts_.normalizer(token.text);
-    if (!known.text.empty()) (token.normalized ? normalized_ : raw_).push_back(std::move(known));
+  PrefixTable::Texts raw, normalized;
+  for (size_t i = 0; i < parts_.added.size(); ++i) {
+    const AddedToken& token = parts_.added[i];
+    const auto at = static_cast<int32_t>(i);
+    if (token.normalized)
+      normalized.emplace_back(parts_.normalizer(token.text), at);
+    else
+      raw.emplace_back(token.text, at);
   }
-  for (auto* tokens : {&raw_, &normalized_})
-    std::stable_sort(tokens->begin(), tokens->end(), [](const AddedToken& a, const AddedToken& b) {
-      return a.text.size() > b.text.size();
-    });
+  raw_ = PrefixTable(std::move(raw), where);
+  normalized_ = PrefixTable(std::move(normalized), where);
 }
 
 // Calls between(text) for what stands between the tokens found.
 template <class F>
-void Tokenizer::around(std::string_view text, const std::vector<AddedToken>& tokens, F&& between,
+void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& between,
                        std::vector<int32_t>& ids) const {
   size_t done = 0;
   for (size_t at = 0; !tokens.empty() && at < text.size();) {
-    const AddedToken* token = token_at(text, at, tokens);
-    if (!token) {
+    const auto [bytes, index] = tokens.longest(text.substr(at));
+    if (bytes == 0) {
       ++at;
       continue;
     }
-    size_t begin = at, end = at + token->text.size();
-    while (token->left_strip && begin > done && is_space(before(text, begin))) {
+    const AddedToken& token = parts_.added[static_cast<size_t>(index)];
+    size_t begin = at, end = at + bytes;
+    at = end;
+    if (token.single_word && word_beside(text, begin, end)) continue;
+    while (token.left_strip && begin > done && is_space(before(text, begin))) {
       do --begin;
       while ((static_cast<unsigned char>(text[begin]) & 0xc0u) == 0x80u);
     }
-    for (size_t next = end; token->right_strip && end < text.size(); end = next)
+    for (size_t next = end; token.right_strip && end < text.size(); end = next)
       if (!is_space(next_code_point(text, next))) break;
     if (begin > done) between(text.substr(done, begin - done));
-    ids.push_back(token->id);
+    ids.push_back(token.id);
     done = at = end;
   }
   if (done < text.size()) between(text.substr(done));
@@ -113,8 +108,7 @@ Encoded Tokenizer::encode_padded(std::string_view text, int64_t length) const {
 }
 
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
-  for (const AddedToken& added : parts_.added)
-    if (added.text == token) return added.id;
+  if (const AddedToken* added = parts_.added.find(token)) return added->id;
   return parts_.model->id_of(token);
 }
 

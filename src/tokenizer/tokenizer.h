@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tokenizer/model.h"
 #include "tokenizer/pipeline.h"
+#include "tokenizer/prefix_table.h"
 
 namespace tessera::tokenizer {
 
@@ -19,6 +21,33 @@ struct AddedToken {
   bool left_strip = false, right_strip = false;  ///< takes the white space beside it along
   bool single_word = false;  ///< only between characters that are no part of a word
   bool normalized = false;   ///< looked for in the normalised text
+  bool special = false;      ///< no text of an answer
+};
+
+/// Added tokens in the order in which they came, each text once.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  AddedTokens(std::initializer_list<AddedToken> tokens) {
+    for (const AddedToken& token : tokens) add(token);
+  }
+  /// Adds a token unless one of its text is there.
+  void add(AddedToken token) {
+    if (at_.emplace(token.text, tokens_.size()).second) tokens_.push_back(std::move(token));
+  }
+  /// The token of this text; null: there is none.
+  const AddedToken* find(std::string_view text) const {
+    const auto found = at_.find(std::string(text));
+    return found == at_.end() ? nullptr : &tokens_[found->second];
+  }
+  const AddedToken& operator[](size_t i) const { return tokens_[i]; }
+  size_t size() const { return tokens_.size(); }
+  auto begin() const { return tokens_.begin(); }
+  auto end() const { return tokens_.end(); }
+
+ private:
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<std::string, size_t> at_;
 };
 
 /// Tokens of fixed length, as text encoders take them.
@@ -29,7 +58,7 @@ struct Encoded {
 
 /// What a tokenizer is made of.
 struct TokenizerParts {
-  std::vector<AddedToken> added;
+  AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::shared_ptr<const Model> model;
@@ -54,17 +83,18 @@ class Tokenizer {
   std::optional<int32_t> id_of(std::string_view token) const;
   /// One more than the largest id.
   int64_t vocabulary() const;
+  const AddedTokens& added() const { return parts_.added; }
   /// Tokens that the model takes; 0: not said.
   int64_t longest() const { return parts_.longest; }
 
  private:
   template <class F>
-  void around(std::string_view text, const std::vector<AddedToken>& tokens, F&& between,
+  void around(std::string_view text, const PrefixTable& tokens, F&& between,
               std::vector<int32_t>& ids) const;
   std::vector<int32_t> body(std::string_view text) const;
 
   TokenizerParts parts_;
-  std::vector<AddedToken> raw_, normalized_;  // the longest first
+  PrefixTable raw_, normalized_;  // places in parts_.added
   std::string where_;
 };
 

@@ -14,7 +14,9 @@
 namespace tessera::tokenizer {
 namespace {
 
-constexpr int32_t kMatchSteps = 100000;  // of ICU: about a millisecond each thousand
+constexpr size_t kLongestPattern = 10000;
+// ICU's ticks, ten thousand steps of the match each: published patterns take some 10 steps a byte.
+constexpr size_t kTicks = 100, kBytesATick = 100;
 
 bool ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -64,9 +66,13 @@ uint32_t categories(char32_t c) { return U_MASK(u_charType(static_cast<UChar32>(
 
 }  // namespace
 
+void check_length(size_t bytes) {
+  require(bytes <= kLongestText, ErrorCode::usage, "a text of {} bytes; expected at most {}", bytes,
+          kLongestText);
+}
+
 std::string repaired(std::string_view text) {
-  require(text.size() <= (size_t{1} << 28), ErrorCode::usage,
-          "a text of {} bytes; expected at most 256 MB", text.size());
+  check_length(text.size());
   if (ascii(text)) return std::string(text);
   std::string valid;
   wide(text).toUTF8String(valid);
@@ -174,7 +180,7 @@ Regex::Regex(const std::string& pattern, const std::string& where)
     : state_(std::make_unique<State>()) {
   UErrorCode status = U_ZERO_ERROR;
   UParseError at;
-  const bool fits = pattern.size() <= 100000;
+  const bool fits = pattern.size() <= kLongestPattern;
   if (fits) state_->pattern.reset(icu::RegexPattern::compile(wide(pattern), at, status));
   require(fits && U_SUCCESS(status), ErrorCode::model, "{}: {} is no regular expression", where,
           base::printable(pattern));
@@ -189,13 +195,15 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text) con
   check(status, "a regular expression");
   Text in(text);
   matcher->reset(in.get());
-  matcher->setTimeLimit(kMatchSteps, status);
+  matcher->setTimeLimit(static_cast<int32_t>(kTicks + text.size() / kBytesATick), status);
   while (matcher->find(status) && U_SUCCESS(status)) {
     const auto begin = static_cast<size_t>(matcher->start64(status));
     const auto end = static_cast<size_t>(matcher->end64(status));
     if (begin < end) found.emplace_back(begin, end);
   }
-  require(U_SUCCESS(status), ErrorCode::model, "{}: a regular expression gave up on {} bytes: {}",
+  require(U_SUCCESS(status), ErrorCode::model,
+          "{}: a regular expression gave up on {} bytes ({}); the file is damaged, or made to take "
+          "for ever",
           state_->where, text.size(), u_errorName(status));
   return found;
 }

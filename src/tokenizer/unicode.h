@@ -9,6 +9,11 @@
 
 namespace tessera::tokenizer {
 
+/// Bytes of text that anything here makes or takes: rules of a file could make a long text of a
+/// short one again and again.
+inline constexpr size_t kLongestText = size_t{64} << 20;
+/// Throws Error(usage) for more than kLongestText.
+void check_length(size_t bytes);
 /// The text as valid UTF-8: what is not becomes U+FFFD.
 std::string repaired(std::string_view text);
 /// Bytes of the code point that starts with byte `first` of valid UTF-8.
@@ -44,11 +49,11 @@ std::vector<std::string_view> graphemes(std::string_view text);
 /// A regular expression over Unicode text.
 class Regex {
  public:
-  /// Throws Error(model) naming `where` if the pattern is none.
+  /// Throws Error(model) naming `where` if the pattern is none, or one of more than 10,000 bytes.
   Regex(const std::string& pattern, const std::string& where);
   ~Regex();
   /// Bytes [begin, end) of every match that is not empty, in order. Throws Error(model) for a
-  /// pattern that takes unreasonably long.
+  /// pattern that takes more steps than the text's length allows.
   std::vector<std::pair<size_t, size_t>> matches(std::string_view text) const;
 
  private:

@@ -26,13 +26,14 @@ Unigram::Unigram(UnigramPieces pieces, const std::string& where) : pieces_(std::
           "{}: the unknown token is {} of {}; expected one of them", where, pieces_.unknown, count);
   pieces_.hidden.resize(list.size());
   pieces_.user_defined.resize(list.size());
+  PrefixTable::Texts visible;
   double least = std::numeric_limits<double>::infinity();
   largest_score_ = -least;
   for (int32_t i = 0; i < count; ++i) {
     all_.push_back(i);
     const double score = list[size_t(i)].second;
     if (pieces_.hidden[size_t(i)] || list[size_t(i)].first.empty()) continue;
-    visible_.push_back(i);
+    visible.emplace_back(list[size_t(i)].first, i);
     if (pieces_.user_defined[size_t(i)]) continue;
     least = std::min(least, score);
     largest_score_ = std::max(largest_score_, score);
@@ -41,7 +42,7 @@ Unigram::Unigram(UnigramPieces pieces, const std::string& where) : pieces_(std::
   unknown_score_ = least - kUnknownPenalty;
   auto before = [&](int32_t a, int32_t b) { return list[size_t(a)].first < list[size_t(b)].first; };
   std::sort(all_.begin(), all_.end(), before);
-  std::sort(visible_.begin(), visible_.end(), before);
+  visible_ = PrefixTable(std::move(visible), where);
   if (!pieces_.byte_fallback) return;
   for (int b = 0; b < 256; ++b) {
     const auto id = id_of(fmt::format("<0x{:02X}>", b));
@@ -60,7 +61,7 @@ std::optional<int32_t> Unigram::id_of(std::string_view token) const {
   return *found;
 }
 
-// All pieces that start at a place, by narrowing the sorted list byte after byte.
+// All pieces that start at a place.
 void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) const {
   const auto& list = pieces_.pieces;
   const size_t one = length_of(text[at]);
@@ -72,22 +73,12 @@ void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) 
       nodes[to] = {sum, at, id};
   };
   bool single = false;
-  auto low = visible_.begin(), high = visible_.end();
-  for (size_t depth = 0; at + depth < text.size() && low != high; ++depth) {
-    const auto c = static_cast<unsigned char>(text[at + depth]);
-    auto byte = [&](int32_t id) {
-      const std::string& piece = list[size_t(id)].first;
-      return depth < piece.size() ? int{static_cast<unsigned char>(piece[depth])} : -1;
-    };
-    low = std::partition_point(low, high, [&](int32_t id) { return byte(id) < c; });
-    high = std::partition_point(low, high, [&](int32_t id) { return byte(id) <= c; });
-    if (low == high || list[size_t(*low)].first.size() != depth + 1) continue;
-    const auto id = size_t(*low);
-    offer(at + depth + 1,
-          pieces_.user_defined[id] ? double(depth + 1) * largest_score_ - 0.1 : list[id].second,
-          *low);
-    single |= depth + 1 == one;
-  }
+  visible_.each(text.substr(at), [&](size_t bytes, int32_t piece) {
+    const auto id = size_t(piece);
+    offer(at + bytes,
+          pieces_.user_defined[id] ? double(bytes) * largest_score_ - 0.1 : list[id].second, piece);
+    single |= bytes == one;
+  });
   if (!single) offer(at + one, unknown_score_, pieces_.unknown);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tokenizer/model.h"
+#include "tokenizer/prefix_table.h"
 
 namespace tessera::tokenizer {
 
@@ -33,7 +34,8 @@ class Unigram : public Model {
   void relax(std::string_view text, size_t at, std::vector<Node>& nodes) const;
 
   UnigramPieces pieces_;
-  std::vector<int32_t> all_, visible_;  // ids by the text of their pieces
+  std::vector<int32_t> all_;  // ids by the text of their pieces
+  PrefixTable visible_;
   std::array<int32_t, 256> bytes_{};
   double unknown_score_ = 0, largest_score_ = 0;
 };

@@ -1,7 +1,5 @@
 #include "tokenizer/wordpiece.h"
 
-#include <algorithm>
-
 #include "base/fail.h"
 #include "base/printable.h"
 #include "tokenizer/unicode.h"
@@ -16,6 +14,14 @@ WordPiece::WordPiece(WordPieceTables tables, const std::string& where)
           "{}: the unknown token {} is not in the vocabulary", where,
           base::printable(tables_.unknown));
   unknown_ = *unknown;
+  PrefixTable::Texts first, later;
+  for (const auto& [text, id] : tables_.vocabulary) {
+    first.emplace_back(text, id);
+    if (text.starts_with(tables_.continuation))
+      later.emplace_back(text.substr(tables_.continuation.size()), id);
+  }
+  first_ = PrefixTable(std::move(first), where);
+  later_ = PrefixTable(std::move(later), where);
 }
 
 std::optional<int32_t> WordPiece::id_of(std::string_view token) const {
@@ -25,26 +31,19 @@ std::optional<int32_t> WordPiece::id_of(std::string_view token) const {
 }
 
 void WordPiece::encode(std::string_view piece, std::vector<int32_t>& ids) const {
-  std::vector<size_t> ends;  // of characters
-  for (size_t at = 0; at < piece.size();) ends.push_back(at += length_of(piece[at]));
-  const size_t first = ids.size();
-  auto give_up = [&] {
-    ids.resize(first);
-    ids.push_back(unknown_);
-  };
-  if (ends.size() > static_cast<size_t>(tables_.longest_word)) return give_up();
-  for (size_t begin = 0, c = 0; begin < piece.size();) {
-    std::optional<int32_t> id;
-    size_t end = ends.size();
-    for (; end > c && !id; --end) {
-      const std::string part(piece.substr(begin, ends[end - 1] - begin));
-      id = id_of(begin == 0 ? part : tables_.continuation + part);
-    }
-    if (!id) return give_up();
-    ids.push_back(*id);
-    c = end + 1;
-    begin = ends[end];
+  int64_t characters = 0;
+  for (size_t at = 0; at < piece.size(); at += length_of(piece[at])) ++characters;
+  const size_t before = ids.size();
+  size_t at = 0;
+  while (at < piece.size() && characters <= tables_.longest_word) {
+    const auto [bytes, id] = (at == 0 ? first_ : later_).longest(piece.substr(at));
+    if (bytes == 0) break;
+    ids.push_back(id);
+    at += bytes;
   }
+  if (at == piece.size()) return;  // else the whole word is unknown
+  ids.resize(before);
+  ids.push_back(unknown_);
 }
 
 }  // namespace tessera::tokenizer

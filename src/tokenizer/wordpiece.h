@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tokenizer/bpe.h"
+#include "tokenizer/prefix_table.h"
 
 namespace tessera::tokenizer {
 
@@ -25,6 +26,7 @@ class WordPiece : public Model {
 
  private:
   WordPieceTables tables_;
+  PrefixTable first_, later_;  // tokens that begin a word, and those that continue one
   int32_t unknown_ = 0;
   int64_t size_ = 0;
 };

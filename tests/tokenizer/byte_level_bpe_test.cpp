@@ -1,6 +1,9 @@
 #include "tokenizer/byte_level_bpe.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
 
 #include "tessera/error.h"
 
@@ -72,6 +75,35 @@ TEST(ByteLevelBpe, FindsAddedTokensLongestFirst) {
   EXPECT_EQ(bpe.id_of("<|end|>"), 260);
   EXPECT_EQ(bpe.id_of("nothing"), -1);
   EXPECT_EQ(bpe.bytes_of(9999), "");
+}
+
+// An id from the file is no place in memory: these lie behind everything, or leave gaps of
+// millions.
+TEST(ByteLevelBpe, TakesIdsThatLieAnywhere) {
+  Json json = small();
+  json["added_tokens"].push_back({{"id", 16000000}, {"content", "<|end|>"}, {"special", true}});
+  const ByteLevelBpe twice(json, "t");
+  EXPECT_EQ(twice.id_of("<|end|>"), 260);  // the first entry of a text counts
+  EXPECT_EQ(twice.bytes_of(16000000), "");
+  EXPECT_EQ(twice.size(), 262);
+  json["added_tokens"].back()["content"] = "<|far|>";
+  const ByteLevelBpe far(json, "t");
+  EXPECT_EQ(far.encode("he<|far|>"), (std::vector<int32_t>{256, 16000000}));
+  EXPECT_EQ(far.bytes_of(16000000, false), "<|far|>");
+  EXPECT_EQ(far.bytes_of(15999999, false), "");
+  EXPECT_EQ(far.bytes_of(-1, false), "");
+}
+
+TEST(ByteLevelBpe, SixtyThousandAddedTokensCostNoMoreThanTheirText) {
+  Json json = small();
+  for (int i = 0; i < 60000; ++i)
+    json["added_tokens"].push_back({{"id", 300 + i}, {"content", fmt::format("<t{}>", i)}});
+  const auto begin = std::chrono::steady_clock::now();
+  const ByteLevelBpe bpe(json, "t");
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "<t59999><t";
+  EXPECT_EQ(bpe.encode(text).size(), 20000u * 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
 }
 
 TEST(ByteLevelBpe, SplitsByThePatternOfTheFile) {

@@ -52,6 +52,41 @@ TEST(OpenTokenizer, GivesTheGoldenIdsOfEveryString) {
   EXPECT_GE(strings, 3 * 27);
 }
 
+// FLUX.1 as published: Metaspace with "first" and steps of its own around the character map.
+// The ids are those of transformers 5, which takes neither from the file of a T5.
+TEST(OpenTokenizer, CutsForT5AsTransformersDoesWhateverTheFileSays) {
+  const fs::path folder = fs::temp_directory_path() / "tessera-t5-tokenizer";
+  fs::create_directories(folder);
+  const auto write = [&](const char* file, const std::string& text) {
+    std::ofstream(folder / file) << text;
+  };
+  write("tokenizer.json", R"({"added_tokens": [
+      {"id": 0, "content": "<pad>"}, {"id": 1, "content": "</s>"}, {"id": 2, "content": "<unk>"},
+      {"id": 10, "content": "<x>"}],
+    "normalizer": {"type": "Sequence", "normalizers": [
+      {"type": "Strip", "strip_left": false, "strip_right": true},
+      {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}]},
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first",
+      "add_prefix_space": true},
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}],
+      "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}},
+    "model": {"type": "Unigram", "unk_id": 2, "vocab": [["<pad>", 0], ["</s>", 0], ["<unk>", 0],
+      ["\u2581", -2], ["a", -3], ["b", -3], ["c", -3], ["\u2581a", -2.5], ["\u2581b", -2.5],
+      ["\u2581bc", -2.2], ["<x>", 0]]}})");
+  write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "pad_token": "<pad>"})");
+  const std::pair<const char*, std::vector<int32_t>> wanted[] = {
+      {"a bc", {7, 9, 1}},      {"a  b", {7, 8, 1}},
+      {" a ", {7, 1}},          {"", {1}},
+      {"a</s>b", {7, 1, 8, 1}}, {"a <x>b c", {7, 10, 8, 3, 6, 1}},
+      {"zz a", {3, 2, 7, 1}},   {"a\nb", {7, 8, 1}}};
+  const auto tokenizer = open_tokenizer(folder.string());
+  for (const auto& [text, ids] : wanted) EXPECT_EQ(tokenizer->encode(text), ids) << text;
+  write("tokenizer_config.json", "{}");
+  EXPECT_THROW(open_tokenizer(folder.string()), Error);
+  fs::remove_all(folder);
+}
+
 TEST(OpenTokenizer, NamesWhatIsMissing) {
   const fs::path empty = fs::temp_directory_path() / "tessera-no-tokenizer";
   fs::create_directories(empty);

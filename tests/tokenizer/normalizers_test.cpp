@@ -26,5 +26,18 @@ TEST(Normalizers, RefuseOthers) {
   EXPECT_THROW(parse_normalizer(base::Json(3), "t"), Error);
 }
 
+TEST(Normalizers, RulesThatMultiplyATextHaveAnEnd) {
+  base::Json steps = base::Json::array();
+  for (int i = 0; i < 12; ++i)
+    steps.push_back(
+        {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(100, 'a')}});
+  const Normalizer grows = parse_normalizer({{"type", "Sequence"}, {"normalizers", steps}}, "here");
+  EXPECT_THROW(grows("a"), Error);
+  EXPECT_THROW(
+      parse_normalizer({{"type", "Sequence"}, {"normalizers", base::Json(1000, {{"type", "NFC"}})}},
+                       "here"),
+      Error);
+}
+
 }  // namespace
 }  // namespace tessera::tokenizer

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tessera/error.h"
 
 namespace tessera::tokenizer {
@@ -42,6 +44,30 @@ TEST(Unicode, FindsGraphemesAndMatches) {
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[1], (std::pair<size_t, size_t>{3, 5}));
   EXPECT_THROW(Regex("(", "here"), Error);
+}
+
+// Patterns that try everything again and again, and what a text may cost them.
+TEST(Regex, GivesUpOnWorkThatTheTextDoesNotExplain) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const char* pattern : {"(a|aa)+$", "(a*)*b", "(a+)+b", "(?:a?){30}a{30}b"})
+    EXPECT_THROW(Regex(pattern, "t").matches(std::string(5000, 'a') + "c"), Error) << pattern;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_THROW(Regex(std::string(20000, 'a'), "t"), Error);
+}
+
+TEST(Regex, PublishedPatternsTakeLongTexts) {
+  const Regex gpt4(
+      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      "t");
+  std::string text;
+  for (int i = 0; i < 10000; ++i) text += "It's 2026,\n\n  and \xc3\xa9t\xc3\xa9\t(!!) x\n";
+  EXPECT_GT(gpt4.matches(text).size(), 100000u);
+  for (const char* one : {" ", "a", "\n", "!", "1"}) {
+    text.clear();
+    for (int i = 0; i < 200000; ++i) text += one;
+    EXPECT_FALSE(gpt4.matches(text).empty()) << one;
+  }
 }
 
 }  // namespace
