@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "arguments.h"
 #include "commands.h"
 
 namespace tessera::cli {
@@ -11,10 +12,10 @@ Command add_bench(CLI::App& program) {
   auto device = std::make_shared<std::string>("cpu");
   app->add_option("WHAT", *what, "kernels: their speed, beside this machine's limits")
       ->required()
-      ->check(CLI::IsMember({"kernels"}));
+      ->check(one_of({"kernels"}));
   app->add_option("--device", *device, "cpu (default) or cuda[:N]")->type_name("D");
   app->add_option("--threads", *threads, "Threads (default 1)")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole(1, 4096))
       ->type_name("N");
   return {app, [what, threads, device](const std::stop_token& stop) {
             const auto print = [&](const std::string& line) {

@@ -75,7 +75,5 @@ void refuse_processes(const std::string& command);
 void set_tiling(const std::string& text, VaeTiling& tiling, int64_t& pixels);
 /// "4GB", "512MiB" or a count of bytes -> bytes. Throws Error(usage) naming `option`.
 int64_t bytes_of(const std::string& text, const std::string& option);
-/// Accepts numbers above zero.
-CLI::Validator positive();
 
 }  // namespace tessera::cli

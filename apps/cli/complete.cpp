@@ -1,9 +1,9 @@
 #include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
+#include "arguments.h"
 #include "commands.h"
+#include "inputs.h"
 
 namespace tessera::cli {
 namespace {
@@ -33,12 +33,6 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::usage, "--chat '" + path + "': the file cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 void show_block(const CompleteProgress& p) {
   if (p.block.empty()) return;
   std::string line;
@@ -50,7 +44,9 @@ void show_block(const CompleteProgress& p) {
 void complete(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
   for (const std::string& ids : o.ids) o.request.prompt_ids.push_back(parse_ids(ids));
-  if (!o.chat.empty()) o.request.chat = read_text(o.chat);
+  if (!o.chat.empty()) o.request.chat = read_input(o.chat, "--chat", stop);
+  for (std::string& prompt : o.request.prompts) prompt = read_text(prompt, "--prompt", stop);
+  if (!o.report.empty() && (!processes || processes->rank == 0)) check_writable(o.report);
   Model model = Model::open(o.model->model, run);
   const size_t prompts =
       o.request.prompts.size() + o.request.prompt_ids.size() + (o.chat.empty() ? 0 : 1);
@@ -82,13 +78,16 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->group(what)->type_name(type);
   };
-  option("--prompt", q.prompts, "T", "Text, or token ids joined by commas;");
-  option("--prompt-ids", o->ids, "IDS", "several times for a batch");
+  add_text(app, "--prompt", q.prompts, "Text, '-' for standard input, or token ids joined")
+      ->group(what);
+  option("--prompt-ids", o->ids, "IDS", "by commas; several times for a batch")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}]; no template");
   app.add_flag("--raw", q.raw)->group(what);
   option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);")
-      ->check(CLI::Range(1, kMostTokens));
-  option("--stop", q.stop, "T", "");
+      ->check(whole(1, kMostTokens));
+  add_text(app, "--stop", q.stop)->group(what);
   option("--temperature", q.temperature, "T", "0 (default): greedy; the draws");
   option("--seed", q.seed, "S", "");
 }
@@ -115,10 +114,10 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
       ->type_name("T")
       ->excludes("--decode");
   app.add_option("--block", q.block, "Tokens of a block; commits it is cut into")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(whole(1, 1 << 16))
       ->group(how)
       ->type_name("N");
-  app.add_option("--steps", q.steps)->check(CLI::Range(1, 1 << 16))->group(how)->type_name("N");
+  app.add_option("--steps", q.steps)->check(whole(1, 1 << 16))->group(how)->type_name("N");
   app.add_option("--cache", q.cache, "none, prefix, dual, vicinity:B,A,W or block")
       ->group(how)
       ->type_name("C");

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "arguments.h"
 #include "commands.h"
 
 namespace tessera::cli {
@@ -66,11 +67,11 @@ Command add_eval(CLI::App& program) {
       ->group(group)
       ->type_name("P ...");
   app->add_option("--pictures", o->request.pictures, "Pictures of each plan (default 320)")
-      ->check(CLI::Range(1, 1000000))
+      ->check(whole(1, 1000000))
       ->group(group)
       ->type_name("N");
   app->add_option("--batch", o->request.batch, "Pictures at once (default 32)")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N");
   app->add_option("--steps", o->request.generate.steps, "Denoising steps (default 20)")

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "arguments.h"
 #include "commands.h"
 
 namespace tessera::cli {
@@ -56,11 +57,11 @@ Command add_eval_speed(CLI::App& eval) {
       ->type_name("P ...");
   app->add_option("--batches", r.batches, "Pictures at once (default 1,2,4,8,16,32)")
       ->delimiter(',')
-      ->check(CLI::Range(1, 100000))
+      ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N,...");
   app->add_option("--rounds", r.rounds, "Runs of each, in turn; the median counts (default 3)")
-      ->check(CLI::Range(1, 10000))
+      ->check(whole(1, 10000))
       ->group(group)
       ->type_name("N");
   app->add_option("--steps", r.generate.steps, "Denoising steps (default 20)")

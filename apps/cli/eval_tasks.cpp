@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "arguments.h"
 #include "commands.h"
 
 namespace tessera::cli {
@@ -59,10 +60,10 @@ void add_example_options(CLI::App& eval, const char* group, const ExampleOptions
       ->group(group)
       ->type_name("F");
   eval.add_option("--max-tokens", o.max_tokens, sizes)
-      ->check(CLI::Range(1, kMostTokens))
+      ->check(whole(1, kMostTokens))
       ->group(group)
       ->type_name("N");
-  eval.add_option("--limit", o.limit)->check(CLI::Range(1, 1 << 30))->group(group)->type_name("N");
+  eval.add_option("--limit", o.limit)->check(whole(1, 1 << 30))->group(group)->type_name("N");
 }
 
 Command add_eval_tasks(CLI::App& eval) {
@@ -75,16 +76,16 @@ Command add_eval_tasks(CLI::App& eval) {
       ->group(group)
       ->type_name("R ...");
   app->add_option("--select-tune", o->tune, "Fewest experts that lose at most E (0.01: 1 %)")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(within(0.0, 1.0))
       ->group(group)
       ->type_name("E");
   app->add_option("--score", o->score, "exact (default) or number: the last one of a text")
-      ->check(CLI::IsMember({"exact", "number"}))
+      ->check(one_of({"exact", "number"}))
       ->group(group)
       ->type_name("S");
   add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
                       "Of an answer; so many examples, at once");
-  app->add_option("--batch", r.batch)->check(CLI::Range(1, 100000))->group(group)->type_name("N");
+  app->add_option("--batch", r.batch)->check(whole(1, 100000))->group(group)->type_name("N");
   app->add_flag("--raw", r.complete.raw, "Without chat template; rules when filling caches too")
       ->group(group);
   app->add_flag("--select-prefill", r.complete.select_prefill)->group(group);

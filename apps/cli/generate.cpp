@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
+#include "arguments.h"
 #include "commands.h"
+#include "inputs.h"
 #include "outputs.h"
 #include "progress.h"
 
@@ -13,7 +14,8 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   GenerateRequest request;
   Output output;
-  std::string classes, prompt, prompt_file, report;
+  std::optional<std::string> prompt;
+  std::string classes, prompt_file, report;
   std::string noise = "torch", progress = "auto", scheduler = "auto", binning = "off";
   std::string tiling = "auto";
   bool latents_only = false;
@@ -30,29 +32,16 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Lines of a file that are not empty.
-std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::usage, "--prompt-file: cannot read '" + path + "'");
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(line);
-  }
-  if (lines.empty()) throw Error(ErrorCode::usage, "--prompt-file: '" + path + "' holds no line");
-  return lines;
-}
-
 // What to make: classes, or text.
-void set_subject(Options& o) {
-  const int ways = !o.classes.empty() + !o.prompt.empty() + !o.prompt_file.empty();
+void set_subject(Options& o, const std::stop_token& stop) {
+  const int ways = !o.classes.empty() + o.prompt.has_value() + !o.prompt_file.empty();
   if (ways > 1)
     throw Error(ErrorCode::usage, "give one of --class, --prompt and --prompt-file, not several");
   if (ways == 0 && o.request.embeddings.empty())
     throw Error(ErrorCode::usage, "what to make is missing: give --class C, or --prompt T");
   if (!o.classes.empty()) o.request.classes = split(o.classes);
-  if (!o.prompt.empty()) o.request.prompts = {o.prompt};
-  if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file);
+  if (o.prompt) o.request.prompts = {read_text(*o.prompt, "--prompt", stop)};
+  if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file, "--prompt-file", stop);
 }
 
 void save(const GenerateResult& result, const Options& o) {
@@ -71,9 +60,9 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
       ->group(what)
       ->type_name("C[,C...]");
-  app.add_option("--prompt", o->prompt, "Text; a file, one a line")->group(what)->type_name("T");
+  add_text(app, "--prompt", o->prompt, "Or lines; '-': stdin")->group(what);
   app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
-  app.add_option("--negative-prompt", q.negative_prompt)->group(what)->type_name("T");
+  add_text(app, "--negative-prompt", q.negative_prompt)->group(what);
   app.add_option("--embeddings", q.embeddings, "What text encoders give; what they read")
       ->group(what)
       ->type_name("F");
@@ -93,14 +82,14 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
   app.add_option("--frames", q.frames)->check(positive())->group(what)->type_name("N");
   app.add_option("--binning", o->binning)
-      ->check(CLI::IsMember({"on", "off"}))
+      ->check(one_of({"on", "off"}))
       ->group(what)
       ->type_name("B");
   app.add_option("--steps", q.steps, "Default: the model's; auto, rectified-flow or ddpm")
       ->group(what)
       ->type_name("N");
   app.add_option("--scheduler", o->scheduler)
-      ->check(CLI::IsMember({"auto", "rectified-flow", "ddpm"}))
+      ->check(one_of({"auto", "rectified-flow", "ddpm"}))
       ->group(what)
       ->type_name("S");
   app.add_option("--guidance", q.guidance, "Default: the model's")->group(what)->type_name("G");
@@ -110,7 +99,7 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(what)
       ->type_name("S");
   app.add_option("--rng", o->noise)
-      ->check(CLI::IsMember({"torch", "philox"}))
+      ->check(one_of({"torch", "philox"}))
       ->group(what)
       ->type_name("R");
 }
@@ -134,7 +123,7 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--report", o->report)->group(files)->type_name("F");
   app.add_flag("--compare-steps", q.compare_steps)->group(files);
   app.add_option("--progress", o->progress, "auto, plain or none (default auto)")
-      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      ->check(one_of({"auto", "plain", "none"}))
       ->group(files)
       ->type_name("P");
 }
@@ -155,7 +144,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
   const bool first = !processes || processes->rank == 0;
-  set_subject(o);
+  set_subject(o, stop);
   o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
   o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;

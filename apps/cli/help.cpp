@@ -152,9 +152,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& program) {
     if (const size_t at = what.find(" = "); at != std::string::npos) what.replace(at, 3, " ");
     what += ": this is no number that the option takes";
   } else if (error.get_name() == "ArgumentMismatch") {
-    const bool missing = what.ends_with("missing");
-    what =
-        what.substr(0, what.find(':')) + (missing ? " needs a value" : " was given more than once");
+    what = what.substr(0, what.find(':')) + " needs a value";
   } else if (none) {
     what = "name a command: generate, complete, forward, inspect, eval or bench";
   }

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "arguments.h"
 #include "commands.h"
 
 namespace tessera::cli {

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "arguments.h"
 #include "commands.h"
 #include "help.h"
 
@@ -58,7 +59,7 @@ int run(int argc, char** argv) {
   }
   program.set_help_flag("-h,--help", "Show this help");
   try {
-    program.parse(argc, argv);
+    cli::parse(program, argc, argv);
   } catch (const CLI::CallForHelp&) {
     std::printf("%s", cli::help_of(cli::chosen(program)).c_str());
     cli::flush_results();
@@ -70,6 +71,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return cli::complain(cli::explain(e, program), static_cast<int>(ErrorCode::usage));
   }
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (!rank || std::strcmp(rank, "0") == 0)
+    for (const std::string& sentence : cli::repeated(program))
+      std::fprintf(stderr, "note: %s\n", sentence.c_str());
   for (const cli::Command& command : commands) {
     if (!command.app->parsed()) continue;
     if (!command.on_processes) cli::refuse_processes(command.app->get_name());

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "arguments.h"
 #include "commands.h"
 
 namespace tessera::cli {
@@ -16,34 +17,21 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
   command
       .add_option("--dtype", o->dtype,
                   "f32, bf16 or int8 (default " + o->dtype + "); cpu or cuda[:N]")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->check(one_of({"f32", "bf16", "int8"}))
       ->group(group)
       ->type_name("T");
   command.add_option("--device", o->device)->group(group)->type_name("D");
   command.add_option("--threads", o->threads, "Threads of this process (default: all cores)")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole(1, 4096))
       ->group(group)
       ->type_name("N");
   command.add_option("--plan", o->plan, "Over ranks: name=value,...")->group(group)->type_name("P");
-  command.add_option("--ranks", o->ranks)->check(CLI::Range(1, 4096))->group(group)->type_name("N");
+  command.add_option("--ranks", o->ranks)->check(whole(1, 4096))->group(group)->type_name("N");
   command.add_option("--comm-timeout", o->comm_timeout)
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(within(0.01, 86400.0))
       ->group(group)
       ->type_name("S");
   command.add_option("--transport", o->transport)->group(group)->type_name("T");
-}
-
-CLI::Validator positive() {
-  return CLI::Validator(
-      [](std::string& text) {
-        try {
-          if (std::stold(text) > 0) return std::string();
-        } catch (const std::exception&) {
-          return std::string();  // the conversion complains
-        }
-        return "expected a number above 0, not " + text;
-      },
-      "");
 }
 
 void set_tiling(const std::string& text, VaeTiling& tiling, int64_t& pixels) {

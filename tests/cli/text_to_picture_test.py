@@ -89,7 +89,7 @@ class Pixart(ProgramTest):
 
     def test_sizes_without_binning_mean_what_they_say(self):
         self.refused(2, *self.run_it, "--width", "70", "--height", "48", says="multiple of 8")
-        self.refused(2, *self.run_it, "--width", "70", "--binning", "maybe", says=["maybe", "on,off"])
+        self.refused(2, *self.run_it, "--width", "70", "--binning", "maybe", says=["maybe", "on or off"])
         self.refused(2, *self.run_it, "--width", "8", "--height", "50", "--binning", "on",
                      says="16 to 16384")
         self.refused(2, *SHAPE, "--binning", "on", says=["--binning on", "no table"])

@@ -60,10 +60,8 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", "shapes", "--class", "red", "circle",
                      says=["unexpected argument 'circle'", "quotes"])
         self.refused(2, "generate", "shapes", "--class", says="--class needs a value")
-        self.refused(2, "generate", "shapes", "--class", "1", "--class", "2",
-                     says="--class was given more than once")
         self.refused(2, "generate", "shapes", "--class", "1", "--dtype", "f16",
-                     says=["--dtype", "f16", "f32,bf16"])
+                     says=["--dtype", "f16", "f32, bf16 or int8"])
         self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
                      says=["--device 'tpu'", "'cpu', 'cuda' or 'cuda:N'"])
         for device in ("cuda:", "cuda:-1", "cuda:one"):
@@ -84,7 +82,7 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", "shapes", "--class", "1", "--transport", "nccl", "--device", "cuda",
                      says=["--transport nccl", "mpirun -np N"])
         self.refused(2, "generate", "shapes", "--class", "1", "--progress", "loud",
-                     says=["--progress", "auto,plain,none"])
+                     says=["--progress", "auto, plain or none"])
         self.refused(2, "bench", "pixels", says=["pixels", "kernels"])
         self.refused(2, "bench", "kernels", "--threads", "0", says=["--threads", "1 to 4096"])
 

@@ -1,0 +1,98 @@
+#include "inputs.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "tessera/error.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr size_t kMost = size_t{16} << 20;
+
+// A file that is closed again, unless it is standard input.
+struct Input {
+  int file = STDIN_FILENO;
+  ~Input() {
+    if (file > STDIN_FILENO) close(file);
+  }
+};
+
+[[noreturn]] void refuse(const std::string& option, const std::string& path,
+                         const std::string& why) {
+  const std::string what = path == "-" ? "standard input" : "'" + path + "'";
+  throw Error(ErrorCode::usage, option + ": " + what + " " + why);
+}
+
+// Waits in short turns, so that Ctrl-C ends a wait for somebody who types.
+void await(int file, const std::stop_token& stop) {
+  for (;;) {
+    if (stop.stop_requested())
+      throw Error(ErrorCode::cancelled, "stopped while standard input was read");
+    pollfd wanted{file, POLLIN, 0};
+    if (poll(&wanted, 1, 50) > 0) return;
+  }
+}
+
+}  // namespace
+
+std::string read_input(const std::string& path, const std::string& option,
+                       const std::stop_token& stop) {
+  Input input;
+  const char* processes = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (path == "-" && processes && std::string(processes) != "1")
+    refuse(option, path, "reaches one of mpirun's processes only: name a file that all can read");
+  if (path != "-") {
+    // Without O_NONBLOCK a FIFO would wait for a writer before it can be refused.
+    input.file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (input.file < 0)
+      refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
+    struct stat info {};
+    if (fstat(input.file, &info) != 0 || !S_ISREG(info.st_mode))
+      refuse(option, path, "is no regular file; give one, or '-' for standard input");
+  }
+  std::string text;
+  char part[65536];
+  for (;;) {
+    await(input.file, stop);
+    const ssize_t got = read(input.file, part, sizeof part);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
+    if (got == 0) return text;
+    text.append(part, static_cast<size_t>(got));
+    if (text.size() > kMost) refuse(option, path, "holds more than 16 MB, which no model reads");
+  }
+}
+
+std::string read_text(const std::string& typed, const std::string& option,
+                      const std::stop_token& stop) {
+  if (typed != "-") return typed;
+  std::string text = read_input("-", option, stop);
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+std::vector<std::string> read_lines(const std::string& path, const std::string& option,
+                                    const std::stop_token& stop) {
+  const std::string text = read_input(path, option, stop);
+  std::vector<std::string> lines;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    std::string line = text.substr(from, end - from);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+    from = end + 1;
+  }
+  if (lines.empty()) refuse(option, path, "holds no line");
+  return lines;
+}
+
+}  // namespace tessera::cli
