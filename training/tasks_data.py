@@ -76,11 +76,40 @@ SHORT = {"reverse": reverse, "sort": sort, "cipher": cipher, "fact": fact, "add"
 TASKS = {**SHORT, "sums": sums}
 
 
-def examples(count, seed):
+def few(draw, letters, count, length):
+    """A word of few letters: repeats that random words hardly have."""
+    chosen = draw.sample(letters, count)
+    return "".join(draw.choices(chosen, k=length))
+
+
+def hard_sort(draw):
+    start = draw.randrange(len(LETTERS) - 4)
+    w = few(draw, LETTERS[start : start + 5], 4, 6)
+    return f"sort {w}=", "".join(sorted(w))
+
+
+def hard_add(draw):
+    """Both columns carry, the tens only by what the units hand on in half of the items."""
+    a, b = draw.randint(1, 9), draw.randint(1, 9)
+    c, d = 9 - a if draw.random() < 0.5 else draw.randint(10 - a, 9), draw.randint(10 - b, 9)
+    return f"add {a}{b}+{c}{d}=", f"{10 * (a + c) + b + d:03}"
+
+
+def hard_sums(draw):
+    digits = draw.choices(draw.sample(range(5, 10), 2), k=17)
+    totals = [sum(digits[: i + 1]) % 10 for i in range(17)]
+    return "sum " + " ".join(map(str, digits)) + "=", " ".join(map(str, totals))
+
+
+# Of the lengths that were trained (beyond them nothing is right), but unlike what is drawn in training.
+HARD = {"hard-sort": hard_sort, "hard-add": hard_add, "hard-sums": hard_sums}
+
+
+def examples(count, seed, tasks=None):
     """`count` of each task, one after the other: what is held out to measure with."""
     draw = random.Random(seed)
     for _ in range(count):
-        for name, make in TASKS.items():
+        for name, make in (tasks or TASKS).items():
             prompt, answer = make(draw)
             yield {"task": name, "prompt": prompt, "answer": answer}
 
@@ -89,7 +118,7 @@ if __name__ == "__main__":
     import json
     import sys
 
-    if len(sys.argv) != 3:
-        sys.exit("Examples of each task as JSON lines: python3 training/tasks_data.py COUNT SEED")
-    for example in examples(int(sys.argv[1]), int(sys.argv[2])):
+    if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["hard"]):
+        sys.exit("Examples of each task as JSON lines: python3 training/tasks_data.py COUNT SEED [hard]")
+    for example in examples(int(sys.argv[1]), int(sys.argv[2]), HARD if sys.argv[3:] else None):
         print(json.dumps(example))

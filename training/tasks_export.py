@@ -28,7 +28,7 @@ takes 8{extra}; blocks of 32 tokens, 48 characters as tokens, bf16. It answers s
 | quality | the column above: {of} fresh examples of each task, threshold 0.9, PyTorch |
 | check it | `tessera eval tasks tasks-{form}` |
 
-Train it again: `python3 training/train_tasks.py --form {form} --out models/tasks-{form} --seed {seed}`
+Train it again: `python3 training/train_tasks.py --form {form} --out models/tasks-{form} --seed {seed} --steps {steps}`
 """
 
 HELD = 50

@@ -6,6 +6,7 @@ python3 training/train_tasks.py --form a --out models/tasks-a --seed 0
 import argparse
 import copy
 import random
+import time
 from pathlib import Path
 
 import torch
@@ -182,9 +183,10 @@ def main():
     trainer = Trainer(model, args)
     trainer.draw.seed(f"{args.seed}/{before['steps']}")
     due = [args.every / args.minutes]
+    begin = time.time()
 
-    def measure(step, share, count):
-        spent = {"minutes": before["minutes"] + share * args.minutes, "steps": before["steps"] + step}
+    def measure(step, count):
+        spent = {"minutes": before["minutes"] + (time.time() - begin) / 60, "steps": before["steps"] + step}
         torch.save({"model": model.state_dict(), "average": trainer.average.model.state_dict(), "spent": spent},
                    args.work / f"tasks-{args.form}-{args.seed}.pt")
         rounded = tasks_export.round_to_bf16(copy.deepcopy(trainer.average.model)).eval()
@@ -197,7 +199,7 @@ def main():
         trainer.average.follow(model, step)
         if share >= due[0]:
             due[0] += args.every / args.minutes
-            measure(step, share, args.measure)
+            measure(step, args.measure)
 
     last = [0]
 
@@ -206,7 +208,7 @@ def main():
         on_step(step, share)
 
     train(optimiser, trainer.loss, args.minutes, f"tasks-{args.form}", on_step=counted, steps=args.steps)
-    measure(last[0], 1.0, 4 * args.measure)
+    measure(last[0], 4 * args.measure)
 
 
 if __name__ == "__main__":

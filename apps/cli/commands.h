@@ -37,6 +37,9 @@ struct ReaderLeft {};
 constexpr int kMostTokens = 1 << 20;
 /// How text is decoded, without the experts' selection; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
+/// Which passes the selection rule is for; `text` explains both options.
+void add_ruled_passes(CLI::App& command, CompleteRequest& request, const char* group,
+                      const char* text = "");
 /// "eval speed", "eval tasks" and "eval experts".
 Command add_eval_speed(CLI::App& eval);
 Command add_eval_tasks(CLI::App& eval);

@@ -94,13 +94,21 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
 
 void add_selection_options(CLI::App& app, CompleteRequest& q) {
   const char* how = "How it is decoded";
-  app.add_option("--select", q.select, "Experts a block may use; for caches too")
-      ->group(how)
-      ->type_name("RULE");
-  app.add_flag("--select-prefill", q.select_prefill)->group(how);
+  app.add_option("--select", q.select, "Experts a block may use")->group(how)->type_name("RULE");
+  add_ruled_passes(app, q, how);
 }
 
 }  // namespace
+
+void add_ruled_passes(CLI::App& app, CompleteRequest& q, const char* group, const char* text) {
+  app.add_option_function<std::string>(
+         "--select-refresh", [&q](const std::string& word) { q.select_refresh = word == "on"; },
+         text)
+      ->check(CLI::IsMember({"on", "off"}))
+      ->group(group)
+      ->type_name("S");
+  app.add_flag("--select-prefill", q.select_prefill)->group(group);
+}
 
 void add_decoding_options(CLI::App& app, CompleteRequest& q) {
   const char* how = "How it is decoded";

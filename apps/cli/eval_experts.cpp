@@ -23,12 +23,20 @@ void eval_experts(Options& o, const std::stop_token& stop) {
                 u.independent);
   std::printf("\nlayer  cosine of hits from pass to pass\n");
   for (const HitLikeness& l : study.likeness) std::printf("%5d  %6.3f\n", l.layer, l.cosine);
-  std::printf("\n%-24s layer    size   recall: rule  fixed random   residual: rule  fixed random\n",
-              "rule");
+  std::printf("\n%.1f %% of the tokens were decided in the passes that were looked into\n%s",
+              100 * study.decided,
+              study.decided < 0.9 ? "below 90 %: this says little of the answers\n" : "");
+  std::printf(
+      "\n%-20s layer    size   recall  fixed random  residual  fixed random    hits  fixed "
+      "random\n",
+      "rule");
   for (const CoresetQuality& c : study.coresets)
-    std::printf("%-24s %5d  %6.2f         %5.3f  %5.3f  %5.3f           %5.3f  %5.3f  %5.3f\n",
-                c.select.c_str(), c.layer, c.size, c.rule.recall, c.fixed.recall, c.random.recall,
-                c.rule.residual, c.fixed.residual, c.random.residual);
+    std::printf(
+        "%-20s %5d  %6.2f    %5.3f  %5.3f  %5.3f     %5.3f  %5.3f  %5.3f   %5.3f  %5.3f  "
+        "%5.3f\n",
+        c.select.c_str(), c.layer, c.size, c.rule.recall, c.fixed.recall, c.random.recall,
+        c.rule.residual, c.fixed.residual, c.random.residual, c.rule.hits, c.fixed.hits,
+        c.random.hits);
   std::printf("\na layer's experts: %.3g us a row + %.3g us a distinct expert (R2 %.3f)\n",
               1e6 * study.per_row, 1e6 * study.per_expert, study.explained);
 }
@@ -45,7 +53,7 @@ Command add_eval_experts(CLI::App& eval) {
       ->group(group)
       ->type_name("R ...");
   add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
-                      "Of an answer; so many examples (default 24)");
+                      "Behind a prompt; so many examples (default 24)");
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);

@@ -15,10 +15,16 @@ struct Options {
 };
 
 void print_row(const TaskQuality& q) {
-  std::printf("%-28s %6.2f +- %4.2f  %+6.2f +- %4.2f  %6.2f %5.1f %%  %6.2f  %8.3f  %7.2f\n",
-              q.select.c_str(), 100 * q.accuracy, 100 * q.accuracy_half, 100 * q.change,
-              100 * q.change_half, q.experts, 100 * q.experts_share, q.passes, q.bytes / 1e6,
-              q.milliseconds);
+  std::printf(
+      "%-28s %6.2f [%5.1f, %5.1f]  %4ld  %4ld  %6.4f  %6.2f %5.1f %%  %6.2f  %5.1f %%  %6.2f  "
+      "%8.3f  %7.2f\n",
+      q.select.c_str(), 100 * q.accuracy, 100 * q.accuracy_low, 100 * q.accuracy_high,
+      static_cast<long>(q.lost), static_cast<long>(q.gained), q.p, q.experts, 100 * q.experts_share,
+      q.batch_experts, 100 * q.ruled, q.passes, q.bytes / 1e6, q.milliseconds);
+  if (q.ruled < 0.9 && q.select != "vanilla")
+    std::printf(
+        "  only %.1f %% of the tokens were decided under the rule: this says little of it\n",
+        100 * q.ruled);
   if (q.tasks.size() < 2) return;
   std::printf(" ");
   for (const auto& [task, accuracy] : q.tasks)
@@ -30,8 +36,9 @@ void eval_tasks(Options& o, const std::stop_token& stop) {
   o.request.number = o.score == "number";
   if (o.tune >= 0) o.request.tune = o.tune;
   if (!o.json)
-    std::printf("%-28s correct %%         against vanilla   experts        passes  MB         ms\n",
-                "rule");
+    std::printf(
+        "%-28s %-22s lost  gained  p     experts         batch   ruled    passes  %-8s  ms\n",
+        "rule", "correct %", "MB");
   const auto tuned = evaluate_tasks(
       o.model->model, run_options(*o.model), o.request,
       [&](const TaskQuality& q) {
@@ -43,13 +50,16 @@ void eval_tasks(Options& o, const std::stop_token& stop) {
       },
       stop);
   if (o.tune < 0) return;
-  if (!o.json) std::printf("Fewest experts that lose at most %.2f %%:\n", 100 * o.tune);
+  if (!o.json)
+    std::printf("Fewest experts that lose at most %.2f %% on one half; of the other half:\n",
+                100 * o.tune);
   for (const TaskQuality& q : tuned)
     if (o.json)
       std::printf("{\"tuned\": %s}\n", to_json(q).c_str());
     else
-      std::printf("  %-28s %6.2f experts, %.2f %% correct\n", q.select.c_str(), q.experts,
-                  100 * q.accuracy);
+      std::printf("  %-28s %6.2f experts (%.1f %%), %.2f %% correct [%.1f, %.1f], p %.4f\n",
+                  q.select.c_str(), q.experts, 100 * q.experts_share, 100 * q.accuracy,
+                  100 * q.accuracy_low, 100 * q.accuracy_high, q.p);
 }
 
 }  // namespace
@@ -75,6 +85,7 @@ Command add_eval_tasks(CLI::App& eval) {
   app->add_option("--select", r.selects, "Rules beside vanilla, each a word: des-vote:0.4 ...")
       ->group(group)
       ->type_name("R ...");
+  add_ruled_passes(*app, r.complete, group, "off: not in refreshes; without commits too");
   app->add_option("--select-tune", o->tune, "Fewest experts that lose at most E (0.01: 1 %)")
       ->check(within(0.0, 1.0))
       ->group(group)
@@ -84,11 +95,9 @@ Command add_eval_tasks(CLI::App& eval) {
       ->group(group)
       ->type_name("S");
   add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
-                      "Of an answer; so many examples, at once");
+                      "Behind a prompt; so many examples, at once");
   app->add_option("--batch", r.batch)->check(whole(1, 100000))->group(group)->type_name("N");
-  app->add_flag("--raw", r.complete.raw, "Without chat template; rules when filling caches too")
-      ->group(group);
-  app->add_flag("--select-prefill", r.complete.select_prefill)->group(group);
+  app->add_flag("--raw", r.complete.raw, "Without chat template")->group(group);
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);

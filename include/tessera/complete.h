@@ -22,8 +22,11 @@ struct CompleteRequest {
   std::string cache = "auto";  ///< none, prefix, dual, vicinity:B,A,W, block; auto: block or dual
   std::string stop_at_eos = "early";  ///< none, block, early
   std::string select = "vanilla";     ///< which experts tokens may use: des-vote:0.4, ...
-  bool select_prefill = false;        ///< passes that only fill the cache are under the rule too
-  double temperature = 0;             ///< 0: greedy
+  /// Every pass that commits tokens is under the rule. select_refresh false: not those that also
+  /// fill the cache (refresh), though they decide most tokens of short answers. select_prefill:
+  /// passes that commit nothing (prefill, finalise) are, too.
+  bool select_refresh = true, select_prefill = false;
+  double temperature = 0;  ///< 0: greedy
   uint64_t seed = 0;
   std::vector<std::string> stop;  ///< texts that end an answer; they are not part of it
 };
@@ -52,6 +55,7 @@ struct Completion {
   struct Pass {
     std::string kind;  ///< full, refresh, suffix, block, window, prefill, finalise
     int64_t from = 0, to = 0, committed = 0;
+    bool ruled = false;            ///< under the rule of --select
     std::vector<int64_t> experts;  ///< distinct, by layer with experts
   };
   std::vector<Pass> passes;
@@ -68,6 +72,8 @@ struct CompleteResult {
   std::string device = "cpu";          ///< or "cuda:0 (NVIDIA H200)"
   bool elsewhere = false;              ///< all of it is with the process of rank 0
 };
+/// Of all committed tokens: the share that passes under the rule decided; 1 without tokens.
+double ruled_share(const CompleteResult& result);
 /// The result as a JSON document: ids, text, finish, usage, forwards, tokens per forward, experts.
 std::string to_json(const CompleteResult& result);
 

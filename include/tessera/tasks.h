@@ -15,26 +15,31 @@ namespace tessera {
 /// Tasks with one right answer each, put to a language model under rules that select experts (DES).
 struct TaskRequest {
   CompleteRequest complete;  ///< how it is decoded; prompts, select and max_tokens are not used
-  /// Rules beside vanilla; with `tune` their names alone ("des-vote", "topk,weights=A"), none: all.
+  /// Rules beside vanilla. With `tune` those that differ in their value alone are a sweep, a name
+  /// alone ("des-vote", "topk,weights=A") stands for one, and none for all.
   std::vector<std::string> selects;
   std::string data;     ///< JSON lines with prompt, answer and task; "": tasks.jsonl of the model
   bool number = false;  ///< compare the last number of answer and text; else all of both
-  int64_t max_tokens = 0;  ///< 0: blocks that hold the answer and its end
+  int64_t max_tokens = 0;  ///< behind every prompt alike; 0: as generation_config.json says, or 128
   int limit = 0;           ///< examples; 0: all
   int batch = 16;          ///< prompts at once
-  std::optional<double>
-      tune;  ///< accuracy that may be lost: finds the fewest experts for each rule
+  /// Share of vanilla's accuracy that may be lost: finds the fewest experts for each rule, on every
+  /// other example of a task; what stands in between says how good they are.
+  std::optional<double> tune;
 };
 
-/// What one rule made of the tasks. `half`s are half widths of 95 % confidence intervals.
+/// What one rule made of the tasks.
 struct TaskQuality {
   std::string select;  ///< as parse_selection reads it
   int examples = 0;
-  double accuracy = 0, accuracy_half = 0;
-  double change = 0, change_half = 0;  ///< against vanilla, paired by example
+  double accuracy = 0, accuracy_low = 0, accuracy_high = 1;  ///< Wilson's 95 % interval
+  int64_t gained = 0, lost = 0;  ///< right here and not under vanilla, and the other way round
+  double p = 1;                  ///< McNemar's exact test of these two
+  double ruled = 1;              ///< share of the tokens that passes under the rule decided
   /// Distinct experts of a sequence's tokens, mean over layers and the passes under the rule.
   double experts = 0;
   double experts_share = 1;  ///< of what vanilla touches
+  double batch_experts = 0;  ///< distinct experts of a batch in a layer, mean over all its passes
   double passes = 0;         ///< forward passes of an example
   double bytes = 0;          ///< that an example moves, by count of the ops; in batches
   double milliseconds = 0;   ///< of an example, in batches
@@ -42,9 +47,10 @@ struct TaskQuality {
 };
 
 /// Runs vanilla and each rule on the same examples; `line` gets a result as soon as it stands.
-/// With `tune`: the result of each rule with the fewest experts whose accuracy is at least
-/// vanilla's minus `tune` (left out where none is), in the order of rules. Throws Error(usage) for
-/// data and rules that do not fit, Error(model) for a model that is no language model.
+/// With `tune`: what the half that did not choose says of each rule with the fewest experts that
+/// keeps 1 - `tune` of vanilla's accuracy (left out where none does), in the order of rules. Throws
+/// Error(usage) for data and rules that do not fit, Error(model) for a model that is no language
+/// model.
 std::vector<TaskQuality> evaluate_tasks(const std::string& model, const RunOptions& options,
                                         const TaskRequest& request,
                                         const std::function<void(const TaskQuality&)>& line,
@@ -77,6 +83,7 @@ struct CoresetQuality {
   struct Of {
     double recall = 0;    ///< share of the vanilla choices that lie in the coreset
     double residual = 0;  ///< |routed output - vanilla| / |vanilla|
+    double hits = 0;      ///< cosine of the experts' hits in a pass and their hits under vanilla
   };
   Of rule, fixed, random;
   int64_t samples = 0;
@@ -94,6 +101,7 @@ struct ExpertStudy {
   /// Seconds of a layer's experts as per_row * (tokens * experts of each) + per_expert * distinct,
   /// by least squares over all calls; explained: R squared.
   double per_row = 0, per_expert = 0, explained = 0;
+  double decided = 1;  ///< share of the tokens that the passes which were looked into decided
 };
 /// Decodes the examples one by one and looks into each layer of each deciding pass. Throws as
 /// evaluate_tasks does.

@@ -74,8 +74,9 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
   return all;
 }
 
-bool only_fills(PassKind kind) {
-  return kind == PassKind::refresh || kind == PassKind::prefill || kind == PassKind::finalise;
+bool ruled(const CompleteRequest& request, PassKind kind) {
+  if (kind == PassKind::prefill || kind == PassKind::finalise) return request.select_prefill;
+  return kind != PassKind::refresh || request.select_refresh;
 }
 
 }  // namespace engine
@@ -153,7 +154,7 @@ struct Course {
   void before(const std::vector<sample::RowPass>& passes) {
     std::set<int> rows;
     for (const auto& p : passes)
-      if (request.select_prefill || !engine::only_fills(p.pass.kind)) rows.insert(p.row);
+      if (engine::ruled(request, p.pass.kind)) rows.insert(p.row);
     experts.restrict_to(rows);
     ++result.forwards;
     fresh_uses = true;
@@ -166,6 +167,7 @@ struct Course {
                            p.pass.ids.begin,
                            p.pass.ids.end,
                            static_cast<int64_t>(p.commits.size()),
+                           engine::ruled(request, p.pass.kind),
                            {}});
     for (const auto& use : uses)
       if (use.row == p.row) made.passes.back().experts.push_back(use.distinct);
@@ -320,6 +322,16 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   return result;
 }
 
+double ruled_share(const CompleteResult& result) {
+  int64_t all = 0, ruled = 0;
+  for (const Completion& c : result.completions)
+    for (const auto& pass : c.passes) {
+      all += pass.committed;
+      if (pass.ruled) ruled += pass.committed;
+    }
+  return all ? double(ruled) / double(all) : 1;
+}
+
 std::string to_json(const CompleteResult& r) {
   Json list = Json::array();
   int64_t generated = 0;
@@ -332,6 +344,7 @@ std::string to_json(const CompleteResult& r) {
                         {"from", p.from},
                         {"to", p.to},
                         {"committed", p.committed},
+                        {"ruled", p.ruled},
                         {"experts", p.experts}});
     }
     const auto count = static_cast<int64_t>(c.ids.size());
@@ -354,6 +367,7 @@ std::string to_json(const CompleteResult& r) {
               {"plan", r.plan},
               {"device", r.device},
               {"select", r.select},
+              {"ruled_share", ruled_share(r)},
               {"decode", r.decode}}
       .dump(2, ' ', false, Json::error_handler_t::replace);
 }

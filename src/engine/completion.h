@@ -14,8 +14,8 @@ sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::T
 std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& request,
                                             const Language& language,
                                             const sample::DecodingPolicy& policy);
-/// Passes that decide little or nothing, and under which a selection rule does not stand unless
-/// asked for.
-bool only_fills(sample::PassKind kind);
+/// Whether a pass stands under the request's selection rule: all that commit tokens, unless asked
+/// otherwise.
+bool ruled(const CompleteRequest& request, sample::PassKind kind);
 
 }  // namespace tessera::engine

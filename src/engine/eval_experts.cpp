@@ -41,8 +41,8 @@ struct Calls {
   std::vector<double> rows, distinct, seconds;
 };
 struct Sums {
-  double size = 0, recall[3] = {},
-         residual[3] = {};  // the rule's coreset, a fixed one, a random one
+  double size = 0;  // then: of the rule's coreset, a fixed one, a random one
+  double recall[3] = {}, residual[3] = {}, hits[3] = {};
   int64_t samples = 0;
 };
 
@@ -72,6 +72,13 @@ double recall_of(const ops::Routing& vanilla, const Core& core) {
   for (const int64_t e : vanilla.ids.to_ints())
     if (e >= 0) ++all, held += core[static_cast<size_t>(e)];
   return all ? double(held) / double(all) : 1;
+}
+
+std::vector<double> hits_of(const ops::Routing& routing, size_t experts) {
+  std::vector<double> hits(experts);
+  for (const int64_t e : routing.ids.to_ints())
+    if (e >= 0) ++hits[static_cast<size_t>(e)];
+  return hits;
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -166,6 +173,7 @@ class Observer : public nn::Experts {
     const std::vector<int32_t> group(static_cast<size_t>(logits.size(0)), 0);
     const auto experts = static_cast<size_t>(logits.size(1));
     const std::vector<float> whole = timed(tokens, vanilla, bank);
+    const std::vector<double> hits = hits_of(vanilla, experts);
     for (size_t r = 0; r < rules_.size(); ++r) {
       std::vector<Core> cores;
       nn::select_experts(logits, router.options, rules_[r], {group, {}}, &cores);
@@ -180,6 +188,7 @@ class Observer : public nn::Experts {
             nn::route_inside(logits, router.options, rules_[r], {group, {}}, {trials[i]});
         sum.recall[i] += recall_of(vanilla, trials[i]);
         sum.residual[i] += distance(timed(tokens, inside, bank), whole);
+        sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
       }
     }
   }
@@ -233,7 +242,8 @@ ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>&
                      {},
                      sum.samples};
     CoresetQuality::Of* of[] = {&q.rule, &q.fixed, &q.random};
-    for (size_t i = 0; i < 3; ++i) *of[i] = {sum.recall[i] / n, sum.residual[i] / n};
+    for (size_t i = 0; i < 3; ++i)
+      *of[i] = {sum.recall[i] / n, sum.residual[i] / n, sum.hits[i] / n};
     study.coresets.push_back(q);
   }
   return study;
@@ -248,8 +258,8 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
           options.plan.world());
   const engine::DeviceChoice place = engine::parse_device(options.device);
   engine::start_device(place);
-  const engine::TaskData data = engine::read_task_data(name, request.data, request.limit,
-                                                       request.max_tokens, request.complete.block);
+  const engine::TaskData data =
+      engine::read_task_data(name, request.data, request.limit, request.max_tokens);
   const auto rules = rules_of(request, data);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   base::ThreadPool pool(options.threads > 0 ? options.threads : std::max(1, cores));
@@ -266,27 +276,34 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   nn::TokenModel& model = language.model(facts.block_causal ? policy.block : 0, dtype,
                                          engine::weight_store(), 0, whole);
   Observer seen(rules);
+  double decided = 0, tokens = 0;
   for (const bool weigh : {false, true}) {  // the busiest experts first
     seen.weigh = weigh;
-    for (const auto& [tokens, members] : data.lengths)
-      for (const size_t i : members) {
-        CompleteRequest one = request.complete;
-        one.prompts = {data.examples[i].prompt};
-        one.max_tokens = tokens;
-        seen.forget();
-        nn::KvAttention attention(model.geometry(), model.dtype());
-        sample::DecodeControl control;
-        control.stop = stop;
-        control.before = [&](const std::vector<sample::RowPass>& passes) {
-          seen.rows.clear();
-          for (const auto& p : passes)
-            if (!engine::only_fills(p.pass.kind)) seen.rows.insert(p.row);
-        };
-        sample::decode(model, engine::prompts_of(one, language, policy), policy, language.special(),
-                       facts.block_causal, {attention, seen}, control);
-      }
+    for (const auto& example : data.examples) {
+      CompleteRequest one = request.complete;
+      one.prompts = {example.prompt};
+      one.max_tokens = data.max_tokens;
+      seen.forget();
+      nn::KvAttention attention(model.geometry(), model.dtype());
+      sample::DecodeControl control;
+      control.stop = stop;
+      control.before = [&](const std::vector<sample::RowPass>& passes) {
+        seen.rows.clear();
+        for (const auto& p : passes)
+          if (engine::ruled(one, p.pass.kind)) seen.rows.insert(p.row);
+      };
+      control.after = [&](const sample::RowPass& p, const auto&, const auto&) {
+        tokens += double(p.commits.size());
+        if (engine::ruled(one, p.pass.kind)) decided += double(p.commits.size());
+        return true;
+      };
+      sample::decode(model, engine::prompts_of(one, language, policy), policy, language.special(),
+                     facts.block_causal, {attention, seen}, control);
+    }
   }
-  return study_of(seen, rules, model.geometry());
+  ExpertStudy study = study_of(seen, rules, model.geometry());
+  study.decided = tokens > 0 ? decided / tokens : 1;
+  return study;
 }
 
 std::string to_json(const ExpertStudy& study) {
@@ -301,7 +318,7 @@ std::string to_json(const ExpertStudy& study) {
                       {"samples", u.samples}});
   for (const auto& c : study.coresets) {
     const auto of = [](const CoresetQuality::Of& o) {
-      return Json{{"recall", o.recall}, {"residual", o.residual}};
+      return Json{{"recall", o.recall}, {"residual", o.residual}, {"hits", o.hits}};
     };
     coresets.push_back({{"select", c.select},
                         {"layer", c.layer},
@@ -311,7 +328,8 @@ std::string to_json(const ExpertStudy& study) {
                         {"random", of(c.random)},
                         {"samples", c.samples}});
   }
-  return Json{{"unique", unique},
+  return Json{{"decided", study.decided},
+              {"unique", unique},
               {"likeness", likeness},
               {"coresets", coresets},
               {"latency",

@@ -19,7 +19,7 @@ std::string read_file(const std::string& path) {
 }  // namespace
 
 TaskData read_task_data(const std::string& model, const std::string& file, int limit,
-                        int64_t max_tokens, int block) {
+                        int64_t max_tokens) {
   const std::string folder = resolve_model(model);
   const load::ModelFolder opened = load::open_folder(folder);
   require(opened.has("model") && opened.kind == load::FolderKind::single, ErrorCode::model,
@@ -27,18 +27,10 @@ TaskData read_task_data(const std::string& model, const std::string& file, int l
   const Language language(opened.component("model"));
   const models::TokenFacts& facts = language.recipe().facts();
   const std::string path = file.empty() ? folder + "/tasks.jsonl" : file;
-  TaskData data{evaluation::read_tasks(read_file(path), path), {}, facts.experts, facts.top_k};
+  TaskData data{evaluation::read_tasks(read_file(path), path),
+                max_tokens > 0 ? max_tokens : language.max_tokens(), facts.experts, facts.top_k};
   if (limit > 0 && data.examples.size() > static_cast<size_t>(limit))
     data.examples.resize(static_cast<size_t>(limit));
-  const int64_t step = block > 0 ? block : facts.block;
-  for (size_t i = 0; i < data.examples.size(); ++i) {
-    int64_t tokens = max_tokens;
-    if (tokens == 0) {
-      const auto ids = language.tokens().encode(data.examples[i].answer);
-      tokens = (static_cast<int64_t>(ids.size()) / step + 1) * step;
-    }
-    data.lengths[tokens].push_back(i);
-  }
   return data;
 }
 

@@ -130,6 +130,48 @@ TEST(Complete, ABatchIsItsPromptsAlone) {
   for (const auto& pass : all.completions[0].passes) EXPECT_EQ(pass.experts.size(), 2u);
 }
 
+int64_t most(const Completion::Pass& pass) {
+  return *std::max_element(pass.experts.begin(), pass.experts.end());
+}
+
+TEST(Complete, PassesThatCommitTokensAreUnderTheRule) {
+  Model moe = open(golden::LladaCase("llada_moe").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 24;
+  q.block = 8;
+  q.stop_at_eos = "none";
+  q.select = "des-vote:0.25";
+  for (const char* cache : {"none", "prefix", "dual", "vicinity:4,4,1"}) {
+    q.cache = cache;
+    const CompleteResult result = moe.complete(q);
+    EXPECT_EQ(ruled_share(result), 1) << cache;
+    for (const auto& pass : result.completions[0].passes) {
+      EXPECT_TRUE(pass.ruled);
+      EXPECT_LE(most(pass), 4) << cache << " " << pass.kind;  // a quarter of 16
+    }
+  }
+  q.cache = "dual";
+  q.select_refresh = false;
+  const CompleteResult before = moe.complete(q);
+  EXPECT_LT(ruled_share(before), 1);
+  for (const auto& pass : before.completions[0].passes) {
+    EXPECT_EQ(pass.ruled, pass.kind != "refresh");
+    EXPECT_EQ(most(pass) <= 4, pass.ruled);
+  }
+  Model two = open(golden::LladaCase("llada2").folder + "/model");
+  q.cache = "auto";
+  q.select_refresh = true;
+  q.prompt_ids = {std::vector<int32_t>(11, 5)};
+  for (const bool prefill : {false, true}) {
+    q.select_prefill = prefill;
+    const CompleteResult result = two.complete(q);
+    EXPECT_EQ(ruled_share(result), 1);
+    for (const auto& pass : result.completions[0].passes)
+      EXPECT_EQ(pass.ruled, prefill || pass.kind == "block") << pass.kind;
+  }
+}
+
 TEST(Complete, JsonHoldsIdsUsageAndExperts) {
   Model model = open(golden::LladaCase("llada_moe").folder + "/model");
   CompleteRequest q;

@@ -48,7 +48,10 @@ TEST(EvalTasks, CountsRightAnswersExpertsAndPassesOfEachRule) {
   EXPECT_DOUBLE_EQ(lines[0].accuracy, 0.75);
   EXPECT_EQ(lines[0].tasks,
             (std::vector<std::pair<std::string, double>>{{"easy", 1}, {"hard", 0}}));
-  EXPECT_EQ(lines[0].change, 0);
+  EXPECT_EQ(lines[0].gained + lines[0].lost, 0);
+  EXPECT_LT(lines[0].accuracy_low, 0.75);
+  EXPECT_GT(lines[0].accuracy_high, 0.75);
+  EXPECT_EQ(lines[2].lost - lines[2].gained, 3 - std::lround(4 * lines[2].accuracy));
   EXPECT_GT(lines[0].passes, 0);
   EXPECT_GT(lines[0].bytes, 0);
   EXPECT_DOUBLE_EQ(lines[1].accuracy, 0.75);  // a full coreset is vanilla
@@ -88,6 +91,44 @@ TEST(EvalTasks, TuningFindsTheFewestExpertsThatLoseLittle) {
   ASSERT_EQ(tuned.size(), 2u);
   EXPECT_EQ(tuned[0].select, "topk:1");
   EXPECT_EQ(tuned[1].select, "des-vote:0.125,weights=A");
+  EXPECT_EQ(tuned[1].examples, 1);  // of three easy ones and a hard one, the second easy one
+  request.selects = {"des-max:0.5", "topk:3", "des-max:0.25", "topk"};  // two sweeps, one given
+  EXPECT_EQ(lines_of(folder.path(), request, &tuned).size(), 1u + 2 + 3);
+  ASSERT_EQ(tuned.size(), 2u);
+  EXPECT_EQ(tuned[0].select, "des-max:0.25");
+  EXPECT_EQ(tuned[1].select, "topk:1");
+}
+
+// Of a bidirectional model the refresh passes decide most tokens.
+TEST(EvalTasks, EveryPassThatCommitsTokensIsUnderTheRule) {
+  const golden::TextModel folder("llada_moe");
+  const std::string path = answered(folder);
+  TaskRequest request;
+  request.max_tokens = 16;
+  request.complete.stop_at_eos = "none";
+  request.complete.block = 8;
+  request.selects = {"des-vote:0.25"};
+  const auto lines = lines_of(path, request);
+  EXPECT_EQ(lines[1].ruled, 1);
+  EXPECT_LE(lines[1].experts, 4);  // of 16
+  EXPECT_LE(lines[1].batch_experts, 16);
+  EXPECT_GE(lines[1].batch_experts, lines[1].experts);
+  request.complete.select_refresh = false;
+  const auto before = lines_of(path, request);
+  EXPECT_LT(before[1].ruled, 1);
+  EXPECT_EQ(base::Json::parse(to_json(before[1])).at("ruled"), before[1].ruled);
+}
+
+TEST(EvalTasks, OneCoresetOfABatchReadsFewerExpertsThanOneOfEachSequence) {
+  const golden::TextModel folder("llada_moe");
+  const std::string path = answered(folder);
+  TaskRequest request;
+  request.max_tokens = 16;
+  request.selects = {"des-vote:0.25", "des-vote:0.25,scope=batch"};
+  const auto lines = lines_of(path, request);
+  EXPECT_LE(lines[2].batch_experts, 4);
+  EXPECT_GT(lines[1].batch_experts, lines[2].batch_experts);
+  EXPECT_GT(lines[1].bytes, lines[2].bytes);
 }
 
 TEST(EvalTasks, NumbersMayBeComparedAlone) {
@@ -115,9 +156,9 @@ TEST(EvalTasks, WhatDoesNotFitIsNamedBeforeTheWork) {
   has(refused([](auto& r) { r.data = "none.jsonl"; }), "none.jsonl");
   has(refused([](auto& r) {
         r.tune = 0.1;
-        r.selects = {"topk:2"};
+        r.limit = 1;
       }),
-      "give the name of the rule");
+      "no two halves");
   has(golden::error_of([] { lines_of("shapes", {}); }), "no language model");
 }
 

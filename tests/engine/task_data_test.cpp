@@ -5,20 +5,21 @@
 namespace tessera::engine {
 namespace {
 
-TEST(TaskData, GivesEachAnswerTheBlocksThatHoldIt) {
-  const golden::TextModel folder("llada2");  // blocks of 8; a token a character
+TEST(TaskData, GivesEveryPromptTheSameCanvas) {
+  const golden::TextModel folder("llada2");
   folder.write("tasks.jsonl",
                "{\"prompt\": \"a\", \"answer\": \"1234567\"}\n"
-               "{\"prompt\": \"b\", \"answer\": \"12345678\"}\n"  // the end needs one more
+               "{\"prompt\": \"b\", \"answer\": \"12345678\"}\n"
                "{\"prompt\": \"c\", \"answer\": \"1\"}\n");
-  const TaskData all = read_task_data(folder.path(), "", 0, 0, 0);
+  const TaskData all = read_task_data(folder.path(), "", 0, 0);
   EXPECT_EQ(all.experts, 16);
   EXPECT_EQ(all.top_k, 4);
-  EXPECT_EQ(all.lengths, (std::map<int64_t, std::vector<size_t>>{{8, {0, 2}}, {16, {1}}}));
-  const TaskData some = read_task_data(folder.path(), "", 2, 0, 4);
-  EXPECT_EQ(some.lengths, (std::map<int64_t, std::vector<size_t>>{{8, {0}}, {12, {1}}}));
-  const TaskData given = read_task_data(folder.path(), "", 0, 20, 0);
-  EXPECT_EQ(given.lengths, (std::map<int64_t, std::vector<size_t>>{{20, {0, 1, 2}}}));
+  EXPECT_EQ(all.examples.size(), 3u);
+  EXPECT_EQ(all.max_tokens, 128);
+  folder.write("generation_config.json", "{\"max_new_tokens\": 24}");
+  EXPECT_EQ(read_task_data(folder.path(), "", 2, 0).max_tokens, 24);
+  EXPECT_EQ(read_task_data(folder.path(), "", 2, 0).examples.size(), 2u);
+  EXPECT_EQ(read_task_data(folder.path(), "", 0, 20).max_tokens, 20);
 }
 
 }  // namespace
