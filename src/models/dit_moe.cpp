@@ -114,6 +114,7 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
   block.modulation = nn::Linear(weights, name + "adaLN_modulation.1", 6 * d, d, DType::f32);
   block.router.weight =
       weights.matrix(name + "moe.gate.weight", config_.num_experts, d, DType::f32);
+  block.router.block = static_cast<int>(index);
   block.router.options.top_k = static_cast<int>(config_.num_experts_per_tok);
   block.router.options.renormalise = config_.norm_topk_prob;
   auto expert = [&](const std::string& prefix, int64_t width, DType dtype) -> ops::ExpertWeights {

@@ -61,7 +61,7 @@ Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index,
   if (config_.sparse[static_cast<size_t>(index)]) {
     block.expert_site = 0;
     for (int64_t b = 0; b < index; ++b) block.expert_site += config_.sparse[static_cast<size_t>(b)];
-    load_experts(weights, name + "mlp.", portion, block);
+    load_experts(weights, index, portion, block);
   } else {
     block.dense = {
         weights.paired(name + "mlp.gate_proj.weight", name + "mlp.up_proj.weight",
@@ -94,9 +94,11 @@ void Llada::load_attention(const nn::Weights& weights, const std::string& name,
       weights.vector(at + (c.ling_names ? "key_layernorm.weight" : "k_norm.weight"), c.head_dim);
 }
 
-void Llada::load_experts(const nn::Weights& weights, const std::string& name,
-                         const nn::Portion& portion, Block& block) const {
+void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Portion& portion,
+                         Block& block) const {
   const LladaConfig& c = config_;
+  const std::string name = fmt::format("model.layers.{}.mlp.", index);
+  block.router.block = static_cast<int>(index);
   block.router.weight = weights.matrix(name + "gate.weight", c.experts, c.hidden, DType::f32);
   ops::RoutingOptions& o = block.router.options;
   o.score = c.sigmoid ? ops::RoutingOptions::Score::sigmoid : ops::RoutingOptions::Score::softmax;

@@ -59,7 +59,7 @@ class Llada : public nn::TokenModel {
   };
   Block load_block(const nn::Weights& weights, int64_t index, const nn::Portion& portion) const;
   void load_attention(const nn::Weights& weights, const std::string& name, Block& block) const;
-  void load_experts(const nn::Weights& weights, const std::string& name, const nn::Portion& portion,
+  void load_experts(const nn::Weights& weights, int64_t index, const nn::Portion& portion,
                     Block& block) const;
   nn::Heads heads_of(const Block& block, const Tensor& x, const ops::RotaryTable& rotary) const;
   Tensor normed(const Tensor& x, const Tensor& weight, int64_t width = 0) const;

@@ -8,8 +8,10 @@ namespace tessera::nn {
 struct Router {
   ops::Weight weight;  ///< f32 [experts, hidden]
   ops::RoutingOptions options;
+  int block = 0;  ///< of the model, for messages
 
-  /// tokens [tokens, hidden] -> logits f32 [tokens, experts].
+  /// tokens [tokens, hidden] -> logits f32 [tokens, experts]. Throws Error(model) on the cpu for
+  /// values that are no numbers: no expert would be chosen by them, and nobody would see it.
   tensor::Tensor logits(const tensor::Tensor& tokens) const;
   /// logits, then the policy.
   ops::Routing operator()(const tensor::Tensor& tokens) const;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "ops/finite.h"
 
 namespace tessera::sample {
 namespace {
@@ -30,15 +31,33 @@ Batch pack(const std::vector<RowPass>& passes,
   return batch;
 }
 
-Tensor forward(const nn::TokenModel& model, const Batch& batch, const nn::Seams& seams, int pass) {
+// With `look` every block's tokens are checked, wherever they are.
+Tensor forward(const nn::TokenModel& model, const Batch& batch, const nn::Seams& seams, int pass,
+               bool look) {
   const nn::StepInfo info{pass, 0, true, true};
   seams.attention.begin_step(info);
   seams.experts.begin_step(info);
   const auto step = model.at(batch.view);
   nn::Hidden hidden = model.embed(batch.ids, batch.view);
-  for (int b = 0; b < model.geometry().blocks; ++b)
+  const Tensor& tokens = hidden.tokens.body;
+  look |= !tokens.defined() ||
+          tokens.device() == tensor::Device::cpu;  // there it costs nothing beside a block
+  if (look) ops::require_finite(tokens, "the embedding");
+  for (int b = 0; b < model.geometry().blocks; ++b) {
     model.block(b, *step, batch.view, hidden, seams);
+    if (look) ops::require_finite(tokens, fmt::format("block {}", b));
+  }
   return model.logits(hidden, batch.view, batch.decide);
+}
+
+// Logits on the host, all of them numbers; else the pass is made again to find the block that
+// spoils them.
+Tensor checked_forward(const nn::TokenModel& model, const Batch& batch, const nn::Seams& seams,
+                       int pass) {
+  const Tensor logits = forward(model, batch, seams, pass, false).to(tensor::Device::cpu);
+  if (ops::all_finite(logits)) return logits;
+  ops::require_finite(forward(model, batch, seams, pass, true), "the head");
+  return logits;
 }
 
 MaskedLogits masked(const Tensor& logits, const Pass& pass, const BlockWalk& walk,
@@ -70,7 +89,7 @@ std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<Token
       if (const auto next = walks[r]->next()) passes.push_back({int(r), *next, {}});
     if (passes.empty()) break;
     if (control.before) control.before(passes);
-    const Tensor logits = forward(model, pack(passes, walks), seams, pass).to(tensor::Device::cpu);
+    const Tensor logits = checked_forward(model, pack(passes, walks), seams, pass);
     int64_t at = 0;
     for (RowPass& p : passes) {
       BlockWalk& walk = *walks[size_t(p.row)];

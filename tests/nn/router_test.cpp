@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "tessera/error.h"
+
 namespace tessera::nn {
 namespace {
 
@@ -26,6 +30,25 @@ TEST(Router, ChoosesTheLargestFirst) {
   const ops::Routing r = identity(2)(x);
   EXPECT_EQ(r.ids.to_ints(), (std::vector<int64_t>{1, 2, 0, 1}));  // ties: the lowest index
   EXPECT_NEAR(r.weights.data<float>()[2], 1.0f / 3, 1e-6);
+}
+
+TEST(Router, NamesTheBlockWhoseScoresAreNoNumbers) {
+  const auto said = [](float weight, float token) {
+    const std::vector<float> weights{weight, 1, 1, 1}, tokens{token, 2};
+    Router router{ops::pack_weight(Tensor::from(weights, {2, 2}), DType::f32), {.top_k = 1}};
+    router.block = 7;
+    try {
+      router(Tensor::from(tokens, {1, 2}));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::model);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said(1, 1), "");
+  EXPECT_TRUE(said(NAN, 1).starts_with("the router of block 7")) << said(NAN, 1);
+  EXPECT_TRUE(said(INFINITY, 1).starts_with("the router of block 7"));
+  EXPECT_TRUE(said(1, INFINITY).starts_with("block 7"));
 }
 
 TEST(Router, MetaGivesShapes) {

@@ -40,6 +40,26 @@ class Counting : public nn::TokenModel {
   nn::Geometry geometry_;
 };
 
+// A block after which tokens from some position on are no numbers, though logits would be.
+class Spoilt : public Counting {
+ public:
+  explicit Spoilt(int block) : block_(block) { geometry_.blocks = 3; }
+  const nn::Geometry& geometry() const override { return geometry_; }
+  nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView&) const override {
+    return {.tokens = {.prefix = {},
+                       .body = Tensor::zeros({static_cast<int64_t>(ids.size()), 4}, DType::bf16)},
+            .skips = {}};
+  }
+  void block(int index, const nn::StepContext&, const nn::TokenView&, nn::Hidden& hidden,
+             const nn::Seams&) const override {
+    if (index >= block_) hidden.tokens.body.row<uint16_t>(0)[2] = 0x7fc0;
+  }
+
+ private:
+  nn::Geometry geometry_;
+  int block_;
+};
+
 struct Rig {
   Counting model;
   nn::LocalAttention attention{model.geometry()};
@@ -92,6 +112,25 @@ TEST(Decode, StopsWithinAPass) {
 }
 
 TEST(Decode, NoPromptsAreNoWork) { EXPECT_TRUE(Rig().run({}, {}).empty()); }
+
+TEST(Decode, NamesTheBlockThatSpoilsThePass) {
+  const auto said = [](int block) {
+    Spoilt model(block);
+    nn::LocalAttention attention{model.geometry()};
+    nn::LocalExperts experts;
+    try {
+      decode(model, {{{1, 1}, 2}}, {.threshold = 2, .block = 8}, {7, {}}, false,
+             {attention, experts});
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::model);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(said(0).starts_with("block 0 of the model")) << said(0);
+  EXPECT_TRUE(said(2).starts_with("block 2 of the model")) << said(2);
+  EXPECT_EQ(said(3), "");
+}
 
 }  // namespace
 }  // namespace tessera::sample

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string_view>
+
+#include "tensor/tensor.h"
+
+namespace tessera::ops {
+
+/// Whether every element of a float tensor is a number: no NaN, no infinity. True on meta. Elements
+/// on a device are fetched: ask where the host reads them anyway.
+bool all_finite(const tensor::Tensor& x);
+
+/// Throws Error(model) if not all of `x`, which `part` of a model made ("block 3"), is finite.
+void require_finite(const tensor::Tensor& x, std::string_view part);
+
+}  // namespace tessera::ops
