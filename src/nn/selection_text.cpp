@@ -13,18 +13,20 @@ using Method = SelectionRule::Method;
 struct Known {
   const char* name;
   Method method;
-  int least, most;  // numbers behind the colon
+  int least, most;            // numbers behind the colon
+  const char* suffixes = "";  // that change something, a blank behind each
 };
+constexpr const char* kOfCores = "k weights groups scope ";
 constexpr Known kKnown[] = {
     {"vanilla", Method::vanilla, 0, 0},
     {"topk", Method::topk, 1, 1},
-    {"des-seq", Method::seq, 1, 1},
-    {"des-vote", Method::vote, 1, 1},
-    {"des-max", Method::vote_max, 1, 1},
-    {"des-norm4", Method::vote_norm4, 1, 1},
-    {"des-peak", Method::peak, 1, 1},
-    {"naee", Method::naee, 1, 1},
-    {"mc", Method::mc, 1, 3},
+    {"des-seq", Method::seq, 1, 1, kOfCores},
+    {"des-vote", Method::vote, 1, 1, kOfCores},
+    {"des-max", Method::vote_max, 1, 1, kOfCores},
+    {"des-norm4", Method::vote_norm4, 1, 1, kOfCores},
+    {"des-peak", Method::peak, 1, 1, kOfCores},
+    {"naee", Method::naee, 1, 1, "renormalise "},
+    {"mc", Method::mc, 1, 3, "scope renormalise "},
 };
 constexpr const char* kForms =
     "vanilla, topk:K, des-seq:K, des-vote:BETA, des-max:BETA, des-norm4:BETA, "
@@ -74,6 +76,17 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
   }
 }
 
+// What a rule does not look at would be asked for in vain.
+void check_suffix(const std::string& text, const Known& rule, const std::string& key) {
+  const std::string all = rule.suffixes;
+  if (all.find(key + " ") != std::string::npos) return;
+  std::string listed;
+  for (char c : all.substr(0, all.empty() ? 0 : all.size() - 1))
+    listed += c == ' ' ? ", " : std::string(1, c);
+  refuse(text, fmt::format("'{}' changes nothing of '{}'; {}", key, rule.name,
+                           all.empty() ? "leave it out" : "what does: " + listed));
+}
+
 void read_numbers(const std::string& text, const std::vector<std::string>& words,
                   SelectionRule& rule) {
   if (words.empty()) return;
@@ -100,12 +113,16 @@ SelectionRule parse_selection(const std::string& text) {
   std::stringstream rest(name.size() < text.size() ? text.substr(name.size() + 1) : "");
   for (std::string word; std::getline(rest, word, ',');) {
     const size_t equals = word.find('=');
-    if (word == "renormalise")
-      rule.renormalise = true;
-    else if (equals == std::string::npos)
+    const std::string key = word.substr(0, equals);
+    if (equals == std::string::npos && word != "renormalise") {
       words.push_back(word);
+      continue;
+    }
+    if (equals == std::string::npos)
+      rule.renormalise = true;
     else
-      read_suffix(text, word.substr(0, equals), word.substr(equals + 1), rule);
+      read_suffix(text, key, word.substr(equals + 1), rule);
+    check_suffix(text, *known, key);
   }
   const int count = static_cast<int>(words.size());
   if (count < known->least || count > known->most)

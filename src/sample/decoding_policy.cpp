@@ -79,6 +79,11 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
     policy.rule = Rule::hierarchy;
     policy.threshold = number(text, v[0], 0, 2);
     policy.low = number(text, v[1], 0, 2);
+    require(
+        policy.low < policy.threshold, ErrorCode::usage,
+        "decoding {}: LOW {} changes nothing where all above T {} is committed anyway; expected "
+        "hierarchy:T,LOW with LOW below T",
+        base::printable(text), policy.low, policy.threshold);
   } else if (words.name == "credit") {
     expect_count(text, words, 1, 4);
     policy.rule = Rule::credit;

@@ -231,7 +231,7 @@ TEST(LladaDecode, AFullCoresetIsVanillaBitByBit) {
 
 TEST(LladaDecode, TheMaskNeverComesOutAndEveryPassCommits) {
   const auto model = golden::LladaCase("llada_moe").load();
-  for (const char* rule : {"steps:3", "threshold:2", "factor:0", "hierarchy:2,2", "credit:2"}) {
+  for (const char* rule : {"steps:3", "threshold:2", "factor:0", "hierarchy:2,1.9", "credit:2"}) {
     DecodingPolicy policy{.block = 8, .temperature = 5, .seed = 9};
     sample::read_decode(rule, policy);
     const Outcome made = run_plain(*model, {{{1, 2, 3}, 20}}, policy, false, "vanilla");

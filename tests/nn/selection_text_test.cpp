@@ -36,5 +36,25 @@ TEST(SelectionText, NamesWhatDoesNotFitInOneLine) {
   }
 }
 
+TEST(SelectionText, RefusesWhatWouldChangeNothing) {
+  const auto said = [](const char* text) {
+    try {
+      parse_selection(text);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  for (const char* text :
+       {"vanilla,k=2", "vanilla,scope=batch", "topk:4,weights=A", "topk:4,k=2",
+        "topk:2,scope=batch", "naee:0.2,weights=A", "naee:0.2,scope=batch", "naee:0.2,groups=none",
+        "mc:0.2,k=3", "mc:0.2,weights=B", "des-vote:0.4,renormalise"})
+    EXPECT_NE(said(text).find("changes nothing of"), std::string::npos)
+        << text << ": " << said(text);
+  for (const char* text : {"mc:0.2,scope=batch", "mc:0.2,renormalise", "naee:0.2,renormalise",
+                           "des-peak:0.2,k=4,weights=B,groups=none,scope=batch"})
+    EXPECT_EQ(said(text), "");
+}
+
 }  // namespace
 }  // namespace tessera::nn

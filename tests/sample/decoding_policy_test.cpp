@@ -27,7 +27,8 @@ TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
   DecodingPolicy p;
   for (const char* text :
        {"", "best", "steps", "steps:0", "steps:2.5", "threshold:x", "threshold:1,2",
-        "hierarchy:0.9", "factor:1,down", "credit:0.1,2,3,4,5", "threshold:nan"})
+        "hierarchy:0.9", "hierarchy:0.4,0.9", "hierarchy:0.9,0.9", "factor:1,down",
+        "credit:0.1,2,3,4,5", "threshold:nan"})
     EXPECT_THROW(read_decode(text, p), Error) << text;
   for (const char* text : {"", "all", "vicinity", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
     EXPECT_THROW(read_cache(text, p), Error) << text;
