@@ -3,6 +3,7 @@
 
   tensors.py list FILE                      names, dtypes and shapes
   tensors.py take FILE PREFIX OUT           the tensors under PREFIX, without it, into a new file
+  tensors.py take FILE NAME OUT --as OTHER  one tensor, under another name
   tensors.py compare FILE:NAME FILE:NAME    the largest difference of two float tensors
 
 Compare ends with status 1 when the difference is beyond --within times the largest value.
@@ -84,6 +85,7 @@ def main():
     taken = commands.add_parser("take")
     for name in ("file", "prefix", "out"):
         taken.add_argument(name)
+    taken.add_argument("--as", dest="other", metavar="NAME", help="of a single tensor, whose name is 'prefix'")
     compared = commands.add_parser("compare")
     compared.add_argument("first")
     compared.add_argument("second")
@@ -97,6 +99,11 @@ def main():
             print(f"{name}  {dtype} {shape}")
         return 0
     prefix = arguments.prefix
+    if arguments.other:
+        if prefix not in tensors:
+            raise SystemExit(f"tensors: error: {arguments.file} holds no '{prefix}'")
+        write(arguments.out, {arguments.other: tensors[prefix]})
+        return 0
     chosen = {k[len(prefix):]: v for k, v in tensors.items() if k.startswith(prefix) and k != prefix}
     if not chosen:
         raise SystemExit(f"tensors: error: {arguments.file} holds nothing under '{prefix}'")

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "arguments.h"
+#include "block_view.h"
 #include "commands.h"
 #include "inputs.h"
 
@@ -12,7 +13,7 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   CompleteRequest request;
   std::vector<std::string> ids;
-  std::string chat, report;
+  std::string chat, prompt_file, report;
   bool json = false, visualise = false;
 };
 
@@ -33,43 +34,55 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-void show_block(const CompleteProgress& p) {
-  if (p.block.empty()) return;
-  std::string line;
-  for (const std::string& text : p.block)
-    for (char c : text.empty() ? std::string("_") : text) line += c == '\n' ? ' ' : c;
-  std::fprintf(stderr, "[%d] %s\n", p.prompt, line.c_str());
+// Prompts, as texts, ids or a chat: what they are is read before a model is opened.
+size_t read_prompts(Options& o, const std::stop_token& stop) {
+  CompleteRequest& q = o.request;
+  for (const std::string& ids : o.ids) q.prompt_ids.push_back(parse_ids(ids));
+  if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
+  for (std::string& prompt : q.prompts) prompt = read_text(prompt, "--prompt", stop);
+  if (!o.prompt_file.empty())
+    for (const std::string& line : read_lines(o.prompt_file, "--prompt-file", stop))
+      q.prompts.push_back(line);
+  return q.prompts.size() + q.prompt_ids.size() + (q.chat.empty() ? 0 : 1);
+}
+
+// Texts, or ids without a tokenizer; a line of its own between several.
+void print_answers(const CompleteResult& result) {
+  for (size_t i = 0; i < result.completions.size(); ++i) {
+    const Completion& c = result.completions[i];
+    std::string line = c.text;
+    if (!result.has_texts)
+      for (int32_t id : c.ids) line += (line.empty() ? "" : ",") + std::to_string(id);
+    std::printf("%s%s\n", i == 0 ? "" : "---\n", line.c_str());
+  }
 }
 
 void complete(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
-  for (const std::string& ids : o.ids) o.request.prompt_ids.push_back(parse_ids(ids));
-  if (!o.chat.empty()) o.request.chat = read_input(o.chat, "--chat", stop);
-  for (std::string& prompt : o.request.prompts) prompt = read_text(prompt, "--prompt", stop);
+  const size_t prompts = read_prompts(o, stop);
   if (!o.report.empty() && (!processes || processes->rank == 0)) check_writable(o.report);
   Model model = Model::open(o.model->model, run);
-  const size_t prompts =
-      o.request.prompts.size() + o.request.prompt_ids.size() + (o.chat.empty() ? 0 : 1);
-  const bool stream = !o.json && prompts == 1;
-  CompleteControl control{stop, [&](const CompleteProgress& p) {
-                            if (o.visualise) show_block(p);
-                            if (!stream || p.text.empty()) return;
-                            std::fwrite(p.text.data(), 1, p.text.size(), stdout);
-                            flush_results();
-                          }};
+  const bool stream = !o.json && prompts == 1 && !o.visualise;
+  BlockView view(prompts);
+  CompleteControl control{stop, {}, {}};
+  control.on_progress = [&](const CompleteProgress& p) {
+    if (o.visualise) view.show(p);
+    if (!stream || p.text.empty()) return;
+    std::fwrite(p.text.data(), 1, p.text.size(), stdout);
+    flush_results();
+  };
+  control.on_note = [](const std::string& note) {
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  };
   const CompleteResult result = model.complete(o.request, control);
   if (result.elsewhere) return;
   if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);
-  if (o.json) {
+  if (o.json)
     std::printf("%s\n", to_json(result).c_str());
-    return;
-  }
-  for (const Completion& c : result.completions) {
-    std::string line = stream ? "" : c.text;
-    if (c.text.empty())  // without a tokenizer
-      for (int32_t id : c.ids) line += (line.empty() ? "" : ",") + std::to_string(id);
-    std::printf("%s\n", line.c_str());
-  }
+  else if (stream && result.has_texts)
+    std::printf("\n");
+  else
+    print_answers(result);
 }
 
 void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -78,12 +91,13 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->group(what)->type_name(type);
   };
-  add_text(app, "--prompt", q.prompts, "Text, '-' for standard input, or token ids joined")
+  add_text(app, "--prompt", q.prompts, "Text, '-': standard input; a file, one a line")
       ->group(what);
-  option("--prompt-ids", o->ids, "IDS", "by commas; several times for a batch")
+  option("--prompt-file", o->prompt_file, "F", "");
+  option("--prompt-ids", o->ids, "IDS", "Token ids joined by commas; each as often as needed")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}]; no template");
+  option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}] or '-'; no template");
   app.add_flag("--raw", q.raw)->group(what);
   option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);")
       ->check(whole(1, kMostTokens));
@@ -138,15 +152,16 @@ Command add_complete(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("complete", "Complete text with a diffusion language model");
   auto o = std::make_shared<Options>();
-  add_model(*app, o->model);
+  app->add_option("MODEL", o->model->model,
+                  "Folder; shipped: tasks-a, tasks-b (try \"sort hello=\")")
+      ->required();
   add_prompt_options(*app, o);
   add_decoding_options(*app, o->request);
   add_selection_options(*app, o->request);
   const char* out = "What goes in and out";
   app->add_flag("--json", o->json, "The result as JSON, or in a file;")->group(out);
   app->add_option("--report", o->report)->group(out)->type_name("F");
-  app->add_flag("--visualise", o->visualise, "each block filling in, on standard error")
-      ->group(out);
+  app->add_flag("--visualise", o->visualise, "each block filling in, a line each")->group(out);
   add_model_options(*app, o->model);
   return {app,
           [o](const std::stop_token& stop) {

@@ -68,13 +68,22 @@ void print(const Inspection& i) {
     std::printf("\n");
   }
   if (i.memory.empty()) return;
-  std::printf("\nA run of %ld x %ld pixels, %ld rows in a step%s\n", static_cast<long>(i.width),
-              static_cast<long>(i.height), static_cast<long>(i.rows),
-              i.device == "cpu" ? "" : (" on " + i.device).c_str());
-  std::printf("  %-12s %.2f GFLOP a step\n", "work", i.flops_per_step / 1e9);
+  const std::string where = i.device == "cpu" ? "" : " on " + i.device;
+  const bool text = i.answer_tokens > 0;
+  if (text)
+    std::printf("\nA run of %ld tokens behind a prompt of %ld, in blocks of %ld%s\n",
+                static_cast<long>(i.answer_tokens), static_cast<long>(i.prompt_tokens),
+                static_cast<long>(i.block), where.c_str());
+  else
+    std::printf("\nA run of %ld x %ld pixels, %ld rows in a step%s\n", static_cast<long>(i.width),
+                static_cast<long>(i.height), static_cast<long>(i.rows), where.c_str());
+  std::printf("  %-12s %.2f GFLOP a %s\n", "work", i.flops_per_step / 1e9,
+              text ? "pass over all of it" : "step");
+  if (text) std::printf("  %-12s %s\n", "K/V", amount(double(i.memory.at("kv"))).c_str());
   for (const char* name : {"weights", "activations", "peak"})
     std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
   if (!i.ranks.empty()) print_ranks(i);
+  if (!i.unfit.empty()) std::printf("  does not fit: %s\n", i.unfit.c_str());
 }
 
 void inspect(Options& o) {

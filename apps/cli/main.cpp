@@ -47,8 +47,9 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   program.footer(kFooter);
   const cli::Command commands[] = {cli::add_generate(program), cli::add_complete(program),
-                                   cli::add_forward(program),  cli::add_inspect(program),
-                                   cli::add_eval(program),     cli::add_bench(program)};
+                                   cli::add_tokenize(program), cli::add_forward(program),
+                                   cli::add_inspect(program),  cli::add_eval(program),
+                                   cli::add_bench(program)};
   const auto add_help = [](CLI::App* app) {
     const std::string group = app->get_options().back()->get_group();
     app->set_help_flag("-h,--help", "Show this help")->group(group);

@@ -36,6 +36,7 @@ struct CompleteProgress {
   int prompt = 0;
   std::string text;                ///< what has become final since the last call, whole characters
   std::vector<std::string> block;  ///< the texts of the current block's tokens; "" is a mask
+  int64_t from = 0;                ///< position of the first of them
   bool ended = false;
 };
 
@@ -43,14 +44,17 @@ struct CompleteProgress {
 struct CompleteControl {
   std::stop_token stop;                                      ///< checked once a pass
   std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
+  /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
+  std::function<void(const std::string&)> on_note;
 };
 
 /// One answer.
 struct Completion {
+  std::vector<int32_t> prompt_ids;  ///< behind the chat template
   std::vector<int32_t> ids;
-  std::string text;    ///< "" for a folder without a tokenizer
-  std::string finish;  ///< "end" (of text), "stop" (a stop text) or "length"
-  int64_t prompt_tokens = 0;
+  std::vector<double> confidences;  ///< of each id when it was committed
+  std::string text;                 ///< "" for a folder without a tokenizer
+  std::string finish;               ///< "end" (of text), "stop" (a stop text) or "length"
   /// A forward pass that this prompt took part in.
   struct Pass {
     std::string kind;  ///< full, refresh, suffix, block, window, prefill, finalise
@@ -66,6 +70,8 @@ struct CompleteResult {
   std::vector<Completion> completions;
   int64_t forwards = 0;                ///< of the batch
   int64_t experts_read = 0;            ///< distinct in the batch, over layers and passes
+  std::vector<double> pass_seconds;    ///< of each forward pass of the batch
+  bool has_texts = false;              ///< the folder has a tokenizer: the answers are texts
   double seconds = 0, bytes_read = 0;  ///< bytes: of all ranks
   int64_t bytes_sent = 0;              ///< between ranks
   std::string select, decode, plan;    ///< plan: "" is one rank
@@ -74,7 +80,8 @@ struct CompleteResult {
 };
 /// Of all committed tokens: the share that passes under the rule decided; 1 without tokens.
 double ruled_share(const CompleteResult& result);
-/// The result as a JSON document: ids, text, finish, usage, forwards, tokens per forward, experts.
+/// The result as a JSON document: prompt and ids, text, confidences, finish, usage, forwards,
+/// experts.
 std::string to_json(const CompleteResult& result);
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "tessera/plan.h"
 #include "tessera/report.h"
 #include "tessera/request.h"
+#include "tessera/tokenize.h"
 #include "tessera/version.h"
 
 namespace tessera {
@@ -28,11 +29,11 @@ struct GenerateResult {
 
 /// One component on named tensors.
 struct ForwardRequest {
-  std::string component = "transformer";  ///< transformer, model, vae.decode, vae.encode,
-                                          ///< text_encoder, text_encoder_2, text_encoder_3
+  std::string component = "transformer";  ///< transformer, model (a language model), vae.decode,
+                                          ///< vae.encode, text_encoder, text_encoder_2, _3
   std::string inputs;                     ///< safetensors file, by the reference's argument names
   std::string outputs;  ///< safetensors file to write: `out` and traced tensors; vae.encode also
-                        ///< writes `mean` (which `out` is) and `logvar`
+                        ///< writes `mean` (which `out` is) and `logvar`, a language model `logits`
   bool trace = false;   ///< also `embedding`, `block.N`, ...
   VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
   int64_t vae_tile = 0;                   ///< as in GenerateRequest
@@ -63,6 +64,9 @@ class Model {
   /// Prompts to text, by a masked diffusion language model. Throws Error(usage) for prompts and
   /// options that do not fit, Error(cancelled) after a stop request.
   CompleteResult complete(const CompleteRequest& request, const CompleteControl& control = {});
+  /// Texts to the tokens that a run would see, by every tokenizer of the folder. Throws
+  /// Error(usage) for models without one, Error(model) for one that is malformed.
+  std::vector<Tokenized> tokenize(const TokenizeRequest& request) const;
   /// Parts, shapes and parameters, and the memory a run would take.
   Inspection inspect(const GenerateRequest& request = {}) const;
 

@@ -78,8 +78,13 @@ struct Inspection {
   std::vector<Component> components;
   std::vector<std::string> class_names;
   int64_t width = 0, height = 0, rows = 0;  ///< of the run that the memory stands for
-  double flops_per_step = 0;
-  std::map<std::string, int64_t> memory;  ///< weights, activations, peak; bytes
+  /// The same of a language model: one prompt, its answer, and the tokens of a block.
+  int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;
+  double flops_per_step = 0;  ///< or of a pass over all tokens
+  /// Bytes: weights, activations, peak; of language models kv, too, which is part of activations.
+  std::map<std::string, int64_t> memory;
+  std::string
+      unfit;  ///< why the run does not fit into the memory there is; "": it does, or unknown
   /// What a rank of a plan needs, in bytes; docs/plans.md has the formulas.
   struct Rank {
     int experts = 0;     ///< of each layer

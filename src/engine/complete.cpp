@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/json_text.h"
+#include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
 #include "engine/agree.h"
 #include "engine/completion.h"
 #include "engine/model_state.h"
+#include "engine/token_memory.h"
 #include "parallel/language.h"
 #include "sample/decode.h"
 
@@ -149,6 +152,8 @@ struct Course {
   std::vector<Answer> answers;
   CompleteResult result{};
   std::vector<nn::SelectiveExperts::Use> uses{};
+  std::vector<std::map<int64_t, double>> sure{};  // confidences by prompt and position
+  base::Stopwatch pass{};
   bool fresh_uses = false;
 
   void before(const std::vector<sample::RowPass>& passes) {
@@ -158,10 +163,14 @@ struct Course {
     experts.restrict_to(rows);
     ++result.forwards;
     fresh_uses = true;
+    pass = {};
   }
 
   bool after(const sample::RowPass& p, const sample::BlockWalk& walk) {
-    if (std::exchange(fresh_uses, false)) uses = experts.take_uses();
+    if (std::exchange(fresh_uses, false)) {
+      uses = experts.take_uses();
+      result.pass_seconds.push_back(pass.seconds());
+    }
     Completion& made = result.completions[static_cast<size_t>(p.row)];
     made.passes.push_back({sample::name_of(p.pass.kind),
                            p.pass.ids.begin,
@@ -171,10 +180,12 @@ struct Course {
                            {}});
     for (const auto& use : uses)
       if (use.row == p.row) made.passes.back().experts.push_back(use.distinct);
+    for (const auto& c : p.commits) sure[static_cast<size_t>(p.row)][c.position] = c.confidence;
     Answer& answer = answers[static_cast<size_t>(p.row)];
     const std::string text = answer.advance(walk.generated(), false);
     if (control.on_progress)
-      control.on_progress({p.row, text, block_texts(p, walk, special, tokens), false});
+      control.on_progress(
+          {p.row, text, block_texts(p, walk, special, tokens), p.pass.decide.begin, false});
     return !answer.stopped();
   }
 
@@ -184,11 +195,13 @@ struct Course {
     for (size_t i = 0; i < out.size(); ++i) {
       Completion& made = result.completions[i];
       made.ids = out[i].generated;
-      made.prompt_tokens = static_cast<int64_t>(prompts[i].ids.size());
+      made.prompt_ids = prompts[i].ids;
+      for (size_t t = 0; t < made.ids.size(); ++t)
+        made.confidences.push_back(sure[i][static_cast<int64_t>(prompts[i].ids.size() + t)]);
       const std::string rest = answers[i].advance(made.ids, true);
       made.text = answers[i].text();
       made.finish = answers[i].stopped() ? "stop" : out[i].ended ? "end" : "length";
-      if (control.on_progress) control.on_progress({static_cast<int>(i), rest, {}, true});
+      if (control.on_progress) control.on_progress({static_cast<int>(i), rest, {}, 0, true});
     }
   }
 };
@@ -236,6 +249,7 @@ CompleteResult Order::run(comm::Communicator* world) {
       special,           tokens,
       *assembly.experts, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
   course.result.completions.resize(prompts.size());
+  course.sure.resize(prompts.size());
   sample::DecodeControl watch;
   if (!world) watch.stop = control.stop;
   watch.before = [&](const auto& passes) {
@@ -305,16 +319,25 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   const sample::DecodingPolicy policy = engine::policy_of(q, facts);
   const nn::SelectionRule rule = nn::parse_selection(q.select);
   nn::check_selection(rule, facts.experts, facts.top_k);
+  if (const int most = std::max(rule.k, rule.take); control.on_note && most > facts.top_k)
+    control.on_note(fmt::format(
+        "--select {} gives a token up to {} experts, more than the {} that the model was made for",
+        q.select, most, facts.top_k));
   const sample::SpecialIds special = language.special();
   auto prompts = engine::prompts_of(q, language, policy);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require(tokens || q.stop.empty(), ErrorCode::usage,
           "stop texts need a tokenizer.json in the folder");
+  engine::TokenRun run{{}, policy.block, policy.block};
+  for (const auto& prompt : prompts)
+    run.lengths.push_back(static_cast<int64_t>(prompt.ids.size()) + prompt.max_tokens);
+  engine::plan_tokens(state, run);
   Order order{state, q, control, policy, rule, special, std::move(prompts), tokens};
   const double bytes = state.meter->total().bytes;
   CompleteResult result = run_ranks(order);
   if (!state.options.processes) result.bytes_read = state.meter->total().bytes - bytes;
   result.bytes_sent = order.bytes_sent;
+  result.has_texts = tokens != nullptr;
   result.select = nn::to_string(rule);
   result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;
   result.plan = to_string(state.options.plan);
@@ -349,27 +372,31 @@ std::string to_json(const CompleteResult& r) {
     }
     const auto count = static_cast<int64_t>(c.ids.size());
     generated += count;
-    list.push_back({{"ids", c.ids},
-                    {"text", c.text},
-                    {"finish", c.finish},
-                    {"usage", {{"prompt_tokens", c.prompt_tokens}, {"completion_tokens", count}}},
-                    {"forwards", c.passes.size()},
-                    {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
-                    {"passes", passes}});
+    list.push_back(
+        {{"prompt_ids", c.prompt_ids},
+         {"ids", c.ids},
+         {"confidences", c.confidences},
+         {"text", c.text},
+         {"finish", c.finish},
+         {"usage", {{"prompt_tokens", c.prompt_ids.size()}, {"completion_tokens", count}}},
+         {"forwards", c.passes.size()},
+         {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
+         {"passes", passes}});
   }
-  return Json{{"completions", list},
-              {"forwards", r.forwards},
-              {"seconds", r.seconds},
-              {"tokens_per_second", r.seconds > 0 ? double(generated) / r.seconds : 0.0},
-              {"experts_read", r.experts_read},
-              {"bytes_read", r.bytes_read},
-              {"bytes_sent", r.bytes_sent},
-              {"plan", r.plan},
-              {"device", r.device},
-              {"select", r.select},
-              {"ruled_share", ruled_share(r)},
-              {"decode", r.decode}}
-      .dump(2, ' ', false, Json::error_handler_t::replace);
+  return base::json_text(
+      {{"completions", list},
+       {"forwards", r.forwards},
+       {"seconds", r.seconds},
+       {"pass_seconds", r.pass_seconds},
+       {"tokens_per_second", r.seconds > 0 ? double(generated) / r.seconds : 0.0},
+       {"experts_read", r.experts_read},
+       {"bytes_read", r.bytes_read},
+       {"bytes_sent", r.bytes_sent},
+       {"plan", r.plan},
+       {"device", r.device},
+       {"select", r.select},
+       {"ruled_share", ruled_share(r)},
+       {"decode", r.decode}});
 }
 
 }  // namespace tessera

@@ -41,20 +41,6 @@ void check_there(const Model::State& state, const Recipe::TextPart& part) {
             state.name, name, name);
 }
 
-TextBatch tokens_of(const Model::State& state, Recipe::TextPart& part,
-                    const std::vector<std::string>& prompts) {
-  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
-  if (part.as_tokenizer && tokenizer->longest() > 0)
-    part.tokens = std::min(tokenizer->longest(), kMostTokens);
-  TextBatch batch{{}, {}, part.tokens};
-  for (const std::string& prompt : prompts) {
-    const auto encoded = tokenizer->encode_padded(state.recipe->cleaned(prompt), part.tokens);
-    batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
-    batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
-  }
-  return batch;
-}
-
 std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
                       const std::vector<std::string>& prompts) {
   std::vector<Text> texts;
@@ -115,6 +101,20 @@ void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, in
 }
 
 }  // namespace
+
+TextBatch tokens_of(const Model::State& state, Recipe::TextPart& part,
+                    const std::vector<std::string>& prompts) {
+  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+  if (part.as_tokenizer && tokenizer->longest() > 0)
+    part.tokens = std::min(tokenizer->longest(), kMostTokens);
+  TextBatch batch{{}, {}, part.tokens};
+  for (const std::string& prompt : prompts) {
+    const auto encoded = tokenizer->encode_padded(state.recipe->cleaned(prompt), part.tokens);
+    batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
+    batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
+  }
+  return batch;
+}
 
 Embeddings encode_prompts(const Model::State& state, const GenerateRequest& request, bool two,
                           const RunControl& control) {

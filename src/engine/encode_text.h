@@ -7,6 +7,11 @@
 
 namespace tessera::engine {
 
+/// The ids that a text part's encoder gets of prompts; sets the part's length where its tokenizer
+/// says it. Throws Error(model) for a tokenizer that is malformed.
+models::TextBatch tokens_of(const Model::State& state, models::Recipe::TextPart& part,
+                            const std::vector<std::string>& prompts);
+
 /// What the folder's own tokenizers and text encoders make of the prompts of a request, by the
 /// names of Recipe::text_inputs; with `two` also of the negative prompt. Encoders are loaded one
 /// after the other and released. Throws Error(model) for parts that are missing or malformed.

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "engine/encode_text.h"
+#include "engine/forward_tokens.h"
 #include "engine/memory_plan.h"
 #include "engine/model_state.h"
 #include "nn/local_spatial.h"
@@ -196,16 +197,18 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   State& state = *state_;
   const std::string& component = request.component;
   const bool transformer = component == "transformer" || component == "model";
+  const bool language = transformer && state.language != nullptr;
   const bool decode = component == "vae.decode", encode = component == "vae.encode";
   const bool text =
       component == "text_encoder" || component == "text_encoder_2" || component == "text_encoder_3";
   require(transformer || decode || encode || text, ErrorCode::usage,
-          "component '{}' is not known; known are transformer, vae.decode, vae.encode and "
-          "text_encoder (_2, _3)",
+          "component '{}' is not known; known are transformer, vae.decode, vae.encode, "
+          "text_encoder (_2, _3), and model of a language model",
           component.substr(0, 60));
-  require(transformer ? state.recipe != nullptr
-          : text      ? state.folder.has(component)
-                      : state.has_vae(),
+  require(language      ? true
+          : transformer ? state.recipe != nullptr
+          : text        ? state.folder.has(component)
+                        : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           transformer ? "transformer"
           : text      ? component
@@ -215,9 +218,11 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   const load::SafetensorsFile file(request.inputs);
   Tensors inputs;
   for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
-  const Tensors outputs = transformer ? run_transformer(state, file, inputs, request.trace, control)
-                          : text ? engine::forward_text(state, component, inputs, request.trace)
-                                 : run_vae(state, file, inputs, request);
+  const Tensors outputs =
+      language      ? engine::forward_tokens(state, inputs, request.trace, control.stop)
+      : transformer ? run_transformer(state, file, inputs, request.trace, control)
+      : text        ? engine::forward_text(state, component, inputs, request.trace)
+                    : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
           request.outputs);
   load::write_safetensors(request.outputs, outputs);

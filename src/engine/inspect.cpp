@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "engine/conditioning.h"
 #include "engine/model_state.h"
+#include "engine/token_memory.h"
 
 namespace tessera {
 namespace {
@@ -49,6 +50,35 @@ void add_run(Inspection& found, const models::Recipe& recipe,
       {"weights", need.weights}, {"activations", need.activations}, {"peak", need.peak}};
 }
 
+// What a language model holds beside its sizes, and a run of one prompt.
+void add_tokens(Inspection& found, const Model::State& state) {
+  const engine::Language& language = *state.language;
+  const models::TokenFacts& facts = language.recipe().facts();
+  auto& shown = found.components.back().facts;
+  for (const auto& [name, value] : language.recipe().sizes()) shown[name] = value;
+  shown["tokenizer"] = language.has_tokenizer() ? fmt::format("{} tokens", language.tokens().size())
+                                                : "none: prompts as ids only";
+  shown["chat_template"] = language.has_template() ? "yes" : "none";
+  if (language.has_tokenizer() || facts.mask) {
+    const sample::SpecialIds special = language.special();
+    shown["mask_token_id"] = std::to_string(special.mask);
+    shown["eos_token_id"] = fmt::format("{}", fmt::join(special.ends, ", "));
+  }
+  found.answer_tokens = std::min(language.max_tokens(), facts.context / 2);
+  found.prompt_tokens = std::min<int64_t>(128, facts.context - found.answer_tokens);
+  found.block = facts.block;
+  const engine::TokenNeed need = engine::token_need(
+      state, {{found.prompt_tokens + found.answer_tokens}, facts.block, facts.block});
+  found.flops_per_step = need.flops;
+  found.plan = to_string(state.options.plan);
+  found.rows = 1;
+  found.memory = {{"weights", need.weights},
+                  {"activations", need.activations},
+                  {"kv", need.kv},
+                  {"peak", need.peak}};
+  found.unfit = engine::token_problem(state, need);
+}
+
 }  // namespace
 
 Inspection Model::inspect(const GenerateRequest& request) const {
@@ -63,9 +93,7 @@ Inspection Model::inspect(const GenerateRequest& request) const {
     if (part.name == "transformer")
       for (const auto& [name, value] : state.recipe->facts())
         found.components.back().facts[name] = value;
-    if (part.name == "model" && state.language)
-      for (const auto& [name, value] : state.language->recipe().sizes())
-        found.components.back().facts[name] = value;
+    if (part.name == "model" && state.language) add_tokens(found, state);
   }
   if (state.language) state.language->check(state.dtype());
   if (state.recipe) state.check_transformer();

@@ -28,6 +28,7 @@ class Language {
   void compute_on(tensor::Device device) { device_ = device; }
   const models::TokenRecipe& recipe() const { return *recipe_; }
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  bool has_template() const { return !template_.empty(); }
   /// Throws Error(model) for a folder without tokenizer.json.
   const tokenizer::ByteLevelBpe& tokens() const;
   /// Mask and end-of-text. Throws Error(model) if nothing says which token is the mask.

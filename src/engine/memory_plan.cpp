@@ -16,28 +16,6 @@ using tensor::DType;
 using tensor::Tensor;
 using Tiles = std::optional<models::Tiling>;
 
-std::string amount(double bytes) {
-  return bytes >= 1e9 ? fmt::format("{:.1f} GB", bytes / 1e9)
-                      : fmt::format("{:.1f} MB", bytes / 1e6);
-}
-
-/// What a run may take, and how messages call it.
-struct Room {
-  int64_t bytes;
-  std::string allows;
-};
-
-Room room_of(const Model::State& state) {
-  const int64_t budget = state.options.memory_budget;
-  if (budget > 0) return {budget, "--memory-budget allows " + amount(double(budget))};
-  if (state.device() != Device::cpu) {
-    const auto have = static_cast<double>(free_device_memory());
-    return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
-  }
-  const auto have = static_cast<double>(base::usable_memory());
-  return {static_cast<int64_t>(0.95 * have), "the machine has " + amount(have)};
-}
-
 [[noreturn]] void refuse(const Need& need, const Room& room, const char* remedy) {
   fail(ErrorCode::memory, "this run would need about {} (weights {}, activations {}), {}: {}",
        amount(double(need.peak)), amount(double(need.weights)), amount(double(need.activations)),
@@ -100,6 +78,22 @@ void plan_blocks(Model::State& state, const Need& need, const Room& room, Job& j
 }
 
 }  // namespace
+
+std::string amount(double bytes) {
+  return bytes >= 1e9 ? fmt::format("{:.1f} GB", bytes / 1e9)
+                      : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+Room room_of(const Model::State& state) {
+  const int64_t budget = state.options.memory_budget;
+  if (budget > 0) return {budget, "--memory-budget allows " + amount(double(budget))};
+  if (state.device() != Device::cpu) {
+    const auto have = static_cast<double>(free_device_memory());
+    return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
+  }
+  const auto have = static_cast<double>(base::usable_memory());
+  return {static_cast<int64_t>(0.95 * have), "the machine has " + amount(have)};
+}
 
 models::Tiling vae_tiles(const Model::State& state, int64_t pixels) {
   require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,

@@ -16,6 +16,17 @@ Need decode_need(const base::Json& vae, bool video, nn::DType dtype, const nn::T
 /// Error(usage) for sizes that no tile has.
 models::Tiling vae_tiles(const Model::State& state, int64_t pixels);
 
+/// "16.2 GB", "3.4 MB".
+std::string amount(double bytes);
+
+/// What a run may take: bytes, and how messages call it.
+struct Room {
+  int64_t bytes;
+  std::string allows;
+};
+/// RunOptions::memory_budget, else nearly all that the machine or the GPU has.
+Room room_of(const Model::State& state);
+
 /// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
 /// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in
 /// job.notes. Parts are in memory one after the other. Throws Error(memory) when nothing helps,

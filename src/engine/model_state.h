@@ -36,6 +36,7 @@ struct Model::State {
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
   std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
   std::vector<std::unique_ptr<nn::Denoiser>> denoisers;  ///< by rank of an expert group
+  int64_t foreseen_tokens = 0;   ///< of the largest run of a language model that fits
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
 
   /// What surrounds the work of a rank; -1: of the process.

@@ -78,14 +78,20 @@ std::string to_json(const Inspection& i) {
                           {"parameters", c.parameters},
                           {"file_bytes", c.file_bytes},
                           {"facts", c.facts}});
+  const Json run = i.answer_tokens > 0
+                       ? Json{{"prompt_tokens", i.prompt_tokens},
+                              {"answer_tokens", i.answer_tokens},
+                              {"block", i.block}}
+                       : Json{{"width", i.width}, {"height", i.height}, {"rows", i.rows}};
   const Json document{{"model", i.model},
                       {"pipeline", i.pipeline},
                       {"device", i.device},
                       {"components", components},
                       {"classes", i.class_names},
-                      {"run", {{"width", i.width}, {"height", i.height}, {"rows", i.rows}}},
+                      {"run", run},
                       {"flops_per_step", i.flops_per_step},
                       {"memory", i.memory},
+                      {"unfit", i.unfit},
                       {"plan", i.plan},
                       {"ranks", ranks}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);

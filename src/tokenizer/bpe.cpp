@@ -57,6 +57,14 @@ std::optional<int32_t> Bpe::id_of(std::string_view token) const {
   return found->second;
 }
 
+std::string text_of(const Vocabulary& vocabulary, int32_t id) {
+  const auto found =
+      std::ranges::find_if(vocabulary, [&](const auto& one) { return one.second == id; });
+  return found == vocabulary.end() ? "" : found->first;
+}
+
+std::string Bpe::text_of(int32_t id) const { return tokenizer::text_of(tables_.vocabulary, id); }
+
 const Bpe::Merge* Bpe::merge_of(int32_t left, int32_t right) const {
   const auto found = merges_.find(key_of(left, right));
   return found == merges_.end() ? nullptr : &found->second;

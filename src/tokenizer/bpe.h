@@ -11,6 +11,8 @@ namespace tessera::tokenizer {
 
 /// Tokens by their text.
 using Vocabulary = std::unordered_map<std::string, int32_t>;
+/// The token of an id, "" without one: looks at all of them.
+std::string text_of(const Vocabulary& vocabulary, int32_t id);
 
 /// A byte-pair encoding (Sennrich et al. 2016).
 struct BpeTables {
@@ -29,6 +31,7 @@ class Bpe : public Model {
   Bpe(BpeTables tables, const std::string& where);
   void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
   std::optional<int32_t> id_of(std::string_view token) const override;
+  std::string text_of(int32_t id) const override;
   int64_t size() const override { return size_; }
 
  private:

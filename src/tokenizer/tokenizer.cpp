@@ -112,6 +112,12 @@ std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
   return parts_.model->id_of(token);
 }
 
+std::string Tokenizer::text_of(int32_t id) const {
+  for (const AddedToken& token : parts_.added)
+    if (token.id == id) return token.text;
+  return parts_.model->text_of(id);
+}
+
 int64_t Tokenizer::vocabulary() const {
   int64_t size = parts_.model->size();
   for (const AddedToken& token : parts_.added) size = std::max<int64_t>(size, token.id + 1);

@@ -81,6 +81,8 @@ class Tokenizer {
 
   /// The id of a token, if there is one of this text.
   std::optional<int32_t> id_of(std::string_view token) const;
+  /// The token of an id as the file spells it; "": there is none.
+  std::string text_of(int32_t id) const;
   /// One more than the largest id.
   int64_t vocabulary() const;
   const AddedTokens& added() const { return parts_.added; }

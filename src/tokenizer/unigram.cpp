@@ -61,6 +61,10 @@ std::optional<int32_t> Unigram::id_of(std::string_view token) const {
   return *found;
 }
 
+std::string Unigram::text_of(int32_t id) const {
+  return id < 0 || id >= size() ? "" : pieces_.pieces[static_cast<size_t>(id)].first;
+}
+
 // All pieces that start at a place.
 void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) const {
   const auto& list = pieces_.pieces;

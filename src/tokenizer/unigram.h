@@ -27,6 +27,7 @@ class Unigram : public Model {
   Unigram(UnigramPieces pieces, const std::string& where);
   void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
   std::optional<int32_t> id_of(std::string_view token) const override;
+  std::string text_of(int32_t id) const override;
   int64_t size() const override { return static_cast<int64_t>(pieces_.pieces.size()); }
 
  private:

@@ -30,6 +30,10 @@ std::optional<int32_t> WordPiece::id_of(std::string_view token) const {
   return found->second;
 }
 
+std::string WordPiece::text_of(int32_t id) const {
+  return tokenizer::text_of(tables_.vocabulary, id);
+}
+
 void WordPiece::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   int64_t characters = 0;
   for (size_t at = 0; at < piece.size(); at += length_of(piece[at])) ++characters;

@@ -22,6 +22,7 @@ class WordPiece : public Model {
   WordPiece(WordPieceTables tables, const std::string& where);
   void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
   std::optional<int32_t> id_of(std::string_view token) const override;
+  std::string text_of(int32_t id) const override;
   int64_t size() const override { return size_; }
 
  private:

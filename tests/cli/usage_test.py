@@ -19,6 +19,7 @@ class Help(ProgramTest):
                                 ("eval", "speed"): ["What to measure:", "How it runs:"],
                                 ("eval", "tasks"): ["What to measure:", "How it is decoded:"],
                                 ("eval", "experts"): ["What to measure:", "How it is decoded:"],
+                                ("tokenize",): ["What to cut:"],
                                 ("forward",): ["What to run:", "How it runs:"],
                                 ("inspect",): ["The run to estimate:", "How it runs:"],
                                 ("bench",): ["Options:"]}.items():
@@ -31,7 +32,7 @@ class Help(ProgramTest):
                 self.assertIn(group, lines, command)
 
     def test_every_option_it_names_exists(self):
-        for command in ("generate", "complete", "forward", "inspect", "eval", "eval speed", "eval tasks",
+        for command in ("generate", "complete", "tokenize", "forward", "inspect", "eval", "eval speed", "eval tasks",
                         "eval experts", "bench"):
             words = command.split()
             options = set(re.findall(r"--[a-z][a-z-]+", run(*words, "--help").stdout))
@@ -45,7 +46,7 @@ class Help(ProgramTest):
 
 class Arguments(ProgramTest):
     def test_commands(self):
-        self.refused(2, says=["generate, complete, forward, inspect, eval or bench", "--help"])
+        self.refused(2, says=["generate, complete, tokenize, forward, inspect, eval or bench", "--help"])
         self.refused(2, "inspec", says=["unknown command 'inspec'", "did you mean 'inspect'"])
         self.refused(2, "--steps", "3", says="before the command")
 

@@ -181,9 +181,55 @@ TEST(Complete, JsonHoldsIdsUsageAndExperts) {
   const base::Json& one = json.at("completions").at(0);
   EXPECT_EQ(one.at("ids").size(), one.at("usage").at("completion_tokens").get<size_t>());
   EXPECT_EQ(one.at("usage").at("prompt_tokens"), 3);
+  EXPECT_EQ(one.at("prompt_ids"), (base::Json{1, 2, 3}));
+  ASSERT_EQ(one.at("confidences").size(), one.at("ids").size());
+  for (const auto& sure : one.at("confidences")) {
+    EXPECT_GT(sure.get<double>(), 0);
+    EXPECT_LE(sure.get<double>(), 1);
+  }
+  EXPECT_EQ(json.at("pass_seconds").size(), json.at("forwards").get<size_t>());
   EXPECT_EQ(one.at("forwards"), one.at("passes").size());
   EXPECT_EQ(one.at("passes").at(0).at("experts").size(), 3u);
   EXPECT_GT(json.at("experts_read").get<int>(), 0);
+}
+
+TEST(Complete, ConfidencesAreThoseOfTheThreshold) {
+  Model model = open(golden::LladaCase("llada2").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 13;
+  q.block = 8;
+  q.decode = "steps:1";  // a pass fills the block: what it commits is the arg max of that pass
+  q.stop_at_eos = "none";
+  const Completion all = model.complete(q).completions[0];
+  ASSERT_EQ(all.confidences.size(), 13u);
+  q.decode = "steps:8";  // one at a time, the surest first: no first commit is less sure
+  const Completion slow = model.complete(q).completions[0];
+  const double first = *std::max_element(all.confidences.begin(), all.confidences.begin() + 5);
+  const double best = *std::max_element(slow.confidences.begin(), slow.confidences.begin() + 5);
+  EXPECT_GE(best, first - 1e-6);
+}
+
+TEST(Complete, ARuleAboveTheModelsExpertsIsSaid) {
+  Model model = open(golden::LladaCase("llada_moe").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 4;
+  std::vector<std::string> notes;
+  CompleteControl control;
+  control.on_note = [&](const std::string& note) { notes.push_back(note); };
+  for (const char* rule : {"vanilla", "topk:4", "des-seq:2", "des-vote:0.5,k=4"}) {
+    q.select = rule;
+    model.complete(q, control);
+    EXPECT_TRUE(notes.empty()) << rule;
+  }
+  for (const char* rule : {"topk:5", "des-seq:5", "des-vote:0.5,k=5"}) {
+    notes.clear();
+    q.select = rule;
+    model.complete(q, control);
+    ASSERT_EQ(notes.size(), 1u) << rule;
+    EXPECT_NE(notes[0].find("up to 5 experts, more than the 4"), std::string::npos) << notes[0];
+  }
 }
 
 TEST(Complete, BadInputIsOneLineThatNamesIt) {

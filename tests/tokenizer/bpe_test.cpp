@@ -31,6 +31,8 @@ TEST(Bpe, RefusesWhatTheVocabularyLacks) {
   std::vector<int32_t> ids;
   bpe.encode("a", ids);
   EXPECT_EQ(ids, std::vector<int32_t>{0});
+  EXPECT_EQ(bpe.text_of(0), "a");
+  EXPECT_EQ(bpe.text_of(1), "");
   EXPECT_THROW(bpe.encode("ab", ids), Error);
 }
 

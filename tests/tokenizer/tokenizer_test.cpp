@@ -26,6 +26,9 @@ TEST(Tokenizer, FindsAddedTokens) {
   const Tokenizer t(p, "here");
   EXPECT_EQ(t.encode("a[S]a <m> b"), (std::vector<int32_t>{9, 1, 3, 1, 7, 6, 8}));
   EXPECT_EQ(t.vocabulary(), 8);
+  EXPECT_EQ(t.text_of(7), "<m>");
+  EXPECT_EQ(t.text_of(1), "a");
+  EXPECT_EQ(t.text_of(99), "");
 }
 
 TEST(Tokenizer, PadsAndCuts) {

@@ -30,6 +30,12 @@ TEST(Unigram, UnknownNeighboursAreOneToken) {
   EXPECT_EQ(ids, (std::vector<int32_t>{0, 1, 0, 1}));
 }
 
+TEST(Unigram, SpellsItsTokens) {
+  const Unigram model(some(), "here");
+  for (int32_t id = 0; id < model.size(); ++id) EXPECT_EQ(model.id_of(model.text_of(id)), id);
+  EXPECT_EQ(model.text_of(-1) + model.text_of(static_cast<int32_t>(model.size())), "");
+}
+
 TEST(Unigram, RefusesWhatDoesNotFit) {
   UnigramPieces p = some();
   p.byte_fallback = true;

@@ -16,6 +16,7 @@ TEST(WordPiece, TakesTheLongest) {
   model.encode("undx", ids);
   model.encode(std::string(101, 'u'), ids);
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 4, 5, 0, 0}));
+  for (const auto& [text, id] : t.vocabulary) EXPECT_EQ(model.text_of(id), text);
   t.unknown = "none";
   EXPECT_THROW(WordPiece(t, "here"), Error);
 }

@@ -41,6 +41,13 @@ class Tensors(unittest.TestCase):
         self.assertIn("differs by 0 at most", said)
         self.assertEqual(run("compare", f"{taken}:x", f"{GOLDEN}:forward.1.x")[0], 1)
 
+    def test_takes_one_under_another_name(self):
+        taken = self.folder / "one.safetensors"
+        self.assertEqual(run("take", GOLDEN, "forward.0.x", taken, "--as", "sample"), (0, ""))
+        self.assertEqual(run("compare", f"{taken}:sample", f"{GOLDEN}:forward.0.x")[0], 0)
+        self.assertNotIn("\n", run("list", taken)[1].strip())
+        self.assertNotEqual(run("take", GOLDEN, "forward.0.", taken, "--as", "x")[0], 0)
+
     def test_reads_every_float(self):
         numbers = [1.0, -2.5, 0.0, 3.140625]
         path = self.folder / "t.safetensors"

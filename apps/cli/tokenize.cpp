@@ -1,0 +1,81 @@
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "arguments.h"
+#include "commands.h"
+#include "inputs.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  TokenizeRequest request;
+  std::string chat, prompt_file;
+  bool json = false;
+};
+
+// A piece in quotes on one line, whatever it holds.
+std::string quoted(const std::string& piece) {
+  std::string line = "\"";
+  for (char c : piece)
+    if (c == '\n')
+      line += "\\n";
+    else if (c == '\t')
+      line += "\\t";
+    else if (c == '"' || c == '\\')
+      line += std::string("\\") + c;
+    else
+      line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return line + "\"";
+}
+
+void print(const std::vector<Tokenized>& all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Tokenized& one = all[i];
+    std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", one.tokenizer.c_str(), one.ids.size());
+    if (one.length > 0) std::printf(", padded to %ld", static_cast<long>(one.length));
+    std::printf("\n");
+    for (size_t t = 0; t < one.ids.size(); ++t)
+      std::printf("%8d  %s\n", one.ids[t], quoted(one.pieces[t]).c_str());
+  }
+}
+
+void tokenize(Options& o, const std::stop_token& stop) {
+  TokenizeRequest& q = o.request;
+  for (std::string& prompt : q.prompts) prompt = read_text(prompt, "--prompt", stop);
+  if (!o.prompt_file.empty())
+    for (const std::string& line : read_lines(o.prompt_file, "--prompt-file", stop))
+      q.prompts.push_back(line);
+  if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
+  const auto all = Model::open(o.model.model, run_options(o.model)).tokenize(q);
+  if (o.json)
+    std::printf("%s\n", to_json(all).c_str());
+  else
+    print(all);
+}
+
+}  // namespace
+
+Command add_tokenize(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("tokenize", "Show the tokens of a text: ids and pieces");
+  auto o = std::make_shared<Options>();
+  app->add_option("MODEL", o->model.model, "Folder, or shipped: scenes, tasks-a, tasks-b")
+      ->required();
+  const char* what = "What to cut";
+  add_text(*app, "--prompt", o->request.prompts, "Text, '-': standard input; a file, one a line")
+      ->group(what);
+  app->add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
+  app->add_option("--chat", o->chat, "[{\"role\": ..., \"content\": ...}] or '-'; no template")
+      ->group(what)
+      ->type_name("F");
+  app->add_flag("--raw", o->request.raw)->group(what);
+  app->add_option("--tokenizer", o->request.tokenizer, "One of a pipeline's; default: all")
+      ->group(what)
+      ->type_name("NAME");
+  app->add_flag("--json", o->json, "Print JSON")->group(what);
+  return {app, [o](const std::stop_token& stop) { tokenize(*o, stop); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,59 @@
+#include "base/json_text.h"
+
+#include <algorithm>
+
+namespace tessera::base {
+namespace {
+
+constexpr size_t kLine = 320;  // bytes of an object that stands on one line
+
+std::string scalar(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool plain(const Json& value) {
+  return value.is_primitive() ||
+         (value.is_array() &&
+          std::ranges::all_of(value, [](const Json& one) { return one.is_primitive(); }));
+}
+
+std::string on_one_line(const Json& value) {
+  if (value.is_primitive()) return scalar(value);
+  std::string text = value.is_array() ? "[" : "{";
+  for (auto it = value.begin(); it != value.end(); ++it) {
+    if (it != value.begin()) text += ", ";
+    if (value.is_object()) text += scalar(it.key()) + ": ";
+    text += on_one_line(*it);
+  }
+  return text + (value.is_array() ? "]" : "}");
+}
+
+void write(const Json& value, size_t depth, std::string& out) {
+  if (plain(value) || value.empty()) {
+    out += on_one_line(value);
+    return;
+  }
+  const std::string inner(depth + 2, ' ');
+  out += value.is_array() ? "[" : "{";
+  for (auto it = value.begin(); it != value.end(); ++it) {
+    out += (it == value.begin() ? "\n" : ",\n") + inner;
+    if (value.is_object()) out += scalar(it.key()) + ": ";
+    const bool small = value.is_array() && it->is_object() && std::ranges::all_of(*it, plain);
+    const std::string line = small ? on_one_line(*it) : "";
+    if (small && line.size() <= kLine)
+      out += line;
+    else
+      write(*it, depth + 2, out);
+  }
+  out += "\n" + std::string(depth, ' ') + (value.is_array() ? "]" : "}");
+}
+
+}  // namespace
+
+std::string json_text(const Json& json) {
+  std::string out;
+  write(json, 0, out);
+  return out;
+}
+
+}  // namespace tessera::base

@@ -1,0 +1,83 @@
+#include "tessera/tokenize.h"
+
+#include "base/fail.h"
+#include "base/json_text.h"
+#include "base/printable.h"
+#include "engine/encode_text.h"
+#include "engine/model_state.h"
+#include "tokenizer/folder.h"
+
+namespace tessera {
+namespace {
+
+using base::Json;
+
+Tokenized of_language(const engine::Language& language, std::vector<int32_t> ids) {
+  Tokenized made{"model", std::move(ids), {}, 0};
+  for (const int32_t id : made.ids)
+    made.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
+  return made;
+}
+
+std::vector<Tokenized> tokenize_language(const engine::Language& language,
+                                         const TokenizeRequest& request) {
+  require(request.tokenizer.empty() || request.tokenizer == "model", ErrorCode::usage,
+          "a language model has one tokenizer; leave out {}", base::printable(request.tokenizer));
+  std::vector<Tokenized> all;
+  for (const std::string& text : request.prompts)
+    all.push_back(of_language(language, language.prompt(text, request.raw)));
+  if (!request.chat.empty()) all.push_back(of_language(language, language.chat(request.chat)));
+  return all;
+}
+
+// The tokens that a text encoder of a pipeline gets of one prompt.
+Tokenized of_part(const Model::State& state, models::Recipe::TextPart part,
+                  const std::string& prompt) {
+  const models::TextBatch batch = engine::tokens_of(state, part, {prompt});
+  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+  Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
+  made.ids.resize(static_cast<size_t>(batch.visible.at(0)));
+  for (const int32_t id : made.ids)
+    made.pieces.push_back(tokenizer::readable(tokenizer->text_of(id), true));
+  return made;
+}
+
+std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
+                                         const TokenizeRequest& request) {
+  require(request.chat.empty() && !request.raw, ErrorCode::usage,
+          "'{}' is no language model: it takes prompts, and has no chat template", state.name);
+  std::vector<Tokenized> all;
+  std::string known;
+  for (const std::string& prompt : request.prompts)
+    for (const auto& part : state.recipe->text_parts(state.folder.class_name)) {
+      if (!state.folder.has(part.tokenizer)) continue;
+      known += (known.empty() ? "" : ", ") + part.tokenizer;
+      if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
+        all.push_back(of_part(state, part, prompt));
+    }
+  require(!known.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text", state.name);
+  require(!all.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
+          base::printable(request.tokenizer), known);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request) const {
+  require(!request.prompts.empty() || !request.chat.empty(), ErrorCode::usage,
+          "there is no text; give --prompt, --prompt-file or --chat");
+  if (state_->language) return tokenize_language(*state_->language, request);
+  require(state_->recipe != nullptr, ErrorCode::usage, "'{}' takes no text", state_->name);
+  return tokenize_pipeline(*state_, request);
+}
+
+std::string to_json(const std::vector<Tokenized>& all) {
+  Json list = Json::array();
+  for (const Tokenized& one : all) {
+    list.push_back({{"tokenizer", one.tokenizer}, {"ids", one.ids}, {"pieces", one.pieces}});
+    if (one.length > 0) list.back()["length"] = one.length;
+  }
+  return base::json_text(list);
+}
+
+}  // namespace tessera
