@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""The tables of des.md, from runs as bench/des/measure.py keeps them."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TABLES = pathlib.Path(__file__).resolve().parents[2] / "bench/des/tables.py"
+
+
+def line(rule, right, experts, ruled=1.0):
+    return {"select": rule, "examples": 100, "accuracy": right / 100, "accuracy_95": [0.5, 0.9], "gained": 1,
+            "lost": 7, "p": 0.07, "ruled": ruled, "experts": experts, "experts_share": experts / 50,
+            "batch_experts": 60.0, "passes": 3.0, "bytes": 2e6, "milliseconds": 5.0, "tasks": {"add": right / 100}}
+
+
+RUN = [line("vanilla", 80, 50.0), line("topk:4", 60, 30.0), line("des-vote:0.6", 76, 38.0),
+       line("mc:0.6,0,0.1", 70, 45.0), {"tuned": line("des-vote:0.6", 78, 38.0)}]
+
+
+class Tables(unittest.TestCase):
+    def printed(self, runs):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "des.json"
+            path.write_text(json.dumps(runs))
+            done = subprocess.run([sys.executable, str(TABLES), str(path)], text=True, stdout=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0)
+        return done.stdout
+
+    def test_table_1_is_relative_to_vanilla(self):
+        text = self.printed({"a-0 rules": RUN})
+        self.assertIn("Tokens decided under the rule: 100.0 % at least", text)
+        self.assertIn("| `des-vote:0.6` | 38.0 | 95.0 | -7 +1, p 0.07 |", text)
+        self.assertIn("| `mc:0.6` | 45.0 |", text)
+        self.assertIn("| `des-vote` | 76 % (`des-vote:0.6`): -7 +1, p 0.07 |", text)
+        self.assertIn("| `topk` | more than was tried |", text)
+
+    def test_seeds_stand_side_by_side(self):
+        text = self.printed({"a-1 rules": RUN, "a-0 rules": RUN})
+        self.assertIn("| `topk:4` | 30.0 | 75.0 | -7 +1, p 0.07 | 30.0 | 75.0 | -7 +1, p 0.07 |", text)
+
+    def test_too_few_tokens_under_the_rule_are_said(self):
+        self.assertIn("below 90 %", self.printed({"a-0 rules": [line("vanilla", 80, 50.0, 0.06)]}))
+
+
+if __name__ == "__main__":
+    unittest.main()
