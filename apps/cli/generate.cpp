@@ -44,12 +44,38 @@ void set_subject(Options& o, const std::stop_token& stop) {
   if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file, "--prompt-file", stop);
 }
 
+// A value that would end before its end, as other programs read the line, stands in quotes.
+std::string in_quotes(const std::string& value) {
+  if (value.find_first_of(",:\n\"") == std::string::npos) return value;
+  std::string out = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + '"';
+}
+
+// The form that other programs read: the prompt, what to lead away from, then "Name: value, ...".
+std::string parameters_of(const GenerateResult& result, const Options& o, size_t i) {
+  const Picture& picture = result.pictures[i];
+  char guidance[32];
+  std::snprintf(guidance, sizeof guidance, "%g", double{result.guidance});
+  std::string text = picture.label + "\n";
+  if (o.request.negative_prompt) text += "Negative prompt: " + *o.request.negative_prompt + "\n";
+  text += "Steps: " + std::to_string(result.steps) + ", Sampler: " + result.sampler +
+          ", CFG scale: " + guidance + ", Seed: " + std::to_string(o.request.seed) +
+          ", Size: " + std::to_string(picture.width) + "x" + std::to_string(picture.height) +
+          ", Model: " + in_quotes(o.model->model);
+  const bool video = picture.video >= 0;
+  const int count = video ? result.pictures.back().video + 1 : int(result.pictures.size());
+  if (count > 1)
+    text += ", Batch size: " + std::to_string(count) +
+            ", Batch pos: " + std::to_string(video ? picture.video : static_cast<int>(i));
+  return text + ", Version: Tessera " + kVersion;
+}
+
 void save(const GenerateResult& result, const Options& o) {
-  save_pictures(result, o.output, [&](size_t i) {
-    return result.pictures[i].label + "; model " + o.model->model + ", steps " +
-           std::to_string(result.steps) + ", guidance " + std::to_string(result.guidance) +
-           ", seed " + std::to_string(o.request.seed) + ", picture " + std::to_string(i);
-  });
+  save_pictures(result, o.output, [&](size_t i) { return parameters_of(result, o, i); });
   if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
@@ -108,7 +134,7 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* files = "Files";
   app.add_option("-o,--output", o->output.asked,
-                 ".png, .webp, .mp4 or folder (default tessera.png)")
+                 ".png .webp .jpg .mp4, a folder (default tessera.png)")
       ->group(files)
       ->type_name("OUT");
   app.add_option("--fps", o->output.rate)->group(files)->type_name("N");

@@ -53,7 +53,10 @@ void print(const Inspection& i) {
   for (const Component& c : i.components) {
     std::printf("  %-*s %-*s", name_width, c.name.c_str(), type_width, c.type.c_str());
     if (c.parameters > 0) std::printf(" %10.2f M parameters", double(c.parameters) / 1e6);
-    if (c.file_bytes > 0) std::printf("  %s on disk", amount(double(c.file_bytes)).c_str());
+    if (c.file_bytes > 0)
+      std::printf("  %s %s", amount(double(c.file_bytes)).c_str(),
+                  c.downloaded ? "on disk" : "to download");
+    if (!c.downloaded) std::printf("  weights are not here yet");
     std::printf("\n");
     for (const auto& [name, value] : c.facts)
       std::printf("      %-28s %s\n", name.c_str(), value.c_str());
@@ -80,8 +83,10 @@ void print(const Inspection& i) {
   std::printf("  %-12s %.2f GFLOP a %s\n", "work", i.flops_per_step / 1e9,
               text ? "pass over all of it" : "step");
   if (text) std::printf("  %-12s %s\n", "K/V", amount(double(i.memory.at("kv"))).c_str());
-  for (const char* name : {"weights", "activations", "peak"})
-    std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
+  if (!i.expected.empty()) std::printf("  %-12s %s\n", "time", i.expected.c_str());
+  for (const char* name : {"weights", "activations", "text", "peak"})
+    if (i.memory.contains(name))
+      std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
   if (!i.ranks.empty()) print_ranks(i);
   if (!i.unfit.empty()) std::printf("  does not fit: %s\n", i.unfit.c_str());
 }

@@ -42,12 +42,16 @@ void check_folder(const std::string& output) {
   check_writable((there / "tessera").string());
 }
 
+bool is_picture(const std::string& kind) {
+  return kind == ".png" || kind == ".webp" || kind == ".jpg" || kind == ".jpeg";
+}
+
 void check_kind(const Output& o) {
   const std::string kind = kind_of(o.path);
-  const bool picture = kind == ".png" || kind == ".webp", video = kind == ".mp4";
+  const bool picture = is_picture(kind), video = kind == ".mp4";
   if (!picture && !video)
     throw Error(ErrorCode::usage, "output '" + o.path + "': expected a name that ends in " +
-                                      (o.videos ? ".mp4" : ".png or .webp") +
+                                      (o.videos ? ".mp4" : ".png, .webp or .jpg") +
                                       ", or a folder (with '/' at its end)");
   if (o.videos && picture)
     throw Error(ErrorCode::usage,
@@ -57,8 +61,8 @@ void check_kind(const Output& o) {
   if (!o.videos && video)
     throw Error(ErrorCode::usage,
                 "output '" + o.path +
-                    "' is for a video, and this model makes pictures: name a .png "
-                    "or .webp file, or a folder (with '/' at its end)");
+                    "' is for a video, and this model makes pictures: name a .png, "
+                    ".webp or .jpg file, or a folder (with '/' at its end)");
 }
 
 std::string numbered(const std::string& output, size_t index, size_t count) {
@@ -146,7 +150,8 @@ void save_pictures(const GenerateResult& result, const Output& o,
   if (o.videos && !is_folder(o.path)) return save_videos(result, o, text);
   for (size_t i = 0; i < result.pictures.size(); ++i) {
     const std::string path = frame_path(result, o.path, i);
-    const auto save = kind_of(path) == ".webp" ? save_webp : save_png;
+    const std::string kind = kind_of(path);
+    const auto save = kind == ".webp" ? save_webp : kind.starts_with(".j") ? save_jpeg : save_png;
     save(result.pictures[i], path, texts_of(text(i)));
     print_name(path);
   }

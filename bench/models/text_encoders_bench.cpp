@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "bench.h"
 #include "models/random_weights.h"
@@ -58,10 +59,11 @@ class Kept : public nn::PackingWeights {
   mutable std::map<std::string, Tensor> kept_;
 };
 
-const Encoder& encoder_of(const std::string& name) {
+const Encoder& encoder_of(std::string_view name) {
   for (const Encoder& encoder : kEncoders)
     if (name == encoder.name) return encoder;
-  std::fprintf(stderr, "text_encoders_bench: no encoder '%s'\n", name.c_str());
+  std::fprintf(stderr, "text_encoders_bench: no encoder '%.*s'\n", static_cast<int>(name.size()),
+               name.data());
   std::exit(2);
 }
 

@@ -23,6 +23,7 @@ struct GenerateResult {
   std::vector<float> latents;     ///< as --save-latents writes them
   int steps = 0;                  ///< that were made, asked for or not
   float guidance = 1;
+  std::string sampler;     ///< "rectified-flow", "ddpm", or the scheduler's class
   bool elsewhere = false;  ///< all of it is with the process of rank 0
   Report report;
 };
@@ -88,8 +89,11 @@ std::vector<std::string> known_model_sizes();
 /// Writes a picture as PNG, the parameters as text chunks; beside the target, then renamed.
 void save_png(const Picture& picture, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {});
-/// Writes a picture as lossless WebP, the parameters in its XMP part.
+/// Writes a picture as lossless WebP, the parameters in its XMP part and Exif user comment.
 void save_webp(const Picture& picture, const std::string& path,
+               const std::vector<std::pair<std::string, std::string>>& text = {});
+/// Writes a picture as JPEG of quality 95, "parameters" in its Exif user comment.
+void save_jpeg(const Picture& picture, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& text = {});
 /// Writes frames of one size as an MP4 video of `rate` frames a second, the parameters as its
 /// comment.

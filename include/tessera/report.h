@@ -68,6 +68,8 @@ struct Picture {
 struct Component {
   std::string name, type, path;
   int64_t parameters = 0, file_bytes = 0;
+  bool downloaded =
+      true;  ///< false: its weights are not there; file_bytes: what its index announces
   std::map<std::string, std::string> facts;  ///< sizes, by the names of the configuration
 };
 
@@ -81,10 +83,14 @@ struct Inspection {
   /// The same of a language model: one prompt, its answer, and the tokens of a block.
   int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;
   double flops_per_step = 0;  ///< or of a pass over all tokens
-  /// Bytes: weights, activations, peak; of language models kv, too, which is part of activations.
+  /// Bytes: weights, activations, peak; text encoders of those that have them; of language models
+  /// kv, too, which is part of activations.
   std::map<std::string, int64_t> memory;
   std::string
       unfit;  ///< why the run does not fit into the memory there is; "": it does, or unknown
+  /// Expected on this machine: text, load, step, decode, whole; empty where it was not measured.
+  std::map<std::string, double> seconds;
+  std::string expected;  ///< the same as a sentence
   /// What a rank of a plan needs, in bytes; docs/plans.md has the formulas.
   struct Rank {
     int experts = 0;     ///< of each layer

@@ -22,6 +22,7 @@ struct Job {
   int64_t added_frames = 0;         ///< latent frames before those that were asked for
   float guidance_asked = 1;
   std::unique_ptr<sample::Sampler> sampler;
+  std::string sampler_name;  ///< "ddpm", "DDIMScheduler", ...
   parallel::Guidance guidance;
   std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
   int64_t crop_height = 0, crop_width = 0;      ///< pixels a picture is resized to; 0: as decoded

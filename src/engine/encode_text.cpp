@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/stopwatch.h"
+#include "load/meta_weights.h"
 #include "ops/elementwise.h"
 #include "tokenizer/folder.h"
 
@@ -79,10 +80,45 @@ void check_vocabulary(const Model::State& state, const Text& text,
           state.name, encoder.longest());
 }
 
+// An encoder that holds nothing, of a folder that may hold a description alone.
+std::unique_ptr<models::TextEncoder> on_meta(const Model::State& state, const std::string& part,
+                                             std::shared_ptr<load::MetaWeights>& weights) {
+  const load::Component& found = state.folder.component(part);
+  weights = load::has_weights(found.folder)
+                ? std::make_shared<load::MetaWeights>(load::open_component(found.folder))
+                : std::make_shared<load::MetaWeights>();
+  return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
+                                   weights, state.dtype());
+}
+
+Need encoder_need(const Model::State& state, const std::string& part, const TextBatch& batch) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  std::shared_ptr<load::MetaWeights> weights;
+  on_meta(state, part, weights)->encode(batch);
+  return {scope.memory->peak(tensor::MemoryClass::weights),
+          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
+          weights->parameters() * size_of(state.dtype()), scope.meter->entries()};
+}
+
+// So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
+TextBatch usual_batch(const Model::State& state, const Recipe::TextPart& part, int texts) {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  std::shared_ptr<load::MetaWeights> weights;
+  const int64_t longest = on_meta(state, part.encoder, weights)->longest();
+  const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;
+  const auto count = static_cast<size_t>(texts);
+  return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
+          std::vector<int64_t>(count, tokens), tokens};
+}
+
 void check_budget(const Model::State& state, const Text& text) {
   const int64_t budget = state.options.memory_budget;
   if (budget == 0) return;
-  const int64_t peak = state.text_encoder_peak(text.part.encoder, text.batch);
+  const int64_t peak = encoder_need(state, text.part.encoder, text.batch).peak;
   require(peak <= budget, ErrorCode::memory,
           "the {} of '{}' would need about {:.1f} MB with one layer in memory at a time, "
           "--memory-budget allows {:.1f} MB: use fewer prompts",
@@ -152,6 +188,24 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
   put(*state.recipe, encoded, 0, count, "", found);
   if (two) put(*state.recipe, encoded, count, count + 1, "negative_", found);
   return found;
+}
+
+Need text_need(const Model::State& state, int texts) {
+  Need all;
+  for (const Recipe::TextPart& part : state.recipe->text_parts(state.folder.class_name)) {
+    if (!state.folder.has(part.encoder)) continue;
+    const Need one = encoder_need(state, part.encoder, usual_batch(state, part, texts));
+    all.weights = std::max(all.weights, one.weights);
+    all.activations = std::max(all.activations, one.activations);
+    all.peak = std::max(all.peak, one.peak);
+    all.stored += one.stored;
+    for (const auto& [op, entry] : one.work) {
+      all.work[op].calls += entry.calls;
+      all.work[op].flops += entry.flops;
+      all.work[op].bytes += entry.bytes;
+    }
+  }
+  return all;
 }
 
 std::map<std::string, Tensor> forward_text(const Model::State& state, const std::string& component,

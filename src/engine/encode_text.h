@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "engine/conditioning.h"
+#include "engine/memory_plan.h"
 #include "engine/model_state.h"
 
 namespace tessera::engine {
@@ -17,6 +18,9 @@ models::TextBatch tokens_of(const Model::State& state, models::Recipe::TextPart&
 /// after the other and released. Throws Error(model) for parts that are missing or malformed.
 Embeddings encode_prompts(const Model::State& state, const GenerateRequest& request, bool two,
                           const RunControl& control);
+
+/// What the encoders take for so many texts of the usual length, from configurations alone.
+Need text_need(const Model::State& state, int texts);
 
 /// Runs a text encoder on "input_ids" and, if there, "attention_mask" [rows, length] ->
 /// "last_hidden_state", "text_embeds" or "pooler_output", with `trace` also "hidden.N". Throws

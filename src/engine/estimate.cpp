@@ -23,10 +23,15 @@ nn::Conditioning on_meta(const nn::Conditioning& real) {
 
 }  // namespace
 
-int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side) {
-  require(pixels >= 0 && pixels % factor == 0 && pixels <= 1 << 20, ErrorCode::usage,
+int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char* side) {
+  constexpr int64_t kMost = 1 << 20;
+  const int64_t unit = factor * patch;
+  require(pixels >= 0 && pixels <= kMost, ErrorCode::usage,
           "--{} {}: expected a multiple of {} up to {}, or nothing for the trained size", side,
-          pixels, factor, 1 << 20);
+          pixels, unit, kMost);
+  const int64_t below = pixels / unit * unit;
+  require(pixels == below, ErrorCode::usage, "--{} {}: expected a multiple of {}: {}{}", side,
+          pixels, unit, below > 0 ? fmt::format("{} or ", below) : "", below + unit);
   return pixels / factor;
 }
 
@@ -69,6 +74,7 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
                       assembly, {});
   }
   result.flops_per_step = scope.meter->total().flops;
+  result.work = scope.meter->entries();
   result.weights = scope.memory->peak(tensor::MemoryClass::weights);
   result.activations = scope.memory->peak(tensor::MemoryClass::activations);
   result.peak = scope.memory->peak();

@@ -10,6 +10,7 @@
 #include "engine/denoise.h"
 #include "engine/memory_plan.h"
 #include "kernels/isa.h"
+#include "media/jpeg.h"
 #include "media/png.h"
 #include "media/video.h"
 #include "media/webp.h"
@@ -58,6 +59,7 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   Job job = engine::plan_job(state, request, control);
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
+  result.sampler = job.sampler_name;
   engine::check_plan(state, job);
   engine::plan_memory(state, request, job);
   result.report.notes = job.notes;
@@ -108,6 +110,10 @@ void save_png(const Picture& picture, const std::string& path, const Texts& text
 
 void save_webp(const Picture& picture, const std::string& path, const Texts& text) {
   media::write_webp(path, image_of(picture), {text.begin(), text.end()});
+}
+
+void save_jpeg(const Picture& picture, const std::string& path, const Texts& text) {
+  media::write_jpeg(path, image_of(picture), {text.begin(), text.end()});
 }
 
 void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,

@@ -1,17 +1,57 @@
 #include <algorithm>
+#include <thread>
 
 #include "base/fail.h"
 #include "engine/conditioning.h"
+#include "engine/expected_time.h"
 #include "engine/model_state.h"
 #include "engine/token_memory.h"
+#include "load/meta_weights.h"
+#include "sample/scheduler.h"
+#include "tokenizer/folder.h"
 
 namespace tessera {
 namespace {
 
-Component describe(const load::Component& part) {
-  Component shown{part.name, part.class_name, part.folder, 0, 0, {}};
-  const bool weights = part.name != "scheduler" && part.name.find("tokenizer") == std::string::npos;
-  if (!weights) return shown;
+// Names that the part asks for, where the folder holds its description alone.
+int64_t parameters_on_meta(const Model::State& state, const load::Component& part) {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  const auto weights = std::make_shared<load::MetaWeights>();
+  const std::string where = part.folder + "/config.json";
+  if (part.name == "transformer" && state.recipe) {
+    state.recipe->make(*weights, {{0, state.recipe->blocks()}, true, true}, state.dtype());
+  } else if (part.name == "vae" && state.video()) {
+    const auto config = models::parse_cogvideox_vae_config(part.config, where);
+    const models::CogVideoXVae decoder(config, *weights, state.dtype());
+    const models::CogVideoXVaeEncoder encoder(config, *weights, state.dtype());
+  } else if (part.name == "vae") {
+    const auto config = models::parse_autoencoder_kl_config(part.config, where);
+    const models::AutoencoderKL decoder(config, *weights, state.dtype());
+    const models::AutoencoderKLEncoder encoder(config, *weights, state.dtype());
+  } else if (part.name.starts_with("text_encoder")) {
+    models::make_text_encoder(part.class_name, part.config, where, weights, state.dtype())
+        ->encode({{0}, {1}, 1});
+  }
+  return weights->parameters();
+}
+
+Component describe(const Model::State& state, const load::Component& part) {
+  Component shown{part.name, part.class_name, part.folder, 0, 0, true, {}};
+  if (part.name == "scheduler") return shown;
+  if (part.name.starts_with("tokenizer")) {
+    const auto tokenizer = tokenizer::open_tokenizer(part.folder);
+    shown.facts["vocabulary"] = std::to_string(tokenizer->vocabulary());
+    if (tokenizer->longest() > 0)
+      shown.facts["model_max_length"] = std::to_string(tokenizer->longest());
+    return shown;
+  }
+  if (!load::has_weights(part.folder)) {
+    shown.downloaded = false;
+    shown.file_bytes = load::announced_bytes(part.folder);
+    shown.parameters = parameters_on_meta(state, part);
+    return shown;
+  }
   const load::TensorSet tensors = load::open_component(part.folder);
   shown.file_bytes = tensors.bytes();
   for (const std::string& name : tensors.names()) {
@@ -22,32 +62,51 @@ Component describe(const load::Component& part) {
   return shown;
 }
 
-void add_run(Inspection& found, const models::Recipe& recipe,
+struct Run {
+  nn::TokenLayout layout;
+  int steps = 1;
+  bool branches = false;
+};
+
+Run plan_run(Inspection& found, const models::Recipe& recipe,
              const models::Recipe::Defaults& defaults, const RunOptions& options,
-             const GenerateRequest& request, int64_t factor, const base::Json* vae) {
+             const GenerateRequest& request, int64_t factor) {
   require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
           "--count {}: expected a number from 1 to 100000", request.count);
-  const nn::TokenLayout layout =
-      recipe.layout(engine::latent_pixels(request.height, factor, "height"),
-                    engine::latent_pixels(request.width, factor, "width"),
-                    engine::latent_frames(recipe, request.frames));
+  Run run;
+  const auto patch = recipe.layout(0, 0).patch;
+  run.layout = recipe.layout(engine::latent_pixels(request.height, factor, patch[1], "height"),
+                             engine::latent_pixels(request.width, factor, patch[2], "width"),
+                             engine::latent_frames(recipe, request.frames));
   const float guidance = request.guidance.value_or(defaults.guidance);
-  const bool branches = recipe.text_inputs().empty()
-                            ? guidance != 1
-                            : engine::branches_of(recipe, request, guidance).two;
-  const int steps = request.steps.value_or(defaults.steps);
-  require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
-  const parallel::Workload workload{request.count, layout.tokens(), branches ? 2 : 1, steps};
+  run.branches = recipe.text_inputs().empty() ? guidance != 1
+                                              : engine::branches_of(recipe, request, guidance).two;
+  run.steps = request.steps.value_or(defaults.steps);
+  require(run.steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", run.steps);
+  const parallel::Workload workload{request.count, run.layout.tokens(), run.branches ? 2 : 1,
+                                    run.steps};
   found.plan = to_string(options.plan);
-  if (!found.plan.empty()) found.ranks = engine::rank_memory(recipe, options, layout, workload);
-  const auto need = engine::estimate(recipe, engine::dtype_of(options), layout, request.count,
-                                     branches, vae, nullptr, engine::expert_dtype_of(options));
-  found.width = layout.size[2] * factor;
-  found.height = layout.size[1] * factor;
-  found.rows = (branches ? 2 : 1) * request.count;
-  found.flops_per_step = need.flops_per_step;
-  found.memory = {
-      {"weights", need.weights}, {"activations", need.activations}, {"peak", need.peak}};
+  if (!found.plan.empty()) found.ranks = engine::rank_memory(recipe, options, run.layout, workload);
+  found.width = run.layout.size[2] * factor;
+  found.height = run.layout.size[1] * factor;
+  found.rows = (run.branches ? 2 : 1) * request.count;
+  return run;
+}
+
+void add_need(Inspection& found, const engine::RunNeed& need, nn::DType dtype) {
+  found.flops_per_step = need.denoise.flops_per_step;
+  found.memory = {{"weights", std::max(need.denoise.weights, need.decode.weights)},
+                  {"activations", std::max(need.denoise.activations, need.decode.activations)},
+                  {"peak", need.peak}};
+  if (need.text.peak > 0) found.memory["text"] = need.text.peak;
+  if (found.device != "cpu") return;
+  const engine::ExpectedTime time = engine::expected_time(need, engine::measure_rates(dtype));
+  found.seconds = {{"text", time.text},
+                   {"load", time.load},
+                   {"step", time.step},
+                   {"decode", time.decode},
+                   {"whole", time.whole()}};
+  found.expected = time.sentence();
 }
 
 // What a language model holds beside its sizes, and a run of one prompt.
@@ -69,6 +128,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
   found.block = facts.block;
   const engine::TokenNeed need = engine::token_need(
       state, {{found.prompt_tokens + found.answer_tokens}, facts.block, facts.block});
+  if (!found.components.back().downloaded) found.components.back().parameters = need.parameters;
   found.flops_per_step = need.flops;
   found.plan = to_string(state.options.plan);
   found.rows = 1;
@@ -88,19 +148,39 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   found.device = engine::device_name(state.place);
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
+  bool whole = true;  // what came without weights cannot be checked
   for (const load::Component& part : state.folder.components) {
-    found.components.push_back(describe(part));
+    found.components.push_back(describe(state, part));
+    const bool there = found.components.back().downloaded;
     if (part.name == "transformer")
       for (const auto& [name, value] : state.recipe->facts())
         found.components.back().facts[name] = value;
+    if (part.name == "transformer" && there) state.check_transformer();
+    if (part.name == "vae" && there) state.check_vae();
     if (part.name == "model" && state.language) add_tokens(found, state);
+    if (part.name == "model") whole = there;
   }
-  if (state.language) state.language->check(state.dtype());
-  if (state.recipe) state.check_transformer();
-  if (state.has_vae()) state.check_vae();
-  if (state.recipe)
-    add_run(found, *state.recipe, state.defaults, state.options, request, state.vae_factor(),
-            state.has_vae() ? &state.folder.component("vae").config : nullptr);
+  if (state.language && whole) state.language->check(state.dtype());
+  if (!state.recipe) return found;
+  const Run run =
+      plan_run(found, *state.recipe, state.defaults, state.options, request, state.vae_factor());
+  if (!state.recipe->text_inputs().empty() && state.folder.has("scheduler")) {
+    const load::Component& part = state.folder.component("scheduler");
+    sample::make_sampler(part.class_name, part.config, part.folder + "/scheduler_config.json",
+                         {.steps = run.steps,
+                          .tokens = run.layout.tokens(),
+                          .even_sigmas = state.recipe->even_sigmas()});
+  }
+  const tensor::BindScope bind(state.scope());
+  const int texts = state.recipe->text_inputs().empty() ? 0 : run.branches ? 2 : 1;
+  add_need(found,
+           engine::run_need(state, {.layout = run.layout,
+                                    .pictures = request.count,
+                                    .texts = texts,
+                                    .branches = run.branches,
+                                    .steps = run.steps,
+                                    .decode = true}),
+           state.dtype());
   return found;
 }
 
@@ -118,12 +198,24 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     Inspection found;
     found.model = name;
     found.pipeline = "sizes by name, no files";
-    Component part{"transformer", "dit_moe", "", 0, 0, {}};
+    Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
     for (const auto& [fact, value] : recipe->facts()) part.facts[fact] = value;
-    add_run(found, *recipe, recipe->defaults(), options, request, 8, nullptr);
-    part.parameters =
-        engine::estimate(*recipe, nn::DType::bf16, recipe->layout(0, 0), 1, false, nullptr)
-            .parameters;
+    const Run run = plan_run(found, *recipe, recipe->defaults(), options, request, 8);
+    engine::RunNeed need;
+    need.denoise =
+        engine::estimate(*recipe, engine::dtype_of(options), run.layout, request.count,
+                         run.branches, nullptr, nullptr, engine::expert_dtype_of(options));
+    need.peak = need.denoise.peak;
+    need.pictures = request.count;
+    need.steps = run.steps;
+    part.parameters = need.denoise.parameters;
+    base::ThreadPool pool(options.threads > 0
+                              ? options.threads
+                              : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+    tensor::Scope scope;
+    scope.pool = &pool;
+    const tensor::BindScope bind(scope);
+    add_need(found, need, engine::dtype_of(options));
     found.components.push_back(part);
     return found;
   }

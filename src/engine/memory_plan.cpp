@@ -110,6 +110,7 @@ Need decode_need(const base::Json& vae, bool video, DType dtype, const nn::Token
                  const Tiles& tiles) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
+  scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const load::MetaWeights weights;
   const auto decode = [&](const Tensor& latent, int64_t levels, const auto& whole) {
@@ -135,7 +136,8 @@ Need decode_need(const base::Json& vae, bool video, DType dtype, const nn::Token
            [&](const Tensor& x) { return decoder.decode(x, spatial); });
   }
   return {scope.memory->peak(tensor::MemoryClass::weights),
-          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak()};
+          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
+          weights.parameters() * size_of(dtype), scope.meter->entries()};
 }
 
 void plan_memory(Model::State& state, const GenerateRequest& request, Job& job) {

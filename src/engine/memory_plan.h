@@ -4,9 +4,11 @@
 
 namespace tessera::engine {
 
-/// What a part of a run takes, in bytes, found on meta.
+/// What a part of a run takes, found on meta: bytes, and the ops that it runs.
 struct Need {
   int64_t weights = 0, activations = 0, peak = 0;
+  int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
+  Work work;
 };
 /// The decoder of a VAE of this configuration on one picture or video of a latent's layout.
 Need decode_need(const base::Json& vae, bool video, nn::DType dtype, const nn::TokenLayout& layout,

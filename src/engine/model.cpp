@@ -13,6 +13,7 @@
 #include "base/printable.h"
 #include "engine/model_state.h"
 #include "engine/streamed.h"
+#include "load/hub_cache.h"
 #include "load/meta_weights.h"
 #include "parallel/experts/exchange.h"
 
@@ -123,8 +124,18 @@ const load::WeightStore& weight_store() { return store(); }
 
 std::string resolve_model(const std::string& model) {
   std::error_code ignored;
-  if (model.empty() || model.find('/') != std::string::npos || fs::exists(model, ignored))
-    return model;
+  if (model.empty() || fs::exists(model, ignored)) return model;
+  if (load::is_repository_id(model)) {
+    const std::string cache = load::hub_cache();
+    const std::string snapshot = load::cached_snapshot(cache, model);
+    require(
+        !snapshot.empty(), ErrorCode::model,
+        "the model folder '{}' does not exist here, nor is a repository of that name in the hub "
+        "cache '{}': give a folder, or download it first with 'hf download {}'",
+        model, cache, model);
+    return snapshot;
+  }
+  if (model.find('/') != std::string::npos) return model;
   const char* chosen = std::getenv("TESSERA_MODELS");
   for (const std::string& root :
        {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
@@ -231,19 +242,6 @@ std::unique_ptr<models::CogVideoXVae> Model::State::load_video_vae() const {
 std::unique_ptr<models::CogVideoXVaeEncoder> Model::State::load_video_vae_encoder() const {
   check_part<models::CogVideoXVaeEncoder>(*this, "decoder.*", "post_quant_conv.*");
   return load_part<models::CogVideoXVaeEncoder>(*this);
-}
-
-int64_t Model::State::text_encoder_peak(const std::string& part,
-                                        const models::TextBatch& batch) const {
-  const load::Component& found = folder.component(part);
-  tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  const tensor::BindScope bind(scope);
-  const auto weights = std::make_shared<load::MetaWeights>(load::open_component(found.folder));
-  models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json", weights,
-                            dtype())
-      ->encode(batch);
-  return scope.memory->peak();
 }
 
 std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(

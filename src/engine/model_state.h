@@ -63,8 +63,6 @@ struct Model::State {
   std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;
   std::unique_ptr<models::CogVideoXVae> load_video_vae() const;
   std::unique_ptr<models::CogVideoXVaeEncoder> load_video_vae_encoder() const;
-  /// Bytes that a text encoder of the folder takes at most for a batch.
-  int64_t text_encoder_peak(const std::string& part, const models::TextBatch& batch) const;
   /// A text encoder of the folder, its names checked; it reads weights while it runs.
   std::unique_ptr<models::TextEncoder> load_text_encoder(const std::string& part) const;
 };
@@ -74,10 +72,14 @@ namespace engine {
 /// The one store of packed weights of the process.
 const load::WeightStore& weight_store();
 
+/// Ops and what they do, by name.
+using Work = std::map<std::string, tensor::Meter::Entry>;
+
 /// Work and memory of one run, by running the model on meta; parts are in memory one after the
 /// other.
 struct Estimate {
   double flops_per_step = 0;
+  Work work;                                       ///< of a step
   int64_t weights = 0, activations = 0, peak = 0;  ///< bytes
   int64_t parameters = 0;
 };
@@ -97,11 +99,13 @@ std::vector<Inspection::Rank> rank_memory(const models::Recipe& recipe, const Ru
                                           const nn::TokenLayout& layout,
                                           const parallel::Workload& workload);
 
-/// Pixels of a side -> latent pixels; 0 stays 0 (as trained). Throws Error(usage) naming --`side`.
-int64_t latent_pixels(int64_t pixels, int64_t factor, const char* side);
+/// Pixels of a side -> latent pixels; 0 stays 0 (as trained). Throws Error(usage) naming --`side`
+/// and the nearest sizes that fill patches of so many latent pixels.
+int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char* side);
 
-/// Where shipped models are: TESSERA_MODELS, else the folder of the source tree. A name without '/'
-/// that is no folder here is looked up there.
+/// The folder of a model. A name without '/' that is no folder here is looked up where shipped
+/// models are: TESSERA_MODELS, else the folder of the source tree; "organisation/name" in the hub's
+/// cache.
 std::string resolve_model(const std::string& model);
 
 /// Class numbers for names or numbers. Throws Error(usage) naming what does not exist.

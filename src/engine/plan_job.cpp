@@ -6,6 +6,7 @@
 #include "engine/conditioning.h"
 #include "engine/denoise.h"
 #include "engine/encode_text.h"
+#include "engine/expected_time.h"
 #include "load/safetensors.h"
 #include "sample/scheduler.h"
 
@@ -64,6 +65,7 @@ void plan_classes(const Model::State& state, const GenerateRequest& request, int
                              ? "class " + std::to_string(number)
                              : state.class_names[static_cast<size_t>(number)]);
   const std::string scheduler = class_scheduler(state, request);
+  job.sampler_name = scheduler;
   job.sampler =
       scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
   job.guidance = {job.guidance_asked, state.recipe->guided_channels(scheduler)};
@@ -115,6 +117,7 @@ void plan_text(const Model::State& state, const GenerateRequest& request, const 
   const int64_t channels = recipe.guided_channels("");
   job.guidance = {branches.scale, channels, channels};
   const load::Component& part = state.folder.component("scheduler");
+  job.sampler_name = part.class_name;
   job.sampler = sample::make_sampler(
       part.class_name, part.config, part.folder + "/scheduler_config.json",
       {.steps = steps, .tokens = job.layout.tokens(), .even_sigmas = recipe.even_sigmas()});
@@ -143,7 +146,8 @@ void plan_bin(const Model::State& state, int64_t& height, int64_t& width, Job& j
 // Models whose patches span frames get latent frames before those that were asked for.
 void plan_size(const Model::State& state, const GenerateRequest& request, Job& job) {
   const models::Recipe& recipe = *state.recipe;
-  const int64_t factor = state.vae_factor(), depth = recipe.layout(0, 0).patch[0];
+  const std::array<int64_t, 3> patch = recipe.layout(0, 0).patch;
+  const int64_t factor = state.vae_factor(), depth = patch[0];
   int64_t frames = latent_frames(recipe, request.frames);
   if (frames > 0 && decoded_frames(recipe, frames) != request.frames)
     job.notes.push_back(fmt::format(
@@ -161,8 +165,25 @@ void plan_size(const Model::State& state, const GenerateRequest& request, Job& j
     if (width == 0) width = trained.size[2] * factor;
     plan_bin(state, height, width, job);
   }
-  job.layout = recipe.layout(latent_pixels(height, factor, "height"),
-                             latent_pixels(width, factor, "width"), frames);
+  job.layout = recipe.layout(latent_pixels(height, factor, patch[1], "height"),
+                             latent_pixels(width, factor, patch[2], "width"), frames);
+}
+
+Outline outline_of(const Model::State& state, const GenerateRequest& request, const Job& job,
+                   int steps) {
+  const models::Recipe& recipe = *state.recipe;
+  Outline outline;
+  const auto prompts = static_cast<int>(request.prompts.size());
+  const auto subjects = std::max(static_cast<int>(request.classes.size()) + prompts, 1);
+  outline.layout = job.layout;
+  outline.branches = recipe.text_inputs().empty()
+                         ? job.guidance_asked != 1
+                         : branches_of(recipe, request, job.guidance_asked).two;
+  outline.pictures = subjects * request.count;
+  outline.texts = prompts == 0 ? 0 : prompts + (outline.branches ? 1 : 0);
+  outline.steps = steps;
+  outline.decode = request.decode;
+  return outline;
 }
 
 }  // namespace
@@ -202,6 +223,7 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
   state.check_transformer();
   if (request.decode) state.check_vae();
   const int steps = request.steps.value_or(defaults.steps);
+  announce(state, outline_of(state, request, job, steps), control);
   if (state.recipe->text_inputs().empty())
     plan_classes(state, request, steps, job);
   else

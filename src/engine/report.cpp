@@ -77,6 +77,7 @@ std::string to_json(const Inspection& i) {
                           {"path", c.path},
                           {"parameters", c.parameters},
                           {"file_bytes", c.file_bytes},
+                          {"downloaded", c.downloaded},
                           {"facts", c.facts}});
   const Json run = i.answer_tokens > 0
                        ? Json{{"prompt_tokens", i.prompt_tokens},
@@ -92,6 +93,7 @@ std::string to_json(const Inspection& i) {
                       {"flops_per_step", i.flops_per_step},
                       {"memory", i.memory},
                       {"unfit", i.unfit},
+                      {"seconds", i.seconds},
                       {"plan", i.plan},
                       {"ranks", ranks}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);

@@ -152,6 +152,29 @@ TensorSet open_index(const std::string& index_path) {
   return TensorSet(files);
 }
 
+bool has_weights(const std::string& folder) {
+  constexpr std::array<const char*, 6> kKinds = {".safetensors", ".bin",  ".pt",
+                                                 ".pth",         ".ckpt", ".gguf"};
+  std::error_code ignored;
+  for (const auto& item : fs::directory_iterator(folder, ignored))
+    if (std::count(kKinds.begin(), kKinds.end(), item.path().extension().string()) > 0) return true;
+  return false;
+}
+
+int64_t announced_bytes(const std::string& folder) {
+  for (const char* dotted : {"", ".bf16", ".fp16", ".fp32"})
+    for (const char* stem : kStems) {
+      const fs::path index =
+          fs::path(folder) / (std::string(stem) + ".safetensors.index" + dotted + ".json");
+      if (!present(index)) continue;
+      const base::Json json = base::read_json(index.string());
+      const base::Json::json_pointer at("/metadata/total_size");
+      const bool said = json.is_object() && json.contains(at) && json[at].is_number_integer();
+      if (said) return std::max<int64_t>(json[at].get<int64_t>(), 0);
+    }
+  return 0;
+}
+
 TensorSet open_component(const std::string& folder, const std::string& variant) {
   require(present(folder), ErrorCode::model, "the folder '{}' does not exist", folder);
   std::error_code ignored;

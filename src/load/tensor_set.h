@@ -39,6 +39,12 @@ class TensorSet {
 /// fp16, fp32. Every shard is opened and checked against the index. Throws Error(model).
 TensorSet open_component(const std::string& folder, const std::string& variant = "");
 
+/// Whether a component's folder holds weights of any kind, complete or not; else it is a
+/// description that came alone.
+bool has_weights(const std::string& folder);
+/// Bytes that the index of a folder announces for its shards; 0: there is none that says.
+int64_t announced_bytes(const std::string& folder);
+
 /// The shards that an index names, checked: plain file names beside it, each present, holding
 /// exactly the tensors that the index places there. Throws Error(model).
 TensorSet open_index(const std::string& index_path);

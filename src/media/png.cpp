@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/mapped_file.h"
 #include "base/output_file.h"
+#include "base/utf8.h"
 
 namespace tessera::media {
 namespace {
@@ -45,7 +46,7 @@ std::string text_chunk(const std::string& key, const std::string& value) {
           "the key '{}' cannot stand in a PNG; expected 1 to 79 printable ASCII characters", key);
   require(value.size() < (size_t{1} << 30), ErrorCode::usage,
           "the text of '{}' is too long for a PNG", key);
-  std::string body = value;
+  std::string body = base::valid_utf8(value);
   std::replace(body.begin(), body.end(), '\0', ' ');
   if (is_ascii(body)) return chunk("tEXt", key + '\0' + body);
   return chunk("iTXt",

@@ -11,6 +11,7 @@ extern "C" {
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/utf8.h"
 
 namespace tessera::media {
 namespace {
@@ -46,7 +47,7 @@ class Mp4 {
     checked(avcodec_parameters_from_context(stream_->codecpar, codec_.get()), "its parameters");
     const auto parameters = text.find("parameters");
     if (parameters != text.end())
-      av_dict_set(&format_->metadata, "comment", parameters->second.c_str(), 0);
+      av_dict_set(&format_->metadata, "comment", base::valid_utf8(parameters->second).c_str(), 0);
     format_->flags |= AVFMT_FLAG_BITEXACT;  // equal runs give equal files
     checked(avio_open_dyn_buf(&format_->pb), "its memory");
     checked(avformat_write_header(format_, nullptr), "its header");

@@ -7,6 +7,8 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/utf8.h"
+#include "media/exif.h"
 
 namespace tessera::media {
 namespace {
@@ -19,7 +21,7 @@ struct MuxDelete {
 
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : base::valid_utf8(text)) {
     if (c == '&')
       out += "&amp;";
     else if (c == '<')
@@ -51,8 +53,13 @@ std::string with_text(const std::string& bytes, const std::map<std::string, std:
   const std::string xmp = description(text);
   const WebPData chunk{reinterpret_cast<const uint8_t*>(xmp.data()), xmp.size()};
   WebPData made{};
-  const bool done = mux && WebPMuxSetChunk(mux.get(), "XMP ", &chunk, 0) == WEBP_MUX_OK &&
-                    WebPMuxAssemble(mux.get(), &made) == WEBP_MUX_OK;
+  const auto parameters = text.find("parameters");
+  const std::string exif = parameters == text.end() ? "" : exif_comment(parameters->second);
+  const WebPData comment{reinterpret_cast<const uint8_t*>(exif.data()), exif.size()};
+  const bool done =
+      mux && WebPMuxSetChunk(mux.get(), "XMP ", &chunk, 0) == WEBP_MUX_OK &&
+      (exif.empty() || WebPMuxSetChunk(mux.get(), "EXIF", &comment, 0) == WEBP_MUX_OK) &&
+      WebPMuxAssemble(mux.get(), &made) == WEBP_MUX_OK;
   require(done, ErrorCode::usage, "a text of {} bytes cannot be put into a WebP file", xmp.size());
   std::string out(reinterpret_cast<const char*>(made.bytes), made.size);
   WebPDataClear(&made);

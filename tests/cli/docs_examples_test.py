@@ -17,7 +17,7 @@ import unittest
 from program import PROGRAM, SOURCE
 
 DOCUMENTS = sorted([SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").rglob("*.md")])
-WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|ctest |#|$)")
+WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|ctest |hf download |#|$)")
 CELL = re.compile(r"`((?:TESSERA_\w+=\S+ )?(?:tessera|python3 tools/)[^`]*)`")
 # mpirun refuses root otherwise, which is what containers run tests as.
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -30,7 +30,7 @@ class Folders(ProgramTest):
     def test_weights_missing(self):
         model = self.copy_model()
         (model / "model.safetensors").unlink()
-        self.refused_model(model, str(model), "model.safetensors")
+        self.refused(3, "generate", model, *SAVE, says=[str(model), "model.safetensors"])
 
     def test_component_missing(self):
         model = self.copy_model(source=SHAPES)

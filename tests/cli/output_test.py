@@ -41,7 +41,7 @@ class Outputs(ProgramTest):
             self.refused(2, *QUICK, option, "taken.png", says=["'taken.png'", "name a file in it"])
 
     def test_other_kinds_of_pictures(self):
-        self.refused(2, *QUICK, "-o", "x.jpg", says=["'x.jpg'", ".png"])
+        self.refused(2, *QUICK, "-o", "x.gif", says=["'x.gif'", ".png", ".jpg"])
         self.refused(2, *QUICK, "-o", "", says="''")
 
     def test_a_file_where_a_folder_is_meant(self):

@@ -25,7 +25,7 @@ class Files(ProgramTest):
         self.assertEqual((done.returncode, done.stdout), (0, "a-0000.webp\na-0001.webp\n"), done.stderr)
         raw = (self.folder / "a-0000.webp").read_bytes()
         self.assertEqual((raw[:4], raw[8:12]), (b"RIFF", b"WEBP"))
-        self.assertIn(b"seed 0", raw)
+        self.assertIn(b"Seed: 0", raw)
         self.assertEqual(self.run_here(*SHAPE, "-o", "B.WEBP").stdout, "B.WEBP\n")
 
     def test_videos_by_their_ends(self):
@@ -33,7 +33,7 @@ class Files(ProgramTest):
         self.assertEqual((done.returncode, done.stdout), (0, "v-0000.mp4\nv-0001.mp4\n"), done.stderr)
         raw = (self.folder / "v-0000.mp4").read_bytes()
         self.assertEqual(raw[4:8], b"ftyp")
-        self.assertIn(b"waves; model", raw)
+        self.assertIn(b"waves\nSteps: 1, Sampler: CogVideoXDDIMScheduler, CFG scale: 1, Seed: 0, Size: 48x32", raw)
         self.assertEqual(self.run_here(*WAVES, "--frames", "9").stdout, "tessera.mp4\n")
         done = self.run_here(*WAVES, "--frames", "9", "-o", "frames/")
         self.assertEqual(len(done.stdout.split()), 9)
@@ -88,7 +88,7 @@ class Pixart(ProgramTest):
         self.assertEqual(latents["latents"][1], [1, 4, 104, 144])
 
     def test_sizes_without_binning_mean_what_they_say(self):
-        self.refused(2, *self.run_it, "--width", "70", "--height", "48", says="multiple of 8")
+        self.refused(2, *self.run_it, "--width", "70", "--height", "48", says="--width 70: expected a multiple of 16: 64 or 80")
         self.refused(2, *self.run_it, "--width", "70", "--binning", "maybe", says=["maybe", "on or off"])
         self.refused(2, *self.run_it, "--width", "8", "--height", "50", "--binning", "on",
                      says="16 to 16384")

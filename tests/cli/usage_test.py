@@ -102,11 +102,12 @@ class Arguments(ProgramTest):
 
     def test_sizes(self):
         self.refused(2, "generate", "shapes", "--class", "1", "--width", "100",
-                     says=["--width 100", "multiple of 8"])
+                     says="--width 100: expected a multiple of 16: 96 or 112")
         # 8 pixels are one latent pixel, and a patch has 2.
-        self.refused(2, "generate", "shapes", "--class", "1", "--width", "136", "--height", "128",
-                     says=["17 x 16", "patches of 2"])
-        self.refused(2, "inspect", "shapes", "--width", "77", says=["--width 77", "multiple of 8"])
+        for command in (("generate", "shapes", "--class", "1"), ("inspect", "shapes")):
+            self.refused(2, *command, "--width", "136", "--height", "128",
+                         says="--width 136: expected a multiple of 16: 128 or 144")
+            self.refused(2, *command, "--height", "7", says="--height 7: expected a multiple of 16: 16")
         self.refused(2, "inspect", "shapes", "--count", "0", says="--count 0")
 
     def test_absurd_sizes_are_refused_before_the_work(self):

@@ -32,9 +32,25 @@ TEST(Estimate, RefusesAbsurdSizesAtOnce) {
 }
 
 TEST(LatentPixels, FitTheFactor) {
-  EXPECT_EQ(latent_pixels(128, 8, "width"), 16);
-  EXPECT_EQ(latent_pixels(0, 8, "width"), 0);
-  for (int64_t pixels : {-8, 100, 1 << 24}) EXPECT_THROW(latent_pixels(pixels, 8, "width"), Error);
+  EXPECT_EQ(latent_pixels(128, 8, 1, "width"), 16);
+  EXPECT_EQ(latent_pixels(128, 8, 2, "width"), 16);
+  EXPECT_EQ(latent_pixels(0, 8, 2, "width"), 0);
+  for (int64_t pixels : {-8, 100, 1 << 24})
+    EXPECT_THROW(latent_pixels(pixels, 8, 1, "width"), Error);
+}
+
+TEST(LatentPixels, NameTheNeighbours) {
+  const auto says = [](int64_t pixels, int64_t patch) -> std::string {
+    try {
+      latent_pixels(pixels, 8, patch, "width");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(says(1000, 2), "--width 1000: expected a multiple of 16: 992 or 1008");
+  EXPECT_EQ(says(1000, 1), "");
+  EXPECT_EQ(says(7, 2), "--width 7: expected a multiple of 16: 16");
 }
 
 }  // namespace

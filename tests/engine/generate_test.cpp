@@ -109,7 +109,7 @@ TEST(Generate, RefusesWhatCannotRunWithOneClearLine) {
   EXPECT_NE(refusal(r, ErrorCode::usage).find("red circle"), std::string::npos);
   r = latents_only();
   r.width = 100;
-  EXPECT_NE(refusal(r, ErrorCode::usage).find("multiple of 8"), std::string::npos);
+  EXPECT_NE(refusal(r, ErrorCode::usage).find("multiple of 16"), std::string::npos);
   r = latents_only();
   r.width = r.height = 1 << 20;
   r.count = 1000;

@@ -102,6 +102,23 @@ TEST(TensorSet, SaysWhatToDoWithoutWeights) {
   expect_says(model_error([&] { open_component(folder.path("pytorch_model.bin")); }), "is a file");
 }
 
+TEST(TensorSet, KnowsADescriptionThatCameAlone) {
+  const ScratchFolder folder;
+  folder.write("config.json", "{}");
+  EXPECT_FALSE(has_weights(folder.path()));
+  EXPECT_FALSE(has_weights(folder.path("none")));
+  EXPECT_EQ(announced_bytes(folder.path()), 0);
+  for (const char* index : {"[]", "{}", R"({"metadata": {"total_size": "many"}})"}) {
+    folder.write("model.safetensors.index.json", index);
+    EXPECT_EQ(announced_bytes(folder.path()), 0) << index;
+  }
+  folder.write("model.safetensors.index.json", R"({"metadata": {"total_size": 9989150328}})");
+  EXPECT_EQ(announced_bytes(folder.path()), 9989150328);
+  EXPECT_FALSE(has_weights(folder.path()));
+  folder.write("model-00001-of-00002.safetensors", "x");
+  EXPECT_TRUE(has_weights(folder.path()));
+}
+
 TEST(TensorSet, RefusesTheSameNameInTwoFiles) {
   const ScratchFolder folder;
   write_safetensors(folder.path("1"), {{"a", ones(2)}});

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "media/exif.h"
 #include "tessera/error.h"
 
 namespace tessera::media {
@@ -43,6 +44,10 @@ TEST(WebP, HoldsTheParameters) {
   ASSERT_EQ(WebPMuxGetChunk(mux, "XMP ", &xmp), WEBP_MUX_OK);
   const std::string text(reinterpret_cast<const char*>(xmp.bytes), xmp.size);
   EXPECT_NE(text.find("parameters: 1 &lt; 2 &amp; crème"), std::string::npos) << text;
+  WebPData exif{};
+  ASSERT_EQ(WebPMuxGetChunk(mux, "EXIF", &exif), WEBP_MUX_OK);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(exif.bytes), exif.size),
+            exif_comment("1 < 2 & crème"));
   WebPMuxDelete(mux);
 }
 

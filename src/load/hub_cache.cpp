@@ -1,0 +1,84 @@
+#include "load/hub_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace tessera::load {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLongestRevision = 128;
+
+// Letters, digits and "._-"; nothing that leaves a folder.
+bool is_plain(const std::string& name) {
+  return !name.empty() && name.size() <= 96 && name.front() != '.' && name.front() != '-' &&
+         name.find("..") == std::string::npos && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-';
+         });
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::string main_revision(const fs::path& repository) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(repository / "refs/main", ignored)) return "";
+  std::ifstream file(repository / "refs/main");
+  std::string revision(kLongestRevision, '\0');
+  file.read(revision.data(), kLongestRevision);
+  revision.resize(static_cast<size_t>(file.gcount()));
+  revision.erase(revision.find_last_not_of("\r\n ") + 1);
+  return is_plain(revision) ? revision : "";
+}
+
+}  // namespace
+
+bool is_repository_id(const std::string& text) {
+  const size_t slash = text.find('/');
+  return slash != std::string::npos && is_plain(text.substr(0, slash)) &&
+         is_plain(text.substr(slash + 1));
+}
+
+std::string hub_cache() {
+  if (const std::string cache = variable("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const std::string home = variable("HF_HOME"); !home.empty()) return home + "/hub";
+  if (const std::string caches = variable("XDG_CACHE_HOME"); !caches.empty())
+    return caches + "/huggingface/hub";
+  const std::string home = variable("HOME");
+  return home.empty() ? "" : home + "/.cache/huggingface/hub";
+}
+
+std::string cached_snapshot(const std::string& cache, const std::string& id) {
+  if (cache.empty() || !is_repository_id(id)) return "";
+  const size_t slash = id.find('/');
+  const fs::path repository =
+      fs::path(cache) / ("models--" + id.substr(0, slash) + "--" + id.substr(slash + 1));
+  const fs::path snapshots = repository / "snapshots";
+  const std::string revision = main_revision(repository);
+  if (!revision.empty() && is_folder(snapshots / revision)) return (snapshots / revision).string();
+  std::string newest;
+  fs::file_time_type latest{};
+  std::error_code ignored;
+  for (const auto& item : fs::directory_iterator(snapshots, ignored)) {
+    if (!is_folder(item.path())) continue;
+    const fs::file_time_type time = fs::last_write_time(item.path(), ignored);
+    if (newest.empty() || time > latest) {
+      newest = item.path().string();
+      latest = time;
+    }
+  }
+  return newest;
+}
+
+}  // namespace tessera::load
