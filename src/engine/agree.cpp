@@ -144,7 +144,7 @@ Terms terms_of(const Model::State& state, const CompleteRequest& request) {
   terms.say("the command", "complete");
   say_model(state, terms);
   const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, steps, cache, stop_at_eos,
-               select, select_prefill, temperature, seed, stop] = request;
+               select, select_refresh, select_prefill, temperature, seed, stop] = request;
   terms.say("the prompt", joined(prompts));
   std::string ids;
   for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
@@ -158,6 +158,7 @@ Terms terms_of(const Model::State& state, const CompleteRequest& request) {
   terms.say("--cache", cache);
   terms.say("--stop-at-eos", stop_at_eos);
   terms.say("--select", select);
+  terms.say("--select-refresh", shown(select_refresh));
   terms.say("--select-prefill", shown(select_prefill));
   terms.say("--temperature", shown(temperature));
   terms.say("--seed", shown(seed));
