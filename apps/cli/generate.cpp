@@ -111,13 +111,10 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(one_of({"on", "off"}))
       ->group(what)
       ->type_name("B");
-  app.add_option("--steps", q.steps, "Default: the model's; auto, rectified-flow or ddpm")
+  app.add_option("--steps", q.steps, "Default: the model's; e.g. unipc")
       ->group(what)
       ->type_name("N");
-  app.add_option("--scheduler", o->scheduler)
-      ->check(one_of({"auto", "rectified-flow", "ddpm"}))
-      ->group(what)
-      ->type_name("S");
+  app.add_option("--scheduler", o->scheduler)->group(what)->type_name("S");
   app.add_option("--guidance", q.guidance, "Default: the model's")->group(what)->type_name("G");
   app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
   app.add_option("--guidance-rescale", q.guidance_rescale)->group(what)->type_name("R");

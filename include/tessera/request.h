@@ -63,11 +63,13 @@ struct GenerateRequest {
   int count = 1;         ///< pictures for each class or prompt
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
-  std::string scheduler = "auto";  ///< "rectified-flow", "ddpm", or what the folder says
-  std::string initial_latents;     ///< safetensors file with `latents`; empty: drawn from the seed
-  std::string save_latents;        ///< safetensors file for the final `latents`; empty: none
-  std::string trace;               ///< safetensors file for latents and predictions of every step
-  bool decode = true;              ///< false: stop at the latents
+  /// What the folder says; of a model of classes "rectified-flow" or "ddpm"; of one of text a class
+  /// of diffusers, or its short form ("euler-ancestral"), over the folder's configuration.
+  std::string scheduler = "auto";
+  std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
+  std::string save_latents;     ///< safetensors file for the final `latents`; empty: none
+  std::string trace;            ///< safetensors file for latents and predictions of every step
+  bool decode = true;           ///< false: stop at the latents
   VaeTiling vae_tiling = VaeTiling::automatic;
   int64_t vae_tile = 0;        ///< pixels of a tile's side; 0: as the VAE's configuration says
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank

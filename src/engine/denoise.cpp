@@ -189,6 +189,10 @@ void check_plan(const Model::State& state, const Job& job) {
       "the plan cannot run: --guidance-rescale measures whole pictures, and '{}' cuts them into "
       "pieces: leave it out, or choose a plan that does not cut pictures",
       to_string(state.options.plan));
+  require(!job.sampler->whole_pictures() || share.tokens.size() == load.tokens, ErrorCode::plan,
+          "the plan cannot run: this scheduler's 'thresholding' measures whole pictures, and '{}' "
+          "cuts them into pieces: choose a plan that does not cut pictures",
+          to_string(state.options.plan));
 }
 
 void load_ranks(Model::State& state) {

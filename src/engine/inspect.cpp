@@ -169,7 +169,8 @@ Inspection Model::inspect(const GenerateRequest& request) const {
     sample::make_sampler(part.class_name, part.config, part.folder + "/scheduler_config.json",
                          {.steps = run.steps,
                           .tokens = run.layout.tokens(),
-                          .even_sigmas = state.recipe->even_sigmas()});
+                          .even_sigmas = state.recipe->even_sigmas(),
+                          .flow = state.recipe->predicts_flow()});
   }
   const tensor::BindScope bind(state.scope());
   const int texts = state.recipe->text_inputs().empty() ? 0 : run.branches ? 2 : 1;

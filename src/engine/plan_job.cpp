@@ -89,14 +89,44 @@ Embeddings read_embeddings(const GenerateRequest& request) {
   return embeddings;
 }
 
+void choose_sampler(const Model::State& state, const GenerateRequest& request, int steps,
+                    Job& job) {
+  const models::Recipe& recipe = *state.recipe;
+  const load::Component& part = state.folder.component("scheduler");
+  sample::SchedulerConfig config{part.class_name, part.config};
+  if (request.scheduler != "auto")
+    config = sample::other_scheduler(config, request.scheduler, recipe.predicts_flow());
+  job.sampler_name = config.name;
+  job.sampler =
+      sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
+                           {.steps = steps,
+                            .tokens = job.layout.tokens(),
+                            .even_sigmas = recipe.even_sigmas(),
+                            .flow = recipe.predicts_flow()});
+}
+
+// What a sampler does otherwise than one would think.
+void note_passes(const Model::State& state, int steps, Job& job) {
+  const sample::Sampler& sampler = *job.sampler;
+  if (sampler.steps() != steps)
+    job.notes.push_back(
+        fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
+  bool draws = false;
+  for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
+  if (draws && state.recipe->predicts_flow())
+    job.notes.push_back(
+        "the noise of the steps follows --seed; the pipeline of diffusers draws it from PyTorch's "
+        "global generator, so its picture is another one");
+}
+
 void plan_text(const Model::State& state, const GenerateRequest& request, const RunControl& control,
                int steps, Job& job) {
   const models::Recipe& recipe = *state.recipe;
-  require(request.scheduler == "auto", ErrorCode::usage,
-          "--scheduler {}: '{}' has a scheduler of its own", request.scheduler, state.name);
   const Branches branches = branches_of(recipe, request, job.guidance_asked);
   require(state.folder.has("scheduler"), ErrorCode::model,
           "'{}' has no scheduler; expected scheduler/scheduler_config.json", state.name);
+  choose_sampler(state, request, steps, job);
+  note_passes(state, steps, job);
   const Embeddings embeddings = request.embeddings.empty()
                                     ? encode_prompts(state, request, branches.two, control)
                                     : read_embeddings(request);
@@ -116,11 +146,6 @@ void plan_text(const Model::State& state, const GenerateRequest& request, const 
   job.prefix = recipe.prefix(job.conditioning);
   const int64_t channels = recipe.guided_channels("");
   job.guidance = {branches.scale, channels, channels};
-  const load::Component& part = state.folder.component("scheduler");
-  job.sampler_name = part.class_name;
-  job.sampler = sample::make_sampler(
-      part.class_name, part.config, part.folder + "/scheduler_config.json",
-      {.steps = steps, .tokens = job.layout.tokens(), .even_sigmas = recipe.even_sigmas()});
 }
 
 // The size that the reference pipeline computes in place of the one that was asked for.

@@ -20,7 +20,7 @@ struct LinearStepCoefficients {
   double from_x = 0, from_out = 0;
   double clip = std::numeric_limits<double>::infinity();
   double x = 0, out = 0;
-  std::array<double, 3> estimates{};
+  std::array<double, 4> estimates{};
   double noise = 0;
 };
 
@@ -28,7 +28,7 @@ struct LinearStepCoefficients {
 struct LinearStepArgs {
   LinearStepCoefficients by;
   FloatRows x, prediction, noise;
-  std::array<FloatRows, 2> earlier;  ///< estimates of the step before, and of that before it
+  std::array<FloatRows, 3> earlier;  ///< estimates of the step before, of that before it, ...
   float* next = nullptr;
   float* estimate = nullptr;  ///< null: not wanted
   int64_t rows = 0, columns = 0;

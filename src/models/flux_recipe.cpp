@@ -69,6 +69,7 @@ class FluxRecipe : public TextRecipe {
     conditioning.tensors["guidance"] = Tensor::from(std::span<const float>(scales), {run.rows});
   }
   bool embeds_guidance() const override { return true; }
+  bool predicts_flow() const override { return true; }
   bool even_sigmas() const override { return true; }
 
  private:

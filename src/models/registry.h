@@ -102,6 +102,8 @@ class Recipe {
   virtual int64_t frames_per_latent() const { return 0; }
   /// Whether guidance is an input of the transformer instead of a second branch.
   virtual bool embeds_guidance() const { return false; }
+  /// Whether the transformer predicts the velocity of a flow, which a scheduler must solve.
+  virtual bool predicts_flow() const { return false; }
   /// Whether the scheduler gets evenly spaced sigmas.
   virtual bool even_sigmas() const { return false; }
   /// Sizes for `inspect`, by their configuration names.

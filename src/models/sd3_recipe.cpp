@@ -21,6 +21,7 @@ class Sd3Recipe : public TextRecipe {
     fact("patch_size", c.patch_size);
   }
   Defaults defaults() const override { return {28, 7.0f}; }
+  bool predicts_flow() const override { return true; }
   int64_t blocks() const override { return config_.num_layers; }
   std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                      nn::DType dtype) const override {

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/fail.h"
 #include "sample/noise_schedule.h"
 #include "sample/prediction.h"
 #include "sample/scheduler.h"
@@ -10,8 +11,8 @@ namespace {
 // The schedule of CogVideoX: computed in doubles, shifted towards noise, then ended in pure noise.
 struct Schedule {
   NoiseSchedule noise;
-  Prediction prediction = Prediction::epsilon;
-  double last = 1, clip = 0;
+  PredictionType prediction = PredictionType::epsilon;
+  double last = 1;
   std::vector<int64_t> times;
   int stride = 1;
 
@@ -40,11 +41,13 @@ std::vector<double> shifted_alphas(const base::ConfigReader& read, int n) {
 }
 
 Schedule read_schedule(const base::ConfigReader& read, const ScheduleRequest& request) {
+  // diffusers keeps clip_sample and clip_sample_range in these two classes and reads neither.
+  require(!read.has("trained_betas"), ErrorCode::model,
+          "{}: 'trained_betas' is not supported by this scheduler", read.where());
   Schedule s;
   s.noise.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
   s.noise.alphas_cumprod = shifted_alphas(read, s.noise.train_steps);
   s.prediction = read_prediction(read);
-  s.clip = read_clip(read, false);
   s.last = read.flag("set_alpha_to_one", true) ? 1 : s.noise.alphas_cumprod.front();
   const std::string spacing =
       read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
@@ -70,9 +73,9 @@ std::unique_ptr<Sampler> cogvideox_ddim(const base::ConfigReader& read,
                      .from_x = clean.x,
                      .from_out = clean.out,
                      .x = keep,
-                     .x0 = {std::sqrt(next) - std::sqrt(a) * keep, 0, 0}});
+                     .x0 = {std::sqrt(next) - std::sqrt(a) * keep}});
   }
-  return std::make_unique<LinearSampler>(std::move(steps), 1, s.clip);
+  return std::make_unique<LinearSampler>(std::move(steps));
 }
 
 std::unique_ptr<Sampler> cogvideox_dpm(const base::ConfigReader& read,
@@ -89,17 +92,17 @@ std::unique_ptr<Sampler> cogvideox_dpm(const base::ConfigReader& read,
                     .from_x = clean.x,
                     .from_out = clean.out,
                     .x = std::sqrt((1 - next) / (1 - a)) * std::exp(-h),
-                    .x0 = {toward, 0, 0},
+                    .x0 = {toward},
                     .noise = std::sqrt((1 - next) * -std::expm1(-2 * h)),
                     .draws = 1};
     if (i > 0 && before >= 0) {  // the reference draws for a first-order step too, and drops it
       const double r = (half_log_snr(a) - half_log_snr(s.alpha(s.times[i - 1]))) / h;
-      step.x0 = {toward * (1 + 1 / (2 * r)), -toward / (2 * r), 0};
+      step.x0 = {toward * (1 + 1 / (2 * r)), -toward / (2 * r)};
       step.draws = 2;
     }
     steps.push_back(step);
   }
-  return std::make_unique<LinearSampler>(std::move(steps), 1, s.clip);
+  return std::make_unique<LinearSampler>(std::move(steps));
 }
 
 }  // namespace tessera::sample

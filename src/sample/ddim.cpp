@@ -8,8 +8,8 @@ namespace tessera::sample {
 
 std::unique_ptr<Sampler> ddim(const base::ConfigReader& read, const ScheduleRequest& request) {
   const NoiseSchedule schedule = read_noise_schedule(read);
-  const Prediction prediction = read_prediction(read);
-  const double clip = read_clip(read, true);
+  const PredictionType prediction = read_prediction(read);
+  const Clip clip = read_clip(read, true, request.tokens);
   const double last = read.flag("set_alpha_to_one", true) ? 1 : schedule.alphas_cumprod.front();
   const std::string spacing =
       read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
@@ -26,7 +26,7 @@ std::unique_ptr<Sampler> ddim(const base::ConfigReader& read, const ScheduleRequ
                      .from_out = clean.out,
                      .x = direction * noise.x,
                      .out = direction * noise.out,
-                     .x0 = {std::sqrt(next), 0, 0}});
+                     .x0 = {std::sqrt(next)}});
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1, clip);
 }

@@ -10,8 +10,8 @@ namespace tessera::sample {
 
 std::unique_ptr<Sampler> ddpm(const base::ConfigReader& read, const ScheduleRequest& request) {
   const NoiseSchedule schedule = read_noise_schedule(read);
-  const Prediction prediction = read_prediction(read);
-  const double clip = read_clip(read, true);
+  const PredictionType prediction = read_prediction(read);
+  const Clip clip = read_clip(read, true, request.tokens);
   const bool large =
       read.choice("variance_type", "fixed_small",
                   {"fixed_small", "fixed_small_log", "fixed_large"}) == "fixed_large";
@@ -29,7 +29,7 @@ std::unique_ptr<Sampler> ddpm(const base::ConfigReader& read, const ScheduleRequ
                     .from_x = clean.x,
                     .from_out = clean.out,
                     .x = std::sqrt(alpha) * (1 - next) / (1 - a),
-                    .x0 = {std::sqrt(next) * beta / (1 - a), 0, 0}};
+                    .x0 = {std::sqrt(next) * beta / (1 - a)}};
     if (times[i] > 0) {
       const double variance = std::max((1 - next) / (1 - a) * beta, 1e-20);
       step.noise = std::sqrt(large ? beta : variance);

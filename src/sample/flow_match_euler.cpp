@@ -4,6 +4,7 @@
 #include "sample/linear_sampler.h"
 #include "sample/noise_schedule.h"
 #include "sample/scheduler.h"
+#include "sample/solver_path.h"
 
 namespace tessera::sample {
 namespace {
@@ -27,14 +28,7 @@ Shift read_shift(const base::ConfigReader& read, int64_t tokens) {
   shift.constant = read.positive("shift", 1);
   shift.linear =
       read.choice("time_shift_type", "exponential", {"exponential", "linear"}) == "linear";
-  const double base = read.number("base_shift", 0.5, -20, 20),
-               most = read.number("max_shift", 1.15, -20, 20);
-  const double from = double(read.size("base_image_seq_len", 256));
-  const double to = double(read.size("max_image_seq_len", 4096));
-  require(from != to, ErrorCode::model,
-          "{}: 'base_image_seq_len' and 'max_image_seq_len' are both {}", read.where(), from);
-  const double slope = (most - base) / (to - from);
-  shift.mu = double(tokens) * slope + (base - slope * from);
+  shift.mu = read_size_shift(read, tokens);
   return shift;
 }
 
@@ -61,7 +55,6 @@ std::vector<double> shifted_sigmas(const base::ConfigReader& read, const Schedul
 
 std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
                                           const ScheduleRequest& request) {
-  read.refuse("use_beta_sigmas", "a schedule by a beta distribution");
   const int train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
   const bool inverted = read.flag("invert_sigmas", false);
   const bool stochastic = read.flag("stochastic_sampling", false);
@@ -73,10 +66,8 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
             request.steps, last);
     for (double& s : sigmas) s = 1 - (1 - s) / scale;
   }
-  if (read.flag("use_karras_sigmas", false))
-    sigmas = karras_sigmas(sigmas.front(), sigmas.back(), request.steps);
-  else if (read.flag("use_exponential_sigmas", false))
-    sigmas = exponential_sigmas(sigmas.front(), sigmas.back(), request.steps);
+  if (const Spread spread = read_spread(read); spread != Spread::even)
+    sigmas = spread_sigmas(spread, sigmas.front(), sigmas.back(), request.steps);
   std::vector<float> path(sigmas.begin(), sigmas.end());
   if (inverted)
     for (float& s : path) s = 1 - s;

@@ -1,13 +1,50 @@
 #include "sample/linear_sampler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
+#include "base/fail.h"
 #include "ops/sampling.h"
 
 namespace tessera::sample {
+namespace {
 
-LinearSampler::LinearSampler(std::vector<LinearStep> steps, double initial_scale, double clip)
+// Of some values, with linear interpolation between two of them.
+float quantile_of(std::vector<float>& values, double quantile) {
+  const double place = quantile * double(values.size() - 1);
+  const auto low = static_cast<size_t>(place);
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(low);
+  std::nth_element(values.begin(), at, values.end());
+  if (low + 1 >= values.size()) return *at;
+  const float above = *std::min_element(at + 1, values.end());
+  return *at + static_cast<float>(place - double(low)) * (above - *at);
+}
+
+// On the host: from a GPU it waits.
+Tensor thresholded(const Tensor& estimate, const Clip& clip) {
+  if (estimate.is_meta()) return estimate;
+  require(clip.tokens > 0 && estimate.size(0) % clip.tokens == 0, ErrorCode::usage,
+          "dynamic thresholding needs whole pictures of {} tokens, got {}", clip.tokens,
+          estimate.size(0));
+  const std::vector<float> values = estimate.to_floats();
+  const Tensor y = Tensor::from(std::span<const float>(values), estimate.shape());
+  const int64_t count = clip.tokens * y.size(1);
+  for (int64_t begin = 0; begin < y.size(0); begin += clip.tokens) {
+    const std::span<float> picture(y.row<float>(begin), static_cast<size_t>(count));
+    std::vector<float> sizes(picture.size());
+    std::ranges::transform(picture, sizes.begin(), [](float v) { return std::abs(v); });
+    const float s =
+        std::min(std::max(quantile_of(sizes, clip.quantile), 1.0f), static_cast<float>(clip.most));
+    for (float& v : picture) v = std::clamp(v, -s, s) / s;
+  }
+  return y.to(estimate.device());
+}
+
+}  // namespace
+
+LinearSampler::LinearSampler(std::vector<LinearStep> steps, double initial_scale, Clip clip)
     : steps_(std::move(steps)), initial_scale_(initial_scale), clip_(clip) {
   for (const LinearStep& s : steps_)
     for (size_t back = 1; back < s.x0.size(); ++back)
@@ -17,15 +54,25 @@ LinearSampler::LinearSampler(std::vector<LinearStep> steps, double initial_scale
 Tensor LinearSampler::step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
                            History& history) const {
   const LinearStep& s = at(i);
-  auto [next, estimate] = ops::linear_step(x, prediction, history.outputs, noise,
-                                           {.from_x = s.from_x,
-                                            .from_out = s.from_out,
-                                            .clip = clip_,
-                                            .x = s.x,
-                                            .out = s.out,
-                                            .estimates = s.x0,
-                                            .noise = s.noise},
-                                           memory_ > 0);
+  ops::LinearStepCoefficients by{.from_x = s.from_x,
+                                 .from_out = s.from_out,
+                                 .clip = clip_.bound,
+                                 .x = s.x,
+                                 .out = s.out,
+                                 .estimates = s.x0,
+                                 .noise = s.noise};
+  Tensor next, estimate;
+  if (clip_.quantile > 0) {  // all but the estimates; then these, from the thresholded one on
+    by.estimates = {};
+    const auto first = ops::linear_step(x, prediction, {}, noise, by, true);
+    const auto second =
+        ops::linear_step(first.next, thresholded(first.estimate, clip_), history.outputs, {},
+                         {.from_out = 1, .x = 1, .estimates = s.x0}, memory_ > 0);
+    next = second.next, estimate = second.estimate;
+  } else {
+    const auto whole = ops::linear_step(x, prediction, history.outputs, noise, by, memory_ > 0);
+    next = whole.next, estimate = whole.estimate;
+  }
   if (memory_ > 0) {
     history.outputs.push_back(estimate);
     if (history.outputs.size() > memory_) history.outputs.erase(history.outputs.begin());

@@ -15,17 +15,27 @@ struct LinearStep {
   double timestep = 0;
   double from_x = 0, from_out = 0;
   double x = 0, out = 0;
-  std::array<double, 3> x0{};
+  std::array<double, 4> x0{};
   double noise = 0;
   int draws = 0;           ///< of noise, by the reference implementation
   double input_scale = 1;  ///< of the latent that the denoiser sees
 };
 
+/// What is done to an estimate before it is used.
+struct Clip {
+  double bound = std::numeric_limits<double>::infinity();
+  /// Dynamic thresholding (Saharia et al. 2022, section 2.3) in place of the bound, if above 0: a
+  /// picture is clipped to this quantile of its absolute values, at least 1 and at most `most`, and
+  /// divided by it.
+  double quantile = 0;
+  double most = 1;
+  int64_t tokens = 0;  ///< of a picture
+};
+
 /// A sampler that is a table of such steps: every published solver with constant coefficients.
 class LinearSampler : public Sampler {
  public:
-  explicit LinearSampler(std::vector<LinearStep> steps, double initial_scale = 1,
-                         double clip = std::numeric_limits<double>::infinity());
+  explicit LinearSampler(std::vector<LinearStep> steps, double initial_scale = 1, Clip clip = {});
 
   int steps() const override { return static_cast<int>(steps_.size()); }
   float timestep(int i) const override { return static_cast<float>(at(i).timestep); }
@@ -33,13 +43,15 @@ class LinearSampler : public Sampler {
   int noise_draws(int i) const override { return at(i).draws; }
   float initial_scale() const override { return static_cast<float>(initial_scale_); }
   float input_scale(int i) const override { return static_cast<float>(at(i).input_scale); }
+  bool whole_pictures() const override { return clip_.quantile > 0; }
   Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
               History& history) const override;
 
  private:
   const LinearStep& at(int i) const { return steps_.at(static_cast<size_t>(i)); }
   std::vector<LinearStep> steps_;
-  double initial_scale_, clip_;
+  double initial_scale_;
+  Clip clip_;
   size_t memory_ = 0;  // estimates of earlier steps that some step reads
 };
 

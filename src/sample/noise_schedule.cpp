@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "sample/beta_quantile.h"
 
 namespace tessera::sample {
 namespace {
@@ -18,8 +19,10 @@ std::vector<float> float_linspace(float from, float to, int n) {
   return values;
 }
 
-std::vector<float> cosine_betas(int n) {
-  auto bar = [](double t) {
+// Betas of an alpha bar that is a function of time: Nichol & Dhariwal's cosine, or exp(-12 t).
+std::vector<float> betas_of_bar(int n, bool cosine) {
+  auto bar = [&](double t) {
+    if (!cosine) return std::exp(-12 * t);
     const double c = std::cos((t + 0.008) / 1.008 * M_PI / 2);
     return c * c;
   };
@@ -30,7 +33,8 @@ std::vector<float> cosine_betas(int n) {
   return betas;
 }
 
-std::vector<float> read_betas(const base::ConfigReader& read, int n) {
+std::vector<float> read_betas(const base::ConfigReader& read, int n,
+                              const ScheduleDefaults& missing) {
   const std::vector<double> trained = read.fractions("trained_betas");
   if (!trained.empty()) {
     require(trained.size() == static_cast<size_t>(n), ErrorCode::model,
@@ -38,10 +42,12 @@ std::vector<float> read_betas(const base::ConfigReader& read, int n) {
             trained.size(), n);
     return {trained.begin(), trained.end()};
   }
-  const std::string kind =
-      read.choice("beta_schedule", "linear", {"linear", "scaled_linear", "squaredcos_cap_v2"});
-  const double from = read.fraction("beta_start", 0.0001), to = read.fraction("beta_end", 0.02);
-  if (kind == "squaredcos_cap_v2") return cosine_betas(n);
+  const std::string kind = read.choice("beta_schedule", missing.kind,
+                                       {"linear", "scaled_linear", "squaredcos_cap_v2", "exp"});
+  const double from = read.fraction("beta_start", missing.start);
+  const double to = read.fraction("beta_end", missing.end);
+  if (kind == "squaredcos_cap_v2" || kind == "exp")
+    return betas_of_bar(n, kind == "squaredcos_cap_v2");
   if (kind == "linear") return float_linspace(float(from), float(to), n);
   auto betas = float_linspace(float(std::sqrt(from)), float(std::sqrt(to)), n);
   for (float& b : betas) b *= b;
@@ -70,18 +76,19 @@ double NoiseSchedule::alpha(int64_t timestep, double final_alpha) const {
   return timestep < 0 ? final_alpha : alphas_cumprod.at(static_cast<size_t>(timestep));
 }
 
-NoiseSchedule read_noise_schedule(const base::ConfigReader& read) {
+NoiseSchedule read_noise_schedule(const base::ConfigReader& read, const ScheduleDefaults& missing) {
   NoiseSchedule schedule;
   schedule.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
   double product = 1;
-  for (float beta : read_betas(read, schedule.train_steps)) {
+  for (float beta : read_betas(read, schedule.train_steps, missing)) {
     product *= double(1.0f - beta);
     schedule.alphas_cumprod.push_back(double(float(product)));
   }
   require(schedule.alphas_cumprod.back() > 0, ErrorCode::model,
           "{}: the betas leave nothing of a picture after {} training steps; expected smaller ones",
           read.where(), schedule.train_steps);
-  if (read.flag("rescale_betas_zero_snr", false)) reach_zero_snr(schedule.alphas_cumprod);
+  if (missing.rescales && read.flag("rescale_betas_zero_snr", false))
+    reach_zero_snr(schedule.alphas_cumprod);
   return schedule;
 }
 
@@ -122,25 +129,41 @@ std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_step
   return result;
 }
 
-std::vector<double> karras_sigmas(double largest, double smallest, int n) {
-  const double rho = 7, high = std::pow(largest, 1 / rho), low = std::pow(smallest, 1 / rho);
-  std::vector<double> sigmas = linspace(0, 1, n);
-  for (double& s : sigmas) s = std::pow(high + s * (low - high), rho);
-  return sigmas;
+Spread read_spread(const base::ConfigReader& read) {
+  Spread found = Spread::even;
+  for (const auto& [key, spread] : {std::pair{"use_karras_sigmas", Spread::karras},
+                                    {"use_exponential_sigmas", Spread::exponential},
+                                    {"use_beta_sigmas", Spread::beta}}) {
+    if (!read.flag(key, false)) continue;
+    require(found == Spread::even, ErrorCode::model,
+            "{}: '{}' is true beside another way to spread sigmas; expected one", read.where(),
+            key);
+    found = spread;
+  }
+  return found;
 }
 
-std::vector<double> exponential_sigmas(double largest, double smallest, int n) {
-  std::vector<double> sigmas = linspace(std::log(largest), std::log(smallest), n);
-  for (double& s : sigmas) s = std::exp(s);
+std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n) {
+  constexpr double kRho = 7, kBetaShape = 0.6;
+  std::vector<double> sigmas = linspace(0, 1, n);
+  if (spread == Spread::exponential) sigmas = linspace(std::log(largest), std::log(smallest), n);
+  const double high = std::pow(largest, 1 / kRho), low = std::pow(smallest, 1 / kRho);
+  for (double& s : sigmas)
+    s = spread == Spread::karras ? std::pow(high + s * (low - high), kRho)
+        : spread == Spread::exponential
+            ? std::exp(s)
+            : smallest + beta_quantile(1 - s, kBetaShape) * (largest - smallest);
   return sigmas;
 }
 
 double timestep_of_sigma(const std::vector<double>& sigmas, double sigma) {
+  const auto log_of = [&](size_t i) { return double(float(std::log(sigmas[i]))); };
   const double wanted = std::log(std::max(sigma, 1e-10));
   size_t low = 0;
-  while (low + 2 < sigmas.size() && std::log(sigmas[low + 1]) <= wanted) ++low;
-  const double a = std::log(sigmas[low]), b = std::log(sigmas[low + 1]);
-  return double(low) + std::clamp((a - wanted) / (a - b), 0.0, 1.0);
+  while (low + 2 < sigmas.size() && log_of(low + 1) <= wanted) ++low;
+  const double a = log_of(low), b = log_of(low + 1);
+  const double w = std::clamp((a - wanted) / double(float(a) - float(b)), 0.0, 1.0);
+  return (1 - w) * double(low) + w * double(low + 1);
 }
 
 double sigma_at(const std::vector<double>& sigmas, double timestep) {

@@ -19,9 +19,16 @@ struct NoiseSchedule {
   double alpha(int64_t timestep, double final_alpha) const;
 };
 
+/// Where the classes of diffusers differ in what they read of a schedule.
+struct ScheduleDefaults {
+  const char* kind = "linear";
+  double start = 0.0001, end = 0.02;
+  bool rescales = true;  ///< rescale_betas_zero_snr (Lin et al. 2023) is read
+};
 /// Reads num_train_timesteps, beta_start, beta_end, beta_schedule (linear, scaled_linear,
-/// squaredcos_cap_v2), trained_betas and rescale_betas_zero_snr (Lin et al. 2023).
-NoiseSchedule read_noise_schedule(const base::ConfigReader& read);
+/// squaredcos_cap_v2, exp), trained_betas and rescale_betas_zero_snr.
+NoiseSchedule read_noise_schedule(const base::ConfigReader& read,
+                                  const ScheduleDefaults& missing = {});
 
 /// How a solver of `steps` steps is spread: "linspace", "leading" or "trailing" (Lin et al. 2023,
 /// table 2), latest first. Throws Error(usage) for more steps than training had.
@@ -32,11 +39,14 @@ std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_step
 std::vector<double> linspace(double from, double to, int n);
 /// Half to even, as numpy rounds.
 double rounded(double x);
-/// Karras et al. 2022, equation 5 (rho 7), between two sigmas.
-std::vector<double> karras_sigmas(double largest, double smallest, int n);
-/// Evenly spaced in the logarithm.
-std::vector<double> exponential_sigmas(double largest, double smallest, int n);
-/// The place in `sigmas` (rising) with this sigma, between entries by logarithm.
+/// How sigmas are spread between two: as their timesteps are; by Karras et al. 2022, equation 5
+/// (rho 7); evenly in the logarithm; by the quantiles of a beta distribution (Lee et al. 2024).
+enum class Spread : uint8_t { even, karras, exponential, beta };
+/// Reads use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas, of which one may be true.
+Spread read_spread(const base::ConfigReader& read);
+/// n sigmas from the largest to the smallest; `spread` is not even.
+std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n);
+/// The place in `sigmas` (rising) with this sigma, between entries by logarithm, which are f32.
 double timestep_of_sigma(const std::vector<double>& sigmas, double sigma);
 /// sigmas at places that may lie between entries.
 double sigma_at(const std::vector<double>& sigmas, double timestep);

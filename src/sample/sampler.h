@@ -15,7 +15,9 @@ struct History {
   std::vector<Tensor> outputs;
 };
 
-/// The steps from noise to a latent. Const and element-wise: any range of tokens steps on its own.
+/// The steps from noise to a latent, one a forward pass: a solver that evaluates twice has two.
+/// Const and element-wise, unless whole_pictures() says otherwise: any range of tokens steps on its
+/// own.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -28,6 +30,8 @@ class Sampler {
   virtual int noise_draws(int i) const { return needs_noise(i) ? 1 : 0; }
   /// What unit noise is multiplied with before the first step.
   virtual float initial_scale() const { return 1; }
+  /// Whether a step reads whole pictures; else it is element-wise.
+  virtual bool whole_pictures() const { return false; }
   /// What the latent is multiplied with before the denoiser sees it at step i.
   virtual float input_scale(int) const { return 1; }
   /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or

@@ -1,17 +1,19 @@
 #include "sample/scheduler.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "base/fail.h"
 
 namespace tessera::sample {
-
 namespace {
 
-// A walk of one number: no latent survives steps that this one does not.
-void check_finite(const Sampler& sampler, const std::string& where) {
-  const float one = 1;
-  const Tensor unit = Tensor::from(std::span<const float>(&one, 1), {1, 1});
+// A walk of one number, or one picture of them: no latent survives steps that this one does not.
+void check_finite(const Sampler& sampler, const std::string& where, int64_t tokens) {
+  const std::vector<float> ones(sampler.whole_pictures() ? static_cast<size_t>(tokens) : 1, 1.0f);
+  const Tensor unit =
+      Tensor::from(std::span<const float>(ones), {static_cast<int64_t>(ones.size()), 1});
   Tensor x = unit;
   History history;
   for (int i = 0; i < sampler.steps(); ++i) {
@@ -29,15 +31,58 @@ void check_finite(const Sampler& sampler, const std::string& where) {
 
 const std::vector<Scheduler>& schedulers() {
   static const std::vector<Scheduler> all{
-      {"FlowMatchEulerDiscreteScheduler", flow_match_euler},
-      {"DPMSolverMultistepScheduler", dpm_solver},
-      {"EulerDiscreteScheduler", euler_discrete},
-      {"DDIMScheduler", ddim},
-      {"DDPMScheduler", ddpm},
-      {"CogVideoXDDIMScheduler", cogvideox_ddim},
-      {"CogVideoXDPMScheduler", cogvideox_dpm},
+      {"FlowMatchEulerDiscreteScheduler", "flow-euler", FlowPath::always, flow_match_euler},
+      {"DPMSolverMultistepScheduler", "dpm++", FlowPath::asked, dpm_solver},
+      {"DPMSolverSinglestepScheduler", "dpm++-single", FlowPath::asked, dpm_singlestep},
+      {"UniPCMultistepScheduler", "unipc", FlowPath::asked, unipc},
+      {"DEISMultistepScheduler", "deis", FlowPath::asked, deis},
+      {"EulerDiscreteScheduler", "euler", FlowPath::never, euler_discrete},
+      {"EulerAncestralDiscreteScheduler", "euler-ancestral", FlowPath::never, euler_ancestral},
+      {"HeunDiscreteScheduler", "heun", FlowPath::never, heun_discrete},
+      {"LCMScheduler", "lcm", FlowPath::never, lcm},
+      {"DDIMScheduler", "ddim", FlowPath::never, ddim},
+      {"DDPMScheduler", "ddpm", FlowPath::never, ddpm},
+      {"CogVideoXDDIMScheduler", "cogvideox-ddim", FlowPath::never, cogvideox_ddim},
+      {"CogVideoXDPMScheduler", "cogvideox-dpm", FlowPath::never, cogvideox_dpm},
   };
   return all;
+}
+
+namespace {
+
+bool solves_flow(const Scheduler& scheduler, const base::ConfigReader& read) {
+  return scheduler.flow == FlowPath::always ||
+         (scheduler.flow == FlowPath::asked && read.flag("use_flow_sigmas", false));
+}
+
+// CogVideoX shifts its noise schedule by keys that no other class reads.
+bool of_cogvideox(const std::string& name) { return name.starts_with("CogVideoX"); }
+
+}  // namespace
+
+SchedulerConfig other_scheduler(const SchedulerConfig& folder, const std::string& option,
+                                bool flow) {
+  std::vector<std::string> fit;
+  const Scheduler* chosen = nullptr;
+  for (const Scheduler& s : schedulers()) {
+    const bool fits =
+        flow ? s.flow != FlowPath::never
+             : s.flow != FlowPath::always && of_cogvideox(s.name) == of_cogvideox(folder.name);
+    if (!fits) continue;
+    fit.push_back(s.option);
+    if (option == s.name || option == s.option) chosen = &s;
+  }
+  require(chosen != nullptr, ErrorCode::usage,
+          "--scheduler {}: not one that fits this model; those are auto, {}", option,
+          fmt::join(fit, ", "));
+  SchedulerConfig result{chosen->name, folder.config};
+  if (flow && chosen->flow == FlowPath::asked) {
+    result.config["use_flow_sigmas"] = true;
+    result.config["prediction_type"] = "flow_prediction";
+    if (!result.config.contains("flow_shift") && result.config.contains("shift"))
+      result.config["flow_shift"] = result.config["shift"];
+  }
+  return result;
 }
 
 std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base::Json& config,
@@ -45,8 +90,13 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
   std::string known;
   for (const Scheduler& scheduler : schedulers()) {
     if (class_name == scheduler.name) {
-      auto sampler = scheduler.make({config, where}, request);
-      check_finite(*sampler, where);
+      const base::ConfigReader read(config, where);
+      require(!request.flow || solves_flow(scheduler, read), ErrorCode::model,
+              "{}: '{}' does not solve a flow, which this transformer predicts; expected "
+              "FlowMatchEulerDiscreteScheduler, or a solver with use_flow_sigmas",
+              where, class_name);
+      auto sampler = scheduler.make(read, request);
+      check_finite(*sampler, where, request.tokens);
       return sampler;
     }
     known += (known.empty() ? "" : ", ") + std::string(scheduler.name);

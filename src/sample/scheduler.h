@@ -14,20 +14,38 @@ struct ScheduleRequest {
   int steps = 0;
   int64_t tokens = 0;        ///< latent tokens of a picture, for a shift that depends on the size
   bool even_sigmas = false;  ///< FLUX: sigmas from 1 to 1/steps instead of those of training
+  bool flow = false;         ///< the denoiser predicts a flow's velocity: nothing else fits
 };
+
+/// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or nothing else.
+enum class FlowPath : uint8_t { never, asked, always };
 
 /// A scheduler of diffusers by its class name.
 struct Scheduler {
   const char* name;
+  const char* option;  ///< as --scheduler takes it
+  FlowPath flow;
   std::unique_ptr<Sampler> (*make)(const base::ConfigReader& config,
                                    const ScheduleRequest& request);
 };
 /// All schedulers, in one list read from top to bottom.
 const std::vector<Scheduler>& schedulers();
 /// The sampler that a scheduler_config.json describes. Throws Error(model) naming a class, a key or
-/// a value that is not supported, Error(usage) for a number of steps that does not fit.
+/// a value that is not supported or does not fit the denoiser, Error(usage) for a number of steps
+/// that does not fit.
 std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base::Json& config,
                                       const std::string& where, const ScheduleRequest& request);
+
+/// A scheduler's class name and configuration.
+struct SchedulerConfig {
+  std::string name;
+  base::Json config;
+};
+/// Another class over the configuration of a folder's scheduler, as `from_config` of diffusers
+/// makes it: `option` is a class name or its short form. If the denoiser predicts a flow, its
+/// solver is told to. Throws Error(usage) for a name that is not known or does not fit.
+SchedulerConfig other_scheduler(const SchedulerConfig& folder, const std::string& option,
+                                bool flow);
 
 /// FlowMatchEulerDiscreteScheduler (Esser et al. 2024): Euler steps of a flow, sigmas shifted by a
 /// constant or by the picture's size.
@@ -37,9 +55,25 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& config,
 /// form of order 1 and 2.
 std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& config,
                                     const ScheduleRequest& request);
+/// DPMSolverSinglestepScheduler: DPM-Solver++ whose orders begin anew every 2 or 3 steps.
+std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& config,
+                                        const ScheduleRequest& request);
+/// UniPCMultistepScheduler (Zhao et al. 2023) of order 1 to 3.
+std::unique_ptr<Sampler> unipc(const base::ConfigReader& config, const ScheduleRequest& request);
+/// DEISMultistepScheduler (Zhang & Chen 2023), in log rho, of order 1 to 3.
+std::unique_ptr<Sampler> deis(const base::ConfigReader& config, const ScheduleRequest& request);
 /// EulerDiscreteScheduler (Karras et al. 2022, algorithm 2 without churn).
 std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& config,
                                         const ScheduleRequest& request);
+/// EulerAncestralDiscreteScheduler: the same with new noise in every step.
+std::unique_ptr<Sampler> euler_ancestral(const base::ConfigReader& config,
+                                         const ScheduleRequest& request);
+/// HeunDiscreteScheduler (Karras et al. 2022, algorithm 1 without churn): 2 * steps - 1 forward
+/// passes.
+std::unique_ptr<Sampler> heun_discrete(const base::ConfigReader& config,
+                                       const ScheduleRequest& request);
+/// LCMScheduler: consistency sampling (Luo et al. 2023), with new noise in every step but the last.
+std::unique_ptr<Sampler> lcm(const base::ConfigReader& config, const ScheduleRequest& request);
 /// DDIMScheduler (Song et al. 2021), eta 0.
 std::unique_ptr<Sampler> ddim(const base::ConfigReader& config, const ScheduleRequest& request);
 /// DDPMScheduler (Ho et al. 2020) with a fixed variance.

@@ -107,6 +107,31 @@ class Pixart(ProgramTest):
         self.refused(2, *self.run_it, *size, "d", "--guidance-rescale", "0.5", "--guidance", "1",
                      says=["--guidance-rescale 0.5", "--guidance above 1"])
 
+    def test_another_scheduler(self):
+        size = ("--width", "64", "--height", "64", "--latents-only", "--steps", "3", "--save-latents")
+        made = {}
+        for name in ("auto", "dpm++", "unipc", "UniPCMultistepScheduler", "euler-ancestral", "lcm"):
+            done = self.run_here(*self.run_it[:-2], *size, "l", "--scheduler", name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            made[name] = (self.folder / "l").read_bytes()
+        self.assertEqual(made["auto"], made["dpm++"])
+        self.assertEqual(made["unipc"], made["UniPCMultistepScheduler"])
+        self.assertEqual(len(set(made.values())), 4)
+        done = self.run_here(*self.run_it[:-2], *size, "l", "--scheduler", "heun", "--report", "r.json")
+        self.assertIn("note: 3 steps of this scheduler are 5 forward passes", done.stderr)
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["forwards"], 5)
+        for name in ("hein", "flow-euler", "cogvideox-ddim", "rectified-flow"):
+            self.refused(2, *self.run_it[:-2], *size, "l", "--scheduler", name,
+                         says=["--scheduler " + name, "auto", "unipc"])
+
+    def test_thresholding_needs_whole_pictures(self):
+        size = ("--width", "64", "--height", "64", "--latents-only", "--steps", "3", "--save-latents")
+        model = self.copy_model(source=PIXART)
+        self.change_json(model / "scheduler/scheduler_config.json", thresholding=True)
+        run = ("generate", model, "--embeddings", "text.safetensors", *size, "l")
+        self.assertEqual(self.run_here(*run).returncode, 0)
+        self.refused(4, *run, "--plan", "distrifusion=2", says=["thresholding", "distrifusion=2"])
+
     def test_a_plan_that_cuts_pictures_cannot_rescale(self):
         self.refused(4, "generate", "shapes", "--class", "1", "--guidance-rescale", "0.5", "--plan",
                      "distrifusion=2", says=["--guidance-rescale", "distrifusion=2"])
@@ -158,6 +183,29 @@ class Scenes(ProgramTest):
         for text in ("many", "0", "32"):
             self.refused(2, *run, "--vae-tiling", text, says=["--vae-tiling " + text, "64 to 16384"])
         self.refused(2, *run, "--vae-tiling", "64", "--trace", says=["--trace", "--vae-tiling"])
+
+    def test_a_flow_needs_its_solvers(self):
+        run = ("generate", "scenes", "--prompt", "a red circle", "--steps", "2", "--latents-only",
+               "--save-latents", "l")
+        for name, differs in (("auto", False), ("flow-euler", False), ("unipc", True)):
+            done = self.run_here(*run[:-1], name, "--scheduler", name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((self.folder / name).read_bytes() != (self.folder / "auto").read_bytes(),
+                             differs)
+        self.refused(2, *run, "--scheduler", "heun", says=["--scheduler heun", "unipc"])
+        model = self.copy_model(source=SOURCE / "models/scenes")
+        config = model / "scheduler/scheduler_config.json"
+        index = json.loads((model / "model_index.json").read_text())
+        for name in ("EulerDiscreteScheduler", "DPMSolverMultistepScheduler"):
+            index["scheduler"][1] = name
+            (model / "model_index.json").write_text(json.dumps(index))
+            self.change_json(config, _class_name=name)
+            self.refused(3, run[0], model, *run[2:], says=[f"'{name}' does not solve a flow"])
+        self.change_json(config, use_flow_sigmas=True, prediction_type="flow_prediction",
+                         algorithm_type="sde-dpmsolver++")
+        done = self.run_here(run[0], model, *run[2:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: the noise of the steps follows --seed", done.stderr)
 
     def test_pictures_of_captions_are_judged(self):
         model = self.folder / "model"

@@ -98,7 +98,7 @@ void check(const BiasedAttentionArgs& a) {
 }
 void check(const LinearStepArgs& a) {
   check_arrays("linear_step", {a.x.data, a.prediction.data, a.noise.data, a.earlier[0].data,
-                               a.earlier[1].data, a.next, a.estimate});
+                               a.earlier[1].data, a.earlier[2].data, a.next, a.estimate});
 }
 void check(const LearnedRangeStepArgs& a) {
   check_arrays("learned_range_step", {a.x.data, a.prediction.data, a.noise.data, a.next});

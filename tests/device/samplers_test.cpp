@@ -45,12 +45,12 @@ TEST(SamplersOnGpu, StepsAreTheCpus) {
                                  .from_out = -0.5,
                                  .x = 0.4,
                                  .out = 0.1,
-                                 .x0 = {1.2, -0.4, 0.2},
+                                 .x0 = {1.2, -0.4, 0.2, 0.1},
                                  .noise = 0.3,
                                  .draws = 1};
   sample::LinearStep second = third;
-  second.x0[2] = 0;
-  expect_equal(sample::LinearSampler({first, second, third, third}, 1, 1.5), 6);
+  second.x0[2] = second.x0[3] = 0;
+  expect_equal(sample::LinearSampler({first, second, second, third, third}, 1, 1.5), 6);
 }
 
 TEST(SamplersOnGpu, RescaledGuidanceGoesOverTheHost) {

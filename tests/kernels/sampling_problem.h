@@ -16,7 +16,7 @@ struct StepSize {
 struct SamplingProblem {
   Where at;
   int64_t rows, columns;
-  tensor::Tensor x, prediction, noise, before, before_it;
+  tensor::Tensor x, prediction, noise, before, before_it, oldest;
 
   SamplingProblem(const Where& where, StepSize size)
       : at(where),
@@ -26,7 +26,8 @@ struct SamplingProblem {
         prediction(view(2, 2 * columns)),
         noise(view(3, columns)),
         before(view(4, columns)),
-        before_it(view(5, columns)) {}
+        before_it(view(5, columns)),
+        oldest(view(6, columns)) {}
 
   /// [2 * rows, columns]: the next latents, then the estimates.
   tensor::Tensor linear(void (*kernel)(const LinearStepArgs&),
@@ -37,7 +38,8 @@ struct SamplingProblem {
             .prediction = of(prediction),
             .noise = by.noise != 0 ? of(noise) : FloatRows{},
             .earlier = {by.estimates[1] != 0 ? of(before) : FloatRows{},
-                        by.estimates[2] != 0 ? of(before_it) : FloatRows{}},
+                        by.estimates[2] != 0 ? of(before_it) : FloatRows{},
+                        by.estimates[3] != 0 ? of(oldest) : FloatRows{}},
             .next = y.data<float>(),
             .estimate = y.row<float>(rows),
             .rows = rows,
@@ -93,7 +95,7 @@ struct SamplingProblem {
 /// Which of a step's operands are read, and a clip that some estimates meet.
 inline std::vector<LinearStepCoefficients> linear_steps() {
   const LinearStepCoefficients euler{.x = 1, .out = -0.25},
-      third{.from_x = 1.25, .from_out = -0.75, .x = 0.5, .estimates = {0.7, -0.3, 0.1}},
+      third{.from_x = 1.25, .from_out = -0.75, .x = 0.5, .estimates = {0.7, -0.3, 0.1, -0.2}},
       second{.from_x = 0.9, .from_out = -0.4, .x = 0.6, .estimates = {1.2, -0.2, 0}, .noise = 0.3},
       clipped{.from_x = 1.5, .from_out = -1, .clip = 0.5, .x = 0.2, .out = 0.1, .estimates = {2}};
   return {euler, third, second, clipped};

@@ -40,6 +40,7 @@ TEST(Sampling, LinearStepsAreTheFormulaInDoubles) {
           double sum = by.x * x + by.out * out + by.estimates[0] * x0;
           if (by.estimates[1] != 0) sum += by.estimates[1] * double(p.before.row<float>(t)[j]);
           if (by.estimates[2] != 0) sum += by.estimates[2] * double(p.before_it.row<float>(t)[j]);
+          if (by.estimates[3] != 0) sum += by.estimates[3] * double(p.oldest.row<float>(t)[j]);
           if (by.noise != 0) sum += by.noise * double(p.noise.row<float>(t)[j]);
           ASSERT_EQ(y.data<float>()[i], static_cast<float>(sum));
           ASSERT_EQ(y.row<float>(p.rows)[i], static_cast<float>(x0));

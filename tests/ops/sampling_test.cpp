@@ -16,13 +16,14 @@ Tensor row(std::vector<float> values) {
 }
 
 TEST(SamplingOps, ALinearStepReadsTheNewestEstimateFirst) {
-  const std::vector<Tensor> earlier{row({9, 9}), row({100, 200}), row({10, 20})};
+  const std::vector<Tensor> earlier{row({9, 9}), row({40, 80}), row({100, 200}), row({10, 20})};
   const LinearStepCoefficients by{
-      .from_x = 1, .from_out = -1, .x = 2, .estimates = {1, 1, 0.5}, .noise = 3};
+      .from_x = 1, .from_out = -1, .x = 2, .estimates = {1, 1, 0.5, 2}, .noise = 3};
   const auto [next, estimate] =
       linear_step(row({5, 6}), row({1, 2, 8}), earlier, row({0, 1}), by, true);
   EXPECT_EQ(estimate.to_floats(), (std::vector<float>{4, 4}));
-  EXPECT_EQ(next.to_floats(), (std::vector<float>{10 + 4 + 10 + 50, 12 + 4 + 20 + 100 + 3}));
+  EXPECT_EQ(next.to_floats(),
+            (std::vector<float>{10 + 4 + 10 + 50 + 80, 12 + 4 + 20 + 100 + 160 + 3}));
   EXPECT_FALSE(linear_step(row({5}), row({1}), {}, {}, {.x = 1}, false).estimate.defined());
 }
 

@@ -17,6 +17,19 @@ TEST(CogvideoxSchedulers, StartFromPureNoiseWithFiniteSteps) {
   }
 }
 
+TEST(CogvideoxSchedulers, LeaveEstimatesUnclipped) {
+  const std::vector<float> start{4};
+  const Tensor x = Tensor::from(std::span<const float>(start), {1, 1});
+  const auto end = [&](const char* clip) {
+    const std::string config = std::string(R"({"prediction_type": "sample")") + clip + "}";
+    return walk(*sampler_of("CogVideoXDDIMScheduler", config.c_str(), 4), x,
+                [](float, int) { return 3.0f; })
+        .to_floats()[0];
+  };
+  EXPECT_EQ(end(""), end(R"(, "clip_sample": true)"));
+  EXPECT_GT(end(""), 2);
+}
+
 TEST(CogvideoxSchedulers, TheSecondOrderDrawsTwice) {
   const auto sampler = sampler_of("CogVideoXDPMScheduler", kConfig, 4);
   EXPECT_EQ(sampler->noise_draws(0), 1);

@@ -25,9 +25,5 @@ TEST(Ddim, ClipsTheEstimateOnlyWhenAsked) {
   EXPECT_NEAR(last(R"({"prediction_type": "sample"})"), 1, 1e-3);
 }
 
-TEST(Ddim, RefusesThresholding) {
-  EXPECT_NE(refusal(kName, R"({"thresholding": true})").find("thresholding"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace tessera::sample

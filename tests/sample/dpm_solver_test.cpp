@@ -47,7 +47,9 @@ TEST(DpmSolver, RefusesWhatItCannot) {
   EXPECT_NE(refusal(kName, R"({"solver_order": 3, "algorithm_type": "sde-dpmsolver++"})")
                 .find("orders 1 and 2"),
             std::string::npos);
-  EXPECT_NE(refusal(kName, R"({"thresholding": true})").find("thresholding"), std::string::npos);
+  EXPECT_NE(refusal(kName, R"({"use_flow_sigmas": true, "use_beta_sigmas": true})")
+                .find("use_flow_sigmas"),
+            std::string::npos);
   EXPECT_NE(refusal(kName, R"({"use_flow_sigmas": true})").find("go together"), std::string::npos);
 }
 

@@ -37,7 +37,8 @@ TEST(FlowMatchEuler, AStretchedPathEndsWhereItIsTold) {
 }
 
 TEST(FlowMatchEuler, RefusesWhatItCannot) {
-  EXPECT_NE(refusal(kName, R"({"use_beta_sigmas": true})").find("use_beta_sigmas"),
+  EXPECT_NE(refusal(kName, R"({"use_beta_sigmas": true, "use_karras_sigmas": true})")
+                .find("use_beta_sigmas"),
             std::string::npos);
   EXPECT_NE(refusal(kName, R"({"time_shift_type": "odd"})").find("exponential, linear"),
             std::string::npos);

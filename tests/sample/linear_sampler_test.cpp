@@ -39,9 +39,24 @@ TEST(LinearSampler, RemembersAsManyEstimatesAsItReads) {
 }
 
 TEST(LinearSampler, ClipsEstimates) {
-  const LinearSampler sampler({{.from_x = 1, .x0 = {1, 0, 0}}}, 1, 0.5);
+  const LinearSampler sampler({{.from_x = 1, .x0 = {1, 0, 0}}}, 1, {.bound = 0.5});
   History history;
   EXPECT_EQ(sampler.step(0, one(0), one(-4), {}, history).to_floats()[0], -0.5f);
+}
+
+// Of four values: place 0.5 * 3 of |x| is between 2 and 3; the second picture stays below 1.
+TEST(LinearSampler, ThresholdsEveryPictureByItsOwnQuantile) {
+  const std::vector<float> values{-1, 2, 3, -8, 0.5f, -0.25f, 0, 0.75f};
+  const Tensor x = Tensor::from(std::span<const float>(values), {4, 2});
+  const LinearStep step{.from_x = 1, .x0 = {1, 1}}, first{.from_x = 1, .x0 = {1}};
+  const LinearSampler sampler({first, step}, 1, {.quantile = 0.5, .most = 4, .tokens = 2});
+  EXPECT_TRUE(sampler.whole_pictures());
+  History history;
+  const std::vector<float> expected{-0.4f, 0.8f, 1, -1, 0.5f, -0.25f, 0, 0.75f};
+  EXPECT_EQ(sampler.step(0, x, x, {}, history).to_floats(), expected);
+  const auto twice = sampler.step(1, x, x, {}, history).to_floats();
+  for (size_t i = 0; i < twice.size(); ++i) EXPECT_EQ(twice[i], 2 * expected[i]);
+  EXPECT_THROW(sampler.step(0, x.slice(0, 0, 1), x.slice(0, 0, 1), {}, history), Error);
 }
 
 TEST(LinearSampler, MissesNoiseThatItNeeds) {

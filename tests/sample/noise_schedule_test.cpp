@@ -44,16 +44,25 @@ TEST(NoiseSchedule, RoundsHalfToEven) {
 
 TEST(NoiseSchedule, FindsTheTimestepOfASigmaAgain) {
   const std::vector<double> sigmas = schedule_of("{}").sigmas();
-  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[400]), 400, 1e-9);
-  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[999] * 2), 999, 1e-9);
+  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[400]), 400, 1e-4);
+  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[999] * 2), 999, 1e-4);
   EXPECT_NEAR(sigma_at(sigmas, 400.5), (sigmas[400] + sigmas[401]) / 2, 1e-9);
 }
 
-TEST(NoiseSchedule, KarrasAndExponentialKeepTheEnds) {
-  for (const auto& sigmas : {karras_sigmas(80, 0.1, 5), exponential_sigmas(80, 0.1, 5)}) {
+TEST(NoiseSchedule, EverySpreadKeepsTheEnds) {
+  for (const Spread spread : {Spread::karras, Spread::exponential, Spread::beta}) {
+    const auto sigmas = spread_sigmas(spread, 80, 0.1, 5);
     EXPECT_NEAR(sigmas.front(), 80, 1e-9);
     EXPECT_NEAR(sigmas.back(), 0.1, 1e-9);
   }
+}
+
+TEST(NoiseSchedule, TakesOneSpreadAtMost) {
+  const base::Json two =
+      base::Json::parse(R"({"use_karras_sigmas": true, "use_beta_sigmas": true})");
+  EXPECT_THROW(read_spread({two, "c"}), Error);
+  const base::Json one = base::Json::parse(R"({"use_beta_sigmas": true})");
+  EXPECT_EQ(read_spread({one, "c"}), Spread::beta);
 }
 
 }  // namespace

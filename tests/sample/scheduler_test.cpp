@@ -8,16 +8,62 @@ namespace {
 TEST(Scheduler, EveryNameMakesASamplerFromAnEmptyConfiguration) {
   for (const Scheduler& s : schedulers()) {
     const auto sampler = sampler_of(s.name, "{}", 5, 16);
-    EXPECT_EQ(sampler->steps(), 5) << s.name;
-    for (int i = 0; i + 1 < 5; ++i)
+    const bool twice = std::string(s.option) == "heun";
+    EXPECT_EQ(sampler->steps(), twice ? 9 : 5) << s.name;
+    for (int i = 0; i + 1 < sampler->steps(); i += twice ? 2 : 1)
       EXPECT_GT(sampler->timestep(i), sampler->timestep(i + 1)) << s.name;
   }
 }
 
 TEST(Scheduler, AnUnknownClassIsRefusedWithTheListOfWhatIsKnown) {
-  const std::string says = refusal("HeunDiscreteScheduler", "{}");
-  EXPECT_NE(says.find("'HeunDiscreteScheduler' is not supported"), std::string::npos) << says;
+  const std::string says = refusal("TCDScheduler", "{}");
+  EXPECT_NE(says.find("'TCDScheduler' is not supported"), std::string::npos) << says;
   EXPECT_NE(says.find("DPMSolverMultistepScheduler"), std::string::npos) << says;
+}
+
+TEST(Scheduler, OnlySolversOfAFlowFitADenoiserThatPredictsOne) {
+  const base::Json plain = base::Json::object(),
+                   flow{{"use_flow_sigmas", true}, {"prediction_type", "flow_prediction"}};
+  int fit = 0;
+  for (const Scheduler& s : schedulers()) {
+    const auto made = [&](const base::Json& config) {
+      try {
+        make_sampler(s.name, config, "scheduler_config.json", {.steps = 4, .flow = true});
+        return std::string();
+      } catch (const Error& e) {
+        return std::string(e.what());
+      }
+    };
+    EXPECT_EQ(made(plain).empty(), s.flow == FlowPath::always) << s.name;
+    EXPECT_EQ(made(flow).empty(), s.flow != FlowPath::never) << s.name;
+    if (s.flow == FlowPath::never) {
+      EXPECT_NE(made(flow).find(std::string("'") + s.name + "' does not solve a flow"),
+                std::string::npos);
+    }
+    fit += s.flow != FlowPath::never;
+  }
+  EXPECT_EQ(fit, 5);
+}
+
+TEST(Scheduler, AnotherClassOverAFoldersConfiguration) {
+  const SchedulerConfig sd3{"FlowMatchEulerDiscreteScheduler", base::Json{{"shift", 3.0}}};
+  const SchedulerConfig unipc = other_scheduler(sd3, "unipc", true);
+  EXPECT_EQ(unipc.name, "UniPCMultistepScheduler");
+  EXPECT_EQ(unipc.config["flow_shift"], 3.0);
+  EXPECT_EQ(unipc.config["prediction_type"], "flow_prediction");
+  EXPECT_TRUE(unipc.config["use_flow_sigmas"]);
+  const SchedulerConfig pixart{"DPMSolverMultistepScheduler", base::Json{{"beta_end", 0.01}}};
+  const SchedulerConfig heun = other_scheduler(pixart, "HeunDiscreteScheduler", false);
+  EXPECT_EQ(heun.name, "HeunDiscreteScheduler");
+  EXPECT_EQ(heun.config, pixart.config);
+  const SchedulerConfig cogvideox{"CogVideoXDDIMScheduler", base::Json::object()};
+  EXPECT_EQ(other_scheduler(cogvideox, "cogvideox-dpm", false).name, "CogVideoXDPMScheduler");
+  for (const auto& [folder, option, flow] : {std::tuple{sd3, "heun", true},
+                                             {pixart, "flow-euler", false},
+                                             {pixart, "hein", false},
+                                             {pixart, "cogvideox-ddim", false},
+                                             {cogvideox, "euler", false}})
+    EXPECT_THROW(other_scheduler(folder, option, flow), Error) << folder.name << option;
 }
 
 TEST(Scheduler, NoStepsOrTooManyAreRefused) {

@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(kSpreadThreads) linear_step_kernel(LinearStepA
     double sum = a.by.x * x + a.by.out * out + a.by.estimates[0] * guess;
     if (a.by.estimates[1] != 0) sum += a.by.estimates[1] * double(at(a.earlier[0], t, j));
     if (a.by.estimates[2] != 0) sum += a.by.estimates[2] * double(at(a.earlier[1], t, j));
+    if (a.by.estimates[3] != 0) sum += a.by.estimates[3] * double(at(a.earlier[2], t, j));
     if (a.by.noise != 0) sum += a.by.noise * double(at(a.noise, t, j));
     a.next[i] = static_cast<float>(sum);
     if (a.estimate) a.estimate[i] = static_cast<float>(guess);

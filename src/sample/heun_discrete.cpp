@@ -1,0 +1,47 @@
+#include "sample/scheduler.h"
+#include "sample/sigma_steps.h"
+
+namespace tessera::sample {
+namespace {
+
+// To the next sigma along the derivative here; the latent that it starts from can be told from
+// where it gets to and from its estimate, so that the corrector needs no memory of its own.
+LinearStep predictor(double sigma, double next, const FromPair& clean) {
+  const double left = next / sigma;
+  return {.from_x = clean.x, .from_out = clean.out, .x = left, .x0 = {1 - left}};
+}
+
+// The same way along the mean of the derivatives at both ends.
+LinearStep corrector(double sigma, double next, const FromPair& clean) {
+  const double left = next / sigma, way = (next - sigma) / 2;
+  const double start = 1 + way / sigma;  // of the latent that the predictor started from
+  return {.from_x = clean.x,
+          .from_out = clean.out,
+          .x = start / left + way / next,
+          .x0 = {-way / next, -start * (1 - left) / left - way / sigma}};
+}
+
+}  // namespace
+
+std::unique_ptr<Sampler> heun_discrete(const base::ConfigReader& read,
+                                       const ScheduleRequest& request) {
+  const PredictionType prediction = read_prediction(read);
+  const SigmaSteps path =
+      sigma_steps(read, request, {.schedule = {.start = 0.00085, .end = 0.012, .rescales = false}});
+  std::vector<LinearStep> steps;
+  const auto add = [&](LinearStep step, size_t seen_at) {
+    step.timestep = path.times[seen_at];
+    step.input_scale = SigmaSteps::input_scale(path.sigmas[seen_at]);
+    steps.push_back(step);
+  };
+  for (size_t i = 0; i < path.times.size(); ++i) {
+    const double sigma = path.sigmas[i], next = path.sigmas[i + 1];
+    add(predictor(sigma, next, SigmaSteps::clean_of(prediction, sigma)), i);
+    if (next > 0) add(corrector(sigma, next, SigmaSteps::clean_of(prediction, next)), i + 1);
+  }
+  Clip clip = read_clip(read, false, request.tokens);
+  clip.quantile = 0;  // this class of diffusers has no thresholding
+  return std::make_unique<LinearSampler>(std::move(steps), path.initial_scale, clip);
+}
+
+}  // namespace tessera::sample

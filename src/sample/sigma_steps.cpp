@@ -1,0 +1,67 @@
+#include "sample/sigma_steps.h"
+
+#include <cmath>
+
+#include "base/fail.h"
+
+namespace tessera::sample {
+namespace {
+
+std::vector<double> places(const base::ConfigReader& read, const std::string& spacing,
+                           int train_steps, int steps) {
+  if (spacing != "linspace") {
+    const auto whole =
+        spaced_timesteps(spacing, train_steps, steps, read.integer("steps_offset", 0, 0, 1000));
+    return {whole.begin(), whole.end()};
+  }
+  check_steps(steps, 100000);
+  const auto even = linspace(0, train_steps - 1, steps);
+  std::vector<double> times;
+  for (auto t = even.rbegin(); t != even.rend(); ++t) times.push_back(double(float(*t)));
+  return times;
+}
+
+}  // namespace
+
+double SigmaSteps::input_scale(double sigma) { return 1 / std::sqrt(sigma * sigma + 1); }
+
+FromPair SigmaSteps::clean_of(PredictionType prediction, double sigma) {
+  const double scale = input_scale(sigma);
+  if (prediction == PredictionType::epsilon) return {1, -sigma};
+  if (prediction == PredictionType::sample) return {0, 1};
+  return {scale * scale, -sigma * scale};
+}
+
+SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& request,
+                       const SigmaKeys& keys) {
+  NoiseSchedule schedule = read_noise_schedule(read, keys.schedule);
+  // A last alpha of zero would be an infinite sigma.
+  if (keys.schedule.rescales && read.flag("rescale_betas_zero_snr", false))
+    schedule.alphas_cumprod.back() = std::pow(2, -24);
+  const std::string spacing =
+      read.choice("timestep_spacing", "linspace", {"linspace", "leading", "trailing"});
+  const std::vector<double> all = schedule.sigmas();
+  SigmaSteps path;
+  path.times = places(read, spacing, schedule.train_steps, request.steps);
+  for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
+  if (const Spread spread = keys.spreads ? read_spread(read) : Spread::even;
+      spread != Spread::even) {
+    double high = path.sigmas.front(), low = path.sigmas.back();
+    if (keys.ends) {
+      high = read.positive("sigma_max", high);
+      low = read.positive("sigma_min", low);
+    }
+    path.sigmas = spread_sigmas(spread, high, low, request.steps);
+    for (size_t i = 0; i < path.times.size(); ++i)
+      path.times[i] = timestep_of_sigma(all, path.sigmas[i]);
+  }
+  const bool zero =
+      !keys.ends || read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
+  path.sigmas.push_back(zero ? 0 : all.front());
+  for (double& s : path.sigmas) s = double(float(s));
+  const double top = path.sigmas.front();
+  path.initial_scale = spacing == "leading" ? std::sqrt(top * top + 1) : top;
+  return path;
+}
+
+}  // namespace tessera::sample

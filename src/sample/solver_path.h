@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "base/config_reader.h"
+#include "sample/linear_sampler.h"
+#include "sample/prediction.h"
+#include "sample/scheduler.h"
+
+namespace tessera::sample {
+
+/// Where a solver in log-SNR stops: x = alpha * clean + sigma * noise.
+struct SolverPath {
+  bool flow = false;                  ///< alpha + sigma = 1; else their squares sum to 1
+  std::vector<double> times, sigmas;  ///< sigmas: one more than times
+
+  double alpha(size_t i) const {
+    return flow ? 1 - sigmas[i] : 1 / std::sqrt(sigmas[i] * sigmas[i] + 1);
+  }
+  double sigma(size_t i) const { return flow ? sigmas[i] : sigmas[i] * alpha(i); }
+  double lambda(size_t i) const { return std::log(alpha(i)) - std::log(sigma(i)); }
+};
+
+/// The classes of diffusers that share this path; what each reads of it differs.
+enum class SolverClass : uint8_t { dpm_multistep, dpm_singlestep, unipc, deis };
+
+/// Reads the noise schedule and how steps are spread over it, as `kind` does. Throws Error(model)
+/// for what is not supported, Error(usage) for a number of steps that does not fit.
+SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& request,
+                       SolverClass kind);
+/// Reads what the denoiser predicts; a flow is predicted on the path of a flow and nowhere else.
+PredictionType read_path_prediction(const base::ConfigReader& read, const SolverPath& path);
+/// mu of a shift that depends on the picture's size (Esser et al. 2024): linear in its tokens.
+double read_size_shift(const base::ConfigReader& read, int64_t tokens);
+
+}  // namespace tessera::sample

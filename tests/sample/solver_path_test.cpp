@@ -1,0 +1,47 @@
+#include "sample/solver_path.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::sample {
+namespace {
+
+SolverPath path_of(const char* json, SolverClass kind) {
+  const base::Json config = base::Json::parse(json);
+  return solver_path({config, "c"}, {.steps = 5}, kind);
+}
+
+TEST(SolverPath, EveryClassEndsAsDiffusersDoes) {
+  const char* kept = R"({"final_sigmas_type": "sigma_min"})";
+  const char* flow = R"({"final_sigmas_type": "sigma_min", "use_flow_sigmas": true})";
+  const double smallest = path_of(kept, SolverClass::dpm_multistep).sigmas.back();
+  EXPECT_NEAR(smallest, 0.01, 1e-4);
+  EXPECT_EQ(path_of(flow, SolverClass::dpm_multistep).sigmas.back(), smallest);
+  EXPECT_EQ(path_of(flow, SolverClass::dpm_singlestep).sigmas.back(), smallest);
+  EXPECT_EQ(path_of("{}", SolverClass::deis).sigmas.back(), smallest);
+  for (const SolverClass kind : {SolverClass::unipc, SolverClass::deis}) {
+    const SolverPath path = path_of(flow, kind);
+    EXPECT_EQ(path.sigmas[5], path.sigmas[4]);
+  }
+  EXPECT_EQ(path_of("{}", SolverClass::unipc).sigmas.back(), 0);
+}
+
+TEST(SolverPath, IsOfAFlowOrKeepsTheVariance) {
+  const SolverPath flow = path_of(R"({"use_flow_sigmas": true})", SolverClass::unipc);
+  EXPECT_DOUBLE_EQ(flow.alpha(2) + flow.sigma(2), 1);
+  const SolverPath path = path_of("{}", SolverClass::deis);
+  EXPECT_NEAR(std::pow(path.alpha(2), 2) + std::pow(path.sigma(2), 2), 1, 1e-12);
+  EXPECT_NEAR(path.lambda(2), -std::log(path.sigmas[2]), 1e-12);
+}
+
+TEST(SolverPath, ShiftsByTheSizeOfThePicture) {
+  const base::Json config = base::Json::parse("{}");
+  EXPECT_NEAR(read_size_shift({config, "c"}, 256), 0.5, 1e-12);
+  EXPECT_NEAR(read_size_shift({config, "c"}, 4096), 1.15, 1e-12);
+  const base::Json flat = base::Json::parse(R"({"base_image_seq_len": 9, "max_image_seq_len": 9})");
+  EXPECT_THROW(read_size_shift({flat, "c"}, 9), Error);
+}
+
+}  // namespace
+}  // namespace tessera::sample

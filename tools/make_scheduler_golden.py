@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Writes tests/data/schedulers.json: what the schedulers of diffusers do.
+
+    pip install diffusers==0.42.1 torch scipy
+    python3 tools/make_scheduler_golden.py tests/data/schedulers.json
+
+Each run is a class, a configuration and a number of steps. The denoiser is a formula that
+tests/sample/scheduler_golden_test.cpp computes alike: tanh(input) * 0.8 + bias. Noise is a formula,
+too. `x` holds the latents of two pictures after every pass of a run of 4 steps, else after the last.
+"""
+import json
+import math
+import sys
+
+import numpy as np
+import torch
+import diffusers
+
+SHAPE = (2, 3, 2, 1)
+LATENT = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012)
+FLOW = dict(use_flow_sigmas=True, prediction_type="flow_prediction", flow_shift=3.0)
+KARRAS, EXPONENTIAL, BETA = ({f"use_{k}_sigmas": True} for k in ("karras", "exponential", "beta"))
+V = dict(prediction_type="v_prediction")
+THRESHOLD = dict(thresholding=True, sample_max_value=1.5, dynamic_thresholding_ratio=0.9)
+ZERO_SNR = dict(rescale_betas_zero_snr=True, timestep_spacing="trailing")
+
+CASES = {
+    "DPMSolverMultistepScheduler": [
+        {}, EXPONENTIAL, BETA, KARRAS, {**FLOW, "final_sigmas_type": "sigma_min"}, THRESHOLD,
+        {**FLOW, "use_dynamic_shifting": True}, {**V, **ZERO_SNR},
+        {"algorithm_type": "sde-dpmsolver++", **THRESHOLD}, {"solver_order": 3, **LATENT},
+        {"use_lu_lambdas": True}, {"beta_schedule": "squaredcos_cap_v2", **KARRAS},
+        {"timestep_spacing": "leading", "steps_offset": 1, "solver_type": "heun"}],
+    "DPMSolverSinglestepScheduler": [
+        {}, {"solver_order": 3}, {"solver_order": 3, "solver_type": "heun", **V},
+        {"solver_type": "heun", "final_sigmas_type": "sigma_min", **KARRAS}, FLOW,
+        {"solver_order": 1, **EXPONENTIAL}, {"lower_order_final": True, **BETA, **THRESHOLD},
+        {"solver_order": 3, "final_sigmas_type": "sigma_min", **LATENT}],
+    "UniPCMultistepScheduler": [
+        {}, {"solver_order": 3}, {"solver_type": "bh1", "final_sigmas_type": "sigma_min", **V}, {"solver_order": 3, **FLOW},
+        {"predict_x0": False, "final_sigmas_type": "sigma_min", "lower_order_final": False},
+        {"disable_corrector": [0, 2]}, KARRAS, {**FLOW, **KARRAS}, {**EXPONENTIAL, **THRESHOLD},
+        {**BETA, "sigma_min": 0.05, "sigma_max": 100.0}, {"solver_order": 1, **LATENT},
+        {**FLOW, "use_dynamic_shifting": True}, {**FLOW, "shift_terminal": 0.1},
+        {**V, **ZERO_SNR}, {**KARRAS, "final_sigmas_type": "sigma_min"}],
+    "DEISMultistepScheduler": [
+        {}, {"solver_order": 3}, V, KARRAS, EXPONENTIAL, BETA, FLOW, {"solver_order": 1, **LATENT},
+        {"prediction_type": "sample", "lower_order_final": False}],
+    "EulerDiscreteScheduler": [
+        {}, {**LATENT, **V}, BETA, KARRAS, EXPONENTIAL, {"final_sigmas_type": "sigma_min"},
+        {**ZERO_SNR, **V}, {"timestep_spacing": "leading", "steps_offset": 1}],
+    "EulerAncestralDiscreteScheduler": [
+        {}, {**LATENT, **V}, {"timestep_spacing": "leading", "steps_offset": 1}, {**ZERO_SNR, **V}],
+    "HeunDiscreteScheduler": [
+        {}, V, {"prediction_type": "sample"}, KARRAS, EXPONENTIAL, BETA,
+        {"clip_sample": True, "timestep_spacing": "leading", "steps_offset": 1},
+        {"beta_schedule": "exp", "timestep_spacing": "trailing"}],
+    "LCMScheduler": [
+        {}, V, {"prediction_type": "sample", "timestep_scaling": 5.0}, {"clip_sample": True},
+        {"original_inference_steps": 30, **THRESHOLD}],
+    "FlowMatchEulerDiscreteScheduler": [
+        {"shift": 3.0}, {"shift": 3.0, **BETA}, {"shift": 3.0, **KARRAS},
+        {"use_dynamic_shifting": True}, {"stochastic_sampling": True}],
+    "DDIMScheduler": [{}, THRESHOLD, {"clip_sample": False, **V, **ZERO_SNR}],
+    "DDPMScheduler": [{}, THRESHOLD, {"clip_sample": False, "variance_type": "fixed_large"}],
+    "CogVideoXDDIMScheduler": [
+        {}, {**V, **ZERO_SNR, "clip_sample": True, "snr_shift_scale": 1.0}],
+    "CogVideoXDPMScheduler": [{}, {**V, **ZERO_SNR, "clip_sample": True}],
+}
+
+
+def numbers(run):
+    """The starting latent, the bias of a pass, or the noise of one."""
+    i = torch.arange(12, dtype=torch.float64)
+    return torch.sin(12.9 * (i + 1) + 7.3 * run).to(torch.float32).reshape(SHAPE)
+
+
+def walk(scheduler, tokens, steps):
+    mu = {}
+    if scheduler.config.get("use_dynamic_shifting"):
+        mu["mu"] = 0.5 + (1.15 - 0.5) * (tokens - 256) / (4096 - 256)
+    scheduler.set_timesteps(steps, **mu)
+    if hasattr(scheduler, "set_begin_index"):  # as pipelines of flows do; else by the first timestep
+        scheduler.set_begin_index(0)
+    if hasattr(scheduler, "sigmas"):  # the same numbers; their logarithms and differences in f64
+        scheduler.sigmas = scheduler.sigmas.double()
+    module = sys.modules[type(scheduler).__module__]
+    passes = [0]
+    module.randn_tensor = lambda *args, **kwargs: numbers(100 + passes[0])
+    x = numbers(0) * 1.5 * getattr(scheduler, "init_noise_sigma", 1.0)
+    latents, old = [], None
+    for i, t in enumerate(scheduler.timesteps):
+        passes[0] = i
+        seen = scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x
+        out = torch.tanh(seen) * 0.8 + 0.3 * numbers(1 + i)
+        if "CogVideoXDPM" in type(scheduler).__name__:
+            before = scheduler.timesteps[i - 1] if i > 0 else None
+            x, old = scheduler.step(out, old, t, before, x)
+        else:
+            x = scheduler.step(out, t, x, return_dict=False)[0]
+        latents.append(x.to(torch.float32).flatten())
+    return scheduler.timesteps, latents
+
+
+def main():
+    tokens, runs = 2, []
+    for name, configs in CASES.items():
+        for config in configs:
+            for steps in (4, 8, 20):
+                scheduler = getattr(diffusers, name)(**config)
+                times, latents = walk(scheduler, tokens, steps)
+                kept = latents if steps == 4 else latents[-1:]
+                assert all(math.isfinite(v) for x in kept for v in x.tolist()), (name, config)
+                runs.append({
+                    "class": name, "config": config, "tokens": tokens, "steps": steps,
+                    "timesteps": [float(np.float32(t)) for t in times],
+                    "x": [[float(f"{v:.6g}") for v in x.tolist()] for x in kept]})
+    with open(sys.argv[1], "w") as out:
+        out.write("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in runs) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()
