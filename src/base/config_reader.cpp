@@ -26,7 +26,7 @@ ConfigReader::ConfigReader(const Json& config, std::string where)
           shown(config));
 }
 
-std::string ConfigReader::shown(const Json& value) {
+std::string ConfigReader::Shown::str() const {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -46,8 +48,12 @@ class ConfigReader {
   void refuse(const char* key, const char* what) const;
 
   const std::string& where() const { return where_; }
-  /// A value as messages show it.
-  static std::string shown(const Json& value);
+  /// A value as messages show it; the text is made only where it is read.
+  struct Shown {
+    const Json& value;
+    std::string str() const;
+  };
+  static Shown shown(const Json& value) { return {value}; }
 
  private:
   static constexpr double kLargest = std::numeric_limits<double>::max();
@@ -59,3 +65,11 @@ class ConfigReader {
 };
 
 }  // namespace tessera::base
+
+template <>
+struct fmt::formatter<tessera::base::ConfigReader::Shown> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(const tessera::base::ConfigReader::Shown& shown, Context& context) const {
+    return fmt::formatter<std::string_view>::format(shown.str(), context);
+  }
+};

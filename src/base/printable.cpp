@@ -2,7 +2,8 @@
 
 namespace tessera::base {
 
-std::string printable(std::string_view text) {
+std::string Printable::str() const {
+  const std::string_view text = text_;
   constexpr size_t kLongest = 120;
   size_t length = text.size();
   if (length > kLongest) {

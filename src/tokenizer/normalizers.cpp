@@ -112,7 +112,7 @@ std::string string_in(const Json& json, const char* key, const std::string& wher
   if (missing && (found == json.end() || found->is_null())) return missing;
   require(found != json.end() && found->is_string(), ErrorCode::model,
           "{}: '{}' is {}; expected a string", where, key,
-          found == json.end() ? "missing" : base::ConfigReader::shown(*found));
+          found == json.end() ? "missing" : base::ConfigReader::shown(*found).str());
   return found->get<std::string>();
 }
 

@@ -2,7 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
+#include "base/config_reader.h"
+
 namespace tessera::base {
+
+// What a check that holds is given costs no string: the texts are made when a message is.
+static_assert(std::is_trivially_copyable_v<Printable>);
+static_assert(std::is_trivially_copyable_v<ConfigReader::Shown>);
 
 TEST(Printable, QuotesAndKeepsOneLine) {
   EXPECT_EQ(printable("blocks.0.attn"), "'blocks.0.attn'");
