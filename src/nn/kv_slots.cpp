@@ -11,7 +11,8 @@ void KvSlots::reserve(Slots& slots, int site, int64_t ids, tensor::Device device
   if (ids <= held) return;
   const int64_t capacity = std::max({ids, held + held / 2, int64_t{64}});
   for (Tensor* x : {&slots.k, &slots.v}) {
-    Tensor more = Tensor::empty({capacity, int64_t{at.kv_heads} * at.head_dim}, dtype_, device);
+    Tensor more = Tensor::empty({capacity, int64_t{at.kv_heads} * at.head_dim}, dtype_, device,
+                                tensor::MemoryClass::kv);
     if (held > 0) tensor::copy_into(more.slice(0, 0, held), *x);
     *x = more;
   }

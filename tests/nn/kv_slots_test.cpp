@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "tensor/scope.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {
@@ -35,6 +36,18 @@ TEST(KvSlots, GivesBackWhatWasWrittenByRowAndId) {
   EXPECT_EQ(slots.written(1, 4, 3), 7);
   EXPECT_EQ(slots.written(0, 4, 3), -1);
   EXPECT_GT(slots.bytes(), 0);
+}
+
+TEST(KvSlots, CountAsKeysAndValues) {
+  const Geometry g = two_sites();
+  const Tensor k = counted(5, 0), v = counted(5, 100);
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  KvSlots slots(g, DType::f32);
+  slots.write(0, {{0, {0, 5}}}, k, v, 1);
+  EXPECT_GE(scope.memory->current(tensor::MemoryClass::kv), slots.bytes());
+  EXPECT_EQ(scope.memory->current(tensor::MemoryClass::activations), 0);
 }
 
 TEST(KvSlots, GrowsWithoutForgetting) {
