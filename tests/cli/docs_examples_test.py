@@ -51,6 +51,23 @@ def appears(expected, output):
     return None
 
 
+def quoted(text, source):
+    """The first run of lines of a quotation that does not stand in the source as it is, behind the
+    one before it, or None. Only a line of dots leaves something out."""
+    lines = [line.strip() for line in source.splitlines()]
+    at = 0
+    for run in re.split(r"(?m)^ *(?://)? *\.\.\. *$", text):
+        wanted = [line.strip() for line in run.strip("\n").splitlines()]
+        if not wanted:
+            continue
+        while lines[at:at + len(wanted)] != wanted:
+            at += 1
+            if at + len(wanted) > len(lines):
+                return run.strip("\n")
+        at += len(wanted)
+    return None
+
+
 class Documents(unittest.TestCase):
     def run_document(self, parts):
         """The outputs of the sh parts, run in a folder that looks like a built clone."""
@@ -103,9 +120,16 @@ class Documents(unittest.TestCase):
                 if not kind.startswith("cpp"):
                     continue
                 source = (SOURCE / kind.split()[1]).read_text()
-                missing = appears(re.sub(r"(?m)^ *(//)? *\.\.\.$", "...", text), source)
+                missing = quoted(text, source)
                 self.assertIsNone(missing, f"{document.relative_to(SOURCE)}:{line}: '{missing}' is not "
                                            f"in {kind.split()[1]}")
+
+    def test_a_quotation_with_a_line_left_out_is_found(self):
+        source = "a {\n  b;\n  c;\n  d;\n}\n"
+        for text in ("a {\n  b;\n", "a {\n  ...\n  d;\n}", "// ...\n  c;\n", "  c;\n  d;"):
+            self.assertIsNone(quoted(text, source), text)
+        for text in ("a {\n  c;", "  c;\n  ...\n  b;", "  b;\n  x;", "..."+"\n  e;"):
+            self.assertIsNotNone(quoted(text, source), text)
 
     def test_links_lead_somewhere(self):
         for document in DOCUMENTS:

@@ -146,8 +146,7 @@ TEST(Denoise, TheReportCountsBytesRowsAndAges) {
     if (key.first == "combine") combined += traffic.bytes;
   }
   EXPECT_GT(combined, 0);
-  const int64_t hidden_bytes = combined % 2;
-  EXPECT_EQ(hidden_bytes, 0);
+  EXPECT_EQ(combined % (2 * 32), 0) << "rows of 32 bf16";
   EXPECT_GT(dispatched, combined) << "the numbers of the experts travel with the rows";
   ASSERT_FALSE(report.layers.empty());
   for (const auto& layer : report.layers)
@@ -162,8 +161,7 @@ TEST(Denoise, StepsAreComparedWithoutChangingThem) {
   EXPECT_EQ(report.similarity.size() % 5, 0u) << "six steps have five neighbours in each layer";
   for (const auto& s : report.similarity) {
     EXPECT_GE(s.step, 1);
-    EXPECT_GE(s.same_experts, 0);
-    EXPECT_LE(s.same_experts, 1);
+    EXPECT_LE(s.step, 5);
     EXPECT_LE(s.outputs, 1.0001);
   }
   ASSERT_FALSE(report.stale_errors.empty());

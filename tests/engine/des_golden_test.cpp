@@ -106,6 +106,7 @@ void check_coresets(const Case& golden, const base::Json& shape) {
   const std::pair<std::string, G> limits[] = {
       {"", G::masked}, {"groups_vanilla.", G::vanilla}, {"groups_none.", G::none}};
   const std::pair<std::string, W> modes[] = {{"A", W::a}, {"B", W::b}, {"D", W::d}};
+  int checked = 0;
   for (auto [name, rule] : coresets(shape)) {
     const std::string base = prefix + name + ".";
     ASSERT_TRUE(golden.has(base + "core")) << base;
@@ -119,8 +120,10 @@ void check_coresets(const Case& golden, const base::Json& shape) {
         EXPECT_TRUE(std::equal(made.core.begin(), made.core.end(), core)) << base;
         expect_routing(golden, made.routing, base + limit + "index",
                        base + limit + "weights." + mode);
+        ++checked;
       }
   }
+  EXPECT_GE(checked, 1) << prefix;
 }
 
 void check_baselines(const Case& golden, const base::Json& shape) {
@@ -149,11 +152,13 @@ void check_baselines(const Case& golden, const base::Json& shape) {
 
 void check_case(const std::string& name) {
   const Case golden(name);
-  for (const char* group : {"shapes", "ties"})
+  for (const char* group : {"shapes", "ties"}) {
+    EXPECT_GE(golden.json.at(group).size(), 1u) << name;
     for (const auto& shape : golden.json.at(group)) {
       check_coresets(golden, shape);
       check_baselines(golden, shape);
     }
+  }
 }
 
 TEST(DesGolden, SoftmaxRouter) { check_case("des_softmax"); }

@@ -171,6 +171,7 @@ void expect_ages(const Json& schedule, const DiceCase::Outcome& outcome) {
       changed[at] += int(event.changed);
       for (int64_t rows : event.rows) sent[at] += int(rows);
     }
+  ASSERT_EQ(oldest.size(), schedule["lag"].size() * schedule["lag"][0].size());
   if (!schedule.contains("oldest_row")) return;
   for (const auto& [at, age] : oldest) {
     const auto [s, l] = std::pair{size_t(at.first), size_t(at.second)};
@@ -187,7 +188,8 @@ void expect_traffic(const DiceCase& c, const Json& schedule, int ranks,
   const Tensor rows = c.get(key);
   const auto expected = rows.to_ints();
   const size_t layers = size_t(rows.size(1)), n = size_t(ranks);
-  for (size_t r = 0; r < n; ++r)
+  for (size_t r = 0; r < n; ++r) {
+    EXPECT_GE(outcome.events[r].size() * n * n, expected.size()) << name;
     for (const auto& event : outcome.events[r])
       for (size_t p = 0; p < n; ++p) {
         EXPECT_EQ(event.rows[p],
@@ -195,6 +197,7 @@ void expect_traffic(const DiceCase& c, const Json& schedule, int ranks,
             << name << ": step " << event.step << ", layer " << event.layer << ", " << r << " to "
             << p;
       }
+  }
   const Json& elided = schedule["traffic"][std::to_string(ranks)]["elided"];
   const int64_t numbers = 4 * elided["remote_dispatch_rows"].get<int64_t>();  // of the experts
   EXPECT_EQ(outcome.sent_bytes, elided["bytes_f32"].get<int64_t>() + numbers) << name;

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,9 @@
 namespace tessera::golden {
 
 /// Folders of reference cases: those that travel with the tests, and those of a whole reference
-/// set if the environment names one (TESSERA_GOLDEN). Only those that hold `file`.
-inline std::vector<std::string> diffusers_cases(const std::string& file) {
+/// set if the environment names one (TESSERA_GOLDEN). Only those that hold `file`; throws if they
+/// are fewer than travel with the tests.
+inline std::vector<std::string> diffusers_cases(const std::string& file, size_t least) {
   std::vector<std::string> found;
   std::set<std::string> seen;
   std::vector<std::string> roots{TESSERA_TEST_DATA "/diffusers"};
@@ -23,6 +25,9 @@ inline std::vector<std::string> diffusers_cases(const std::string& file) {
       if (std::filesystem::exists(entry.path() / file) &&
           seen.insert(entry.path().filename().string()).second)
         found.push_back(entry.path().string());
+  if (found.size() < least)
+    throw std::runtime_error(file + ": " + std::to_string(found.size()) + " cases, expected " +
+                             std::to_string(least));
   return found;
 }
 

@@ -51,6 +51,7 @@ void check_forward(const golden::LladaCase& golden, const nn::TokenModel& model,
   EXPECT_LT(golden::max_error(logits.to_floats(), golden.io.get(prefix + "logits").to_floats()),
             1e-4);
   const auto index = golden.io.get(prefix + "router_index");
+  ASSERT_EQ(experts.routing.size(), model.geometry().experts.size());
   for (size_t l = 0; l < experts.routing.size(); ++l) {
     const auto layer = static_cast<int64_t>(l);
     EXPECT_EQ(experts.routing[l].ids.to_ints(), index.slice(0, layer, layer + 1).to_ints());

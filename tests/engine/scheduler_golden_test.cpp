@@ -29,7 +29,7 @@ std::vector<float> times_of(const sample::Sampler& sampler) {
 }
 
 TEST(SchedulerGolden, TimestepsAreExact) {
-  const auto folders = golden::diffusers_cases("io_scheduler.safetensors");
+  const auto folders = golden::diffusers_cases("io_scheduler.safetensors", 9);
   EXPECT_GE(folders.size(), 6u);
   for (const std::string& folder : folders) {
     const Case c(folder);
@@ -46,7 +46,7 @@ TEST(SchedulerGolden, TimestepsAreExact) {
 }
 
 TEST(SchedulerGolden, StepsFollowTheTrajectories) {
-  for (const std::string& folder : golden::diffusers_cases("io_scheduler.safetensors")) {
+  for (const std::string& folder : golden::diffusers_cases("io_scheduler.safetensors", 9)) {
     const Case c(folder);
     int64_t tokens = 0;  // the smallest picture of the case
     for (const auto& [name, entry] : c.io.entries())

@@ -27,7 +27,7 @@ SafetensorsFile run(const std::string& folder, const SafetensorsFile& io, const 
 }
 
 TEST(TransformerGolden, EveryBlockIsDiffusersInF32) {
-  const auto folders = golden::diffusers_cases("io_transformer.safetensors");
+  const auto folders = golden::diffusers_cases("io_transformer.safetensors", 6);
   EXPECT_GE(folders.size(), 6u);
   for (const std::string& folder : folders) {
     const SafetensorsFile io(folder + "/io_transformer.safetensors");
@@ -53,7 +53,7 @@ TEST(TransformerGolden, EveryBlockIsDiffusersInF32) {
 }
 
 TEST(TransformerGolden, StaysCloseInBf16) {
-  for (const std::string& folder : golden::diffusers_cases("io_transformer.safetensors")) {
+  for (const std::string& folder : golden::diffusers_cases("io_transformer.safetensors", 6)) {
     const SafetensorsFile io(folder + "/io_transformer.safetensors");
     for (const std::string name : {"fwd0", "fwd1", "fwd2"}) {
       const Scratch scratch;

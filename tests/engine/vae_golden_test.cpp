@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 
 #include "engine/diffusers_golden.h"
 #include "load/diffusers_folder.h"
@@ -35,9 +36,10 @@ struct Case {
 // The cases that travel with the tests, and those of a reference folder if one is named.
 std::vector<Case> cases() {
   std::vector<Case> found;
-  for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors"))
+  for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors", 3))
     if (base::read_json(folder + "/model/vae/config.json")["_class_name"] == "AutoencoderKL")
       found.emplace_back(folder, folder + "/model/vae");
+  if (found.size() < 2) throw std::runtime_error("fewer than two VAEs of pictures");
   return found;
 }
 

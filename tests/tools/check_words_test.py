@@ -34,7 +34,10 @@ class CheckWords(unittest.TestCase):
 
     def test_loose_ends(self):
         self.expect({"docs/a.md": "TODO: write\n"}, "docs/a.md:1: TODO")
-        self.expect({"tests/nn/a_test.cpp": "GTEST_SKIP();"}, "does not run")
+        self.expect({"tests/nn/a_test.cpp": "GTEST_SKIP();"}, "gives no reason")
+        self.expect({"tests/nn/a_test.cpp": "TEST(A, DISABLED_B) {}"}, "does not run")
+        self.expect({"tests/nn/a_test.cpp": 'GTEST_SKIP() << "no AVX-512 here";\n'
+                                            'GTEST_SKIP() <<\n    "a long reason";'})
 
     def test_paths_of_one_machine(self):
         self.expect({"tools/a.py": "open('/home/me/x')"}, "a path of one machine")
