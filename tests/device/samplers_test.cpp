@@ -50,7 +50,7 @@ TEST(SamplersOnGpu, StepsAreTheCpus) {
                                  .draws = 1};
   sample::LinearStep second = third;
   second.x0[2] = second.x0[3] = 0;
-  expect_equal(sample::LinearSampler({first, second, second, third, third}, 1, 1.5), 6);
+  expect_equal(sample::LinearSampler({first, second, second, third, third}, 1, {.bound = 1.5}), 6);
 }
 
 TEST(SamplersOnGpu, RescaledGuidanceGoesOverTheHost) {
