@@ -16,34 +16,24 @@ def options_of(plan):
     return dict(part.partition("=")[::2] for part in plan.split(","))
 
 
-def hides(plan, layers):
-    """Which layers read results of an earlier step, so that their messages travel meanwhile."""
-    options = options_of(plan)
-    schedule = options.get("schedule", "sync")
-    if schedule == "staggered-batch":  # each half travels while the other computes
-        return [True] * layers
-    if schedule not in ("displaced", "interweaved"):
-        return [False] * layers
-    sync = options.get("sync", "none")
-    if sync not in ("none", "deep", "shallow"):
-        raise SystemExit(f"bounds: no bound is known for sync={sync}")
-    return [sync == "none" or (l < layers // 2) == (sync == "deep") for l in range(layers)]
+def computing(lines, plans):
+    """Seconds of computing a step and layer, for each plan. One measurement for all of them: the
+    synchronous plan on the link without a limit, less what its ranks waited for messages. A plan
+    that computes a share of the rows of experts computes at least that share of it."""
+    sync = [l for l in lines if l["mbit"] is None and options_of(l["plan"]).get("schedule", "sync") == "sync"]
+    if not sync:
+        raise SystemExit("bounds: no run of a synchronous plan at the rate 'none'")
+    a = min((l["denoise_s"] - l["wait_s"]) / (l["steps"] * len(l["layer_bytes"])) for l in sync)
+    share = lambda plan: min([1.0] + [l["rows"] / sync[0]["rows"] for l in lines if l["plan"] == plan and l.get("rows")])
+    return {plan: a * share(plan) for plan in plans}
 
 
-def bound(plan, line, alone, full, megabit):
-    """(seconds of a layer's computing, of its messages, and the fewest that a run can take)."""
-    steps, layers = line["steps"], len(line["layer_bytes"])
-    warmup = min(steps, int(options_of(plan).get("warmup", 1)))
-    rest = steps - warmup
-    rate = megabit * 1e6 / 8
-    a = alone / (steps * layers)
-    seconds = carried = 0.0
-    for sent, whole, async_ in zip(line["layer_bytes"], full, hides(plan, layers)):
-        later = max(0.0, sent - warmup * whole / steps) / max(rest, 1) / rate
-        seconds += warmup * (a + whole / steps / rate)
-        seconds += rest * (max(a, later) if async_ else a + later)
-        carried += sent / rate
-    return a, carried / (steps * layers), seconds
+def bound(line, a, megabit):
+    """(seconds of a layer's messages, the fewest that a run can take). Whatever the order: no layer
+    ends before it is computed, nor before its messages have passed the link."""
+    steps, rate = line["steps"], megabit * 1e6 / 8
+    carried = [sent / steps / rate for sent in line["layer_bytes"]]
+    return sum(carried) / len(carried), steps * max(a * len(carried), sum(carried))
 
 
 def read(path):
@@ -55,18 +45,21 @@ def rows_of(lines):
     runs, rates = {}, {}
     for line in lines:
         if line["bench"] == "schedule":
+            if line["wait_s"] > line["denoise_s"]:
+                raise SystemExit(f"bounds: {line['plan']} waited longer than it ran")
             runs.setdefault((line["plan"], line["mbit"]), []).append(line)
         elif line["bench"] == "exchange" and line["mbit"] and line["bytes"] >= 1 << 20:
             rates[line["mbit"]] = max(rates.get(line["mbit"], 0), line["mbit_each_way"])
     seconds = {key: median(l["denoise_s"] for l in found) for key, found in runs.items()}
     plans = list(dict.fromkeys(plan for plan, _ in runs))
     sync = next(p for p in plans if options_of(p).get("schedule", "sync") == "sync")
+    a_of = computing([l for found in runs.values() for l in found], plans)
     for mbit in sorted({m for _, m in runs if m}):
         for plan in plans:
             if (plan, mbit) not in runs:
                 continue
-            line, full = runs[plan, mbit][0], runs[sync, mbit][0]["layer_bytes"]
-            a, x, least = bound(plan, line, seconds[plan, None], full, rates.get(mbit, mbit))
+            line, a = runs[plan, mbit][0], a_of[plan]
+            x, least = bound(line, a, rates.get(mbit, mbit))
             took = seconds[plan, mbit]
             yield {"bench": "bound", "mbit": mbit, "reached_mbit": round(rates.get(mbit, mbit), 1),
                    "plan": plan, "runs": len(runs[plan, mbit]), "mb": round(line["sent_bytes"] / 1e6, 2),
