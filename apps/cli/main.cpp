@@ -23,6 +23,7 @@ std::stop_source& stop_source() {
   return source;
 }
 volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t first_rank = 0;  // of those that mpirun started
 
 // First Ctrl-C: end within a step. Second: at once.
 void on_interrupt(int signal) {
@@ -109,8 +110,15 @@ int main(int argc, char** argv) {
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  if (std::getenv("OMPI_COMM_WORLD_SIZE"))  // mpirun ends the run, as a rank was lost
-    std::signal(SIGTERM, [](int) { _exit(static_cast<int>(tessera::ErrorCode::rank)); });
+  if (std::getenv("OMPI_COMM_WORLD_SIZE")) {  // mpirun ends the run, as a rank was lost
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    first_rank = rank != nullptr && std::strcmp(rank, "0") == 0;
+    std::signal(SIGTERM, [](int) {
+      constexpr char kLine[] = "tessera: error: mpirun ended this run (SIGTERM); it says why\n";
+      if (first_rank && write(STDERR_FILENO, kLine, sizeof kLine - 1) < 0) first_rank = 0;
+      _exit(static_cast<int>(tessera::ErrorCode::rank));
+    });
+  }
   struct sigaction before {};  // nohup keeps its word
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, nullptr);

@@ -1,6 +1,8 @@
 #include <cctype>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
+#include <ctime>
 
 #include "arguments.h"
 #include "commands.h"
@@ -67,7 +69,21 @@ int64_t bytes_of(const std::string& text, const std::string& option) {
   throw Error(ErrorCode::usage, option + " " + text + ": expected a size such as 4GB or 512MiB");
 }
 
-void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)>& body) {
+namespace {
+
+// A process that is stopped can end neither itself nor mpirun: the kernel ends it.
+void end_within(std::chrono::milliseconds limit) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer{};
+  const itimerspec when{{}, {limit.count() / 1000 + 1, limit.count() % 1000 * 1000000}};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timer_settime(timer, 0, &when, nullptr);
+}
+
+// `last`: the process ends with this run.
+void run_as_rank(const ModelOptions& o, bool last,
+                 const std::function<void(const Processes*)>& body) {
   const bool between_gpus = o.transport == "nccl";
   if (o.transport != "auto" && o.transport != "threads" && o.transport != "mpi" && !between_gpus)
     throw Error(ErrorCode::usage,
@@ -86,13 +102,20 @@ void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)
   options.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
   options.report = [](const Error& error) { complain(error.what(), 0); };
   options.give_up = [](const Error& error) { std::_Exit(static_cast<int>(error.code())); };
+  if (last) options.ending = end_within;
   run_processes(options, [&](Processes& processes) { body(&processes); });
+}
+
+}  // namespace
+
+void run_ranks(const ModelOptions& o, const std::function<void(const Processes*)>& body) {
+  run_as_rank(o, true, body);
 }
 
 void refuse_processes(const std::string& command) {
   if (!started_by_mpirun()) return;
   ModelOptions usual;
-  run_ranks(usual, [&](const Processes* processes) {
+  run_as_rank(usual, false, [&](const Processes* processes) {
     if (processes->ranks > 1)
       throw Error(ErrorCode::usage,
                   "'" + command + "' does not spread over processes, and mpirun started " +

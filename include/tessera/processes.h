@@ -24,13 +24,16 @@ struct Processes {
 
 /// How a rank that is a process ends when the run fails.
 struct ProcessOptions {
-  /// A wait lasts no longer while the peer stands still.
+  /// A wait lasts no longer while no rank gets on: computes, loads, or receives.
   std::chrono::milliseconds comm_timeout{60000};
   /// Tells the user an error; called on one rank of all.
   std::function<void(const Error&)> report;
   /// Ends the process with the code of the error, at once; called when this rank cannot stop its
   /// work in time.
   std::function<void(const Error&)> give_up;
+  /// Called, if there, when all ranks have ended their work well and only MPI's end is left. What
+  /// is left takes no longer than `limit`, or this rank was stopped: nobody else may see that.
+  std::function<void(std::chrono::milliseconds limit)> ending{};
 };
 
 /// Whether mpirun started this process. Throws Error(usage) for an environment that mpirun does not

@@ -48,7 +48,7 @@ struct Report {
   struct Traffic {
     int64_t messages = 0, bytes = 0;
     double wait_seconds = 0;    ///< blocked until messages arrived
-    double flight_seconds = 0;  ///< from the starts of receives to their ends; waits included
+    double flight_seconds = 0;  ///< from the starts of receives to the arrivals of the messages
   };
   std::map<std::pair<std::string, int>, Traffic> traffic;
   int64_t kept_row_bytes = 0;  ///< peak of expert rows kept between layers and steps, a rank

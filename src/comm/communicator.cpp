@@ -1,87 +1,95 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/fail.h"
+#include "comm/patience.h"
 
 namespace tessera::comm {
 
 using Clock = std::chrono::steady_clock;
 using tensor::Tensor;
 
-/// Receives from one sender: tickets in the order of their start, messages in that of their
-/// arrival.
-struct Pending::Queue {
+/// Where messages of one sender are received, by their numbers.
+struct Pending::Source {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Ledger> ledger;
   std::chrono::milliseconds deadline{};
   uint64_t channel = 0;
   int from = 0;  // world rank
-  int64_t given = 0, taken = 0;
-  std::map<int64_t, Message> early;  // arrived, for tickets that nobody waits for yet
-
-  Message wait_for(int64_t ticket, const Tag& tag);
-  bool arrived(int64_t ticket);
+  uint64_t given = 0;
 };
 
-bool Pending::Queue::arrived(int64_t ticket) {
-  while (!early.contains(ticket)) {
-    auto message = transport->inbox().poll(channel, from);
-    if (!message) return false;
-    early[taken++] = std::move(*message);
-  }
-  return true;
+namespace {
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+std::string layer_of(const Tag& tag) {
+  return tag.site < 0 ? "" : fmt::format(" of layer {}", tag.site);
 }
 
-Message Pending::Queue::wait_for(int64_t ticket, const Tag& tag) {
-  auto since = Clock::now();
-  uint64_t seen = transport->progress(from);
-  const auto expired = [&] {
-    const uint64_t now = transport->progress(from);
-    if (now != seen) {
-      seen = now;
-      since = Clock::now();
-    }
-    if (Clock::now() - since < deadline) return;
-    fail(ErrorCode::rank,
-         "rank {} waited {:.1f} s for '{}'{} from rank {}, which made no progress; see what that "
-         "rank "
-         "does, or raise --comm-timeout",
-         transport->rank(), std::chrono::duration<double>(deadline).count(), tag.operation,
-         tag.site < 0 ? "" : fmt::format(" of layer {}", tag.site), from);
-  };
-  while (!early.contains(ticket)) early[taken++] = transport->inbox().take(channel, from, expired);
-  Message message = std::move(early.at(ticket));
-  early.erase(ticket);
-  if (message.arrival) message.data = message.arrival->wait(expired);
-  return message;
+}  // namespace
+
+Pending::Pending(Pending&& other) noexcept
+    : source_(std::exchange(other.source_, nullptr)),
+      order_(other.order_),
+      tag_(other.tag_),
+      begin_(other.begin_) {}
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  drop();
+  source_ = std::exchange(other.source_, nullptr);
+  order_ = other.order_;
+  tag_ = other.tag_;
+  begin_ = other.begin_;
+  return *this;
+}
+
+Pending::~Pending() { drop(); }
+
+void Pending::drop() noexcept {
+  if (const auto source = std::exchange(source_, nullptr))
+    source->transport->inbox().forget(source->channel, source->from, order_);
 }
 
 bool Pending::done() {
-  if (!queue_ || !queue_->arrived(ticket_)) return false;
-  const auto& arrival = queue_->early.at(ticket_).arrival;
-  return !arrival || arrival->ready();
+  return source_ && source_->transport->inbox().ready(source_->channel, source_->from, order_);
 }
 
 Tensor Pending::wait() {
-  require(queue_ != nullptr, ErrorCode::rank, "a receive was waited for twice");
-  const auto queue = std::exchange(queue_, nullptr);
+  require(source_ != nullptr, ErrorCode::rank, "a receive was waited for twice");
+  const Source& source = *source_;
+  Transport& transport = *source.transport;
   const auto begin = Clock::now();
-  Message message = queue->wait_for(ticket_, tag_);
-  const auto end = Clock::now();
-  queue->transport->advance();
-  queue->ledger->received(tag_, std::chrono::duration<double>(end - begin).count(),
-                          std::chrono::duration<double>(end - begin_).count());
+  Message message;
+  {
+    Patience patience(transport, source.deadline);
+    const Waiting waiting(transport, source.from);
+    const auto expired = [&] {
+      if (patience.over())
+        fail(ErrorCode::rank,
+             "rank {} waited {:.1f} s for '{}'{} from {}; see what that rank does, or raise "
+             "--comm-timeout",
+             transport.rank(), patience.seconds(), tag_.operation, layer_of(tag_),
+             standstill(transport, source.from));
+    };
+    message = transport.inbox().take(source.channel, source.from, order_, expired);
+    if (message.arrival) message.data = message.arrival->wait(expired);
+  }
+  const auto kept = std::exchange(source_, nullptr);
+  transport.advance();
+  source.ledger->received(tag_, seconds(Clock::now() - begin),
+                          seconds(std::max(message.arrived - begin_, Clock::duration{})));
   require(
       std::string_view(message.tag.operation) == tag_.operation && message.tag.site == tag_.site,
       ErrorCode::rank,
       "rank {} expected '{}' of layer {} from rank {}, which sent '{}' of layer {}; the ranks run "
       "different programs",
-      queue->transport->rank(), tag_.operation, tag_.site, queue->from, message.tag.operation,
+      transport.rank(), tag_.operation, tag_.site, source.from, message.tag.operation,
       message.tag.site);
   return message.data;
 }
@@ -96,12 +104,28 @@ std::unique_ptr<Communicator> Communicator::world(std::shared_ptr<Transport> tra
   all->ledger_ = std::make_shared<Ledger>();
   all->deadline_ = deadline;
   all->channel_ = 1;
-  all->queues_.resize(all->members_.size());
+  all->sources_.resize(all->members_.size());
+  all->sent_.resize(all->members_.size());
   return all;
 }
 
 Communicator::~Communicator() {
-  if (transport_ && channel_ != 1) transport_->inbox().close(channel_);
+  if (transport_ && channel_ != 1) close();
+}
+
+// Each member hears how many messages it was sent: then it knows when nothing is on the way.
+void Communicator::close() noexcept {
+  try {
+    for (int to = 0; to < size(); ++to) {
+      if (to == rank_) continue;
+      Message word{{"close", -1}, Tensor::empty({0}, tensor::DType::u8)};
+      word.order = sent_[static_cast<size_t>(to)];
+      word.last = true;
+      transport_->send(members_[static_cast<size_t>(to)], channel_, std::move(word));
+    }
+    transport_->inbox().close(channel_, size() - 1);
+  } catch (...) {  // no memory: what arrives is kept until the end of the world
+  }
 }
 
 void Communicator::check_rank(int rank, const Tag& tag) const {
@@ -113,25 +137,41 @@ void Communicator::send(int to, Tensor data, const Tag& tag) {
   check_rank(to, tag);
   require(data.defined() && data.dense(), ErrorCode::rank, "'{}' sends a tensor that is not dense",
           tag.operation);
-  if (to != rank_) ledger_->sent(tag, data.bytes());
-  transport_->send(members_[static_cast<size_t>(to)], channel_, {tag, std::move(data)});
+  const int there = members_[static_cast<size_t>(to)];
+  if (to != rank_) {
+    ledger_->sent(tag, data.bytes());
+    Patience patience(*transport_, deadline_);
+    const Waiting waiting(*transport_, there);
+    transport_->await_room(there, [&] {
+      if (patience.over())
+        fail(ErrorCode::rank,
+             "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "
+             "--comm-timeout",
+             transport_->rank(), patience.seconds(), tag.operation, layer_of(tag),
+             standstill(*transport_, there));
+    });
+  }
+  Message message{tag, std::move(data)};
+  message.order = sent_[static_cast<size_t>(to)]++;
+  transport_->send(there, channel_, std::move(message));
   transport_->advance();
 }
 
 Pending Communicator::receive(int from, const Tag& tag) {
   check_rank(from, tag);
-  auto& queue = queues_[static_cast<size_t>(from)];
-  if (!queue) {
-    queue = std::make_shared<Pending::Queue>();
-    queue->transport = transport_;
-    queue->ledger = ledger_;
-    queue->deadline = deadline_;
-    queue->channel = channel_;
-    queue->from = members_[static_cast<size_t>(from)];
+  auto& source = sources_[static_cast<size_t>(from)];
+  if (!source) {
+    source = std::make_shared<Pending::Source>();
+    source->transport = transport_;
+    source->ledger = ledger_;
+    source->deadline = deadline_;
+    source->channel = channel_;
+    source->from = members_[static_cast<size_t>(from)];
   }
   Pending pending;
-  pending.queue_ = queue;
-  pending.ticket_ = queue->given++;
+  transport_->inbox().expect(channel_, source->from, source->given);
+  pending.order_ = source->given++;
+  pending.source_ = source;
   pending.tag_ = tag;
   pending.begin_ = Clock::now();
   return pending;
@@ -161,7 +201,8 @@ std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& member
   part->transport_ = transport_;
   part->ledger_ = ledger_;
   part->deadline_ = deadline_;
-  part->queues_.resize(part->members_.size());
+  part->sources_.resize(part->members_.size());
+  part->sent_.resize(part->members_.size());
   return part;
 }
 

@@ -12,22 +12,27 @@ namespace tessera::comm {
 
 class Communicator;
 
-/// A receive that was started. It co-owns what it needs; dropping it forgets the message.
+/// A receive that was started. It co-owns what it needs; dropping it drops the message.
 class Pending {
  public:
   Pending() = default;
+  Pending(Pending&& other) noexcept;
+  Pending& operator=(Pending&& other) noexcept;
+  ~Pending();
   /// Whether wait() would return at once.
   bool done();
-  /// The message. Throws Error(rank) when the sender failed, stood still longer than the deadline
-  /// or sent something else. A tensor of a device is given as soon as its transfer is in order
-  /// before later work of this thread's stream; the host does not wait for the elements. Once only.
+  /// The message. Throws Error(rank) when the sender failed or sent something else, or when no rank
+  /// of the world got on for longer than the deadline. A tensor of a device is given as soon as its
+  /// transfer is in order before later work of this thread's stream; the host does not wait for the
+  /// elements. Once only.
   tensor::Tensor wait();
 
  private:
   friend class Communicator;
-  struct Queue;
-  std::shared_ptr<Queue> queue_;
-  int64_t ticket_ = 0;
+  struct Source;
+  void drop() noexcept;
+  std::shared_ptr<Source> source_;
+  uint64_t order_ = 0;
   Tag tag_;
   std::chrono::steady_clock::time_point begin_;
 };
@@ -37,7 +42,8 @@ class Pending {
 /// order in which those were started; communicators do not mix. Used by one thread of a rank.
 class Communicator {
  public:
-  /// All ranks of a transport. `deadline`: how long a wait may last while the peer stands still.
+  /// All ranks of a transport. `deadline`: how long a wait may last while nobody of the world gets
+  /// on.
   static std::unique_ptr<Communicator> world(std::shared_ptr<Transport> transport,
                                              std::chrono::milliseconds deadline);
   ~Communicator();
@@ -47,7 +53,8 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
 
-  /// Hands `data` over; it must not be written any more. Returns at once.
+  /// Hands `data` over; it must not be written any more. Returns at once, but for a receiver that
+  /// is far behind (Transport::kMostAhead): start a receive before the send that answers it.
   void send(int to, tensor::Tensor data, const Tag& tag);
   /// Starts a receive.
   Pending receive(int from, const Tag& tag);
@@ -72,6 +79,7 @@ class Communicator {
  private:
   Communicator() = default;
   void check_rank(int rank, const Tag& tag) const;
+  void close() noexcept;
 
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<Ledger> ledger_;
@@ -80,7 +88,8 @@ class Communicator {
   uint64_t groups_ = 0;       // made from this one
   std::vector<int> members_;  // world ranks
   int rank_ = 0;
-  std::vector<std::shared_ptr<Pending::Queue>> queues_;  // by member
+  std::vector<std::shared_ptr<Pending::Source>> sources_;  // by member
+  std::vector<uint64_t> sent_;                             // messages, by member
 };
 
 }  // namespace tessera::comm

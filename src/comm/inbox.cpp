@@ -1,8 +1,14 @@
 #include "comm/inbox.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/fail.h"
+#include "tensor/scope.h"
+
 namespace tessera::comm {
+
+using Clock = std::chrono::steady_clock;
 
 void Inbox::deliver(uint64_t channel, int from, Message message) {
   std::shared_ptr<Gate> gate;
@@ -10,41 +16,129 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
     const std::lock_guard lock(mutex_);
     gate = gate_;
   }
-  if (gate && !gate->pass(from, message)) return;
+  message.arrived = Clock::now();
+  const auto bytes = static_cast<uint64_t>(message.data.bytes());
+  const bool passed = message.last || !gate || gate->pass(from, message);
+  bool twice = false;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_.contains(channel)) return;
-    queues_[{channel, from}].push_back(std::move(message));
+    came_[from] += bytes;
+    if (!passed) {
+      accepted_[from] += bytes;
+      return;
+    }
+    Channel& open = channels_[channel];
+    Sender& sender = open.senders[from];
+    if (message.last) {
+      sender.all = message.order;
+      return let_go(channel);
+    }
+    ++sender.arrived;
+    if (open.others >= 0) {
+      accepted_[from] += bytes;
+      return let_go(channel);
+    }
+    const uint64_t order = message.order;
+    Slot& slot = sender.slots[order];
+    twice = slot.message.has_value();
+    if (slot.expected && !twice) --awaited_;
+    if (slot.expected) accepted_[from] += bytes;
+    slot.bytes = bytes;
+    if (slot.forgotten)
+      sender.slots.erase(order);
+    else if (!twice)
+      slot.message = std::move(message);
   }
-  arrived_.notify_all();
+  if (twice)
+    fail(Error(ErrorCode::rank, fmt::format("a message came twice from rank {}; do all ranks run "
+                                            "the same version of the program?",
+                                            from)));
+  changed_.notify_all();
 }
 
-std::optional<Message> Inbox::pop(uint64_t channel, int from) {
-  const auto queue = queues_.find({channel, from});
-  if (queue == queues_.end() || queue->second.empty()) {
-    if (failure_) throw Error(*failure_);  // what arrived before the failure may still be read
-    return std::nullopt;
+Inbox::Slot* Inbox::find(uint64_t channel, int from, uint64_t order) {
+  const auto open = channels_.find(channel);
+  if (open == channels_.end()) return nullptr;
+  const auto sender = open->second.senders.find(from);
+  if (sender == open->second.senders.end()) return nullptr;
+  const auto slot = sender->second.slots.find(order);
+  return slot == sender->second.slots.end() ? nullptr : &slot->second;
+}
+
+void Inbox::erase(uint64_t channel, int from, uint64_t order) {
+  channels_[channel].senders[from].slots.erase(order);
+}
+
+void Inbox::expect(uint64_t channel, int from, uint64_t order) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto& memory = tensor::current_scope().memory) memory_ = memory;
+    Slot& slot = channels_[channel].senders[from].slots[order];
+    slot.expected = true;
+    if (slot.message)
+      accepted_[from] += slot.bytes;
+    else
+      first = awaited_++ == 0;
   }
-  Message message = std::move(queue->second.front());
-  queue->second.pop_front();
+  if (first && when_awaited_) when_awaited_();
+  changed_.notify_all();  // there may be room for more
+}
+
+bool Inbox::ready(uint64_t channel, int from, uint64_t order) {
+  std::shared_ptr<Arrival> arrival;
+  {
+    const std::lock_guard lock(mutex_);
+    const Slot* slot = find(channel, from, order);
+    if (!slot || !slot->message) {
+      if (failure_) throw Error(*failure_);  // what arrived before the failure may still be read
+      return false;
+    }
+    arrival = slot->message->arrival;
+  }
+  return !arrival || arrival->ready();
+}
+
+// `expired` is asked by the clock, however often something else arrives.
+template <class Done>
+void Inbox::wait(std::unique_lock<std::mutex>& lock, const std::function<void()>& expired,
+                 Done done) {
+  constexpr auto kAsk = std::chrono::milliseconds(20);
+  auto next = Clock::now() + kAsk;
+  while (!done()) {
+    if (failure_) throw Error(*failure_);
+    if (Clock::now() < next) {
+      changed_.wait_until(lock, next);
+      continue;
+    }
+    lock.unlock();
+    expired();
+    lock.lock();
+    next = Clock::now() + kAsk;
+  }
+}
+
+Message Inbox::take(uint64_t channel, int from, uint64_t order,
+                    const std::function<void()>& expired) {
+  std::unique_lock lock(mutex_);
+  Slot* slot = nullptr;
+  wait(lock, expired, [&] {
+    slot = find(channel, from, order);
+    return slot && slot->message;
+  });
+  Message message = std::move(*slot->message);
+  erase(channel, from, order);
   return message;
 }
 
-std::optional<Message> Inbox::poll(uint64_t channel, int from) {
+void Inbox::forget(uint64_t channel, int from, uint64_t order) {
   const std::lock_guard lock(mutex_);
-  return pop(channel, from);
-}
-
-Message Inbox::take(uint64_t channel, int from, const std::function<void()>& expired) {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    if (auto message = pop(channel, from)) return std::move(*message);
-    if (arrived_.wait_for(lock, std::chrono::milliseconds(20)) == std::cv_status::timeout) {
-      lock.unlock();
-      expired();
-      lock.lock();
-    }
-  }
+  Slot* slot = find(channel, from, order);
+  if (!slot) return;  // the channel is closed
+  if (slot->message)
+    erase(channel, from, order);
+  else
+    slot->forgotten = true;
 }
 
 void Inbox::fail(const Error& error) {
@@ -57,7 +151,7 @@ void Inbox::fail(const Error& error) {
     }
   }
   if (gate) gate->failed(error);
-  arrived_.notify_all();
+  changed_.notify_all();
 }
 
 void Inbox::guard(const std::shared_ptr<Gate>& gate) {
@@ -70,10 +164,59 @@ void Inbox::guard(const std::shared_ptr<Gate>& gate) {
   if (gate && failure) gate->failed(*failure);
 }
 
-void Inbox::close(uint64_t channel) {
+void Inbox::close(uint64_t channel, int others) {
+  {
+    const std::lock_guard lock(mutex_);
+    Channel& open = channels_[channel];
+    for (auto& [from, sender] : open.senders) {
+      for (const auto& [order, slot] : sender.slots) {
+        if (slot.expected && !slot.message) --awaited_;
+        if (!slot.expected) accepted_[from] += slot.bytes;
+      }
+      sender.slots.clear();
+    }
+    open.others = others;
+    let_go(channel);
+  }
+  changed_.notify_all();
+}
+
+void Inbox::let_go(uint64_t channel) {
+  const Channel& open = channels_[channel];
+  const auto through = [](const auto& sender) {
+    return sender.second.all && *sender.second.all == sender.second.arrived;
+  };
+  if (open.others >= 0 &&
+      std::count_if(open.senders.begin(), open.senders.end(), through) >= open.others)
+    channels_.erase(channel);
+}
+
+uint64_t Inbox::accepted(int from) const {
   const std::lock_guard lock(mutex_);
-  closed_[channel] = true;
-  std::erase_if(queues_, [&](const auto& queue) { return queue.first.first == channel; });
+  const auto found = accepted_.find(from);
+  return found == accepted_.end() ? 0 : found->second;
+}
+
+uint64_t Inbox::ahead(int from) const {
+  const std::lock_guard lock(mutex_);
+  const auto came = came_.find(from), accepted = accepted_.find(from);
+  return (came == came_.end() ? 0 : came->second) -
+         (accepted == accepted_.end() ? 0 : accepted->second);
+}
+
+void Inbox::await_room(int from, uint64_t limit, const std::function<void()>& expired) {
+  std::unique_lock lock(mutex_);
+  wait(lock, expired, [&] { return came_[from] - accepted_[from] <= limit; });
+}
+
+std::shared_ptr<tensor::MemoryTracker> Inbox::memory() const {
+  const std::lock_guard lock(mutex_);
+  return memory_;
+}
+
+size_t Inbox::channels() const {
+  const std::lock_guard lock(mutex_);
+  return channels_.size();
 }
 
 }  // namespace tessera::comm

@@ -15,7 +15,7 @@ class Ledger {
   struct Entry {
     int64_t messages = 0, bytes = 0;  ///< sent to other ranks
     double wait_seconds = 0;          ///< blocked until something arrived
-    double flight_seconds = 0;        ///< from the start of a receive to its end
+    double flight_seconds = 0;        ///< from the start of a receive to the arrival of its message
   };
   void sent(const Tag& tag, int64_t bytes);
   void received(const Tag& tag, double wait_seconds, double flight_seconds);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,9 @@ struct Message {
   Tag tag;
   tensor::Tensor data;                 ///< may have no elements; undefined where an arrival stands
   std::shared_ptr<Arrival> arrival{};  ///< what the message holds instead of data, or null
+  uint64_t order = 0;  ///< how many came before it from this sender to this receiver on its channel
+  bool last = false;   ///< no message, but the word that the sender closed the channel
+  std::chrono::steady_clock::time_point arrived{};  ///< here
 };
 
 }  // namespace tessera::comm

@@ -24,14 +24,16 @@ bool started_by_mpirun() { return comm::mpi::launched(); }
 
 void run_processes(const ProcessOptions& options, const std::function<void(Processes&)>& body) {
   comm::nccl::prepare_environment(told("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
+  const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);            // before MPI changes it
+  const int index = told("OMPI_COMM_WORLD_LOCAL_RANK", 0, 65535);
   comm::mpi::Options mpi;
   mpi.deadline = options.comm_timeout;
   mpi.report = options.report;
   mpi.give_up = options.give_up;
+  mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
-    const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, world.size());
-    Processes processes{world.rank(), world.size(), here, &world,
-                        told("OMPI_COMM_WORLD_LOCAL_RANK", 0, here - 1)};
+    const int near = here <= world.size() ? here : 1;
+    Processes processes{world.rank(), world.size(), near, &world, index < near ? index : 0};
     body(processes);
   });
 }

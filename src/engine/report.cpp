@@ -24,7 +24,8 @@ std::string to_json(const Report& r) {
          {"messages", t.messages},
          {"bytes", t.bytes},
          {"wait_seconds", t.wait_seconds},
-         {"overlap", t.flight_seconds > 0 ? 1 - t.wait_seconds / t.flight_seconds : 0}});
+         {"overlap",
+          t.flight_seconds > t.wait_seconds ? 1 - t.wait_seconds / t.flight_seconds : 0}});
   Json similarity = Json::array(), stale_errors = Json::array();
   for (const auto& s : r.similarity)
     similarity.push_back({{"layer", s.layer},

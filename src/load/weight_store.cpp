@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "tensor/work_count.h"
 
 namespace tessera::load {
 namespace {
@@ -69,6 +70,7 @@ struct WeightStore::Shelf {
     if (const auto value = slot->value.lock())
       return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
     std::shared_ptr<T> made = make();
+    tensor::count_work();
     slot->value = made;
     return made;
   }

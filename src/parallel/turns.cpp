@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensor/scope.h"
+#include "tensor/work_count.h"
 
 namespace tessera::parallel {
 
@@ -33,8 +34,9 @@ void Turns::work(int mine, const std::function<void(int)>& piece) {
 void Turns::run(const std::function<void(int)>& piece) {
   {
     // Its threads share the pool, the meter and the memory count of this one.
-    std::jthread other([&, scope = tensor::current_scope()] {
+    std::jthread other([&, scope = tensor::current_scope(), count = tensor::work_count()] {
       const tensor::BindScope bind(scope);
+      const tensor::BindWorkCount counted(count);
       work(1, piece);
     });
     {

@@ -1,5 +1,7 @@
 #include "tensor/scope.h"
 
+#include "tensor/work_count.h"
+
 namespace tessera::tensor {
 namespace {
 
@@ -46,15 +48,26 @@ const Scope& current_scope() { return *bound; }
 BindScope::BindScope(const Scope& scope) : scope_(scope), before_(bound) { bound = &scope_; }
 BindScope::~BindScope() { bound = before_; }
 
+// A task may run on a thread of the pool, which has no count of its own.
 void parallel_tasks(int64_t count, const std::function<void(int64_t task)>& task) {
-  if (base::ThreadPool* pool = bound->pool) return pool->run(count, task);
-  for (int64_t i = 0; i < count; ++i) task(i);
+  WorkCount* const work = work_count();
+  const auto counted = [&](int64_t i) {
+    task(i);
+    if (work) work->fetch_add(1, std::memory_order_relaxed);
+  };
+  if (base::ThreadPool* pool = bound->pool) return pool->run(count, counted);
+  for (int64_t i = 0; i < count; ++i) counted(i);
 }
 
 void parallel_for(int64_t count, int64_t grain,
                   const std::function<void(int64_t begin, int64_t end)>& body) {
-  if (base::ThreadPool* pool = bound->pool) return pool->parallel_for(count, grain, body);
-  if (count > 0) body(0, count);
+  WorkCount* const work = work_count();
+  const auto counted = [&](int64_t begin, int64_t end) {
+    body(begin, end);
+    if (work) work->fetch_add(1, std::memory_order_relaxed);
+  };
+  if (base::ThreadPool* pool = bound->pool) return pool->parallel_for(count, grain, counted);
+  if (count > 0) counted(0, count);
 }
 
 int thread_count() { return bound->pool ? bound->pool->threads() : 1; }

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "comm/collectives.h"
 #include "comm/threads/launch.h"
+#include "scripted_transport.h"
 
 namespace tessera::comm {
 namespace {
@@ -45,6 +49,65 @@ TEST(Communicator, AnotherTransportStandsOverAWorldAlone) {
     EXPECT_EQ(upper->receive(1 - world.rank(), {"x", 0}).wait().bytes(), 3);
     EXPECT_EQ(world.ledger().total().bytes, 7);
   });
+}
+
+// The transport that stands below a world.
+std::shared_ptr<Transport> below(Communicator& world) {
+  std::shared_ptr<Transport> found;
+  world.over([&](auto transport, auto) { return found = transport; });
+  return found;
+}
+
+TEST(Communicator, GroupsAndDroppedReceivesLeaveNothingBehind) {
+  threads::run(3, 10s, [](Communicator& world) {
+    const auto transport = below(world);
+    for (int round = 0; round < 50; ++round) {
+      const auto request = world.group({2, 0, 1});
+      request->send((request->rank() + 1) % 3, Tensor::zeros({9}, DType::u8), {"left", round});
+      if (round % 2 == 0) request->receive((request->rank() + 2) % 3, {"left", round});
+    }
+    barrier(world);  // what the others closed may be on the way until here
+    EXPECT_LE(transport->inbox().channels(), 3u) << "of 51";
+    EXPECT_FALSE(transport->inbox().awaited());
+  });
+}
+
+TEST(Communicator, AMessageDoesNotWaitForThoseBeforeIt) {
+  ScriptedTransport scripted(2);
+  const auto world =
+      Communicator::world(std::shared_ptr<Transport>(&scripted, [](Transport*) {}), 10s);
+  Pending bulk = world->receive(1, {"bulk", 0}), small = world->receive(1, {"small", 0});
+  Message message{{"small", 0}, Tensor::zeros({1}, DType::u8)};
+  message.order = 1;
+  scripted.inbox().deliver(1, 1, message);
+  EXPECT_TRUE(small.done());
+  EXPECT_FALSE(bulk.done());
+  EXPECT_EQ(small.wait().bytes(), 1);
+}
+
+TEST(Communicator, AFlightEndsWhenTheMessageArrives) {
+  ScriptedTransport scripted(2);
+  const auto world =
+      Communicator::world(std::shared_ptr<Transport>(&scripted, [](Transport*) {}), 10s);
+  Pending pending = world->receive(1, {"x", 0});
+  std::this_thread::sleep_for(20ms);
+  scripted.inbox().deliver(1, 1, {{"x", 0}, Tensor::zeros({1}, DType::u8)});
+  std::this_thread::sleep_for(200ms);  // it lies there while this rank computes
+  pending.wait();
+  const auto entry = world->ledger().total();
+  EXPECT_GE(entry.flight_seconds, 0.02);
+  EXPECT_LT(entry.wait_seconds, 0.02 + entry.flight_seconds);
+  pending = world->receive(1, {"x", 0});
+  Message early{{"x", 0}, Tensor::zeros({1}, DType::u8)};
+  early.order = 1;
+  const auto begin = std::chrono::steady_clock::now();
+  scripted.inbox().deliver(1, 1, early);
+  const double passed =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::this_thread::sleep_for(300ms);
+  pending.wait();
+  EXPECT_LE(world->ledger().total().flight_seconds - entry.flight_seconds, 0.2 + passed)
+      << "the 0.3 s behind the arrival do not count";
 }
 
 TEST(Communicator, CountsBytesOfGroupsToo) {

@@ -1,7 +1,9 @@
 #include "conformance.h"
 
+#include <chrono>
 #include <cstring>
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include "base/fail.h"
@@ -81,6 +83,41 @@ void large_messages(Communicator& world, Device on) {
   const auto in = all_to_all(world, out, {"large", 0}).wait();
   for (int from = 0; from < world.size(); ++from)
     check_numbers(in[size_t(from)], count, from, world.rank(), 1, on);
+}
+
+// More than 16 MB each, and small ones behind them.
+void huge_messages(Communicator& world, Device on) {
+  const int64_t count = (5 << 20) + 3;
+  std::vector<Tensor> out, few;
+  for (int to = 0; to < world.size(); ++to) {
+    out.push_back(numbers(count, world.rank(), to, 2, on));
+    few.push_back(numbers(5, world.rank(), to, 3, on));
+  }
+  auto huge = all_to_all(world, out, {"huge", 0});
+  const auto small = all_to_all(world, few, {"few", 0}).wait();
+  const auto in = huge.wait();
+  for (int from = 0; from < world.size(); ++from) {
+    check_numbers(in[size_t(from)], count, from, world.rank(), 2, on);
+    check_numbers(small[size_t(from)], 5, from, world.rank(), 3, on);
+  }
+}
+
+// Everybody else is ready long before rank 0 is.
+void one_rank_is_slow(Communicator& world, Device on) {
+  std::vector<Exchange> under_way;
+  for (int round = 0; round < 15; ++round) {
+    if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    std::vector<Tensor> out;
+    for (int to = 0; to < world.size(); ++to)
+      out.push_back(numbers(uneven(world.rank(), to, round) * 50, world.rank(), to, round, on));
+    under_way.push_back(all_to_all(world, out, {"slow", round}));
+  }
+  for (int round = 0; round < 15; ++round) {
+    const auto in = under_way[size_t(round)].wait();
+    for (int from = 0; from < world.size(); ++from)
+      check_numbers(in[size_t(from)], uneven(from, world.rank(), round) * 50, from, world.rank(),
+                    round, on);
+  }
 }
 
 void groups_do_not_mix(Communicator& world, Device on) {
@@ -192,6 +229,8 @@ std::vector<ConformanceCase> conformance_cases(Device on) {
     add("ShapesTravel", shapes_travel);
     add("ManyInFlight", many_in_flight);
     if (ranks <= 4) add("LargeMessages", large_messages);
+    if (ranks == 2) add("HugeMessages", huge_messages);
+    add("OneRankIsSlow", one_rank_is_slow);
     add("GroupsDoNotMix", groups_do_not_mix);
     add("SumsInRankOrder", sums_in_rank_order);
     add("BroadcastsAndGathers", broadcasts_and_gathers);

@@ -2,29 +2,48 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "base/fail.h"
+#include "tensor/scope.h"
 
 namespace tessera::comm {
 namespace {
 
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 using tensor::DType;
 using tensor::Tensor;
 
-Message message(int64_t bytes) { return {{"m", 0}, Tensor::empty({bytes}, DType::u8)}; }
+Message message(int64_t bytes, uint64_t order = 0) {
+  Message m{{"m", 0}, Tensor::empty({bytes}, DType::u8)};
+  m.order = order;
+  return m;
+}
 
-TEST(Inbox, KeepsOrderForEachChannelAndSender) {
+Message closing(uint64_t sent) {
+  Message m = message(0, sent);
+  m.last = true;
+  return m;
+}
+
+const auto kNever = [] { FAIL() << "there was something to take"; };
+
+TEST(Inbox, EachMessageIsFoundByItsChannelSenderAndNumber) {
   Inbox inbox;
-  inbox.deliver(1, 0, message(1));
+  inbox.deliver(1, 0, message(3, 1));  // before the one that was sent before it
   inbox.deliver(2, 0, message(2));
-  inbox.deliver(1, 0, message(3));
   inbox.deliver(1, 1, message(4));
-  const auto never = [] { FAIL() << "there was something to take"; };
-  EXPECT_EQ(inbox.take(1, 1, never).data.bytes(), 4);
-  EXPECT_EQ(inbox.take(1, 0, never).data.bytes(), 1);
-  EXPECT_EQ(inbox.take(1, 0, never).data.bytes(), 3);
-  EXPECT_FALSE(inbox.poll(1, 0));
-  EXPECT_EQ(inbox.poll(2, 0)->data.bytes(), 2);
+  EXPECT_FALSE(inbox.ready(1, 0, 0));
+  EXPECT_EQ(inbox.take(1, 0, 1, kNever).data.bytes(), 3);
+  inbox.deliver(1, 0, message(1));
+  EXPECT_EQ(inbox.take(1, 1, 0, kNever).data.bytes(), 4);
+  EXPECT_EQ(inbox.take(1, 0, 0, kNever).data.bytes(), 1);
+  EXPECT_TRUE(inbox.ready(2, 0, 0));
+  EXPECT_FALSE(inbox.ready(1, 0, 0)) << "a message is there once";
 }
 
 TEST(Inbox, TheFirstFailureStaysAndWhatArrivedBeforeIsGiven) {
@@ -32,21 +51,103 @@ TEST(Inbox, TheFirstFailureStaysAndWhatArrivedBeforeIsGiven) {
   inbox.deliver(1, 0, message(1));
   inbox.fail(Error(ErrorCode::rank, "first"));
   inbox.fail(Error(ErrorCode::rank, "second"));
-  EXPECT_TRUE(inbox.poll(1, 0));
+  EXPECT_EQ(inbox.take(1, 0, 0, kNever).data.bytes(), 1);
   try {
-    inbox.poll(1, 0);
+    inbox.ready(1, 0, 0);
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "first");
   }
+  EXPECT_THROW(inbox.take(1, 0, 0, kNever), Error);
 }
 
-TEST(Inbox, AClosedChannelTakesNothing) {
+TEST(Inbox, AMessageThatComesTwiceFailsTheRank) {
   Inbox inbox;
-  inbox.deliver(5, 0, message(1));
-  inbox.close(5);
-  inbox.deliver(5, 0, message(1));
-  EXPECT_FALSE(inbox.poll(5, 0));
+  inbox.deliver(1, 3, message(1));
+  inbox.deliver(1, 3, message(1));
+  EXPECT_THROW(inbox.ready(9, 9, 9), Error);
+}
+
+TEST(Inbox, AClosedChannelTakesNothingAndIsForgottenWhenAllHaveClosedIt) {
+  Inbox inbox;
+  for (uint64_t channel = 5; channel < 500; ++channel) {
+    inbox.deliver(channel, 0, message(1));
+    inbox.close(channel, 2);
+    inbox.deliver(channel, 1, closing(1));  // its message is still on the way
+    inbox.deliver(channel, 0, message(1, 1));
+    EXPECT_FALSE(inbox.ready(channel, 0, 0));
+    EXPECT_FALSE(inbox.ready(channel, 0, 1));
+    inbox.deliver(channel, 0, closing(2));
+    EXPECT_EQ(inbox.channels(), 1u);
+    inbox.deliver(channel, 1, message(7));
+    EXPECT_EQ(inbox.channels(), 0u);
+  }
+  EXPECT_EQ(inbox.ahead(0), 0u);
+  EXPECT_EQ(inbox.ahead(1), 0u);
+}
+
+TEST(Inbox, WhatIsForgottenIsDroppedWhenItComes) {
+  Inbox inbox;
+  inbox.deliver(1, 0, message(10, 0));
+  for (uint64_t order : {0, 1, 2}) inbox.expect(1, 0, order);
+  inbox.forget(1, 0, 0);
+  inbox.forget(1, 0, 1);
+  inbox.deliver(1, 0, message(10, 1));
+  EXPECT_FALSE(inbox.ready(1, 0, 0));
+  EXPECT_FALSE(inbox.ready(1, 0, 1));
+  EXPECT_TRUE(inbox.awaited()) << "the third";
+  inbox.deliver(1, 0, message(10, 2));
+  EXPECT_TRUE(inbox.ready(1, 0, 2));
+  EXPECT_FALSE(inbox.awaited());
+}
+
+TEST(Inbox, CountsWhatNobodyExpectsYet) {
+  Inbox inbox;
+  std::atomic<int> calls{0};
+  inbox.when_awaited([&] { ++calls; });
+  inbox.deliver(1, 4, message(100, 0));
+  EXPECT_EQ(inbox.ahead(4), 100u);
+  inbox.expect(1, 4, 1);
+  EXPECT_EQ(calls, 1);
+  inbox.deliver(1, 4, message(30, 1));
+  EXPECT_EQ(inbox.ahead(4), 100u) << "this one was expected";
+  EXPECT_EQ(inbox.accepted(4), 30u);
+  EXPECT_THROW(inbox.await_room(4, 99, [] { fail(ErrorCode::rank, "too long"); }), Error);
+  std::jthread later([&] {
+    std::this_thread::sleep_for(30ms);
+    inbox.expect(1, 4, 0);
+  });
+  inbox.await_room(4, 99, [] {});
+  EXPECT_EQ(inbox.accepted(4), 130u);
+  EXPECT_EQ(calls, 1) << "it was there already";
+}
+
+TEST(Inbox, MemoryOfMessagesCountsWithThatOfWhoExpectsThem) {
+  Inbox inbox;
+  EXPECT_EQ(inbox.memory(), nullptr);
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bound(scope);
+  inbox.expect(1, 0, 0);
+  EXPECT_EQ(inbox.memory(), scope.memory);
+}
+
+// A deadline that is looked at only when nothing arrives would never end this.
+TEST(Inbox, AWaitAsksTheClockHoweverOftenSomethingElseArrives) {
+  Inbox inbox;
+  std::jthread noise([&](const std::stop_token& stop) {
+    for (uint64_t i = 0; !stop.stop_requested(); ++i) {
+      inbox.deliver(2, 0, message(1, i));
+      inbox.take(2, 0, i, kNever);
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  const auto limit = Clock::now() + 100ms;
+  EXPECT_THROW(inbox.take(1, 0, 0,
+                          [&] {
+                            if (Clock::now() > limit) fail(ErrorCode::rank, "too long");
+                          }),
+               Error);
 }
 
 class Notes : public Gate {
@@ -63,12 +164,14 @@ TEST(Inbox, AGateSeesMessagesAndTheFailureFirst) {
   Inbox inbox;
   const auto gate = std::make_shared<Notes>();
   inbox.guard(gate);
-  for (int64_t bytes : {1, 2, 3}) inbox.deliver(1, 7, message(bytes));
-  EXPECT_EQ(inbox.poll(1, 7)->tag.site, 7);
-  EXPECT_EQ(inbox.poll(1, 7)->data.bytes(), 3) << "the gate kept the second";
+  for (int64_t bytes : {1, 2, 3}) inbox.deliver(1, 7, message(bytes, static_cast<uint64_t>(bytes)));
+  EXPECT_EQ(inbox.take(1, 7, 1, kNever).tag.site, 7);
+  EXPECT_EQ(inbox.take(1, 7, 3, kNever).data.bytes(), 3);
+  EXPECT_FALSE(inbox.ready(1, 7, 2)) << "the gate kept the second";
+  EXPECT_EQ(inbox.accepted(7), 2u) << "and has it";
   inbox.guard(nullptr);
-  inbox.deliver(1, 7, message(2));
-  EXPECT_EQ(inbox.poll(1, 7)->tag.site, 0);
+  inbox.deliver(1, 7, message(2, 4));
+  EXPECT_EQ(inbox.take(1, 7, 4, kNever).tag.site, 0);
   inbox.guard(gate);
   inbox.fail(Error(ErrorCode::rank, "first"));
   inbox.fail(Error(ErrorCode::rank, "second"));

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
+#include <thread>
+
 #include "golden.h"
 
 namespace tessera {
@@ -114,6 +117,27 @@ TEST(Denoise, WarmUpOfAllStepsIsSynchronous) {
         "expert=2,conditional=low,stride=4,warmup=6", "distrifusion=2,warmup=6",
         "distrifusion=3,warmup=6", "data=2,distrifusion=2,expert=2,warmup=6,schedule=displaced"})
     EXPECT_EQ(latents({plan}), alone) << plan;
+}
+
+// They share packed weights and nothing else; each has two ranks.
+TEST(Denoise, RequestsThatRunAtOnceGiveTheBitsOfOneAfterTheOther) {
+  const std::vector<Asked> asked{{"expert=2,schedule=interweaved", Precision::f32, 3},
+                                 {"expert=2", Precision::bf16, 4},
+                                 {"expert=2,schedule=interweaved", Precision::f32, 5}};
+  std::vector<std::vector<float>> alone, together(asked.size());
+  for (const Asked& one : asked) alone.push_back(latents(one));
+  for (int round = 0; round < 3; ++round) {
+    std::barrier begin(static_cast<std::ptrdiff_t>(asked.size()));
+    {
+      std::vector<std::jthread> threads;
+      for (size_t i = 0; i < asked.size(); ++i)
+        threads.emplace_back([&, i] {
+          begin.arrive_and_wait();
+          together[i] = latents(asked[i]);
+        });
+    }
+    EXPECT_EQ(together, alone);
+  }
 }
 
 TEST(Denoise, RequestsDoNotSeeEachOther) {

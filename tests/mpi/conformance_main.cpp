@@ -3,12 +3,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/conformance.h"
 #include "comm/mpi/launch.h"
+#include "comm/shuffled_transport.h"
+#include "tensor/scope.h"
 
 namespace {
 
@@ -33,6 +37,55 @@ void parts(Communicator& world) {
   require(good, ErrorCode::rank, "a message of many parts is not as it was sent");
 }
 
+// What is sent behind a hundred megabytes, on the same channel and on another, arrives before them.
+void small_overtake_bulk(Communicator& world, Communicator& other) {
+  const int next = (world.rank() + 1) % world.size(),
+            before = (world.rank() + world.size() - 1) % world.size();
+  const auto bulk = tensor::Tensor::zeros({100 << 20}, tensor::DType::u8),
+             rows = tensor::Tensor::zeros({100000}, tensor::DType::u8),
+             word = tensor::Tensor::zeros({1}, tensor::DType::u8);
+  barrier(other);
+  comm::Pending late = world.receive(before, {"bulk", 0}),
+                soon = world.receive(before, {"rows", 1}),
+                aside = other.receive(before, {"word", 2});
+  world.send(next, bulk, {"bulk", 0});
+  world.send(next, rows, {"rows", 1});
+  other.send(next, word, {"word", 2});
+  soon.wait();
+  aside.wait();
+  late.wait();
+  const auto flight = [&](const char* name, int site) {
+    return world.ledger().entries().at({name, site}).flight_seconds;
+  };
+  require(flight("rows", 1) < flight("bulk", 0) && flight("word", 2) < flight("bulk", 0),
+          ErrorCode::rank, "a small message waited for a large one: {} and {} s, {} s",
+          flight("rows", 1), flight("word", 2), flight("bulk", 0));
+}
+
+// Nobody expects them for a while: the sender is held up, the receiver's memory bounded and
+// counted.
+void a_fast_sender_waits(Communicator& world) {
+  constexpr int64_t kEach = int64_t{64} << 20;
+  constexpr int kMessages = 10;
+  if (world.rank() == 0)
+    for (int i = 0; i < kMessages; ++i)
+      world.send(1, tensor::Tensor::empty({kEach}, tensor::DType::u8), {"fast", i});
+  if (world.rank() != 1) return;
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bound(scope);
+  comm::Pending none = world.receive(0, {"fast", 0});
+  none.wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (int i = 1; i < kMessages; ++i)
+    require(world.receive(0, {"fast", i}).wait().bytes() == kEach, ErrorCode::rank,
+            "half a message");
+  const int64_t peak = scope.memory->peak(tensor::MemoryClass::buffers);
+  const auto most = static_cast<int64_t>(comm::Transport::kMostAhead) + 2 * kEach;
+  require(peak >= kEach && peak <= most, ErrorCode::rank,
+          "what arrived took {} bytes, expected {} to {}", peak, kEach, most);
+}
+
 int run_all() {
   int cases = 0;
   comm::mpi::Options options;
@@ -47,6 +100,11 @@ int run_all() {
       const auto own = world.group(all);
       try {
         one.body(*own);
+        if (world.size() <= 3) {
+          const auto late = world.over(
+              [](auto below, auto) { return comm::shuffled(below, std::chrono::milliseconds(3)); });
+          one.body(*late);
+        }
       } catch (const Error& error) {
         throw Error(error.code(), one.name + ": " + error.what());
       }
@@ -54,6 +112,10 @@ int run_all() {
     }
     const auto own = world.group(all);
     if (world.size() <= 4) parts(*own);
+    if (world.size() == 2) {
+      small_overtake_bulk(*own, *world.group(all));
+      a_fast_sender_waits(*own);
+    }
     barrier(world);
     if (world.rank() == 0) std::printf("%d cases hold on %d ranks\n", cases, world.size());
   });

@@ -16,6 +16,7 @@ MPIRUN = shlex.split(os.environ["TESSERA_MPIRUN"])
 VICTIM = os.environ["TESSERA_VICTIM"]
 KILLS = int(os.environ.get("TESSERA_KILLS", "5"))
 RANKS = 3
+DEADLINE = 3  # of the victims, seconds
 # The shell outlives mpirun's SIGTERM to tell its child's status; the child handles the signal. It
 # waits for the other shells, as mpirun kills what is left when it has seen some end.
 WRAPPER = ('trap "" TERM; "$@"; s=$?; echo $s > "$0/$OMPI_COMM_WORLD_RANK.status"; sleep 0.3; '
@@ -81,6 +82,7 @@ class Run:
         left = [pid for pid in pids if alive(pid)]
         assert not left, f"processes {left} are left"
         lines = [l for l in errors.splitlines() if l.startswith("tessera: error: ")]
+        self.errors = errors
         return statuses, self.process.returncode, lines
 
 
@@ -93,7 +95,7 @@ class LostRankTest(unittest.TestCase):
         for rank in range(RANKS):
             if rank != victim:
                 # Well only if all work was done when the kill came.
-                self.assertIn(statuses[rank], [5, 0] if run.bodies else [5], f"{note} {statuses} {lines}")
+                self.assertIn(statuses[rank], [5, 0] if run.bodies else [5], f"{note} {statuses} {run.errors}")
         self.assertNotEqual(own, 0, note)
         if run.begun and not run.bodies:
             self.assertEqual(len(lines), 1, f"{note} {lines}")
@@ -151,6 +153,60 @@ class LostRankTest(unittest.TestCase):
             time.sleep(0.05)
         statuses, _, _ = run.end()  # what they write goes through mpirun
         self.assertEqual(statuses, [5, 5, 5])
+
+    def wait_for_all(self, run):
+        while not run.all_begun():
+            time.sleep(0.02)
+
+    def test_a_chain_of_waits_lasts_as_long_as_its_end_computes(self):
+        run = Run("chain", 3 * DEADLINE)
+        statuses, own, lines = run.end(limit=60)
+        self.assertEqual((statuses, own, lines), ([0, 0, 0], 0, []))
+
+    def test_the_stopped_end_of_a_chain_is_named(self):
+        run = Run("chain", 60)
+        pids = run.pids()
+        self.wait_for_all(run)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        os.kill(pids[2], signal.SIGSTOP)
+        statuses, _, lines = run.end(limit=10 * DEADLINE)
+        print(f"a stopped rank was named after {time.monotonic() - begin:.1f} s")
+        self.assertEqual(statuses[:2], [5, 5], lines)
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("rank 2", lines[0])
+
+    def test_sigterm_to_one_rank_names_it(self):
+        run = Run("exchange", 60)
+        pids = run.pids()
+        self.wait_for_all(run)
+        os.kill(pids[1], signal.SIGTERM)
+        statuses, own, lines = run.end()
+        self.assertEqual(statuses, [5, 5, 5], lines)
+        self.assertNotEqual(own, 0)
+        self.assertEqual(lines, ["tessera: error: rank 1 was ended by SIGTERM"])
+
+    def test_a_rank_that_is_stopped_in_its_last_moments_holds_nobody_up(self):
+        for mode in ("ending", "ended"):
+            run = Run(mode, 0)
+            begin = time.monotonic()
+            statuses, own, lines = run.end(limit=10 * DEADLINE)
+            print(f"{mode}: mpirun ended after {time.monotonic() - begin:.1f} s: {own} {statuses} {lines}")
+            self.assertNotEqual(own, 0, mode)
+            self.assertNotEqual(statuses[1], 0, mode)
+
+    def test_who_cannot_start_leaves_a_line(self):
+        run = Run("exchange", 60)
+        while not run.read("0.pid"):
+            time.sleep(0.001)
+        os.kill(run.read("0.pid"), signal.SIGSTOP)  # as on a machine that has no time for it
+        time.sleep(0.5)
+        if run.read("0.begun"):
+            self.skipTest("MPI had started already")
+        statuses, own, lines = run.end(limit=20 * DEADLINE)
+        self.assertNotEqual(own, 0)
+        self.assertGreaterEqual(len(lines), 1, statuses)
+        self.assertEqual(statuses[1:], [5, 5], lines)
 
     def test_a_stopped_rank_is_named(self):
         run = Run("exchange", 60)

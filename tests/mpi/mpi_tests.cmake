@@ -1,7 +1,8 @@
 # Programs that run under mpirun; ranks may be more than cores.
 set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none)
 
-add_executable(tessera_mpi_conformance mpi/conformance_main.cpp comm/conformance.cpp)
+add_executable(tessera_mpi_conformance mpi/conformance_main.cpp comm/conformance.cpp
+               comm/shuffled_transport.cpp)
 target_include_directories(tessera_mpi_conformance PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(tessera_mpi_conformance PRIVATE tessera_comm tessera_options)
 foreach(ranks 1 2 3 4 8)

@@ -1,18 +1,22 @@
 // One rank of a program that exchanges and computes, to be killed, stopped or made to fail.
 // victim DIR MODE SECONDS; writes DIR/<rank>.pid when it starts and DIR/<rank>.body when its body
-// ends. Modes: exchange, busy (rank 0 only computes), one (rank 1 throws), all (everybody throws).
+// ends. Modes: exchange, busy (rank 0 only computes), one (rank 1 throws), all (everybody throws),
+// chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), ending and
+// ended (rank 1 stops itself when only MPI's end is left, and behind it).
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <string>
 
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/mpi/launch.h"
+#include "tensor/scope.h"
 
 namespace {
 
@@ -40,11 +44,26 @@ void round_of(Communicator& world, int round) {
               ErrorCode::rank, "a message is not as it was sent");
 }
 
+// Rank 2 counts its work as ops do, for SECONDS.
+void chain(Communicator& world, Clock::time_point end) {
+  const comm::Tag tag{"chain", 7};
+  if (world.rank() + 1 < world.size())
+    world.receive(world.rank() + 1, tag).wait();
+  else
+    while (Clock::now() < end) tensor::parallel_tasks(1, [](int64_t) { usleep(20000); });
+  if (world.rank() > 0)
+    world.send(world.rank() - 1, tensor::Tensor::empty({1}, tensor::DType::u8), tag);
+}
+
 void body(Communicator& world, const std::string& begun, const std::string& mode,
           Clock::time_point end) {
   if (mode == "all") fail(ErrorCode::plan, "this plan cannot run");
   barrier(world);
   write(begun, 1);
+  if (mode == "chain") return chain(world, end);
+  if (mode == "ending" || mode == "ended") return;
+  while (mode == "quiet" && Clock::now() < end) usleep(10000);
+  if (mode == "quiet") return;
   volatile double x = 1;
   if (mode == "busy" && world.rank() == 0)
     while (Clock::now() < end) x = x * 1.0000001;
@@ -58,6 +77,16 @@ void body(Communicator& world, const std::string& begun, const std::string& mode
                               {"go", round % 28});
     if (*go.data<float>() == 0.f) break;
   }
+}
+
+// A process that is stopped can do nothing itself: the kernel ends it.
+void end_within(std::chrono::milliseconds limit) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer{};
+  const itimerspec when{{}, {limit.count() / 1000 + 1, limit.count() % 1000 * 1000000}};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timer_settime(timer, 0, &when, nullptr);
 }
 
 void report(const Error& error) { std::fprintf(stderr, "tessera: error: %s\n", error.what()); }
@@ -75,6 +104,10 @@ int main(int, char** argv) {
   options.deadline = std::chrono::seconds(3);
   options.report = report;
   options.give_up = leave;
+  options.ending = [&](std::chrono::milliseconds limit) {
+    end_within(limit);
+    if (mode == "ending" && rank == "1") std::raise(SIGSTOP);
+  };
   try {
     comm::mpi::run(options, [&](Communicator& world) {
       body(world, dir + "/" + rank + ".begun", mode,
@@ -84,5 +117,6 @@ int main(int, char** argv) {
   } catch (const Error& error) {
     leave(error);
   }
+  if (mode == "ended" && rank == "1") std::raise(SIGSTOP);
   return 0;
 }

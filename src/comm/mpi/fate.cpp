@@ -27,6 +27,29 @@ bool Fate::all_done() const {
   return std::all_of(done_.begin(), done_.end(), [](bool done) { return done; });
 }
 
+void Fate::signalled(int rank) {
+  const std::lock_guard lock(mutex_);
+  signalled_[size_t(rank)] = true;
+}
+
+std::vector<int> Fate::signalled() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < signalled_.size(); ++rank)
+    if (signalled_[rank]) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+void Fate::told() {
+  const std::lock_guard lock(mutex_);
+  told_ = true;
+}
+
+bool Fate::was_told() const {
+  const std::lock_guard lock(mutex_);
+  return told_;
+}
+
 bool Fate::first_to_fail() const {
   const std::lock_guard lock(mutex_);
   return failure_ && !failure_->lost && failure_->origin == rank_ && lowest_ == rank_;

@@ -21,7 +21,8 @@ class Fate {
     bool lost = false;  ///< the process of `origin` is gone, or mpirun ended it
     Time since;
   };
-  Fate(int rank, int ranks) : rank_(rank), done_(size_t(ranks)), lowest_(ranks) {}
+  Fate(int rank, int ranks)
+      : rank_(rank), done_(size_t(ranks)), signalled_(size_t(ranks)), lowest_(ranks) {}
 
   /// Notes that the world has failed. The first failure stays; true if this one is it.
   bool fail(const Error& error, int origin, bool lost, Time now);
@@ -31,6 +32,13 @@ class Fate {
   void done(int rank);
   /// Whether all ranks have.
   bool all_done() const;
+  /// A rank got SIGTERM.
+  void signalled(int rank);
+  /// Those that did.
+  std::vector<int> signalled() const;
+  /// A rank has told the user of the failure.
+  void told();
+  bool was_told() const;
   /// Whether this rank failed by itself and none below it did.
   bool first_to_fail() const;
   /// What this rank ends with, the world having failed: `own` is what its body threw, or null.
@@ -39,7 +47,8 @@ class Fate {
  private:
   int rank_;
   mutable std::mutex mutex_;
-  std::vector<bool> done_;
+  std::vector<bool> done_, signalled_;
+  bool told_ = false;
   int lowest_;  // rank that failed by itself
   std::optional<Failure> failure_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
@@ -14,7 +15,7 @@
 #include "base/fail.h"
 #include "comm/mpi/mpi_transport.h"
 #include "comm/mpi/progress.h"
-#include "tensor/scope.h"
+#include "tensor/work_count.h"
 
 namespace tessera::comm::mpi {
 namespace {
@@ -45,6 +46,19 @@ class CatchSigterm {
   struct sigaction before_ {};
 };
 
+constexpr auto kTell = 200ms;     // before the last moment the one speaks that should,
+constexpr auto kShout = 60ms;     // then those speak who have not heard it:
+constexpr auto kServe = 50ms;     // until then they listen
+constexpr auto kStagger = 200ms;  // between ranks that cannot know whether another speaks
+
+// This process's number as mpirun says it, before MPI does.
+int told_rank() {
+  const char* text = std::getenv("OMPI_COMM_WORLD_RANK");
+  int rank = 0;
+  if (text) std::from_chars(text, text + std::string_view(text).size(), rank);
+  return std::clamp(rank, 0, 65535);
+}
+
 // A rank between its start and its end, seen by three threads: the body's, MPI's and the watch's.
 //
 // All ranks of a failed world end at one moment, half of `grace` after the failure: mpirun kills
@@ -52,29 +66,28 @@ class CatchSigterm {
 class Rank {
  public:
   explicit Rank(const Options& options)
-      : options_(options),
-        memory_(tensor::current_scope().memory),
-        limit_(Clock::now() + options.deadline) {}
+      : options_(options), told_rank_(told_rank()), limit_(Clock::now() + options.deadline) {}
 
   void run(const std::function<void(Communicator&)>& body);
 
  private:
-  enum class Phase { starting, serving, finishing, over };
+  enum class Phase { starting, failed, serving, finishing, over };
   void own_mpi();
   void enter(Phase phase);
   void watch(const std::stop_token& stop);
   struct Last {
     Clock::time_point moment = Clock::time_point::max();
     Error error{ErrorCode::rank, ""};
-    bool echo = false;
+    bool speaks = false, others_tell = false;
+    Clock::time_point tells() const { return moment - (speaks ? kTell : kShout); }
   };
   Last last_moment();
   void report(const Last& last);
   std::exception_ptr work(const std::function<void(Communicator&)>& body);
 
   const Options options_;
-  const std::shared_ptr<tensor::MemoryTracker> memory_;
-  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  const int told_rank_;
+  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>(options_.deadline);
   std::mutex mutex_;
   std::condition_variable changed_;
   Phase phase_ = Phase::starting;      // under mutex_
@@ -94,9 +107,6 @@ void Rank::enter(Phase phase) {
 }
 
 void Rank::own_mpi() {
-  tensor::Scope scope;
-  scope.memory = memory_;
-  const tensor::BindScope bound(scope);
   try {
     progress_->start();
   } catch (const std::exception& error) {
@@ -104,13 +114,14 @@ void Rank::own_mpi() {
       const std::lock_guard lock(mutex_);
       start_failed_ = Error(ErrorCode::rank, error.what());
     }
-    return enter(Phase::over);
+    return enter(Phase::failed);
   }
   enter(Phase::serving);
   try {
-    progress_->serve(options_.deadline, options_.grace / 2 - 50ms);
+    progress_->serve(options_.grace / 2 - kServe);
     if (!progress_->fate().failure()) {
       enter(Phase::finishing);
+      if (options_.ending) options_.ending(options_.deadline);
       progress_->finish();
     }
   } catch (const std::exception& error) {
@@ -119,33 +130,29 @@ void Rank::own_mpi() {
   enter(Phase::over);
 }
 
-// When this rank must have ended, and why.
+// When this rank must have ended, and why. Under mutex_.
 Rank::Last Rank::last_moment() {
-  const int64_t signal = terminated;
-  const Clock::time_point told{Clock::duration(signal)};
+  if (phase_ == Phase::failed) return {};
   if (phase_ == Phase::serving || phase_ == Phase::over) {
     const auto failure = progress_->fate().failure();
-    if (failure) {
-      const bool own = failure->origin == progress_->rank() && !failure->lost;
-      const Error error(own ? failure->error.code() : ErrorCode::rank, failure->error.what());
-      return {failure->since + options_.grace / 2, error, !progress_->speaks()};
-    }
-    return {};
+    if (!failure) return {};
+    const bool own = failure->origin == progress_->rank() && !failure->lost;
+    const Error error(own ? failure->error.code() : ErrorCode::rank, failure->error.what());
+    return {failure->since + options_.grace / 2, error, progress_->speaks(), !progress_->unheard()};
   }
+  // Here ranks cannot hear each other. The lowest speaks; when it ends, mpirun ends the others.
   const char* what = phase_ == Phase::starting ? "starts" : "ends";
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  const bool echo = rank != nullptr && std::string_view(rank) != "0";
-  if (signal != 0)
-    return {told + options_.grace / 5,  // nothing more can be learned, and mpirun kills soon
+  if (const int64_t signal = terminated; signal != 0)
+    return {Clock::time_point{Clock::duration(signal)} + options_.grace / 2,
             Error(ErrorCode::rank,
                   fmt::format("mpirun ended this run (SIGTERM) while MPI {}; it says why", what)),
-            echo};
-  return {limit_,
+            told_rank_ == 0, told_rank_ != 0};
+  return {limit_ + kStagger * std::min(told_rank_, 16),
           Error(ErrorCode::rank,
                 fmt::format("MPI did not get on within {:.0f} s while it {}; see that all hosts "
                             "reach each other, or raise --comm-timeout",
                             std::chrono::duration<double>(options_.deadline).count(), what)),
-          echo};
+          false, false};
 }
 
 void Rank::watch(const std::stop_token& stop) {
@@ -157,9 +164,9 @@ void Rank::watch(const std::stop_token& stop) {
       if (returning_) return;
       const Last last = last_moment();
       const auto now = Clock::now();
-      if (now >= last.moment - 40ms) report(last);
+      if (now >= last.tells()) report(last);
       if (now >= last.moment) options_.give_up(EchoError(last.error.code(), last.error.what()));
-      wait = std::min(wait, (now < last.moment - 40ms ? last.moment - 40ms : last.moment) - now);
+      if (now < last.moment) wait = std::min(wait, last.moment - now);
       serving = phase_ == Phase::serving;
     }
     const auto limit = std::chrono::duration_cast<std::chrono::microseconds>(wait);
@@ -172,13 +179,16 @@ void Rank::watch(const std::stop_token& stop) {
   }
 }
 
-// Before the last moment, when others may end this process.
+// Before the last moment, when others may end this process. Under mutex_.
 void Rank::report(const Last& last) {
-  if (!last.echo && !reported_) options_.report(last.error);
+  if (reported_ || (last.others_tell && !last.speaks)) return;
   reported_ = true;
+  options_.report(last.error);
+  if (phase_ == Phase::serving) progress_->told();
 }
 
 std::exception_ptr Rank::work(const std::function<void(Communicator&)>& body) {
+  const tensor::BindWorkCount counted(&progress_->count());
   try {
     const auto world =
         Communicator::world(std::make_shared<MpiTransport>(progress_), options_.deadline);

@@ -8,17 +8,20 @@
 namespace tessera::comm::mpi {
 
 struct Options {
-  /// How long a wait may last while the peer stands still, and a peer be silent.
+  /// How long a wait may last while nobody of the world gets on, and a peer be silent.
   std::chrono::milliseconds deadline{60000};
   /// A failed world ends after half of it: by then all ranks know why. mpirun kills a second after
   /// its SIGTERM.
-  std::chrono::milliseconds grace{500};
+  std::chrono::milliseconds grace{800};
   /// Tells the user an error. Called on one rank only, before any process ends: mpirun kills the
   /// others when it has seen some end.
   std::function<void(const Error&)> report;
   /// Must end the process with the code of the error, at once. Called when the world has failed and
   /// this rank is still at work in its last moment: it computes, or MPI does not return.
   std::function<void(const Error&)> give_up;
+  /// Called, if there, when all ranks have ended well and only MPI's end is left: nothing of this
+  /// run takes longer from here on than `limit`, unless the process is stopped.
+  std::function<void(std::chrono::milliseconds limit)> ending{};
 };
 
 /// Whether mpirun started this process. Throws Error(usage) for an environment that is not as

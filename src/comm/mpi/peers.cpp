@@ -38,7 +38,8 @@ Peers::~Peers() {
     if (peer.process >= 0) close(peer.process);
 }
 
-void Peers::heard(int rank, uint64_t progress, Time now) {
+void Peers::heard(int rank, uint64_t progress, int waits_for, Time now) {
+  peers_[size_t(rank)].waits_for = waits_for;
   peers_[size_t(rank)].progress = progress;
   peers_[size_t(rank)].last = now.time_since_epoch().count();
 }

@@ -29,10 +29,12 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
 
   int ranks() const { return static_cast<int>(peers_.size()); }
-  /// A rank was heard and has done so much.
-  void heard(int rank, uint64_t progress, Time now);
+  /// A rank was heard: it has done so much, and waits for another, or for none (-1).
+  void heard(int rank, uint64_t progress, int waits_for, Time now);
   /// What a rank said it has done.
   uint64_t progress(int rank) const { return peers_[size_t(rank)].progress; }
+  /// For whom it said that it waits, or -1.
+  int waits_for(int rank) const { return peers_[size_t(rank)].waits_for; }
   /// A rank said that it will not be heard any more.
   void left(int rank) { peers_[size_t(rank)].left = true; }
   /// Whether the process of a rank was seen to be gone.
@@ -50,6 +52,7 @@ class Peers {
   struct Peer {
     std::atomic<uint64_t> progress{0};
     std::atomic<int64_t> last{0}, gone_at{0};
+    std::atomic<int> waits_for{-1};
     std::atomic<bool> left{false};
     int process = -1;  // pidfd
   };

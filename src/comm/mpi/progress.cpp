@@ -11,6 +11,8 @@
 
 #include "base/fail.h"
 #include "comm/mpi/orphan.h"
+#include "comm/transport.h"
+#include "tensor/scope.h"
 
 namespace tessera::comm::mpi {
 
@@ -19,12 +21,15 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr int kHeaderTag = 1, kBytesTag = 2, kNoticeTag = 3;
+constexpr int kHeaderTag = 1, kBytesTag = 2, kNoticeTag = 3, kFirstCutTag = 16;
 // Messages up to this size travel with their header, below every eager limit of Open MPI.
-constexpr int64_t kInline = 912;
-// Larger ones in parts, whose size fits MPI's int.
-constexpr int64_t kPart = int64_t{16} << 20;
+constexpr int64_t kInline = 1024 - sizeof(Header);
+// Larger ones are cut into parts, which have a tag for each message under way: far fewer are.
+constexpr int64_t kWhole = int64_t{1} << 20;
+constexpr uint64_t kCutTags = 8192;
 constexpr auto kBeat = 100ms;
+// Polling: as long as this after something moved, then ever more rarely.
+constexpr auto kAwake = 50us;
 
 void check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
@@ -42,15 +47,19 @@ struct Progress::Flight {
   Message message;
   std::vector<char> head;  // header and what travels with it, or a notice
   int open = 0;            // requests
-  int from = -1;           // of what is received
+  int from = -1, to = -1;  // one of them
+  bool cut = false;
+  bool incoming() const { return from >= 0; }
 };
 
-Progress::Progress() = default;
+Progress::Progress(std::chrono::milliseconds deadline)
+    : deadline_(std::max<decltype(deadline)>(deadline, 10 * kBeat)) {}
 Progress::~Progress() = default;
 
 void Progress::start() {
   // Other processes' memory is not read: they may be gone, and Open MPI would end this one.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  setenv("OMPI_MCA_smsc", "^cma,knem,xpmem", 0);  // the same since Open MPI 5
   // Short fragments: one long "put" keeps a socket's other direction waiting, and halves the rate.
   setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
   setenv("OMPI_MCA_btl_tcp_max_send_size", "65536", 0);
@@ -72,8 +81,8 @@ void Progress::start() {
   fate_ = std::make_unique<Fate>(rank_, ranks_);
   peers_ = std::make_unique<Peers>(rank_, where, Clock::now());
   outlive_mpirun();
-  incoming_.resize(where.size());
-  beats_.resize(where.size());
+  lanes_ = std::vector<Lane>(where.size());
+  inbox_.when_awaited([this] { wake_.notify_one(); });
 }
 
 void Progress::finish() {
@@ -84,11 +93,25 @@ void Progress::finish() {
 void Progress::send(int to, uint64_t channel, Message message) {
   if (to == rank_) return inbox_.deliver(channel, rank_, std::move(message));
   describe(channel, message);  // throws here, not on the thread that sends
+  lanes_[static_cast<size_t>(to)].sent += static_cast<uint64_t>(message.data.bytes());
   {
     const std::lock_guard lock(mutex_);
     queued_.push_back({to, channel, std::move(message)});
   }
   wake_.notify_one();
+}
+
+void Progress::await_room(int to, uint64_t limit, const std::function<void()>& expired) {
+  if (to == rank_) return;
+  const Lane& lane = lanes_[static_cast<size_t>(to)];
+  while (lane.sent - lane.accepted > limit) {
+    if (const auto failure = fate_->failure()) throw Error(failure->error);
+    {
+      std::unique_lock lock(mutex_);
+      room_.wait_for(lock, 20ms);
+    }
+    expired();
+  }
 }
 
 void Progress::tell(const Notice& notice) {
@@ -105,7 +128,15 @@ bool Progress::adopt(const Error& error, int origin, bool lost, Time since) {
   if (!fate_->fail(error, origin, lost, since)) return false;
   speaker_ = speaker;
   inbox_.fail(error);
+  room_.notify_all();
   return true;
+}
+
+void Progress::told() {
+  fate_->told();
+  Notice notice;
+  notice.kind = Notice::told;
+  tell(notice);
 }
 
 void Progress::declare(const Error& error, int origin, bool lost, Time since) {
@@ -138,54 +169,85 @@ void Progress::end() {
   ending_ = true;
 }
 
+void Progress::keep(MPI_Request request, const std::shared_ptr<Flight>& flight) {
+  ++flight->open;
+  requests_.push_back(request);
+  flights_.push_back(flight);
+}
+
 void Progress::post(int to, const Notice& notice) {
+  Lane& lane = lanes_[static_cast<size_t>(to)];
   const auto flight = std::make_shared<Flight>();
   Notice stamped = notice;
   stamped.progress = count_;
+  stamped.accepted = lane.told = inbox_.accepted(to);
+  stamped.waits_for = waits_for_;
   flight->head.resize(size_of(stamped));
   std::memcpy(flight->head.data(), &stamped, flight->head.size());
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Isend(flight->head.data(), static_cast<int>(flight->head.size()), MPI_BYTE, to,
                   kNoticeTag, world_, &request),
         "MPI_Isend");
-  flight->open = 1;
-  requests_.push_back(request);
-  flights_.push_back(flight);
-  if (notice.kind == Notice::alive) beats_[static_cast<size_t>(to)] = flight;
+  keep(request, flight);
+  if (notice.kind == Notice::alive) lane.beat = flight;
 }
 
-void Progress::post_parts(const std::shared_ptr<Flight>& flight, char* bytes, int64_t size,
-                          int peer, bool receive) {
-  for (int64_t at = 0; at < size; at += kPart) {
-    const int part = static_cast<int>(std::min(kPart, size - at));
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (receive)
-      check(MPI_Irecv(bytes + at, part, MPI_BYTE, peer, kBytesTag, world_, &request), "MPI_Irecv");
-    else
-      check(MPI_Isend(bytes + at, part, MPI_BYTE, peer, kBytesTag, world_, &request), "MPI_Isend");
-    ++flight->open;
-    requests_.push_back(request);
-    flights_.push_back(flight);
+void Progress::post_part(const std::shared_ptr<Flight>& flight, int64_t begin, int64_t size,
+                         int tag) {
+  moved_ = Clock::now();
+  char* const bytes = static_cast<char*>(flight->message.data.raw()) + begin;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int part = static_cast<int>(size);
+  if (flight->incoming())
+    check(MPI_Irecv(bytes, part, MPI_BYTE, flight->from, tag, world_, &request), "MPI_Irecv");
+  else
+    check(MPI_Isend(bytes, part, MPI_BYTE, flight->to, tag, world_, &request), "MPI_Isend");
+  keep(request, flight);
+}
+
+// What does not travel with its header. Both sides count the messages that are cut.
+void Progress::post_body(const std::shared_ptr<Flight>& flight) {
+  const int64_t size = flight->message.data.bytes();
+  if (size <= kWhole) return post_part(flight, 0, size, kBytesTag);
+  flight->cut = true;
+  Lane& lane = lanes_[static_cast<size_t>(flight->incoming() ? flight->from : flight->to)];
+  if (!flight->incoming()) {
+    lane.cut[lane.cut_out] = flight;
+    lane.parts.add(lane.cut_out++, size);
+    return post_next(lane);
+  }
+  const int tag = kFirstCutTag + static_cast<int>(lane.cut_in++ % kCutTags);
+  for (int64_t at = 0; at < size; at += PartQueue::kPart)
+    post_part(flight, at, std::min(PartQueue::kPart, size - at), tag);
+}
+
+void Progress::post_next(Lane& lane) {
+  while (const auto part = lane.parts.next()) {
+    const auto flight = lane.cut.at(part->message);
+    post_part(flight, part->begin, part->size,
+              kFirstCutTag + static_cast<int>(part->message % kCutTags));
+    if (part->last) lane.cut.erase(part->message);
   }
 }
 
 void Progress::post(Outgoing& out) {
-  const auto flight = std::make_shared<Flight>();
-  flight->message = std::move(out.message);
-  const Header header = describe(out.channel, flight->message);
+  moved_ = Clock::now();
+  const auto head = std::make_shared<Flight>();
+  const Header header = describe(out.channel, out.message);
   const size_t along = header.bytes <= kInline ? static_cast<size_t>(header.bytes) : 0;
-  flight->head.resize(sizeof header + along);
-  std::memcpy(flight->head.data(), &header, sizeof header);
-  char* bytes = static_cast<char*>(flight->message.data.raw());
-  if (along > 0) std::memcpy(flight->head.data() + sizeof header, bytes, along);
+  head->head.resize(sizeof header + along);
+  std::memcpy(head->head.data(), &header, sizeof header);
+  if (along > 0) std::memcpy(head->head.data() + sizeof header, out.message.data.raw(), along);
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Isend(flight->head.data(), static_cast<int>(flight->head.size()), MPI_BYTE, out.to,
+  check(MPI_Isend(head->head.data(), static_cast<int>(head->head.size()), MPI_BYTE, out.to,
                   kHeaderTag, world_, &request),
         "MPI_Isend");
-  flight->open = 1;
-  requests_.push_back(request);
-  flights_.push_back(flight);
-  if (header.bytes > kInline) post_parts(flight, bytes, header.bytes, out.to, false);
+  keep(request, head);
+  if (header.bytes <= kInline) return;
+  const auto body = std::make_shared<Flight>();
+  body->message = std::move(out.message);
+  body->to = out.to;
+  post_body(body);
 }
 
 bool Progress::send_queued() {
@@ -221,26 +283,26 @@ bool Progress::take_headers() {
     const auto flight = std::make_shared<Flight>();
     flight->from = status.MPI_SOURCE;
     flight->channel = header.channel;
-    flight->message = announced(header, names_);
+    {
+      tensor::Scope counted;
+      counted.memory = inbox_.memory();
+      const tensor::BindScope bound(counted);
+      flight->message = announced(header, names_);
+    }
     const int64_t along = header.bytes <= kInline ? header.bytes : 0;
     require(size == static_cast<int>(sizeof header) + along, ErrorCode::rank,
             "a header of {} bytes arrived from rank {}, which says {}", size, flight->from,
             header.bytes);
-    char* bytes = static_cast<char*>(flight->message.data.raw());
-    if (along > 0) std::memcpy(bytes, buffer + sizeof header, static_cast<size_t>(along));
-    incoming_[static_cast<size_t>(flight->from)].push_back(flight);
-    if (header.bytes > kInline) post_parts(flight, bytes, header.bytes, flight->from, true);
-    deliver(flight->from);
+    if (along > 0)
+      std::memcpy(flight->message.data.raw(), buffer + sizeof header, static_cast<size_t>(along));
+    if (header.bytes > kInline) post_body(flight);
+    if (flight->open == 0) land(flight);
   }
 }
 
-// What has arrived in full, in the order in which it was sent.
-void Progress::deliver(int from) {
-  auto& queue = incoming_[static_cast<size_t>(from)];
-  while (!queue.empty() && queue.front()->open == 0) {
-    inbox_.deliver(queue.front()->channel, from, std::move(queue.front()->message));
-    queue.pop_front();
-  }
+void Progress::land(const std::shared_ptr<Flight>& flight) {
+  moved_ = Clock::now();
+  inbox_.deliver(flight->channel, flight->from, std::move(flight->message));
 }
 
 bool Progress::take_notices() {
@@ -256,19 +318,28 @@ bool Progress::take_notices() {
     require(size <= static_cast<int>(sizeof buffer), ErrorCode::rank,
             "a notice of {} bytes arrived from rank {}", size, status.MPI_SOURCE);
     check(MPI_Mrecv(buffer, size, MPI_BYTE, &matched, MPI_STATUS_IGNORE), "MPI_Mrecv");
-    const Notice notice = read_notice(buffer, static_cast<size_t>(size), ranks_);
-    const int from = status.MPI_SOURCE;
-    peers_->heard(from, notice.progress, Clock::now());
-    if (notice.kind == Notice::done) fate_->done(from);
-    if (notice.kind == Notice::left) peers_->left(from);
-    if (notice.kind == Notice::failed) {
-      // All processes of a machine count from the same moment; other machines have another clock.
-      const Time now = Clock::now(), there_since{Clock::duration(notice.since)};
-      const bool near = there_since <= now && now - there_since < 200ms;
-      adopt(Error(ErrorCode::rank, notice.text), notice.origin, notice.lost != 0,
-            near ? there_since : now);
-    }
+    note(read_notice(buffer, static_cast<size_t>(size), ranks_), status.MPI_SOURCE);
   }
+}
+
+void Progress::note(const Notice& notice, int from) {
+  const Time now = Clock::now();
+  peers_->heard(from, notice.progress, notice.waits_for, now);
+  auto& accepted = lanes_[static_cast<size_t>(from)].accepted;
+  if (notice.accepted > accepted) {
+    accepted = notice.accepted;
+    room_.notify_all();
+  }
+  if (notice.kind == Notice::done) fate_->done(from);
+  if (notice.kind == Notice::left) peers_->left(from);
+  if (notice.kind == Notice::told) fate_->told();
+  if (notice.kind == Notice::signalled) fate_->signalled(from);
+  if (notice.kind != Notice::failed) return;
+  // All processes of a machine count from the same moment; other machines have another clock.
+  const Time there_since{Clock::duration(notice.since)};
+  const bool near = there_since <= now && now - there_since < 200ms;
+  adopt(Error(ErrorCode::rank, notice.text), notice.origin, notice.lost != 0,
+        near ? there_since : now);
 }
 
 bool Progress::complete() {
@@ -281,7 +352,11 @@ bool Progress::complete() {
   if (count <= 0) return false;
   for (int i = 0; i < count; ++i) {
     const auto flight = flights_[static_cast<size_t>(indices_[static_cast<size_t>(i)])];
-    if (--flight->open == 0 && flight->from >= 0) deliver(flight->from);
+    if (--flight->open == 0 && flight->incoming()) land(flight);
+    if (!flight->cut || flight->incoming()) continue;
+    Lane& lane = lanes_[static_cast<size_t>(flight->to)];
+    lane.parts.ended();
+    post_next(lane);
   }
   size_t kept = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
@@ -295,10 +370,17 @@ bool Progress::complete() {
 }
 
 void Progress::heartbeat(Time now) {
+  if (now >= next_credit_) {
+    next_credit_ = now + 1ms;
+    for (int to = 0; to < ranks_; ++to)
+      if (to != rank_ &&
+          inbox_.accepted(to) - lanes_[static_cast<size_t>(to)].told > Transport::kMostAhead / 8)
+        post(to, Notice{});
+  }
   if (now < next_beat_) return;
   next_beat_ = now + kBeat;
   for (int to = 0; to < ranks_; ++to) {
-    const auto& last = beats_[static_cast<size_t>(to)];
+    const auto& last = lanes_[static_cast<size_t>(to)].beat;
     if (to != rank_ && (!last || last->open == 0)) post(to, Notice{});
   }
 }
@@ -321,12 +403,44 @@ void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> t
   // What it said before its end may still be on the way.
   if (gone >= 0 && now - peers_->gone_at(gone) > 50ms)
     return lose(gone, "its process has ended", peers_->gone_at(gone));
-  const int silent = now - awake_ > deadline_.load() ? peers_->silent(now, deadline_, false) : -1;
+  const int silent = now - awake_ > deadline_ ? peers_->silent(now, deadline_, false) : -1;
   if (silent >= 0) return lose(silent, "nothing was heard of it for too long", now);
-  if (!terminated || gone >= 0 || now - *terminated < 100ms) return;
+  if (terminated && gone < 0) look_at_signal(now, *terminated);
+}
+
+// mpirun sends SIGTERM to all ranks, somebody else to one.
+void Progress::look_at_signal(Time now, Time terminated) {
+  if (!std::exchange(signalled_, true)) {
+    fate_->signalled(rank_);
+    Notice notice;
+    notice.kind = Notice::signalled;
+    tell(notice);
+  }
+  if (now - terminated < 150ms) return;
   const int missing = peers_->silent(now, 3 * kBeat, true);
-  if (missing >= 0) return lose(missing, "it is silent since mpirun ends the run", *terminated);
-  declare(Error(ErrorCode::rank, "mpirun ended this run (SIGTERM)"), -1, true, *terminated);
+  if (missing >= 0) return lose(missing, "it is silent since mpirun ends the run", terminated);
+  const std::vector<int> some = fate_->signalled();
+  if (ranks_ > 1 && static_cast<int>(some.size()) < ranks_)
+    declare(Error(ErrorCode::rank,
+                  fmt::format("rank{} {} {} ended by SIGTERM", some.size() == 1 ? "" : "s",
+                              fmt::join(some, ", "), some.size() == 1 ? "was" : "were")),
+            rank_, true, terminated);
+  else
+    declare(Error(ErrorCode::rank, "mpirun ended this run (SIGTERM)"), -1, true, terminated);
+}
+
+bool Progress::speaks() const {
+  const auto failure = fate_->failure();
+  if (!failure->lost) return fate_->first_to_fail();
+  return speaker_ == rank_ && failure->origin != rank_;
+}
+
+bool Progress::unheard() const {
+  const auto failure = fate_->failure();
+  const std::vector<int> ended = fate_->signalled();
+  return failure->lost && failure->origin >= 0 && !peers_->gone(failure->origin) &&
+         std::find(ended.begin(), ended.end(), failure->origin) == ended.end() &&
+         !fate_->was_told();
 }
 
 bool Progress::over(std::chrono::milliseconds grace) const {
@@ -335,13 +449,16 @@ bool Progress::over(std::chrono::milliseconds grace) const {
   return fate_->all_done() && requests_.empty();
 }
 
+// The longer nothing moves, the longer; seldom where nothing is on its way from here or awaited.
 void Progress::idle() {
+  const bool busy = !requests_.empty() || inbox_.awaited();
+  const auto quiet = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - moved_);
+  const auto pause = std::clamp<std::chrono::microseconds>(quiet / 16, kAwake, busy ? 200us : 2ms);
   std::unique_lock lock(mutex_);
-  if (queued_.empty() && notices_.empty()) wake_.wait_for(lock, 50us);
+  if (queued_.empty() && notices_.empty()) wake_.wait_for(lock, pause);
 }
 
-void Progress::serve(std::chrono::milliseconds deadline, std::chrono::milliseconds grace) {
-  deadline_ = deadline;
+void Progress::serve(std::chrono::milliseconds grace) {
   const auto move = [&] {
     bool moved = send_queued();
     moved = take_headers() || moved;

@@ -7,7 +7,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <list>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,8 +16,10 @@
 
 #include "comm/inbox.h"
 #include "comm/mpi/fate.h"
+#include "comm/mpi/part_queue.h"
 #include "comm/mpi/peers.h"
 #include "comm/mpi/wire.h"
+#include "tensor/work_count.h"
 
 namespace tessera::comm::mpi {
 
@@ -25,7 +28,8 @@ namespace tessera::comm::mpi {
 class Progress {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  Progress();
+  /// `deadline`: how long a rank may be silent.
+  explicit Progress(std::chrono::milliseconds deadline);
   ~Progress();
 
   // By the thread that owns MPI.
@@ -33,7 +37,7 @@ class Progress {
   void start();
   /// Moves messages until end() was called and all ranks have ended, or `grace` after the world has
   /// failed. Throws Error(rank) when MPI fails.
-  void serve(std::chrono::milliseconds deadline, std::chrono::milliseconds grace);
+  void serve(std::chrono::milliseconds grace);
   /// Ends MPI.
   void finish();
 
@@ -43,28 +47,45 @@ class Progress {
   Inbox& inbox() { return inbox_; }
   Fate& fate() { return *fate_; }
   void advance() { ++count_; }
+  tensor::WorkCount& count() { return count_; }
   uint64_t progress(int rank) const {
     return rank == rank_ ? count_.load() : peers_->progress(rank);
   }
   void send(int to, uint64_t channel, Message message);
+  /// Waits while more than `limit` bytes are on their way to a rank or not expected there.
+  void await_room(int to, uint64_t limit, const std::function<void()>& expired);
+  void wait_for(int rank) { waits_for_ = rank; }
+  int waits_for(int rank) const {
+    return rank == rank_ ? waits_for_.load() : peers_->waits_for(rank);
+  }
   /// This rank fails, and tells the others.
   void fail(const Error& error);
   /// This rank has ended its work.
   void end();
   /// MPI failed, maybe for a rank that is lost: leaves some time to see that first.
   void broken(const Error& error);
-  /// After a failure: whether this rank is the one that reports it.
-  bool speaks() const {
-    const auto failure = fate_->failure();
-    if (!failure->lost) return fate_->first_to_fail();
-    return speaker_ == rank_ && failure->origin != rank_;
-  }
+  /// After a failure: this rank has told the user of it.
+  void told();
+  /// After a failure: whether this rank is the one that should tell.
+  bool speaks() const;
+  /// After a failure: whether nobody may think that it should. Ranks that do not hear each other
+  /// may blame each other.
+  bool unheard() const;
   /// Looks after the other ranks for up to `limit`, and fails the world when one is lost.
   /// `terminated`: when mpirun sent SIGTERM, or nothing. By one thread that does not wait for MPI.
   void look_after(std::chrono::microseconds limit, std::optional<Time> terminated);
 
  private:
   struct Flight;
+  /// What goes to and comes from one other rank.
+  struct Lane {
+    std::map<uint64_t, std::shared_ptr<Flight>> cut;  // by number: sent in parts
+    PartQueue parts;
+    uint64_t cut_out = 0, cut_in = 0;            // messages in parts, so far
+    uint64_t told = 0;                           // bytes that it knows to be accepted
+    std::shared_ptr<Flight> beat;                // the last heartbeat
+    std::atomic<uint64_t> sent{0}, accepted{0};  // bytes
+  };
   struct Outgoing {
     int to;
     uint64_t channel;
@@ -74,14 +95,18 @@ class Progress {
   void tell(const Notice& notice);
   void post(int to, const Notice& notice);
   void post(Outgoing& out);
-  void post_parts(const std::shared_ptr<Flight>& flight, char* bytes, int64_t size, int peer,
-                  bool receive);
+  void post_part(const std::shared_ptr<Flight>& flight, int64_t begin, int64_t size, int tag);
+  void post_body(const std::shared_ptr<Flight>& flight);
+  void post_next(Lane& lane);
   bool send_queued();
   bool take_headers();
   bool take_notices();
   bool complete();
-  void deliver(int from);
+  void keep(MPI_Request request, const std::shared_ptr<Flight>& flight);
+  void land(const std::shared_ptr<Flight>& flight);
+  void note(const Notice& notice, int from);
   void heartbeat(Time now);
+  void look_at_signal(Time now, Time terminated);
   void lose(int rank, const char* why, Time since);
   void idle();
   bool over(std::chrono::milliseconds grace) const;
@@ -94,23 +119,25 @@ class Progress {
   Names names_;
   std::unique_ptr<Fate> fate_;
   std::unique_ptr<Peers> peers_;
-  std::atomic<uint64_t> count_{0};
+  const std::chrono::milliseconds deadline_;
+  tensor::WorkCount count_{0};
+  std::atomic<int> waits_for_{-1};
   std::atomic<bool> ending_{false};
   std::atomic<int> speaker_{0};
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, room_;
   std::deque<Outgoing> queued_;  // under mutex_
   std::deque<Notice> notices_;   // under mutex_; for all
 
   std::vector<MPI_Request> requests_;
-  std::vector<std::shared_ptr<Flight>> flights_;               // by request
-  std::vector<int> indices_;                                   // of Testsome
-  std::vector<std::deque<std::shared_ptr<Flight>>> incoming_;  // by sender, in order
-  std::vector<std::shared_ptr<Flight>> beats_;                 // by rank: the last heartbeat
-  Time next_beat_;
-  Time looked_, awake_;  // of look_after(): its last call, and since when it is called steadily
-  std::atomic<std::chrono::milliseconds> deadline_{};
+  std::vector<std::shared_ptr<Flight>> flights_;  // by request
+  std::vector<int> indices_;                      // of Testsome
+  std::vector<Lane> lanes_;                       // by rank
+  Time next_beat_, next_credit_;
+  Time moved_;              // a message, the last time
+  Time looked_, awake_;     // of look_after(): its last call, and since when it is called steadily
+  bool signalled_ = false;  // of look_after(): it has told of SIGTERM
 };
 
 }  // namespace tessera::comm::mpi

@@ -9,7 +9,7 @@
 namespace tessera::comm::mpi {
 namespace {
 
-constexpr uint32_t kMagic = 0x54455331;
+constexpr uint32_t kMagic = 0x54455332;
 
 }  // namespace
 
@@ -25,6 +25,8 @@ Header describe(uint64_t channel, const Message& message) {
   header.magic = kMagic;
   header.site = message.tag.site;
   header.channel = channel;
+  header.order = message.order;
+  header.last = message.last ? 1 : 0;
   header.bytes = message.data.bytes();
   std::copy(message.data.shape().begin(), message.data.shape().end(), header.sizes);
   header.axes = static_cast<uint8_t>(message.data.rank());
@@ -48,8 +50,12 @@ Message announced(const Header& header, Names& names) {
   const tensor::Shape shape(std::span<const int64_t>(header.sizes, header.axes));
   const auto dtype = static_cast<tensor::DType>(header.dtype);
   check(header.bytes == shape.elements() * tensor::size_of(dtype), "size and shape disagree");
-  return {{names.keep(header.operation), header.site},
-          tensor::Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::buffers)};
+  Message message{
+      {names.keep(header.operation), header.site},
+      tensor::Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::buffers)};
+  message.order = header.order;
+  message.last = header.last != 0;
+  return message;
 }
 
 size_t size_of(const Notice& notice) {
@@ -62,7 +68,8 @@ Notice read_notice(const void* bytes, size_t size, int ranks) {
   const bool fits = size >= offsetof(Notice, text) && size <= sizeof notice;
   if (fits) std::memcpy(&notice, bytes, size);
   notice.text[sizeof notice.text - 1] = 0;
-  require(fits && notice.kind >= Notice::alive && notice.kind <= Notice::left &&
+  require(fits && notice.kind >= Notice::alive && notice.kind <= Notice::signalled &&
+              notice.waits_for >= -1 && notice.waits_for < ranks &&
               (notice.kind != Notice::failed || (notice.origin >= -1 && notice.origin < ranks)),
           ErrorCode::rank,
           "a notice of {} bytes arrived that is not one of ours; do all ranks run the same version "

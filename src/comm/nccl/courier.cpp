@@ -140,7 +140,9 @@ bool Courier::pass(int from, Message& message) {
   }
   const Parcel parcel = read_parcel(message);
   const auto landing = std::make_shared<Landing>(dock_);
-  message = {parcel.tag, {}, landing};
+  message.tag = parcel.tag;
+  message.data = {};
+  message.arrival = landing;
   queue({from, {}, nullptr, landing, parcel});
   return true;
 }
@@ -164,7 +166,7 @@ void Courier::close() {
   // First: no more is sent. Then: nothing is under way, so that links may go at both ends.
   for (int farewells = 1; farewells <= 2; ++farewells) {
     for (int peer = 0; peer < host_->size(); ++peer)
-      if (peer != host_->rank()) host_->send(peer, 0, farewell());
+      if (peer != host_->rank()) host_->send(peer, 0, farewell(farewells));
     const int all = farewells * (host_->size() - 1);
     std::unique_lock lock(mutex_);  // a rank that never comes is one that the host transport loses
     idle_.wait(lock, [&] { return broken_ || (farewells_ >= all && !busy_); });
@@ -246,10 +248,11 @@ void Courier::start(Job& job) {
 
 void Courier::look() {
   looked_ = Link::Clock::now();
+  uint64_t progress = 0;  // of the whole world, as in Patience
+  for (int rank = 0; rank < host_->size(); ++rank) progress += host_->progress(rank);
   for (int from = 0; from < host_->size(); ++from)
     for (int to = 0; to < host_->size(); ++to)
-      if (auto& one = link(from, to))
-        one->look(host_->progress(from) + host_->progress(to), deadline_);
+      if (auto& one = link(from, to)) one->look(progress, deadline_);
 }
 
 bool Courier::settle(std::vector<int>& sent) {

@@ -33,7 +33,7 @@ class Link {
   /// Whether anything is under way that settle() has not let go.
   bool busy() const { return !moving_.empty(); }
   /// Throws Error(rank) when NCCL says that the link is broken, or when a transfer has lasted for
-  /// `deadline` while `progress`, of the two ranks, did not change.
+  /// `deadline` while `progress`, of the world, did not change.
   void look(uint64_t progress, std::chrono::milliseconds deadline);
   /// Ends transfers under way, with any elements. Afterwards the link moves nothing.
   void cut();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -52,9 +53,14 @@ class NcclTransport : public Transport {
       return host_->send(to, channel, std::move(message));
     courier_->send(to, channel, std::move(message));
   }
+  void await_room(int to, const std::function<void()>& expired) override {
+    host_->await_room(to, expired);
+  }
   Inbox& inbox() override { return host_->inbox(); }
   void advance() override { host_->advance(); }
   uint64_t progress(int rank) const override { return host_->progress(rank); }
+  void wait_for(int rank) override { host_->wait_for(rank); }
+  int waits_for(int rank) const override { return host_->waits_for(rank); }
   void fail_all(const Error& error) override { host_->fail_all(error); }
 
  private:

@@ -25,10 +25,16 @@ Message describe(const Message& message) {
   auto* out = head.data<int64_t>();
   *out = static_cast<int64_t>(message.data.dtype());
   for (int axis = 0; axis < shape.rank(); ++axis) out[1 + axis] = shape[axis];
-  return {{message.tag.operation, mirrored(message.tag.site)}, head};
+  Message announcement{{message.tag.operation, mirrored(message.tag.site)}, head};
+  announcement.order = message.order;
+  return announcement;
 }
 
-Message farewell() { return {{"end", kFarewell}, Tensor::empty({0}, DType::i64)}; }
+Message farewell(int which) {
+  Message word{{"end", kFarewell}, Tensor::empty({0}, DType::i64)};
+  word.order = static_cast<uint64_t>(which);
+  return word;
+}
 
 bool ours(const Message& message) { return message.tag.site < -1; }
 

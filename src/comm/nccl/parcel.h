@@ -14,8 +14,8 @@ struct Parcel {
 
 /// The message of the host that stands for one of a device.
 Message describe(const Message& message);
-/// What a rank tells each other one when it ends, twice.
-Message farewell();
+/// What a rank tells each other one when it ends, twice: 1, 2.
+Message farewell(int which);
 /// Whether a message is one of these two, which no communicator sends itself.
 bool ours(const Message& message);
 bool is_farewell(const Message& message);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "tensor/work_count.h"
 
 namespace tessera::comm::threads {
 namespace {
@@ -17,9 +18,14 @@ namespace {
 /// What the ranks of a process share.
 struct Hub {
   explicit Hub(int ranks)
-      : inboxes(static_cast<size_t>(ranks)), counts(static_cast<size_t>(ranks)) {}
+      : inboxes(static_cast<size_t>(ranks)),
+        counts(static_cast<size_t>(ranks)),
+        waits(static_cast<size_t>(ranks)) {
+    for (auto& peer : waits) peer = -1;
+  }
   std::vector<Inbox> inboxes;
-  std::vector<std::atomic<uint64_t>> counts;
+  std::vector<tensor::WorkCount> counts;
+  std::vector<std::atomic<int>> waits;  // for whom each waits, or -1
   std::mutex mutex;
   std::exception_ptr first;  // under mutex
 
@@ -40,9 +46,14 @@ class ThreadTransport : public Transport {
   void send(int to, uint64_t channel, Message message) override {
     hub_->inboxes[static_cast<size_t>(to)].deliver(channel, rank_, std::move(message));
   }
+  void await_room(int to, const std::function<void()>& expired) override {
+    if (to != rank_) hub_->inboxes[static_cast<size_t>(to)].await_room(rank_, kMostAhead, expired);
+  }
   Inbox& inbox() override { return hub_->inboxes[static_cast<size_t>(rank_)]; }
   void advance() override { ++hub_->counts[static_cast<size_t>(rank_)]; }
   uint64_t progress(int rank) const override { return hub_->counts[static_cast<size_t>(rank)]; }
+  void wait_for(int rank) override { hub_->waits[static_cast<size_t>(rank_)] = rank; }
+  int waits_for(int rank) const override { return hub_->waits[static_cast<size_t>(rank)]; }
   void fail_all(const Error& error) override { hub_->fail(std::make_exception_ptr(error), error); }
 
  private:
@@ -52,6 +63,7 @@ class ThreadTransport : public Transport {
 
 void run_rank(const std::shared_ptr<Hub>& hub, int rank, std::chrono::milliseconds deadline,
               const std::function<void(Communicator&)>& body) {
+  const tensor::BindWorkCount counted(&hub->counts[static_cast<size_t>(rank)]);
   try {
     const auto world = Communicator::world(std::make_shared<ThreadTransport>(hub, rank), deadline);
     body(*world);

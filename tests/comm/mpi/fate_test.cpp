@@ -51,6 +51,18 @@ TEST(Fate, OtherExceptionsPassThroughWhereTheyBegan) {
       std::out_of_range);
 }
 
+TEST(Fate, RemembersWhoGotASignalAndThatTheUserWasTold) {
+  Fate fate(0, 3);
+  EXPECT_TRUE(fate.signalled().empty());
+  fate.signalled(2);
+  fate.signalled(0);
+  fate.signalled(2);
+  EXPECT_EQ(fate.signalled(), (std::vector<int>{0, 2}));
+  EXPECT_FALSE(fate.was_told());
+  fate.told();
+  EXPECT_TRUE(fate.was_told());
+}
+
 TEST(Fate, AllAreDoneWhenEachIs) {
   Fate fate(0, 2);
   fate.done(1);

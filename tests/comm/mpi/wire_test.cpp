@@ -24,6 +24,17 @@ TEST(Wire, AMessageArrivesWithItsShapeDtypeAndTag) {
   }
 }
 
+TEST(Wire, ItsNumberAndTheWordThatItIsTheLastTravelToo) {
+  Names names;
+  Message out{{"close", -1}, Tensor::empty({0}, DType::u8)};
+  out.order = uint64_t{1} << 40;
+  EXPECT_FALSE(announced(describe(1, out), names).last);
+  out.last = true;
+  const Message in = announced(describe(1, out), names);
+  EXPECT_EQ(in.order, out.order);
+  EXPECT_TRUE(in.last);
+}
+
 TEST(Wire, TensorsOfDevicesAreRefused) {
   EXPECT_THROW(describe(1, {{"x", 0}, Tensor::empty({3}, DType::f32, tensor::Device::meta)}),
                Error);
@@ -73,6 +84,9 @@ TEST(Wire, NoticesTravelShort) {
   EXPECT_STREQ(read_notice(&notice, size_of(notice), 2).text, "rank 1 failed");
   EXPECT_THROW(read_notice(&notice, size_of(notice), 1), Error) << "a rank that is not there";
   EXPECT_THROW(read_notice(&notice, 3, 2), Error);
+  notice.waits_for = 2;
+  EXPECT_THROW(read_notice(&notice, size_of(notice), 2), Error) << "it waits for nobody we know";
+  notice.waits_for = -1;
   notice.kind = static_cast<Notice::Kind>(12);
   EXPECT_THROW(read_notice(&notice, sizeof notice, 2), Error);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "../scripted_transport.h"
 #include "device/emulated_nccl.h"
 
 // What couriers of several ranks do is in launch_test.cpp.
@@ -13,26 +14,11 @@ using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
-/// A host transport of two ranks, of which this is the first and the other never speaks.
-class Alone : public Transport {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  void send(int, uint64_t, Message message) override { sent.push_back(std::move(message)); }
-  Inbox& inbox() override { return inbox_; }
-  void advance() override {}
-  uint64_t progress(int) const override { return 0; }
-  void fail_all(const Error& error) override { inbox_.fail(error); }
-  std::vector<Message> sent;
-
- private:
-  Inbox inbox_;
-};
-
 struct Desk {
   device::EmulatedDevice gpu;
   device::EmulatedNccl nccl{gpu};
-  std::shared_ptr<Alone> host = std::make_shared<Alone>();
+  /// Of two ranks, of which this is the first and the other never speaks.
+  std::shared_ptr<ScriptedTransport> host = std::make_shared<ScriptedTransport>(2);
   std::shared_ptr<Courier> courier =
       std::make_shared<Courier>(host, 10s, device::EmulatedNccl::functions());
   Desk() { host->inbox().guard(courier); }
@@ -41,16 +27,19 @@ struct Desk {
     courier->end();
   }
   Message announced(const tensor::Shape& shape) {
-    host->inbox().deliver(5, 1, describe({{"x", 3}, Tensor::empty(shape, DType::f32)}));
-    return *host->inbox().poll(5, 1);
+    Message message{{"x", 3}, Tensor::empty(shape, DType::f32)};
+    message.order = next;
+    host->inbox().deliver(5, 1, describe(message));
+    return host->inbox().take(5, 1, next++, [] {});
   }
+  uint64_t next = 0;
 };
 
 TEST(Courier, MessagesOfTheHostPassUnchanged) {
   Desk desk;
   const Tensor x = Tensor::zeros({3}, DType::i64);
   desk.host->inbox().deliver(5, 1, {{"x", -1}, x});
-  const Message got = *desk.host->inbox().poll(5, 1);
+  const Message got = desk.host->inbox().take(5, 1, 0, [] {});
   EXPECT_EQ(got.data.raw(), x.raw());
   EXPECT_EQ(got.arrival, nullptr);
 }
@@ -97,7 +86,7 @@ TEST(Courier, WhatItCannotDoFailsTheWorld) {
   desk.courier->send(1, 5, {{"x", 3}, Tensor::zeros({10}, DType::f32, Device::cuda)});
   EXPECT_EQ(desk.host->sent.size(), 1u);
   const auto limit = std::chrono::steady_clock::now() + 10s;
-  EXPECT_THROW(desk.host->inbox().take(5, 1,
+  EXPECT_THROW(desk.host->inbox().take(5, 1, 0,
                                        [&] {
                                          if (std::chrono::steady_clock::now() > limit) FAIL();
                                        }),

@@ -17,6 +17,7 @@ TEST(Parcel, TellsShapeTypeAndTag) {
     for (const auto& shape : {tensor::Shape{}, tensor::Shape{0, 7}, tensor::Shape{1, 2, 3, 4}}) {
       const Message told = describe({{"dispatch", site}, Tensor::empty(shape, DType::bf16)});
       EXPECT_TRUE(ours(told));
+      EXPECT_EQ(told.order, 0u);
       EXPECT_FALSE(is_farewell(told));
       EXPECT_EQ(told.data.device(), tensor::Device::cpu);
       const Parcel parcel = read_parcel(told);
@@ -30,8 +31,9 @@ TEST(Parcel, TellsShapeTypeAndTag) {
 TEST(Parcel, MessagesOfCommunicatorsAreOthers) {
   for (int site : {-1, 0, 1 << 30})
     EXPECT_FALSE(ours({{"x", site}, Tensor::empty({3}, DType::i64)}));
-  EXPECT_TRUE(ours(farewell()));
-  EXPECT_TRUE(is_farewell(farewell()));
+  EXPECT_TRUE(ours(farewell(1)));
+  EXPECT_TRUE(is_farewell(farewell(1)));
+  EXPECT_NE(farewell(1).order, farewell(2).order);
 }
 
 TEST(Parcel, WhatNoRankSendsIsRefused) {
