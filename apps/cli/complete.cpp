@@ -61,7 +61,7 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
   const RunOptions run = run_options(*o.model, processes);
   const size_t prompts = read_prompts(o, stop);
   if (!o.report.empty() && (!processes || processes->rank == 0)) check_writable(o.report);
-  Model model = Model::open(o.model->model, run);
+  Model model = Model::open(o.model->model, run, stop);
   const bool stream = !o.json && prompts == 1 && !o.visualise;
   BlockView view(prompts);
   CompleteControl control{stop, {}, {}};

@@ -31,7 +31,7 @@ Command add_forward(CLI::App& program) {
   add_model_options(*app, model);
   return {app, [model, request, tiling](const std::stop_token& stop) {
             set_tiling(*tiling, request->vae_tiling, request->vae_tile);
-            Model opened = Model::open(model->model, run_options(*model));
+            Model opened = Model::open(model->model, run_options(*model), stop);
             opened.forward(*request, {stop, {}});
             std::printf("%s\n", request->outputs.c_str());
           }};

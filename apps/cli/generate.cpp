@@ -74,8 +74,9 @@ std::string parameters_of(const GenerateResult& result, const Options& o, size_t
   return text + ", Version: Tessera " + kVersion;
 }
 
-void save(const GenerateResult& result, const Options& o) {
-  save_pictures(result, o.output, [&](size_t i) { return parameters_of(result, o, i); });
+void save(const GenerateResult& result, const Options& o, const std::stop_token& stop) {
+  const auto text = [&](size_t i) { return parameters_of(result, o, i); };
+  save_pictures(result, o.output, text, stop);
   if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
@@ -176,20 +177,21 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
-  if (first && !o.report.empty()) check_writable(o.report);
   ProgressView view(first ? o.progress : "none");
   RunControl control{stop, [&](const Progress& p) { view.show(p); },
                      [&](const std::string& sentence) { view.note(sentence); }};
   GenerateResult result;
   {
-    Model model = Model::open(o.model->model, run);
+    Model model = Model::open(o.model->model, run, stop);
     o.output.videos = model.makes_videos();
     const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
-    if (first && !o.latents_only) check_output(o.output, count);
+    std::vector<std::string> written{o.report, o.request.save_latents, o.request.trace};
+    if (first && !o.latents_only) written.push_back(check_output(o.output, count));
+    if (first) check_writable(written);
     result = model.generate(o.request, control);
   }
   view.end_line();
-  if (!result.elsewhere) save(result, o);
+  if (!result.elsewhere) save(result, o, stop);
 }
 
 }  // namespace

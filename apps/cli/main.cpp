@@ -41,6 +41,19 @@ const char* const kFooter =
     "Exit status: 0 done, 2 wrong use, 3 bad model or file, 4 plan cannot run,\n"
     "  5 a rank failed, 6 does not fit in memory, 130 cancelled\n";
 
+// A shell variable that is not set gives an empty value, which is not a wish for the default.
+void refuse_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->get_type_name() == "TEXT" || name == "--prompt-ids") continue;  // say it themselves
+    for (const std::string& value : option->results())
+      if (value.empty() && option->get_items_expected_max() > 0)
+        throw tessera::Error(tessera::ErrorCode::usage,
+                             name + " '': the value is empty; give one, or leave the option out");
+  }
+  for (const CLI::App* inner : app.get_subcommands()) refuse_empty_values(*inner);
+}
+
 int run(int argc, char** argv) {
   using namespace tessera;
   CLI::App program{"Tessera: diffusion transformers on the machine you have"};
@@ -73,6 +86,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return cli::complain(cli::explain(e, program), static_cast<int>(ErrorCode::usage));
   }
+  refuse_empty_values(program);
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank || std::strcmp(rank, "0") == 0)
     for (const std::string& sentence : cli::repeated(program))
@@ -123,6 +137,7 @@ int main(int argc, char** argv) {
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the writing
   if (!isatty(STDOUT_FILENO))
     std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
   // request_stop is not safe inside a handler: a thread passes the word on.

@@ -106,21 +106,21 @@ void print_name(const std::string& path) {
 }
 
 void save_videos(const GenerateResult& result, const Output& o,
-                 const std::function<std::string(size_t i)>& text) {
+                 const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
   const std::vector<Picture>& all = result.pictures;
   const size_t videos = all.empty() ? 0 : static_cast<size_t>(all.back().video) + 1;
   for (size_t begin = 0, end = 0, video = 0; begin < all.size(); begin = end, ++video) {
     while (end < all.size() && all[end].video == all[begin].video) ++end;
     const std::string path = numbered(o.path, video, videos);
     save_mp4(std::span(all).subspan(begin, end - begin), o.rate.value_or(kUsualRate), path,
-             texts_of(text(begin)));
+             texts_of(text(begin)), stop);
     print_name(path);
   }
 }
 
 }  // namespace
 
-void check_output(Output& o, size_t count) {
+std::string check_output(Output& o, size_t count) {
   o.path = o.asked.value_or(o.videos ? "tessera.mp4" : "tessera.png");
   const bool folder = is_folder(o.path), special = is_special(o.path);
   if (folder) {
@@ -137,22 +137,24 @@ void check_output(Output& o, size_t count) {
     check_kind(o);
   }
   if (!folder) check_writable(o.path);
-  if (!o.rate) return;
+  const std::string file = folder ? "" : o.path;
+  if (!o.rate) return file;
   if (*o.rate < 0.1 || *o.rate > 240 || !(*o.rate == *o.rate))
     throw Error(ErrorCode::usage, "--fps: expected 0.1 to 240 frames a second");
   if (folder || special || !o.videos)
     throw Error(ErrorCode::usage,
                 "--fps: only a video in a .mp4 file has a frame rate; '" + o.path + "' is none");
+  return file;
 }
 
 void save_pictures(const GenerateResult& result, const Output& o,
-                   const std::function<std::string(size_t i)>& text) {
-  if (o.videos && !is_folder(o.path)) return save_videos(result, o, text);
+                   const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
+  if (o.videos && !is_folder(o.path)) return save_videos(result, o, text, stop);
   for (size_t i = 0; i < result.pictures.size(); ++i) {
     const std::string path = frame_path(result, o.path, i);
     const std::string kind = kind_of(path);
     const auto save = kind == ".webp" ? save_webp : kind.starts_with(".j") ? save_jpeg : save_png;
-    save(result.pictures[i], path, texts_of(text(i)));
+    save(result.pictures[i], path, texts_of(text(i)), stop);
     print_name(path);
   }
 }

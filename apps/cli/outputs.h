@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "tessera/engine.h"
@@ -16,12 +17,12 @@ struct Output {
   bool videos = false;               // what is made
 };
 
-/// Everything that is going to be written can be written; completes the path. Asked before the
-/// work. `count` pictures or videos. Throws Error(usage).
-void check_output(Output& output, size_t count);
+/// Everything that is going to be written can be written; completes the path, and returns it if it
+/// is a file's. Asked before the work. `count` pictures or videos. Throws Error(usage).
+std::string check_output(Output& output, size_t count);
 
 /// Writes all pictures or videos and prints their names; `text` is what is written into picture i.
 void save_pictures(const GenerateResult& result, const Output& output,
-                   const std::function<std::string(size_t i)>& text);
+                   const std::function<std::string(size_t i)>& text, const std::stop_token& stop);
 
 }  // namespace tessera::cli

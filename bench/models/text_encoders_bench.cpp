@@ -43,7 +43,7 @@ constexpr Encoder kEncoders[] = {
      77},
 };
 
-/// Random weights as a mapped file of bf16 would hand them out.
+/// Random weights as a file of bf16 would hand them out.
 class Kept : public nn::PackingWeights {
  public:
   bool has(const std::string& name) const override { return random_.has(name); }

@@ -40,14 +40,18 @@ struct ForwardRequest {
   int64_t vae_tile = 0;                   ///< as in GenerateRequest
 };
 
-/// A model folder that is open for work. Not thread-safe; open one per thread of requests. Weights
-/// are shared by all models of a process that read the same files.
+/// A model folder that is open for work. It takes one request at a time: from another thread, or
+/// from a callback, a second one is Error(usage); open one per thread of requests. Weights are
+/// shared by all models of a process that read the same files. A model that was moved from throws
+/// Error(usage).
 class Model {
  public:
   /// Reads the folder's description and checks its parts; weights are loaded when first used.
   /// `model` is a folder in the diffusers or transformers layout, or the name of a shipped model.
-  /// Throws Error(model) naming what is missing or wrong, Error(plan) for a plan that cannot run.
-  static Model open(const std::string& model, const RunOptions& options);
+  /// Throws Error(model) naming what is missing or wrong, Error(plan) for a plan that cannot run,
+  /// Error(usage) for options that nothing takes, Error(cancelled) after a stop request.
+  static Model open(const std::string& model, const RunOptions& options,
+                    const std::stop_token& stop = {});
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();
@@ -76,6 +80,8 @@ class Model {
 
  private:
   explicit Model(std::unique_ptr<State> state);
+  /// Throws Error(usage) for a model that was moved from.
+  State& state() const;
   std::unique_ptr<State> state_;
 };
 
@@ -86,24 +92,31 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
 /// Names that inspect_by_name knows.
 std::vector<std::string> known_model_sizes();
 
-/// Writes a picture as PNG, the parameters as text chunks; beside the target, then renamed.
+/// Writes a picture as PNG, the parameters as text chunks; beside the target, then renamed. Throws
+/// Error(usage) when it cannot, Error(cancelled) after a stop request, as the others do.
 void save_png(const Picture& picture, const std::string& path,
-              const std::vector<std::pair<std::string, std::string>>& text = {});
+              const std::vector<std::pair<std::string, std::string>>& text = {},
+              const std::stop_token& stop = {});
 /// Writes a picture as lossless WebP, the parameters in its XMP part and Exif user comment.
 void save_webp(const Picture& picture, const std::string& path,
-               const std::vector<std::pair<std::string, std::string>>& text = {});
+               const std::vector<std::pair<std::string, std::string>>& text = {},
+               const std::stop_token& stop = {});
 /// Writes a picture as JPEG of quality 95, "parameters" in its Exif user comment.
 void save_jpeg(const Picture& picture, const std::string& path,
-               const std::vector<std::pair<std::string, std::string>>& text = {});
+               const std::vector<std::pair<std::string, std::string>>& text = {},
+               const std::stop_token& stop = {});
 /// Writes frames of one size as an MP4 video of `rate` frames a second, the parameters as its
 /// comment.
 void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
-              const std::vector<std::pair<std::string, std::string>>& text = {});
+              const std::vector<std::pair<std::string, std::string>>& text = {},
+              const std::stop_token& stop = {});
 /// Writes text the same way.
 void save_text(const std::string& text, const std::string& path);
 /// Throws Error(usage) saying why, if a file could not be written there; leaves nothing behind. Ask
 /// before work that would be lost.
 void check_writable(const std::string& path);
+/// The same for all that a run is going to write ("": nothing), of which no two may be one file.
+void check_writable(std::span<const std::string> paths);
 
 /// Plans compared on one model: what staleness costs.
 struct EvalRequest {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ enum class KeptSlot { all, low, high, random };
 enum class StaleScores { stale, latest };
 /// Which rank of a group has which experts: runs of neighbours, one in turn, or as a list says.
 enum class ExpertPlacement { blocks, strided, list };
+
+/// More ranks than any plan may need.
+inline constexpr int kMostRanks = 4096;
 
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
@@ -46,7 +50,12 @@ struct Plan {
   std::vector<int> placement_list{};  ///< of ExpertPlacement::list: the rank of each expert
 
   /// Ranks that the plan needs.
-  int world() const { return data * cfg * pipefusion * ulysses * ring * tensor * distrifusion; }
+  int world() const {
+    int64_t ranks = 1;
+    for (const int64_t n : {data, cfg, pipefusion, ulysses, ring, tensor, distrifusion})
+      ranks = ranks > kMostRanks ? ranks : ranks * n;
+    return static_cast<int>(ranks > kMostRanks ? kMostRanks + 1 : ranks);
+  }
   /// Whether everything read in step `step` of `steps` is computed in it.
   bool fresh(int step, int steps) const {
     return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);
@@ -65,6 +74,8 @@ struct Plan {
 Plan parse_plan(const std::string& text);
 /// The entries that differ from the defaults, as parse_plan reads them; "" for one rank.
 std::string to_string(const Plan& plan);
+/// Throws Error(usage) for numbers out of their range and for enumerators that are none.
+void check_values(const Plan& plan);
 /// Why a plan cannot run on `ranks` ranks, one sentence each; empty: it can, as far as can be told
 /// without a model.
 std::vector<std::string> problems(const Plan& plan, int ranks);

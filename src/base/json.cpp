@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "base/mapped_file.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "base/python_json.h"
+#include "base/stop.h"
 
 namespace tessera::base {
 namespace {
@@ -29,6 +30,7 @@ class Limits : public nlohmann::json_sax<Json> {
   bool start_array(size_t) override { return enter(); }
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
+    check_stop();
     if (keys_.back().insert(name).second) return true;
     problem = fmt::format("the key {} stands twice", printable(name));
     return false;
@@ -67,9 +69,7 @@ Json parse_json(std::string_view text, const std::string& name) {
 }
 
 Json read_json(const std::string& path) {
-  const MappedFile file(path);
-  return parse_json({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
-                    path);
+  return parse_json(read_file(path, static_cast<int64_t>(kLargest)), path);
 }
 
 }  // namespace tessera::base

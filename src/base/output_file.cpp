@@ -1,23 +1,30 @@
 #include "base/output_file.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/stop.h"
 
 namespace tessera::base {
 namespace {
 
-std::atomic<int> made{0};  // names only
+namespace fs = std::filesystem;
+
+constexpr size_t kPiece = size_t{4} << 20;  // between two looks at the stop token
 
 const char* remedy(int reason) {
   switch (reason) {
@@ -25,11 +32,52 @@ const char* remedy(int reason) {
     case ENOENT: return "; make its folder first";
     case ENOSPC:
     case EDQUOT: return "; free some space, or write to another disk";
+    case EFBIG: return "; raise the limit on the size of files (ulimit -f)";
     case EACCES:
     case EPERM:
     case EROFS: return "; name a file that you may write";
     default: return "";
   }
+}
+
+// A short name of its own beside `target`: the target's may be as long as names can be.
+std::string name_beside(const std::string& target) {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number)
+    number = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&number)) ^ uint64_t(getpid()) << 40;
+  return (fs::path(target).parent_path() / fmt::format(".tessera-{:016x}", number)).string();
+}
+
+// While one lives, a limit on the size of files is an error of write(), not a signal that ends the
+// program.
+class WithoutSizeSignal {
+ public:
+  WithoutSizeSignal() {
+    sigemptyset(&size_);
+    sigaddset(&size_, SIGXFSZ);
+    sigset_t pending;
+    had_ = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &size_, &before_);
+  }
+  ~WithoutSizeSignal() {
+    const timespec now{};
+    while (!had_ && sigtimedwait(&size_, nullptr, &now) == -1 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSizeSignal(const WithoutSizeSignal&) = delete;
+  WithoutSizeSignal& operator=(const WithoutSizeSignal&) = delete;
+
+ private:
+  sigset_t size_{}, before_{};
+  bool had_ = false;
+};
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  if (fs::is_character_file(a, ignored)) return false;  // /dev/null takes all, a terminal shows all
+  return fs::equivalent(a, b, ignored) ||
+         fs::weakly_canonical(a, ignored) == fs::weakly_canonical(b, ignored);
 }
 
 }  // namespace
@@ -45,10 +93,13 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
     const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                            &std::free);
     target_ = real ? real.get() : path;  // where a link leads to
-    beside_ = fmt::format("{}.tmp-{}-{}", target_, getpid(), made.fetch_add(1));
-    file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    do {
+      beside_ = name_beside(target_);
+      file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (file_ < 0 && errno == EEXIST);
   }
   if (file_ < 0) refuse("write", errno);
+  if (!beside_.empty() && exists) fchmod(file_, info.st_mode & 0777);  // some disks know no modes
 }
 
 OutputFile::~OutputFile() {
@@ -59,8 +110,10 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
+  const WithoutSizeSignal quiet;
   while (bytes > 0) {
-    const ssize_t wrote = ::write(file_, at, bytes);
+    check_stop();
+    const ssize_t wrote = ::write(file_, at, std::min(bytes, kPiece));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) refuse("write", wrote == 0 ? ENOSPC : errno);
     at += wrote;
@@ -71,15 +124,16 @@ void OutputFile::write(const void* data, size_t bytes) {
 // No fsync: it guards against a loss of power, not of this process, and waits for other programs'
 // data.
 void OutputFile::commit() {
-  if (close(std::exchange(file_, -1)) != 0 && errno != EINTR) {  // where a late write may fail
-    const int reason = errno;
-    if (!beside_.empty()) unlink(beside_.c_str());
-    refuse("write", reason);
-  }
-  if (beside_.empty() || std::rename(beside_.c_str(), target_.c_str()) == 0) return;
-  const int reason = errno;
-  unlink(beside_.c_str());
-  refuse("put in place", reason);
+  if (close(std::exchange(file_, -1)) != 0 && errno != EINTR)  // where a late write may fail
+    abandon("write", errno);
+  if (!beside_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
+    abandon("put in place", errno);
+}
+
+void OutputFile::abandon(const char* what, int reason) {
+  if (file_ >= 0) close(std::exchange(file_, -1));
+  if (!beside_.empty()) unlink(beside_.c_str());
+  refuse(what, reason);
 }
 
 void OutputFile::refuse(const char* what, int reason) const {
@@ -93,6 +147,17 @@ void check_writable(const std::string& path) {
       stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
   if (special && access(path.c_str(), W_OK) == 0) return;  // opening a pipe would wake its reader
   const OutputFile probe(path);
+}
+
+void check_writable(std::span<const std::string> paths) {
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i].empty()) continue;
+    check_writable(paths[i]);
+    for (size_t k = 0; k < i; ++k)
+      require(paths[k].empty() || !same_file(paths[i], paths[k]), ErrorCode::usage,
+              "'{}' would be written twice, and only the later would stay: name two files",
+              paths[i]);
+  }
 }
 
 }  // namespace tessera::base

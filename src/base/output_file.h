@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 namespace tessera::base {
 
-/// A file that appears whole or not at all: written beside its target, renamed by commit(). A link
-/// is followed; a device or a pipe is written to as it is.
+/// A file that appears whole or not at all: written beside its target under a name of its own,
+/// renamed by commit(). A file that is replaced keeps its permissions. A link is followed; a device
+/// or a pipe is written to as it is.
 class OutputFile {
  public:
   /// Throws Error(usage) naming the path and the reason.
@@ -16,12 +18,14 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Throws Error(usage), as when the disk is full.
+  /// Throws Error(usage), as when the disk is full or a limit on the size of files is met, and
+  /// Error(cancelled) when the thread's work is stopped.
   void write(const void* data, size_t bytes);
   /// Closes and renames; with an error nothing stays behind.
   void commit();
 
  private:
+  [[noreturn]] void abandon(const char* what, int reason);
   [[noreturn]] void refuse(const char* what, int reason) const;
   std::string path_, target_, beside_;  ///< as given, where it ends, where it is written meanwhile
   int file_ = -1;
@@ -30,5 +34,7 @@ class OutputFile {
 /// Throws Error(usage) if a file could not be written there; leaves nothing behind. Ask before work
 /// that would be lost.
 void check_writable(const std::string& path);
+/// The same for all that a run is going to write ("": nothing), of which no two may be one file.
+void check_writable(std::span<const std::string> paths);
 
 }  // namespace tessera::base

@@ -101,7 +101,7 @@ void read_sync(Plan& plan, std::string_view text) {
 std::string write_sync(const Plan& plan) {
   for (const auto& [word, rule] : kSyncRules)
     if (rule == plan.sync) return std::string(word);
-  return fmt::format("{}", fmt::join(plan.sync_list, "+"));
+  return plan.sync == SyncLayers::list ? fmt::format("{}", fmt::join(plan.sync_list, "+")) : "";
 }
 
 void read_placement(Plan& plan, std::string_view text) {
@@ -120,7 +120,8 @@ void read_placement(Plan& plan, std::string_view text) {
 std::string write_placement(const Plan& plan) {
   if (plan.placement == ExpertPlacement::list)
     return fmt::format("{}", fmt::join(plan.placement_list, "+"));
-  return plan.placement == ExpertPlacement::strided ? "strided" : "blocks";
+  if (plan.placement == ExpertPlacement::strided) return "strided";
+  return plan.placement == ExpertPlacement::blocks ? "blocks" : "";
 }
 
 const std::vector<Entry>& entries() {
@@ -204,8 +205,24 @@ std::string to_string(const Plan& plan) {
   return text;
 }
 
+void check_values(const Plan& plan) {
+  Plan read;
+  try {
+    for (const Entry& entry : entries()) entry.read(read, entry.write(plan));
+  } catch (const Error& e) {
+    fail(ErrorCode::usage, "{}", e.what());
+  }
+}
+
 std::vector<std::string> problems(const Plan& plan, int ranks) {
   std::vector<std::string> found;
+  try {
+    check_values(plan);
+  } catch (const Error& e) {
+    return {e.what()};
+  }
+  if (plan.world() > kMostRanks)
+    return {fmt::format("the plan '{}' needs more than {} ranks", to_string(plan), kMostRanks)};
   if (plan.world() != ranks)
     found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
                                 to_string(plan), plan.world(), ranks, plan.world()));

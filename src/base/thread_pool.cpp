@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/stop.h"
 
 namespace tessera::base {
 namespace {
@@ -52,6 +53,7 @@ struct ThreadPool::State {
     inside_task = true;
     for (int64_t i; (i = next.fetch_add(1)) < count;) {
       try {
+        check_stop(*stop);
         (*task)(i);
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -85,6 +87,7 @@ struct ThreadPool::State {
     {
       const std::lock_guard lock(mutex);
       task = &f;
+      stop = &current_stop();
       count = tasks;
       next = 0;
       error = nullptr;
@@ -111,6 +114,7 @@ struct ThreadPool::State {
   std::atomic<int> active{0};  // workers inside the job
   int64_t count = 0;
   const std::function<void(int64_t)>* task = nullptr;
+  const std::stop_token* stop = nullptr;  // of the thread whose job it is
   std::exception_ptr error;
   bool open = false;  // workers may join the job
   bool ending = false;
@@ -127,7 +131,10 @@ int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()
 
 void ThreadPool::run(int64_t count, const std::function<void(int64_t)>& task) {
   if (inside_task || count <= 1 || threads() == 1) {
-    for (int64_t i = 0; i < count; ++i) task(i);
+    for (int64_t i = 0; i < count; ++i) {
+      check_stop();
+      task(i);
+    }
     return;
   }
   state_->run(count, task);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "base/digest.h"
 #include "base/fail.h"
+#include "base/input_file.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "comm/collectives.h"
@@ -88,19 +88,19 @@ void Terms::say(const std::string& what, std::string_view value) {
 }
 
 void Terms::file(const std::string& what, const std::string& path) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<int64_t>(in.tellg());
+  const base::InputFile in(path);
+  const int64_t size = in.size();
   base::Digest digest;
   std::vector<char> piece(kPiece);
   const int64_t pieces = std::clamp<int64_t>((size + kPiece - 1) / kPiece, 0, kMostPieces);
-  for (int64_t i = 0; in && i < pieces; ++i) {
+  for (int64_t i = 0; i < pieces; ++i) {
     const int64_t last = std::max<int64_t>(size - kPiece, 0);
-    in.seekg(pieces > 1 ? last / (pieces - 1) * i + (i == pieces - 1 ? last % (pieces - 1) : 0)
-                        : 0);
-    in.read(piece.data(), std::min(kPiece, size));
-    digest.add({piece.data(), static_cast<size_t>(in.gcount())});
+    const int64_t at =
+        pieces > 1 ? last / (pieces - 1) * i + (i == pieces - 1 ? last % (pieces - 1) : 0) : 0;
+    const int64_t bytes = std::min(kPiece, size);
+    in.read(at, piece.data(), bytes);
+    digest.add({piece.data(), static_cast<size_t>(bytes)});
   }
-  require(static_cast<bool>(in), ErrorCode::model, "cannot read '{}'", path);
   items_.emplace_back(what, fmt::format("{} bytes, digest {}", size, digest.text()));
 }
 

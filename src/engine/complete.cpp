@@ -6,10 +6,12 @@
 
 #include "base/fail.h"
 #include "base/json_text.h"
+#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
 #include "engine/agree.h"
+#include "engine/check_request.h"
 #include "engine/completion.h"
 #include "engine/model_state.h"
 #include "engine/token_memory.h"
@@ -241,6 +243,7 @@ nn::TokenModel& Order::model(int rank) const {
 CompleteResult Order::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
   const nn::TokenModel& own = model(rank);
   const auto assembly = parallel::assemble_language(own, state.options.plan, rule, world);
   static const CompleteControl quiet;
@@ -307,7 +310,10 @@ CompleteResult run_ranks(Order& order) {
 }  // namespace
 
 CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& control) {
-  State& state = *state_;
+  engine::check_request(q);
+  State& state = this->state();
+  const engine::Working working(state);
+  const base::BindStop stop(control.stop);
   require(state.language != nullptr, ErrorCode::usage,
           "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
   if (state.options.processes)

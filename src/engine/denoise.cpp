@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
@@ -120,6 +121,7 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model = state.transformer(rank);
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);

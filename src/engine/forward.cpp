@@ -6,6 +6,8 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/stop.h"
+#include "engine/check_request.h"
 #include "engine/encode_text.h"
 #include "engine/forward_tokens.h"
 #include "engine/memory_plan.h"
@@ -194,7 +196,10 @@ Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors&
 }  // namespace
 
 void Model::forward(const ForwardRequest& request, const RunControl& control) {
-  State& state = *state_;
+  engine::check_request(request);
+  State& state = this->state();
+  const engine::Working working(state);
+  const base::BindStop stop(control.stop);
   const std::string& component = request.component;
   const bool transformer = component == "transformer" || component == "model";
   const bool language = transformer && state.language != nullptr;

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "engine/agree.h"
+#include "engine/check_request.h"
 #include "engine/denoise.h"
 #include "engine/memory_plan.h"
 #include "kernels/isa.h"
@@ -52,7 +54,10 @@ void finish_report(const Model::State& state, Report& report) {
 }  // namespace
 
 GenerateResult Model::generate(const GenerateRequest& request, const RunControl& control) {
-  State& state = *state_;
+  engine::check_request(request);
+  State& state = this->state();
+  const engine::Working working(state);
+  const base::BindStop stop(control.stop);
   GenerateResult result;
   if (state.options.processes)
     engine::agree(*state.options.processes->world, engine::terms_of(state, request));
@@ -104,20 +109,27 @@ using Texts = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace
 
-void save_png(const Picture& picture, const std::string& path, const Texts& text) {
+void save_png(const Picture& picture, const std::string& path, const Texts& text,
+              const std::stop_token& stop) {
+  const base::BindStop bind(stop);
   media::write_png(path, image_of(picture), {text.begin(), text.end()});
 }
 
-void save_webp(const Picture& picture, const std::string& path, const Texts& text) {
+void save_webp(const Picture& picture, const std::string& path, const Texts& text,
+               const std::stop_token& stop) {
+  const base::BindStop bind(stop);
   media::write_webp(path, image_of(picture), {text.begin(), text.end()});
 }
 
-void save_jpeg(const Picture& picture, const std::string& path, const Texts& text) {
+void save_jpeg(const Picture& picture, const std::string& path, const Texts& text,
+               const std::stop_token& stop) {
+  const base::BindStop bind(stop);
   media::write_jpeg(path, image_of(picture), {text.begin(), text.end()});
 }
 
 void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
-              const Texts& text) {
+              const Texts& text, const std::stop_token& stop) {
+  const base::BindStop bind(stop);
   std::vector<media::Image> images;
   for (const Picture& frame : frames) images.push_back(image_of(frame));
   media::write_mp4(path, images, rate, {text.begin(), text.end()});

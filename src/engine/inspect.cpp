@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "base/fail.h"
+#include "engine/check_request.h"
 #include "engine/conditioning.h"
 #include "engine/expected_time.h"
 #include "engine/model_state.h"
@@ -142,7 +143,8 @@ void add_tokens(Inspection& found, const Model::State& state) {
 }  // namespace
 
 Inspection Model::inspect(const GenerateRequest& request) const {
-  const State& state = *state_;
+  const State& state = this->state();
+  engine::check_request(request);
   Inspection found;
   found.model = state.folder.path;
   found.device = engine::device_name(state.place);
@@ -193,6 +195,8 @@ std::vector<std::string> known_model_sizes() {
 
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
                            const GenerateRequest& request) {
+  engine::check_request(options);
+  engine::check_request(request);
   for (const auto& [known, config] : models::named_sizes()) {
     if (known != name) continue;
     const auto recipe = models::make_recipe(config.at("model_type"), config, name);

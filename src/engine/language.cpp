@@ -1,10 +1,9 @@
 #include "engine/language.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/fail.h"
+#include "base/input_file.h"
 #include "load/meta_weights.h"
 #include "models/token_config.h"
 #include "tensor/scope.h"
@@ -53,8 +52,7 @@ Language::Language(const load::Component& part) : part_(part) {
 
 void Language::read_template() {
   if (const std::string path = beside(part_, "chat_template.jinja"); !path.empty()) {
-    std::ifstream file(path, std::ios::binary);
-    template_.assign(std::istreambuf_iterator<char>(file), {});
+    template_ = base::read_file(path, base::kLargestText);
     return;
   }
   const auto found = tokenizer_config_.find("chat_template");

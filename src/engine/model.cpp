@@ -11,6 +11,8 @@
 #include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
+#include "engine/check_request.h"
 #include "engine/model_state.h"
 #include "engine/streamed.h"
 #include "load/hub_cache.h"
@@ -263,18 +265,33 @@ std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(
   return make(store().open(tensors, device()));
 }
 
+engine::Working::Working(Model::State& state) : state_(state) {
+  require(!state.working.exchange(true), ErrorCode::usage,
+          "'{}' works on a request already; do not ask it from a callback or another thread: open "
+          "another Model",
+          state.name);
+}
+
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
-bool Model::makes_videos() const {
-  return state_->recipe && state_->recipe->frames_per_latent() > 0;
+Model::State& Model::state() const {
+  require(state_ != nullptr, ErrorCode::usage, "this Model was moved from; open it again");
+  return *state_;
 }
 
-int64_t Model::classes() const { return state_->recipe ? state_->recipe->classes() : 0; }
+bool Model::makes_videos() const {
+  return state().recipe && state().recipe->frames_per_latent() > 0;
+}
 
-Model Model::open(const std::string& model, const RunOptions& options) {
+int64_t Model::classes() const { return state().recipe ? state().recipe->classes() : 0; }
+
+Model Model::open(const std::string& model, const RunOptions& options,
+                  const std::stop_token& stop) {
+  engine::check_request(options);
+  const base::BindStop bind(stop);
   auto state = std::make_unique<State>();
   const auto found =
       problems(options.plan, options.processes ? options.processes->ranks : options.plan.world());

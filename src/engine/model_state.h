@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,8 +37,9 @@ struct Model::State {
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
   std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
   std::vector<std::unique_ptr<nn::Denoiser>> denoisers;  ///< by rank of an expert group
-  int64_t foreseen_tokens = 0;   ///< of the largest run of a language model that fits
-  int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
+  int64_t foreseen_tokens = 0;       ///< of the largest run of a language model that fits
+  int64_t resident_blocks = -1;      ///< of the transformer, the others streamed; -1: all
+  std::atomic<bool> working{false};  ///< on a request
 
   /// What surrounds the work of a rank; -1: of the process.
   tensor::Scope scope(int rank = -1) const;
@@ -68,6 +70,19 @@ struct Model::State {
 };
 
 namespace engine {
+
+/// One request at a time: taken by what changes a model. Throws Error(usage) when a callback, or
+/// another thread, asks a model that works.
+class Working {
+ public:
+  explicit Working(Model::State& state);
+  ~Working() { state_.working = false; }
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+
+ private:
+  Model::State& state_;
+};
 
 /// The one store of packed weights of the process.
 const load::WeightStore& weight_store();

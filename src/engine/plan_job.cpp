@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "base/fail.h"
 #include "base/output_file.h"
@@ -223,8 +224,6 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
         "pipelines with one of {}",
         state.name, base::printable(state.folder.class_name), fmt::join(known, ", "));
   }
-  require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
-          "--count {}: expected a number from 1 to 100000", request.count);
   const Plan& plan = state.options.plan;
   require(
       !request.compare_steps || (plan.world() == 1 && !parallel::shares_experts(plan) &&
@@ -243,8 +242,7 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
   require(!request.decode || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
           state.name);
-  for (const std::string& path : {request.save_latents, request.trace})
-    if (!path.empty()) base::check_writable(path);
+  base::check_writable(std::array{request.save_latents, request.trace});
   state.check_transformer();
   if (request.decode) state.check_vae();
   const int steps = request.steps.value_or(defaults.steps);

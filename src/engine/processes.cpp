@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/fail.h"
 #include "comm/mpi/launch.h"
 #include "comm/nccl/library.h"
 
@@ -23,6 +24,8 @@ int told(const char* name, int least, int most) {
 bool started_by_mpirun() { return comm::mpi::launched(); }
 
 void run_processes(const ProcessOptions& options, const std::function<void(Processes&)>& body) {
+  require(options.comm_timeout.count() > 0, ErrorCode::usage,
+          "comm_timeout of {} ms: expected a time above 0", options.comm_timeout.count());
   comm::nccl::prepare_environment(told("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
   const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);            // before MPI changes it
   const int index = told("OMPI_COMM_WORLD_LOCAL_RANK", 0, 65535);

@@ -10,5 +10,6 @@ void save_text(const std::string& text, const std::string& path) {
 }
 
 void check_writable(const std::string& path) { base::check_writable(path); }
+void check_writable(std::span<const std::string> paths) { base::check_writable(paths); }
 
 }  // namespace tessera

@@ -9,7 +9,7 @@
 namespace tessera::engine {
 
 /// A transformer too large for memory: what stands before and after the blocks and the first
-/// `resident` blocks stay; every other block is packed from the mapped file when its turn comes,
+/// `resident` blocks stay; every other block is packed from the file when its turn comes,
 /// and released after it. Computes bit by bit what the whole transformer computes. Const and
 /// thread-safe.
 class StreamedDenoiser : public nn::Denoiser {

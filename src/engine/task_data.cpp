@@ -1,23 +1,10 @@
 #include "engine/task_data.h"
 
-#include <fstream>
-#include <iterator>
-
 #include "base/fail.h"
+#include "base/input_file.h"
 #include "engine/model_state.h"
 
 namespace tessera::engine {
-namespace {
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(bool(file), ErrorCode::usage,
-          "'{}' cannot be read; give a file of JSON lines with prompt and answer (--data)", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
-
 TaskData read_task_data(const std::string& model, const std::string& file, int limit,
                         int64_t max_tokens) {
   const std::string folder = resolve_model(model);
@@ -27,7 +14,8 @@ TaskData read_task_data(const std::string& model, const std::string& file, int l
   const Language language(opened.component("model"));
   const models::TokenFacts& facts = language.recipe().facts();
   const std::string path = file.empty() ? folder + "/tasks.jsonl" : file;
-  TaskData data{evaluation::read_tasks(read_file(path), path),
+  const std::string text = base::read_file(path, base::kLargestText, ErrorCode::usage);
+  TaskData data{evaluation::read_tasks(text, path),
                 max_tokens > 0 ? max_tokens : language.max_tokens(), facts.experts, facts.top_k};
   if (limit > 0 && data.examples.size() > static_cast<size_t>(limit))
     data.examples.resize(static_cast<size_t>(limit));

@@ -45,8 +45,8 @@ void MetaWeights::record(const std::string& name, const Shape& shape) const {
           shape.str());
 }
 
-// What a real run reads from a mapped file: recorded, not counted as memory.
-Tensor MetaWeights::mapped(const std::string& name, const Shape& shape, DType dtype) const {
+// What a real run reads, packs and frees: recorded, not counted as memory.
+Tensor MetaWeights::passing(const std::string& name, const Shape& shape, DType dtype) const {
   record(name, shape);
   tensor::Scope uncounted = tensor::current_scope();
   uncounted.memory = nullptr;
@@ -57,24 +57,25 @@ Tensor MetaWeights::mapped(const std::string& name, const Shape& shape, DType dt
 Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
   DType dtype = stored_;
   if (known_ && known_->has(name)) dtype = dtype_of(known_->entry(name).dtype).value_or(stored_);
-  return mapped(name, shape, dtype);
+  record(name, shape);
+  return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
 }
 
 ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k,
                                 DType compute) const {
-  return ops::pack_weight(mapped(name, {n, k}, DType::f32), compute);
+  return ops::pack_weight(passing(name, {n, k}, DType::f32), compute);
 }
 
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute) const {
-  return ops::pack_paired_weight(mapped(gate, {n, k}, DType::f32), mapped(up, {n, k}, DType::f32),
+  return ops::pack_paired_weight(passing(gate, {n, k}, DType::f32), passing(up, {n, k}, DType::f32),
                                  compute);
 }
 
 ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& bias,
                                   const Shape& shape, DType compute) const {
   const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
-  return ops::pack_conv(mapped(weight, shape, DType::f32), b, compute);
+  return ops::pack_conv(passing(weight, shape, DType::f32), b, compute);
 }
 
 Tensor MetaWeights::vector(const std::string& name, int64_t n) const {

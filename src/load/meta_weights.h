@@ -36,8 +36,8 @@ class MetaWeights : public nn::Weights {
   int64_t parameters() const;
 
  private:
-  tensor::Tensor mapped(const std::string& name, const tensor::Shape& shape,
-                        tensor::DType dtype) const;
+  tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
+                         tensor::DType dtype) const;
   void record(const std::string& name, const tensor::Shape& shape) const;
 
   std::optional<TensorSet> known_;

@@ -1,39 +1,39 @@
 #include "load/safetensors.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/fail.h"
-#include "base/mapped_file.h"
 #include "base/printable.h"
+#include "base/stop.h"
+#include "tensor/scope.h"
 
 namespace tessera::load {
 namespace {
 
+using tensor::DType;
 using tensor::Shape;
-using tensor::Storage;
 using tensor::Tensor;
 
-std::string identity_of(const std::string& path) {
-  struct stat info {};
-  require(::stat(path.c_str(), &info) == 0, ErrorCode::model, "cannot read '{}': {}", path,
-          std::strerror(errno));
-  return fmt::format("{}:{}:{}:{}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
-                     info.st_mtim.tv_nsec);
+constexpr int64_t kPiece = int64_t{4} << 20;  // of a large tensor, for one thread
+
+SafetensorsHeader header_of(const base::InputFile& file) {
+  std::string begin(static_cast<size_t>(std::min<int64_t>(file.size(), 8)), '\0');
+  file.read(0, begin.data(), static_cast<int64_t>(begin.size()));
+  const int64_t length = safetensors_data_offset(begin, file.size(), file.path());
+  begin.resize(static_cast<size_t>(length));
+  file.read(8, begin.data() + 8, length - 8);
+  return parse_safetensors_header(begin, file.size(), file.path());
 }
 
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path)
-    : path_(path), identity_(identity_of(path)), mapped_(true) {
-  auto file = std::make_shared<const base::MappedFile>(path);
-  image_ = {reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())};
-  owner_ = std::move(file);
-  header_ = std::make_shared<const SafetensorsHeader>(parse_safetensors_header(image_, path_));
+    : path_(path),
+      file_(std::make_shared<const base::InputFile>(path)),
+      header_(std::make_shared<const SafetensorsHeader>(header_of(*file_))) {
+  identity_ = file_->identity();
 }
 
 SafetensorsFile::SafetensorsFile(std::string_view image, std::string name,
@@ -42,7 +42,8 @@ SafetensorsFile::SafetensorsFile(std::string_view image, std::string name,
       identity_(fmt::format("memory:{}", static_cast<const void*>(image.data()))),
       image_(image),
       owner_(std::move(owner)),
-      header_(std::make_shared<const SafetensorsHeader>(parse_safetensors_header(image_, path_))) {}
+      header_(std::make_shared<const SafetensorsHeader>(
+          parse_safetensors_header(image_, static_cast<int64_t>(image_.size()), path_))) {}
 
 const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = header_->tensors.find(name);
@@ -52,36 +53,42 @@ const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
   return found->second;
 }
 
-Tensor SafetensorsFile::get(const std::string& name) const {
-  const TensorEntry& e = entry(name);
-  const auto dtype = dtype_of(e.dtype);
+DType SafetensorsFile::dtype(const std::string& name) const {
+  const std::string& spelled = entry(name).dtype;
+  const auto dtype = dtype_of(spelled);
   require(
       dtype.has_value(), ErrorCode::model,
       "{}: tensor {} has dtype {}; expected F32, F16, BF16, I32, I64, U8 or I8: convert the file",
-      path_, base::printable(name), e.dtype);
+      path_, base::printable(name), spelled);
+  return *dtype;
+}
+
+Tensor SafetensorsFile::get(const std::string& name) const {
+  const TensorEntry& e = entry(name);
+  const DType dtype = this->dtype(name);
   require(e.sizes.size() <= static_cast<size_t>(Shape::kMaxRank), ErrorCode::model,
           "{}: tensor {} has {} axes; expected at most {}", path_, base::printable(name),
           e.sizes.size(), Shape::kMaxRank);
   const Shape shape(e.sizes);
-  const char* data = image_.data() + header_->data_offset + e.begin;
-  const auto width = static_cast<uintptr_t>(size_of(*dtype));
-  if (reinterpret_cast<uintptr_t>(data) % width != 0) {
-    Tensor copy = Tensor::empty(shape, *dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
-    if (e.bytes() > 0) std::memcpy(copy.raw(), data, static_cast<size_t>(e.bytes()));
-    return copy;
-  }
-  return Tensor::over(Storage::view(data, e.bytes(), owner_), 0, shape, *dtype);
+  // Pages of their own, as weights: most go back to the system as soon as they are packed.
+  tensor::Scope uncounted = tensor::current_scope();
+  uncounted.memory = nullptr;
+  const tensor::BindScope bound(uncounted);
+  Tensor read = Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
+  this->read(name, static_cast<std::byte*>(read.raw()));
+  return read;
 }
 
-void SafetensorsFile::release(const std::string& name) const {
-  if (!mapped_) return;
+void SafetensorsFile::read(const std::string& name, std::byte* to) const {
+  base::check_stop();
   const TensorEntry& e = entry(name);
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = reinterpret_cast<uintptr_t>(image_.data()) +
-                     static_cast<uintptr_t>(header_->data_offset + e.begin);
-  const uintptr_t begin = (first + page - 1) / page * page;
-  const uintptr_t end = (first + static_cast<uintptr_t>(e.bytes())) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const int64_t begin = header_->data_offset + e.begin;
+  tensor::parallel_for(e.bytes(), kPiece, [&](int64_t from, int64_t until) {
+    if (file_)
+      file_->read(begin + from, to + from, until - from);
+    else
+      std::memcpy(to + from, image_.data() + begin + from, static_cast<size_t>(until - from));
+  });
 }
 
 }  // namespace tessera::load

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -7,15 +8,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/input_file.h"
 #include "load/safetensors_header.h"
 #include "tensor/tensor.h"
 
 namespace tessera::load {
 
-/// A safetensors file, mapped and checked; its tensors are views of the mapping. Cheap to copy.
+/// A safetensors file, open and checked; its tensors are read when they are asked for. Cheap to
+/// copy.
 class SafetensorsFile {
  public:
-  /// Maps and checks the file. Throws Error(model) naming file, tensor, value and expectation.
+  /// Reads and checks the header. Throws Error(model) naming file, tensor, value and expectation.
   explicit SafetensorsFile(const std::string& path);
   /// The same over memory that `owner` keeps alive (tests, fuzzing).
   SafetensorsFile(std::string_view image, std::string name, std::shared_ptr<const void> owner);
@@ -27,21 +30,23 @@ class SafetensorsFile {
   bool has(const std::string& name) const { return header_->tensors.contains(name); }
   /// Throws Error(model) if there is none.
   const TensorEntry& entry(const std::string& name) const;
-  /// A view (a copy where the file's offset is not a multiple of the element's width): read only.
-  /// Throws Error(model) for a missing tensor, a dtype that cannot be computed with, or more than
-  /// Shape::kMaxRank axes.
+  /// Its element type. Throws Error(model) for one that cannot be computed with.
+  tensor::DType dtype(const std::string& name) const;
+  /// The tensor, read by the threads of the scope and not counted by its tracker. Throws
+  /// Error(model) for a missing tensor, a dtype that cannot be computed with, more than
+  /// Shape::kMaxRank axes, or a file that has changed since it was opened.
   tensor::Tensor get(const std::string& name) const;
-  /// Lets the system drop the pages of a tensor from memory; a later read gets them from the file.
-  void release(const std::string& name) const;
+  /// The same into memory for its bytes().
+  void read(const std::string& name, std::byte* to) const;
   /// Device, inode, size and time of change: equal for two openings of the same unchanged file.
   const std::string& identity() const { return identity_; }
 
  private:
   std::string path_, identity_;
+  std::shared_ptr<const base::InputFile> file_;  ///< null: image_
   std::string_view image_;
   std::shared_ptr<const void> owner_;
   std::shared_ptr<const SafetensorsHeader> header_;
-  bool mapped_ = false;
 };
 
 /// Writes tensors (cpu, any layout) in alphabetic order behind an 8-byte aligned header, beside

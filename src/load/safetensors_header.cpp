@@ -216,35 +216,37 @@ void check_cover(const std::string& file, const SafetensorsHeader& header, int64
           data_bytes, kRemedy);
 }
 
-int64_t header_length(std::string_view image, const std::string& file) {
-  require(image.size() >= 8, ErrorCode::model,
-          "{}: {} bytes are too few for a safetensors file (at least 8); {}", file, image.size(),
+}  // namespace
+
+int64_t safetensors_data_offset(std::string_view begin, int64_t file_bytes,
+                                const std::string& file) {
+  require(begin.size() >= 8 && file_bytes >= 8, ErrorCode::model,
+          "{}: {} bytes are too few for a safetensors file (at least 8); {}", file, file_bytes,
           kRemedy);
   uint64_t length = 0;
   for (size_t i = 0; i < 8; ++i)
-    length |= uint64_t{static_cast<unsigned char>(image[i])} << (8 * i);
+    length |= uint64_t{static_cast<unsigned char>(begin[i])} << (8 * i);
   require(length <= static_cast<uint64_t>(kLongestHeader), ErrorCode::model,
           "{}: the header claims {} bytes; expected at most {}: this is no safetensors file, or {}",
           file, length, kLongestHeader, kRemedy);
-  require(length <= image.size() - 8, ErrorCode::model,
+  require(length <= static_cast<uint64_t>(file_bytes - 8), ErrorCode::model,
           "{}: the header claims {} bytes, the file has {} after its length; {}", file, length,
-          image.size() - 8, kRemedy);
-  return static_cast<int64_t>(length);
+          file_bytes - 8, kRemedy);
+  return 8 + static_cast<int64_t>(length);
 }
 
-}  // namespace
-
-SafetensorsHeader parse_safetensors_header(std::string_view image, const std::string& file) {
-  const int64_t length = header_length(image, file);
-  const std::string_view text = image.substr(8, static_cast<size_t>(length));
+SafetensorsHeader parse_safetensors_header(std::string_view begin, int64_t file_bytes,
+                                           const std::string& file) {
+  const int64_t data_offset = safetensors_data_offset(begin, file_bytes, file);
+  const std::string_view text = begin.substr(8, static_cast<size_t>(data_offset - 8));
   require(!text.empty() && text.front() == '{', ErrorCode::model,
           "{}: the header does not start with '{{': this is no safetensors file, or {}", file,
           kRemedy);
   HeaderReader reader(file);
   Json::sax_parse(text.begin(), text.end(), &reader);
   SafetensorsHeader header = reader.take();
-  header.data_offset = 8 + length;
-  const int64_t data_bytes = static_cast<int64_t>(image.size()) - header.data_offset;
+  header.data_offset = data_offset;
+  const int64_t data_bytes = file_bytes - data_offset;
   for (const auto& [name, entry] : header.tensors) check_entry(file, name, entry, data_bytes);
   check_cover(file, header, data_bytes);
   return header;

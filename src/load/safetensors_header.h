@@ -30,9 +30,14 @@ struct SafetensorsHeader {
 /// Longest JSON header, as in the reference implementation.
 inline constexpr int64_t kLongestHeader = 100'000'000;
 
-/// Reads and checks the header of a whole file image. `file` names it in errors. Throws
-/// Error(model).
-SafetensorsHeader parse_safetensors_header(std::string_view image, const std::string& file);
+/// Bytes of a file of `file_bytes` before its data, as its first 8 bytes say (fewer, if it has no
+/// more). `file` names it in errors. Throws Error(model).
+int64_t safetensors_data_offset(std::string_view begin, int64_t file_bytes,
+                                const std::string& file);
+/// Reads and checks the header of a file of `file_bytes`, whose first bytes, up to the data or
+/// further, are `begin`. Throws Error(model).
+SafetensorsHeader parse_safetensors_header(std::string_view begin, int64_t file_bytes,
+                                           const std::string& file);
 
 /// The element type of a dtype as the file spells it; nothing if this build cannot compute with it.
 std::optional<tensor::DType> dtype_of(const std::string& spelled);

@@ -90,16 +90,21 @@ class StoredWeights : public nn::Weights {
   bool has(const std::string& name) const override { return tensors_.has(name); }
 
   Tensor get(const std::string& name, const Shape& shape) const override {
-    Tensor stored = mapped(name, shape);
-    if (device_ == Device::cpu) return stored;
+    const SafetensorsFile& file = checked(name, shape);
+    const DType dtype = file.dtype(name);
     const auto storage = shelf_->share<Storage>(
-        key(Form::stored, name, "", shape.rank() > 0 ? shape[0] : 1, stored.dtype()),
-        [&] { return there(stored); });
-    return Tensor::over(storage, 0, shape, stored.dtype());
+        key(Form::stored, name, "", shape.rank() > 0 ? shape[0] : 1, dtype), [&] {
+          if (device_ != Device::cpu) return there(file.get(name));
+          auto copy = Storage::allocate(file.entry(name).bytes(), Device::cpu,
+                                        tensor::MemoryClass::weights);
+          file.read(name, copy->data());
+          return copy;
+        });
+    return Tensor::over(storage, 0, shape, dtype);
   }
 
-  // As the file has it, on the host.
-  Tensor mapped(const std::string& name, const Shape& shape) const {
+  // The file that holds a tensor of this shape.
+  const SafetensorsFile& checked(const std::string& name, const Shape& shape) const {
     const SafetensorsFile& file = tensors_.file(name);
     const TensorEntry& entry = file.entry(name);
     const bool same = entry.sizes.size() == static_cast<size_t>(shape.rank()) &&
@@ -108,46 +113,39 @@ class StoredWeights : public nn::Weights {
         same, ErrorCode::model,
         "{}: tensor {} has the shape [{}]; expected {}: config and weights do not belong together",
         file.path(), base::printable(name), fmt::join(entry.sizes, ", "), shape.str());
-    return file.get(name);
+    return file;
   }
 
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute) const override {
-    const Tensor w = floats(name, {n, k});
+    const SafetensorsFile& w = floats(name, {n, k});
     return shelf_->share<const kernels::PackedWeight>(key(Form::matrix, name, "", n, compute), [&] {
-      ops::Weight packed = ops::pack_weight(w, compute, device_);
-      release(name);
-      return packed;
+      return ops::pack_weight(w.get(name), compute, device_);
     });
   }
 
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                      DType compute) const override {
-    const Tensor g = floats(gate, {n, k}), u = floats(up, {n, k});
+    const SafetensorsFile &g = floats(gate, {n, k}), &u = floats(up, {n, k});
     return shelf_->share<const kernels::PackedWeight>(key(Form::paired, gate, up, n, compute), [&] {
-      ops::Weight packed = ops::pack_paired_weight(g, u, compute, device_);
-      release(gate);
-      release(up);
-      return packed;
+      return ops::pack_paired_weight(g.get(gate), u.get(up), compute, device_);
     });
   }
 
   ops::ConvWeight conv(const std::string& weight, const std::string& bias, const Shape& shape,
                        DType compute) const override {
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
-    const Tensor w = floats(weight, shape);
-    const Tensor b = bias.empty() ? Tensor() : floats(bias, {shape[0]});
+    const SafetensorsFile& w = floats(weight, shape);
+    const SafetensorsFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
     return shelf_->share<const kernels::PackedConv>(
         key(Form::conv, weight, bias, shape[0], compute), [&] {
-          ops::ConvWeight packed = ops::pack_conv(w, b, compute, device_);
-          release(weight);
-          return packed;
+          return ops::pack_conv(w.get(weight), b ? b->get(bias) : Tensor(), compute, device_);
         });
   }
 
   Tensor vector(const std::string& name, int64_t n) const override {
-    const Tensor stored = floats(name, {n});
+    const SafetensorsFile& stored = floats(name, {n});
     const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", n, DType::f32), [&] {
-      const std::vector<float> values = stored.to_floats();
+      const std::vector<float> values = stored.get(name).to_floats();
       if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), {n}));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
       auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
@@ -158,12 +156,13 @@ class StoredWeights : public nn::Weights {
   }
 
  private:
-  Tensor floats(const std::string& name, const Shape& shape) const {
-    const Tensor x = mapped(name, shape);
-    require(is_float(x.dtype()), ErrorCode::model,
-            "{}: tensor {} has the dtype {}; expected f32, bf16 or f16", tensors_.file(name).path(),
-            base::printable(name), name_of(x.dtype()));
-    return x;
+  const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {
+    const SafetensorsFile& file = checked(name, shape);
+    const DType dtype = file.dtype(name);
+    require(is_float(dtype), ErrorCode::model,
+            "{}: tensor {} has the dtype {}; expected f32, bf16 or f16", file.path(),
+            base::printable(name), name_of(dtype));
+    return file;
   }
 
   Key key(Form form, const std::string& name, const std::string& second, int64_t rows,
@@ -185,8 +184,6 @@ class StoredWeights : public nn::Weights {
     tensor::copy_into(Tensor::over(copy, 0, stored.shape(), stored.dtype()), stored);
     return copy;
   }
-
-  void release(const std::string& name) const { tensors_.file(name).release(name); }
 
   TensorSet tensors_;
   std::shared_ptr<WeightStore::Shelf> shelf_;

@@ -13,9 +13,9 @@ namespace tessera::load {
 class WeightStore {
  public:
   WeightStore();
-  /// Weights of a model over `tensors`. What they hand out may outlive them and the store. After
-  /// packing, the file's pages are given back, so that a weight is not in memory twice.
-  /// On Device::cuda each weight is uploaded once, what get() gives included.
+  /// Weights of a model over `tensors`. What they hand out may outlive them and the store. A tensor
+  /// is read when it is packed, and what was read is freed then.
+  /// On Device::cuda each weight is uploaded once. What get() gives is shared in the same way.
   std::shared_ptr<const nn::Weights> open(TensorSet tensors,
                                           tensor::Device device = tensor::Device::cpu) const;
   /// Packed weights that somebody uses now.

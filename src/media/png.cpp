@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "base/fail.h"
-#include "base/mapped_file.h"
+#include "base/input_file.h"
 #include "base/output_file.h"
+#include "base/stop.h"
 #include "base/utf8.h"
 
 namespace tessera::media {
@@ -62,6 +64,34 @@ struct PngImage {
   PngImage& operator=(const PngImage&) = delete;
 };
 
+// What libpng writes, until the thread's work is stopped: then the writing fails.
+struct PngBytes {
+  std::string bytes;
+  std::FILE* file = nullptr;
+
+  PngBytes() {
+    const cookie_io_functions_t calls{nullptr, append, nullptr, nullptr};
+    file = fopencookie(this, "w", calls);
+    require(file != nullptr, ErrorCode::memory, "there is no memory for a PNG picture");
+  }
+  ~PngBytes() {
+    if (file) std::fclose(file);
+  }
+  PngBytes(const PngBytes&) = delete;
+  PngBytes& operator=(const PngBytes&) = delete;
+  bool close() { return std::fclose(std::exchange(file, nullptr)) == 0; }
+
+  static ssize_t append(void* self, const char* data, size_t size) {
+    if (base::current_stop().stop_requested()) return 0;
+    try {
+      static_cast<PngBytes*>(self)->bytes.append(data, size);
+    } catch (...) {  // no exception may pass through C
+      return 0;
+    }
+    return static_cast<ssize_t>(size);
+  }
+};
+
 }  // namespace
 
 Image to_image(const tensor::Tensor& x) {
@@ -90,16 +120,16 @@ std::string encode_png(const Image& image, const std::map<std::string, std::stri
   png.image.width = static_cast<png_uint_32>(image.width);
   png.image.height = static_cast<png_uint_32>(image.height);
   png.image.format = PNG_FORMAT_RGB;
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png.image);
-  std::string bytes(size, '\0');
-  const int done =
-      png_image_write_to_memory(&png.image, bytes.data(), &size, 0, image.rgb.data(), 0, nullptr);
-  require(done != 0, ErrorCode::usage, "a picture of {} x {} cannot be written as PNG: {}",
-          image.width, image.height, png.image.message);
-  bytes.resize(size);
+  PngBytes out;
+  const bool done =
+      png_image_write_to_stdio(&png.image, out.file, 0, image.rgb.data(), 0, nullptr) != 0 &&
+      out.close();
+  base::check_stop();
+  require(done, ErrorCode::usage, "a picture of {} x {} cannot be written as PNG: {}", image.width,
+          image.height, png.image.message);
   std::string chunks;
   for (const auto& [key, value] : text) chunks += text_chunk(key, value);
-  return bytes.insert(kAfterHeader, chunks);
+  return out.bytes.insert(kAfterHeader, chunks);
 }
 
 void write_png(const std::string& path, const Image& image,
@@ -127,8 +157,7 @@ Image decode_png(const std::string& bytes, const std::string& name) {
 }
 
 Image read_png(const std::string& path) {
-  const base::MappedFile file(path);
-  return decode_png(std::string(reinterpret_cast<const char*>(file.data()), file.size()), path);
+  return decode_png(base::read_file(path, int64_t{1} << 30), path);
 }
 
 }  // namespace tessera::media

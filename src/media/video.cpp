@@ -11,6 +11,7 @@ extern "C" {
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/stop.h"
 #include "base/utf8.h"
 
 namespace tessera::media {
@@ -113,6 +114,7 @@ class Mp4 {
   void encode(const AVFrame* frame) {
     checked(avcodec_send_frame(codec_.get(), frame), "a frame");
     for (;;) {
+      base::check_stop();
       const int status = avcodec_receive_packet(codec_.get(), packet_.get());
       if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return;
       checked(status, "a frame");

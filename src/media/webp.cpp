@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/stop.h"
 #include "base/utf8.h"
 #include "media/exif.h"
 
@@ -17,6 +18,43 @@ constexpr int kLongestSide = WEBP_MAX_DIMENSION;
 
 struct MuxDelete {
   void operator()(WebPMux* mux) const { WebPMuxDelete(mux); }
+};
+
+// What WebPEncodeLosslessRGB does, and ends when the thread's work is stopped.
+class Encoder {
+ public:
+  Encoder() { WebPMemoryWriterInit(&writer_); }
+  ~Encoder() {
+    WebPPictureFree(&picture_);
+    WebPMemoryWriterClear(&writer_);
+  }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+
+  /// Empty when it failed or was stopped.
+  std::string encode(const Image& image) {
+    WebPConfig config;
+    if (!WebPConfigPreset(&config, WEBP_PRESET_DEFAULT, kEffort) || !WebPPictureInit(&picture_))
+      return {};
+    config.lossless = 1;
+    picture_.use_argb = 1;
+    picture_.width = image.width;
+    picture_.height = image.height;
+    picture_.writer = WebPMemoryWrite;
+    picture_.custom_ptr = &writer_;
+    picture_.progress_hook = [](int, const WebPPicture*) {
+      return base::current_stop().stop_requested() ? 0 : 1;
+    };
+    if (!WebPPictureImportRGB(&picture_, image.rgb.data(), 3 * image.width) ||
+        !WebPEncode(&config, &picture_))
+      return {};
+    return {reinterpret_cast<const char*>(writer_.mem), writer_.size};
+  }
+
+ private:
+  static constexpr float kEffort = 70;  // as WebPEncodeLosslessRGB
+  WebPPicture picture_{};
+  WebPMemoryWriter writer_{};
 };
 
 std::string escaped(const std::string& text) {
@@ -75,13 +113,10 @@ std::string encode_webp(const Image& image, const std::map<std::string, std::str
   require(fits, ErrorCode::usage,
           "a picture of {} x {} with {} bytes cannot be written as WebP; expected sides of 1 to {}",
           image.width, image.height, image.rgb.size(), kLongestSide);
-  uint8_t* encoded = nullptr;
-  const size_t size =
-      WebPEncodeLosslessRGB(image.rgb.data(), image.width, image.height, 3 * image.width, &encoded);
-  require(size > 0, ErrorCode::usage, "a picture of {} x {} cannot be written as WebP", image.width,
-          image.height);
-  const std::string bytes(reinterpret_cast<const char*>(encoded), size);
-  WebPFree(encoded);
+  const std::string bytes = Encoder().encode(image);
+  base::check_stop();
+  require(!bytes.empty(), ErrorCode::usage, "a picture of {} x {} cannot be written as WebP",
+          image.width, image.height);
   return text.empty() ? bytes : with_text(bytes, text);
 }
 

@@ -17,7 +17,7 @@ class Weights {
   virtual ~Weights() = default;
   /// Whether there is a tensor of this name.
   virtual bool has(const std::string& name) const = 0;
-  /// The tensor as stored (any dtype); often a view of a mapped file: read only.
+  /// The tensor as stored (any dtype), which others may share: read only.
   virtual tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const = 0;
   /// A matrix [n, k], packed for products in `compute` (f32 or bf16).
   virtual ops::Weight matrix(const std::string& name, int64_t n, int64_t k,

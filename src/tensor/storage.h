@@ -52,7 +52,7 @@ class Storage {
   /// 64-byte aligned, not zeroed, on cpu with slack behind the end for vector loads. Throws
   /// Error(memory), and Error(usage) for a device that is not in use (device_runtime.h).
   static std::shared_ptr<Storage> allocate(int64_t bytes, Device device, MemoryClass memory_class);
-  /// Foreign memory (a mapped file); `owner` keeps it alive. Read only by agreement.
+  /// Foreign memory; `owner` keeps it alive. Read only by agreement.
   static std::shared_ptr<Storage> view(const void* data, int64_t bytes,
                                        std::shared_ptr<const void> owner);
   ~Storage();

@@ -5,7 +5,6 @@
 
 #include "base/config_reader.h"
 #include "base/fail.h"
-#include "base/mapped_file.h"
 #include "tokenizer/formats.h"
 
 namespace tessera::tokenizer {

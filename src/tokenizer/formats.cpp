@@ -5,7 +5,7 @@
 
 #include "base/config_reader.h"
 #include "base/fail.h"
-#include "base/mapped_file.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/charsmap.h"
@@ -36,8 +36,7 @@ Vocabulary vocabulary_of(const Json& json, const std::string& where) {
 }
 
 std::vector<std::string> lines_of(const std::string& path) {
-  const base::MappedFile file(path);
-  const std::string text = repaired({reinterpret_cast<const char*>(file.data()), file.size()});
+  const std::string text = repaired(base::read_file(path, base::kLargestText));
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -236,9 +235,7 @@ TokenizerParts parts_of_t5_json(Json json, const std::string& where) {
 }
 
 TokenizerParts parts_of_spiece(const std::string& path, bool& sentencepiece) {
-  const base::MappedFile file(path);
-  SpieceModel spiece =
-      parse_spiece({reinterpret_cast<const char*>(file.data()), file.size()}, path);
+  SpieceModel spiece = parse_spiece(base::read_file(path, base::kLargestText), path);
   require(spiece.model_type == 1, ErrorCode::model,
           "{}: a SentencePiece model of type {}; only unigram (1) is known", path,
           spiece.model_type);

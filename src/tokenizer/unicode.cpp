@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 
 namespace tessera::tokenizer {
 namespace {
@@ -171,6 +172,15 @@ std::vector<std::string_view> graphemes(std::string_view text) {
   return found;
 }
 
+namespace {
+
+// Called by ICU now and then during a match.
+UBool go_on(const void* stop, int32_t) {
+  return !static_cast<const std::stop_token*>(stop)->stop_requested();
+}
+
+}  // namespace
+
 struct Regex::State {
   std::unique_ptr<icu::RegexPattern> pattern;
   std::string where;
@@ -196,11 +206,13 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text) con
   Text in(text);
   matcher->reset(in.get());
   matcher->setTimeLimit(static_cast<int32_t>(kTicks + text.size() / kBytesATick), status);
+  matcher->setMatchCallback(go_on, &base::current_stop(), status);
   while (matcher->find(status) && U_SUCCESS(status)) {
     const auto begin = static_cast<size_t>(matcher->start64(status));
     const auto end = static_cast<size_t>(matcher->end64(status));
     if (begin < end) found.emplace_back(begin, end);
   }
+  base::check_stop();
   require(U_SUCCESS(status), ErrorCode::model,
           "{}: a regular expression gave up on {} bytes ({}); the file is damaged, or made to take "
           "for ever",

@@ -1,13 +1,16 @@
 #include "base/output_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
-#include "base/mapped_file.h"
+#include "base/input_file.h"
+#include "base/stop.h"
 #include "tessera/error.h"
 
 namespace tessera::base {
@@ -22,10 +25,7 @@ class OutputFileTest : public testing::Test {
     folder_ = mkdtemp(name.data());
   }
   void TearDown() override { fs::remove_all(folder_); }
-  std::string text_of(const fs::path& path) {
-    const MappedFile file(path.string());
-    return {reinterpret_cast<const char*>(file.data()), file.size()};
-  }
+  std::string text_of(const fs::path& path) { return read_file(path.string(), 1 << 20); }
   size_t files() {
     return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
@@ -95,6 +95,87 @@ TEST_F(OutputFileTest, FollowsALink) {
   out.commit();
   EXPECT_EQ(text_of(folder_ / "real"), "new");
   EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+}
+
+TEST_F(OutputFileTest, KeepsTheModeOfWhatItReplaces) {
+  std::ofstream(folder_ / "a") << "old";
+  for (const mode_t mode : {0600u, 0664u, 0755u}) {
+    ASSERT_EQ(chmod((folder_ / "a").c_str(), mode), 0);
+    OutputFile out((folder_ / "a").string());
+    out.write("new", 3);
+    out.commit();
+    struct stat info {};
+    ASSERT_EQ(stat((folder_ / "a").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777u, mode);
+  }
+  const mode_t before = umask(0027);
+  OutputFile fresh((folder_ / "b").string());
+  fresh.commit();
+  umask(before);
+  struct stat info {};
+  ASSERT_EQ(stat((folder_ / "b").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777u, 0640u);
+}
+
+// What a killed run left behind may not stand in the way of a later one, nor may a long name.
+TEST_F(OutputFileTest, WritesBesideUnderANameOfItsOwn) {
+  std::vector<std::unique_ptr<OutputFile>> open;
+  for (int i = 0; i < 20; ++i)
+    open.push_back(std::make_unique<OutputFile>((folder_ / "a").string()));
+  EXPECT_EQ(files(), 20u);
+  open.clear();
+  EXPECT_EQ(files(), 0u);
+  OutputFile longest((folder_ / std::string(255, 'x')).string());
+  longest.commit();
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(OutputFileTest, ALimitOnTheSizeOfFilesIsAnError) {
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit small { 100, before.rlim_max };
+  std::string message;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  try {
+    OutputFile out((folder_ / "a").string());
+    out.write(std::string(200, 'x').data(), 200);
+  } catch (const Error& e) {
+    message = e.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(message.find("raise the limit on the size of files"), std::string::npos) << message;
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(OutputFileTest, AStopLeavesNothing) {
+  std::stop_source source;
+  source.request_stop();
+  const BindStop bind(source.get_token());
+  {
+    OutputFile out((folder_ / "a").string());
+    EXPECT_THROW(out.write("x", 1), Error);
+  }
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(OutputFileTest, RefusesOneFileForTwoThings) {
+  fs::create_directory(folder_ / "sub");
+  std::ofstream(folder_ / "old") << "old";
+  fs::create_symlink("old", folder_ / "link");
+  const auto refused = [&](const std::vector<std::string>& paths) {
+    try {
+      check_writable(paths);
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("would be written twice"), std::string::npos);
+      return true;
+    }
+    return false;
+  };
+  const std::string a = folder_ / "a", again = folder_ / "sub" / ".." / "a";
+  EXPECT_TRUE(refused({a, again}));
+  EXPECT_TRUE(refused({folder_ / "link", "", folder_ / "old"}));
+  EXPECT_FALSE(refused({a, folder_ / "b", "", ""}));
+  EXPECT_FALSE(refused({"/dev/null", "/dev/null"}));
 }
 
 TEST_F(OutputFileTest, ProbesWithoutATrace) {

@@ -71,5 +71,28 @@ TEST(Plan, KnowsWhatIsStale) {
   EXPECT_TRUE(parse_plan("schedule=staggered-batch,conditional=low").stale());
 }
 
+TEST(Plan, ValuesThatNoPlanHas) {
+  check_values(parse_plan("data=2,expert=2,schedule=adaptive,sync=0+3,placement=0+1"));
+  const auto refused = [](const std::function<void(Plan&)>& change) {
+    Plan plan;
+    change(plan);
+    EXPECT_FALSE(problems(plan, 1).empty());
+    try {
+      check_values(plan);
+    } catch (const Error& e) {
+      return e.code() == ErrorCode::usage;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused([](Plan& p) { p.expert = 0; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.stride = -1; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.scores = static_cast<StaleScores>(4); }));
+  EXPECT_TRUE(refused([](Plan& p) { p.sync = SyncLayers::list; }));
+  Plan large;
+  large.data = large.ulysses = large.ring = large.tensor = 1 << 16;
+  EXPECT_EQ(large.world(), kMostRanks + 1);
+  EXPECT_EQ(problems(large, large.world()).size(), 1u);
+}
+
 }  // namespace
 }  // namespace tessera

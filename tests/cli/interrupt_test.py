@@ -42,6 +42,32 @@ class Interrupt(ProgramTest):
             self.assertLess(seconds, 10)
             self.assertEqual(list(self.folder.iterdir()), [], "nothing half-written")
 
+    def test_ends_while_a_picture_is_decoded(self):
+        for kind in ("png", "webp"):
+            process = started("generate", "shapes", "--class", "1", "--steps", "1", "--width", "1024",
+                              "--height", "1024", "-o", "x." + kind, cwd=self.folder)
+            for line in process.stderr:
+                if line.startswith("decode"):
+                    break
+            begin = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=100)
+            self.assertEqual(process.returncode, 130, err)  # it went on, and ended with 0
+            self.assertRegex(err.splitlines()[-1], r"^tessera: error: stopped before ")
+            self.assertLess(time.monotonic() - begin, 30)
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_ends_while_a_prompt_is_split_or_a_file_is_read(self):
+        for tail in (("--prompt", "a" * 3_000_000), ("--prompt", "\u00e9 " * 1_000_000)):
+            (self.folder / "prompt.txt").write_text(tail[1])
+            process = started("complete", "tasks-a", "--prompt", "-", "--max-tokens", "4", "--raw",
+                              cwd=self.folder, stdin=open(self.folder / "prompt.txt"))
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=100)
+            self.assertIn(process.returncode, (130, 2), err)  # 2: it was told that it is too long
+            (self.folder / "prompt.txt").unlink()
+
     def test_an_old_picture_stays(self):
         (self.folder / "x.png").write_text("old")
         self.assertEqual(self.ends_after(signal.SIGINT, *LONG)[0], 130)

@@ -61,7 +61,7 @@ TEST(MetaWeights, CountsPackedBytesOnly) {
   const ops::Weight w = weights.matrix("w", 64, 64, DType::bf16);
   const int64_t bytes = scope.memory->current(tensor::MemoryClass::weights);
   EXPECT_GE(bytes, 64 * 64 * 2);
-  EXPECT_EQ(scope.memory->peak(), bytes) << "the unpacked weight lies in the mapped file";
+  EXPECT_EQ(scope.memory->peak(), bytes) << "the unpacked weight is freed once it is packed";
 }
 
 TEST(MetaWeights, AnswersForTheFilesItKnows) {

@@ -14,9 +14,13 @@ std::string image_of(const std::string& header, size_t data_bytes, int64_t claim
   return image + header + std::string(data_bytes, '\1');
 }
 
+SafetensorsHeader parsed(const std::string& image) {
+  return parse_safetensors_header(image, static_cast<int64_t>(image.size()), "bad.safetensors");
+}
+
 std::string error_of(const std::string& image) {
   try {
-    parse_safetensors_header(image, "bad.safetensors");
+    parsed(image);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::model);
     return error.what();
@@ -158,7 +162,7 @@ TEST(SafetensorsHeader, ReadsEntriesAndMetadata) {
       R"({"__metadata__":{"format":"pt"},)" + tensor("b", "BF16", "2,3", "8,20") + "," +
       tensor("a", "F32", "2", "0,8") + "," + tensor("none", "F64", "0,7", "8,8") + "," +
       tensor("one", "U8", "", "20,21") + "}   ";
-  const SafetensorsHeader read = parse_safetensors_header(image_of(header, 21), "good");
+  const SafetensorsHeader read = parsed(image_of(header, 21));
   EXPECT_EQ(read.data_offset, static_cast<int64_t>(8 + header.size()));
   EXPECT_EQ(read.metadata.at("format"), "pt");
   ASSERT_EQ(read.tensors.size(), 4u);
@@ -168,9 +172,7 @@ TEST(SafetensorsHeader, ReadsEntriesAndMetadata) {
   EXPECT_EQ(read.tensors.at("one").bytes(), 1);
 }
 
-TEST(SafetensorsHeader, ReadsAnEmptySet) {
-  EXPECT_TRUE(parse_safetensors_header(image_of("{}", 0), "good").tensors.empty());
-}
+TEST(SafetensorsHeader, ReadsAnEmptySet) { EXPECT_TRUE(parsed(image_of("{}", 0)).tensors.empty()); }
 
 TEST(SafetensorsHeader, SpellsEveryDtype) {
   using tensor::DType;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/stop.h"
 #include "tessera/error.h"
 
 namespace tessera::load {
@@ -46,8 +47,37 @@ TEST(Safetensors, ReadsWhatWasWritten) {
   EXPECT_EQ(file.get("ids").to_ints(), (std::vector<int64_t>{7, -8}));
   EXPECT_EQ(file.get("nothing").shape(), (tensor::Shape{0, 4}));
   EXPECT_EQ(file.get("half").dtype(), DType::f16);
-  file.release("wide");
-  EXPECT_EQ(file.get("wide").to_floats(), values) << "released pages come back from the file";
+  std::filesystem::remove(path);
+}
+
+TEST(Safetensors, AFileThatShrinksInUseIsAnError) {
+  const std::string path = scratch("shrinks.safetensors");
+  write_safetensors(path, {{"a", Tensor::zeros({1 << 20}, DType::f32)}});
+  const SafetensorsFile file(path);
+  const Tensor before = file.get("a");
+  std::filesystem::resize_file(path, 4096);
+  EXPECT_EQ(before.to_floats().back(), 0.0f);
+  try {
+    file.get("a");
+    FAIL() << "what is gone was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::model);
+    EXPECT_NE(std::string(error.what()).find("was changed while it was in use"), std::string::npos);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(Safetensors, ReadsNothingAfterAStop) {
+  const std::string path = scratch("stop.safetensors");
+  write_safetensors(path, {{"a", Tensor::zeros({2}, DType::f32)}});
+  const SafetensorsFile file(path);
+  std::stop_source source;
+  source.request_stop();
+  {
+    const base::BindStop bind(source.get_token());
+    EXPECT_THROW(file.get("a"), Error);
+  }
+  EXPECT_EQ(file.get("a").to_floats(), (std::vector<float>{0, 0}));
   std::filesystem::remove(path);
 }
 

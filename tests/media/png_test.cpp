@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/stop.h"
 #include "tessera/error.h"
 
 namespace tessera::media {
@@ -65,6 +66,18 @@ TEST(Png, RefusesKeysThatPngForbids) {
 TEST(Png, RefusesSizesThatDoNotFit) {
   EXPECT_THROW(encode_png(Image{}), Error);
   EXPECT_THROW(encode_png(Image{2, 2, std::vector<uint8_t>(11)}), Error);
+}
+
+TEST(Png, IsNotFinishedAfterAStop) {
+  std::stop_source source;
+  source.request_stop();
+  const base::BindStop bind(source.get_token());
+  try {
+    encode_png(gradient(300, 200));
+    ADD_FAILURE() << "nothing was stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled) << e.what();
+  }
 }
 
 TEST(Png, RefusesDamage) {

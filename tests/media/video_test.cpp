@@ -10,6 +10,7 @@ extern "C" {
 #include <cmath>
 #include <filesystem>
 
+#include "base/stop.h"
 #include "tessera/error.h"
 
 namespace tessera::media {
@@ -99,6 +100,18 @@ TEST(Video, EqualFramesGiveEqualBytes) {
 }
 
 TEST(Video, OneFrameIsAVideo) { EXPECT_GT(encode_mp4(film(1), 8).size(), 100u); }
+
+TEST(Video, IsNotFinishedAfterAStop) {
+  std::stop_source source;
+  source.request_stop();
+  const base::BindStop bind(source.get_token());
+  try {
+    encode_mp4(film(3), 8);
+    ADD_FAILURE() << "nothing was stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled) << e.what();
+  }
+}
 
 TEST(Video, RefusesWhatDoesNotFit) {
   EXPECT_THROW(encode_mp4({}, 8), Error);

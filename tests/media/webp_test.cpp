@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "base/stop.h"
 #include "media/exif.h"
 #include "tessera/error.h"
 
@@ -55,6 +56,18 @@ TEST(WebP, RefusesWhatDoesNotFit) {
   EXPECT_THROW(encode_webp({0, 4, {}}), Error);
   EXPECT_THROW(encode_webp({2, 2, {1, 2, 3}}), Error);
   EXPECT_THROW(encode_webp({16384, 1, std::vector<uint8_t>(16384 * 3)}), Error);
+}
+
+TEST(WebP, IsNotFinishedAfterAStop) {
+  std::stop_source source;
+  source.request_stop();
+  const base::BindStop bind(source.get_token());
+  try {
+    encode_webp(speckled(300, 200));
+    ADD_FAILURE() << "nothing was stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled) << e.what();
+  }
 }
 
 TEST(WebP, WritesAWholeFileOrNone) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/stop.h"
 #include "tessera/error.h"
 
 namespace tessera::tokenizer {
@@ -53,6 +54,18 @@ TEST(Regex, GivesUpOnWorkThatTheTextDoesNotExplain) {
     EXPECT_THROW(Regex(pattern, "t").matches(std::string(5000, 'a') + "c"), Error) << pattern;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   EXPECT_THROW(Regex(std::string(20000, 'a'), "t"), Error);
+}
+
+TEST(Regex, EndsAtAStop) {
+  std::stop_source source;
+  source.request_stop();
+  const base::BindStop bind(source.get_token());
+  try {
+    Regex("(a|aa)+$", "here").matches(std::string(40, 'a') + "b");
+    ADD_FAILURE() << "nothing was stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled) << e.what();
+  }
 }
 
 TEST(Regex, PublishedPatternsTakeLongTexts) {

@@ -200,6 +200,9 @@ std::exception_ptr Rank::work(const std::function<void(Communicator&)>& body) {
   } catch (const std::exception& error) {
     progress_->fail(Error(ErrorCode::rank, error.what()));
     return std::current_exception();
+  } catch (...) {  // a caller's callback may throw anything
+    progress_->fail(Error(ErrorCode::rank, "a rank threw what is no std::exception"));
+    return std::current_exception();
   }
 }
 

@@ -72,6 +72,11 @@ void run_rank(const std::shared_ptr<Hub>& hub, int rank, std::chrono::millisecon
   } catch (const std::exception& error) {
     hub->fail(std::current_exception(),
               Error(ErrorCode::rank, fmt::format("rank {} failed: {}", rank, error.what())));
+  } catch (...) {  // a caller's callback may throw anything
+    hub->fail(std::current_exception(),
+              Error(ErrorCode::rank, fmt::format("rank {} failed: it threw what is no "
+                                                 "std::exception",
+                                                 rank)));
   }
 }
 

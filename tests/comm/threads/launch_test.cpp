@@ -91,6 +91,17 @@ TEST(Threads, AWaitEndsWhenThePeerStandsStill) {
       << text;
 }
 
+TEST(Threads, WhatIsNoExceptionEndsTheOthersToo) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(threads::run(2, 100s,
+                            [](Communicator& world) {
+                              if (world.rank() == 1) throw 7;
+                              world.receive(1, {"dispatch", 3}).wait();
+                            }),
+               int);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 50s);
+}
+
 TEST(Threads, ABusyPeerIsWaitedFor) {
   threads::run(2, 100ms, [](Communicator& world) {
     if (world.rank() == 1) {

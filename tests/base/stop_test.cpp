@@ -1,0 +1,57 @@
+#include "base/stop.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/thread_pool.h"
+#include "tessera/error.h"
+
+namespace tessera::base {
+namespace {
+
+TEST(Stop, IsThatOfTheThreadWhileItIsBound) {
+  std::stop_source source;
+  check_stop();
+  {
+    const BindStop bind(source.get_token());
+    check_stop();
+    source.request_stop();
+    EXPECT_THROW(check_stop(), Error);
+    {
+      const BindStop none{std::stop_token()};
+      check_stop();
+    }
+    EXPECT_THROW(check_stop(), Error);
+    std::thread([] { check_stop(); }).join();
+  }
+  check_stop();
+}
+
+// The tasks behind the stop are not begun, on one thread and on several, and the pool stays of use.
+TEST(Stop, EndsTheJobOfAPool) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    std::stop_source source;
+    std::atomic<int> done{0};
+    {
+      const BindStop bind(source.get_token());
+      try {
+        pool.run(1000, [&](int64_t) {
+          if (++done == 5) source.request_stop();
+        });
+        ADD_FAILURE() << "nothing was stopped";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::cancelled);
+      }
+      EXPECT_LT(done, 5 + threads);
+    }
+    done = 0;
+    pool.run(10, [&](int64_t) { ++done; });
+    EXPECT_EQ(done, 10);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::base
