@@ -77,7 +77,7 @@ void evaluate(const std::string& name, const RunOptions& options, const EvalRequ
     RunOptions run = options;
     run.plan = i == 0 ? Plan{} : request.plans[i - 1];
     run.keep_parts = true;
-    Model model = Model::open(name, run);
+    Model model = Model::open(name, run, stop);
     if (!subjects) subjects = engine::subjects_of(name, model.classes());
     Made other;
     Made& made = i == 0 ? sync : other;

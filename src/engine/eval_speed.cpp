@@ -48,7 +48,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
       RunOptions run = options;
       run.plan = plans[p];
       run.keep_parts = true;
-      Model model = Model::open(name, run);
+      Model model = Model::open(name, run, stop);
       const auto subjects = engine::subjects_of(name, model.classes());
       GenerateRequest first = of_batch(request.generate, *subjects, 1);
       first.steps = std::min(first.steps.value_or(2), 2);

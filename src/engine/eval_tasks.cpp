@@ -199,7 +199,7 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
   require(!request.tune || !halves.report.empty(), ErrorCode::usage,
           "{} examples have no two halves, to choose on and to report on; give two of a task",
           data.examples.size());
-  Model model = Model::open(name, options);
+  Model model = Model::open(name, options, stop);
   const Made vanilla = run(model, request, data, "vanilla", stop);
   const auto quality = [&](const std::string& rule, const Made& made, const auto& members) {
     return quality_of(rule, data, made, vanilla, members);

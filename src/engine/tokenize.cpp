@@ -66,9 +66,10 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
 std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request) const {
   require(!request.prompts.empty() || !request.chat.empty(), ErrorCode::usage,
           "there is no text; give --prompt, --prompt-file or --chat");
-  if (state_->language) return tokenize_language(*state_->language, request);
-  require(state_->recipe != nullptr, ErrorCode::usage, "'{}' takes no text", state_->name);
-  return tokenize_pipeline(*state_, request);
+  const State& state = this->state();
+  if (state.language) return tokenize_language(*state.language, request);
+  require(state.recipe != nullptr, ErrorCode::usage, "'{}' takes no text", state.name);
+  return tokenize_pipeline(state, request);
 }
 
 std::string to_json(const std::vector<Tokenized>& all) {
