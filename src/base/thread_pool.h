@@ -7,8 +7,7 @@
 namespace tessera::base {
 
 /// A fixed set of threads that work on one job at a time; the caller is one of them.
-/// A task that throws ends the job; its exception is rethrown in the caller. So does a stop request
-/// by the caller's token (stop.h), with Error(cancelled).
+/// A task that throws, or a stop request (stop.h), ends the job; its exception reaches the caller.
 class ThreadPool {
  public:
   /// `threads` >= 1, the caller included.
