@@ -27,6 +27,7 @@ takes 8{extra}; blocks of 32 tokens, 48 characters as tokens, bf16. It answers s
 | seed | {seed} |
 | quality | the column above: {of} fresh examples of each task, threshold 0.9, PyTorch |
 | check it | `tessera eval tasks tasks-{form}` |
+| rules of expert sharing | measured on it in docs/results/des.md |
 
 Train it again: `python3 training/train_tasks.py --form {form} --out models/tasks-{form} --seed {seed} --steps {steps}`
 """

@@ -42,99 +42,92 @@ def lines_of(run):
     return {plain(line["select"]): line for line in run if "select" in line}
 
 
-def seeds(runs, form, kind):
-    """[(seed, run)] of a form."""
-    return sorted((key[2:].split()[0], run) for key, run in runs.items()
-                  if key[0] == form and key.split(maxsplit=1)[1] == kind)
+def models(runs, kind, form=""):
+    """[(FORM-SEED, run)] of a kind of run."""
+    return sorted((key.split()[0], run) for key, run in runs.items()
+                  if key.startswith(form) and key.split(maxsplit=1)[1] == kind)
 
 
-def ruled(runs):
-    shares = [line["ruled"] for run in runs for line in lines_of(run).values()]
+def ruled(found):
+    shares = [line["ruled"] for _, run in found for line in lines_of(run).values()]
     few = " That is below 90 %: these figures say little of the rules." if min(shares) < 0.9 else ""
     print(f"Tokens decided under the rule: {percent(min(shares))} % at least.{few}\n")
 
 
-def table_1(runs, form):
-    found = seeds(runs, form, "rules")
+def table_1(runs):
+    """T, and accuracy in % of vanilla's, as the paper gives them."""
+    found = models(runs, "rules")
     if not found:
         return
-    print(f"### Table 1, form {form}\n")
-    ruled([run for _, run in found])
-    head = ["rule"]
-    for seed, _ in found:
-        head += [f"seed {seed}: T", "accuracy, % of vanilla's", "against vanilla"]
+    print("### Table 1\n")
+    ruled(found)
     rows = []
     for rule in TABLE_1:
-        if not all(rule in lines_of(run) for _, run in found):
-            continue
         row = [f"`{rule}`"]
         for _, run in found:
-            line, base = lines_of(run)[rule], lines_of(run)["vanilla"]
-            row += [f"{line['experts']:.1f}", f"{100 * line['accuracy'] / base['accuracy']:.1f}", changed(line)]
+            line, base = lines_of(run).get(rule), lines_of(run)["vanilla"]
+            row.append("" if not line else f"{line['experts']:.1f}; {100 * line['accuracy'] / base['accuracy']:.1f}"
+                       + (f" ({changed(line)})" if rule != "vanilla" else ""))
         rows.append(row)
-    table(head, rows)
+    table(["rule"] + [name for name, _ in found], rows)
 
 
-def tuned(runs, form, kind="rules"):
-    found = seeds(runs, form, kind)
+def tuned(runs, kind="rules"):
+    found = models(runs, kind)
     if not found:
         return
-    print(f"### Fewest experts at 99 % of vanilla's accuracy, form {form}, {kind}\n")
-    head = ["rule"] + [f"seed {seed}" for seed, _ in found]
+    print(f"### Fewest experts at 99 % of vanilla's accuracy, {kind}\n")
+    ruled(found)
     base = [lines_of(run)["vanilla"] for _, run in found]
-    rows = [["vanilla (all items)"] + [f"{line['experts']:.1f} experts, {interval(line)} %" for line in base]]
+    rows = [["vanilla, all items"] + [f"{line['experts']:.1f} experts, {interval(line)} %" for line in base]]
     for family in FAMILIES:
         row = [f"`{family}`"]
         for _, run in found:
             best = [line["tuned"] for line in run if "tuned" in line
                     and line["tuned"]["select"].split(":")[0] == family and "weights" not in line["tuned"]["select"]]
             row.append("more than was tried" if not best else
-                       f"{100 * best[0]['experts_share']:.0f} % (`{plain(best[0]['select'])}`): {changed(best[0])}")
-        if any(lines_of(run).keys() & {r for r in lines_of(run) if r.split(':')[0] == family} for _, run in found):
+                       f"{100 * best[0]['experts_share']:.0f} % (`{plain(best[0]['select'])}`; {changed(best[0])})")
+        if any(rule.split(":")[0] == family for _, run in found for rule in lines_of(run)):
             rows.append(row)
-    table(head, rows)
+    table(["rule"] + [name for name, _ in found], rows)
 
 
 def sweeps(runs, form, kind="rules"):
-    found = seeds(runs, form, kind)
+    found = models(runs, kind, form)
     if not found:
         return
-    print(f"### Sweeps, form {form}, {kind}: % right and % of vanilla's experts\n")
-    ruled([run for _, run in found])
-    rules = [rule for rule in lines_of(found[0][1])]
+    print(f"### Sweeps, form {form}, {kind}: % right / % of vanilla's experts\n")
+    ruled(found)
     rows = []
-    for rule in rules:
-        rows.append([f"`{rule}`"] + [f"{interval(lines_of(run)[rule])} / {100 * lines_of(run)[rule]['experts_share']:.0f} %"
+    for rule in lines_of(found[0][1]):
+        rows.append([f"`{rule}`"] + [f"{interval(lines_of(run)[rule])} / {100 * lines_of(run)[rule]['experts_share']:.0f}"
                                      for _, run in found if rule in lines_of(run)])
-    table(["rule"] + [f"seed {seed}" for seed, _ in found], rows)
+    table(["rule"] + [name for name, _ in found], rows)
 
 
 def by_task(runs, form, rules):
-    found = seeds(runs, form, "rules")
-    if not found:
-        return
-    print(f"### By task, form {form}, seed {found[0][0]}\n")
-    lines = lines_of(found[0][1])
-    names = list(lines["vanilla"]["tasks"])
-    table(["rule"] + names, [[f"`{r}`"] + [percent(lines[r]["tasks"][n]) for n in names] for r in rules if r in lines])
+    for name, run in models(runs, "rules", form)[:1]:
+        print(f"### By task, {name}\n")
+        lines = lines_of(run)
+        names = list(lines["vanilla"]["tasks"])
+        table(["rule"] + names,
+              [[f"`{r}`"] + [percent(lines[r]["tasks"][n]) for n in names] for r in rules if r in lines])
 
 
 def batches(runs):
-    for form in "ab":
-        for kind in ("batches of 1", "batches of 5", "batches"):
-            for seed, run in seeds(runs, form, kind):
-                size = kind.split()[-1] if "of" in kind else "20"
-                print(f"### Batches of {size}, form {form}, seed {seed}\n")
-                base = lines_of(run)["vanilla"]
-                table(["rule", "T of a sequence", "experts of the batch", "MB an example", "against vanilla's", "correct %"],
-                      [[f"`{rule}`", f"{line['experts']:.1f}", f"{line['batch_experts']:.1f}", f"{line['bytes'] / 1e6:.2f}",
-                        f"{100 * line['batch_experts'] / base['batch_experts']:.0f} % of the experts", interval(line)]
-                       for rule, line in lines_of(run).items()])
+    for size in (1, 5, 20):
+        for name, run in models(runs, f"batches of {size}"):
+            print(f"### Batches of {size}, {name}\n")
+            base = lines_of(run)["vanilla"]
+            table(["rule", "T of a sequence", "experts of the batch", "MB an example", "of vanilla's experts", "correct %"],
+                  [[f"`{rule}`", f"{line['experts']:.1f}", f"{line['batch_experts']:.1f}", f"{line['bytes'] / 1e6:.2f}",
+                    f"{100 * line['batch_experts'] / base['batch_experts']:.0f} %", interval(line)]
+                   for rule, line in lines_of(run).items()])
 
 
 def others(runs):
     for key, run in runs.items():
-        if key.split(maxsplit=1)[1] not in ("f32", "int8", "refreshes off"):
+        if key.split(maxsplit=1)[1] not in ("int8", "refreshes off"):
             continue
         print(f"### {key}\n")
         table(["rule", "correct %", "against vanilla", "experts", "under the rule"],
@@ -174,13 +167,13 @@ def main():
         sys.exit(__doc__)
     with open(sys.argv[1]) as file:
         runs = json.load(file)
+    table_1(runs)
+    tuned(runs)
     for form in "ab":
-        table_1(runs, form)
-        tuned(runs, form)
         sweeps(runs, form)
         by_task(runs, form, ("vanilla", "des-vote:0.75", "des-vote:0.6", "des-max:0.375", "des-max:0.25", "des-seq:3"))
-    for block in ("8", "16", "64"):
-        tuned(runs, "a", f"block {block}")
+    for block in ("16", "64"):
+        tuned(runs, f"block {block}")
     batches(runs)
     others(runs)
     experts(runs)
