@@ -5,6 +5,7 @@
 #include "block_view.h"
 #include "commands.h"
 #include "inputs.h"
+#include "progress.h"
 
 namespace tessera::cli {
 namespace {
@@ -71,9 +72,7 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
     std::fwrite(p.text.data(), 1, p.text.size(), stdout);
     flush_results();
   };
-  control.on_note = [](const std::string& note) {
-    std::fprintf(stderr, "note: %s\n", note.c_str());
-  };
+  if (!processes || processes->rank == 0) control.on_note = print_note;
   const CompleteResult result = model.complete(o.request, control);
   if (result.elsewhere) return;
   if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);

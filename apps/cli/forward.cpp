@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "commands.h"
+#include "progress.h"
 
 namespace tessera::cli {
 
@@ -32,7 +33,7 @@ Command add_forward(CLI::App& program) {
   return {app, [model, request, tiling](const std::stop_token& stop) {
             set_tiling(*tiling, request->vae_tiling, request->vae_tile);
             Model opened = Model::open(model->model, run_options(*model), stop);
-            opened.forward(*request, {stop, {}});
+            opened.forward(*request, {stop, {}, print_note});
             std::printf("%s\n", request->outputs.c_str());
           }};
 }

@@ -17,6 +17,7 @@ struct Options {
   std::optional<std::string> prompt;
   std::string classes, prompt_file, report;
   std::string noise = "torch", progress = "auto", scheduler = "auto", binning = "off";
+  std::string clean_caption;
   std::string tiling = "auto";
   bool latents_only = false;
 };
@@ -90,10 +91,14 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_text(app, "--prompt", o->prompt, "Or lines; '-': stdin")->group(what);
   app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
   add_text(app, "--negative-prompt", q.negative_prompt)->group(what);
-  app.add_option("--embeddings", q.embeddings, "What text encoders give; what they read")
+  app.add_option("--embeddings", q.embeddings, "Given text; how it is read")
       ->group(what)
       ->type_name("F");
   app.add_option("--text-tokens", q.text_tokens)->check(positive())->group(what)->type_name("N");
+  app.add_option("--clean-caption", o->clean_caption)
+      ->check(one_of({"on", "off"}))
+      ->group(what)
+      ->type_name("B");
 }
 
 void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -173,6 +178,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;
   o.request.binning = o.binning == "on";
+  if (!o.clean_caption.empty()) o.request.clean_caption = o.clean_caption == "on";
   set_tiling(o.tiling, o.request.vae_tiling, o.request.vae_tile);
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
@@ -180,6 +186,8 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   ProgressView view(first ? o.progress : "none");
   RunControl control{stop, [&](const Progress& p) { view.show(p); },
                      [&](const std::string& sentence) { view.note(sentence); }};
+  if (first && o.latents_only && o.output.asked)
+    view.note("-o has no effect: --latents-only makes no picture");
   GenerateResult result;
   {
     Model model = Model::open(o.model->model, run, stop);

@@ -4,6 +4,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "progress.h"
 
 namespace tessera::cli {
 namespace {
@@ -103,6 +104,8 @@ void inspect(Options& o) {
     std::printf("%s\n", to_json(found).c_str());
   else
     print(found);
+  if (!o.json)
+    for (const std::string& note : found.notes) print_note(note);
 }
 
 }  // namespace

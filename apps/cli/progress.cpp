@@ -60,6 +60,10 @@ ProgressView::ProgressView(const std::string& mode) : state_(std::make_unique<St
   state_->plain = mode == "plain" || (mode == "auto" && !state_->bar);
 }
 
+void print_note(const std::string& sentence) {
+  std::fprintf(stderr, "note: %s\n", sentence.c_str());
+}
+
 ProgressView::~ProgressView() { end_line(); }
 
 void ProgressView::end_line() {
@@ -69,7 +73,7 @@ void ProgressView::end_line() {
 void ProgressView::note(const std::string& sentence) {
   if (!state_->bar && !state_->plain) return;
   end_line();
-  std::fprintf(stderr, "note: %s\n", sentence.c_str());
+  print_note(sentence);
 }
 
 void ProgressView::show(const Progress& p) {

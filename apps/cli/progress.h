@@ -7,6 +7,9 @@
 
 namespace tessera::cli {
 
+/// "note: ..." on standard error.
+void print_note(const std::string& sentence);
+
 /// Shows where a run is, on standard error.
 class ProgressView {
  public:

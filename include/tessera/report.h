@@ -79,6 +79,7 @@ struct Inspection {
   std::string device = "cpu";  ///< or "cuda:0 (NVIDIA H200)"
   std::vector<Component> components;
   std::vector<std::string> class_names;
+  std::vector<std::string> notes;           ///< what one should know about its files
   int64_t width = 0, height = 0, rows = 0;  ///< of the run that the memory stands for
   /// The same of a language model: one prompt, its answer, and the tokens of a block.
   int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;

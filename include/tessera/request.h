@@ -50,6 +50,9 @@ struct GenerateRequest {
   std::optional<std::string> negative_prompt;  ///< what guidance leads away from; not set: ""
   std::string
       embeddings;  ///< safetensors file with what the text encoders give, instead of prompts
+  /// Prompts are cleaned as PixArt's pipelines do it (clean_caption of diffusers); not set: where
+  /// the model's pipeline does.
+  std::optional<bool> clean_caption;
   int64_t text_tokens = 0;  ///< that a T5 reads of a prompt; 0: as the reference pipeline
   std::optional<int> steps;
   std::optional<float> guidance;  ///< 1: no guidance

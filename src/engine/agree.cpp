@@ -109,14 +109,15 @@ Terms terms_of(const Model::State& state, const GenerateRequest& request) {
   terms.say("the command", "generate");
   say_model(state, terms);
   // Names every member, so that a new one cannot be forgotten here.
-  const auto& [classes, prompts, negative_prompt, embeddings, text_tokens, steps, guidance,
-               true_guidance, guidance_rescale, width, height, binning, frames, count, seed, noise,
-               scheduler, initial_latents, save_latents, trace, decode, vae_tiling, vae_tile,
-               compare_steps] = request;
+  const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
+               guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
+               seed, noise, scheduler, initial_latents, save_latents, trace, decode, vae_tiling,
+               vae_tile, compare_steps] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt.value_or(""));
   if (!embeddings.empty()) terms.file("--embeddings", embeddings);
+  terms.say("--clean-caption", clean_caption ? shown(*clean_caption) : "");
   terms.say("--text-tokens", shown(text_tokens));
   terms.say("--steps", shown(steps));
   terms.say("--guidance", shown(guidance));

@@ -320,6 +320,8 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
     engine::agree(*state.options.processes->world, engine::terms_of(state, q));
   check_plan(state);
   engine::Language& language = *state.language;
+  const std::string said = control.on_note ? language.check(state.dtype()) : "";
+  if (!said.empty()) control.on_note(said);
   const tensor::BindScope bind(state.scope());
   const models::TokenFacts& facts = language.recipe().facts();
   const sample::DecodingPolicy policy = engine::policy_of(q, facts);

@@ -8,6 +8,7 @@
 #include "media/resize.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
+#include "ops/finite.h"
 
 namespace tessera::engine {
 namespace {
@@ -82,7 +83,14 @@ std::vector<Tensor> Decoding::decode_pictures() const {
   for (int i = 0; i < job.pictures(); ++i) {
     progress(i, job.pictures());
     const Tensor picture = decoded(i, vae->unscale(latent(i)), [&](const Tensor& z) {
-      return vae->decode(z.to(state.device()), spatial).to(tensor::Device::cpu);
+      const Tensor x = z.to(state.device());
+      const Tensor made = vae->decode(x, spatial).to(tensor::Device::cpu);
+      if (!ops::all_finite(made))  // once more, to say where it began
+        vae->decode(x, spatial, [](const std::string& name, const Tensor& out) {
+          ops::require_finite(out, "the VAE's '" + name + "'");
+        });
+      ops::require_finite(made, "the VAE's end");
+      return made;
     });
     const Tensor unit = to_unit(cropped(picture, job.crop_height, job.crop_width));
     pictures.push_back(picture_of(unit, job.labels[static_cast<size_t>(i)], -1, 0));
@@ -104,7 +112,9 @@ std::vector<Tensor> Decoding::decode_videos() const {
         else
           progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
       };
-      return vae->decode(z.to(state.device()), piece).to(tensor::Device::cpu);
+      const Tensor made = vae->decode(z.to(state.device()), piece).to(tensor::Device::cpu);
+      ops::require_finite(made, "the video VAE");
+      return made;
     });
     const Tensor unit = nn::swap_frames(to_unit(video));
     if (keep) units.push_back(unit);

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "base/stopwatch.h"
 #include "load/meta_weights.h"
 #include "ops/elementwise.h"
+#include "ops/finite.h"
+#include "tokenizer/caption.h"
 #include "tokenizer/folder.h"
 
 namespace tessera::engine {
@@ -35,11 +38,15 @@ Tensor Text::mask() const {
 }
 
 void check_there(const Model::State& state, const Recipe::TextPart& part) {
-  for (const std::string& name : {part.tokenizer, part.encoder})
-    require(state.folder.has(name), ErrorCode::model,
-            "'{}' has no {}, so it takes no prompt: add the folder '{}' of the published model, or "
-            "give --embeddings FILE",
-            state.name, name, name);
+  for (const std::string& name : {part.tokenizer, part.encoder}) {
+    if (state.folder.absent.contains(name))
+      state.folder.component(name, "; without it only --embeddings FILE replaces a prompt");
+    else
+      require(state.folder.has(name), ErrorCode::model,
+              "'{}' has no {}, so it takes no prompt: add the folder '{}' of the published model, "
+              "or give --embeddings FILE",
+              state.name, name, name);
+  }
 }
 
 std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
@@ -50,7 +57,8 @@ std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
     if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
     adjusted |= part.adjustable;
     Text text{part, {{}, {}, part.tokens}, true};
-    text.there = !part.optional || state.folder.has(part.encoder);
+    text.there = !part.optional || state.folder.has(part.encoder) ||
+                 state.folder.absent.contains(part.encoder);
     if (text.there) {
       check_there(state, part);
       text.batch = tokens_of(state, text.part, prompts);
@@ -61,6 +69,17 @@ std::vector<Text> cut(const Model::State& state, const GenerateRequest& request,
   require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
           request.text_tokens, state.name);
   return texts;
+}
+
+// What an encoder makes of texts, every layer of it in numbers.
+TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch,
+                      const std::string& part) {
+  const TextStates states = encoder.encode(batch, [&](const std::string& name, const Tensor& x) {
+    if (x.device() == tensor::Device::cpu) ops::require_finite(x, part + "'s '" + name + "'");
+  });
+  for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
+    ops::require_finite(x, part + "'s end");
+  return states;
 }
 
 TextStates on_host(TextStates states) {
@@ -85,7 +104,7 @@ std::unique_ptr<models::TextEncoder> on_meta(const Model::State& state, const st
                                              std::shared_ptr<load::MetaWeights>& weights) {
   const load::Component& found = state.folder.component(part);
   weights = load::has_weights(found.folder)
-                ? std::make_shared<load::MetaWeights>(load::open_component(found.folder))
+                ? std::make_shared<load::MetaWeights>(load::open_weights(found))
                 : std::make_shared<load::MetaWeights>();
   return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
                                    weights, state.dtype());
@@ -138,6 +157,31 @@ void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, in
 
 }  // namespace
 
+std::vector<std::string> cleaned_prompts(const Recipe& recipe, std::vector<std::string> prompts,
+                                         bool clean, std::vector<std::string>& notes) {
+  clean = clean && recipe.cleans_captions();
+  for (std::string& prompt : prompts) {
+    if (!clean) {
+      prompt = recipe.cleaned(prompt);
+      continue;
+    }
+    const tokenizer::CleanCaption made = tokenizer::clean_caption(prompt);
+    if (made.text.empty() && !prompt.empty())
+      notes.push_back(fmt::format(
+          "cleaning leaves nothing of the prompt {}: this model's pipeline takes out Chinese "
+          "characters, addresses, names of files and more; --clean-caption off keeps them",
+          base::printable(prompt)));
+    if (made.misread)
+      notes.push_back(
+          fmt::format("the prompt {} looks like UTF-8 that was read in another encoding; it stays "
+                      "as it is, where "
+                      "diffusers with ftfy may repair it",
+                      base::printable(prompt)));
+    prompt = made.text;
+  }
+  return prompts;
+}
+
 TextBatch tokens_of(const Model::State& state, Recipe::TextPart& part,
                     const std::vector<std::string>& prompts) {
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
@@ -145,7 +189,7 @@ TextBatch tokens_of(const Model::State& state, Recipe::TextPart& part,
     part.tokens = std::min(tokenizer->longest(), kMostTokens);
   TextBatch batch{{}, {}, part.tokens};
   for (const std::string& prompt : prompts) {
-    const auto encoded = tokenizer->encode_padded(state.recipe->cleaned(prompt), part.tokens);
+    const auto encoded = tokenizer->encode_padded(prompt, part.tokens);
     batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
     batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
   }
@@ -153,7 +197,7 @@ TextBatch tokens_of(const Model::State& state, Recipe::TextPart& part,
 }
 
 Embeddings encode_prompts(const Model::State& state, const GenerateRequest& request, bool two,
-                          const RunControl& control) {
+                          const RunControl& control, std::vector<std::string>& notes) {
   require(!request.prompts.empty(), ErrorCode::usage,
           "what to make is missing: '{}' takes text, give --prompt T", state.name);
   require(request.text_tokens >= 0 && request.text_tokens <= kMostTokens, ErrorCode::usage,
@@ -162,7 +206,9 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
   const auto count = static_cast<int64_t>(prompts.size());
   if (two) prompts.push_back(request.negative_prompt.value_or(""));
   const base::Stopwatch clock;
-  const std::vector<Text> texts = cut(state, request, prompts);
+  const std::vector<Text> texts =
+      cut(state, request,
+          cleaned_prompts(*state.recipe, prompts, request.clean_caption.value_or(true), notes));
   const tensor::BindScope bind(state.scope());
   std::vector<Recipe::EncodedText> encoded;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -174,12 +220,13 @@ Embeddings encode_prompts(const Model::State& state, const GenerateRequest& requ
     const Text& text = texts[i];
     Recipe::EncodedText made{{}, {}, text.part.tokens};
     if (text.there) {
-      const auto encoder = state.load_text_encoder(text.part.encoder);
+      const auto encoder = state.load_text_encoder(
+          text.part.encoder, [&](const std::string& said) { notes.push_back(said); });
       check_vocabulary(state, text, *encoder);
       check_budget(state, text);
       TextBatch batch = text.batch;
       if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
-      made.states = on_host(encoder->encode(batch));
+      made.states = on_host(numbers_of(*encoder, batch, text.part.encoder));
       made.mask = text.mask();
     }
     encoded.push_back(std::move(made));
@@ -209,8 +256,8 @@ Need text_need(const Model::State& state, int texts) {
 }
 
 std::map<std::string, Tensor> forward_text(const Model::State& state, const std::string& component,
-                                           const std::map<std::string, Tensor>& inputs,
-                                           bool trace) {
+                                           const std::map<std::string, Tensor>& inputs, bool trace,
+                                           const RunControl& control) {
   const auto ids = inputs.find("input_ids"), mask = inputs.find("attention_mask");
   require(ids != inputs.end() && ids->second.rank() == 2 && ids->second.elements() > 0,
           ErrorCode::usage, "{} takes whole numbers input_ids [rows, length]", component);
@@ -238,7 +285,8 @@ std::map<std::string, Tensor> forward_text(const Model::State& state, const std:
     watch = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
     };
-  const TextStates states = on_host(state.load_text_encoder(component)->encode(batch, watch));
+  const TextStates states =
+      on_host(state.load_text_encoder(component, control.on_note)->encode(batch, watch));
   outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
   if (states.projected.defined())
     outputs["text_embeds"] = states.projected;

@@ -210,6 +210,8 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
           "component '{}' is not known; known are transformer, vae.decode, vae.encode, "
           "text_encoder (_2, _3), and model of a language model",
           component.substr(0, 60));
+  const std::string part = transformer ? "transformer" : text ? component : "vae";
+  if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
           : transformer ? state.recipe != nullptr
           : text        ? state.folder.has(component)
@@ -219,6 +221,12 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
           : text      ? component
                       : "VAE");
   base::check_writable(request.outputs);
+  if (control.on_note && !text) {
+    const std::string said = transformer ? state.check_transformer()
+                             : decode    ? state.check_vae()
+                                         : "";
+    if (!said.empty()) control.on_note(said);
+  }
   const tensor::BindScope bind(state.scope());
   const load::SafetensorsFile file(request.inputs);
   Tensors inputs;
@@ -226,7 +234,7 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   const Tensors outputs =
       language      ? engine::forward_tokens(state, inputs, request.trace, control.stop)
       : transformer ? run_transformer(state, file, inputs, request.trace, control)
-      : text        ? engine::forward_text(state, component, inputs, request.trace)
+      : text        ? engine::forward_text(state, component, inputs, request.trace, control)
                     : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
           request.outputs);

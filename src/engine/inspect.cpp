@@ -47,13 +47,19 @@ Component describe(const Model::State& state, const load::Component& part) {
       shown.facts["model_max_length"] = std::to_string(tokenizer->longest());
     return shown;
   }
+  const bool used = part.name == "transformer" || part.name == "vae" || part.name == "model" ||
+                    part.name == "critic" || part.name.starts_with("text_encoder");
+  if (!used) {
+    shown.facts["use"] = "none: no run reads it";
+    return shown;
+  }
   if (!load::has_weights(part.folder)) {
     shown.downloaded = false;
     shown.file_bytes = load::announced_bytes(part.folder);
     shown.parameters = parameters_on_meta(state, part);
     return shown;
   }
-  const load::TensorSet tensors = load::open_component(part.folder);
+  const load::TensorSet tensors = load::open_weights(part);
   shown.file_bytes = tensors.bytes();
   for (const std::string& name : tensors.names()) {
     int64_t elements = 1;
@@ -150,6 +156,9 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   found.device = engine::device_name(state.place);
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
+  const auto note = [&](const std::string& said) {
+    if (!said.empty()) found.notes.push_back(said);
+  };
   bool whole = true;  // what came without weights cannot be checked
   for (const load::Component& part : state.folder.components) {
     found.components.push_back(describe(state, part));
@@ -157,12 +166,14 @@ Inspection Model::inspect(const GenerateRequest& request) const {
     if (part.name == "transformer")
       for (const auto& [name, value] : state.recipe->facts())
         found.components.back().facts[name] = value;
-    if (part.name == "transformer" && there) state.check_transformer();
-    if (part.name == "vae" && there) state.check_vae();
+    if (part.name == "transformer" && there) note(state.check_transformer());
+    if (part.name == "vae" && there) note(state.check_vae());
     if (part.name == "model" && state.language) add_tokens(found, state);
     if (part.name == "model") whole = there;
   }
-  if (state.language && whole) state.language->check(state.dtype());
+  for (const auto& [name, type] : state.folder.absent)
+    found.components.push_back({name, type, "", 0, 0, false, {}});
+  if (state.language && whole) note(state.language->check(state.dtype()));
   if (!state.recipe) return found;
   const Run run =
       plan_run(found, *state.recipe, state.defaults, state.options, request, state.vae_factor());

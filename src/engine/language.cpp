@@ -121,23 +121,22 @@ std::vector<int32_t> Language::chat(const std::string& text) const {
   return tokens().encode(rendered(std::move(json)));
 }
 
-void Language::check(nn::DType dtype) const {
+std::string Language::check(nn::DType dtype) const {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
-  const load::TensorSet tensors = load::open_component(part_.folder);
+  const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
   recipe_->make(asked, {{0, recipe_->blocks()}, true, true}, dtype, 0);
-  load::check_names(asked, tensors, part_.folder);
+  return load::check_names(asked, tensors, part_.folder);
 }
 
 nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store,
                                 int rank, const nn::Portion& portion) {
-  if (block_ < 0) check(dtype);
+  if (block_ < 0) (void)check(dtype);  // who runs it says what is to be said
   auto& model = models_[rank];
   if (model && block_ == block) return *model;
   // Parts of other ranks for another block length go, too; the store shares what they share.
-  auto made = recipe_->make(*store.open(load::open_component(part_.folder), device_), portion,
-                            dtype, block);
+  auto made = recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
   if (block_ != block) models_.clear();
   block_ = block;
   return *(models_[rank] = std::move(made));

@@ -48,8 +48,9 @@ class Language {
   /// What plans need to know of the network; reads no file. Throws Error(plan) for a shard that the
   /// network cannot be cut into.
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
-  /// Throws Error(model) naming every tensor that is missing, unknown or of another shape.
-  void check(nn::DType dtype) const;
+  /// Throws Error(model) naming every tensor that is missing or of another shape; returns a
+  /// sentence that names tensors which nothing reads, or "".
+  std::string check(nn::DType dtype) const;
 
  private:
   std::string rendered(base::Json messages) const;

@@ -97,16 +97,16 @@ auto vae_config(const load::Component& part) {
 
 // `Half`: the decoder or the encoder of the VAE; the names of the other one may stand in the file.
 template <class Half>
-void check_part(const Model::State& state, const std::string& other,
-                const std::string& others_conv) {
+std::string check_part(const Model::State& state, const std::string& other,
+                       const std::string& others_conv) {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
   const load::Component& part = state.folder.component("vae");
-  const load::TensorSet tensors = load::open_component(part.folder);
+  const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
   const Half named(vae_config<Half>(part), asked, state.dtype());
   const std::string unused[] = {other, others_conv};
-  load::check_names(asked, tensors, part.folder, unused);
+  return load::check_names(asked, tensors, part.folder, unused);
 }
 
 template <class Half>
@@ -114,7 +114,7 @@ std::unique_ptr<Half> load_part(const Model::State& state) {
   const tensor::BindScope bind(state.scope());
   const load::Component& part = state.folder.component("vae");
   return std::make_unique<Half>(vae_config<Half>(part),
-                                *store().open(load::open_component(part.folder), state.device()),
+                                *store().open(load::open_weights(part), state.device()),
                                 state.dtype());
 }
 
@@ -177,14 +177,14 @@ bool Model::State::video() const {
   return has_vae() && folder.component("vae").class_name == "AutoencoderKLCogVideoX";
 }
 
-void Model::State::check_transformer() const {
+std::string Model::State::check_transformer() const {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
   const load::Component& part = folder.component("transformer");
-  const load::TensorSet tensors = load::open_component(part.folder);
+  const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
   recipe->make(asked, {{0, recipe->blocks()}, true, true}, dtype());
-  load::check_names(asked, tensors, part.folder);
+  return load::check_names(asked, tensors, part.folder);
 }
 
 nn::Geometry Model::State::geometry() const {
@@ -199,9 +199,9 @@ nn::Denoiser& Model::State::transformer(int rank) {
   denoisers.resize(static_cast<size_t>(group));
   auto& denoiser = denoisers[static_cast<size_t>(mine)];
   if (denoiser) return *denoiser;
-  check_transformer();
+  (void)check_transformer();  // what is to be said of it was said before
   const tensor::BindScope bind(scope());
-  const load::TensorSet tensors = load::open_component(folder.component("transformer").folder);
+  const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
   nn::Portion portion{{0, recipe->blocks()}, true, true};
   portion.expert_dtype = expert_dtype();
   const auto sites = geometry().experts;
@@ -219,37 +219,35 @@ nn::Denoiser& Model::State::transformer(int rank) {
   return *denoiser;
 }
 
-void Model::State::check_vae() const {
-  if (video())
-    check_part<models::CogVideoXVae>(*this, "encoder.*", "quant_conv.*");
-  else
-    check_part<models::AutoencoderKL>(*this, "encoder.*", "quant_conv.*");
+std::string Model::State::check_vae() const {
+  if (video()) return check_part<models::CogVideoXVae>(*this, "encoder.*", "quant_conv.*");
+  return check_part<models::AutoencoderKL>(*this, "encoder.*", "quant_conv.*");
 }
 
 std::unique_ptr<models::AutoencoderKL> Model::State::load_vae() const {
-  check_vae();
+  (void)check_vae();
   return load_part<models::AutoencoderKL>(*this);
 }
 
 std::unique_ptr<models::AutoencoderKLEncoder> Model::State::load_vae_encoder() const {
-  check_part<models::AutoencoderKLEncoder>(*this, "decoder.*", "post_quant_conv.*");
+  (void)check_part<models::AutoencoderKLEncoder>(*this, "decoder.*", "post_quant_conv.*");
   return load_part<models::AutoencoderKLEncoder>(*this);
 }
 
 std::unique_ptr<models::CogVideoXVae> Model::State::load_video_vae() const {
-  check_vae();
+  (void)check_vae();
   return load_part<models::CogVideoXVae>(*this);
 }
 
 std::unique_ptr<models::CogVideoXVaeEncoder> Model::State::load_video_vae_encoder() const {
-  check_part<models::CogVideoXVaeEncoder>(*this, "decoder.*", "post_quant_conv.*");
+  (void)check_part<models::CogVideoXVaeEncoder>(*this, "decoder.*", "post_quant_conv.*");
   return load_part<models::CogVideoXVaeEncoder>(*this);
 }
 
 std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(
-    const std::string& part) const {
+    const std::string& part, const std::function<void(const std::string&)>& note) const {
   const load::Component& found = folder.component(part);
-  const load::TensorSet tensors = load::open_component(found.folder);
+  const load::TensorSet tensors = load::open_weights(found);
   const auto make = [&](std::shared_ptr<const nn::Weights> weights) {
     return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
                                      std::move(weights), dtype());
@@ -260,7 +258,8 @@ std::unique_ptr<models::TextEncoder> Model::State::load_text_encoder(
     const auto asked = std::make_shared<load::MetaWeights>(tensors);
     const auto encoder = make(asked);
     encoder->encode({{0}, {1}, 1});
-    load::check_names(*asked, tensors, found.folder, encoder->unused());
+    const std::string said = load::check_names(*asked, tensors, found.folder, encoder->unused());
+    if (note && !said.empty()) note(said);
   }
   return make(store().open(tensors, device()));
 }
@@ -307,6 +306,8 @@ Model Model::open(const std::string& model, const RunOptions& options,
   if (state->folder.has("model") && state->folder.kind == load::FolderKind::single)
     state->language = std::make_unique<engine::Language>(state->folder.component("model"));
   if (state->language) state->language->compute_on(state->device());
+  if (!state->has_vae() && state->folder.absent.contains("transformer"))
+    state->folder.component("transformer");
   require(state->folder.has("transformer") || state->has_vae() || state->language, ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
           "transformer ({}), and AutoencoderKL",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,10 +53,11 @@ struct Model::State {
   bool video() const;
   /// Latent pixels -> pixels.
   int64_t vae_factor() const;
-  /// Throws Error(model) naming every tensor that is missing, unknown or of another shape than the
-  /// configuration says; reads no weight.
-  void check_transformer() const;
-  void check_vae() const;
+  /// Throws Error(model) naming every tensor that is missing or of another shape than the
+  /// configuration says; reads no weight. They return a sentence that names tensors which nothing
+  /// reads, or "".
+  std::string check_transformer() const;
+  std::string check_vae() const;
   /// What plans need to know of the transformer; reads no file.
   nn::Geometry geometry() const;
   /// The transformer with the experts of a rank, checked and loaded on first use.
@@ -65,8 +67,10 @@ struct Model::State {
   std::unique_ptr<models::AutoencoderKLEncoder> load_vae_encoder() const;
   std::unique_ptr<models::CogVideoXVae> load_video_vae() const;
   std::unique_ptr<models::CogVideoXVaeEncoder> load_video_vae_encoder() const;
-  /// A text encoder of the folder, its names checked; it reads weights while it runs.
-  std::unique_ptr<models::TextEncoder> load_text_encoder(const std::string& part) const;
+  /// A text encoder of the folder, its names checked; it reads weights while it runs. `note` gets a
+  /// sentence that names tensors which nothing reads, if there are any.
+  std::unique_ptr<models::TextEncoder> load_text_encoder(
+      const std::string& part, const std::function<void(const std::string&)>& note = {}) const;
 };
 
 namespace engine {

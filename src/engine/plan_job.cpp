@@ -9,6 +9,7 @@
 #include "engine/encode_text.h"
 #include "engine/expected_time.h"
 #include "load/safetensors.h"
+#include "ops/finite.h"
 #include "sample/scheduler.h"
 
 namespace tessera::engine {
@@ -23,7 +24,8 @@ std::string class_scheduler(const Model::State& state, const GenerateRequest& re
             request.scheduler);
     return request.scheduler;
   }
-  if (!state.folder.has("scheduler")) return state.recipe->scheduler();
+  const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
+  if (!named) return state.recipe->scheduler();
   const std::string& name = state.folder.component("scheduler").class_name;
   if (name == "RectifiedFlow") return "rectified-flow";
   if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
@@ -32,9 +34,17 @@ std::string class_scheduler(const Model::State& state, const GenerateRequest& re
        state.folder.path, name);
 }
 
+Tensor given_numbers(const load::SafetensorsFile& file, const std::string& name) {
+  const Tensor x = file.get(name);
+  require(ops::all_finite(x), ErrorCode::usage,
+          "'{}': the tensor {} holds NaN or infinity; expected numbers", file.path(),
+          base::printable(name));
+  return x;
+}
+
 void read_initial(const GenerateRequest& request, Job& job) {
   const load::SafetensorsFile file(request.initial_latents);
-  for (const auto& [name, entry] : file.entries()) job.given[name] = file.get(name);
+  for (const auto& [name, entry] : file.entries()) job.given[name] = given_numbers(file, name);
   const auto latents = job.given.find("latents");
   require(latents != job.given.end(), ErrorCode::usage, "'{}' holds no tensor 'latents'",
           request.initial_latents);
@@ -48,8 +58,8 @@ void read_initial(const GenerateRequest& request, Job& job) {
 
 void check_subject(const Model::State& state, const GenerateRequest& request) {
   if (state.recipe->text_inputs().empty())
-    require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
-            "'{}' takes classes, not text: give --class", state.name);
+    require(request.prompts.empty() && request.embeddings.empty() && !request.negative_prompt,
+            ErrorCode::usage, "'{}' takes classes, not text: give --class", state.name);
   else
     require(request.classes.empty(), ErrorCode::usage,
             "'{}' takes text, not classes: give --prompt", state.name);
@@ -83,10 +93,43 @@ void plan_rescale(const models::Recipe& recipe, const GenerateRequest& request, 
   job.guidance.rescale = phi;
 }
 
+// What was asked for and changes nothing is said.
+void note_without_effect(const models::Recipe& recipe, const GenerateRequest& request, Job& job) {
+  const auto note = [&](const std::string& option, const std::string& why) {
+    job.notes.push_back(option + " has no effect: " + why);
+  };
+  const bool embeds = recipe.embeds_guidance(), given = !request.embeddings.empty();
+  const auto inputs = recipe.forward_names().conditioning;
+  const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
+  if (request.negative_prompt && !job.guidance.branches())
+    note("--negative-prompt",
+         fmt::format("it needs {} above 1, which is {}", embeds ? "--true-guidance" : "--guidance",
+                     embeds ? request.true_guidance : job.guidance_asked));
+  else if (request.negative_prompt && given)
+    note("--negative-prompt", "--embeddings holds what it would become");
+  if (request.guidance && distilled)
+    note(
+        fmt::format("--guidance {}", *request.guidance),
+        "this model takes none ('guidance_embeds' is false); --true-guidance adds a second branch");
+  if (request.guidance && !embeds && *request.guidance > 0 && *request.guidance < 1 &&
+      !job.guidance.branches())
+    note(fmt::format("--guidance {}", *request.guidance), "below 1 there is none, as with 1");
+  if (request.true_guidance != 1 && !embeds)
+    note("--true-guidance", "the guidance of this model is --guidance");
+  if (request.text_tokens > 0 && (given || recipe.text_inputs().empty()))
+    note("--text-tokens",
+         given ? "--embeddings holds what text encoders read" : "this model reads no text");
+  if (request.clean_caption && (given || !recipe.cleans_captions()))
+    note("--clean-caption", given ? "--embeddings holds what text encoders read"
+                                  : "the pipeline of this model cleans no prompts");
+  if (request.vae_tiling == VaeTiling::on && !request.decode)
+    note("--vae-tiling", "nothing is decoded");
+}
+
 Embeddings read_embeddings(const GenerateRequest& request) {
   const load::SafetensorsFile file(request.embeddings);
   Embeddings embeddings;
-  for (const auto& [name, entry] : file.entries()) embeddings[name] = file.get(name);
+  for (const auto& [name, entry] : file.entries()) embeddings[name] = given_numbers(file, name);
   return embeddings;
 }
 
@@ -124,13 +167,12 @@ void plan_text(const Model::State& state, const GenerateRequest& request, const 
                int steps, Job& job) {
   const models::Recipe& recipe = *state.recipe;
   const Branches branches = branches_of(recipe, request, job.guidance_asked);
-  require(state.folder.has("scheduler"), ErrorCode::model,
-          "'{}' has no scheduler; expected scheduler/scheduler_config.json", state.name);
+  state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
   note_passes(state, steps, job);
-  const Embeddings embeddings = request.embeddings.empty()
-                                    ? encode_prompts(state, request, branches.two, control)
-                                    : read_embeddings(request);
+  const Embeddings embeddings =
+      request.embeddings.empty() ? encode_prompts(state, request, branches.two, control, job.notes)
+                                 : read_embeddings(request);
   const int64_t prompts = prompt_count(recipe, embeddings, branches.two);
   for (int64_t p = 0; p < prompts; ++p)
     for (int i = 0; i < request.count; ++i)
@@ -216,6 +258,7 @@ Outline outline_of(const Model::State& state, const GenerateRequest& request, co
 
 Job plan_job(const Model::State& state, const GenerateRequest& request, const RunControl& control) {
   if (!state.recipe) {
+    if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
     std::vector<std::string> known;
     for (const models::Family& family : models::families()) known.push_back(family.type);
     fail(
@@ -239,12 +282,15 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
             "--guidance {}: expected a number from 0 to 1000", scale);
   check_subject(state, request);
   plan_size(state, request, job);
+  if (request.decode && state.folder.absent.contains("vae"))
+    state.folder.component("vae", ", or save latents alone: --latents-only --save-latents FILE");
   require(!request.decode || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
           state.name);
   base::check_writable(std::array{request.save_latents, request.trace});
-  state.check_transformer();
-  if (request.decode) state.check_vae();
+  for (const std::string& said :
+       {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
+    if (!said.empty()) job.notes.push_back(said);
   const int steps = request.steps.value_or(defaults.steps);
   announce(state, outline_of(state, request, job, steps), control);
   if (state.recipe->text_inputs().empty())
@@ -252,6 +298,7 @@ Job plan_job(const Model::State& state, const GenerateRequest& request, const Ru
   else
     plan_text(state, request, control, steps, job);
   plan_rescale(*state.recipe, request, job);
+  note_without_effect(*state.recipe, request, job);
   if (!request.initial_latents.empty()) read_initial(request, job);
   return job;
 }

@@ -90,6 +90,7 @@ std::string to_json(const Inspection& i) {
                       {"device", i.device},
                       {"components", components},
                       {"classes", i.class_names},
+                      {"notes", i.notes},
                       {"run", run},
                       {"flops_per_step", i.flops_per_step},
                       {"memory", i.memory},

@@ -33,7 +33,9 @@ std::vector<Tokenized> tokenize_language(const engine::Language& language,
 // The tokens that a text encoder of a pipeline gets of one prompt.
 Tokenized of_part(const Model::State& state, models::Recipe::TextPart part,
                   const std::string& prompt) {
-  const models::TextBatch batch = engine::tokens_of(state, part, {prompt});
+  std::vector<std::string> notes;  // for those who run it
+  const models::TextBatch batch =
+      engine::tokens_of(state, part, engine::cleaned_prompts(*state.recipe, {prompt}, true, notes));
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));

@@ -47,6 +47,14 @@ std::string text_of(const Json& object, const char* key) {
 [[noreturn]] void refuse_file(const fs::path& path) {
   const std::string extension = path.extension().string();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  const bool described = is_file(path.parent_path() / "config.json") ||
+                         is_file(path.parent_path() / "model_index.json");
+  if (extension == ".safetensors" && !described)
+    fail(ErrorCode::model,
+         "'{}' is a checkpoint in a single file, which is not read: its parts are not described; "
+         "download the model's folder in the diffusers layout (model_index.json and a folder each "
+         "for transformer, vae, ...) and give that",
+         path.string());
   if (extension == ".safetensors")
     fail(ErrorCode::model,
          "'{}' is a single weights file; give the folder that holds it and its config.json or "
@@ -66,6 +74,19 @@ std::string text_of(const Json& object, const char* key) {
   fail(ErrorCode::model,
        "'{}' is a file; expected a model folder with model_index.json or config.json",
        path.string());
+}
+
+// What a folder without any description may hold instead.
+std::string lone_weights(const fs::path& root) {
+  std::error_code ignored;
+  for (const auto& item : fs::directory_iterator(root, ignored)) {
+    const std::string extension = item.path().extension().string();
+    for (const char* kind : {".safetensors", ".gguf", ".ckpt", ".pt", ".pth", ".bin"})
+      if (extension == kind)
+        return fmt::format("; a weights file alone, as {}, is not read",
+                           base::printable(item.path().filename().string()));
+  }
+  return "";
 }
 
 Component read_component(const fs::path& folder, std::string name, std::string library,
@@ -99,9 +120,10 @@ void add_component(const fs::path& root, const std::string& index, const std::st
           index, base::printable(name),
           base::printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
   check_name(index, name);
-  require(is_folder(root / name), ErrorCode::model,
-          "{}: the folder of component '{}' ({}) is missing; expected '{}': download it too", index,
-          name, base::printable(value[1].get<std::string>()), (root / name).string());
+  if (!is_folder(root / name)) {
+    model.absent[name] = value[1].get<std::string>();
+    return;
+  }
   model.components.push_back(
       read_component(root / name, name, value[0].get<std::string>(), value[1].get<std::string>()));
 }
@@ -109,8 +131,8 @@ void add_component(const fs::path& root, const std::string& index, const std::st
 ModelFolder read_pipeline(const fs::path& root) {
   const std::string index = (root / "model_index.json").string();
   const Json json = read_object(index);
-  ModelFolder model{
-      root.string(), FolderKind::pipeline, text_of(json, "_class_name"), {}, Json::object()};
+  ModelFolder model{root.string(), FolderKind::pipeline, text_of(json, "_class_name"), {}, {},
+                    Json::object()};
   require(!model.class_name.empty(), ErrorCode::model,
           "{}: there is no '_class_name'; expected the pipeline's class, as \"FluxPipeline\"",
           index);
@@ -122,7 +144,11 @@ ModelFolder read_pipeline(const fs::path& root) {
       model.options[name] = value;
     }
   }
-  require(!model.components.empty(), ErrorCode::model, "{}: it names no component", index);
+  require(!model.components.empty() || !model.absent.empty(), ErrorCode::model,
+          "{}: it names no component", index);
+  require(!model.components.empty(), ErrorCode::model,
+          "{}: none of the folders that it names is there, as '{}'; download them too", index,
+          model.absent.begin()->first);
   return model;
 }
 
@@ -142,7 +168,7 @@ ModelFolder read_single(const fs::path& root) {
           "\"model_type\": \"dit_moe\"",
           config);
   own.name = own_name(own);
-  ModelFolder model{root.string(), FolderKind::single, own.class_name, {}, Json::object()};
+  ModelFolder model{root.string(), FolderKind::single, own.class_name, {}, {}, Json::object()};
   model.components.push_back(std::move(own));
   std::error_code ignored;
   for (const auto& item : fs::directory_iterator(root, ignored)) {
@@ -161,14 +187,20 @@ bool ModelFolder::has(const std::string& name) const {
                      [&](const Component& part) { return part.name == name; });
 }
 
-const Component& ModelFolder::component(const std::string& name) const {
+const Component& ModelFolder::component(const std::string& name,
+                                        const std::string& otherwise) const {
   std::vector<std::string> names;
   for (const Component& part : components) {
     if (part.name == name) return part;
     names.push_back(part.name);
   }
-  fail(ErrorCode::model, "'{}' has no component {}; it has {}", path, base::printable(name),
-       fmt::join(names, ", "));
+  if (const auto missing = absent.find(name); missing != absent.end())
+    fail(ErrorCode::model,
+         "{}/model_index.json: the folder of component '{}' ({}) is missing; expected '{}': "
+         "download it too{}",
+         path, name, base::printable(missing->second), (fs::path(path) / name).string(), otherwise);
+  fail(ErrorCode::model, "'{}' has no component {}; it has {}{}", path, base::printable(name),
+       fmt::join(names, ", "), otherwise);
 }
 
 ModelFolder open_folder(const std::string& path) {
@@ -184,8 +216,8 @@ ModelFolder open_folder(const std::string& path) {
   } else {
     require(is_file(root / "config.json"), ErrorCode::model,
             "'{}' holds neither model_index.json nor config.json; expected a model folder in the "
-            "diffusers or transformers layout",
-            path);
+            "diffusers or transformers layout{}",
+            path, lone_weights(root));
     model = read_single(root);
   }
   std::sort(model.components.begin(), model.components.end(),

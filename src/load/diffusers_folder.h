@@ -25,18 +25,21 @@ struct ModelFolder {
   FolderKind kind = FolderKind::single;
   std::string class_name;  ///< the pipeline's class, or the model_type of a single model
   std::vector<Component>
-      components;      ///< alphabetic; what model_index.json gives as null is left out
+      components;  ///< alphabetic; what model_index.json gives as null is left out
+  std::map<std::string, std::string> absent;  ///< named there, without a folder: name -> class
   base::Json options;  ///< the plain values of model_index.json (requires_safety_checker, ...)
 
   bool has(const std::string& component) const;
-  /// Throws Error(model) listing what there is.
-  const Component& component(const std::string& name) const;
+  /// Throws Error(model) listing what there is, or saying what must be downloaded too; `otherwise`
+  /// stands behind it.
+  const Component& component(const std::string& name, const std::string& otherwise = "") const;
 };
 
 /// Describes a folder with model_index.json (diffusers layout) or config.json (transformers layout,
 /// DiT-MoE; with vae/ and others as subfolders). A single model's own component is "transformer"
-/// for diffusion models, "vae" for autoencoders, else "model". Throws Error(model) saying what to
-/// do for anything else.
+/// for diffusion models, "vae" for autoencoders, else "model". A component of model_index.json
+/// whose folder is not there is no error until somebody asks for it. Throws Error(model) saying
+/// what to do for anything else.
 ModelFolder open_folder(const std::string& path);
 
 }  // namespace tessera::load

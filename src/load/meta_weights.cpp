@@ -94,9 +94,9 @@ int64_t MetaWeights::parameters() const {
   return total;
 }
 
-void check_names(const MetaWeights& weights, const TensorSet& tensors, const std::string& folder,
-                 std::span<const std::string> unused) {
-  std::vector<NamedItem> missing, extra, misshaped;
+std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
+                        const std::string& folder, std::span<const std::string> unused) {
+  std::vector<NamedItem> missing, extra, misshaped, unread;
   const std::map<std::string, Shape> asked = weights.asked();
   for (const auto& [name, shape] : asked) {
     if (!tensors.has(name)) {
@@ -104,16 +104,26 @@ void check_names(const MetaWeights& weights, const TensorSet& tensors, const std
     } else if (const auto& sizes = tensors.entry(name).sizes; !same(shape, sizes)) {
       misshaped.push_back(
           {name, fmt::format(" is [{}], expected {}", fmt::join(sizes, ", "), shape.str())});
+    } else if (const std::string& type = tensors.entry(name).dtype; !dtype_of(type)) {
+      unread.push_back({name, " is " + type});
     }
   }
   for (const std::string& name : tensors.names())
     if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
   require(
-      missing.empty() && extra.empty() && misshaped.empty(), ErrorCode::model,
+      unread.empty(), ErrorCode::model,
+      "the weights in '{}' are of a type that is not read{}; download the files of the same model "
+      "in bf16, f16 or f32",
+      folder, listed("such", unread));
+  require(
+      missing.empty() && misshaped.empty(), ErrorCode::model,
       "the weights in '{}' do not fit its config.json{}{}{}; use the weights and the config of one "
       "model",
       folder, listed("missing", missing), listed("of another shape", misshaped),
       listed("that the model does not know", extra));
+  if (extra.empty()) return "";
+  return fmt::format("'{}' holds {} tensor{} that nothing here reads: {}", folder, extra.size(),
+                     extra.size() == 1 ? "" : "s", listed_names(extra));
 }
 
 }  // namespace tessera::load

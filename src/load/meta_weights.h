@@ -47,10 +47,11 @@ class MetaWeights : public nn::Weights {
 };
 
 /// Compares what a model asked for with what `folder` holds. Throws one Error(model) naming all
-/// missing, extra and mis-shaped tensors (the first 8 of each, and how many more). Tensors that
-/// match an entry of `unused` (a name, or a beginning followed by '*') may be there without being
-/// asked for.
-void check_names(const MetaWeights& weights, const TensorSet& tensors, const std::string& folder,
-                 std::span<const std::string> unused = {});
+/// tensors that are missing, of another shape, or of a type that is not read (F8). Returns a
+/// sentence naming all that nobody asked for, "" if there are none; those that match an entry of
+/// `unused` (a name, or a beginning followed by '*') belong there and are not named.
+[[nodiscard]] std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
+                                      const std::string& folder,
+                                      std::span<const std::string> unused = {});
 
 }  // namespace tessera::load

@@ -83,12 +83,13 @@ std::optional<TensorSet> open_stem(const fs::path& folder, const std::string& st
 // What else lies in the folder, as advice.
 std::string advice(const fs::path& folder) {
   std::vector<std::string> seen;
-  bool pickle = false;
+  bool pickle = false, gguf = false;
   std::error_code ignored;
   for (const auto& item : fs::directory_iterator(folder, ignored)) {
     const std::string extension = item.path().extension().string();
     pickle = pickle || extension == ".bin" || extension == ".pt" || extension == ".pth" ||
              extension == ".ckpt";
+    gguf = gguf || extension == ".gguf";
     if (extension == ".safetensors" && seen.size() < 4)
       seen.push_back(base::printable(item.path().filename().string()));
   }
@@ -96,7 +97,15 @@ std::string advice(const fs::path& folder) {
   if (!seen.empty())
     return fmt::format("it holds {}: rename the file, or give the variant's name",
                        fmt::join(seen, ", "));
-  if (pickle) return "it holds PyTorch pickles only: convert them to safetensors first";
+  if (pickle)
+    return "it holds PyTorch pickles only, which are not read: download the safetensors files of "
+           "the "
+           "same model, or convert them to safetensors first (save_pretrained of diffusers and "
+           "transformers writes them)";
+  if (gguf)
+    return "it holds GGUF files only, which are not read: download the safetensors files of the "
+           "same "
+           "model";
   return "download the weights too";
 }
 
@@ -189,6 +198,21 @@ TensorSet open_component(const std::string& folder, const std::string& variant) 
        "'{}' holds no {}model.safetensors, diffusion_pytorch_model.safetensors or an index of "
        "them; {}",
        folder, variant.empty() ? "" : "variant '" + variant + "' of ", advice(folder));
+}
+
+TensorSet open_weights(const Component& part) {
+  const auto found = part.config.find("quantization_config");
+  if (found != part.config.end() && !found->is_null()) {
+    std::string method;
+    for (const char* key : {"quant_type", "quant_method"})
+      if (found->is_object() && found->contains(key) && found->at(key).is_string())
+        method = " by " + base::printable(found->at(key).get<std::string>());
+    fail(ErrorCode::model,
+         "{}/config.json: the weights are quantised{} ('quantization_config'), which is not read; "
+         "download the folder of the same model in bf16, f16 or f32",
+         part.folder, method);
+  }
+  return open_component(part.folder);
 }
 
 }  // namespace tessera::load

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "load/diffusers_folder.h"
 #include "load/safetensors.h"
 
 namespace tessera::load {
@@ -39,6 +40,9 @@ class TensorSet {
 /// fp16, fp32. Every shard is opened and checked against the index. Throws Error(model).
 TensorSet open_component(const std::string& folder, const std::string& variant = "");
 
+/// The weights of a component. Throws Error(model), also for weights that its config.json calls
+/// quantised.
+TensorSet open_weights(const Component& part);
 /// Whether a component's folder holds weights of any kind, complete or not; else it is a
 /// description that came alone.
 bool has_weights(const std::string& folder);

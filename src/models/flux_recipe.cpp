@@ -18,7 +18,10 @@ class FluxRecipe : public TextRecipe {
     fact("joint_attention_dim", c.joint_attention_dim);
     fact("guidance_embeds", c.guidance_embeds);
   }
-  Defaults defaults() const override { return {28, 3.5f}; }
+  // Without guidance as an input it is the model distilled to few steps: FLUX.1-schnell.
+  Defaults defaults() const override {
+    return config_.guidance_embeds ? Defaults{28, 3.5f} : Defaults{4, 1.0f};
+  }
   int64_t blocks() const override { return config_.blocks(); }
   std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
                                      nn::DType dtype) const override {
@@ -40,7 +43,7 @@ class FluxRecipe : public TextRecipe {
   }
   nn::Conditioning example(int64_t rows) const override {
     nn::Conditioning c;
-    c.tensors["encoder_hidden_states"] = meta({rows, 512, config_.joint_attention_dim});
+    c.tensors["encoder_hidden_states"] = meta({rows, text_tokens(), config_.joint_attention_dim});
     c.tensors["pooled_projections"] = meta({rows, config_.pooled_projection_dim});
     c.tensors["guidance"] = meta({rows});
     return c;
@@ -54,7 +57,7 @@ class FluxRecipe : public TextRecipe {
         {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
         {.tokenizer = "tokenizer_2",
          .encoder = "text_encoder_2",
-         .tokens = 512,
+         .tokens = text_tokens(),
          .adjustable = true}};
   }
   std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
@@ -73,6 +76,7 @@ class FluxRecipe : public TextRecipe {
   bool even_sigmas() const override { return true; }
 
  private:
+  int64_t text_tokens() const { return config_.guidance_embeds ? 512 : 256; }
   FluxConfig config_;
 };
 

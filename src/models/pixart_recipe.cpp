@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "models/resolution_bins.h"
 #include "models/text_recipe.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/caption.h"
 
 namespace tessera::models {
 namespace {
@@ -59,8 +59,9 @@ class PixartRecipe : public TextRecipe {
     return pixart_bin(config_.sample_size, height, width);
   }
   std::string cleaned(const std::string& prompt) const override {
-    return tokenizer::stripped(tokenizer::lowered(tokenizer::repaired(prompt)));
+    return tokenizer::plain_caption(prompt);
   }
+  bool cleans_captions() const override { return true; }
   std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
                                            int64_t) const override {
     return {{"prompt_embeds", texts[0].states.last}, {"prompt_attention_mask", texts[0].mask}};

@@ -63,7 +63,9 @@ class Recipe {
   };
   /// What the text of a pipeline of this class goes through; empty: there is no way.
   virtual std::vector<TextPart> text_parts(const std::string& /*pipeline*/) const { return {}; }
-  /// What a pipeline does to a prompt before it is cut into tokens.
+  /// Whether the pipeline cleans prompts (tokenizer::clean_caption) unless it is told.
+  virtual bool cleans_captions() const { return false; }
+  /// What a pipeline does to a prompt that is not cleaned before it is cut into tokens.
   virtual std::string cleaned(const std::string& prompt) const { return prompt; }
   /// What one part made of the texts; `states.last` is undefined where the folder lacks the part.
   struct EncodedText {

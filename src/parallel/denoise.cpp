@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "ops/elementwise.h"
+#include "ops/finite.h"
 #include "ops/sampling.h"
 #include "parallel/recorded_step.h"
 #include "tensor/device_runtime.h"
@@ -16,6 +17,7 @@ using tensor::DType;
 using tensor::Tensor;
 
 constexpr int kWorthRecording = 4;  // steps
+constexpr int kBetweenChecks = 4;   // steps, of latents that are not on the host
 
 Tensor timesteps(float value, int rows, tensor::Device device) {
   if (device == tensor::Device::meta) return Tensor::empty({rows}, DType::f32, device);
@@ -40,29 +42,42 @@ void show(const DenoiseControl& control, const std::string& name, const Tensor& 
   control.trace(name, x.is_meta() ? x : x.to(tensor::Device::cpu));
 }
 
+enum class Watch { nothing, blocks, numbers };  // blocks: for control.trace
+
+void check_hidden(const nn::Hidden& hidden, const std::string& part) {
+  ops::require_finite(hidden.tokens.body, part);
+  ops::require_finite(hidden.tokens.prefix, part);
+}
+
 Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
                 const Tensor& latent, Assembly& assembly, const DenoiseControl& control,
-                bool trace_blocks, int half = 0) {
+                Watch watch, int half = 0) {
   nn::Hidden hidden = model.embed(step, latent, view);
-  const bool trace = trace_blocks && control.trace;
+  const bool trace = watch == Watch::blocks && control.trace, check = watch == Watch::numbers;
   if (trace) show(control, "embedding", hidden.tokens.body);
+  if (check) check_hidden(hidden, "the embedding");
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
     model.block(static_cast<int>(b), step, view, hidden, assembly.seams(half));
     if (assembly.world) assembly.world->advance();
+    if (check) check_hidden(hidden, "'" + model.block_name(static_cast<int>(b)) + "'");
     if (!trace) continue;
     const std::string name = model.block_name(static_cast<int>(b));
     show(control, name, hidden.tokens.body);
     if (hidden.tokens.prefix.defined()) show(control, name + ".context", hidden.tokens.prefix);
   }
-  return model.head(step, view, hidden);
+  const Tensor out = model.head(step, view, hidden);
+  if (check) ops::require_finite(out, "the head");
+  return out;
 }
 
 // All rows at once, or as two halves in turn; a rank without rows for a half goes through its
 // exchanges all the same.
 Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
                   const Tensor& latent, Assembly& assembly, const DenoiseControl& control) {
-  if (!assembly.turns) return run_rows(model, step, view, latent, assembly, control, false);
+  // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
+  const Watch watch = latent.device() == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
+  if (!assembly.turns) return run_rows(model, step, view, latent, assembly, control, watch);
   const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
   const nn::TokenView halves[] = {rows_of(view, 0, cut), rows_of(view, cut, rows)};
   const int64_t first = nn::token_count(halves[0].body);
@@ -70,7 +85,7 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   std::vector<Tensor> out(2);
   assembly.turns->run([&](int i) {
     const auto at = static_cast<size_t>(i);
-    out[at] = run_rows(model, step, halves[at], latents[at], assembly, control, false, i);
+    out[at] = run_rows(model, step, halves[at], latents[at], assembly, control, watch, i);
   });
   return ops::concat_rows(out);
 }
@@ -94,6 +109,46 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int6
   return sample::rescale_guided(out, cond, guidance.rescale, tokens, guidance.channels * patch);
 }
 
+/// The latents of a run: when they are no numbers any more, an error says which part of the model
+/// made the first that was none.
+class Guard {
+ public:
+  Guard(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
+        Assembly& assembly, int steps)
+      : model_(model), context_(context), view_(view), assembly_(assembly), steps_(steps) {}
+
+  /// Before step i: what the network is to be given.
+  void keep(const Tensor& time, const Tensor& input) {
+    if (good_.defined()) return;
+    time_ = time;
+    good_ = input;
+  }
+  /// After step i.
+  void check(int i, const Tensor& latent) {
+    const bool host = latent.device() == tensor::Device::cpu;
+    if (!host && (i + 1) % kBetweenChecks != 0 && i + 1 != steps_) return;
+    if (!ops::all_finite(latent)) find(i);
+    good_ = {};
+  }
+
+ private:
+  // The step after the last good latent once more, part by part; other ranks would not join in.
+  [[noreturn]] void find(int i) {
+    if (!assembly_.world || assembly_.world->size() == 1)
+      run_rows(model_, *model_.at(context_, time_), view_, good_, assembly_, {}, Watch::numbers);
+    fail(ErrorCode::model,
+         "step {} of {} leaves no numbers (NaN or infinity) in the latent: use less guidance or "
+         "another scheduler; if that is the same, the model's files are damaged",
+         i + 1, steps_);
+  }
+  const nn::Denoiser& model_;
+  const nn::Context& context_;
+  const nn::TokenView& view_;
+  Assembly& assembly_;
+  int steps_;
+  Tensor time_, good_;
+};
+
 }  // namespace
 
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
@@ -104,7 +159,7 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
   const nn::StepContextPtr step = model.at(*context, timestep.to(device));
   const Tensor out = run_rows(model, *step, assembly.share.view(shape.prefix), latent.to(device),
-                              assembly, control, true);
+                              assembly, control, Watch::blocks);
   assembly.finish();
   return out.to(latent.device());
 }
@@ -127,6 +182,7 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
       },
       sampler.steps() >= kWorthRecording && !watched && assembly.may_record(), assembly.local);
   sample::History history;
+  Guard guard(model, *context, view, assembly, sampler.steps());
   for (int i = 0; i < sampler.steps(); ++i) {
     if (i > 0) tensor::settle(device);  // so that what on_step says has happened
     require(go_on(assembly, control), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
@@ -138,10 +194,13 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor out = network(timesteps(sampler.timestep(i), shape.rows, device), input);
+    const Tensor time = timesteps(sampler.timestep(i), shape.rows, device);
+    guard.keep(time, input);
+    const Tensor out = network(time, input);
     const Tensor prediction = guided(out, guidance, pt * p * q, assembly.share.tokens.size());
     const Tensor drawn = sampler.needs_noise(i) ? noise(i).to(device) : Tensor();
     latent = sampler.step(i, prediction, latent, drawn, history);
+    guard.check(i, latent);
     if (control.trace) {
       show(control, fmt::format("model_output.{}", i), prediction);
       show(control, fmt::format("latents.{}", i + 1), latent);

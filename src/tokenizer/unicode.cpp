@@ -140,6 +140,7 @@ std::string stripped(const std::string& text, bool left, bool right) {
   return text.substr(begin, (right ? end : text.size()) - begin);
 }
 
+bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
 bool is_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
 bool is_nonspacing_mark(char32_t c) { return categories(c) & U_GC_MN_MASK; }
 bool is_punctuation(char32_t c) { return categories(c) & U_GC_P_MASK; }

@@ -32,6 +32,8 @@ std::string lowered(std::string_view text);
 /// The text without white space at its ends, or at one of them.
 std::string stripped(const std::string& text, bool left = true, bool right = true);
 
+/// What str.isspace of Python takes for one: White_Space and the separators from U+001C on.
+bool is_python_space(char32_t c);
 /// White_Space.
 bool is_space(char32_t c);
 /// General category Mn.

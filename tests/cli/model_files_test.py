@@ -2,10 +2,11 @@
 """Missing, damaged and mismatched model files: status 3, and one line naming the file and the fault."""
 
 import json
+import shutil
 import struct
 import unittest
 
-from program import DATA, SHAPES, ProgramTest, read_safetensors, write_safetensors
+from program import DATA, SHAPES, SOURCE, ProgramTest, read_safetensors, write_safetensors
 
 SAVE = ("--class", "1", "--steps", "2", "--latents-only", "--save-latents", "out.safetensors")
 
@@ -32,10 +33,50 @@ class Folders(ProgramTest):
         (model / "model.safetensors").unlink()
         self.refused(3, "generate", model, *SAVE, says=[str(model), "model.safetensors"])
 
-    def test_component_missing(self):
+    def test_a_component_that_a_run_does_not_need_may_be_missing(self):
         model = self.copy_model(source=SHAPES)
-        (model / "vae").rename(model / "elsewhere")
-        self.refused_model(model, "'vae'", "missing")
+        (model / "vae").rename(self.folder / "elsewhere")
+        self.refused(3, "generate", model, "--class", "1",
+                     says=["'vae' ('AutoencoderKL') is missing", "download it too", "--latents-only"])
+        self.refused(3, "forward", model, "--component", "vae.decode", "--inputs", "x", "--outputs", "y",
+                     says="'vae' ('AutoencoderKL') is missing")
+        done = self.run_here("generate", model, *SAVE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_here("inspect", model)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("weights are not here yet", done.stdout)
+        (model / "transformer").rename(self.folder / "elsewhere2")
+        for command in ("generate", "inspect"):
+            self.refused(3, command, model, *(SAVE if command == "generate" else ()),
+                         says=["'transformer' ('DiTMoE') is missing", "download it too"])
+
+    def test_parts_that_no_run_needs(self):
+        model = self.copy_model(source=SHAPES)
+        self.change_json(model / "model_index.json", safety_checker=["stable_diffusion", "SafetyChecker"],
+                         feature_extractor=["transformers", "CLIPImageProcessor"], image_encoder=[None, None])
+        (model / "safety_checker").mkdir()
+        (model / "safety_checker/pytorch_model.bin").write_text("x")
+        done = self.run_here("generate", model, *SAVE)
+        self.assertEqual((done.returncode, done.stderr.count("note")), (0, 0), done.stderr)
+        done = self.run_here("inspect", model)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no run reads it", done.stdout)
+        self.assertIn("weights are not here yet", done.stdout)
+
+    def test_a_text_encoder_that_the_index_names_is_not_left_out(self):
+        model = self.copy_model(source=SOURCE / "models/scenes")
+        run = ("generate", model, "--prompt", "a red circle", "--steps", "1", "--latents-only",
+               "--save-latents", "x")
+        self.assertEqual(self.run_here(*run).returncode, 0)
+        for part, kind in (("text_encoder_3", "T5EncoderModel"), ("tokenizer_3", "T5TokenizerFast")):
+            self.change_json(model / "model_index.json", **{part: ["transformers", kind]})
+        line = self.refused(3, *run, says=["_3' (", "is missing", "--embeddings"])
+        self.assertIn("download it too", line)
+
+    def test_quantised_weights(self):
+        model = self.copy_model()
+        self.change_json(model / "config.json", quantization_config={"quant_method": "bitsandbytes"})
+        self.refused_model(model, str(model / "config.json"), "'bitsandbytes'", "bf16, f16 or f32")
 
     def test_configs(self):
         model = self.copy_model()
@@ -128,7 +169,80 @@ class Safetensors(ProgramTest):
         self.refused(3, "generate", self.model, *SAVE, says=[name, "i32"])
 
 
+class Numbers(ProgramTest):
+    def damaged(self, folder, name, value=float("nan")):
+        path = next(p for p in (folder / "model.safetensors", folder / "diffusion_pytorch_model.safetensors")
+                    if p.exists())
+        tensors, _ = read_safetensors(path)
+        dtype, shape, data = tensors[name]
+        one = struct.pack("<f", value)
+        one = {"F32": one, "BF16": one[2:], "F16": struct.pack("<e", value)}[dtype]
+        tensors[name] = (dtype, shape, one + data[len(one):])
+        write_safetensors(path, tensors)
+
+    def test_the_block_that_makes_the_first_nan_is_named(self):
+        for plan in ((), ("--plan", "expert=2")):
+            for name, says in (("blocks.1.attn.Wqkv.weight", "'block.1'"),
+                               ("blocks.2.moe.gate.weight", "'block.2'"),
+                               ("x_embedder.proj.bias", "the embedding"),
+                               ("final_layer.linear.bias", "the head")):
+                model = self.copy_model(f"{name}{len(plan)}")
+                self.damaged(model, name)
+                self.refused(3, "generate", model, *SAVE, *plan, says=[says, "NaN", "again"])
+
+    def test_infinity_too(self):
+        model = self.copy_model()
+        self.damaged(model, "final_layer.linear.bias", float("inf"))
+        self.refused(3, "generate", model, *SAVE, says="the head")
+
+    def test_the_other_parts(self):
+        model = self.copy_model("shapes", SHAPES)
+        self.damaged(model / "vae", "decoder.mid_block.resnets.0.conv1.bias")
+        self.refused(3, "generate", model, "--class", "1", "--steps", "1", "-o", "x.png",
+                     says=["the VAE's 'mid_block'", "NaN"])
+        model = self.copy_model("video", DATA / "diffusers/cogvideox_2b/model")
+        self.damaged(model / "text_encoder", "encoder.block.1.layer.1.DenseReluDense.wo.weight")
+        self.refused(3, "generate", model, "--prompt", "a", "--steps", "1", "--width", "48", "--height", "32",
+                     "--frames", "9", says=["text_encoder's 'hidden.2'", "NaN"])
+
+    def test_numbers_that_are_given(self):
+        model = DATA / "moe/dit_moe_flash/model"
+        write_safetensors(self.folder / "l", {"latents": ("F32", [1, 4, 8, 8], struct.pack("<f", float("nan")) * 256)})
+        self.refused(2, "generate", model, *SAVE, "--initial-latents", "l", says=["'l'", "'latents' holds NaN"])
+
+
 class Names(ProgramTest):
+    def test_extra_tensors_are_a_note(self):
+        model = self.copy_model()
+        path = model / "model.safetensors"
+        before = self.run_here("generate", model, *SAVE)
+        expected = (self.folder / "out.safetensors").read_bytes()
+        tensors, _ = read_safetensors(path)
+        for i in range(40):
+            tensors[f"ema.{i}.weight"] = ("F32", [1], b"\0" * 4)
+        tensors["step"] = ("I64", [1], b"\0" * 8)
+        write_safetensors(path, tensors)
+        done = self.run_here("generate", model, *SAVE, "--report", "r.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+        self.assertEqual(notes, [f"note: '{model}' holds 41 tensors that nothing here reads: "
+                                 "'ema.{0-39}.weight', 'step'"])
+        self.assertEqual((self.folder / "out.safetensors").read_bytes(), expected, before.stderr)
+        self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["notes"]), 1)
+        done = self.run_here("inspect", model)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("'ema.{0-39}.weight'", done.stderr)
+
+    def test_eight_bit_floats(self):
+        model = self.copy_model()
+        path = model / "model.safetensors"
+        tensors, _ = read_safetensors(path)
+        dtype, shape, data = tensors["pos_embed"]
+        tensors["pos_embed"] = ("F8_E4M3", shape, data[:len(data) // 4])
+        write_safetensors(path, tensors)
+        for command in (("generate", model, *SAVE), ("inspect", model)):
+            self.refused(3, *command, says=["'pos_embed' is F8_E4M3", "bf16, f16 or f32"])
+
     def test_all_that_do_not_fit_are_named(self):
         model = self.copy_model()
         path = model / "model.safetensors"

@@ -166,6 +166,59 @@ class Pixart(ProgramTest):
                          says=["--vae-tiling " + text, "64 to 16384"])
 
 
+class Captions(ProgramTest):
+    """PixArt with the T5 of another toy, which is of the width that it reads."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.copy_model(source=PIXART)
+        for part, kind in (("text_encoder", "T5EncoderModel"), ("tokenizer", "T5Tokenizer")):
+            shutil.copytree(VIDEO / part, self.model / part)
+            self.change_json(self.model / "model_index.json", **{part: ["transformers", kind]})
+
+    def latents(self, prompt, *more):
+        done = self.run_here("generate", self.model, "--prompt", prompt, "--steps", "1", "--width", "64",
+                             "--height", "64", "--latents-only", "--save-latents", "l", *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return (self.folder / "l").read_bytes(), done.stderr
+
+    def test_prompts_are_cleaned_unless_told(self):
+        shop = "A <b>CAT</b> &amp; a dog: http://a.com cat.png"
+        cleaned, said = self.latents("a cat a dog:", "--clean-caption", "off")
+        self.assertNotIn("note:", said)
+        self.assertEqual(self.latents(shop)[0], cleaned)
+        self.assertEqual(self.latents(shop, "--clean-caption", "on")[0], cleaned)
+        self.assertNotEqual(self.latents(shop, "--clean-caption", "off")[0], cleaned)
+        self.refused(2, "generate", self.model, "--prompt", "a", "--clean-caption", "maybe", says="maybe")
+
+    def test_what_cleaning_does_to_a_prompt_is_said(self):
+        self.assertIn("note: cleaning leaves nothing of the prompt", self.latents("\u9ed2\u732b")[1])
+        self.assertIn("read in another encoding", self.latents("caf\u00e2\u20ac\u00a6")[1])
+        self.refused(2, "generate", self.model, "--prompt", "a" * 10001, says=["10001 bytes", "--clean-caption off"])
+
+    def test_other_pipelines_clean_nothing(self):
+        done = self.run_here(*WAVES, "--frames", "9", "--clean-caption", "on", "--latents-only", "--save-latents", "l")
+        self.assertIn("note: --clean-caption has no effect", done.stderr)
+
+
+class Effects(ProgramTest):
+    """Options that change nothing are said."""
+
+    def notes(self, *arguments):
+        done = self.run_here(*arguments, "--latents-only", "--save-latents", "l")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [line for line in done.stderr.splitlines() if line.startswith("note:")]
+
+    def test_a_negative_prompt_needs_a_second_branch(self):
+        self.assertEqual(self.notes(*WAVES, "--frames", "9"), [])
+        self.assertEqual(self.notes(*WAVES, "--frames", "9", "--negative-prompt", "mist"),
+                         ["note: --negative-prompt has no effect: it needs --guidance above 1, which is 1"])
+        self.assertEqual(self.notes(*WAVES, "--frames", "9", "--true-guidance", "3"),
+                         ["note: --true-guidance has no effect: the guidance of this model is --guidance"])
+        self.assertEqual(self.notes(*SHAPE, "-o", "x.png"),
+                         ["note: -o has no effect: --latents-only makes no picture"])
+
+
 class Scenes(ProgramTest):
     def test_a_prompt_becomes_a_picture(self):
         done = self.run_here("generate", "scenes", "--prompt", "a red circle left of a blue square", "--steps", "2",

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <limits>
+#include <map>
+
 #include "device/leg.h"
 #include "engine/golden.h"
 #include "engine/llada_golden.h"
@@ -64,6 +68,34 @@ TEST(RunsOnGpu, StaleExpertsAreTheCpus) {
        {"expert=2,schedule=displaced", "expert=2,schedule=interweaved",
         "expert=2,schedule=staggered-batch", "expert=2,schedule=displaced,conditional=low"})
     expect_equal("dit_moe_flash", plan);
+}
+
+// The latent is looked at every fourth step alone; the part is found by running a step again.
+TEST(RunsOnGpu, ThePartThatMakesNoNumbersIsNamed) {
+  const Scratch scratch;
+  const std::string from = std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model";
+  std::filesystem::create_directories(scratch / "model");
+  std::filesystem::copy(from + "/config.json", scratch / "model/config.json");
+  const load::SafetensorsFile file(from + "/model.safetensors");
+  std::map<std::string, tensor::Tensor> tensors;
+  for (const auto& [name, entry] : file.entries()) tensors[name] = file.get(name);
+  auto& bias = tensors.at("blocks.1.attn.out_proj.bias");
+  std::vector<float> values = bias.to_floats();
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  bias = tensor::Tensor::from(std::span<const float>(values), bias.shape());
+  load::write_safetensors(scratch / "model/model.safetensors", tensors);
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.steps = 6;
+  request.decode = false;
+  const Gpu gpu;
+  try {
+    Model::open(scratch / "model", options("cuda", "")).generate(request);
+    FAIL() << "NaN passed";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    EXPECT_NE(std::string(e.what()).find("'block.1' of the model"), std::string::npos) << e.what();
+  }
 }
 
 TEST(RunsOnGpu, ARunRepeatsItsBits) {

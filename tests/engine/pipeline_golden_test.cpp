@@ -38,6 +38,7 @@ struct WholeRun {
       if (name.starts_with("noise.")) given[name] = io.get(name);
     load::write_safetensors(scratch / "init.safetensors", given);
     GenerateRequest q;
+    q.clean_caption = false;  // as the references were made
     if (from_prompt) {
       q.prompts = {arguments["prompt"].get<std::string>()};
       const base::Json negative = arguments.value("negative_prompt", base::Json());

@@ -31,6 +31,45 @@ TEST(PlanJob, TextAndClassesAreNotMistaken) {
   EXPECT_NE(refusal(kClasses, text).find("give --class"), std::string::npos);
 }
 
+// The notes of a request that is planned, not run.
+std::vector<std::string> notes_of(const std::string& model, GenerateRequest request) {
+  const golden::Scratch scratch;
+  request.decode = false;
+  request.steps = 1;
+  request.save_latents = scratch / "latents.safetensors";
+  return Model::open(model, golden::options(Precision::f32)).generate(request).report.notes;
+}
+
+TEST(PlanJob, OptionsWithoutEffectAreSaid) {
+  const std::string data = TESSERA_TEST_DATA "/diffusers/";
+  GenerateRequest video;
+  video.prompts = {"waves"};
+  video.width = 48, video.height = 32, video.frames = 9;
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video), std::vector<std::string>{});
+  video.negative_prompt = "mist";
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video), std::vector<std::string>{});
+  video.guidance = 1;
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
+            std::vector<std::string>{
+                "--negative-prompt has no effect: it needs --guidance above 1, which is 1"});
+  video.negative_prompt.reset();
+  video.guidance = 0.5f;
+  video.true_guidance = 4;
+  video.vae_tiling = VaeTiling::on;
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
+            (std::vector<std::string>{
+                "--guidance 0.5 has no effect: below 1 there is none, as with 1",
+                "--true-guidance has no effect: the guidance of this model is --guidance",
+                "--vae-tiling has no effect: nothing is decoded"}));
+  GenerateRequest classes;
+  classes.classes = {"1"};
+  classes.text_tokens = 7;
+  EXPECT_EQ(notes_of(kClasses, classes),
+            std::vector<std::string>{"--text-tokens has no effect: this model reads no text"});
+  classes.negative_prompt = "mist";
+  EXPECT_NE(refusal(kClasses, classes).find("classes, not text"), std::string::npos);
+}
+
 TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
   const golden::Scratch scratch;
   const std::filesystem::path model = scratch / "model";

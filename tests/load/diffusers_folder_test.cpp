@@ -56,13 +56,15 @@ TEST(DiffusersFolder, SaysWhatToDoWithAFile) {
   auto error_of = [&](const std::string& name) {
     return model_error([&] { open_folder(folder.path(name)); });
   };
-  expect_says(error_of("a.safetensors"), "give the folder that holds it");
+  expect_says(error_of("a.safetensors"), "a checkpoint in a single file");
   expect_says(error_of("a.gguf"), "GGUF");
   expect_says(error_of("a.ckpt"), "convert");
   expect_says(error_of("a.pt"), "tools/convert_dit_moe.py");
   expect_says(error_of("a.txt"), "is a file; expected a model folder");
   expect_says(error_of("none"), "does not exist");
   expect_says(error_of(""), "neither model_index.json nor config.json");
+  folder.write("config.json", "{}");
+  expect_says(error_of("a.safetensors"), "give the folder that holds it");
   expect_says(model_error([] { open_folder(""); }), "does not exist");
 }
 
@@ -80,7 +82,32 @@ TEST(DiffusersFolder, RefusesBadIndexes) {
   expect_says(error_with(R"({"_class_name":"P","vae":["diffusers",null]})"), "[null, null]");
   expect_says(error_with(R"({"_class_name":"P","../vae":["a","b"]})"), "'../vae' is no plain name");
   expect_says(error_with(R"({"_class_name":"P","vae":["diffusers","AutoencoderKL"]})"),
-              "component 'vae' ('AutoencoderKL') is missing");
+              "none of the folders that it names is there, as 'vae'; download them too");
+}
+
+TEST(DiffusersFolder, AComponentThatIsNotThereIsAnErrorForThoseWhoNeedIt) {
+  const ScratchFolder folder;
+  folder.write("model_index.json", R"({"_class_name":"FluxPipeline",
+    "transformer":["diffusers","FluxTransformer2DModel"],"vae":["diffusers","AutoencoderKL"],
+    "safety_checker":["stable_diffusion","StableDiffusionSafetyChecker"]})");
+  folder.write("transformer/config.json", "{}");
+  const ModelFolder model = open_folder(folder.path());
+  EXPECT_FALSE(model.has("vae"));
+  EXPECT_EQ(model.absent.size(), 2u);
+  EXPECT_EQ(model.absent.at("safety_checker"), "StableDiffusionSafetyChecker");
+  expect_says(model_error([&] { model.component("vae", ", or go without"); }),
+              "model_index.json: the folder of component 'vae' ('AutoencoderKL') is missing; "
+              "expected '" +
+                  folder.path("vae") + "': download it too, or go without");
+}
+
+TEST(DiffusersFolder, AFolderOfWeightsAloneSaysWhatItHolds) {
+  for (const char* name : {"sd3_medium.safetensors", "flux1-dev-Q4_0.gguf", "model.ckpt"}) {
+    const ScratchFolder folder;
+    folder.write(name, "x");
+    expect_says(model_error([&] { open_folder(folder.path()); }),
+                "a weights file alone, as '" + std::string(name) + "', is not read");
+  }
 }
 
 TEST(DiffusersFolder, RefusesAConfigThatNamesNoModel) {

@@ -76,7 +76,7 @@ TEST(CheckNames, AcceptsWhatFits) {
   const ScratchFolder folder;
   const MetaWeights weights;
   ask(weights);
-  check_names(weights, written(folder, fitting()), folder.path());
+  EXPECT_EQ(check_names(weights, written(folder, fitting()), folder.path()), "");
 }
 
 TEST(CheckNames, NamesEverythingAtOnce) {
@@ -89,7 +89,7 @@ TEST(CheckNames, NamesEverythingAtOnce) {
   tensors["filter"] = Tensor::zeros({8, 36}, DType::f32);
   for (int i = 0; i < 11; ++i) tensors["more" + std::to_string(i)] = Tensor::zeros({1}, DType::u8);
   const TensorSet set = written(folder, tensors);
-  const std::string message = model_error([&] { check_names(weights, set, folder.path()); });
+  const std::string message = model_error([&] { (void)check_names(weights, set, folder.path()); });
   expect_says(message, folder.path());
   expect_says(message, "1 missing: 'up' [16, 32]");
   expect_says(
@@ -106,10 +106,21 @@ TEST(CheckNames, LeavesUnusedAlone) {
   tensors["encoder.conv.weight"] = tensors["position_ids"] = Tensor::zeros({1}, DType::f32);
   const TensorSet set = written(folder, tensors);
   const std::vector<std::string> unused = {"encoder.*", "position_ids"};
-  check_names(weights, set, folder.path(), unused);
-  expect_says(
-      model_error([&] { check_names(weights, set, folder.path(), std::span(unused).first(1)); }),
-      "'position_ids'");
+  EXPECT_EQ(check_names(weights, set, folder.path(), unused), "");
+  EXPECT_EQ(check_names(weights, set, folder.path(), std::span(unused).first(1)),
+            "'" + folder.path() + "' holds 1 tensor that nothing here reads: 'position_ids'");
+}
+
+TEST(CheckNames, WhatNobodyReadsIsNamedAndNoError) {
+  const ScratchFolder folder;
+  const MetaWeights weights;
+  ask(weights);
+  auto tensors = fitting();
+  for (int i = 0; i < 300; ++i) tensors["ema." + std::to_string(i)] = Tensor::zeros({1}, DType::u8);
+  tensors["logit_scale"] = Tensor::zeros({1}, DType::f32);
+  EXPECT_EQ(check_names(weights, written(folder, tensors), folder.path()),
+            "'" + folder.path() +
+                "' holds 301 tensors that nothing here reads: 'ema.{0-299}', 'logit_scale'");
 }
 
 }  // namespace tessera::load

@@ -96,6 +96,9 @@ TEST(TensorSet, SaysWhatToDoWithoutWeights) {
   expect_says(model_error([&] { open_component(folder.path()); }), "download the weights");
   folder.write("pytorch_model.bin", "x");
   expect_says(model_error([&] { open_component(folder.path()); }), "convert them");
+  const ScratchFolder other;
+  other.write("model-Q8_0.gguf", "x");
+  expect_says(model_error([&] { open_component(other.path()); }), "GGUF files only");
   folder.write("flux1-dev.safetensors", "x");
   expect_says(model_error([&] { open_component(folder.path()); }), "'flux1-dev.safetensors'");
   expect_says(model_error([&] { open_component(folder.path("none")); }), "does not exist");
@@ -127,6 +130,22 @@ TEST(TensorSet, RefusesTheSameNameInTwoFiles) {
                 TensorSet({SafetensorsFile(folder.path("1")), SafetensorsFile(folder.path("2"))});
               }),
               "'a' stands in both");
+}
+
+TEST(TensorSet, QuantisedWeightsAreRefusedByTheirMethod) {
+  const ScratchFolder folder;
+  write_safetensors(folder.path("model.safetensors"), {{"a", Tensor::zeros({1}, DType::f32)}});
+  Component part{"transformer", "diffusers", "FluxTransformer2DModel", folder.path(), {}};
+  part.config = {{"quantization_config", nullptr}};
+  EXPECT_TRUE(open_weights(part).has("a"));
+  part.config = {
+      {"quantization_config", {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}}}};
+  const std::string message = model_error([&] { open_weights(part); });
+  expect_says(message, folder.path() + "/config.json");
+  expect_says(message, "quantised by 'bitsandbytes'");
+  expect_says(message, "bf16, f16 or f32");
+  part.config = {{"quantization_config", true}};
+  expect_says(model_error([&] { open_weights(part); }), "weights are quantised ('quant");
 }
 
 }  // namespace tessera::load

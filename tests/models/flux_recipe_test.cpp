@@ -20,6 +20,19 @@ TEST(FluxRecipe, NamesWhatIsNotSupported) {
   EXPECT_NE(recipe_refusal(kType, R"({"patch_size": 2})").find("patch_size 2"), std::string::npos);
 }
 
+TEST(FluxRecipe, WithoutGuidanceAsAnInputItIsSchnell) {
+  const auto dev = make_recipe(kType, base::Json::parse(R"({"guidance_embeds": true})"), "c");
+  EXPECT_EQ(dev->defaults().steps, 28);
+  EXPECT_EQ(dev->defaults().guidance, 3.5f);
+  EXPECT_EQ(dev->text_parts("FluxPipeline")[1].tokens, 512);
+  EXPECT_EQ(dev->example(1).tensors.at("encoder_hidden_states").size(1), 512);
+  const auto schnell = make_recipe(kType, base::Json::parse(R"({"guidance_embeds": false})"), "c");
+  EXPECT_EQ(schnell->defaults().steps, 4);
+  EXPECT_EQ(schnell->defaults().guidance, 1.0f);
+  EXPECT_EQ(schnell->text_parts("FluxPipeline")[1].tokens, 256);
+  EXPECT_EQ(schnell->example(1).tensors.at("encoder_hidden_states").size(1), 256);
+}
+
 TEST(FluxRecipe, KnowsWhatItsPipelineAdds) {
   const auto recipe = make_recipe(kType, base::Json::object(), "c");
   nn::Conditioning c;

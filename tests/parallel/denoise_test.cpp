@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "comm/threads/launch.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
@@ -74,6 +76,63 @@ TEST(Denoise, GuidanceReadsBothBranches) {
   const Tensor out = denoise(model, {}, {.rows = 2, .grid = {1, 1, 3}}, *flow, {3, 2}, ones(3),
                              no_noise, assembly, {});
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, -2.0f));  // 1 - 3 * (1 - 0)
+}
+
+// Two blocks, the second of which makes one number infinite from its third call on.
+class Broken : public Echo {
+ public:
+  Broken() : Echo(1) { two_.blocks = 2, two_.channels_in = two_.channels_out = 2; }
+  const nn::Geometry& geometry() const override { return two_; }
+  void block(int index, const nn::StepContext&, const nn::TokenView&, nn::Hidden& hidden,
+             const nn::Seams&) const override {
+    if (index != 1 || ++calls_ < 3) return;
+    hidden.tokens.body = ops::cast(hidden.tokens.body, DType::f32);
+    hidden.tokens.body.data<float>()[3] = std::numeric_limits<float>::infinity();
+  }
+
+ private:
+  nn::Geometry two_;
+  mutable int calls_ = 0;
+};
+
+TEST(Denoise, TheBlockThatMakesTheFirstInfinityIsNamed) {
+  const Broken model;
+  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 5});
+  const auto flow = sample::rectified_flow(5);
+  int steps = 0;
+  DenoiseControl control;
+  control.on_step = [&](int, int) { ++steps; };
+  try {
+    denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, *flow, {1, 2}, ones(3), no_noise, assembly,
+            control);
+    FAIL() << "infinity passed";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    EXPECT_NE(std::string(e.what()).find("'block.1' of the model"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(steps, 3);
+}
+
+TEST(Denoise, ASamplerThatLeavesNoNumbersIsNotTheModelsFault) {
+  struct Wild : sample::Sampler {
+    int steps() const override { return 3; }
+    float timestep(int) const override { return 1; }
+    bool needs_noise(int) const override { return false; }
+    Tensor step(int i, const Tensor&, const Tensor& x, const Tensor&,
+                sample::History&) const override {
+      return ops::blend(x, i == 1 ? std::numeric_limits<float>::infinity() : 1, x, 0);
+    }
+  } const wild;
+  const Echo model(1);
+  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 3});
+  try {
+    denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, wild, {1, 2}, ones(3), no_noise, assembly,
+            {});
+    FAIL() << "infinity passed";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("step 2 of 3 leaves no numbers"), std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
