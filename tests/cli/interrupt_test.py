@@ -19,6 +19,16 @@ def started(*arguments, cwd, **options):
                             stderr=subprocess.PIPE, text=True, **options)
 
 
+def catches_interrupt(process):
+    """Whether the handlers are in place, or the process has gone."""
+    try:
+        with open(f"/proc/{process.pid}/status") as status:
+            caught = [line.split()[1] for line in status if line.startswith("SigCgt")]
+        return not caught or int(caught[0], 16) >> (signal.SIGINT - 1) & 1
+    except OSError:
+        return True
+
+
 class Interrupt(ProgramTest):
     def ends_after(self, signals, *arguments):
         process = started(*arguments, cwd=self.folder)
@@ -62,7 +72,9 @@ class Interrupt(ProgramTest):
             (self.folder / "prompt.txt").write_text(tail[1])
             process = started("complete", "tasks-a", "--prompt", "-", "--max-tokens", "4", "--raw",
                               cwd=self.folder, stdin=open(self.folder / "prompt.txt"))
-            time.sleep(0.5)
+            while not catches_interrupt(process):
+                time.sleep(0.01)
+            time.sleep(0.2)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=100)
             self.assertIn(process.returncode, (130, 2), err)  # 2: it was told that it is too long
