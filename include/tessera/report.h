@@ -89,7 +89,8 @@ struct Inspection {
   std::map<std::string, int64_t> memory;
   std::string
       unfit;  ///< why the run does not fit into the memory there is; "": it does, or unknown
-  /// Expected on this machine: text, load, step, decode, whole; empty where it was not measured.
+  /// Expected on this machine: text, load, step, decode, whole, or of language models load and
+  /// pass; empty where it was not measured.
   std::map<std::string, double> seconds;
   std::string expected;  ///< the same as a sentence
   /// What a rank of a plan needs, in bytes; docs/plans.md has the formulas.

@@ -7,6 +7,7 @@
 #include "engine/expected_time.h"
 #include "engine/model_state.h"
 #include "engine/token_memory.h"
+#include "kernels/probe.h"
 #include "load/meta_weights.h"
 #include "sample/scheduler.h"
 #include "tokenizer/folder.h"
@@ -116,6 +117,21 @@ void add_need(Inspection& found, const engine::RunNeed& need, nn::DType dtype) {
   found.expected = time.sentence();
 }
 
+// A pass computes, and reads weights; nearly all of them, with so many tokens.
+void add_seconds(Inspection& found, const Model::State& state, const engine::TokenNeed& need) {
+  if (found.device != "cpu") return;
+  const tensor::BindScope bind(state.scope());
+  const engine::Rates rates = engine::measure_rates(state.dtype());
+  const double read = kernels::probe_limits(int64_t{1} << 28).read;
+  const double load = double(need.weights) / rates.packing;
+  const double computing = engine::seconds_of(need.work, rates);
+  const double pass = read > 0 ? std::max(computing, double(need.weights) / read) : computing;
+  found.seconds = {{"load", load}, {"pass", pass}};
+  found.expected =
+      fmt::format("about {:.2g} s a pass over all of it, {} to {} passes; loading {:.2g} s", pass,
+                  (found.answer_tokens + found.block - 1) / found.block, found.answer_tokens, load);
+}
+
 // What a language model holds beside its sizes, and a run of one prompt.
 void add_tokens(Inspection& found, const Model::State& state) {
   const engine::Language& language = *state.language;
@@ -144,6 +160,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
                   {"kv", need.kv},
                   {"peak", need.peak}};
   found.unfit = engine::token_problem(state, need);
+  add_seconds(found, state, need);
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ TokenNeed token_need(const Model::State& state, const TokenRun& run) {
   model->logits(hidden, view, decided);
   need.kv = attention.slots().bytes();
   need.flops = rehearsal.scope.meter->total().flops;
+  need.work = rehearsal.scope.meter->entries();
   const int64_t ranks = state.options.processes ? 1 : state.options.plan.world();
   need.activations = ranks * (rehearsal.scope.memory->peak() -
                               rehearsal.scope.memory->peak(tensor::MemoryClass::weights));

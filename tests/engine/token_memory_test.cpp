@@ -44,6 +44,8 @@ TEST(TokenMemory, InspectForeseesWhatARunHolds) {
     EXPECT_EQ(found.prompt_tokens, 128);
     EXPECT_EQ(found.answer_tokens, 128);
     EXPECT_EQ(found.unfit, "");
+    EXPECT_GT(found.seconds.at("pass"), 0);
+    EXPECT_NE(found.expected.find("s a pass"), std::string::npos) << found.expected;
     EXPECT_GT(found.flops_per_step, 0);
     const int64_t weights = found.memory.at("weights");
     // bf16, but for norms and routers; the embedding stays in the file.
