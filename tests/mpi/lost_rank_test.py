@@ -4,6 +4,7 @@
 import os
 import pathlib
 import random
+import re
 import shlex
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import unittest
 MPIRUN = shlex.split(os.environ["TESSERA_MPIRUN"])
 VICTIM = os.environ["TESSERA_VICTIM"]
 KILLS = int(os.environ.get("TESSERA_KILLS", "5"))
+OPEN_MPI = int(re.search(r" (\d+)\.", subprocess.run([MPIRUN[0], "--version"], capture_output=True, text=True,
+                                                     check=True).stdout)[1])
 RANKS = 3
 DEADLINE = 3  # of the victims, seconds
 # The shell outlives mpirun's SIGTERM to tell its child's status; the child handles the signal. It
@@ -91,7 +94,8 @@ class LostRankTest(unittest.TestCase):
         statuses, own, lines = run.end()
         if statuses[victim] == 0:
             return False  # it had ended before it was killed
-        self.assertEqual(statuses[victim], 137, note)
+        # mpirun may end the shell of the one that was killed before it tells.
+        self.assertIn(statuses[victim], [137, None] if OPEN_MPI >= 5 else [137], note)
         for rank in range(RANKS):
             if rank != victim:
                 # Well only if all work was done when the kill came.
@@ -118,7 +122,8 @@ class LostRankTest(unittest.TestCase):
 
     def test_killed_at_random_points(self):
         first = random.SystemRandom().randrange(10**6)
-        hit = sum(self.kill_once(first + i, ["--mca", "btl", "self,tcp"] if i % 2 else [])
+        sockets = ["--mca", "btl", "self,tcp"] + (["--mca", "btl_tcp_if_include", "lo"] if OPEN_MPI >= 5 else [])
+        hit = sum(self.kill_once(first + i, sockets if i % 2 else [])
                   for i in range(KILLS))
         self.assertGreater(hit, 0)
 
@@ -140,7 +145,8 @@ class LostRankTest(unittest.TestCase):
         statuses, own, lines = run.end()
         self.assertEqual(statuses, [5, 5, 5])
         self.assertNotEqual(own, 0)
-        self.assertEqual(len(lines), 1, lines)
+        # That of Open MPI 5 passes on nothing more of what ranks write once it got the signal.
+        self.assertIn(len(lines), [0, 1] if OPEN_MPI >= 5 else [1], lines)
 
     def test_killed_mpirun(self):
         run = Run("exchange", 60)

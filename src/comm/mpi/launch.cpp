@@ -143,7 +143,7 @@ Rank::Last Rank::last_moment() {
   // Here ranks cannot hear each other. The lowest speaks; when it ends, mpirun ends the others.
   const char* what = phase_ == Phase::starting ? "starts" : "ends";
   if (const int64_t signal = terminated; signal != 0)
-    return {Clock::time_point{Clock::duration(signal)} + options_.grace / 2,
+    return {Clock::time_point{Clock::duration(signal)} - Progress::kHurry + options_.grace / 2,
             Error(ErrorCode::rank,
                   fmt::format("mpirun ended this run (SIGTERM) while MPI {}; it says why", what)),
             told_rank_ == 0, told_rank_ != 0};

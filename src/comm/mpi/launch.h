@@ -10,9 +10,10 @@ namespace tessera::comm::mpi {
 struct Options {
   /// How long a wait may last while nobody of the world gets on, and a peer be silent.
   std::chrono::milliseconds deadline{60000};
-  /// A failed world ends after half of it: by then all ranks know why. mpirun kills a second after
-  /// its SIGTERM.
-  std::chrono::milliseconds grace{800};
+  /// A failed world ends after half of it: by then all ranks know why. mpirun, too, sees that a
+  /// rank was lost, and kills the others half a second later (Open MPI 5) or after a second and
+  /// more.
+  std::chrono::milliseconds grace{600};
   /// Tells the user an error. Called on one rank only, before any process ends: mpirun kills the
   /// others when it has seen some end.
   std::function<void(const Error&)> report;

@@ -337,7 +337,7 @@ void Progress::note(const Notice& notice, int from) {
   if (notice.kind != Notice::failed) return;
   // All processes of a machine count from the same moment; other machines have another clock.
   const Time there_since{Clock::duration(notice.since)};
-  const bool near = there_since <= now && now - there_since < 200ms;
+  const bool near = there_since <= now && now - there_since < 400ms;
   adopt(Error(ErrorCode::rank, notice.text), notice.origin, notice.lost != 0,
         near ? there_since : now);
 }
@@ -416,17 +416,18 @@ void Progress::look_at_signal(Time now, Time terminated) {
     notice.kind = Notice::signalled;
     tell(notice);
   }
-  if (now - terminated < 150ms) return;
+  if (now - terminated < 60ms) return;
+  const Time since = terminated - kHurry;
   const int missing = peers_->silent(now, 3 * kBeat, true);
-  if (missing >= 0) return lose(missing, "it is silent since mpirun ends the run", terminated);
+  if (missing >= 0) return lose(missing, "it is silent since mpirun ends the run", since);
   const std::vector<int> some = fate_->signalled();
   if (ranks_ > 1 && static_cast<int>(some.size()) < ranks_)
     declare(Error(ErrorCode::rank,
                   fmt::format("rank{} {} {} ended by SIGTERM", some.size() == 1 ? "" : "s",
                               fmt::join(some, ", "), some.size() == 1 ? "was" : "were")),
-            rank_, true, terminated);
+            rank_, true, since);
   else
-    declare(Error(ErrorCode::rank, "mpirun ended this run (SIGTERM)"), -1, true, terminated);
+    declare(Error(ErrorCode::rank, "mpirun ended this run (SIGTERM)"), -1, true, since);
 }
 
 bool Progress::speaks() const {
