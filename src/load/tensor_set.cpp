@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "load/shard_index.h"
 
 namespace tessera::load {
 namespace {
@@ -22,38 +23,6 @@ bool present(const fs::path& path) {
 }
 
 constexpr std::array<const char*, 2> kStems = {"diffusion_pytorch_model", "model"};
-
-// Only a plain name may follow from an index: nothing that leaves its folder.
-void check_shard_name(const std::string& index, const std::string& name) {
-  const bool plain = !name.empty() && name != "." && name != ".." &&
-                     name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
-  require(
-      plain, ErrorCode::model,
-      "{}: the shard {} is no plain file name; expected a file beside the index: do not use this "
-      "index, download it again from its maker",
-      index, base::printable(name));
-}
-
-// Shard -> the tensors that the index places there.
-std::map<std::string, std::set<std::string>> read_weight_map(const std::string& index) {
-  const base::Json json = base::read_json(index);
-  const bool object =
-      json.is_object() && json.contains("weight_map") && json["weight_map"].is_object();
-  require(object, ErrorCode::model,
-          "{}: there is no object 'weight_map' from tensor to shard; expected a safetensors index",
-          index);
-  std::map<std::string, std::set<std::string>> shards;
-  for (const auto& [tensor, shard] : json["weight_map"].items()) {
-    require(shard.is_string(), ErrorCode::model,
-            "{}: weight_map gives {} no file name; expected a string", index,
-            base::printable(tensor));
-    const auto name = shard.get<std::string>();
-    check_shard_name(index, name);
-    shards[name].insert(tensor);
-  }
-  require(!shards.empty(), ErrorCode::model, "{}: weight_map is empty; expected tensors", index);
-  return shards;
-}
 
 void check_shard(const std::string& index, const SafetensorsFile& file,
                  const std::set<std::string>& expected) {
@@ -143,7 +112,7 @@ int64_t TensorSet::bytes() const {
 }
 
 TensorSet open_index(const std::string& index_path) {
-  const auto shards = read_weight_map(index_path);
+  const auto shards = parse_shard_index(base::read_json(index_path), index_path);
   const fs::path folder = fs::path(index_path).parent_path();
   std::vector<std::string> missing;
   for (const auto& [shard, names] : shards)
