@@ -122,7 +122,8 @@ class LostRankTest(unittest.TestCase):
 
     def test_killed_at_random_points(self):
         first = random.SystemRandom().randrange(10**6)
-        sockets = ["--mca", "btl", "self,tcp"] + (["--mca", "btl_tcp_if_include", "lo"] if OPEN_MPI >= 5 else [])
+        # Open MPI 5 itself ends a process whose socket breaks, with status 14: shared memory alone there.
+        sockets = ["--mca", "btl", "self,tcp"] if OPEN_MPI < 5 else []
         hit = sum(self.kill_once(first + i, sockets if i % 2 else [])
                   for i in range(KILLS))
         self.assertGreater(hit, 0)
