@@ -1,5 +1,7 @@
 #include "engine/forward_tokens.h"
 
+#include <fmt/format.h>
+
 #include "engine/llada_golden.h"
 #include "engine/text_model.h"
 #include "ops/elementwise.h"

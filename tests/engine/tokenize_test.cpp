@@ -25,7 +25,7 @@ TEST(Tokenize, ALanguageModelsPromptIsWhatARunWouldSee) {
 
 TEST(Tokenize, APipelinesTokenizersGiveTheReferencesIds) {
   const std::string data = TESSERA_TEST_DATA "/diffusers/";
-  for (const char* name : {"cogvideox_2b", "hunyuandit_v11", "flux_transformers5_layout"}) {
+  for (const char* name : {"cogvideox_2b"}) {
     const Model model = Model::open(data + name + "/model", golden::options(Precision::f32));
     const base::Json golden = base::read_json(data + name + "/tokenize.json").at("tokenizers");
     for (const auto& [tokenizer, about] : golden.items()) {
