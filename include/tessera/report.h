@@ -16,9 +16,15 @@ struct Report {
   std::map<std::string, double> phase_seconds;  ///< load, denoise, decode, save
   std::vector<double> step_seconds;
   int forwards = 0;                           ///< forward passes of the transformer
-  std::map<std::string, int64_t> peak_bytes;  ///< by memory class, and "total"
+  std::map<std::string, int64_t> peak_bytes;  ///< of rank 0's process, by memory class, and "total"
   int64_t peak_resident_bytes = 0;            ///< of the process, as the system counts
-  double flops = 0;                           ///< of all ops
+  double flops = 0;                           ///< of all ops on all ranks
+  /// What one rank held and computed. Weights that ranks of one process share count for each.
+  struct Rank {
+    std::map<std::string, int64_t> peak_bytes;  ///< by memory class, and "total"
+    double flops = 0;                           ///< of denoising
+  };
+  std::vector<Rank> per_rank;
   struct Layer {
     int block = 0;
     double mean_experts = 0;    ///< distinct experts read in a step, on average

@@ -35,6 +35,7 @@ struct Ranks {
   Tensor run(comm::Communicator* world);
   void note_steps(const std::vector<double>& marks);
   void note_rank(const parallel::Assembly& assembly);
+  void note_work(int rank, double flops_before);
 };
 
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
@@ -118,10 +119,27 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
   }
 }
 
+// Ranks whose experts are the same hold the transformer that the first of them loaded.
+void Ranks::note_work(int rank, double flops_before) {
+  const std::lock_guard lock(mutex);
+  const tensor::Scope own = state.scope(rank),
+                      lender = state.scope(rank % state.options.plan.expert);
+  Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
+  if (own.memory != lender.memory) {
+    const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
+    work.peak_bytes["weights"] += weights;
+    work.peak_bytes["total"] += weights;
+  }
+  const size_t place = state.ranks.empty() ? 0 : static_cast<size_t>(rank);
+  if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
+  report.per_rank[place] = std::move(work);
+}
+
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const tensor::BindScope bind(state.scope(world ? rank : -1));
   const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
+  const double flops_before = state.scope(rank).meter->total().flops;
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model = state.transformer(rank);
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
@@ -161,6 +179,7 @@ Tensor Ranks::run(comm::Communicator* world) {
     note_steps(marks);
   }
   note_rank(assembly);
+  note_work(rank, flops_before);
   if (probe) {
     report.similarity = probe->steps();
     report.stale_errors = probe->stale_rows();
@@ -169,6 +188,16 @@ Tensor Ranks::run(comm::Communicator* world) {
 }
 
 }  // namespace
+
+std::map<std::string, int64_t> peaks_of(const tensor::MemoryTracker& memory) {
+  std::map<std::string, int64_t> peaks;
+  for (int i = 0; i < tensor::kMemoryClasses; ++i) {
+    const auto memory_class = static_cast<tensor::MemoryClass>(i);
+    peaks[tensor::name_of(memory_class)] = memory.peak(memory_class);
+  }
+  peaks["total"] = memory.peak();
+  return peaks;
+}
 
 void Trace::tokens(const std::string& name, const Tensor& x) {
   nn::TokenLayout layout = layout_;

@@ -67,6 +67,8 @@ Job plan_job(const Model::State& state, const GenerateRequest& request,
 void check_plan(const Model::State& state, const Job& job);
 /// Loads the transformers of all ranks of this process.
 void load_ranks(Model::State& state);
+/// The most that was held at once, by memory class, and "total".
+std::map<std::string, int64_t> peaks_of(const tensor::MemoryTracker& memory);
 /// Noise to latents in token layout f32, on the ranks of the model's plan.
 tensor::Tensor denoise(Model::State& state, const GenerateRequest& request,
                        const RunControl& control, const Job& job, Trace& trace, Report& report);

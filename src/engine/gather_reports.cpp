@@ -14,13 +14,15 @@ namespace {
 using base::Json;
 
 Json written(const Report& report) {
-  Json layers = Json::array(), traffic = Json::array();
+  Json layers = Json::array(), traffic = Json::array(), ranks = Json::array();
   for (const auto& l : report.layers)
     layers.push_back({l.block, l.mean_experts, l.tokens, l.rows, l.rows_changed, l.ages, l.oldest});
   for (const auto& [key, t] : report.traffic)
     traffic.push_back(
         {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
-  return {{"layers", layers}, {"traffic", traffic}, {"kept", report.kept_row_bytes}};
+  for (const auto& r : report.per_rank) ranks.push_back({r.peak_bytes, r.flops});
+  return {
+      {"layers", layers}, {"traffic", traffic}, {"ranks", ranks}, {"kept", report.kept_row_bytes}};
 }
 
 Report read(const Json& json) {
@@ -38,6 +40,8 @@ Report read(const Json& json) {
   }
   for (const Json& t : json.at("traffic"))
     report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
+  for (const Json& r : json.at("ranks"))
+    report.per_rank.push_back({r.at(0).get<std::map<std::string, int64_t>>(), r.at(1)});
   report.kept_row_bytes = json.at("kept");
   return report;
 }
@@ -65,6 +69,7 @@ void add_report(const Report& rank, Report& all) {
     to.wait_seconds += from.wait_seconds;
     to.flight_seconds += from.flight_seconds;
   }
+  all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
   all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
 }
 

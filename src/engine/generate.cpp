@@ -41,11 +41,10 @@ void finish_report(const Model::State& state, Report& report) {
   report.threads = state.pool->threads();
   report.ranks = state.options.plan.world();
   report.flops = state.meter->total().flops;
-  for (int i = 0; i < tensor::kMemoryClasses; ++i) {
-    const auto memory_class = static_cast<tensor::MemoryClass>(i);
-    report.peak_bytes[tensor::name_of(memory_class)] = state.memory->peak(memory_class);
-  }
-  report.peak_bytes["total"] = state.memory->peak();
+  if (state.options.processes)  // what the others did
+    for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
+      report.flops += report.per_rank[rank].flops;
+  report.peak_bytes = engine::peaks_of(*state.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;

@@ -152,10 +152,11 @@ std::string resolve_model(const std::string& model) {
 
 tensor::Scope Model::State::scope(int rank) const {
   tensor::Scope scope;
-  const bool shared = rank < 0 || rank_pools.empty();
-  scope.pool = shared ? pool.get() : rank_pools[static_cast<size_t>(rank)].get();
-  scope.memory = memory;
-  scope.meter = meter;
+  const bool shared = rank < 0 || ranks.empty();
+  const Rank* const own = shared ? nullptr : &ranks[static_cast<size_t>(rank)];
+  scope.pool = own ? own->pool.get() : pool.get();
+  scope.memory = own ? own->memory : memory;
+  scope.meter = own ? own->meter : meter;
   return scope;
 }
 
@@ -200,7 +201,9 @@ nn::Denoiser& Model::State::transformer(int rank) {
   auto& denoiser = denoisers[static_cast<size_t>(mine)];
   if (denoiser) return *denoiser;
   (void)check_transformer();  // what is to be said of it was said before
-  const tensor::BindScope bind(scope());
+  tensor::Scope loading = scope(mine);
+  loading.pool = pool.get();
+  const tensor::BindScope bind(loading);
   const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
   nn::Portion portion{{0, recipe->blocks()}, true, true};
   portion.expert_dtype = expert_dtype();
@@ -326,7 +329,9 @@ Model Model::open(const std::string& model, const RunOptions& options,
   const int ranks = options.processes ? 1 : options.plan.world();
   state->pool = std::make_unique<base::ThreadPool>(threads);
   for (int r = 0; r < ranks && ranks > 1; ++r)
-    state->rank_pools.push_back(std::make_unique<base::ThreadPool>(std::max(1, threads / ranks)));
+    state->ranks.push_back({std::make_unique<base::ThreadPool>(std::max(1, threads / ranks)),
+                            std::make_shared<tensor::MemoryTracker>(state->memory),
+                            std::make_shared<tensor::Meter>(state->meter)});
   return Model(std::move(state));
 }
 

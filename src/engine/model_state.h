@@ -34,9 +34,15 @@ struct Model::State {
   std::unique_ptr<engine::Language> language;  ///< null: not a language model
   std::vector<std::string> class_names;        ///< empty: classes have numbers only
   std::unique_ptr<base::ThreadPool> pool;      ///< all threads
-  std::vector<std::unique_ptr<base::ThreadPool>> rank_pools;  ///< the same divided; one rank: empty
+  /// Of each rank that is a thread of this process, where there are several.
+  struct Rank {
+    std::unique_ptr<base::ThreadPool> pool;  ///< its part of all threads
+    std::shared_ptr<tensor::MemoryTracker> memory;
+    std::shared_ptr<tensor::Meter> meter;
+  };
+  std::vector<Rank> ranks;
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
-  std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();
+  std::shared_ptr<tensor::Meter> meter = std::make_shared<tensor::Meter>();  ///< both of all ranks
   std::vector<std::unique_ptr<nn::Denoiser>> denoisers;  ///< by rank of an expert group
   int64_t foreseen_tokens = 0;       ///< of the largest run of a language model that fits
   int64_t resident_blocks = -1;      ///< of the transformer, the others streamed; -1: all

@@ -37,6 +37,9 @@ std::string to_json(const Report& r) {
                             {"score", {e.lowest_score, e.highest_score}},
                             {"rows", e.rows},
                             {"error", e.error}});
+  Json ranks = Json::array();
+  for (const auto& rank : r.per_rank)
+    ranks.push_back({{"peak_bytes", rank.peak_bytes}, {"flops", rank.flops}});
   Json document{{"version", r.version},
                 {"model", r.model},
                 {"plan", r.plan},
@@ -52,6 +55,7 @@ std::string to_json(const Report& r) {
                 {"flops", r.flops},
                 {"peak_bytes", r.peak_bytes},
                 {"peak_resident_bytes", r.peak_resident_bytes},
+                {"per_rank", ranks},
                 {"kept_row_bytes", r.kept_row_bytes},
                 {"experts_touched", layers},
                 {"traffic", traffic}};

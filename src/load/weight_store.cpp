@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "tensor/scope.h"
 #include "tensor/work_count.h"
 
 namespace tessera::load {
@@ -47,6 +48,9 @@ struct WeightStore::Shelf {
   struct Slot {
     std::mutex packing;  // held while packing, so that it happens once
     std::weak_ptr<const void> value;
+    int64_t bytes = 0;
+    // The same value as each rank of this process holds it; whoever packed it holds the value.
+    std::map<const tensor::MemoryTracker*, std::weak_ptr<const void>> shares;
   };
 
   std::shared_ptr<Slot> slot(const Key& key) {
@@ -67,12 +71,41 @@ struct WeightStore::Shelf {
   std::shared_ptr<T> share(const Key& key, Make make) {
     const std::shared_ptr<Slot> slot = this->slot(key);
     const std::lock_guard lock(slot->packing);
-    if (const auto value = slot->value.lock())
-      return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
+    const std::shared_ptr<tensor::MemoryTracker> rank = tensor::current_scope().memory;
+    if (const auto value = slot->value.lock()) {
+      if (!rank || !rank->part_of_whole()) return as<T>(value);
+      std::weak_ptr<const void>& known = slot->shares[rank.get()];
+      if (const auto mine = known.lock()) return as<T>(mine);
+      const auto mine = counted(as<T>(value), slot->bytes, rank);
+      known = mine;
+      return mine;
+    }
+    tensor::Scope counting = tensor::current_scope();
+    counting.memory = std::make_shared<tensor::MemoryTracker>(rank);
+    const tensor::BindScope bind(counting);
     std::shared_ptr<T> made = make();
     tensor::count_work();
     slot->value = made;
+    slot->bytes = counting.memory->current(tensor::MemoryClass::weights);
+    slot->shares.clear();
+    if (rank) slot->shares[rank.get()] = made;
     return made;
+  }
+
+  template <class T>
+  static std::shared_ptr<T> as(const std::shared_ptr<const void>& value) {
+    return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
+  }
+
+  /// The value, counted by one more rank while that holds it.
+  template <class T>
+  static std::shared_ptr<T> counted(std::shared_ptr<T> value, int64_t bytes,
+                                    const std::shared_ptr<tensor::MemoryTracker>& rank) {
+    rank->add_shared(tensor::MemoryClass::weights, bytes);
+    T* const held = value.get();
+    return {held, [value = std::move(value), rank, bytes](T*) {
+              rank->add_shared(tensor::MemoryClass::weights, -bytes);
+            }};
   }
 
   std::mutex mutex;

@@ -11,6 +11,7 @@ thread_local const Scope* bound = &kEmpty;  // accounting and speed only, see Sc
 }  // namespace
 
 void Meter::add(const char* op, double flops, double bytes) {
+  if (whole_) whole_->add(op, flops, bytes);
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[op];
   ++entry.calls;
@@ -19,6 +20,7 @@ void Meter::add(const char* op, double flops, double bytes) {
 }
 
 void Meter::add(const std::map<std::string, Entry>& entries) {
+  if (whole_) whole_->add(entries);
   const std::lock_guard lock(mutex_);
   for (const auto& [op, more] : entries) {
     Entry& entry = entries_[op];

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "tensor/storage.h"
@@ -22,6 +23,8 @@ class Meter {
     int64_t calls = 0;
     double flops = 0, bytes = 0;
   };
+  /// `whole`: gets everything that this one gets as well, such as a process that of its ranks.
+  explicit Meter(std::shared_ptr<Meter> whole = nullptr) : whole_(std::move(whole)) {}
   void add(const char* op, double flops, double bytes);
   void add(const std::map<std::string, Entry>& entries);
   std::map<std::string, Entry> entries() const;
@@ -30,6 +33,7 @@ class Meter {
  private:
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
+  const std::shared_ptr<Meter> whole_;
 };
 
 /// What a run on meta takes for granted where the real run reads elements.

@@ -120,7 +120,14 @@ const char* name_of(MemoryClass memory_class) {
   return "?";
 }
 
+MemoryTracker::MemoryTracker(std::shared_ptr<MemoryTracker> whole) : whole_(std::move(whole)) {}
+
 void MemoryTracker::add(MemoryClass memory_class, int64_t bytes) {
+  add_shared(memory_class, bytes);
+  if (whole_) whole_->add(memory_class, bytes);
+}
+
+void MemoryTracker::add_shared(MemoryClass memory_class, int64_t bytes) {
   const size_t i = index_of(memory_class);
   raise_to(peaks_[i], current_[i].fetch_add(bytes) + bytes);
   raise_to(total_peak_, total_.fetch_add(bytes) + bytes);

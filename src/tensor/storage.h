@@ -21,7 +21,12 @@ const char* name_of(MemoryClass memory_class);
 /// run on `meta` gives the memory of the real one.
 class MemoryTracker {
  public:
+  /// `whole`: counts everything that this one counts as well, such as a process its ranks.
+  explicit MemoryTracker(std::shared_ptr<MemoryTracker> whole = nullptr);
   void add(MemoryClass memory_class, int64_t bytes);
+  /// What somebody else of the whole holds already: counts here only.
+  void add_shared(MemoryClass memory_class, int64_t bytes);
+  bool part_of_whole() const { return whole_ != nullptr; }
   int64_t current(MemoryClass memory_class) const;
   int64_t peak(MemoryClass memory_class) const;
   /// The largest sum over all classes that was alive at once.
@@ -30,6 +35,7 @@ class MemoryTracker {
  private:
   std::array<std::atomic<int64_t>, kMemoryClasses> current_{}, peaks_{};
   std::atomic<int64_t> total_{0}, total_peak_{0};
+  const std::shared_ptr<MemoryTracker> whole_;
 };
 
 /// For weights that pass through memory one block after the other: while one of these lives, pages

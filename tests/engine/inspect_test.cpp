@@ -117,6 +117,18 @@ TEST(Inspect, ForetellsWhatARunKeeps) {
     EXPECT_EQ(report.peak_bytes.at("kv"), kv) << plan;
     EXPECT_LE(report.peak_bytes.at("buffers"), buffers + buffers / 2) << plan;
     EXPECT_GE(2 * report.peak_bytes.at("buffers"), report.kept_row_bytes) << plan;
+    ASSERT_EQ(report.per_rank.size(), foretold.size()) << plan;
+    double flops = 0;
+    for (size_t r = 0; r < foretold.size(); ++r) {
+      const auto& peak = report.per_rank[r].peak_bytes;
+      EXPECT_NEAR(double(peak.at("weights")), double(foretold[r].weights),
+                  0.05 * double(foretold[r].weights))
+          << plan << ", rank " << r;
+      EXPECT_EQ(peak.at("kv"), foretold[r].kv) << plan << ", rank " << r;
+      EXPECT_LE(peak.at("total"), report.peak_bytes.at("total")) << plan << ", rank " << r;
+      flops += report.per_rank[r].flops;
+    }
+    EXPECT_DOUBLE_EQ(flops, report.flops) << plan;
   }
 }
 

@@ -51,6 +51,38 @@ TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
   EXPECT_EQ(w->k, 32);
 }
 
+TEST(WeightStore, EachRankCountsWhatRanksShare) {
+  using tensor::MemoryClass;
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(written(folder));
+  const auto process = std::make_shared<tensor::MemoryTracker>();
+  const auto load = [&](const std::shared_ptr<tensor::MemoryTracker>& rank) {
+    tensor::Scope scope;
+    scope.memory = rank;
+    const tensor::BindScope bind(scope);
+    return std::pair(weights->matrix("w", 48, 32, DType::f32), weights->vector("b", 48));
+  };
+  const auto one = std::make_shared<tensor::MemoryTracker>(process);
+  const auto two = std::make_shared<tensor::MemoryTracker>(process);
+  auto first = load(one);
+  const int64_t bytes = process->current(MemoryClass::weights);
+  EXPECT_EQ(bytes, first.first->bytes() + 48 * 4);
+  {
+    const auto second = load(two), again = load(two);
+    EXPECT_EQ(second.first.get(), first.first.get());
+    EXPECT_EQ(two->current(MemoryClass::weights), bytes) << "once a rank";
+    EXPECT_EQ(load(one).first.get(), first.first.get());
+    EXPECT_EQ(one->current(MemoryClass::weights), bytes);
+    EXPECT_EQ(process->current(MemoryClass::weights), bytes) << "in memory once";
+    first = {};
+    EXPECT_EQ(process->current(MemoryClass::weights), bytes) << "rank 2 still has them";
+  }
+  EXPECT_EQ(two->current(MemoryClass::weights), 0);
+  EXPECT_EQ(process->current(MemoryClass::weights), 0);
+  EXPECT_EQ(two->peak(MemoryClass::weights), bytes);
+}
+
 TEST(WeightStore, UploadsOnceForAllWhoOpenTheSameFile) {
   const auto runtime = std::make_shared<tensor::FakeRuntime>();
   tensor::use_device(std::make_shared<tensor::DevicePool>(runtime));

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`mpirun -np N tessera generate`: the latents of one process, and no output when a rank is lost."""
 
+import json
 import os
 import pathlib
 import random
@@ -40,6 +41,15 @@ class GenerateTest(unittest.TestCase):
             plan = ["--plan", f"expert={ranks}"] if ranks > 1 else []
             many = self.latents(f"mpi{ranks}", MPIRUN + ["-np", str(ranks)], *plan)
             self.assertEqual(one, many, f"{ranks} processes")
+        reports = []
+        for prefix in ([], MPIRUN + ["-np", "3"]):
+            self.latents("reported", prefix, "--plan", "expert=3", "--report",
+                         str(self.folder / "report.json"))
+            reports.append(json.loads((self.folder / "report.json").read_text()))
+        threads, processes = ([r["flops"] for r in report["per_rank"]] for report in reports)
+        self.assertEqual(threads, processes)
+        self.assertEqual([r["peak_bytes"]["weights"] for r in reports[0]["per_rank"]],
+                         [r["peak_bytes"]["weights"] for r in reports[1]["per_rank"]])
         halves = ["--plan", "expert=3,schedule=staggered-batch,placement=strided"]
         self.assertEqual(one, self.latents("halves", MPIRUN + ["-np", "3"], *halves))
         stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]

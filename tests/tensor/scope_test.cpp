@@ -34,6 +34,17 @@ TEST(Scope, MeterAddsByOp) {
   EXPECT_EQ(meter.total().bytes, 4);
 }
 
+TEST(Scope, AMeterOfARankCountsForTheWholeToo) {
+  const auto whole = std::make_shared<Meter>();
+  Meter one(whole), two(whole);
+  one.add("a", 10, 1);
+  two.add({{"a", {2, 5, 2}}});
+  EXPECT_EQ(one.total().flops, 10);
+  EXPECT_EQ(two.total().flops, 5);
+  EXPECT_EQ(whole->total().flops, 15);
+  EXPECT_EQ(whole->total().calls, 3);
+}
+
 TEST(Scope, WorkRunsWithAndWithoutAPool) {
   for (int threads : {0, 1, 3}) {
     std::unique_ptr<base::ThreadPool> pool;

@@ -268,7 +268,7 @@ Tensor ScheduledExperts::apply(int site, const nn::TokenView& view, const Tensor
 
 void ScheduledExperts::finish() {
   waiting_ = nullptr;
-  layers_.assign(layers_.size(), Layer{});
+  for (Layer& layer : layers_) layer = Layer{};
 }
 
 }  // namespace tessera::parallel
