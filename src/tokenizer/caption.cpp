@@ -20,7 +20,7 @@
 namespace tessera::tokenizer {
 namespace {
 
-constexpr size_t kLongest = 10000;      // bytes; T5 reads some hundred tokens
+constexpr size_t kLongest = 5000;       // bytes; T5 reads some hundred tokens
 constexpr int32_t kMatchSteps = 20000;  // of ICU; a prompt of everyday takes none
 
 using Wide = icu::UnicodeString;
