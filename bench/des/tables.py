@@ -34,6 +34,12 @@ def changed(line):
     return f"-{line['lost']} +{line['gained']}, p {chance(line['p'])}"
 
 
+def kept(line):
+    """Of vanilla's accuracy on the same items, in %."""
+    vanilla = line["accuracy"] - (line["gained"] - line["lost"]) / line["examples"]
+    return f"{100 * line['accuracy'] / vanilla:.1f} % kept"
+
+
 def plain(name):
     return "mc:" + name[3:].split(",")[0] if name.startswith("mc:") else name
 
@@ -86,7 +92,7 @@ def tuned(runs, kind="rules"):
             best = [line["tuned"] for line in run if "tuned" in line
                     and line["tuned"]["select"].split(":")[0] == family and "weights" not in line["tuned"]["select"]]
             row.append("more than was tried" if not best else
-                       f"{100 * best[0]['experts_share']:.0f} % (`{plain(best[0]['select'])}`; {changed(best[0])})")
+                       f"{100 * best[0]['experts_share']:.0f} % (`{plain(best[0]['select'])}`; {kept(best[0])}, {changed(best[0])})")
         if any(rule.split(":")[0] == family for _, run in found for rule in lines_of(run)):
             rows.append(row)
     table(["rule"] + [name for name, _ in found], rows)

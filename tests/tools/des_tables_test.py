@@ -35,7 +35,7 @@ class Tables(unittest.TestCase):
         self.assertIn("Tokens decided under the rule: 100.0 % at least", text)
         self.assertIn("| `des-vote:0.6` | 38.0; 95.0 (-7 +1, p 0.07) |", text)
         self.assertIn("| `mc:0.6` | 45.0; 87.5 (-7 +1", text)
-        self.assertIn("| `des-vote` | 76 % (`des-vote:0.6`; -7 +1, p 0.07) |", text)
+        self.assertIn("| `des-vote` | 76 % (`des-vote:0.6`; 92.9 % kept, -7 +1, p 0.07) |", text)
         self.assertIn("| `topk` | more than was tried |", text)
 
     def test_seeds_stand_side_by_side(self):
