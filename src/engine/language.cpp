@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 #include "load/meta_weights.h"
 #include "models/token_config.h"
 #include "tensor/scope.h"
@@ -60,8 +61,11 @@ void Language::read_template() {
   if (found->is_string()) template_ = found->get<std::string>();
   if (!found->is_array()) return;
   for (const Json& one : *found)
-    if (one.is_object() && one.value("name", "") == "default")
-      template_ = one.value("template", "");
+    if (one.is_object() && one.value("template", Json()).is_string()) {
+      const Json name = one.value("name", Json());
+      if (name == "default") template_ = one.at("template").get<std::string>();
+      if (name == "tool_use") tool_template_ = one.at("template").get<std::string>();
+    }
 }
 
 const tokenizer::ByteLevelBpe& Language::tokens() const {
@@ -89,36 +93,43 @@ sample::SpecialIds Language::special() const {
   return ids;
 }
 
-std::string Language::rendered(Json messages) const {
-  const tokenizer::ChatTemplate chat(template_, part_.folder + ": chat template");
-  return chat.render({{"messages", std::move(messages)},
-                      {"add_generation_prompt", true},
-                      {"bos_token", token_text(tokenizer_config_, "bos_token")},
-                      {"eos_token", token_text(tokenizer_config_, "eos_token")}});
+// With the values that transformers gives a template: tokens that are not set are undefined, tools
+// that are not given are None.
+std::string Language::rendered(const tokenizer::ValueDict& chat) const {
+  const tokenizer::Value* tools = chat.find("tools");
+  const bool for_tools = !tool_template_.empty() && tools && truth(*tools);
+  const tokenizer::ChatTemplate form(for_tools ? tool_template_ : template_,
+                                     part_.folder + ": chat template");
+  tokenizer::ValueDict values;
+  for (const char* token :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (const std::string text = token_text(tokenizer_config_, token); !text.empty())
+      values.set(token, text);
+  for (const char* missing : {"tools", "documents"}) values.set(missing, nullptr);
+  values.set("add_generation_prompt", true);
+  for (const auto& [key, value] : chat.items()) {
+    require(key == "messages" || key == "add_generation_prompt" || !truth(value) || form.reads(key),
+            ErrorCode::usage,
+            "chat: {} is nothing that the chat template of '{}' reads; leave it out",
+            base::printable(key), part_.folder);
+    values.set(key, value);
+  }
+  return form.render(values);
 }
 
 std::vector<int32_t> Language::prompt(const std::string& text, bool raw) const {
   if (raw || template_.empty()) return tokens().encode(text);
-  return tokens().encode(rendered(Json::array({{{"role", "user"}, {"content", text}}})));
+  tokenizer::ValueDict turn, chat;
+  turn.set("role", "user");
+  turn.set("content", text);
+  chat.set("messages", tokenizer::Value::list({std::move(turn)}));
+  return tokens().encode(rendered(chat));
 }
 
 std::vector<int32_t> Language::chat(const std::string& text) const {
   require(!template_.empty(), ErrorCode::usage,
           "'{}' has no chat template; give a plain prompt (--prompt)", part_.folder);
-  Json json;
-  try {
-    json = base::parse_json(text, "chat");
-  } catch (const Error& e) {
-    throw Error(ErrorCode::usage, e.what());
-  }
-  if (json.is_object() && json.contains("messages")) json = Json(json.at("messages"));
-  require(json.is_array() && !json.empty(), ErrorCode::usage,
-          "chat: expected [{{\"role\": \"user\", \"content\": \"...\"}}, ...]");
-  for (size_t i = 0; i < json.size(); ++i)
-    require(json[i].is_object() && json[i].contains("role") && json[i].at("role").is_string() &&
-                json[i].contains("content") && json[i].at("content").is_string(),
-            ErrorCode::usage, "chat: message {} has no text as 'role' or as 'content'", i);
-  return tokens().encode(rendered(std::move(json)));
+  return tokens().encode(rendered(tokenizer::chat_values(text)));
 }
 
 std::string Language::check(nn::DType dtype) const {

@@ -11,6 +11,7 @@
 #include "models/token_recipe.h"
 #include "sample/block_walk.h"
 #include "tokenizer/byte_level_bpe.h"
+#include "tokenizer/chat.h"
 #include "tokenizer/chat_template.h"
 
 namespace tessera::engine {
@@ -37,7 +38,8 @@ class Language {
   int64_t max_tokens() const { return max_tokens_; }
   /// A prompt as ids: in the chat template as the user's turn if there is one and not `raw`.
   std::vector<int32_t> prompt(const std::string& text, bool raw) const;
-  /// A chat as ids. Throws Error(usage) for malformed JSON or a folder without template.
+  /// A chat as ids: messages, tools and what else the template reads. Throws Error(usage) for
+  /// malformed JSON, for something that the template does not read, or a folder without template.
   std::vector<int32_t> chat(const std::string& json) const;
   /// The network for blocks of so many tokens, or a rank's part of it, checked and loaded on first
   /// use. A rank's portion is always the same.
@@ -53,14 +55,14 @@ class Language {
   std::string check(nn::DType dtype) const;
 
  private:
-  std::string rendered(base::Json messages) const;
+  std::string rendered(const tokenizer::ValueDict& chat) const;
   void read_template();
 
   load::Component part_;
   std::unique_ptr<models::TokenRecipe> recipe_;
   std::unique_ptr<tokenizer::ByteLevelBpe> tokenizer_;
   base::Json tokenizer_config_ = base::Json::object();
-  std::string template_;
+  std::string template_, tool_template_;  // the second for chats with tools, if there is one
   int64_t max_tokens_ = 128;
   std::vector<int32_t> ends_;                              // of generation_config.json
   std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank

@@ -1,33 +1,32 @@
 #pragma once
 
-#include <memory>
+#include <ctime>
 #include <string>
 
-#include "base/json.h"
+#include "tokenizer/template_tree.h"
 
 namespace tessera::tokenizer {
 
-/// A chat template in the subset of Jinja that language models use: text, {{ expression }}, for
-/// (with loop.index, index0, first, last), if / elif / else, set (namespaces too), the operators
-/// + - * % ~ == != < <= > >= and or not in, `is defined`, `is none`, `is string`, `a if b else c`,
-/// attributes, indices and slices, the filters trim, length, upper, lower, join, tojson, and strip,
-/// lstrip, rstrip, startswith, endswith, split of strings. Anything else is refused by name.
+/// A chat template in the language that models bring them in: Jinja as transformers sets it up
+/// (trim_blocks, lstrip_blocks, break and continue, tojson that keeps order and characters,
+/// raise_exception, strftime_now). What of it is not supported is refused by name.
 class ChatTemplate {
  public:
   /// Throws Error(model) naming `where`, the line and what is not supported.
   ChatTemplate(const std::string& text, const std::string& where);
-  ~ChatTemplate();
-  ChatTemplate(ChatTemplate&&) noexcept;
 
-  /// The text for `values` (messages, add_generation_prompt, bos_token, ...). Throws Error(usage)
-  /// for what the template itself refuses (raise_exception) and for values that do not fit.
-  std::string render(const base::Json& values) const;
-
-  struct Node;
+  /// The text for `values` (messages, add_generation_prompt, bos_token, ...). `now` is what
+  /// strftime_now shows. Throws Error(usage) for what the template itself refuses
+  /// (raise_exception), for values that do not fit, and for more work than template and values
+  /// explain.
+  std::string render(const ValueDict& values, std::time_t now = std::time(nullptr)) const;
+  /// Whether the template names this value anywhere.
+  bool reads(const std::string& name) const;
 
  private:
   std::string where_;
-  std::unique_ptr<Node> root_;
+  size_t bytes_;
+  Statements statements_;
 };
 
 }  // namespace tessera::tokenizer

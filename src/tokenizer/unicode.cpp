@@ -127,6 +127,22 @@ std::string lowered(std::string_view text) {
   return result;
 }
 
+std::string in_lower_case(std::string_view text) {
+  std::string result;
+  wide(text).toLower(icu::Locale::getRoot()).toUTF8String(result);
+  return result;
+}
+std::string in_upper_case(std::string_view text) {
+  std::string result;
+  wide(text).toUpper(icu::Locale::getRoot()).toUTF8String(result);
+  return result;
+}
+std::string in_title_case(std::string_view letter) {
+  std::string result;
+  wide(letter).toTitle(nullptr, icu::Locale::getRoot()).toUTF8String(result);
+  return result;
+}
+
 std::string stripped(const std::string& text, bool left, bool right) {
   size_t begin = text.size(), end = 0;
   for (size_t at = 0; at < text.size();) {
@@ -147,6 +163,10 @@ bool is_punctuation(char32_t c) { return categories(c) & U_GC_P_MASK; }
 bool is_invisible(char32_t c) {
   return categories(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CS_MASK | U_GC_CO_MASK);
 }
+bool is_letter(char32_t c) { return categories(c) & U_GC_L_MASK; }
+bool is_number(char32_t c) { return categories(c) & U_GC_N_MASK; }
+bool is_digit(char32_t c) { return categories(c) & U_GC_ND_MASK; }
+bool is_printable(char32_t c) { return !(categories(c) & (U_GC_C_MASK | U_GC_Z_MASK)); }
 bool is_word(char32_t c) {
   return categories(c) & (U_GC_L_MASK | U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK);
 }

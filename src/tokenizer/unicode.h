@@ -29,6 +29,11 @@ std::string normalized(std::string_view text, Form form);
 /// Every code point in lower case by itself (a final sigma is no exception).
 std::string lowered(std::string_view text);
 
+/// The text in a case as the Unicode standard has it: one letter may become several.
+std::string in_lower_case(std::string_view text);
+std::string in_upper_case(std::string_view text);
+std::string in_title_case(std::string_view letter);
+
 /// The text without white space at its ends, or at one of them.
 std::string stripped(const std::string& text, bool left = true, bool right = true);
 
@@ -42,6 +47,11 @@ bool is_nonspacing_mark(char32_t c);
 bool is_punctuation(char32_t c);
 /// General categories Cc, Cf, Cs and Co.
 bool is_invisible(char32_t c);
+/// General categories L*, N* and Nd, and those that are shown: none of C* and Z*.
+bool is_letter(char32_t c);
+bool is_number(char32_t c);
+bool is_digit(char32_t c);
+bool is_printable(char32_t c);
 /// What regular expressions call \w.
 bool is_word(char32_t c);
 

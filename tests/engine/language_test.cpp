@@ -27,6 +27,21 @@ TEST(Language, TheTemplateMayBeAFile) {
   EXPECT_EQ(open(folder).prompt("y", false), open(folder).prompt("<y>", true));
 }
 
+TEST(Language, ToolsReachTheTemplateAndWhatItDoesNotReadIsSaid) {
+  const golden::TextModel folder("llada_moe");
+  folder.write("chat_template.jinja",
+               "{{ tools is none }}{% for t in tools or [] %}{{ t.name }}{% endfor %}"
+               "{{ bos_token is defined }}{{ messages[0].content }}");
+  const std::string turn = R"("messages": [{"role": "user", "content": null}])";
+  EXPECT_EQ(open(folder).chat("{" + turn + "}"), open(folder).prompt("TrueFalseNone", true));
+  EXPECT_EQ(open(folder).chat(R"({"tools": [{"name": "f"}], )" + turn + "}"),
+            open(folder).prompt("FalsefFalseNone", true));
+  EXPECT_NE(golden::error_of([&] {
+              open(folder).chat(R"({"tool": [1], )" + turn + "}");
+            }).find("'tool' is nothing that the chat template"),
+            std::string::npos);
+}
+
 TEST(Language, TheTokenizerSaysTheMaskIfTheConfigDoesNot) {
   const golden::TextModel folder("llada_moe");
   base::Json config = base::read_json(folder.path("config.json"));

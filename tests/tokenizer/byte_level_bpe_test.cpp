@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "tessera/error.h"
 
@@ -98,12 +98,12 @@ TEST(ByteLevelBpe, SixtyThousandAddedTokensCostNoMoreThanTheirText) {
   Json json = small();
   for (int i = 0; i < 60000; ++i)
     json["added_tokens"].push_back({{"id", 300 + i}, {"content", fmt::format("<t{}>", i)}});
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of the processor: others may load the machine
   const ByteLevelBpe bpe(json, "t");
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "<t59999><t";
   EXPECT_EQ(bpe.encode(text).size(), 20000u * 3);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  EXPECT_LT(std::clock() - begin, 15 * CLOCKS_PER_SEC);
 }
 
 TEST(ByteLevelBpe, SplitsByThePatternOfTheFile) {

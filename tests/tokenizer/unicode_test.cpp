@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "base/stop.h"
 #include "tessera/error.h"
@@ -49,10 +49,10 @@ TEST(Unicode, FindsGraphemesAndMatches) {
 
 // Patterns that try everything again and again, and what a text may cost them.
 TEST(Regex, GivesUpOnWorkThatTheTextDoesNotExplain) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of the processor: others may load the machine
   for (const char* pattern : {"(a|aa)+$", "(a*)*b", "(a+)+b", "(?:a?){30}a{30}b"})
     EXPECT_THROW(Regex(pattern, "t").matches(std::string(5000, 'a') + "c"), Error) << pattern;
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC);
   EXPECT_THROW(Regex(std::string(20000, 'a'), "t"), Error);
 }
 

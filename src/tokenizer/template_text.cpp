@@ -1,0 +1,162 @@
+#include "tokenizer/template_text.h"
+
+#include <algorithm>
+
+#include "tokenizer/unicode.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+bool in_set(std::string_view one, std::string_view set) {
+  if (!set.empty()) return set.find(one) != std::string_view::npos;
+  size_t at = 0;
+  return is_blank(next_code_point(one, at));
+}
+
+std::string_view last_of(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u) --at;
+  return text.substr(at);
+}
+
+bool line_end(char32_t c) {
+  return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
+}
+
+std::vector<std::string> split_at_blanks(std::string_view text, int64_t most, bool from_right) {
+  std::vector<std::string> parts;
+  for (text = trimmed(text, !from_right, from_right); !text.empty();
+       text = trimmed(text, !from_right, from_right)) {
+    if (static_cast<int64_t>(parts.size()) == most) {
+      parts.emplace_back(text);
+      break;
+    }
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      const std::string_view one = from_right ? last_of(rest) : rest.substr(0, length_of(rest[0]));
+      if (in_set(one, {})) break;
+      from_right ? rest.remove_suffix(one.size()) : rest.remove_prefix(one.size());
+    }
+    const size_t bytes = text.size() - rest.size();
+    parts.emplace_back(from_right ? text.substr(rest.size()) : text.substr(0, bytes));
+    text = rest;
+  }
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+}  // namespace
+
+bool is_blank(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
+
+std::string_view trimmed(std::string_view text, bool left, bool right, std::string_view set) {
+  while (left && !text.empty()) {
+    const std::string_view one = text.substr(0, length_of(text[0]));
+    if (!in_set(one, set)) break;
+    text.remove_prefix(one.size());
+  }
+  while (right && !text.empty()) {
+    const std::string_view one = last_of(text);
+    if (!in_set(one, set)) break;
+    text.remove_suffix(one.size());
+  }
+  return text;
+}
+
+int64_t character_count(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
+}
+
+std::vector<std::string_view> characters_of(std::string_view text) {
+  std::vector<std::string_view> found;
+  for (size_t at = 0; at < text.size(); at += found.back().size())
+    found.push_back(text.substr(at, length_of(text[at])));
+  return found;
+}
+
+std::vector<std::string> split(std::string_view text, std::string_view by, int64_t most,
+                               bool from_right) {
+  if (by.empty()) return split_at_blanks(text, most, from_right);
+  std::vector<std::string> parts;
+  while (static_cast<int64_t>(parts.size()) != most) {
+    const size_t at = from_right ? text.rfind(by) : text.find(by);
+    if (at == std::string_view::npos) break;
+    parts.emplace_back(from_right ? text.substr(at + by.size()) : text.substr(0, at));
+    text = from_right ? text.substr(0, at) : text.substr(at + by.size());
+  }
+  parts.emplace_back(text);
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<std::string> lines_of(std::string_view text, bool keep_ends) {
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = at;
+    const char32_t c = next_code_point(text, at);
+    if (!line_end(c)) continue;
+    if (c == '\r' && at < text.size() && text[at] == '\n') ++at;
+    lines.emplace_back(text.substr(begin, (keep_ends ? at : end) - begin));
+    begin = at;
+  }
+  if (begin < text.size()) lines.emplace_back(text.substr(begin));
+  return lines;
+}
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to,
+                     int64_t most) {
+  std::string out;
+  size_t at = 0;
+  for (int64_t done = 0; done != most; ++done) {
+    check_length(out.size());
+    if (from.empty()) {  // before every character, and behind the last
+      out += to;
+      if (at >= text.size()) return out;
+      const size_t length = length_of(text[at]);
+      out += text.substr(at, length);
+      at += length;
+      continue;
+    }
+    const size_t hit = text.find(from, at);
+    if (hit == std::string_view::npos) break;
+    (out += text.substr(at, hit - at)) += to;
+    at = hit + from.size();
+  }
+  return out += text.substr(at);
+}
+
+std::string titled(std::string_view text) {
+  std::string out;
+  bool inside = false;
+  for (std::string_view one : characters_of(text)) {
+    out += inside ? in_lower_case(one) : in_title_case(one);
+    size_t at = 0;
+    inside = is_letter(next_code_point(one, at));
+  }
+  return out;
+}
+
+std::string capitalized(std::string_view text) {
+  if (text.empty()) return "";
+  const size_t first = length_of(text[0]);
+  return in_title_case(text.substr(0, first)) + in_lower_case(text.substr(first));
+}
+
+bool all_of_kind(std::string_view text, const std::string& method) {
+  if (method == "isupper") return in_upper_case(text) == text && in_lower_case(text) != text;
+  if (method == "islower") return in_lower_case(text) == text && in_upper_case(text) != text;
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = next_code_point(text, at);
+    const bool fits = method == "isspace"   ? is_blank(c)
+                      : method == "isalpha" ? is_letter(c)
+                      : method == "isalnum" ? is_letter(c) || is_number(c)
+                                            : is_digit(c);
+    if (!fits) return false;
+  }
+  return !text.empty();
+}
+
+}  // namespace tessera::tokenizer

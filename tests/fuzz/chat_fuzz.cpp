@@ -1,0 +1,25 @@
+// libFuzzer target: any text is a chat, the same one when it is written and read again, or an
+// Error(usage) of one line.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "tessera/error.h"
+#include "tokenizer/chat.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tessera::tokenizer;
+  try {
+    const ValueDict chat = chat_values({reinterpret_cast<const char*>(data), size});
+    const Value all(chat);
+    const std::string written = to_json(all, {});
+    if (to_json(Value(chat_values(written)), {}) != written) std::abort();
+    shown(all);
+  } catch (const tessera::Error& error) {
+    const std::string message = error.what();
+    if (error.code() != tessera::ErrorCode::usage) std::abort();
+    if (message.find('\n') != std::string::npos || message.size() > 1000) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,42 @@
+#include "tokenizer/template_methods.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::tokenizer {
+namespace {
+
+TEST(TemplateMethods, FindWhatStandsBehindADot) {
+  ValueDict dict;
+  dict.set("items", 7);
+  dict.set("x", 8);
+  Work work{1000};
+  EXPECT_TRUE(attribute(dict, "items").is(Value::Kind::callable));
+  EXPECT_EQ(element(dict, "items", work).whole(), 7);
+  EXPECT_EQ(attribute(dict, "x").whole(), 8);
+  EXPECT_TRUE(attribute(dict, "pop").is(Value::Kind::undefined));
+  EXPECT_THROW(attribute(attribute(dict, "y"), "z"), Error);
+  EXPECT_THROW(attribute("text", "format"), Error);
+}
+
+TEST(TemplateMethods, TakeArgumentsByPlaceAndName) {
+  const Arguments given{{Value(1)}, {{"b", Value(2)}}};
+  const auto bound = given.bind("f", {"a", "b", "c"}, 2);
+  EXPECT_EQ(bound[1]->whole(), 2);
+  EXPECT_EQ(bound[2], nullptr);
+  EXPECT_THROW(given.bind("f", {"a"}), Error);
+  EXPECT_THROW(given.bind("f", {"a", "b", "c"}, 3), Error);
+}
+
+TEST(TemplateMethods, SliceByCharacters) {
+  Work work{1000};
+  const Value text = "a\xc3\xa9z", minus = -1;
+  EXPECT_EQ(slice(text, nullptr, nullptr, &minus, work).text(),
+            "z\xc3\xa9"
+            "a");
+  EXPECT_EQ(slice(text, &minus, nullptr, nullptr, work).text(), "z");
+}
+
+}  // namespace
+}  // namespace tessera::tokenizer
