@@ -117,7 +117,7 @@ void add_ruled_passes(CLI::App& app, CompleteRequest& q, const char* group, cons
   app.add_option_function<std::string>(
          "--select-refresh", [&q](const std::string& word) { q.select_refresh = word == "on"; },
          text)
-      ->check(CLI::IsMember({"on", "off"}))
+      ->check(one_of({"on", "off"}))
       ->group(group)
       ->type_name("S");
   app.add_flag("--select-prefill", q.select_prefill)->group(group);

@@ -85,7 +85,7 @@ Command add_eval_tasks(CLI::App& eval) {
   app->add_option("--select", r.selects, "Rules beside vanilla, each a word: des-vote:0.4 ...")
       ->group(group)
       ->type_name("R ...");
-  add_ruled_passes(*app, r.complete, group, "off: not in refreshes; without commits too");
+  add_ruled_passes(*app, r.complete, group, "off: not in refreshes; in fills too");
   app->add_option("--select-tune", o->tune, "Fewest experts that lose at most E (0.01: 1 %)")
       ->check(within(0.0, 1.0))
       ->group(group)

@@ -183,6 +183,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
+  if (first && !o.report.empty()) check_writable(o.report);
   ProgressView view(first ? o.progress : "none");
   RunControl control{stop, [&](const Progress& p) { view.show(p); },
                      [&](const std::string& sentence) { view.note(sentence); }};

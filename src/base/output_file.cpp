@@ -77,7 +77,8 @@ bool same_file(const std::string& a, const std::string& b) {
   std::error_code ignored;
   if (fs::is_character_file(a, ignored)) return false;  // /dev/null takes all, a terminal shows all
   return fs::equivalent(a, b, ignored) ||
-         fs::weakly_canonical(a, ignored) == fs::weakly_canonical(b, ignored);
+         fs::weakly_canonical(fs::absolute(a, ignored), ignored) ==
+             fs::weakly_canonical(fs::absolute(b, ignored), ignored);
 }
 
 }  // namespace

@@ -320,8 +320,6 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
     engine::agree(*state.options.processes->world, engine::terms_of(state, q));
   check_plan(state);
   engine::Language& language = *state.language;
-  const std::string said = control.on_note ? language.check(state.dtype()) : "";
-  if (!said.empty()) control.on_note(said);
   const tensor::BindScope bind(state.scope());
   const models::TokenFacts& facts = language.recipe().facts();
   const sample::DecodingPolicy policy = engine::policy_of(q, facts);
@@ -340,6 +338,8 @@ CompleteResult Model::complete(const CompleteRequest& q, const CompleteControl& 
   for (const auto& prompt : prompts)
     run.lengths.push_back(static_cast<int64_t>(prompt.ids.size()) + prompt.max_tokens);
   engine::plan_tokens(state, run);
+  const std::string said = control.on_note ? language.check(state.dtype()) : "";
+  if (!said.empty()) control.on_note(said);
   Order order{state, q, control, policy, rule, special, std::move(prompts), tokens};
   const double bytes = state.meter->total().bytes;
   CompleteResult result = run_ranks(order);

@@ -52,6 +52,9 @@ std::string duration(double seconds) {
 Rates measure_rates(DType dtype) {
   constexpr int64_t kWidth = 1152, kHeads = 16;
   const int64_t rows = 256 * std::max(1, tensor::thread_count());
+  tensor::Scope aside;  // work and memory of no request
+  aside.pool = tensor::current_scope().pool;
+  const tensor::BindScope probing(aside);
   Rates rates;
   const Tensor weight = filled({kWidth, kWidth}, dtype);
   rates.packing =

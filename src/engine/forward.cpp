@@ -222,9 +222,10 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
                       : "VAE");
   base::check_writable(request.outputs);
   if (control.on_note && !text) {
-    const std::string said = transformer ? state.check_transformer()
-                             : decode    ? state.check_vae()
-                                         : "";
+    const std::string said = language      ? state.language->check(state.dtype())
+                             : transformer ? state.check_transformer()
+                             : decode      ? state.check_vae()
+                                           : "";
     if (!said.empty()) control.on_note(said);
   }
   const tensor::BindScope bind(state.scope());

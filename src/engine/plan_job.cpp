@@ -136,6 +136,9 @@ Embeddings read_embeddings(const GenerateRequest& request) {
 void choose_sampler(const Model::State& state, const GenerateRequest& request, int steps,
                     Job& job) {
   const models::Recipe& recipe = *state.recipe;
+  require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
+          ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
+          state.name);
   const load::Component& part = state.folder.component("scheduler");
   sample::SchedulerConfig config{part.class_name, part.config};
   if (request.scheduler != "auto")

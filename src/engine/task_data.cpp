@@ -1,5 +1,7 @@
 #include "engine/task_data.h"
 
+#include <filesystem>
+
 #include "base/fail.h"
 #include "base/input_file.h"
 #include "engine/model_state.h"
@@ -14,6 +16,8 @@ TaskData read_task_data(const std::string& model, const std::string& file, int l
   const Language language(opened.component("model"));
   const models::TokenFacts& facts = language.recipe().facts();
   const std::string path = file.empty() ? folder + "/tasks.jsonl" : file;
+  require(!file.empty() || std::filesystem::exists(path), ErrorCode::usage,
+          "'{}' brings no tasks.jsonl: give the examples with --data", model);
   const std::string text = base::read_file(path, base::kLargestText, ErrorCode::usage);
   TaskData data{evaluation::read_tasks(text, path),
                 max_tokens > 0 ? max_tokens : language.max_tokens(), facts.experts, facts.top_k};

@@ -103,8 +103,9 @@ struct WeightStore::Shelf {
                                     const std::shared_ptr<tensor::MemoryTracker>& rank) {
     rank->add_shared(tensor::MemoryClass::weights, bytes);
     T* const held = value.get();
-    return {held, [value = std::move(value), rank, bytes](T*) {
+    return {held, [value = std::move(value), rank, bytes](T*) mutable {
               rank->add_shared(tensor::MemoryClass::weights, -bytes);
+              value.reset();  // what only remembers this share must not keep the value
             }};
   }
 

@@ -422,7 +422,7 @@ class Renderer {
   Value call_function(const std::string& name, const Arguments& given) {
     if (name == "raise_exception")
       fail(ErrorCode::usage, "the chat template refuses: {}",
-           given.places.empty() ? "" : base::printable(text_of_value(given.places[0])));
+           given.places.empty() ? "" : base::printable(text_of_value(given.places[0])).str());
     if (name == "strftime_now") return time_text(text_of(given.bind(name, {"format"}, 1)[0], name));
     if (name == "range") return range(given);
     ValueDict names;

@@ -33,6 +33,8 @@ class Interrupt(ProgramTest):
     def ends_after(self, signals, *arguments):
         process = started(*arguments, cwd=self.folder)
         try:
+            first = process.stderr.readline()  # how long it will take
+            self.assertRegex(first, "^note: expects about .* a step, .* in all")
             first = process.stderr.readline()  # "load": the handlers are in place
             self.assertEqual(first, "load\n")
             process.stderr.readline()

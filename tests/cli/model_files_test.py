@@ -24,7 +24,7 @@ class Folders(ProgramTest):
 
     def test_files_instead_of_folders(self):
         for name, says in [("a.pt", "convert_dit_moe.py"), ("a.gguf", "GGUF"),
-                           ("a.safetensors", "config.json"), ("a.txt", "folder")]:
+                           ("a.safetensors", "single file"), ("a.txt", "folder")]:
             (self.folder / name).write_text("x")
             self.refused_model(name, name, says)
 
@@ -182,8 +182,8 @@ class Numbers(ProgramTest):
 
     def test_the_block_that_makes_the_first_nan_is_named(self):
         for plan in ((), ("--plan", "expert=2")):
-            for name, says in (("blocks.1.attn.Wqkv.weight", "'block.1'"),
-                               ("blocks.2.moe.gate.weight", "'block.2'"),
+            for name, says in (("blocks.1.attn.Wqkv.weight", "block 1 "),
+                               ("blocks.2.moe.gate.weight", "block 2 "),
                                ("x_embedder.proj.bias", "the embedding"),
                                ("final_layer.linear.bias", "the head")):
                 model = self.copy_model(f"{name}{len(plan)}")

@@ -151,7 +151,9 @@ TEST(RunsOnGpu, OfAStepTheHostReadsTheRoutingsAlone) {
     const auto run = Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model",
                                  options("cuda", ""))
                          .generate(request);
-    return gpu.downloads() - steps * static_cast<int64_t>(run.report.layers.size());
+    const int looked_at =
+        (steps + 3) / 4;  // latents, for numbers that are none: each fourth, the last
+    return gpu.downloads() - looked_at - steps * static_cast<int64_t>(run.report.layers.size());
   };
   EXPECT_EQ(others(6), others(2));
 }

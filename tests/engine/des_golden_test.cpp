@@ -110,7 +110,8 @@ void check_coresets(const Case& golden, const base::Json& shape) {
   for (auto [name, rule] : coresets(shape)) {
     const std::string base = prefix + name + ".";
     ASSERT_TRUE(golden.has(base + "core")) << base;
-    const auto* core = golden[base + "core"].data<uint8_t>();
+    const tensor::Tensor stored = golden[base + "core"];
+    const auto* core = stored.data<uint8_t>();
     for (const auto& [limit, groups] : limits)
       for (const auto& [mode, weights] : modes) {
         if (!golden.has(base + limit + "weights." + mode)) continue;

@@ -16,7 +16,7 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   EXPECT_EQ(json["step_seconds"].size(), 2u);
   EXPECT_EQ(json["experts_touched"][0]["block"], 3);
   Inspection inspection;
-  inspection.components.push_back({"vae", "AutoencoderKL", "/x", 10, 20, {{"depth", "2"}}});
+  inspection.components.push_back({"vae", "AutoencoderKL", "/x", 10, 20, true, {{"depth", "2"}}});
   inspection.ranks.push_back({.experts = 2, .tokens = 3, .weights = 5, .kept_rows = 7});
   const auto shown = nlohmann::json::parse(to_json(inspection));
   EXPECT_EQ(shown["components"][0]["facts"]["depth"], "2");

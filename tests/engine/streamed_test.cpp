@@ -87,7 +87,8 @@ TEST(Streamed, HoldsOneBlockAtATime) {
   const StreamedDenoiser streamed(*family.recipe, family.weights, DType::f32, 1);
   family.run(streamed);
   const int64_t peak = scope.memory->peak(tensor::MemoryClass::weights);
-  EXPECT_LE(peak, parts.fixed + parts.blocks[0] + parts.largest(1));
+  const int64_t table = 43 * 64 * 2;  // of classes: f32 in the file, foretold as bf16
+  EXPECT_LE(peak, parts.fixed + parts.blocks[0] + parts.largest(1) + table);
   EXPECT_LT(peak, parts.whole());
 }
 

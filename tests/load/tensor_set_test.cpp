@@ -96,13 +96,13 @@ TEST(TensorSet, SaysWhatToDoWithoutWeights) {
   expect_says(model_error([&] { open_component(folder.path()); }), "download the weights");
   folder.write("pytorch_model.bin", "x");
   expect_says(model_error([&] { open_component(folder.path()); }), "convert them");
+  expect_says(model_error([&] { open_component(folder.path("pytorch_model.bin")); }), "is a file");
   const ScratchFolder other;
   other.write("model-Q8_0.gguf", "x");
   expect_says(model_error([&] { open_component(other.path()); }), "GGUF files only");
   folder.write("flux1-dev.safetensors", "x");
   expect_says(model_error([&] { open_component(folder.path()); }), "'flux1-dev.safetensors'");
   expect_says(model_error([&] { open_component(folder.path("none")); }), "does not exist");
-  expect_says(model_error([&] { open_component(folder.path("pytorch_model.bin")); }), "is a file");
 }
 
 TEST(TensorSet, KnowsADescriptionThatCameAlone) {

@@ -8,6 +8,7 @@
 #include "kernels/packed_weight.h"
 #include "scratch_folder.h"
 #include "tensor/fake_runtime.h"
+#include "tensor/scope.h"
 
 namespace tessera::load {
 namespace {
