@@ -242,6 +242,8 @@ nn::TokenModel& Order::model(int rank) const {
 // One rank's share; what it makes is the same on all of them.
 CompleteResult Order::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
+  const int64_t sent_before =
+      world ? world->ledger().total().bytes : 0;  // what agreed on the start
   const tensor::BindScope bind(state.scope(world ? rank : -1));
   const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
   const nn::TokenModel& own = model(rank);
@@ -270,7 +272,7 @@ CompleteResult Order::run(comm::Communicator* world) {
   course.end(out, prompts);
   if (world) {
     const std::lock_guard lock(mutex);
-    bytes_sent += world->ledger().total().bytes;
+    bytes_sent += world->ledger().total().bytes - sent_before;
   }
   return std::move(course.result);
 }

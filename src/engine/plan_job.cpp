@@ -136,9 +136,6 @@ Embeddings read_embeddings(const GenerateRequest& request) {
 void choose_sampler(const Model::State& state, const GenerateRequest& request, int steps,
                     Job& job) {
   const models::Recipe& recipe = *state.recipe;
-  require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
-          ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
-          state.name);
   const load::Component& part = state.folder.component("scheduler");
   sample::SchedulerConfig config{part.class_name, part.config};
   if (request.scheduler != "auto")
@@ -170,6 +167,9 @@ void plan_text(const Model::State& state, const GenerateRequest& request, const 
                int steps, Job& job) {
   const models::Recipe& recipe = *state.recipe;
   const Branches branches = branches_of(recipe, request, job.guidance_asked);
+  require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
+          ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
+          state.name);
   state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
   note_passes(state, steps, job);
