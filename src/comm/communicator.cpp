@@ -124,7 +124,8 @@ void Communicator::close() noexcept {
       transport_->send(members_[static_cast<size_t>(to)], channel_, std::move(word));
     }
     transport_->inbox().close(channel_, size() - 1);
-  } catch (...) {  // no memory: what arrives is kept until the end of the world
+  } catch (...) {
+    sent_.clear();  // no memory: what arrives is kept until the end of the world
   }
 }
 

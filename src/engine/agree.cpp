@@ -59,7 +59,8 @@ void say_model(const Model::State& state, Terms& terms) {
     try {
       const load::TensorSet tensors = load::open_component(part.folder);
       for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
-    } catch (const Error&) {  // tokenizers and schedulers; a part that is needed is missed later
+    } catch (const Error&) {  // a tokenizer, a scheduler; what is needed is missed later
+      terms.say("the weights of " + part.name, "none");
     }
     for (const std::string& path : paths)
       terms.file(fmt::format("the weights of {} ({})", part.name,

@@ -61,7 +61,8 @@ Value map_filter(const Value& of, const Arguments& arguments, Work& work) {
   }
   for (const Value& item : walked(of, work)) {
     Value value = by ? path(item, *by, work) : filtered(filter, item, rest(arguments, 1), work);
-    out.push_back(value.is(Kind::undefined) && missing ? *missing : std::move(value));
+    if (value.is(Kind::undefined) && missing) value = *missing;
+    out.push_back(std::move(value));
   }
   return Value::list(std::move(out));
 }
@@ -257,7 +258,7 @@ Value number_filter(const std::string& name, const Value& of, const Arguments& a
   // int, float: text that is no number gives the default
   const auto given =
       name == "int" ? arguments.bind(name, {"default", "base"}) : arguments.bind(name, {"default"});
-  const Value missing = given[0] ? *given[0] : name == "int" ? Value(0) : Value(0.0);
+  Value missing = given[0] ? *given[0] : name == "int" ? Value(0) : Value(0.0);
   if (of.is_number()) {
     if (name == "float") return of.number();
     if (of.is_whole()) return of.whole();
@@ -271,9 +272,9 @@ Value number_filter(const std::string& name, const Value& of, const Arguments& a
   if (text.starts_with('+')) text.remove_prefix(1);
   int64_t whole = 0;
   double real = 0;
-  const char* const end = text.data() + text.size();
-  const auto as_whole = std::from_chars(text.data(), end, whole);
-  const auto as_real = std::from_chars(text.data(), end, real);
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto as_whole = std::from_chars(begin, end, whole);
+  const auto as_real = std::from_chars(begin, end, real);
   if (name == "int" && as_whole.ec == std::errc() && as_whole.ptr == end) return whole;
   if (as_real.ec != std::errc() || as_real.ptr != end) return missing;
   if (name == "float") return real;
@@ -314,7 +315,7 @@ Value list_filter(const std::string& name, const Value& of, const Arguments& arg
 
 Value text_filter(const std::string& name, const Value& of, const Arguments& arguments,
                   Work& work) {
-  const Value text = soft(of, work);
+  Value text = soft(of, work);
   if (name == "string" || name == "safe") {
     arguments.bind(name, {});
     return text;

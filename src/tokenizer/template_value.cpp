@@ -38,7 +38,7 @@ std::string shortest(double x) {
   if (exponent < 0) return sign + "0." + std::string(size_t(-exponent - 1), '0') + digits;
   if (count <= exponent + 1)
     return sign + digits + std::string(size_t(exponent + 1 - count), '0') + ".0";
-  return sign + digits.insert(size_t(exponent + 1), ".");
+  return sign + digits.insert(size_t(exponent) + 1, ".");
 }
 
 std::string shown_number(double x, bool json) {
