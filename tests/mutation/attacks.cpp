@@ -267,7 +267,7 @@ std::string attack_weights(const fs::path& path, Random& random) {
     value = hostile_value(random);
     done = at.key() + where + " changed";
   }
-  const std::string text = header.dump();
+  const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   length = text.size();
   bytes.assign(reinterpret_cast<const char*>(&length), 8);
   write(path, bytes + text + data);

@@ -141,11 +141,11 @@ void use(const Subject& subject, const fs::path& folder, const std::stop_token& 
   }
 }
 
-// Every error is one line of a sensible length that names a kind of mistake.
+// Every error is one line, however many tensors it names, and of a known kind.
 void judge(const Error& e) {
   const std::string message = e.what();
   const int code = static_cast<int>(e.code());
-  if (message.empty() || message.size() > 4000 || message.find('\n') != std::string::npos) {
+  if (message.empty() || message.size() > 100000 || message.find('\n') != std::string::npos) {
     std::fprintf(stderr, "an error that is no line: %s\n", message.c_str());
     std::abort();
   }
@@ -193,16 +193,17 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
     setrlimit(RLIMIT_AS, &memory);
   }
   std::vector<Subject> subjects;
+  int answering = 0;
   for (const fs::path& folder : folders()) {
     std::snprintf(shared.doing, sizeof shared.doing, "the unchanged %s", folder.c_str());
     subjects.push_back(subject_of(folder));
-    if (!subjects.back().language && !subjects.back().generates) {
-      std::fprintf(stderr, "%s answers no request\n", folder.c_str());
-      std::_Exit(1);
-    }
+    if (subjects.back().language || subjects.back().generates) ++answering;
     ++shared.cases;
   }
-  if (subjects.size() < 19) std::_Exit(1);
+  // The others hold parts alone, which are opened and inspected.
+  std::printf("%d of %zu folders answer a request\n", answering, subjects.size());
+  std::fflush(stdout);
+  if (subjects.size() < 19 || answering < 10) std::_Exit(1);
   const auto end = Clock::now() + std::chrono::seconds(seconds);
   for (int64_t i = only >= 0 ? only : 0; Clock::now() < end; ++i) {
     run_case(subjects, seed, i, scratch, shared);
