@@ -89,6 +89,10 @@ class Run:
         return statuses, self.process.returncode, lines
 
 
+# Open MPI 4 now and then ends a process itself whose send over a socket breaks, and says so.
+ENDED_BY_OPEN_MPI = re.compile(r"pml_ob1_\w+\.c:\d+ FATAL")
+
+
 class LostRankTest(unittest.TestCase):
     def check_survivors(self, run, victim, note):
         statuses, own, lines = run.end()
@@ -99,7 +103,10 @@ class LostRankTest(unittest.TestCase):
         for rank in range(RANKS):
             if rank != victim:
                 # Well only if all work was done when the kill came.
-                self.assertIn(statuses[rank], [5, 0] if run.bodies else [5], f"{note} {statuses} {run.errors}")
+                allowed = [5, 0] if run.bodies else [5]
+                if ENDED_BY_OPEN_MPI.search(run.errors):
+                    allowed.append(255)
+                self.assertIn(statuses[rank], allowed, f"{note} {statuses} {run.errors}")
         self.assertNotEqual(own, 0, note)
         if run.begun and not run.bodies:
             self.assertEqual(len(lines), 1, f"{note} {lines}")
