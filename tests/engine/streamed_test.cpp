@@ -87,8 +87,9 @@ TEST(Streamed, HoldsOneBlockAtATime) {
   const StreamedDenoiser streamed(*family.recipe, family.weights, DType::f32, 1);
   family.run(streamed);
   const int64_t peak = scope.memory->peak(tensor::MemoryClass::weights);
-  const int64_t table = 43 * 64 * 2;  // of classes: f32 in the file, foretold as bf16
-  EXPECT_LE(peak, parts.fixed + parts.blocks[0] + parts.largest(1) + table);
+  // Tables that stay as the file has them are f32 here and foretold as bf16: less than 1 % of it.
+  const int64_t foretold = parts.fixed + parts.blocks[0] + parts.largest(1);
+  EXPECT_LE(double(peak), 1.01 * double(foretold));
   EXPECT_LT(peak, parts.whole());
 }
 
