@@ -14,6 +14,8 @@ namespace {
 
 using Kind = TemplateToken::Kind;
 
+constexpr size_t kLongestName = 100;  // names stand in error messages
+
 // Every kind of line end becomes one newline, and the last of the source goes.
 std::string with_newlines(const std::string& source) {
   std::string text;
@@ -156,6 +158,7 @@ class Lexer {
       if (letter(c)) {
         size_t length = 1;
         while (letter(now(length)) || digit(now(length))) ++length;
+        if (length > kLongestName) refuse(fmt::format("a name of {} bytes", length));
         give(Kind::name, source_.substr(at_, length));
         skip(length);
       } else if (digit(c)) {

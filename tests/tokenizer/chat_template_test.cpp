@@ -135,6 +135,22 @@ std::string repeated(const std::string& text, size_t count) {
   return all;
 }
 
+// Names stand in messages, which are one short line whatever a template holds.
+TEST(ChatTemplate, ErrorsAreShort) {
+  const std::string name = repeated("a", 5000);
+  for (const std::string& text :
+       {"{{ " + name + " + 1 }}", "{{ x." + name + "() }}", "{{ x['" + name + "'].y }}",
+        "{{ " + name + "() }}", "{{ 'a'|" + name + " }}", "{{ 1 is " + name + " }}",
+        "{% set " + name + ".a = 1 %}", "{{ raise_exception('" + name + "') }}"}) {
+    try {
+      render(text);
+      FAIL() << text.substr(0, 20);
+    } catch (const Error& error) {
+      EXPECT_LT(std::string_view(error.what()).size(), 500u) << error.what();
+    }
+  }
+}
+
 // None of these may overflow the stack, fill the memory or go on for ever.
 TEST(ChatTemplate, WorkIsBoundedByTheSizeOfTemplateAndChat) {
   const size_t n = 40000;
