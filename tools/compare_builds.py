@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Runs the same commands with two builds and says where pictures, texts, tensors or reports differ.
+
+python3 tools/compare_builds.py OLD NEW [--only WORD] [--data FOLDER]
+
+OLD and NEW are two `tessera` programs of one instruction set. What has to be equal is equal bit by
+bit: files, standard output, and reports but for their times. Memory (peak_bytes) is compared, too,
+and named apart: a change may mean to change it.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DATA = ROOT / "tests" / "data"
+
+DIT_PLANS = [
+    "", "data=2", "expert=2", "expert=4", "distrifusion=2", "data=2,distrifusion=2",
+    "expert=2,placement=strided", "expert=2,schedule=displaced,warmup=2",
+    "expert=4,schedule=interweaved,sync=deep",
+    "expert=2,schedule=interweaved,conditional=low,stride=2",
+    "expert=2,schedule=staggered-batch,warmup=2", "expert=3,schedule=adaptive,sync-every=3",
+    "distrifusion=3,expert=3,schedule=displaced", "schedule=interweaved,scores=latest",
+]
+TOKEN_PLANS = ["", "expert=2", "expert=3", "tensor=2"]
+TOKEN_RULES = [
+    [], ["--select", "des-vote:0.4"], ["--select", "des-max:0.25,scope=batch"],
+    ["--select", "mc:0.6"], ["--select", "naee:0.6"], ["--cache", "dual"],
+    ["--cache", "prefix", "--decode", "factor:1.5"], ["--temperature", "0.7", "--seed", "3"],
+]
+PICTURES = ["pixart_alpha", "flux_dev", "cogvideox_2b", "hunyuandit_v11", "sd35", "sd3",
+            "flux_schnell", "cogvideox_5b", "cogvideox_15", "hunyuandit"]
+
+
+def ranks(plan):
+    """How many ranks a plan needs: expert=N alone implies data=N."""
+    sizes = {k: int(v) for k, v in re.findall(r"(data|expert|distrifusion|tensor)=(\d+)", plan)}
+    own = sizes.get("data", 1) * sizes.get("distrifusion", 1) * sizes.get("tensor", 1)
+    return max(own, sizes.get("expert", 1))
+
+
+def planned(plan):
+    return ["--plan", plan, "--ranks", str(ranks(plan))] if plan else []
+
+
+def commands():
+    """(name, arguments); OUT stands for a folder of the run's own."""
+    files = ["--report", "OUT/report.json", "--progress", "none"]
+    for plan in DIT_PLANS:
+        yield f"shapes {plan}", ["generate", "shapes", "--class", "0,3,7", "--steps", "5", "--seed", "5",
+                                 "-o", "OUT", "--trace", "OUT/trace.safetensors", *files, *planned(plan)]
+    for dtype in ["f32", "int8"]:
+        yield f"shapes {dtype}", ["generate", "shapes", "--class", "2", "--steps", "4", "--dtype", dtype,
+                                  "-o", "OUT/x.png", *files]
+    yield "shapes scores", ["generate", "shapes", "--class", "1", "--steps", "6", "--compare-steps",
+                            "-o", "OUT/x.png", *files, *planned("expert=2,schedule=displaced")]
+    yield "scenes", ["generate", "scenes", "--prompt", "a red circle above a blue square", "--steps", "4",
+                     "-o", "OUT/x.png", *files]
+    yield "scenes data", ["generate", "scenes", "--prompt", "a green square", "--count", "2", "--steps", "3",
+                          "-o", "OUT", *files, *planned("data=2")]
+    for model, plan in [("dit_moe_flash", ""), ("dit_moe_timm", "expert=2")]:
+        yield f"{model} {plan}", ["generate", f"DATA/moe/{model}/model", "--class", "1", "--steps", "4",
+                                  "--latents-only", "--save-latents", "OUT/l.safetensors", *files,
+                                  *planned(plan)]
+    for model in PICTURES:
+        folder = f"DATA/diffusers/{model}/model"
+        yield f"{model} inspect", ["inspect", folder, "--json"]
+        yield f"{model} generate", ["generate", folder, "--prompt", "a cat on a mat", "--steps", "3", "-o", "OUT",
+                                    "--trace", "OUT/trace.safetensors", *files]
+        yield f"{model} data=2", ["generate", folder, "--prompt", "a cat", "--count", "2", "--steps", "2",
+                                  "-o", "OUT", *files, *planned("data=2")]
+    yield "pixart_alpha distrifusion=2", [
+        "generate", "DATA/diffusers/pixart_alpha/model", "--prompt", "a cat", "--steps", "4", "-o", "OUT", *files,
+        *planned("distrifusion=2")]
+    for model in ["tasks-a", "tasks-b"]:
+        for plan in TOKEN_PLANS:
+            for rule in TOKEN_RULES if plan in ("", "expert=2") else TOKEN_RULES[:2]:
+                yield f"{model} {plan} {' '.join(rule)}", [
+                    "complete", model, "--prompt", "sort hello=", "--prompt", "add 123+456=",
+                    "--max-tokens", "32", "--json", "--report", "OUT/report.json", *rule, *planned(plan)]
+        yield f"{model} inspect", ["inspect", model, "--json"]
+    for plan in ["", "expert=4", "distrifusion=2", "expert=2,schedule=displaced"]:
+        yield f"inspect shapes {plan}", ["inspect", "shapes", "--json", *planned(plan)]
+
+
+def without_times(value):
+    """A report without what no two runs share, and its memory apart."""
+    if isinstance(value, list):
+        return [without_times(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    times = ("seconds", "resident", "overlap", "bandwidth", "waited", "per_second")
+    return {k: without_times(v) for k, v in value.items() if not any(t in k for t in times)}
+
+
+def flat(value, path=""):
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in flat(item, f"{path}.{key}").items()}
+    if isinstance(value, list):
+        return {k: v for i, item in enumerate(value) for k, v in flat(item, f"{path}[{i}]").items()}
+    return {path: value}
+
+
+def run(program, arguments, out, models):
+    """What a command leaves: its status, its output, its files."""
+    placed = [a.replace("OUT", str(out)).replace("DATA", str(models)) for a in arguments]
+    threads = [] if arguments[0] == "inspect" else ["--threads", "1"]
+    done = subprocess.run([program, *placed, *threads], capture_output=True, text=True, cwd=ROOT)
+    left = {"status": done.returncode, "errors": done.stderr.replace(str(out), "OUT")}
+    texts = {"stdout": done.stdout.replace(str(out), "OUT")}
+    texts |= {str(p.relative_to(out)): p for p in sorted(out.rglob("*")) if p.is_file()}
+    for name, text in texts.items():
+        content = text.read_bytes() if isinstance(text, pathlib.Path) else text.encode()
+        try:
+            parsed = [json.loads(line) for line in content.decode().splitlines()]
+        except ValueError:
+            try:
+                parsed = json.loads(content)
+            except ValueError:
+                left[name] = content
+                continue
+        left |= {f"{name}{k}": v for k, v in flat(without_times(parsed)).items()}
+    return left
+
+
+def same(a, b):
+    """Equal, or means over ranks, whose sums may come in another order."""
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-12)
+    return a == b
+
+
+def differences(old, new):
+    """Names of what differs -> (what has to be equal, memory)."""
+    names = [n for n in {**old, **new} if not same(old.get(n), new.get(n))]
+    memory = [n for n in names if "bytes" in n and ("peak" in n or "kept_row" in n)]
+    return [n for n in names if n not in memory], memory
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--only", default="", help="commands whose name holds this word")
+    parser.add_argument("--data", type=pathlib.Path, default=DATA,
+                        help="folder of diffusers/MODEL/model and moe/MODEL/model")
+    options = parser.parse_args()
+    programs = [str(pathlib.Path(p).resolve()) for p in (options.old, options.new)]
+    count = bad = 0
+    for name, arguments in commands():
+        if options.only not in name:
+            continue
+        results = []
+        for program in programs:
+            with tempfile.TemporaryDirectory() as out:
+                results.append(run(program, arguments, pathlib.Path(out), options.data.resolve()))
+        must, memory = differences(*results)
+        count += 1
+        bad += bool(must)
+        state = "DIFFERS" if must else "equal"
+        if results[0]["status"] != 0:
+            state += f" (status {results[0]['status']}: {results[0]['errors'].strip()[:100]})"
+        print(f"{state:8} {name}")
+        for n in must[:5] + memory[:3]:
+            old, new = (r.get(n) if not isinstance(r.get(n), bytes) else f"{len(r[n])} bytes" for r in results)
+            print(f"         {'memory ' if n in memory else ''}{n}: {old} -> {new}")
+        sys.stdout.flush()
+    print(f"compare_builds: {count} commands, {bad} differ")
+    return 1 if bad or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
