@@ -14,7 +14,7 @@ void one_row(const ElementwiseArgs& args, int64_t t, F f) {
   const A* a = static_cast<const A*>(args.a) + t * args.a_stride;
   const B* b = static_cast<const B*>(args.b) + t * args.b_stride;
   Y* y = static_cast<Y*>(args.y) + t * args.y_stride;
-#pragma GCC ivdep
+  TESSERA_IVDEP
   for (int64_t i = 0; i < columns; ++i) narrow(f(widen(a[i]), widen(b[i]), i), y + i);
 }
 
@@ -23,7 +23,7 @@ void one_row(const ElementwiseArgs& args, int64_t t, F f) {
   const int64_t columns = args.columns;
   const A* a = static_cast<const A*>(args.a) + t * args.a_stride;
   Y* y = static_cast<Y*>(args.y) + t * args.y_stride;
-#pragma GCC ivdep
+  TESSERA_IVDEP
   for (int64_t i = 0; i < columns; ++i) narrow(f(widen(a[i])), y + i);
 }
 

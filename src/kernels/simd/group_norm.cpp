@@ -14,7 +14,7 @@ namespace {
 template <class T>
 void affine_pixel(const T* x, const float* scale, const float* shift, int64_t channels, bool act,
                   T* y) {
-#pragma GCC ivdep
+  TESSERA_IVDEP
   for (int64_t c = 0; c < channels; ++c) {
     const float v = widen(x[c]) * scale[c] + shift[c];
     narrow(act ? silu(v) : v, y + c);
@@ -29,7 +29,7 @@ void sum_run(const T* row, int64_t channels, int64_t first, int64_t last, float*
   std::fill_n(squares, channels, 0.0f);
   for (int64_t p = first; p < last; ++p) {
     const T* x = row + p * channels;
-#pragma GCC ivdep
+    TESSERA_IVDEP
     for (int64_t c = 0; c < channels; ++c) {
       const float v = widen(x[c]) - widen(row[c]);
       sum[c] += v;

@@ -19,6 +19,13 @@
 #define TESSERA_SIMD_END
 #endif
 
+/// Before a loop that writes nothing which it reads.
+#ifdef __clang__
+#define TESSERA_IVDEP  // clang knows no such mark; it compares addresses when the loop begins
+#else
+#define TESSERA_IVDEP _Pragma("GCC ivdep")
+#endif
+
 TESSERA_SIMD_BEGIN
 namespace tessera::kernels::simd {
 
