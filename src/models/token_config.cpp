@@ -179,8 +179,10 @@ void TokenConfig::refuse(const char* key, const std::string& expected) const {
 
 void TokenConfig::check_rest(std::span<const char* const> inert,
                              std::span<const GuardedKey> guarded) const {
-  for (const auto& [key, value] : config_.items()) {
-    const auto named = [&key = key](const char* name) { return key == name; };
+  for (const auto& item : config_.items()) {
+    const std::string& key = item.key();
+    const Json& value = item.value();
+    const auto named = [&](const char* name) { return key == name; };
     if (value.is_null() || read_.contains(key) || std::ranges::any_of(kInert, named) ||
         std::ranges::any_of(inert, named))
       continue;
