@@ -105,14 +105,17 @@ tessera_layer(fused DEPS nn ops kernels comm tensor base)
 tessera_layer(parallel DEPS fused sample nn ops comm tensor base)
 tessera_layer(planner DEPS parallel sample nn ops comm tensor base)
 tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
-tessera_layer(engine DEPS evaluation planner parallel fused sample models load media tokenizer nn
-              comm ops kernels tensor base)
+tessera_layer(pipeline DEPS parallel fused sample models load media tokenizer nn comm ops kernels
+              tensor base)
+tessera_layer(engine DEPS pipeline planner parallel sample models load media tokenizer nn comm ops
+              kernels tensor base)
+tessera_layer(study DEPS engine pipeline evaluation sample models load media tokenizer nn ops kernels
+              tensor base)
 # Kernels are where time goes; no other layer needs -O3. Sums keep their order: no fast-math anywhere.
 target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
 
-# What a program outside the layers sees: the public headers, and the engine to link.
+# What a program outside the layers sees: the public headers, and what stands behind them to link.
 add_library(tessera_public INTERFACE)
-target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>)
-if(TARGET tessera_engine)
-  target_compile_definitions(tessera_engine PRIVATE TESSERA_MODELS_DIR="${CMAKE_SOURCE_DIR}/models")
-endif()
+target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>
+                      $<LINK_ONLY:tessera_study>)
+target_compile_definitions(tessera_pipeline PRIVATE TESSERA_MODELS_DIR="${CMAKE_SOURCE_DIR}/models")

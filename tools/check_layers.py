@@ -25,8 +25,11 @@ LAYERS = {
     "parallel": "fused sample nn ops comm tensor base",
     "planner": "parallel sample nn ops comm tensor base",
     "evaluation": "sample nn ops tensor base",
-    "engine": "evaluation planner parallel fused sample models load media tokenizer nn comm ops "
-              "kernels tensor base",
+    "pipeline": "parallel fused sample models load media tokenizer nn comm ops kernels tensor base",
+    "engine": "pipeline planner parallel sample models load media tokenizer nn comm ops kernels "
+              "tensor base",
+    "study": "engine pipeline evaluation sample models load media tokenizer nn ops kernels tensor "
+             "base",
 }
 ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.items()}
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tessera/engine.h"
-#include "tessera/tasks.h"
+#include "tessera/study.h"
 
 namespace tessera::cli {
 

@@ -7,14 +7,14 @@
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "base/stop.h"
-#include "engine/check_request.h"
-#include "engine/encode_text.h"
-#include "engine/forward_tokens.h"
-#include "engine/memory_plan.h"
-#include "engine/model_state.h"
+#include "engine/state.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "parallel/denoise.h"
+#include "pipeline/check_request.h"
+#include "pipeline/encode_text.h"
+#include "pipeline/forward_tokens.h"
+#include "pipeline/memory_plan.h"
 
 namespace tessera {
 namespace {
@@ -175,7 +175,7 @@ Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors&
   Tensors outputs;
   VaeRun run;
   run.factor = state.vae_factor();
-  if (request.vae_tiling == VaeTiling::on) run.tiles = engine::vae_tiles(state, request.vae_tile);
+  if (request.vae_tiling == VaeTiling::on) run.tiles = pipeline::vae_tiles(state, request.vae_tile);
   require(!run.tiles || (sample.rank() >= 4 && !request.trace), ErrorCode::usage,
           "tiles need a sample of 4 axes or more and no --trace; leave out --vae-tiling");
   if (request.trace)
@@ -196,9 +196,9 @@ Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors&
 }  // namespace
 
 void Model::forward(const ForwardRequest& request, const RunControl& control) {
-  engine::check_request(request);
+  pipeline::check_request(request);
   State& state = this->state();
-  const engine::Working working(state);
+  const pipeline::Working working(state);
   const base::BindStop stop(control.stop);
   const std::string& component = request.component;
   const bool transformer = component == "transformer" || component == "model";
@@ -233,9 +233,9 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   Tensors inputs;
   for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
   const Tensors outputs =
-      language      ? engine::forward_tokens(state, inputs, request.trace, control.stop)
+      language      ? pipeline::forward_tokens(state, inputs, request.trace, control.stop)
       : transformer ? run_transformer(state, file, inputs, request.trace, control)
-      : text        ? engine::forward_text(state, component, inputs, request.trace, control)
+      : text        ? pipeline::forward_text(state, component, inputs, request.trace, control)
                     : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
           request.outputs);

@@ -7,22 +7,23 @@
 #include "base/fail.h"
 #include "base/stop.h"
 #include "base/stopwatch.h"
-#include "engine/agree.h"
-#include "engine/check_request.h"
-#include "engine/denoise.h"
-#include "engine/memory_plan.h"
+#include "engine/state.h"
 #include "kernels/isa.h"
 #include "media/jpeg.h"
 #include "media/png.h"
 #include "media/video.h"
 #include "media/webp.h"
+#include "pipeline/agree.h"
+#include "pipeline/check_request.h"
+#include "pipeline/denoise.h"
+#include "pipeline/memory_plan.h"
 
 namespace tessera {
 namespace {
 
 using tensor::Tensor;
 
-using engine::Job;
+using pipeline::Job;
 
 Tensor timesteps_of(const sample::Sampler& sampler) {
   std::vector<float> times;
@@ -34,7 +35,7 @@ void finish_report(const Model::State& state, Report& report) {
   report.version = kVersion;
   report.model = state.name;
   report.plan = to_string(state.options.plan);
-  report.device = engine::device_name(state.place);
+  report.device = pipeline::device_name(state.place);
   report.precision = name_of(state.dtype());
   if (state.expert_dtype()) report.precision += ", experts i8";
   report.instruction_set = kernels::name_of(kernels::active_isa());
@@ -44,7 +45,7 @@ void finish_report(const Model::State& state, Report& report) {
   if (state.options.processes)  // what the others did
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
       report.flops += report.per_rank[rank].flops;
-  report.peak_bytes = engine::peaks_of(*state.memory);
+  report.peak_bytes = pipeline::peaks_of(*state.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
@@ -53,29 +54,29 @@ void finish_report(const Model::State& state, Report& report) {
 }  // namespace
 
 GenerateResult Model::generate(const GenerateRequest& request, const RunControl& control) {
-  engine::check_request(request);
+  pipeline::check_request(request);
   State& state = this->state();
-  const engine::Working working(state);
+  const pipeline::Working working(state);
   const base::BindStop stop(control.stop);
   GenerateResult result;
   if (state.options.processes)
-    engine::agree(*state.options.processes->world, engine::terms_of(state, request));
-  Job job = engine::plan_job(state, request, control);
+    pipeline::agree(*state.options.processes->world, pipeline::terms_of(state, request));
+  Job job = pipeline::plan_job(state, request, control);
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   result.sampler = job.sampler_name;
-  engine::check_plan(state, job);
-  engine::plan_memory(state, request, job);
+  pipeline::check_plan(state, job);
+  pipeline::plan_memory(state, request, job);
   result.report.notes = job.notes;
   if (control.on_note)
     for (const std::string& note : job.notes) control.on_note(note);
   const tensor::BindScope bind(state.scope());
   const base::Stopwatch clock;
   if (control.on_progress) control.on_progress({"load", 0, 0, 0});
-  engine::load_ranks(state);
+  pipeline::load_ranks(state);
   result.report.phase_seconds["load"] = clock.seconds();
-  engine::Trace trace(job, !request.trace.empty());
-  const Tensor tokens = engine::denoise(state, request, control, job, trace, result.report);
+  pipeline::Trace trace(job, !request.trace.empty());
+  const Tensor tokens = pipeline::denoise(state, request, control, job, trace, result.report);
   if (!state.options.keep_parts) state.denoisers.clear();
   if (state.options.processes && state.options.processes->rank != 0) {
     result.elsewhere = true;
@@ -85,7 +86,7 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   if (request.decode) {
     const base::Stopwatch decoding;
     const Tensor image =
-        engine::decode(state, control, job, tokens, result.pictures, trace.wanted());
+        pipeline::decode(state, control, job, tokens, result.pictures, trace.wanted());
     if (trace.wanted()) trace.plain(state.video() ? "video" : "image", image);
     result.report.phase_seconds["decode"] = decoding.seconds();
   }

@@ -2,13 +2,13 @@
 #include <thread>
 
 #include "base/fail.h"
-#include "engine/check_request.h"
-#include "engine/conditioning.h"
-#include "engine/expected_time.h"
-#include "engine/model_state.h"
-#include "engine/token_memory.h"
+#include "engine/state.h"
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
+#include "pipeline/check_request.h"
+#include "pipeline/conditioning.h"
+#include "pipeline/expected_time.h"
+#include "pipeline/token_memory.h"
 #include "sample/scheduler.h"
 #include "tokenizer/folder.h"
 
@@ -83,32 +83,34 @@ Run plan_run(Inspection& found, const models::Recipe& recipe,
           "--count {}: expected a number from 1 to 100000", request.count);
   Run run;
   const auto patch = recipe.layout(0, 0).patch;
-  run.layout = recipe.layout(engine::latent_pixels(request.height, factor, patch[1], "height"),
-                             engine::latent_pixels(request.width, factor, patch[2], "width"),
-                             engine::latent_frames(recipe, request.frames));
+  run.layout = recipe.layout(pipeline::latent_pixels(request.height, factor, patch[1], "height"),
+                             pipeline::latent_pixels(request.width, factor, patch[2], "width"),
+                             pipeline::latent_frames(recipe, request.frames));
   const float guidance = request.guidance.value_or(defaults.guidance);
-  run.branches = recipe.text_inputs().empty() ? guidance != 1
-                                              : engine::branches_of(recipe, request, guidance).two;
+  run.branches = recipe.text_inputs().empty()
+                     ? guidance != 1
+                     : pipeline::branches_of(recipe, request, guidance).two;
   run.steps = request.steps.value_or(defaults.steps);
   require(run.steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", run.steps);
   const parallel::Workload workload{request.count, run.layout.tokens(), run.branches ? 2 : 1,
                                     run.steps};
   found.plan = to_string(options.plan);
-  if (!found.plan.empty()) found.ranks = engine::rank_memory(recipe, options, run.layout, workload);
+  if (!found.plan.empty())
+    found.ranks = pipeline::rank_memory(recipe, options, run.layout, workload);
   found.width = run.layout.size[2] * factor;
   found.height = run.layout.size[1] * factor;
   found.rows = (run.branches ? 2 : 1) * request.count;
   return run;
 }
 
-void add_need(Inspection& found, const engine::RunNeed& need, nn::DType dtype) {
+void add_need(Inspection& found, const pipeline::RunNeed& need, nn::DType dtype) {
   found.flops_per_step = need.denoise.flops_per_step;
   found.memory = {{"weights", std::max(need.denoise.weights, need.decode.weights)},
                   {"activations", std::max(need.denoise.activations, need.decode.activations)},
                   {"peak", need.peak}};
   if (need.text.peak > 0) found.memory["text"] = need.text.peak;
   if (found.device != "cpu") return;
-  const engine::ExpectedTime time = engine::expected_time(need, engine::measure_rates(dtype));
+  const pipeline::ExpectedTime time = pipeline::expected_time(need, pipeline::measure_rates(dtype));
   found.seconds = {{"text", time.text},
                    {"load", time.load},
                    {"step", time.step},
@@ -118,13 +120,13 @@ void add_need(Inspection& found, const engine::RunNeed& need, nn::DType dtype) {
 }
 
 // A pass computes, and reads weights; nearly all of them, with so many tokens.
-void add_seconds(Inspection& found, const Model::State& state, const engine::TokenNeed& need) {
+void add_seconds(Inspection& found, const Model::State& state, const pipeline::TokenNeed& need) {
   if (found.device != "cpu") return;
   const tensor::BindScope bind(state.scope());
-  const engine::Rates rates = engine::measure_rates(state.dtype());
+  const pipeline::Rates rates = pipeline::measure_rates(state.dtype());
   const double read = kernels::probe_limits(int64_t{1} << 28).read;
   const double load = double(need.weights) / rates.packing;
-  const double computing = engine::seconds_of(need.work, rates);
+  const double computing = pipeline::seconds_of(need.work, rates);
   const double pass = read > 0 ? std::max(computing, double(need.weights) / read) : computing;
   found.seconds = {{"load", load}, {"pass", pass}};
   found.expected =
@@ -134,7 +136,7 @@ void add_seconds(Inspection& found, const Model::State& state, const engine::Tok
 
 // What a language model holds beside its sizes, and a run of one prompt.
 void add_tokens(Inspection& found, const Model::State& state) {
-  const engine::Language& language = *state.language;
+  const pipeline::Language& language = *state.language;
   const models::TokenFacts& facts = language.recipe().facts();
   auto& shown = found.components.back().facts;
   for (const auto& [name, value] : language.recipe().sizes()) shown[name] = value;
@@ -149,7 +151,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
   found.answer_tokens = std::min(language.max_tokens(), facts.context / 2);
   found.prompt_tokens = std::min<int64_t>(128, facts.context - found.answer_tokens);
   found.block = facts.block;
-  const engine::TokenNeed need = engine::token_need(
+  const pipeline::TokenNeed need = pipeline::token_need(
       state, {{found.prompt_tokens + found.answer_tokens}, facts.block, facts.block});
   if (!found.components.back().downloaded) found.components.back().parameters = need.parameters;
   found.flops_per_step = need.flops;
@@ -159,7 +161,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
                   {"activations", need.activations},
                   {"kv", need.kv},
                   {"peak", need.peak}};
-  found.unfit = engine::token_problem(state, need);
+  found.unfit = pipeline::token_problem(state, need);
   add_seconds(found, state, need);
 }
 
@@ -167,10 +169,10 @@ void add_tokens(Inspection& found, const Model::State& state) {
 
 Inspection Model::inspect(const GenerateRequest& request) const {
   const State& state = this->state();
-  engine::check_request(request);
+  pipeline::check_request(request);
   Inspection found;
   found.model = state.folder.path;
-  found.device = engine::device_name(state.place);
+  found.device = pipeline::device_name(state.place);
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
   const auto note = [&](const std::string& said) {
@@ -205,12 +207,12 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   const tensor::BindScope bind(state.scope());
   const int texts = state.recipe->text_inputs().empty() ? 0 : run.branches ? 2 : 1;
   add_need(found,
-           engine::run_need(state, {.layout = run.layout,
-                                    .pictures = request.count,
-                                    .texts = texts,
-                                    .branches = run.branches,
-                                    .steps = run.steps,
-                                    .decode = true}),
+           pipeline::run_need(state, {.layout = run.layout,
+                                      .pictures = request.count,
+                                      .texts = texts,
+                                      .branches = run.branches,
+                                      .steps = run.steps,
+                                      .decode = true}),
            state.dtype());
   return found;
 }
@@ -223,8 +225,8 @@ std::vector<std::string> known_model_sizes() {
 
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
                            const GenerateRequest& request) {
-  engine::check_request(options);
-  engine::check_request(request);
+  pipeline::check_request(options);
+  pipeline::check_request(request);
   for (const auto& [known, config] : models::named_sizes()) {
     if (known != name) continue;
     const auto recipe = models::make_recipe(config.at("model_type"), config, name);
@@ -234,10 +236,10 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
     for (const auto& [fact, value] : recipe->facts()) part.facts[fact] = value;
     const Run run = plan_run(found, *recipe, recipe->defaults(), options, request, 8);
-    engine::RunNeed need;
+    pipeline::RunNeed need;
     need.denoise =
-        engine::estimate(*recipe, engine::dtype_of(options), run.layout, request.count,
-                         run.branches, nullptr, nullptr, engine::expert_dtype_of(options));
+        pipeline::estimate(*recipe, pipeline::dtype_of(options), run.layout, request.count,
+                           run.branches, nullptr, nullptr, pipeline::expert_dtype_of(options));
     need.peak = need.denoise.peak;
     need.pictures = request.count;
     need.steps = run.steps;
@@ -248,7 +250,7 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     tensor::Scope scope;
     scope.pool = &pool;
     const tensor::BindScope bind(scope);
-    add_need(found, need, engine::dtype_of(options));
+    add_need(found, need, pipeline::dtype_of(options));
     found.components.push_back(part);
     return found;
   }

@@ -3,8 +3,8 @@
 #include "base/fail.h"
 #include "base/json_text.h"
 #include "base/printable.h"
-#include "engine/encode_text.h"
-#include "engine/model_state.h"
+#include "engine/state.h"
+#include "pipeline/encode_text.h"
 #include "tokenizer/folder.h"
 
 namespace tessera {
@@ -12,14 +12,14 @@ namespace {
 
 using base::Json;
 
-Tokenized of_language(const engine::Language& language, std::vector<int32_t> ids) {
+Tokenized of_language(const pipeline::Language& language, std::vector<int32_t> ids) {
   Tokenized made{"model", std::move(ids), {}, 0};
   for (const int32_t id : made.ids)
     made.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
   return made;
 }
 
-std::vector<Tokenized> tokenize_language(const engine::Language& language,
+std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
                                          const TokenizeRequest& request) {
   require(request.tokenizer.empty() || request.tokenizer == "model", ErrorCode::usage,
           "a language model has one tokenizer; leave out {}", base::printable(request.tokenizer));
@@ -34,8 +34,8 @@ std::vector<Tokenized> tokenize_language(const engine::Language& language,
 Tokenized of_part(const Model::State& state, models::Recipe::TextPart part,
                   const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
-  const models::TextBatch batch =
-      engine::tokens_of(state, part, engine::cleaned_prompts(*state.recipe, {prompt}, true, notes));
+  const models::TextBatch batch = pipeline::tokens_of(
+      state, part, pipeline::cleaned_prompts(*state.recipe, {prompt}, true, notes));
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));

@@ -1,5 +1,5 @@
 #include "device/leg.h"
-#include "engine/bench_lines.h"
+#include "study/bench_lines.h"
 
 namespace tessera::device {
 namespace {
@@ -7,16 +7,16 @@ namespace {
 using tensor::Device;
 
 TEST(BenchOnGpu, MeasuresTheSameRowsAsOnTheCpu) {
-  const auto want = engine::lines_of(engine::bench_rows);
+  const auto want = study::lines_of(study::bench_rows);
   const Gpu gpu;
-  EXPECT_EQ(engine::lines_of(engine::bench_rows, Device::cuda), want);
+  EXPECT_EQ(study::lines_of(study::bench_rows, Device::cuda), want);
   gpu.expect_kernels(100);
 }
 
 #if defined(TESSERA_ON_GPU)  // the reference kernels would take long
 TEST(BenchOnGpu, MeasuresTheSameProductsAsOnTheCpu) {
-  const auto want = engine::lines_of(engine::bench_products);
-  EXPECT_EQ(engine::lines_of(engine::bench_products, Device::cuda), want);
+  const auto want = study::lines_of(study::bench_products);
+  EXPECT_EQ(study::lines_of(study::bench_products, Device::cuda), want);
 }
 #endif
 

@@ -1,8 +1,8 @@
 #include "base/json.h"
-#include "engine/model_state.h"
 #include "golden.h"
 #include "load/tensor_set.h"
 #include "parallel/experts/exchange.h"
+#include "pipeline/model_state.h"
 
 namespace tessera {
 namespace {

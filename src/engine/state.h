@@ -1,0 +1,10 @@
+#pragma once
+
+#include "pipeline/model_state.h"
+#include "tessera/engine.h"
+
+namespace tessera {
+
+struct Model::State : pipeline::ModelState {};
+
+}  // namespace tessera

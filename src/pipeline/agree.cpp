@@ -1,0 +1,198 @@
+#include "pipeline/agree.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/digest.h"
+#include "base/fail.h"
+#include "base/input_file.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "comm/collectives.h"
+#include "kernels/isa.h"
+#include "pipeline/model_state.h"
+
+namespace tessera::pipeline {
+namespace {
+
+constexpr size_t kShown = 60;             // longer values are told by their digests
+constexpr int64_t kPiece = 4096;          // bytes of a file that are read at once
+constexpr int64_t kMostPieces = 64;       // of a file
+constexpr int64_t kTermsBytes = 1 << 20;  // more than any rank says
+
+std::string digest_of(std::string_view bytes) {
+  base::Digest digest;
+  digest.add(bytes);
+  return digest.text();
+}
+
+template <class T>
+std::string shown(const T& value) {
+  if constexpr (std::is_enum_v<T>)
+    return std::to_string(static_cast<int>(value));
+  else
+    return fmt::format("{}", value);
+}
+template <class T>
+std::string shown(const std::optional<T>& value) {
+  return value ? shown(*value) : "the model's default";
+}
+
+// Every text behind its length, so that no two lists look alike.
+std::string joined(const std::vector<std::string>& texts) {
+  if (texts.size() == 1) return texts.front();
+  std::string all;
+  for (const std::string& text : texts) all += fmt::format("{}:{} ", text.size(), text);
+  return all;
+}
+
+void say_model(const ModelState& state, Terms& terms) {
+  terms.say("the version", kVersion);
+  terms.say("the instruction set", kernels::name_of(kernels::active_isa()));
+  terms.say("--plan", to_string(state.options.plan));
+  terms.say("--dtype", shown(state.options.precision));
+  terms.say("--device", name_of(state.place.device));
+  for (const load::Component& part : state.folder.components) {
+    terms.say("the configuration of " + part.name, part.config.dump());
+    std::vector<std::string> paths;
+    try {
+      const load::TensorSet tensors = load::open_component(part.folder);
+      for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
+    } catch (const Error&) {  // a tokenizer, a scheduler; what is needed is missed later
+      terms.say("the weights of " + part.name, "none");
+    }
+    for (const std::string& path : paths)
+      terms.file(fmt::format("the weights of {} ({})", part.name,
+                             std::filesystem::path(path).filename().string()),
+                 path);
+    for (const char* name :
+         {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model",
+          "vocab.txt", "chat_template.jinja", "generation_config.json"}) {
+      const std::string path = part.folder + "/" + name;
+      std::error_code none;
+      if (std::filesystem::is_regular_file(path, none))
+        terms.file(fmt::format("{} of {}", name, part.name), path);
+    }
+  }
+}
+
+}  // namespace
+
+void Terms::say(const std::string& what, std::string_view value) {
+  const bool plain =
+      std::all_of(value.begin(), value.end(), [](char c) { return c >= 32 && c < 127; });
+  items_.emplace_back(
+      what, plain && value.size() <= kShown
+                ? base::printable(value)
+                : fmt::format("{} characters, digest {}", value.size(), digest_of(value)));
+}
+
+void Terms::file(const std::string& what, const std::string& path) {
+  const base::InputFile in(path);
+  const int64_t size = in.size();
+  base::Digest digest;
+  std::vector<char> piece(kPiece);
+  const int64_t pieces = std::clamp<int64_t>((size + kPiece - 1) / kPiece, 0, kMostPieces);
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t last = std::max<int64_t>(size - kPiece, 0);
+    const int64_t at =
+        pieces > 1 ? last / (pieces - 1) * i + (i == pieces - 1 ? last % (pieces - 1) : 0) : 0;
+    const int64_t bytes = std::min(kPiece, size);
+    in.read(at, piece.data(), bytes);
+    digest.add({piece.data(), static_cast<size_t>(bytes)});
+  }
+  items_.emplace_back(what, fmt::format("{} bytes, digest {}", size, digest.text()));
+}
+
+Terms terms_of(const ModelState& state, const GenerateRequest& request) {
+  Terms terms;
+  terms.say("the command", "generate");
+  say_model(state, terms);
+  // Names every member, so that a new one cannot be forgotten here.
+  const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
+               guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
+               seed, noise, scheduler, initial_latents, save_latents, trace, decode, vae_tiling,
+               vae_tile, compare_steps] = request;
+  terms.say("--class", joined(classes));
+  terms.say("the prompt", joined(prompts));
+  terms.say("--negative-prompt", negative_prompt.value_or(""));
+  if (!embeddings.empty()) terms.file("--embeddings", embeddings);
+  terms.say("--clean-caption", clean_caption ? shown(*clean_caption) : "");
+  terms.say("--text-tokens", shown(text_tokens));
+  terms.say("--steps", shown(steps));
+  terms.say("--guidance", shown(guidance));
+  terms.say("--true-guidance", shown(true_guidance));
+  terms.say("--guidance-rescale", shown(guidance_rescale));
+  terms.say("--width", shown(width));
+  terms.say("--height", shown(height));
+  terms.say("--binning", shown(binning));
+  terms.say("--frames", shown(frames));
+  terms.say("--count", shown(count));
+  terms.say("--seed", shown(seed));
+  terms.say("--rng", shown(noise));
+  terms.say("--scheduler", scheduler);
+  if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
+  terms.say("--save-latents", save_latents.empty() ? "no" : "yes");
+  terms.say("--trace", trace.empty() ? "no" : "yes");
+  terms.say("--latents-only", decode ? "no" : "yes");
+  terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("--compare-steps", shown(compare_steps));
+  return terms;
+}
+
+Terms terms_of(const ModelState& state, const CompleteRequest& request) {
+  Terms terms;
+  terms.say("the command", "complete");
+  say_model(state, terms);
+  const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, steps, cache, stop_at_eos,
+               select, select_refresh, select_prefill, temperature, seed, stop] = request;
+  terms.say("the prompt", joined(prompts));
+  std::string ids;
+  for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
+  terms.say("--prompt-ids", ids);
+  terms.say("--chat", chat);
+  terms.say("--raw", shown(raw));
+  terms.say("--max-tokens", shown(max_tokens));
+  terms.say("--block", shown(block));
+  terms.say("--decode", decode);
+  terms.say("--steps", shown(steps));
+  terms.say("--cache", cache);
+  terms.say("--stop-at-eos", stop_at_eos);
+  terms.say("--select", select);
+  terms.say("--select-refresh", shown(select_refresh));
+  terms.say("--select-prefill", shown(select_prefill));
+  terms.say("--temperature", shown(temperature));
+  terms.say("--seed", shown(seed));
+  terms.say("--stop", joined(stop));
+  return terms;
+}
+
+void agree(comm::Communicator& world, const Terms& terms) {
+  using Items = std::vector<std::pair<std::string, std::string>>;
+  const std::string text = base::Json(terms.items()).dump();
+  const auto mine = tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
+  std::memcpy(mine.raw(), text.data(), text.size());
+  const auto all = comm::all_gather(world, mine, {"agree", -1}).wait();
+  std::vector<Items> said;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    require(all[rank].bytes() <= kTermsBytes, ErrorCode::rank, "rank {} says {} bytes of terms",
+            rank, all[rank].bytes());
+    const std::string_view theirs(static_cast<const char*>(all[rank].raw()),
+                                  static_cast<size_t>(all[rank].bytes()));
+    said.push_back(base::parse_json(theirs, fmt::format("terms of rank {}", rank)).get<Items>());
+  }
+  for (size_t rank = 1; rank < said.size(); ++rank) {
+    const Items &one = said.front(), &other = said[rank];
+    const auto [a, b] = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+    if (a == one.end() && b == other.end()) continue;
+    const bool same_name = a != one.end() && b != other.end() && a->first == b->first;
+    const std::string& what = a != one.end() ? a->first : b->first;
+    fail(ErrorCode::rank,
+         "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; start all ranks with one "
+         "program, model and request",
+         what, rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none");
+  }
+}
+
+}  // namespace tessera::pipeline

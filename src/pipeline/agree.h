@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "pipeline/model_state.h"
+
+namespace tessera::pipeline {
+
+/// What ranks that are processes must have in common, so that together they compute what one would:
+/// a name and a value each, long values as digests.
+class Terms {
+ public:
+  void say(const std::string& what, std::string_view value);
+  /// The bytes of a file: its size, its ends, and pieces between.
+  void file(const std::string& what, const std::string& path);
+  const std::vector<std::pair<std::string, std::string>>& items() const { return items_; }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> items_;
+};
+
+/// The program, the model's configurations, headers and sampled weights, and the request.
+Terms terms_of(const ModelState& state, const GenerateRequest& request);
+Terms terms_of(const ModelState& state, const CompleteRequest& request);
+
+/// Compares the terms of all ranks. Throws Error(rank) on each of them, with the first difference
+/// and the rank that has it, if they are not the same everywhere.
+void agree(comm::Communicator& world, const Terms& terms);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,348 @@
+#include "pipeline/completion.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "base/stopwatch.h"
+#include "comm/collectives.h"
+#include "comm/threads/launch.h"
+#include "parallel/language.h"
+#include "pipeline/agree.h"
+#include "pipeline/check_request.h"
+#include "pipeline/model_state.h"
+#include "pipeline/token_memory.h"
+#include "sample/decode.h"
+
+namespace tessera::pipeline {
+
+using sample::DecodingPolicy;
+using sample::PassKind;
+
+DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& facts) {
+  DecodingPolicy p;
+  p.block = q.block > 0 ? q.block : facts.block;
+  if (!q.decode.empty()) sample::read_decode(q.decode, p);
+  require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
+          ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
+          q.steps);
+  if (q.steps != 0) p.steps = q.steps;
+  if (p.steps == 0 && facts.block_causal && p.rule == DecodingPolicy::Rule::threshold)
+    p.steps = p.block;  // LLaDA2's own way
+  if (q.cache != "auto")
+    sample::read_cache(q.cache, p);
+  else
+    p.cache = facts.block_causal ? DecodingPolicy::Cache::block : DecodingPolicy::Cache::dual;
+  sample::read_stop(q.stop_at_eos, p);
+  p.temperature = q.temperature;
+  p.seed = q.seed;
+  sample::check_policy(p, facts.block_causal);
+  return p;
+}
+
+std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Language& language,
+                                            const DecodingPolicy& policy) {
+  const models::TokenFacts& facts = language.recipe().facts();
+  std::vector<sample::TokenPrompt> all;
+  require(q.max_tokens >= 0, ErrorCode::usage,
+          "--max-tokens {}: must be at least 1, and fit the context of {} together with the prompt",
+          q.max_tokens, facts.context);
+  const int64_t behind = q.max_tokens == 0 ? language.max_tokens() : q.max_tokens;
+  for (const std::string& text : q.prompts)
+    require(!text.empty(), ErrorCode::usage,
+            "--prompt '': an empty prompt asks for nothing; give the text that is to be completed");
+  for (const std::string& text : q.prompts) all.push_back({language.prompt(text, q.raw), behind});
+  for (const auto& ids : q.prompt_ids) all.push_back({ids, behind});
+  if (!q.chat.empty()) all.push_back({language.chat(q.chat), behind});
+  require(!all.empty(), ErrorCode::usage,
+          "there is no prompt; give --prompt, --prompt-ids or --chat");
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (int32_t id : all[i].ids)
+      require(id >= 0 && id < facts.vocabulary, ErrorCode::usage,
+              "prompt {}: token id {} is outside the vocabulary of {}", i, id, facts.vocabulary);
+    const auto length = static_cast<int64_t>(all[i].ids.size());
+    require(length > 0, ErrorCode::usage,
+            "prompt {} holds no token and asks for nothing; give what is to be completed", i);
+    require(
+        behind <= facts.context && length + behind <= facts.context, ErrorCode::usage,
+        "prompt {} of {} tokens and {} behind it do not fit the context of {}; shorten the prompt "
+        "or --max-tokens",
+        i, length, behind, facts.context);
+  }
+  require(policy.block <= facts.context, ErrorCode::usage,
+          "a block of {} tokens does not fit the context of {}", policy.block, facts.context);
+  return all;
+}
+
+bool ruled(const CompleteRequest& request, PassKind kind) {
+  if (kind == PassKind::prefill || kind == PassKind::finalise) return request.select_prefill;
+  return kind != PassKind::refresh || request.select_refresh;
+}
+
+namespace {
+
+// What becomes of one prompt's tokens as text.
+class Answer {
+ public:
+  Answer(const tokenizer::ByteLevelBpe* tokens, const std::vector<std::string>& stops)
+      : tokens_(tokens), stops_(stops) {
+    for (const auto& stop : stops) hold_ = std::max(hold_, stop.empty() ? 0 : stop.size() - 1);
+  }
+  /// New settled ids -> new text that may be shown; finds stop texts.
+  std::string advance(const std::vector<int32_t>& ids, bool ended) {
+    if (!tokens_ || stopped_) return "";
+    for (; taken_ < ids.size(); ++taken_) bytes_ += tokens_->bytes_of(ids[taken_]);
+    for (const auto& stop : stops_)
+      if (const size_t at = stop.empty() ? std::string::npos : bytes_.find(stop);
+          at != std::string::npos) {
+        bytes_.resize(at);
+        stopped_ = true;
+      }
+    std::string text = tokenizer::readable(bytes_, ended || stopped_);
+    if (!ended && !stopped_) text = text.substr(0, held(text));
+    if (text.size() <= shown_) return "";
+    return text.substr(std::exchange(shown_, text.size()));
+  }
+  bool stopped() const { return stopped_; }
+  std::string text() const { return tokens_ ? tokenizer::readable(bytes_, true) : ""; }
+
+ private:
+  // A stop text may have begun: its beginning is not shown, nor is half a character.
+  size_t held(const std::string& text) const {
+    size_t end = text.size() > hold_ ? text.size() - hold_ : 0;
+    while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
+    return end;
+  }
+  const tokenizer::ByteLevelBpe* tokens_;
+  const std::vector<std::string>& stops_;
+  std::string bytes_;
+  size_t taken_ = 0, shown_ = 0, hold_ = 0;
+  bool stopped_ = false;
+};
+
+std::vector<std::string> block_texts(const sample::RowPass& p, const sample::BlockWalk& walk,
+                                     const sample::SpecialIds& special,
+                                     const tokenizer::ByteLevelBpe* tokens) {
+  std::vector<std::string> texts;
+  for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
+    const int32_t id = walk.ids()[static_cast<size_t>(i)];
+    if (id == special.mask)
+      texts.emplace_back();
+    else
+      texts.push_back(tokens ? tokenizer::readable(tokens->bytes_of(id, false), true)
+                             : fmt::format("{} ", id));
+  }
+  return texts;
+}
+
+/// What a batch leaves behind, pass by pass.
+struct Course {
+  const CompleteRequest& request;
+  const CompleteControl& control;
+  const sample::SpecialIds special;
+  const tokenizer::ByteLevelBpe* tokens;
+  nn::SelectiveExperts& experts;
+  std::vector<Answer> answers;
+  CompleteResult result{};
+  std::vector<nn::SelectiveExperts::Use> uses{};
+  std::vector<std::map<int64_t, double>> sure{};  // confidences by prompt and position
+  base::Stopwatch pass{};
+  bool fresh_uses = false;
+
+  void before(const std::vector<sample::RowPass>& passes) {
+    std::set<int> rows;
+    for (const auto& p : passes)
+      if (ruled(request, p.pass.kind)) rows.insert(p.row);
+    experts.restrict_to(rows);
+    ++result.forwards;
+    fresh_uses = true;
+    pass = {};
+  }
+
+  bool after(const sample::RowPass& p, const sample::BlockWalk& walk) {
+    if (std::exchange(fresh_uses, false)) {
+      uses = experts.take_uses();
+      result.pass_seconds.push_back(pass.seconds());
+    }
+    Completion& made = result.completions[static_cast<size_t>(p.row)];
+    made.passes.push_back({sample::name_of(p.pass.kind),
+                           p.pass.ids.begin,
+                           p.pass.ids.end,
+                           static_cast<int64_t>(p.commits.size()),
+                           ruled(request, p.pass.kind),
+                           {}});
+    for (const auto& use : uses)
+      if (use.row == p.row) made.passes.back().experts.push_back(use.distinct);
+    for (const auto& c : p.commits) sure[static_cast<size_t>(p.row)][c.position] = c.confidence;
+    Answer& answer = answers[static_cast<size_t>(p.row)];
+    const std::string text = answer.advance(walk.generated(), false);
+    if (control.on_progress)
+      control.on_progress(
+          {p.row, text, block_texts(p, walk, special, tokens), p.pass.decide.begin, false});
+    return !answer.stopped();
+  }
+
+  void end(const std::vector<sample::Decoded>& out,
+           const std::vector<sample::TokenPrompt>& prompts) {
+    result.experts_read = experts.experts_read();
+    for (size_t i = 0; i < out.size(); ++i) {
+      Completion& made = result.completions[i];
+      made.ids = out[i].generated;
+      made.prompt_ids = prompts[i].ids;
+      for (size_t t = 0; t < made.ids.size(); ++t)
+        made.confidences.push_back(sure[i][static_cast<int64_t>(prompts[i].ids.size() + t)]);
+      const std::string rest = answers[i].advance(made.ids, true);
+      made.text = answers[i].text();
+      made.finish = answers[i].stopped() ? "stop" : out[i].ended ? "end" : "length";
+      if (control.on_progress) control.on_progress({static_cast<int>(i), rest, {}, 0, true});
+    }
+  }
+};
+
+/// A checked request, and what its ranks share.
+struct Order {
+  ModelState& state;
+  const CompleteRequest& request;
+  const CompleteControl& control;
+  sample::DecodingPolicy policy;
+  nn::SelectionRule rule;
+  sample::SpecialIds special;
+  std::vector<sample::TokenPrompt> prompts;
+  const tokenizer::ByteLevelBpe* tokens = nullptr;
+  std::mutex mutex{};
+  int64_t bytes_sent = 0;  // of the ranks of this process
+
+  const models::TokenFacts& facts() const { return state.language->recipe().facts(); }
+  nn::TokenModel& model(int rank) const;
+  CompleteResult run(comm::Communicator* world);
+};
+
+nn::TokenModel& Order::model(int rank) const {
+  Language& language = *state.language;
+  nn::Portion portion =
+      parallel::language_portion(state.options.plan, language.geometry(state.dtype()), rank);
+  portion.expert_dtype = state.expert_dtype();
+  return language.model(facts().block_causal ? policy.block : 0, state.dtype(), weight_store(),
+                        rank, portion);
+}
+
+// One rank's share; what it makes is the same on all of them.
+CompleteResult Order::run(comm::Communicator* world) {
+  const int rank = world ? world->rank() : 0;
+  const int64_t sent_before =
+      world ? world->ledger().total().bytes : 0;  // what agreed on the start
+  const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
+  const nn::TokenModel& own = model(rank);
+  const auto assembly = parallel::assemble_language(own, state.options.plan, rule, world);
+  static const CompleteControl quiet;
+  Course course{
+      request,           rank == 0 ? control : quiet,
+      special,           tokens,
+      *assembly.experts, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
+  course.result.completions.resize(prompts.size());
+  course.sure.resize(prompts.size());
+  sample::DecodeControl watch;
+  if (!world) watch.stop = control.stop;
+  watch.before = [&](const auto& passes) {
+    if (world)  // all ranks stop before the same pass
+      require(!comm::agreed(*world, 0, control.stop.stop_requested(), {"go", -1}),
+              ErrorCode::cancelled, "stopped after {} passes", course.result.forwards);
+    course.before(passes);
+  };
+  watch.after = [&](const auto& p, const auto& walk, const auto&) { return course.after(p, walk); };
+  const auto begin = std::chrono::steady_clock::now();
+  const auto out = sample::decode(assembly.split ? *assembly.split : own, prompts, policy, special,
+                                  facts().block_causal, assembly.seams(), watch);
+  course.result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  course.end(out, prompts);
+  if (world) {
+    const std::lock_guard lock(mutex);
+    bytes_sent += world->ledger().total().bytes - sent_before;
+  }
+  return std::move(course.result);
+}
+
+void check_plan(const ModelState& state) {
+  const Plan& plan = state.options.plan;
+  const auto found = parallel::language_problems(plan, state.language->geometry(state.dtype()));
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
+}
+
+CompleteResult run_ranks(Order& order) {
+  ModelState& state = order.state;
+  const RunOptions& options = state.options;
+  const int world = options.plan.world();
+  if (world == 1) return order.run(nullptr);
+  CompleteResult result;
+  if (!options.processes) {
+    for (int r = 0; r < world; ++r) order.model(r);
+    comm::threads::run(world, options.comm_timeout, [&](comm::Communicator& ranks) {
+      CompleteResult made = order.run(&ranks);
+      if (ranks.rank() == 0) result = std::move(made);
+    });
+    return result;
+  }
+  comm::Communicator& ranks = world_of(state.place, *options.processes);
+  const double before = state.meter->total().bytes;
+  result = order.run(&ranks);
+  int64_t sums[] = {static_cast<int64_t>(state.meter->total().bytes - before), order.bytes_sent};
+  comm::sum(ranks, sums, {"report", -1});
+  result.bytes_read = static_cast<double>(sums[0]);
+  order.bytes_sent = sums[1];
+  result.elsewhere = ranks.rank() != 0;
+  return result;
+}
+
+}  // namespace
+
+CompleteResult complete(ModelState& state, const CompleteRequest& q,
+                        const CompleteControl& control) {
+  check_request(q);
+  const Working working(state);
+  const base::BindStop stop(control.stop);
+  require(state.language != nullptr, ErrorCode::usage,
+          "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
+  if (state.options.processes) agree(*state.options.processes->world, terms_of(state, q));
+  check_plan(state);
+  Language& language = *state.language;
+  const tensor::BindScope bind(state.scope());
+  const models::TokenFacts& facts = language.recipe().facts();
+  const sample::DecodingPolicy policy = policy_of(q, facts);
+  const nn::SelectionRule rule = nn::parse_selection(q.select);
+  nn::check_selection(rule, facts.experts, facts.top_k);
+  if (const int most = std::max(rule.k, rule.take); control.on_note && most > facts.top_k)
+    control.on_note(fmt::format(
+        "--select {} gives a token up to {} experts, more than the {} that the model was made for",
+        q.select, most, facts.top_k));
+  const sample::SpecialIds special = language.special();
+  auto prompts = prompts_of(q, language, policy);
+  const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
+  require(tokens || q.stop.empty(), ErrorCode::usage,
+          "stop texts need a tokenizer.json in the folder");
+  TokenRun run{{}, policy.block, policy.block};
+  for (const auto& prompt : prompts)
+    run.lengths.push_back(static_cast<int64_t>(prompt.ids.size()) + prompt.max_tokens);
+  plan_tokens(state, run);
+  const std::string said = control.on_note ? language.check(state.dtype()) : "";
+  if (!said.empty()) control.on_note(said);
+  Order order{state, q, control, policy, rule, special, std::move(prompts), tokens};
+  const double bytes = state.meter->total().bytes;
+  CompleteResult result = run_ranks(order);
+  if (!state.options.processes) result.bytes_read = state.meter->total().bytes - bytes;
+  result.bytes_sent = order.bytes_sent;
+  result.has_texts = tokens != nullptr;
+  result.select = nn::to_string(rule);
+  result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;
+  result.plan = to_string(state.options.plan);
+  result.device = device_name(state.place);
+  return result;
+}
+
+}  // namespace tessera::pipeline

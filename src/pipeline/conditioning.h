@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "models/registry.h"
+#include "nn/block_stack.h"
+#include "tensor/tensor.h"
+#include "tessera/request.h"
+
+namespace tessera::pipeline {
+
+/// What text encoders make of prompts, by the argument names of the reference pipelines:
+/// "prompt_embeds", "pooled_prompt_embeds", "prompt_attention_mask", ..., and the same with
+/// "negative_" before them. Axis 0 counts prompts.
+using Embeddings = std::map<std::string, tensor::Tensor>;
+
+/// Whether a run has a second, unconditional branch, and what its guidance is.
+struct Branches {
+  bool two = false;
+  float scale = 1;     ///< between the branches
+  float embedded = 1;  ///< that the transformer takes as an input
+};
+/// Of a request: models that embed guidance have a second branch only with --true-guidance above 1,
+/// others with --guidance above 1.
+Branches branches_of(const models::Recipe& recipe, const GenerateRequest& request, float guidance);
+
+/// Frames of a video -> frames of its latent; 0 stays 0 (as trained). Throws Error(usage) for
+/// frames that the VAE cannot give, or of a model of pictures.
+int64_t latent_frames(const models::Recipe& recipe, int64_t frames);
+
+/// Frames that the VAE makes of so many latent ones: it takes them in pairs, an odd one with the
+/// first, and only then the first stands for one frame.
+int64_t decoded_frames(const models::Recipe& recipe, int64_t latent);
+
+/// Prompts in embeddings. Throws Error(usage) unless every tensor that the model reads is there and
+/// counts as many.
+int64_t prompt_count(const models::Recipe& recipe, const Embeddings& embeddings, bool negative);
+
+/// Conditioning of all rows: each prompt `count` times, then the same unconditional if `two`. One
+/// negative prompt serves all.
+nn::Conditioning text_conditioning(const models::Recipe& recipe, const Embeddings& embeddings,
+                                   int64_t count, bool two);
+
+/// Rows of conditioning by their numbers.
+nn::Conditioning take_rows(const nn::Conditioning& all, const std::vector<int>& rows);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,258 @@
+#include "pipeline/denoise.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "base/stopwatch.h"
+#include "comm/collectives.h"
+#include "comm/threads/launch.h"
+#include "load/safetensors.h"
+#include "ops/elementwise.h"
+#include "pipeline/conditioning.h"
+#include "pipeline/gather_reports.h"
+#include "pipeline/redundancy.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// What the ranks of this process write; the report is theirs together.
+struct Ranks {
+  ModelState& state;
+  const GenerateRequest& request;
+  const RunControl& control;
+  const Job& job;
+  Trace& trace;
+  Report& report;
+  std::mutex mutex;
+  base::Stopwatch clock;
+
+  Tensor run(comm::Communicator* world);
+  void note_steps(const std::vector<double>& marks);
+  void note_rank(const parallel::Assembly& assembly);
+  void note_work(int rank, double flops_before);
+};
+
+/// Latents and noise of a request, drawn in full and in order on every rank, then cut.
+class Start {
+ public:
+  Start(const GenerateRequest& request, const Job& job, const parallel::Share& share)
+      : request_(request), job_(job), share_(share), noise_(request.noise, request.seed) {
+    const auto given = job.given.find("latents");
+    const bool drawn = given == job.given.end();
+    latents_ = drawn ? tokens(noise_.draw(job.noise_shape()), job.noise_form())
+                     : tokens(ops::cast(given->second, DType::f32), job.form);
+    const float scale = job.sampler->initial_scale();
+    if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
+  }
+  Tensor latents() const { return latents_; }
+  Tensor noise(int step) {
+    const auto given = job_.given.find("noise." + std::to_string(step));
+    if (given == job_.given.end()) {
+      for (int i = 1; i < job_.sampler->noise_draws(step); ++i) noise_.draw(job_.noise_shape());
+      return tokens(noise_.draw(job_.noise_shape()), job_.noise_form());
+    }
+    require(given->second.shape() == job_.latent_shape(), ErrorCode::usage,
+            "'{}': 'noise.{}' is {}; expected {}", request_.initial_latents, step,
+            given->second.shape().str(), job_.latent_shape().str());
+    return tokens(ops::cast(given->second, DType::f32), job_.form);
+  }
+
+ private:
+  Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
+    return parallel::cut(nn::tokens_of_latent(whole, job_.layout, form), share_);
+  }
+  const GenerateRequest& request_;
+  const Job& job_;
+  parallel::Share share_;
+  Noise noise_;
+  Tensor latents_;
+};
+
+// Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
+Tensor gathered(comm::Communicator* world, const Plan& plan, const Job& job, const Tensor& mine) {
+  if (!world) return mine;
+  const auto parts = comm::gather(*world, 0, mine.contiguous(), {"gather", -1});
+  if (parts.empty()) return {};
+  return parallel::join(parts, plan, job.pictures(), job.layout.tokens());
+}
+
+void Ranks::note_steps(const std::vector<double>& marks) {
+  const int steps = job.sampler->steps();
+  if (control.on_progress) control.on_progress({"denoise", steps, steps, marks.back()});
+  report.phase_seconds["denoise"] = marks.back();
+  for (size_t i = 1; i < marks.size(); ++i) report.step_seconds.push_back(marks[i] - marks[i - 1]);
+  report.forwards = steps;
+}
+
+void Ranks::note_rank(const parallel::Assembly& assembly) {
+  const std::lock_guard lock(mutex);
+  const int steps = job.sampler->steps();
+  auto& layers = report.layers;
+  for (const parallel::ExpertEvent& event : assembly.expert_events()) {
+    if (layers.size() <= static_cast<size_t>(event.layer))
+      layers.resize(static_cast<size_t>(event.layer) + 1);
+    Report::Layer& layer = layers[static_cast<size_t>(event.layer)];
+    layer.block = event.layer;
+    if (event.step == 0) layer.tokens += event.tokens;
+    layer.mean_experts += double(event.distinct) / steps / state.options.plan.world();
+    layer.oldest = std::max(layer.oldest, event.oldest);
+    layer.ages.resize(
+        static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
+    ++layer.ages[static_cast<size_t>(event.lag)];
+    for (int64_t rows : event.rows) layer.rows += event.sent ? rows : 0;
+    layer.rows_changed += event.changed;
+  }
+  report.kept_row_bytes = std::max(report.kept_row_bytes, assembly.peak_kept_bytes());
+  if (!assembly.world) return;
+  for (const auto& [key, entry] : assembly.world->ledger().entries()) {
+    Report::Traffic& traffic = report.traffic[key];
+    traffic.messages += entry.messages;
+    traffic.bytes += entry.bytes;
+    traffic.wait_seconds += entry.wait_seconds;
+    traffic.flight_seconds += entry.flight_seconds;
+  }
+}
+
+// Ranks whose experts are the same hold the transformer that the first of them loaded.
+void Ranks::note_work(int rank, double flops_before) {
+  const std::lock_guard lock(mutex);
+  const tensor::Scope own = state.scope(rank),
+                      lender = state.scope(rank % state.options.plan.expert);
+  Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
+  if (own.memory != lender.memory) {
+    const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
+    work.peak_bytes["weights"] += weights;
+    work.peak_bytes["total"] += weights;
+  }
+  const size_t place = state.ranks.empty() ? 0 : static_cast<size_t>(rank);
+  if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
+  report.per_rank[place] = std::move(work);
+}
+
+Tensor Ranks::run(comm::Communicator* world) {
+  const int rank = world ? world->rank() : 0;
+  const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
+  const double flops_before = state.scope(rank).meter->total().flops;
+  const Plan& plan = state.options.plan;
+  const nn::Denoiser& model = state.transformer(rank);
+  parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
+  assembly.device = state.device();
+  assembly.fixed_weights = state.resident_blocks < 0;
+  const RedundancyProbe* probe = nullptr;
+  if (request.compare_steps) {
+    auto comparing = std::make_unique<RedundancyProbe>();
+    probe = comparing.get();
+    assembly.replace_experts(std::move(comparing));
+  }
+  const parallel::Share& share = assembly.share;
+  Start start(request, job, share);
+  std::vector<double> marks;
+  parallel::DenoiseControl watch;
+  if (rank == 0) {
+    watch.stop = control.stop;
+    watch.on_step = [&](int step, int count) {
+      marks.push_back(clock.seconds());
+      if (control.on_progress) control.on_progress({"denoise", step, count, marks.back()});
+    };
+  }
+  if (trace.wanted())
+    watch.trace = [&](const std::string& name, const Tensor& x) {
+      const Tensor whole = gathered(world, plan, job, x);
+      if (rank == 0) trace.tokens(name, whole);
+    };
+  std::vector<int> rows;
+  for (int row = 0; row < share.rows(); ++row) rows.push_back(share.global_row(row));
+  const Tensor mine = parallel::denoise(
+      model, take_rows(job.conditioning, rows), {share.rows(), job.prefix, job.layout.grid()},
+      *job.sampler, job.guidance, start.latents(), [&](int step) { return start.noise(step); },
+      assembly, watch);
+  const Tensor all = gathered(world, plan, job, mine);
+  if (rank == 0) {
+    marks.push_back(clock.seconds());
+    note_steps(marks);
+  }
+  note_rank(assembly);
+  note_work(rank, flops_before);
+  if (probe) {
+    report.similarity = probe->steps();
+    report.stale_errors = probe->stale_rows();
+  }
+  return all;
+}
+
+}  // namespace
+
+std::map<std::string, int64_t> peaks_of(const tensor::MemoryTracker& memory) {
+  std::map<std::string, int64_t> peaks;
+  for (int i = 0; i < tensor::kMemoryClasses; ++i) {
+    const auto memory_class = static_cast<tensor::MemoryClass>(i);
+    peaks[tensor::name_of(memory_class)] = memory.peak(memory_class);
+  }
+  peaks["total"] = memory.peak();
+  return peaks;
+}
+
+void Trace::tokens(const std::string& name, const Tensor& x) {
+  nn::TokenLayout layout = layout_;
+  layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
+  tensors_[name] = nn::latent_of_tokens(x, layout, form_);
+}
+
+void Trace::write(const std::string& path) const {
+  if (wanted_) load::write_safetensors(path, tensors_);
+}
+
+void check_plan(const ModelState& state, const Job& job) {
+  const auto found = parallel::problems(state.options.plan, state.geometry(), job.workload());
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  const parallel::Workload load = job.workload();
+  const parallel::Share share =
+      parallel::share_of(state.options.plan, 0, load.pictures, load.tokens, load.branches);
+  require(
+      job.guidance.rescale == 0 || share.tokens.size() == load.tokens, ErrorCode::plan,
+      "the plan cannot run: --guidance-rescale measures whole pictures, and '{}' cuts them into "
+      "pieces: leave it out, or choose a plan that does not cut pictures",
+      to_string(state.options.plan));
+  require(!job.sampler->whole_pictures() || share.tokens.size() == load.tokens, ErrorCode::plan,
+          "the plan cannot run: this scheduler's 'thresholding' measures whole pictures, and '{}' "
+          "cuts them into pieces: choose a plan that does not cut pictures",
+          to_string(state.options.plan));
+}
+
+void load_ranks(ModelState& state) {
+  if (state.options.processes) {
+    state.transformer(state.options.processes->rank);
+    return;
+  }
+  for (int r = 0; r < state.options.plan.expert; ++r) state.transformer(r);
+}
+
+Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,
+               const Job& job, Trace& trace, Report& report) {
+  Ranks ranks{state, request, control, job, trace, report, {}};
+  Tensor latent;
+  if (state.options.plan.world() == 1) {
+    latent = ranks.run(nullptr);
+  } else if (state.options.processes) {
+    comm::Communicator& world = world_of(state.place, *state.options.processes);
+    latent = ranks.run(&world);
+    gather_reports(world, report);
+    if (world.rank() != 0) return {};
+  } else {
+    comm::threads::run(state.options.plan.world(), state.options.comm_timeout,
+                       [&](comm::Communicator& world) {
+                         const Tensor all = ranks.run(&world);
+                         if (world.rank() == 0) latent = all;
+                       });
+  }
+  return latent;
+}
+
+}  // namespace tessera::pipeline

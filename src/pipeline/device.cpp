@@ -1,0 +1,81 @@
+#include "pipeline/device.h"
+
+#include <charconv>
+#include <mutex>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "comm/nccl/launch.h"
+#include "kernels/gpu.h"
+#include "tensor/device_pool.h"
+
+namespace tessera::pipeline {
+
+using tensor::Device;
+
+DeviceChoice parse_device(const std::string& text) {
+  if (text == "cpu") return {};
+  DeviceChoice choice{Device::cuda, 0};
+  if (text == "cuda") return choice;
+  const std::string head = "cuda:";
+  const char* const end = text.data() + text.size();
+  bool known = text.starts_with(head) && text.size() > head.size();
+  if (known) {
+    const auto [rest, error] = std::from_chars(text.data() + head.size(), end, choice.index);
+    known = error == std::errc() && rest == end && choice.index >= 0;
+    choice.named = true;
+  }
+  require(known, ErrorCode::usage, "--device {}: expected 'cpu', 'cuda' or 'cuda:N'",
+          base::printable(text));
+  return choice;
+}
+
+void start_device(const DeviceChoice& choice) {
+  if (choice.device != Device::cuda) return;
+  static std::mutex starting;
+  static int started = -1;  // the one GPU of the process
+  const std::lock_guard lock(starting);
+  if (started < 0 && tensor::has_device()) return;  // the caller brought one
+  require(started < 0 || started == choice.index, ErrorCode::usage,
+          "--device cuda:{}: this process computes on cuda:{} already; start another one",
+          choice.index, started);
+  if (started == choice.index) return;
+  tensor::use_device(std::make_shared<tensor::DevicePool>(kernels::open_gpu(choice.index)));
+  started = choice.index;
+}
+
+void check_gpus(int gpus, int ranks) {
+  require(ranks <= gpus, ErrorCode::usage,
+          "--device cuda: {} ranks were started on this machine, which shows {} GPU{}; each takes "
+          "one of its own: start {} a machine (mpirun -npernode {}), or use --device cpu",
+          ranks, gpus, gpus == 1 ? "" : "s", gpus, gpus);
+}
+
+void start_device(DeviceChoice& choice, const Processes& processes) {
+  if (choice.device != Device::cuda || processes.ranks == 1) return start_device(choice);
+  require(!choice.named, ErrorCode::usage,
+          "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
+          "and rank i of a machine takes its GPU i",
+          choice.index, processes.ranks);
+  if (!tensor::has_device()) check_gpus(kernels::gpu_count(), processes.on_this_machine);
+  choice.index = processes.index_here;
+  start_device(choice);
+  if (!processes.gpus) processes.gpus = comm::nccl::over(*processes.world);
+}
+
+comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes) {
+  return choice.device == Device::cuda && processes.gpus ? *processes.gpus : *processes.world;
+}
+
+std::string device_name(const DeviceChoice& choice) {
+  if (choice.device != Device::cuda) return name_of(choice.device);
+  return fmt::format("cuda:{} ({})", choice.index, tensor::device_pool()->runtime().name());
+}
+
+int64_t free_device_memory() {
+  const auto pool = tensor::device_pool();
+  const auto use = pool->use();
+  return pool->runtime().memory().free + use.live + use.waiting;
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,298 @@
+#include "pipeline/encode_text.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "base/stopwatch.h"
+#include "load/meta_weights.h"
+#include "ops/elementwise.h"
+#include "ops/finite.h"
+#include "tokenizer/caption.h"
+#include "tokenizer/folder.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using models::Recipe;
+using models::TextBatch;
+using models::TextStates;
+using tensor::DType;
+using tensor::Tensor;
+
+constexpr int64_t kMostTokens = 4096;  // of a text
+
+// A part whose tokens were found before any weight is read.
+struct Text {
+  Recipe::TextPart part;
+  TextBatch batch;
+  bool there = true;
+  Tensor mask() const;
+};
+
+Tensor Text::mask() const {
+  std::vector<int32_t> ones(batch.ids.size(), 0);
+  for (int64_t r = 0; r < batch.rows(); ++r)
+    std::fill_n(ones.begin() + r * batch.length, batch.visible[static_cast<size_t>(r)], 1);
+  return Tensor::from(std::span<const int32_t>(ones), {batch.rows(), batch.length});
+}
+
+void check_there(const ModelState& state, const Recipe::TextPart& part) {
+  for (const std::string& name : {part.tokenizer, part.encoder}) {
+    if (state.folder.absent.contains(name))
+      state.folder.component(name, "; without it only --embeddings FILE replaces a prompt");
+    else
+      require(state.folder.has(name), ErrorCode::model,
+              "'{}' has no {}, so it takes no prompt: add the folder '{}' of the published model, "
+              "or give --embeddings FILE",
+              state.name, name, name);
+  }
+}
+
+std::vector<Text> cut(const ModelState& state, const GenerateRequest& request,
+                      const std::vector<std::string>& prompts) {
+  std::vector<Text> texts;
+  bool adjusted = request.text_tokens == 0;
+  for (Recipe::TextPart part : state.recipe->text_parts(state.folder.class_name)) {
+    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
+    adjusted |= part.adjustable;
+    Text text{part, {{}, {}, part.tokens}, true};
+    text.there = !part.optional || state.folder.has(part.encoder) ||
+                 state.folder.absent.contains(part.encoder);
+    if (text.there) {
+      check_there(state, part);
+      text.batch = tokens_of(state, text.part, prompts);
+    }
+    texts.push_back(std::move(text));
+  }
+  require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
+  require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
+          request.text_tokens, state.name);
+  return texts;
+}
+
+// What an encoder makes of texts, every layer of it in numbers.
+TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch,
+                      const std::string& part) {
+  const TextStates states = encoder.encode(batch, [&](const std::string& name, const Tensor& x) {
+    if (x.device() == tensor::Device::cpu) ops::require_finite(x, part + "'s '" + name + "'");
+  });
+  for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
+    ops::require_finite(x, part + "'s end");
+  return states;
+}
+
+TextStates on_host(TextStates states) {
+  for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
+    *x = x->to(tensor::Device::cpu);
+  return states;
+}
+
+void check_vocabulary(const ModelState& state, const Text& text,
+                      const models::TextEncoder& encoder) {
+  const int32_t largest = *std::max_element(text.batch.ids.begin(), text.batch.ids.end());
+  require(largest < encoder.vocabulary(), ErrorCode::model,
+          "'{}': the {} gives token {}, the {} knows {}; they do not belong together", state.name,
+          text.part.tokenizer, largest, text.part.encoder, encoder.vocabulary());
+  require(encoder.longest() == 0 || text.part.tokens <= encoder.longest(), ErrorCode::usage,
+          "{} tokens of text: the {} of '{}' takes at most {}", text.part.tokens, text.part.encoder,
+          state.name, encoder.longest());
+}
+
+// An encoder that holds nothing, of a folder that may hold a description alone.
+std::unique_ptr<models::TextEncoder> on_meta(const ModelState& state, const std::string& part,
+                                             std::shared_ptr<load::MetaWeights>& weights) {
+  const load::Component& found = state.folder.component(part);
+  weights = load::has_weights(found.folder)
+                ? std::make_shared<load::MetaWeights>(load::open_weights(found))
+                : std::make_shared<load::MetaWeights>();
+  return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
+                                   weights, state.dtype());
+}
+
+Need encoder_need(const ModelState& state, const std::string& part, const TextBatch& batch) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  std::shared_ptr<load::MetaWeights> weights;
+  on_meta(state, part, weights)->encode(batch);
+  return {scope.memory->peak(tensor::MemoryClass::weights),
+          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
+          weights->parameters() * size_of(state.dtype()), scope.meter->entries()};
+}
+
+// So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
+TextBatch usual_batch(const ModelState& state, const Recipe::TextPart& part, int texts) {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  std::shared_ptr<load::MetaWeights> weights;
+  const int64_t longest = on_meta(state, part.encoder, weights)->longest();
+  const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;
+  const auto count = static_cast<size_t>(texts);
+  return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
+          std::vector<int64_t>(count, tokens), tokens};
+}
+
+void check_budget(const ModelState& state, const Text& text) {
+  const int64_t budget = state.options.memory_budget;
+  if (budget == 0) return;
+  const int64_t peak = encoder_need(state, text.part.encoder, text.batch).peak;
+  require(peak <= budget, ErrorCode::memory,
+          "the {} of '{}' would need about {:.1f} MB with one layer in memory at a time, "
+          "--memory-budget allows {:.1f} MB: use fewer prompts",
+          text.part.encoder, state.name, double(peak) / 1e6, double(budget) / 1e6);
+}
+
+// Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
+void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, int64_t begin,
+         int64_t end, const std::string& before, Embeddings& found) {
+  std::vector<Recipe::EncodedText> rows = texts;
+  for (Recipe::EncodedText& text : rows)
+    for (Tensor* x : {&text.states.last, &text.states.previous, &text.states.pooled,
+                      &text.states.projected, &text.mask})
+      if (x->defined()) *x = x->slice(0, begin, end).contiguous();
+  for (const auto& [name, x] : recipe.embeddings(rows, end - begin)) found[before + name] = x;
+}
+
+}  // namespace
+
+std::vector<std::string> cleaned_prompts(const Recipe& recipe, std::vector<std::string> prompts,
+                                         bool clean, std::vector<std::string>& notes) {
+  clean = clean && recipe.cleans_captions();
+  for (std::string& prompt : prompts) {
+    if (!clean) {
+      prompt = recipe.cleaned(prompt);
+      continue;
+    }
+    const tokenizer::CleanCaption made = tokenizer::clean_caption(prompt);
+    if (made.text.empty() && !prompt.empty())
+      notes.push_back(fmt::format(
+          "cleaning leaves nothing of the prompt {}: this model's pipeline takes out Chinese "
+          "characters, addresses, names of files and more; --clean-caption off keeps them",
+          base::printable(prompt)));
+    if (made.misread)
+      notes.push_back(
+          fmt::format("the prompt {} looks like UTF-8 that was read in another encoding; it stays "
+                      "as it is, where "
+                      "diffusers with ftfy may repair it",
+                      base::printable(prompt)));
+    prompt = made.text;
+  }
+  return prompts;
+}
+
+TextBatch tokens_of(const ModelState& state, Recipe::TextPart& part,
+                    const std::vector<std::string>& prompts) {
+  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+  if (part.as_tokenizer && tokenizer->longest() > 0)
+    part.tokens = std::min(tokenizer->longest(), kMostTokens);
+  TextBatch batch{{}, {}, part.tokens};
+  for (const std::string& prompt : prompts) {
+    const auto encoded = tokenizer->encode_padded(prompt, part.tokens);
+    batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
+    batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
+  }
+  return batch;
+}
+
+Embeddings encode_prompts(const ModelState& state, const GenerateRequest& request, bool two,
+                          const RunControl& control, std::vector<std::string>& notes) {
+  require(!request.prompts.empty(), ErrorCode::usage,
+          "what to make is missing: '{}' takes text, give --prompt T", state.name);
+  require(request.text_tokens >= 0 && request.text_tokens <= kMostTokens, ErrorCode::usage,
+          "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTokens);
+  std::vector<std::string> prompts = request.prompts;
+  const auto count = static_cast<int64_t>(prompts.size());
+  if (two) prompts.push_back(request.negative_prompt.value_or(""));
+  const base::Stopwatch clock;
+  const std::vector<Text> texts =
+      cut(state, request,
+          cleaned_prompts(*state.recipe, prompts, request.clean_caption.value_or(true), notes));
+  const tensor::BindScope bind(state.scope());
+  std::vector<Recipe::EncodedText> encoded;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
+            i + 1);
+    if (control.on_progress)
+      control.on_progress(
+          {"encode", static_cast<int>(i), static_cast<int>(texts.size()), clock.seconds()});
+    const Text& text = texts[i];
+    Recipe::EncodedText made{{}, {}, text.part.tokens};
+    if (text.there) {
+      const auto encoder = state.load_text_encoder(
+          text.part.encoder, [&](const std::string& said) { notes.push_back(said); });
+      check_vocabulary(state, text, *encoder);
+      check_budget(state, text);
+      TextBatch batch = text.batch;
+      if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
+      made.states = on_host(numbers_of(*encoder, batch, text.part.encoder));
+      made.mask = text.mask();
+    }
+    encoded.push_back(std::move(made));
+  }
+  Embeddings found;
+  put(*state.recipe, encoded, 0, count, "", found);
+  if (two) put(*state.recipe, encoded, count, count + 1, "negative_", found);
+  return found;
+}
+
+Need text_need(const ModelState& state, int texts) {
+  Need all;
+  for (const Recipe::TextPart& part : state.recipe->text_parts(state.folder.class_name)) {
+    if (!state.folder.has(part.encoder)) continue;
+    const Need one = encoder_need(state, part.encoder, usual_batch(state, part, texts));
+    all.weights = std::max(all.weights, one.weights);
+    all.activations = std::max(all.activations, one.activations);
+    all.peak = std::max(all.peak, one.peak);
+    all.stored += one.stored;
+    for (const auto& [op, entry] : one.work) {
+      all.work[op].calls += entry.calls;
+      all.work[op].flops += entry.flops;
+      all.work[op].bytes += entry.bytes;
+    }
+  }
+  return all;
+}
+
+std::map<std::string, Tensor> forward_text(const ModelState& state, const std::string& component,
+                                           const std::map<std::string, Tensor>& inputs, bool trace,
+                                           const RunControl& control) {
+  const auto ids = inputs.find("input_ids"), mask = inputs.find("attention_mask");
+  require(ids != inputs.end() && ids->second.rank() == 2 && ids->second.elements() > 0,
+          ErrorCode::usage, "{} takes whole numbers input_ids [rows, length]", component);
+  const int64_t rows = ids->second.size(0), length = ids->second.size(1);
+  TextBatch batch{{}, std::vector<int64_t>(static_cast<size_t>(rows), length), length};
+  for (const int64_t id : ids->second.to_ints())
+    batch.ids.push_back(static_cast<int32_t>(std::clamp<int64_t>(id, -1, 1 << 30)));
+  if (mask != inputs.end()) {
+    require(mask->second.shape() == ids->second.shape(), ErrorCode::usage,
+            "'attention_mask' is {}; expected {}", mask->second.shape().str(),
+            ids->second.shape().str());
+    const auto values = mask->second.to_ints();
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto first = values.begin() + r * length, last = first + length;
+      const auto zero = std::find(first, last, 0);
+      require(std::all_of(first, zero, [](int64_t v) { return v == 1; }) &&
+                  std::all_of(zero, last, [](int64_t v) { return v == 0; }),
+              ErrorCode::usage, "'attention_mask' of row {}: expected ones, then zeros", r);
+      batch.visible[static_cast<size_t>(r)] = zero - first;
+    }
+  }
+  std::map<std::string, Tensor> outputs;
+  models::TextTrace watch;
+  if (trace)
+    watch = [&](const std::string& name, const Tensor& x) {
+      outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
+    };
+  const TextStates states =
+      on_host(state.load_text_encoder(component, control.on_note)->encode(batch, watch));
+  outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
+  if (states.projected.defined())
+    outputs["text_embeds"] = states.projected;
+  else if (states.pooled.defined())
+    outputs["pooler_output"] = states.pooled;
+  return outputs;
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "base/fail.h"
+#include "load/meta_weights.h"
+#include "parallel/denoise.h"
+#include "pipeline/memory_plan.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::Tensor;
+
+constexpr int64_t kMostTokens = int64_t{1} << 26;  // of a step: 17 GB for the narrowest activations
+
+nn::Conditioning on_meta(const nn::Conditioning& real) {
+  nn::Conditioning shapes;
+  for (const auto& [name, x] : real.tensors)
+    shapes.tensors[name] = Tensor::empty(x.shape(), x.dtype(), Device::meta);
+  return shapes;
+}
+
+}  // namespace
+
+int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char* side) {
+  constexpr int64_t kMost = 1 << 20;
+  const int64_t unit = factor * patch;
+  require(pixels >= 0 && pixels <= kMost, ErrorCode::usage,
+          "--{} {}: expected a multiple of {} up to {}, or nothing for the trained size", side,
+          pixels, unit, kMost);
+  const int64_t below = pixels / unit * unit;
+  require(pixels == below, ErrorCode::usage, "--{} {}: expected a multiple of {}: {}{}", side,
+          pixels, unit, below > 0 ? fmt::format("{} or ", below) : "", below + unit);
+  return pixels / factor;
+}
+
+nn::DType dtype_of(const RunOptions& options) {
+  return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+}
+
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
+  return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
+}
+
+Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
+                  int pictures, bool branches, const base::Json* vae, const nn::Conditioning* given,
+                  std::optional<nn::DType> experts) {
+  const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
+  require(
+      layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
+      "a step of this run has {} rows of {} tokens, too many for any machine: use a smaller size "
+      "or --count",
+      rows, layout.tokens());
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  Estimate result;
+  {
+    const load::MetaWeights weights;
+    nn::Portion whole{{0, recipe.blocks()}, true, true};
+    whole.expert_dtype = experts;
+    const auto model = recipe.make(weights, whole, dtype);
+    result.parameters = weights.parameters();
+    const nn::Conditioning conditioning = given ? on_meta(*given) : recipe.example(rows);
+    const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
+    parallel::Assembly assembly =
+        parallel::assemble(model->geometry(), {}, {pictures, layout.tokens(), branches ? 2 : 1, 1});
+    parallel::forward(*model, conditioning, shape,
+                      Tensor::empty({shape.rows}, DType::f32, Device::meta),
+                      Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},
+                                    DType::f32, Device::meta),
+                      assembly, {});
+  }
+  result.flops_per_step = scope.meter->total().flops;
+  result.work = scope.meter->entries();
+  result.weights = scope.memory->peak(tensor::MemoryClass::weights);
+  result.activations = scope.memory->peak(tensor::MemoryClass::activations);
+  result.peak = scope.memory->peak();
+  if (!vae) return result;
+  // The transformer is gone when pictures are decoded.
+  const Need decode = decode_need(*vae, recipe.frames_per_latent() > 0, dtype, layout, {});
+  result.weights = std::max(result.weights, decode.weights);
+  result.activations = std::max(result.activations, decode.activations);
+  result.peak = std::max(result.peak, decode.peak);
+  return result;
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,173 @@
+#include "pipeline/forward_tokens.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "nn/kv_attention.h"
+#include "nn/local.h"
+#include "ops/elementwise.h"
+#include "pipeline/token_memory.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+using Tensors = std::map<std::string, Tensor>;
+
+// What is asked of the model: ids of all rows, the tokens of each that count, and the block length.
+struct Asked {
+  std::vector<int32_t> ids;  // of the tokens that count
+  std::vector<int64_t> visible;
+  int64_t rows = 0, length = 0;
+  int block = 0;
+  bool one = false;  // the file had no axis of rows
+};
+
+std::vector<int64_t> ones_of(const Tensor& mask) {
+  std::vector<int64_t> values;
+  for (const float value : mask.to_floats()) {
+    require(value == 0 || value == 1, ErrorCode::usage,
+            "'attention_mask' holds {}; expected 1 (seen) or 0", value);
+    values.push_back(static_cast<int64_t>(value));
+  }
+  return values;
+}
+
+// [rows, tokens]: ones, then zeros.
+void read_padding(const Tensor& mask, Asked& asked) {
+  const auto values = ones_of(mask);
+  for (int64_t r = 0; r < asked.rows; ++r) {
+    const auto first = values.begin() + r * asked.length, last = first + asked.length;
+    const auto zero = std::find(first, last, 0);
+    require(zero != first && std::find(zero, last, 1) == last, ErrorCode::usage,
+            "'attention_mask' of row {}: expected ones, then zeros", r);
+    asked.visible[static_cast<size_t>(r)] = zero - first;
+  }
+}
+
+// [rows, 1, tokens, tokens]: what block-causal models take; the first line says the block length.
+void read_blocks(const Tensor& mask, bool block_causal, Asked& asked) {
+  const auto values = ones_of(mask);
+  const int64_t n = asked.length;
+  const int64_t block = std::find(values.begin(), values.begin() + n, 0) - values.begin();
+  const bool whole = block == n;
+  bool fits = block > 0 && (block_causal || whole);
+  for (int64_t r = 0; fits && r < asked.rows; ++r)
+    for (int64_t i = 0; fits && i < n * n; ++i)
+      fits = (values[static_cast<size_t>(r * n * n + i)] == 1) == (i % n / block <= i / n / block);
+  require(fits, ErrorCode::usage, "'attention_mask' [rows, 1, tokens, tokens] is not that of {}",
+          block_causal ? "blocks of one length that see themselves and those before"
+                       : "a bidirectional model, where every token sees all");
+  if (block_causal) asked.block = static_cast<int>(block);
+}
+
+void read_mask(const Tensor& mask, bool block_causal, Asked& asked) {
+  const int64_t r = asked.rows, n = asked.length;
+  if (mask.shape() == tensor::Shape{r, n} || (asked.one && mask.shape() == tensor::Shape{n}))
+    return read_padding(mask, asked);
+  require(mask.shape() == tensor::Shape{r, 1, n, n}, ErrorCode::usage,
+          "'attention_mask' is {}; expected [{}, {}], or [{}, 1, {}, {}]", mask.shape().str(), r, n,
+          r, n, n);
+  read_blocks(mask, block_causal, asked);
+}
+
+void check_positions(const Tensor& positions, const Asked& asked) {
+  const auto values = positions.to_ints();
+  bool plain = !values.empty() && static_cast<int64_t>(values.size()) % asked.length == 0;
+  for (size_t i = 0; plain && i < values.size(); ++i)
+    plain = values[i] == static_cast<int64_t>(i) % asked.length;
+  require(plain, ErrorCode::usage,
+          "'position_ids' are not 0, 1, 2, ...: other positions are not supported; leave them out");
+}
+
+Asked read(const Tensors& inputs, const models::TokenFacts& facts) {
+  for (const auto& [name, x] : inputs)
+    require(name == "input_ids" || name == "attention_mask" || name == "position_ids",
+            ErrorCode::usage,
+            "a language model takes no {}; it takes input_ids, and may take attention_mask and "
+            "position_ids",
+            base::printable(name));
+  const auto ids = inputs.find("input_ids");
+  require(ids != inputs.end() && !tensor::is_float(ids->second.dtype()) &&
+              (ids->second.rank() == 1 || ids->second.rank() == 2) && ids->second.elements() > 0,
+          ErrorCode::usage,
+          "a language model takes whole numbers input_ids [rows, tokens] or [tokens]");
+  Asked asked;
+  const Tensor& x = ids->second;
+  asked.one = x.rank() == 1;
+  asked.rows = asked.one ? 1 : x.size(0);
+  asked.length = x.size(-1);
+  require(asked.length <= facts.context, ErrorCode::usage,
+          "input_ids has {} tokens a row, which do not fit the context of {}", asked.length,
+          facts.context);
+  asked.visible.assign(static_cast<size_t>(asked.rows), asked.length);
+  asked.block = facts.block_causal ? facts.block : 0;
+  if (const auto mask = inputs.find("attention_mask"); mask != inputs.end())
+    read_mask(mask->second, facts.block_causal, asked);
+  if (const auto positions = inputs.find("position_ids"); positions != inputs.end())
+    check_positions(positions->second, asked);
+  const auto values = x.to_ints();
+  for (size_t i = 0; i < values.size(); ++i) {
+    require(values[i] >= 0 && values[i] < facts.vocabulary, ErrorCode::usage,
+            "input_ids holds {}, which is outside the vocabulary of {}", values[i],
+            facts.vocabulary);
+    const auto row = static_cast<int64_t>(i) / asked.length;
+    if (static_cast<int64_t>(i) % asked.length < asked.visible[static_cast<size_t>(row)])
+      asked.ids.push_back(static_cast<int32_t>(values[i]));
+  }
+  return asked;
+}
+
+// Packed rows [tokens that count, width] -> f32 [rows, tokens, width], zeros elsewhere.
+Tensor spread(const Tensor& packed, const Asked& asked) {
+  const int64_t width = packed.size(1), n = asked.length;
+  const Tensor x = ops::cast(packed.to(tensor::Device::cpu), DType::f32).contiguous();
+  Tensor out = Tensor::zeros({asked.rows * n, width}, DType::f32);
+  int64_t at = 0;
+  for (int64_t r = 0; r < asked.rows; ++r) {
+    const int64_t count = asked.visible[static_cast<size_t>(r)];
+    tensor::copy_into(out.slice(0, r * n, r * n + count), x.slice(0, at, at + count));
+    at += count;
+  }
+  return asked.one ? out : out.reshape({asked.rows, n, width});
+}
+
+}  // namespace
+
+Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
+                       const std::stop_token& stop) {
+  require(state.options.plan.world() == 1, ErrorCode::plan,
+          "forward runs one component on one rank; leave out --plan and --ranks");
+  Language& language = *state.language;
+  const Asked asked = read(inputs, language.recipe().facts());
+  plan_tokens(state, {asked.visible, asked.length, asked.block});
+  nn::Portion whole{{0, language.recipe().blocks()}, true, true};
+  whole.expert_dtype = state.expert_dtype();
+  const nn::TokenModel& model =
+      language.model(asked.block, state.dtype(), weight_store(), 0, whole);
+  nn::TokenView view{-1, {}, {}, {}, {}};
+  for (int r = 0; r < static_cast<int>(asked.rows); ++r) {
+    const int64_t count = asked.visible[static_cast<size_t>(r)];
+    view.rows.push_back(r);
+    view.body.push_back({r, {0, count}});
+    view.lengths.push_back(count);
+  }
+  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::LocalExperts experts;
+  attention.begin_step({.index = 0});
+  const auto step = model.at(view);
+  nn::Hidden hidden = model.embed(asked.ids, view);
+  Tensors outputs;
+  if (trace) outputs["hidden.0"] = spread(hidden.tokens.body, asked);
+  for (int b = 0; b < model.geometry().blocks; ++b) {
+    require(!stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
+    model.block(b, *step, view, hidden, {attention, experts});
+    if (trace) outputs[fmt::format("hidden.{}", b + 1)] = spread(hidden.tokens.body, asked);
+  }
+  outputs["logits"] = outputs["out"] = spread(model.logits(hidden, view, view.body), asked);
+  return outputs;
+}
+
+}  // namespace tessera::pipeline

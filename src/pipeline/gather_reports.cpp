@@ -1,0 +1,89 @@
+#include "pipeline/gather_reports.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "comm/collectives.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using base::Json;
+
+Json written(const Report& report) {
+  Json layers = Json::array(), traffic = Json::array(), ranks = Json::array();
+  for (const auto& l : report.layers)
+    layers.push_back({l.block, l.mean_experts, l.tokens, l.rows, l.rows_changed, l.ages, l.oldest});
+  for (const auto& [key, t] : report.traffic)
+    traffic.push_back(
+        {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
+  for (const auto& r : report.per_rank) ranks.push_back({r.peak_bytes, r.flops});
+  return {
+      {"layers", layers}, {"traffic", traffic}, {"ranks", ranks}, {"kept", report.kept_row_bytes}};
+}
+
+Report read(const Json& json) {
+  Report report;
+  for (const Json& l : json.at("layers")) {
+    Report::Layer layer;
+    layer.block = l.at(0);
+    layer.mean_experts = l.at(1);
+    layer.tokens = l.at(2);
+    layer.rows = l.at(3);
+    layer.rows_changed = l.at(4);
+    layer.ages = l.at(5).get<std::vector<int64_t>>();
+    layer.oldest = l.at(6);
+    report.layers.push_back(layer);
+  }
+  for (const Json& t : json.at("traffic"))
+    report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
+  for (const Json& r : json.at("ranks"))
+    report.per_rank.push_back({r.at(0).get<std::map<std::string, int64_t>>(), r.at(1)});
+  report.kept_row_bytes = json.at("kept");
+  return report;
+}
+
+}  // namespace
+
+void add_report(const Report& rank, Report& all) {
+  if (all.layers.size() < rank.layers.size()) all.layers.resize(rank.layers.size());
+  for (size_t i = 0; i < rank.layers.size(); ++i) {
+    const Report::Layer& from = rank.layers[i];
+    Report::Layer& to = all.layers[i];
+    to.block = from.block;
+    to.mean_experts += from.mean_experts;
+    to.tokens += from.tokens;
+    to.rows += from.rows;
+    to.rows_changed += from.rows_changed;
+    to.ages.resize(std::max(to.ages.size(), from.ages.size()));
+    for (size_t age = 0; age < from.ages.size(); ++age) to.ages[age] += from.ages[age];
+    to.oldest = std::max(to.oldest, from.oldest);
+  }
+  for (const auto& [key, from] : rank.traffic) {
+    Report::Traffic& to = all.traffic[key];
+    to.messages += from.messages;
+    to.bytes += from.bytes;
+    to.wait_seconds += from.wait_seconds;
+    to.flight_seconds += from.flight_seconds;
+  }
+  all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
+  all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
+}
+
+void gather_reports(comm::Communicator& world, Report& report) {
+  const std::string text = written(report).dump();
+  const auto mine = tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
+  std::memcpy(mine.raw(), text.data(), text.size());
+  const auto all = comm::gather(world, 0, mine, {"report", -1});
+  for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
+    const auto& bytes = all[static_cast<size_t>(rank)];
+    const std::string_view theirs(static_cast<const char*>(bytes.raw()),
+                                  static_cast<size_t>(bytes.bytes()));
+    add_report(read(base::parse_json(theirs, "report of rank " + std::to_string(rank))), report);
+  }
+}
+
+}  // namespace tessera::pipeline

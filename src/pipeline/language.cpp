@@ -1,0 +1,168 @@
+#include "pipeline/language.h"
+
+#include <filesystem>
+
+#include "base/fail.h"
+#include "base/input_file.h"
+#include "base/printable.h"
+#include "load/meta_weights.h"
+#include "models/token_config.h"
+#include "tensor/scope.h"
+
+namespace tessera::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Json;
+
+std::string beside(const load::Component& part, const char* name) {
+  const fs::path path = fs::path(part.folder) / name;
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) ? path.string() : "";
+}
+
+// "bos_token": "<s>" or {"content": "<s>"}.
+std::string token_text(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  return found->is_object() && found->contains("content") && found->at("content").is_string()
+             ? found->at("content").get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+Language::Language(const load::Component& part) : part_(part) {
+  recipe_ = models::make_token_recipe(part.config, part.folder + "/config.json");
+  if (const std::string path = beside(part, "tokenizer.json"); !path.empty())
+    tokenizer_ = std::make_unique<tokenizer::ByteLevelBpe>(base::read_json(path), path);
+  if (const std::string path = beside(part, "tokenizer_config.json"); !path.empty()) {
+    tokenizer_config_ = base::read_json(path);
+    require(tokenizer_config_.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+  }
+  if (const std::string path = beside(part, "generation_config.json"); !path.empty()) {
+    const Json generation = base::read_json(path);
+    require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+    const models::TokenConfig read(generation, path);
+    max_tokens_ = read.integer_or("max_new_tokens", 1, int64_t{1} << 24, max_tokens_);
+    ends_ = read.ids("eos_token_id", recipe_->facts().vocabulary);
+  }
+  read_template();
+}
+
+void Language::read_template() {
+  if (const std::string path = beside(part_, "chat_template.jinja"); !path.empty()) {
+    template_ = base::read_file(path, base::kLargestText);
+    return;
+  }
+  const auto found = tokenizer_config_.find("chat_template");
+  if (found == tokenizer_config_.end()) return;
+  if (found->is_string()) template_ = found->get<std::string>();
+  if (!found->is_array()) return;
+  for (const Json& one : *found)
+    if (one.is_object() && one.value("template", Json()).is_string()) {
+      const Json name = one.value("name", Json());
+      if (name == "default") template_ = one.at("template").get<std::string>();
+      if (name == "tool_use") tool_template_ = one.at("template").get<std::string>();
+    }
+}
+
+const tokenizer::ByteLevelBpe& Language::tokens() const {
+  require(tokenizer_ != nullptr, ErrorCode::model,
+          "'{}' has no tokenizer.json; give the prompt as ids (--prompt-ids)", part_.folder);
+  return *tokenizer_;
+}
+
+sample::SpecialIds Language::special() const {
+  const models::TokenFacts& facts = recipe_->facts();
+  // generation_config.json goes before config.json, as in transformers.
+  sample::SpecialIds ids{facts.mask.value_or(-1), ends_.empty() ? facts.ends : ends_};
+  if (tokenizer_) {
+    const std::string named = token_text(tokenizer_config_, "mask_token");
+    for (const std::string& token :
+         {named, std::string("<|mask|>"), std::string("<|mdm_mask|>"), std::string("[MASK]")})
+      if (ids.mask < 0 && !token.empty()) ids.mask = tokenizer_->id_of(token);
+    const std::string end = token_text(tokenizer_config_, "eos_token");
+    if (ids.ends.empty() && !end.empty() && tokenizer_->id_of(end) >= 0)
+      ids.ends.push_back(tokenizer_->id_of(end));
+  }
+  require(ids.mask >= 0 && ids.mask < facts.vocabulary, ErrorCode::model,
+          "'{}': nothing says which token is the mask; add \"mask_token_id\" to its config.json",
+          part_.folder);
+  return ids;
+}
+
+// With the values that transformers gives a template: tokens that are not set are undefined, tools
+// that are not given are None.
+std::string Language::rendered(const tokenizer::ValueDict& chat) const {
+  const tokenizer::Value* tools = chat.find("tools");
+  const bool for_tools = !tool_template_.empty() && tools && truth(*tools);
+  const tokenizer::ChatTemplate form(for_tools ? tool_template_ : template_,
+                                     part_.folder + ": chat template");
+  tokenizer::ValueDict values;
+  for (const char* token :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (const std::string text = token_text(tokenizer_config_, token); !text.empty())
+      values.set(token, text);
+  for (const char* missing : {"tools", "documents"}) values.set(missing, nullptr);
+  values.set("add_generation_prompt", true);
+  for (const auto& [key, value] : chat.items()) {
+    require(key == "messages" || key == "add_generation_prompt" || !truth(value) || form.reads(key),
+            ErrorCode::usage,
+            "chat: {} is nothing that the chat template of '{}' reads; leave it out",
+            base::printable(key), part_.folder);
+    values.set(key, value);
+  }
+  return form.render(values);
+}
+
+std::vector<int32_t> Language::prompt(const std::string& text, bool raw) const {
+  if (raw || template_.empty()) return tokens().encode(text);
+  tokenizer::ValueDict turn, chat;
+  turn.set("role", "user");
+  turn.set("content", text);
+  chat.set("messages", tokenizer::Value::list({std::move(turn)}));
+  return tokens().encode(rendered(chat));
+}
+
+std::vector<int32_t> Language::chat(const std::string& text) const {
+  require(!template_.empty(), ErrorCode::usage,
+          "'{}' has no chat template; give a plain prompt (--prompt)", part_.folder);
+  return tokens().encode(rendered(tokenizer::chat_values(text)));
+}
+
+std::string Language::check(nn::DType dtype) const {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::TensorSet tensors = load::open_weights(part_);
+  const load::MetaWeights asked(tensors);
+  recipe_->make(asked, {{0, recipe_->blocks()}, true, true}, dtype, 0);
+  return load::check_names(asked, tensors, part_.folder);
+}
+
+nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store,
+                                int rank, const nn::Portion& portion) {
+  if (block_ < 0) (void)check(dtype);  // who runs it says what is to be said
+  auto& model = models_[rank];
+  if (model && block_ == block) return *model;
+  // Parts of other ranks for another block length go, too; the store shares what they share.
+  auto made = recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
+  if (block_ != block) models_.clear();
+  block_ = block;
+  return *(models_[rank] = std::move(made));
+}
+
+nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store) {
+  return model(block, dtype, store, 0, {{0, recipe_->blocks()}, true, true});
+}
+
+nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  nn::Portion portion{{0, recipe_->blocks()}, true, true};
+  portion.shard = shard;
+  return recipe_->make(load::MetaWeights(), portion, dtype, 0)->geometry();
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "load/diffusers_folder.h"
+#include "load/weight_store.h"
+#include "models/token_recipe.h"
+#include "sample/block_walk.h"
+#include "tokenizer/byte_level_bpe.h"
+#include "tokenizer/chat.h"
+#include "tokenizer/chat_template.h"
+
+namespace tessera::pipeline {
+
+/// A language model's folder: its description, tokenizer and chat template, and its network once it
+/// was needed.
+class Language {
+ public:
+  /// Reads config.json, generation_config.json, tokenizer.json and the chat template, each if there
+  /// is one. Throws
+  /// Error(model).
+  explicit Language(const load::Component& part);
+
+  /// Where networks that are loaded from now on compute; the cpu until it is said.
+  void compute_on(tensor::Device device) { device_ = device; }
+  const models::TokenRecipe& recipe() const { return *recipe_; }
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  bool has_template() const { return !template_.empty(); }
+  /// Throws Error(model) for a folder without tokenizer.json.
+  const tokenizer::ByteLevelBpe& tokens() const;
+  /// Mask and end-of-text. Throws Error(model) if nothing says which token is the mask.
+  sample::SpecialIds special() const;
+  /// Tokens of an answer, if nothing else is asked for.
+  int64_t max_tokens() const { return max_tokens_; }
+  /// A prompt as ids: in the chat template as the user's turn if there is one and not `raw`.
+  std::vector<int32_t> prompt(const std::string& text, bool raw) const;
+  /// A chat as ids: messages, tools and what else the template reads. Throws Error(usage) for
+  /// malformed JSON, for something that the template does not read, or a folder without template.
+  std::vector<int32_t> chat(const std::string& json) const;
+  /// The network for blocks of so many tokens, or a rank's part of it, checked and loaded on first
+  /// use. A rank's portion is always the same.
+  nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store, int rank,
+                        const nn::Portion& portion);
+  /// The same, whole.
+  nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store);
+  /// What plans need to know of the network; reads no file. Throws Error(plan) for a shard that the
+  /// network cannot be cut into.
+  nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
+  /// Throws Error(model) naming every tensor that is missing or of another shape; returns a
+  /// sentence that names tensors which nothing reads, or "".
+  std::string check(nn::DType dtype) const;
+
+ private:
+  std::string rendered(const tokenizer::ValueDict& chat) const;
+  void read_template();
+
+  load::Component part_;
+  std::unique_ptr<models::TokenRecipe> recipe_;
+  std::unique_ptr<tokenizer::ByteLevelBpe> tokenizer_;
+  base::Json tokenizer_config_ = base::Json::object();
+  std::string template_, tool_template_;  // the second for chats with tools, if there is one
+  int64_t max_tokens_ = 128;
+  std::vector<int32_t> ends_;                              // of generation_config.json
+  std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank
+  int block_ = -1;
+  tensor::Device device_ = tensor::Device::cpu;
+};
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,158 @@
+#include "pipeline/memory_plan.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/machine_memory.h"
+#include "load/meta_weights.h"
+#include "nn/local_spatial.h"
+#include "pipeline/streamed.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::Tensor;
+using Tiles = std::optional<models::Tiling>;
+
+[[noreturn]] void refuse(const Need& need, const Room& room, const char* remedy) {
+  fail(ErrorCode::memory, "this run would need about {} (weights {}, activations {}), {}: {}",
+       amount(double(need.peak)), amount(double(need.weights)), amount(double(need.activations)),
+       room.allows, remedy);
+}
+
+// Whole if that fits, else the largest tiles that do: the published size, and halves of 1024.
+Tiles fitting(const ModelState& state, const Job& job, const Room& room) {
+  const base::Json& config = state.folder.component("vae").config;
+  const auto need = [&](const Tiles& tiles) {
+    return decode_need(config, state.video(), state.dtype(), job.layout, tiles);
+  };
+  const Need whole = need({});
+  if (whole.peak <= room.bytes) return {};
+  Need last = whole;
+  for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
+    const Tiles tiles = vae_tiles(state, pixels);
+    last = need(tiles);
+    if (last.peak <= room.bytes) return tiles;
+  }
+  refuse(last, room, "use a smaller size");
+}
+
+void plan_tiles(const ModelState& state, const GenerateRequest& request, const Room& room,
+                Job& job) {
+  const int64_t factor = state.vae_factor();
+  const bool asked = request.vae_tiling == VaeTiling::on;
+  if (asked) job.tiles = vae_tiles(state, request.vae_tile);
+  if (request.vae_tiling == VaeTiling::automatic) job.tiles = fitting(state, job, room);
+  const Need need = decode_need(state.folder.component("vae").config, state.video(), state.dtype(),
+                                job.layout, job.tiles);
+  if (need.peak > room.bytes) refuse(need, room, "let --vae-tiling be auto, or use a smaller size");
+  if (!job.tiles) return;
+  const bool one =
+      job.layout.size[1] <= job.tiles->height.size && job.layout.size[2] <= job.tiles->width.size;
+  job.notes.push_back(
+      fmt::format("decodes {} of {} x {} pixels{}",
+                  one ? "in one tile, which would hold a picture" : "in tiles with blended seams,",
+                  job.tiles->width.size * factor, job.tiles->height.size * factor,
+                  asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
+}
+
+void plan_blocks(ModelState& state, const Need& need, const Room& room, Job& job) {
+  int64_t resident = -1;
+  if (need.peak > room.bytes) {
+    const char* smaller = "use a smaller size or --count";
+    if (state.options.plan.world() > 1) refuse(need, room, smaller);
+    const PartWeights parts = part_weights(*state.recipe, state.dtype());
+    resident = resident_blocks(parts, room.bytes - need.activations);
+    const int64_t least = parts.fixed + parts.largest(0);
+    if (resident < 0) refuse({least, need.activations, least + need.activations}, room, smaller);
+    job.notes.push_back(fmt::format(
+        "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in "
+        "memory, "
+        "the others are read from the file in every step",
+        amount(double(parts.whole())), amount(double(room.bytes)), resident, parts.blocks.size()));
+  }
+  if (resident != state.resident_blocks) state.denoisers.clear();
+  state.resident_blocks = resident;
+}
+
+}  // namespace
+
+std::string amount(double bytes) {
+  return bytes >= 1e9 ? fmt::format("{:.1f} GB", bytes / 1e9)
+                      : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+Room room_of(const ModelState& state) {
+  const int64_t budget = state.options.memory_budget;
+  if (budget > 0) return {budget, "--memory-budget allows " + amount(double(budget))};
+  if (state.device() != Device::cpu) {
+    const auto have = static_cast<double>(free_device_memory());
+    return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
+  }
+  const auto have = static_cast<double>(base::usable_memory());
+  return {static_cast<int64_t>(0.95 * have), "the machine has " + amount(have)};
+}
+
+models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {
+  require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,
+          "--vae-tiling {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
+          pixels);
+  const load::Component& part = state.folder.component("vae");
+  const std::string where = part.folder + "/config.json";
+  return state.video()
+             ? models::tiling_of(models::parse_cogvideox_vae_config(part.config, where), pixels)
+             : models::tiling_of(models::parse_autoencoder_kl_config(part.config, where), pixels);
+}
+
+Need decode_need(const base::Json& vae, bool video, DType dtype, const nn::TokenLayout& layout,
+                 const Tiles& tiles) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  const load::MetaWeights weights;
+  const auto decode = [&](const Tensor& latent, int64_t levels, const auto& whole) {
+    if (tiles)
+      models::decode_tiles(latent, int64_t{1} << (levels - 1), *tiles, whole);
+    else
+      whole(latent);
+  };
+  if (video) {
+    const auto config = models::parse_cogvideox_vae_config(vae, "vae/config.json");
+    const models::CogVideoXVae decoder(config, weights, dtype);
+    decode(Tensor::empty({1, layout.channels, layout.size[0], layout.size[1], layout.size[2]},
+                         DType::f32, Device::meta),
+           static_cast<int64_t>(config.block_out_channels.size()),
+           [&](const Tensor& x) { return decoder.decode(x); });
+  } else {
+    const auto config = models::parse_autoencoder_kl_config(vae, "vae/config.json");
+    const models::AutoencoderKL decoder(config, weights, dtype);
+    nn::LocalSpatial spatial;
+    decode(Tensor::empty({1, layout.channels, layout.size[1], layout.size[2]}, DType::f32,
+                         Device::meta),
+           static_cast<int64_t>(config.block_out_channels.size()),
+           [&](const Tensor& x) { return decoder.decode(x, spatial); });
+  }
+  return {scope.memory->peak(tensor::MemoryClass::weights),
+          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
+          weights.parameters() * size_of(dtype), scope.meter->entries()};
+}
+
+void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
+  const Room room = room_of(state);
+  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
+                         job.pictures() * 4 * sizeof(float);
+  require(latents < double(room.bytes), ErrorCode::memory,
+          "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: use a "
+          "smaller size or --count",
+          job.pictures(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
+  const Estimate denoise =
+      estimate(*state.recipe, state.dtype(), job.layout, job.pictures(), job.guidance.branches(),
+               nullptr, &job.conditioning, state.expert_dtype());
+  plan_blocks(state, {denoise.weights, denoise.activations, denoise.peak}, room, job);
+  if (request.decode) plan_tiles(state, request, room, job);
+}
+
+}  // namespace tessera::pipeline

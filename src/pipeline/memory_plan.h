@@ -1,0 +1,38 @@
+#pragma once
+
+#include "pipeline/denoise.h"
+
+namespace tessera::pipeline {
+
+/// What a part of a run takes, found on meta: bytes, and the ops that it runs.
+struct Need {
+  int64_t weights = 0, activations = 0, peak = 0;
+  int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
+  Work work;
+};
+/// The decoder of a VAE of this configuration on one picture or video of a latent's layout.
+Need decode_need(const base::Json& vae, bool video, nn::DType dtype, const nn::TokenLayout& layout,
+                 const std::optional<models::Tiling>& tiles);
+
+/// The tiles of the VAE of a model: of `pixels` a side, or 0: as its configuration says. Throws
+/// Error(usage) for sizes that no tile has.
+models::Tiling vae_tiles(const ModelState& state, int64_t pixels);
+
+/// "16.2 GB", "3.4 MB".
+std::string amount(double bytes);
+
+/// What a run may take: bytes, and how messages call it.
+struct Room {
+  int64_t bytes;
+  std::string allows;
+};
+/// RunOptions::memory_budget, else nearly all that the machine or the GPU has.
+Room room_of(const ModelState& state);
+
+/// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
+/// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in
+/// job.notes. Parts are in memory one after the other. Throws Error(memory) when nothing helps,
+/// Error(usage) for tiles that cannot be.
+void plan_memory(ModelState& state, const GenerateRequest& request, Job& job);
+
+}  // namespace tessera::pipeline

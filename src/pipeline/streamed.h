@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+
+#include "models/registry.h"
+#include "nn/block_stack.h"
+#include "nn/weights.h"
+
+namespace tessera::pipeline {
+
+/// A transformer too large for memory: what stands before and after the blocks and the first
+/// `resident` blocks stay; every other block is packed from the file when its turn comes,
+/// and released after it. Computes bit by bit what the whole transformer computes. Const and
+/// thread-safe.
+class StreamedDenoiser : public nn::Denoiser {
+ public:
+  /// The recipe must outlive it.
+  StreamedDenoiser(const models::Recipe& recipe, std::shared_ptr<const nn::Weights> weights,
+                   nn::DType dtype, int64_t resident);
+
+  const nn::Geometry& geometry() const override { return shell_->geometry(); }
+  nn::DType dtype() const override { return shell_->dtype(); }
+  std::string block_name(int index) const override { return shell_->block_name(index); }
+  nn::ContextPtr prepare(const nn::Conditioning& conditioning,
+                         const nn::TokenShape& shape) const override;
+  nn::StepContextPtr at(const nn::Context& context, const nn::Tensor& timestep) const override;
+  nn::Hidden embed(const nn::StepContext& step, const nn::Tensor& latent,
+                   const nn::TokenView& view) const override;
+  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
+             const nn::Seams& seams) const override;
+  nn::Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+                  const nn::Hidden& hidden) const override;
+
+ private:
+  const models::Recipe& recipe_;
+  std::shared_ptr<const nn::Weights> weights_;
+  nn::DType dtype_;
+  int64_t resident_;
+  std::unique_ptr<nn::Denoiser> shell_;
+  tensor::PageReuse reuse_;
+};
+
+/// What parts of a transformer weigh in memory, in bytes; found on meta.
+struct PartWeights {
+  int64_t fixed = 0;            ///< before and after the blocks
+  std::vector<int64_t> blocks;  ///< of each block
+  int64_t whole() const;
+  /// Of the largest block from `first` on.
+  int64_t largest(int64_t first) const;
+};
+PartWeights part_weights(const models::Recipe& recipe, nn::DType dtype);
+
+/// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
+/// them if they fit, -1 if not even one at a time does.
+int64_t resident_blocks(const PartWeights& parts, int64_t room);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,91 @@
+#include <memory>
+
+#include "base/fail.h"
+#include "base/stopwatch.h"
+#include "evaluation/paired.h"
+#include "study/subjects.h"
+
+namespace tessera {
+namespace {
+
+/// What a plan made, picture by picture.
+struct Made {
+  std::vector<std::vector<float>> latents;
+  std::vector<Picture> pictures;
+  int64_t rows = 0, peak_bytes = 0;
+  double seconds = 0;
+};
+
+Made make(Model& model, const EvalRequest& request, const study::Subjects& subjects,
+          const std::stop_token& stop) {
+  Made made;
+  const base::Stopwatch clock;
+  RunControl control;
+  control.stop = stop;
+  for (int first = 0; first < request.pictures; first += request.batch) {
+    GenerateRequest one = request.generate;
+    one.seed += static_cast<uint64_t>(first / request.batch);
+    one.classes.clear();
+    one.prompts.clear();
+    const int count = std::min(request.batch, request.pictures - first);
+    for (int i = 0; i < count; ++i) subjects.ask(first + i, one);
+    GenerateResult result = model.generate(one, control);
+    const size_t size = result.latents.size() / static_cast<size_t>(count);
+    for (int i = 0; i < count; ++i)
+      made.latents.emplace_back(result.latents.begin() + static_cast<int64_t>(size) * i,
+                                result.latents.begin() + static_cast<int64_t>(size) * (i + 1));
+    for (Picture& picture : result.pictures) made.pictures.push_back(std::move(picture));
+    for (const auto& layer : result.report.layers) made.rows += layer.rows;
+    made.peak_bytes = std::max(made.peak_bytes, result.report.peak_bytes["total"]);
+  }
+  made.seconds = clock.seconds();
+  return made;
+}
+
+PlanQuality compare(const Made& made, const Made& sync, const study::Subjects& subjects,
+                    int unpaired_from) {
+  PlanQuality quality;
+  std::vector<double> errors, ratios;
+  for (size_t i = 0; i < made.latents.size(); ++i)
+    errors.push_back(evaluation::relative_error(made.latents[i], sync.latents[i]));
+  for (size_t i = 0; i < made.pictures.size(); ++i)
+    ratios.push_back(evaluation::psnr(made.pictures[i].rgb, sync.pictures[i].rgb));
+  const auto error = evaluation::interval(errors), ratio = evaluation::interval(ratios);
+  quality.pictures = static_cast<int>(made.latents.size());
+  quality.latent_error = error.mean;
+  quality.latent_error_half = error.half;
+  quality.psnr = ratio.mean;
+  quality.psnr_half = ratio.half;
+  if (!made.pictures.empty()) subjects.judge(made.pictures, unpaired_from, quality);
+  quality.rows = made.rows;
+  quality.rows_share = sync.rows > 0 ? double(made.rows) / double(sync.rows) : 1;
+  quality.seconds = made.seconds;
+  quality.peak_bytes = made.peak_bytes;
+  return quality;
+}
+
+}  // namespace
+
+void evaluate(const std::string& name, const RunOptions& options, const EvalRequest& request,
+              const std::function<void(const PlanQuality&)>& line, const std::stop_token& stop) {
+  require(request.pictures >= 1 && request.pictures <= 1000000 && request.batch >= 1,
+          ErrorCode::usage, "{} pictures in batches of {}: expected 1 or more of each",
+          request.pictures, request.batch);
+  std::unique_ptr<study::Subjects> subjects;
+  Made sync;
+  for (size_t i = 0; i <= request.plans.size(); ++i) {
+    RunOptions run = options;
+    run.plan = i == 0 ? Plan{} : request.plans[i - 1];
+    run.keep_parts = true;
+    Model model = Model::open(name, run, stop);
+    if (!subjects) subjects = study::subjects_of(name, model.classes());
+    Made other;
+    Made& made = i == 0 ? sync : other;
+    made = make(model, request, *subjects, stop);
+    PlanQuality quality = compare(made, sync, *subjects, request.unpaired_from);
+    quality.plan = to_string(run.plan);
+    line(quality);
+  }
+}
+
+}  // namespace tessera

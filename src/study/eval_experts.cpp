@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "base/fail.h"
+#include "base/stopwatch.h"
+#include "evaluation/fit.h"
+#include "nn/expert_selection.h"
+#include "nn/kv_attention.h"
+#include "nn/local.h"
+#include "pipeline/completion.h"
+#include "pipeline/model_state.h"
+#include "sample/decode.h"
+#include "study/task_data.h"
+#include "tensor/device_pool.h"
+#include "tessera/study.h"
+
+namespace tessera {
+namespace {
+
+using base::Json;
+using nn::Tensor;
+using Core = std::vector<uint8_t>;
+
+constexpr int64_t kCounts[] = {1, 2, 4, 8, 16, 32, 64};
+
+/// Sums over the sequences and passes of one layer.
+struct Layer {
+  std::vector<int64_t> hits;           // by expert
+  std::map<int64_t, double> distinct;  // by count of tokens
+  std::map<int64_t, int64_t> samples;
+  std::map<int, std::vector<double>> before;  // hits of the last pass, by sequence
+  double likeness = 0;
+  int64_t pairs = 0;
+};
+/// Calls of the experts: rows, distinct experts, seconds.
+struct Calls {
+  std::vector<double> rows, distinct, seconds;
+};
+struct Sums {
+  double size = 0;  // then: of the rule's coreset, a fixed one, a random one
+  double recall[3] = {}, residual[3] = {}, hits[3] = {};
+  int64_t samples = 0;
+};
+
+Core busiest(const std::vector<int64_t>& hits, size_t count) {
+  std::vector<size_t> order(hits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return hits[a] > hits[b]; });
+  Core core(hits.size());
+  for (size_t i = 0; i < count; ++i) core[order[i]] = 1;
+  return core;
+}
+
+Core drawn(size_t experts, size_t count, std::mt19937& random) {
+  std::vector<size_t> order(experts);
+  std::iota(order.begin(), order.end(), size_t{0});
+  Core core(experts);
+  for (size_t i = 0; i < count; ++i) {
+    std::swap(order[i], order[i + random() % (experts - i)]);
+    core[order[i]] = 1;
+  }
+  return core;
+}
+
+double recall_of(const ops::Routing& vanilla, const Core& core) {
+  int64_t all = 0, held = 0;
+  for (const int64_t e : vanilla.ids.to_ints())
+    if (e >= 0) ++all, held += core[static_cast<size_t>(e)];
+  return all ? double(held) / double(all) : 1;
+}
+
+std::vector<double> hits_of(const ops::Routing& routing, size_t experts) {
+  std::vector<double> hits(experts);
+  for (const int64_t e : routing.ids.to_ints())
+    if (e >= 0) ++hits[static_cast<size_t>(e)];
+  return hits;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double apart = 0, whole = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    apart += std::pow(double(a[i]) - double(b[i]), 2);
+    whole += std::pow(double(b[i]), 2);
+  }
+  return whole > 0 ? std::sqrt(apart / whole) : 0;
+}
+
+/// Experts as the model has them, and what other choices would have made of the same tokens.
+class Observer : public nn::Experts {
+ public:
+  explicit Observer(std::vector<nn::SelectionRule> rules) : rules_(std::move(rules)) {}
+
+  Tensor apply(int site, const nn::TokenView& view, const Tensor& tokens, const nn::Router& router,
+               const nn::ExpertBank& bank) override {
+    const Tensor logits = router.logits(tokens);
+    const ops::Routing vanilla = ops::route(logits, router.options);
+    const ops::Routing host{vanilla.ids.to(tensor::Device::cpu),
+                            vanilla.weights.to(tensor::Device::cpu)};
+    int64_t at = 0;
+    for (const nn::Segment& s : view.body) {
+      const int64_t end = at + s.ids.size();
+      if (rows.contains(s.row)) {
+        const ops::Routing mine{vanilla.ids.slice(0, at, end), vanilla.weights.slice(0, at, end)};
+        if (weigh)
+          compare(site, logits.slice(0, at, end), tokens.slice(0, at, end), mine, router, *bank);
+        else
+          count(site, s.row, {host.ids.slice(0, at, end), host.weights.slice(0, at, end)},
+                static_cast<size_t>(logits.size(1)));
+      }
+      at = end;
+    }
+    return ops::experts(tokens, vanilla, bank->routed, nn::shared_expert(tokens, *bank));
+  }
+
+  std::set<int> rows;  ///< sequences that are looked at
+  bool weigh = false;  ///< compare rules; else only count
+  std::map<int, Layer> layers;
+  std::map<std::pair<size_t, int>, Sums> sums;  ///< by rule and layer
+  Calls calls;
+
+  /// Another sequence follows.
+  void forget() {
+    for (auto& [site, layer] : layers) layer.before.clear();
+  }
+
+ private:
+  void count(int site, int row, const ops::Routing& vanilla, size_t experts) {
+    Layer& layer = layers[site];
+    layer.hits.resize(experts);
+    std::set<int32_t> seen;
+    std::vector<double> hits(experts);
+    for (int64_t t = 0; t < vanilla.ids.size(0); ++t) {
+      for (int64_t j = 0; j < vanilla.ids.size(1); ++j)
+        if (const int32_t e = vanilla.ids.row<int32_t>(t)[j]; e >= 0) {
+          ++layer.hits[static_cast<size_t>(e)];
+          ++hits[static_cast<size_t>(e)];
+          seen.insert(e);
+        }
+      if (std::find(std::begin(kCounts), std::end(kCounts), t + 1) == std::end(kCounts)) continue;
+      layer.distinct[t + 1] += double(seen.size());
+      ++layer.samples[t + 1];
+    }
+    if (const auto last = layer.before.find(row); last != layer.before.end()) {
+      layer.likeness += evaluation::cosine(last->second, hits);
+      ++layer.pairs;
+    }
+    layer.before[row] = std::move(hits);
+  }
+
+  std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
+                           const nn::ExpertWeightSet& bank) {
+    std::set<int64_t> distinct;
+    double sent = 0;
+    for (const int64_t e : routing.ids.to_ints())
+      if (e >= 0) distinct.insert(e), ++sent;
+    const base::Stopwatch clock;
+    const Tensor out = ops::experts(tokens, routing, bank.routed);
+    if (out.device() == tensor::Device::cuda)
+      tensor::device_pool()->runtime().synchronise(tensor::current_scope().stream);
+    calls.seconds.push_back(clock.seconds());
+    calls.rows.push_back(sent);
+    calls.distinct.push_back(double(distinct.size()));
+    return out.to_floats();
+  }
+
+  void compare(int site, const Tensor& logits, const Tensor& tokens, const ops::Routing& vanilla,
+               const nn::Router& router, const nn::ExpertWeightSet& bank) {
+    const std::vector<int32_t> group(static_cast<size_t>(logits.size(0)), 0);
+    const auto experts = static_cast<size_t>(logits.size(1));
+    const std::vector<float> whole = timed(tokens, vanilla, bank);
+    const std::vector<double> hits = hits_of(vanilla, experts);
+    for (size_t r = 0; r < rules_.size(); ++r) {
+      std::vector<Core> cores;
+      nn::select_experts(logits, router.options, rules_[r], {group, {}}, &cores);
+      const auto size = static_cast<size_t>(std::count(cores[0].begin(), cores[0].end(), 1));
+      const Core trials[] = {cores[0], busiest(layers[site].hits, size),
+                             drawn(experts, size, random_)};
+      Sums& sum = sums[{r, site}];
+      sum.size += double(size);
+      ++sum.samples;
+      for (size_t i = 0; i < 3; ++i) {
+        const ops::Routing inside =
+            nn::route_inside(logits, router.options, rules_[r], {group, {}}, {trials[i]});
+        sum.recall[i] += recall_of(vanilla, trials[i]);
+        sum.residual[i] += distance(timed(tokens, inside, bank), whole);
+        sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
+      }
+    }
+  }
+
+  std::vector<nn::SelectionRule> rules_;
+  std::mt19937 random_{1};
+};
+
+std::vector<nn::SelectionRule> rules_of(const ExpertsRequest& request,
+                                        const study::TaskData& data) {
+  std::vector<std::string> texts = request.selects;
+  if (texts.empty())
+    texts = {"des-seq:1",    "des-seq:2",    "des-vote:0.25",
+             "des-vote:0.4", "des-max:0.25", "des-max:0.4"};
+  std::vector<nn::SelectionRule> rules;
+  for (const auto& text : texts) {
+    rules.push_back(nn::parse_selection(text));
+    nn::check_selection(rules.back(), data.experts, data.top_k);
+    require(rules.back().coreset(), ErrorCode::usage,
+            "'{}' has no coreset; expected des-seq, des-vote, des-max, des-norm4 or des-peak",
+            text);
+  }
+  return rules;
+}
+
+ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>& rules,
+                     const nn::Geometry& geometry) {
+  ExpertStudy study;
+  for (const auto& [site, layer] : seen.layers) {
+    const nn::ExpertSite& s = geometry.experts[static_cast<size_t>(site)];
+    for (const auto& [tokens, samples] : layer.samples)
+      study.unique.push_back(
+          {s.block, tokens, layer.distinct.at(tokens) / double(samples),
+           s.experts * (1 - std::pow(1 - double(s.top_k) / s.experts, double(tokens))), samples});
+  }
+  for (const auto& [site, layer] : seen.layers)
+    if (layer.pairs > 0)
+      study.likeness.push_back({geometry.experts[static_cast<size_t>(site)].block,
+                                layer.likeness / double(layer.pairs), layer.pairs});
+  const auto fit = evaluation::fit_two(seen.calls.rows, seen.calls.distinct, seen.calls.seconds);
+  study.per_row = fit.a;
+  study.per_expert = fit.b;
+  study.explained = fit.r2;
+  for (const auto& [key, sum] : seen.sums) {
+    const auto n = double(sum.samples);
+    CoresetQuality q{nn::to_string(rules[key.first]),
+                     geometry.experts[static_cast<size_t>(key.second)].block,
+                     sum.size / n,
+                     {},
+                     {},
+                     {},
+                     sum.samples};
+    CoresetQuality::Of* of[] = {&q.rule, &q.fixed, &q.random};
+    for (size_t i = 0; i < 3; ++i)
+      *of[i] = {sum.recall[i] / n, sum.residual[i] / n, sum.hits[i] / n};
+    study.coresets.push_back(q);
+  }
+  return study;
+}
+
+}  // namespace
+
+ExpertStudy study_experts(const std::string& name, const RunOptions& options,
+                          const ExpertsRequest& request, const std::stop_token& stop) {
+  require(options.plan.world() == 1, ErrorCode::plan,
+          "eval experts watches one rank, not {}; leave --plan and --ranks out",
+          options.plan.world());
+  const pipeline::DeviceChoice place = pipeline::parse_device(options.device);
+  pipeline::start_device(place);
+  const study::TaskData data =
+      study::read_task_data(name, request.data, request.limit, request.max_tokens);
+  const auto rules = rules_of(request, data);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  base::ThreadPool pool(options.threads > 0 ? options.threads : std::max(1, cores));
+  tensor::Scope scope;
+  scope.pool = &pool;
+  const tensor::BindScope bind(scope);
+  pipeline::Language language(load::open_folder(pipeline::resolve_model(name)).component("model"));
+  language.compute_on(place.device);
+  const models::TokenFacts& facts = language.recipe().facts();
+  const sample::DecodingPolicy policy = pipeline::policy_of(request.complete, facts);
+  const auto dtype = pipeline::dtype_of(options);
+  nn::Portion whole{{0, language.recipe().blocks()}, true, true};
+  whole.expert_dtype = pipeline::expert_dtype_of(options);
+  nn::TokenModel& model = language.model(facts.block_causal ? policy.block : 0, dtype,
+                                         pipeline::weight_store(), 0, whole);
+  Observer seen(rules);
+  double decided = 0, tokens = 0;
+  for (const bool weigh : {false, true}) {  // the busiest experts first
+    seen.weigh = weigh;
+    for (const auto& example : data.examples) {
+      CompleteRequest one = request.complete;
+      one.prompts = {example.prompt};
+      one.max_tokens = data.max_tokens;
+      seen.forget();
+      nn::KvAttention attention(model.geometry(), model.dtype());
+      sample::DecodeControl control;
+      control.stop = stop;
+      control.before = [&](const std::vector<sample::RowPass>& passes) {
+        seen.rows.clear();
+        for (const auto& p : passes)
+          if (pipeline::ruled(one, p.pass.kind)) seen.rows.insert(p.row);
+      };
+      control.after = [&](const sample::RowPass& p, const auto&, const auto&) {
+        tokens += double(p.commits.size());
+        if (pipeline::ruled(one, p.pass.kind)) decided += double(p.commits.size());
+        return true;
+      };
+      sample::decode(model, pipeline::prompts_of(one, language, policy), policy, language.special(),
+                     facts.block_causal, {attention, seen}, control);
+    }
+  }
+  ExpertStudy study = study_of(seen, rules, model.geometry());
+  study.decided = tokens > 0 ? decided / tokens : 1;
+  return study;
+}
+
+std::string to_json(const ExpertStudy& study) {
+  Json unique = Json::array(), likeness = Json::array(), coresets = Json::array();
+  for (const auto& l : study.likeness)
+    likeness.push_back({{"layer", l.layer}, {"cosine", l.cosine}, {"samples", l.samples}});
+  for (const auto& u : study.unique)
+    unique.push_back({{"layer", u.layer},
+                      {"tokens", u.tokens},
+                      {"distinct", u.distinct},
+                      {"independent", u.independent},
+                      {"samples", u.samples}});
+  for (const auto& c : study.coresets) {
+    const auto of = [](const CoresetQuality::Of& o) {
+      return Json{{"recall", o.recall}, {"residual", o.residual}, {"hits", o.hits}};
+    };
+    coresets.push_back({{"select", c.select},
+                        {"layer", c.layer},
+                        {"size", c.size},
+                        {"rule", of(c.rule)},
+                        {"fixed", of(c.fixed)},
+                        {"random", of(c.random)},
+                        {"samples", c.samples}});
+  }
+  return Json{{"decided", study.decided},
+              {"unique", unique},
+              {"likeness", likeness},
+              {"coresets", coresets},
+              {"latency",
+               {{"seconds_per_row", study.per_row},
+                {"seconds_per_expert", study.per_expert},
+                {"explained", study.explained}}}}
+      .dump(2);
+}
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/fail.h"
+#include "study/subjects.h"
+
+namespace tessera {
+namespace {
+
+struct Measured {
+  std::vector<double> seconds;
+  int64_t peak_bytes = 0;
+};
+
+GenerateRequest of_batch(const GenerateRequest& all, const study::Subjects& subjects, int batch) {
+  GenerateRequest one = all;
+  one.classes.clear();
+  one.prompts.clear();
+  for (int i = 0; i < batch; ++i) subjects.ask(i, one);
+  return one;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+void measure_speed(const std::string& name, const RunOptions& options, const SpeedRequest& request,
+                   const std::function<void(const PlanSpeed&)>& line, const std::stop_token& stop) {
+  for (int batch : request.batches)
+    require(batch >= 1 && batch <= 100000, ErrorCode::usage,
+            "a batch of {} pictures: expected 1 to 100000", batch);
+  require(request.rounds >= 1 && request.rounds <= 10000, ErrorCode::usage,
+          "{} rounds: expected 1 to 10000", request.rounds);
+  // Rising: a model's peak is that of all it has done.
+  const std::set<int> batches(request.batches.begin(), request.batches.end());
+  std::vector<Plan> plans = request.plans;
+  if (plans.empty()) plans.emplace_back();
+  RunControl control;
+  control.stop = stop;
+  std::map<std::pair<int, size_t>, Measured> measured;
+  for (int round = 0; round < request.rounds; ++round)
+    for (size_t p = 0; p < plans.size(); ++p) {
+      RunOptions run = options;
+      run.plan = plans[p];
+      run.keep_parts = true;
+      Model model = Model::open(name, run, stop);
+      const auto subjects = study::subjects_of(name, model.classes());
+      GenerateRequest first = of_batch(request.generate, *subjects, 1);
+      first.steps = std::min(first.steps.value_or(2), 2);
+      model.generate(first, control);
+      for (int batch : batches) {
+        GenerateResult result =
+            model.generate(of_batch(request.generate, *subjects, batch), control);
+        Measured& mine = measured[{batch, p}];
+        auto& phases = result.report.phase_seconds;
+        mine.seconds.push_back(phases["denoise"] + phases["decode"]);
+        mine.peak_bytes = std::max(mine.peak_bytes, result.report.peak_bytes["total"]);
+      }
+    }
+  for (const auto& [key, mine] : measured) {
+    const double seconds = median(mine.seconds);
+    line({.plan = to_string(plans[key.second]),
+          .batch = key.first,
+          .seconds = seconds,
+          .pictures_per_second = key.first / seconds,
+          .peak_bytes = mine.peak_bytes});
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,168 @@
+#include "pipeline/agree.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "comm/threads/launch.h"
+#include "engine/golden.h"
+#include "pipeline/model_state.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What every rank of three is told when rank 2 says `other`.
+std::vector<std::string> told(const Terms& usual, const Terms& other) {
+  std::vector<std::string> messages(3);
+  try {
+    comm::threads::run(3, 10s, [&](comm::Communicator& world) {
+      const int rank = world.rank();
+      try {
+        agree(world, rank == 2 ? other : usual);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::rank);
+        messages[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  return messages;
+}
+
+TEST(Agree, EqualTermsAreNoError) {
+  Terms terms;
+  terms.say("--seed", "3");
+  EXPECT_EQ(told(terms, terms), (std::vector<std::string>(3)));
+}
+
+TEST(Agree, EveryRankNamesTheRankAndTheThing) {
+  Terms usual, other;
+  for (Terms* terms : {&usual, &other}) terms->say("--steps", "20");
+  usual.say("--seed", "3");
+  other.say("--seed", "4");
+  for (const std::string& message : told(usual, other))
+    EXPECT_EQ(message,
+              "ranks do not run the same: --seed of rank 2 is '4', of rank 0 '3'; start all ranks "
+              "with one program, model and request");
+}
+
+TEST(Agree, AThingThatOneRankLacksIsNamed) {
+  Terms usual, other;
+  usual.say("--seed", "3");
+  for (const std::string& message : told(usual, other))
+    EXPECT_NE(message.find("--seed of rank 2"), std::string::npos) << message;
+  for (const std::string& message : told(other, usual))
+    EXPECT_NE(message.find("--seed of rank 2"), std::string::npos) << message;
+}
+
+TEST(Agree, LongAndOddValuesAreTold) {
+  Terms usual, other;
+  usual.say("the prompt", std::string(100, 'x'));
+  other.say("the prompt", "\xff\n");
+  for (const std::string& message : told(usual, other)) {
+    EXPECT_NE(message.find("2 characters, digest "), std::string::npos) << message;
+    EXPECT_NE(message.find("100 characters, digest "), std::string::npos) << message;
+  }
+}
+
+TEST(Terms, AFileCountsBySizeAndBytes) {
+  const golden::Scratch folder;
+  const auto terms_of_file = [&](const std::string& bytes) {
+    const std::string path = folder / "file";
+    std::ofstream(path, std::ios::binary) << bytes;
+    Terms terms;
+    terms.file("it", path);
+    return terms.items();
+  };
+  for (const size_t size : {0u, 1u, 4095u, 4096u, 4097u, 9000u, 100000u}) {
+    std::string bytes(size, 'a');
+    const auto before = terms_of_file(bytes);
+    EXPECT_EQ(before, terms_of_file(bytes));
+    EXPECT_NE(before, terms_of_file(bytes + 'a')) << size;
+    for (const size_t at : {size_t{0}, size / 2, size - 1}) {
+      if (size == 0) continue;
+      std::string changed = bytes;
+      changed[at] = 'b';
+      EXPECT_NE(before, terms_of_file(changed)) << size << ", byte " << at;
+    }
+  }
+}
+
+TEST(Terms, EveryPartOfARequestCounts) {
+  ModelState state;
+  state.folder.path = ".";
+  const auto items = [&](auto change) {
+    GenerateRequest request;
+    change(request);
+    return terms_of(state, request).items();
+  };
+  const auto usual = items([](GenerateRequest&) {});
+  EXPECT_EQ(usual, items([](GenerateRequest&) {}));
+  using Q = GenerateRequest;
+  const std::vector<std::function<void(Q&)>> changes = {[](Q& q) { q.classes = {"1"}; },
+                                                        [](Q& q) {
+                                                          q.prompts = {"a", "b"};
+                                                        },
+                                                        [](Q& q) { q.prompts = {"a b"}; },
+                                                        [](Q& q) { q.negative_prompt = "x"; },
+                                                        [](Q& q) { q.text_tokens = 7; },
+                                                        [](Q& q) { q.steps = 3; },
+                                                        [](Q& q) { q.guidance = 2; },
+                                                        [](Q& q) { q.true_guidance = 2; },
+                                                        [](Q& q) { q.guidance_rescale = 1; },
+                                                        [](Q& q) { q.width = 8; },
+                                                        [](Q& q) { q.height = 8; },
+                                                        [](Q& q) { q.binning = true; },
+                                                        [](Q& q) { q.frames = 9; },
+                                                        [](Q& q) { q.count = 2; },
+                                                        [](Q& q) { q.seed = 1; },
+                                                        [](Q& q) { q.noise = NoiseSource::philox; },
+                                                        [](Q& q) { q.scheduler = "ddpm"; },
+                                                        [](Q& q) { q.save_latents = "x"; },
+                                                        [](Q& q) { q.trace = "x"; },
+                                                        [](Q& q) { q.decode = false; },
+                                                        [](Q& q) { q.vae_tile = 64; },
+                                                        [](Q& q) { q.vae_tiling = VaeTiling::on; },
+                                                        [](Q& q) { q.compare_steps = true; }};
+  std::set<std::vector<std::pair<std::string, std::string>>> seen = {usual};
+  for (const auto& change : changes) EXPECT_TRUE(seen.insert(items(change)).second) << seen.size();
+}
+
+TEST(Terms, EveryPartOfACompletionCounts) {
+  ModelState state;
+  state.folder.path = ".";
+  using Q = CompleteRequest;
+  const std::vector<std::function<void(Q&)>> changes = {[](Q&) {},
+                                                        [](Q& q) { q.prompts = {"a"}; },
+                                                        [](Q& q) {
+                                                          q.prompt_ids = {{1, 2}};
+                                                        },
+                                                        [](Q& q) {
+                                                          q.prompt_ids = {{1}, {2}};
+                                                        },
+                                                        [](Q& q) { q.chat = "[]"; },
+                                                        [](Q& q) { q.raw = true; },
+                                                        [](Q& q) { q.max_tokens = 4; },
+                                                        [](Q& q) { q.block = 4; },
+                                                        [](Q& q) { q.decode = "steps:4"; },
+                                                        [](Q& q) { q.steps = 4; },
+                                                        [](Q& q) { q.cache = "none"; },
+                                                        [](Q& q) { q.stop_at_eos = "none"; },
+                                                        [](Q& q) { q.select = "topk:2"; },
+                                                        [](Q& q) { q.select_prefill = true; },
+                                                        [](Q& q) { q.temperature = 1; },
+                                                        [](Q& q) { q.seed = 1; },
+                                                        [](Q& q) { q.stop = {"x"}; }};
+  std::set<std::vector<std::pair<std::string, std::string>>> seen;
+  for (const auto& change : changes) {
+    Q request;
+    change(request);
+    EXPECT_TRUE(seen.insert(terms_of(state, request).items()).second) << seen.size();
+  }
+}
+
+}  // namespace
+}  // namespace tessera::pipeline

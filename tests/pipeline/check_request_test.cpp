@@ -1,0 +1,143 @@
+#include "pipeline/check_request.h"
+
+#include <chrono>
+#include <utility>
+
+#include "engine/golden.h"
+
+namespace tessera {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kShapes = TESSERA_MODELS_DIR "/shapes";
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return "";
+}
+
+GenerateRequest small() {
+  GenerateRequest q;
+  q.classes = {"1"};
+  q.steps = 2;
+  q.width = q.height = 32;
+  q.decode = false;
+  return q;
+}
+
+TEST(CheckRequest, OptionsOutOfTheirRange) {
+  const auto says = [](const std::function<void(RunOptions&)>& change, const char* name) {
+    RunOptions o;
+    change(o);
+    const std::string message = refusal([&] { Model::open(kShapes, o); });
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+  };
+  says([](RunOptions& o) { o.plan.data = 0; }, "'data=0'");  // divided by it
+  says([](RunOptions& o) { o.plan.expert = 0; }, "'expert=0'");
+  says([](RunOptions& o) { o.plan.ulysses = -2; }, "'ulysses=-2'");
+  says([](RunOptions& o) { o.plan.warmup = 0; }, "'warmup=0'");
+  says([](RunOptions& o) { o.plan.budget = 101; }, "'budget=101'");
+  says([](RunOptions& o) { o.plan.schedule = static_cast<ExpertSchedule>(99); }, "schedule");
+  says([](RunOptions& o) { o.plan.sync = static_cast<SyncLayers>(-1); }, "sync");
+  says([](RunOptions& o) { o.plan.conditional = static_cast<KeptSlot>(9); }, "conditional");
+  says([](RunOptions& o) { o.plan.placement = static_cast<ExpertPlacement>(9); }, "placement");
+  says(
+      [](RunOptions& o) {
+        o.plan.placement_list = {0, -1};
+        o.plan.placement = ExpertPlacement::list;
+      },
+      "placement");
+  says([](RunOptions& o) { o.threads = -1; }, "--threads -1");
+  says([](RunOptions& o) { o.memory_budget = -1; }, "--memory-budget -1");
+  says([](RunOptions& o) { o.comm_timeout = 0ms; }, "--comm-timeout");
+  says([](RunOptions& o) { o.comm_timeout = -5ms; }, "--comm-timeout");
+  says([](RunOptions& o) { o.precision = static_cast<Precision>(7); }, "--dtype 7");
+}
+
+TEST(CheckRequest, RequestsOutOfTheirRange) {
+  Model model = Model::open(kShapes, {.threads = 2});
+  const auto says = [&](const std::function<void(GenerateRequest&)>& change, const char* name) {
+    GenerateRequest q = small();
+    change(q);
+    const std::string message = refusal([&] { model.generate(q); });
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+  };
+  says([](GenerateRequest& q) { q.count = 0; }, "--count 0");
+  says([](GenerateRequest& q) { q.width = -8; }, "--width -8");
+  says([](GenerateRequest& q) { q.height = INT64_MIN; }, "--height");
+  says([](GenerateRequest& q) { q.frames = INT64_MIN; }, "--frames");
+  says([](GenerateRequest& q) { q.text_tokens = -1; }, "--text-tokens -1");
+  says([](GenerateRequest& q) { q.steps = -1; }, "-1 steps");
+  says([](GenerateRequest& q) { q.guidance = NAN; }, "--guidance nan");
+  says([](GenerateRequest& q) { q.noise = static_cast<NoiseSource>(5); }, "--rng 5");
+  says([](GenerateRequest& q) { q.vae_tiling = static_cast<VaeTiling>(5); }, "--vae-tiling 5");
+  says([](GenerateRequest& q) { q.save_latents = q.trace = "/tmp/one"; }, "written twice");
+  ForwardRequest forward;
+  forward.vae_tile = -1;
+  EXPECT_NE(refusal([&] { model.forward(forward); }).find("-1"), std::string::npos);
+  Model language = Model::open(TESSERA_TEST_DATA "/moe/llada_moe/model", {.threads = 2});
+  const auto complete = [&](const std::function<void(CompleteRequest&)>& change, const char* name) {
+    CompleteRequest q;
+    q.prompt_ids = {{1, 2}};
+    change(q);
+    const std::string message = refusal([&] { language.complete(q); });
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+  };
+  complete([](CompleteRequest& q) { q.block = -1; }, "--block -1");
+  complete([](CompleteRequest& q) { q.steps = -1; }, "--steps -1");
+  complete([](CompleteRequest& q) { q.max_tokens = -1; }, "--max-tokens -1");
+  complete([](CompleteRequest& q) { q.temperature = NAN; }, "temperature nan");
+}
+
+TEST(CheckRequest, AModelThatWasMovedFrom) {
+  Model model = Model::open(kShapes, {.threads = 2});
+  const Model other = std::move(model);
+  for (const auto& ask : std::vector<std::function<void()>>{
+           [&] { model.generate(small()); }, [&] { model.forward({}); },
+           [&] { model.complete({}); }, [&] { model.inspect(); }, [&] { model.classes(); },
+           [&] { model.makes_videos(); }})
+    EXPECT_NE(refusal(ask).find("moved from"), std::string::npos);
+  EXPECT_GT(other.classes(), 0);
+}
+
+TEST(CheckRequest, AModelThatWorksTakesNoOtherRequest) {
+  Model model = Model::open(kShapes, {.threads = 2});
+  std::string said;
+  RunControl control;
+  control.on_progress = [&](const Progress&) {
+    if (said.empty()) said = refusal([&] { model.generate(small()); });
+  };
+  model.generate(small(), control);
+  EXPECT_NE(said.find("works on a request already"), std::string::npos) << said;
+  control.on_progress = [&](const Progress&) { model.forward({}); };
+  refusal([&] { model.generate(small(), control); });
+  EXPECT_EQ(model.generate(small()).steps, 2) << "the next one after an error";
+}
+
+// Ranks that are threads must not wait for the one whose callback threw.
+TEST(CheckRequest, ACallbackMayThrowAnything) {
+  RunOptions options{.threads = 2};
+  options.plan = parse_plan("expert=2");
+  options.comm_timeout = 100s;
+  Model model = Model::open(kShapes, options);
+  GenerateRequest q = small();
+  q.count = 2;
+  RunControl control;
+  control.on_progress = [](const Progress& p) {
+    if (std::string(p.phase) == "denoise" && p.step == 1) throw 7;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(model.generate(q, control), int);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s) << "the other rank waited";
+  EXPECT_EQ(model.generate(q).steps, 2);
+}
+
+}  // namespace
+}  // namespace tessera

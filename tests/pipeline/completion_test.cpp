@@ -1,0 +1,247 @@
+#include "engine/llada_golden.h"
+#include "engine/text_model.h"
+#include "tessera/engine.h"
+#include "tokenizer/byte_level_bpe.h"
+
+namespace tessera {
+namespace {
+
+Model open(const std::string& path) { return Model::open(path, golden::options(Precision::f32)); }
+
+TEST(Completion, StreamsWhatIsFinalAndEndsAtStopTexts) {
+  const golden::TextModel folder("llada_moe");
+  Model model = open(folder.path());
+  CompleteRequest q;
+  q.prompts = {"Hello"};
+  q.raw = true;
+  q.max_tokens = 24;
+  q.block = 8;
+  q.stop_at_eos = "none";
+  std::string streamed;
+  bool ended = false;
+  CompleteControl control;
+  control.on_progress = [&](const CompleteProgress& p) {
+    streamed += p.text;
+    ended = p.ended;
+    EXPECT_TRUE(p.ended || p.block.size() == 8);
+  };
+  const Completion whole = model.complete(q, control).completions[0];
+  EXPECT_EQ(whole.text.size(), 24u);
+  EXPECT_EQ(streamed, whole.text);
+  EXPECT_TRUE(ended);
+  q.stop = {whole.text.substr(9, 3), "never there at all"};
+  streamed.clear();
+  const Completion cut = model.complete(q, control).completions[0];
+  EXPECT_EQ(cut.text, whole.text.substr(0, whole.text.find(q.stop[0])));
+  EXPECT_EQ(streamed, cut.text);
+  EXPECT_EQ(cut.finish, "stop");
+  EXPECT_LT(cut.passes.size(), whole.passes.size());
+}
+
+TEST(Completion, AStreamNeverSplitsACharacter) {
+  const golden::TextModel folder("llada_moe");
+  base::Json vocab;  // pieces of two-byte characters: C3 and A9 in every order
+  std::vector<std::string> pieces{""};
+  for (size_t i = 0; vocab.size() < 92; ++i) {
+    for (const char* half : {"\u00c3", "\u00a9"}) {
+      pieces.push_back(pieces[i] + half);
+      if (vocab.size() < 92) vocab[pieces.back()] = vocab.size();
+    }
+  }
+  base::Json file = base::read_json(folder.path("tokenizer.json"));
+  file["model"]["vocab"] = vocab;
+  folder.write("tokenizer.json", file.dump());
+  Model model = open(folder.path());
+  for (int32_t first : {1, 20, 55}) {
+    CompleteRequest q;
+    q.prompt_ids = {{first, 7}};
+    q.max_tokens = 32;
+    q.block = 8;
+    q.stop_at_eos = "none";
+    std::string streamed;
+    CompleteControl control;
+    control.on_progress = [&](const CompleteProgress& p) {
+      EXPECT_EQ(tokenizer::whole_characters(p.text), p.text.size());
+      streamed += p.text;
+    };
+    const Completion made = model.complete(q, control).completions[0];
+    EXPECT_FALSE(made.text.empty());
+    EXPECT_EQ(streamed, made.text);
+    EXPECT_NO_THROW(base::Json(made.text).dump());  // UTF-8
+  }
+}
+
+TEST(Completion, ABatchIsItsPromptsAlone) {
+  const golden::TextModel folder("llada2");
+  Model model = open(folder.path());
+  CompleteRequest q;
+  q.max_tokens = 20;
+  q.select = "des-vote:0.5";
+  q.prompts = {"a", "Some words", "and a third, longer than the others"};
+  const CompleteResult all = model.complete(q);
+  for (size_t i = 0; i < 3; ++i) {
+    CompleteRequest one = q;
+    one.prompts = {q.prompts[i]};
+    const Completion alone = model.complete(one).completions[0];
+    EXPECT_EQ(alone.ids, all.completions[i].ids);
+    EXPECT_EQ(alone.passes.size(), all.completions[i].passes.size());
+  }
+  for (const auto& pass : all.completions[0].passes) EXPECT_EQ(pass.experts.size(), 2u);
+}
+
+int64_t most(const Completion::Pass& pass) {
+  return *std::max_element(pass.experts.begin(), pass.experts.end());
+}
+
+TEST(Completion, PassesThatCommitTokensAreUnderTheRule) {
+  Model moe = open(golden::LladaCase("llada_moe").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 24;
+  q.block = 8;
+  q.stop_at_eos = "none";
+  q.select = "des-vote:0.25";
+  for (const char* cache : {"none", "prefix", "dual", "vicinity:4,4,1"}) {
+    q.cache = cache;
+    const CompleteResult result = moe.complete(q);
+    EXPECT_EQ(ruled_share(result), 1) << cache;
+    for (const auto& pass : result.completions[0].passes) {
+      EXPECT_TRUE(pass.ruled);
+      EXPECT_LE(most(pass), 4) << cache << " " << pass.kind;  // a quarter of 16
+    }
+  }
+  q.cache = "dual";
+  q.select_refresh = false;
+  const CompleteResult before = moe.complete(q);
+  EXPECT_LT(ruled_share(before), 1);
+  for (const auto& pass : before.completions[0].passes) {
+    EXPECT_EQ(pass.ruled, pass.kind != "refresh");
+    EXPECT_EQ(most(pass) <= 4, pass.ruled);
+  }
+  Model two = open(golden::LladaCase("llada2").folder + "/model");
+  q.cache = "auto";
+  q.select_refresh = true;
+  q.prompt_ids = {std::vector<int32_t>(11, 5)};
+  for (const bool prefill : {false, true}) {
+    q.select_prefill = prefill;
+    const CompleteResult result = two.complete(q);
+    EXPECT_EQ(ruled_share(result), 1);
+    for (const auto& pass : result.completions[0].passes)
+      EXPECT_EQ(pass.ruled, prefill || pass.kind == "block") << pass.kind;
+  }
+}
+
+TEST(Completion, ConfidencesAreThoseOfTheThreshold) {
+  Model model = open(golden::LladaCase("llada2").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 13;
+  q.block = 8;
+  q.decode = "steps:1";  // a pass fills the block: what it commits is the arg max of that pass
+  q.stop_at_eos = "none";
+  const Completion all = model.complete(q).completions[0];
+  ASSERT_EQ(all.confidences.size(), 13u);
+  q.decode = "steps:8";  // one at a time, the surest first: no first commit is less sure
+  const Completion slow = model.complete(q).completions[0];
+  const double first = *std::max_element(all.confidences.begin(), all.confidences.begin() + 5);
+  const double best = *std::max_element(slow.confidences.begin(), slow.confidences.begin() + 5);
+  EXPECT_GE(best, first - 1e-6);
+}
+
+TEST(Completion, ARuleAboveTheModelsExpertsIsSaid) {
+  Model model = open(golden::LladaCase("llada_moe").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 4;
+  std::vector<std::string> notes;
+  CompleteControl control;
+  control.on_note = [&](const std::string& note) { notes.push_back(note); };
+  for (const char* rule : {"vanilla", "topk:4", "des-seq:2", "des-vote:0.5,k=4"}) {
+    q.select = rule;
+    model.complete(q, control);
+    EXPECT_TRUE(notes.empty()) << rule;
+  }
+  for (const char* rule : {"topk:5", "des-seq:5", "des-vote:0.5,k=5"}) {
+    notes.clear();
+    q.select = rule;
+    model.complete(q, control);
+    ASSERT_EQ(notes.size(), 1u) << rule;
+    EXPECT_NE(notes[0].find("up to 5 experts, more than the 4"), std::string::npos) << notes[0];
+  }
+}
+
+TEST(Completion, BadInputIsOneLineThatNamesIt) {
+  Model model = open(golden::LladaCase("llada_moe").folder + "/model");
+  const auto refused = [&](auto change) {
+    CompleteRequest q;
+    q.prompt_ids = {{1, 2, 3}};
+    q.max_tokens = 8;
+    change(q);
+    const std::string message = golden::error_of([&] { model.complete(q); });
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    return message;
+  };
+  EXPECT_EQ(refused([](CompleteRequest&) {}), "");
+  const auto has = [](const std::string& message, const char* part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  has(refused([](auto& q) { q.prompt_ids.clear(); }), "no prompt");
+  has(refused([](auto& q) { q.prompt_ids = {{96}}; }), "vocabulary of 96");
+  has(refused([](auto& q) { q.prompt_ids = {{1, 95}}; }), "mask token 95");
+  has(refused([](auto& q) { q.max_tokens = 300; }), "context of 256");
+  has(refused([](auto& q) { q.max_tokens = -1; }), "--max-tokens -1: expected a number from 0");
+  has(refused([](auto& q) { q.prompts = {""}; }), "--prompt ''");
+  has(refused([](auto& q) { q.prompt_ids.push_back({}); }), "prompt 1 holds no token");
+  has(refused([](auto& q) { q.block = 500; }), "block of 500");
+  has(refused([](auto& q) { q.cache = "block"; }), "bidirectional");
+  has(refused([](auto& q) { q.select = "topk:17"; }), "the model has 16");
+  has(refused([](auto& q) { q.select = "des-vote:0.01"; }), "leaves no expert");
+  has(refused([](auto& q) {
+        q.decode = "steps:4";
+        q.steps = 3;
+      }),
+      "contradict");
+  has(refused([](auto& q) {
+        q.decode = "factor:1";
+        q.steps = 3;
+      }),
+      "schedule");
+  has(refused([](auto& q) { q.prompts = {"text"}; }), "tokenizer.json");
+  has(refused([](auto& q) { q.chat = "[]"; }), "no chat template");
+  has(refused([](auto& q) { q.stop = {"x"}; }), "tokenizer.json");
+  has(refused([](auto& q) { q.temperature = -1; }), "temperature");
+}
+
+TEST(Completion, AnUnknownLanguageModelIsNamed) {
+  const golden::TextModel folder("llada_moe");
+  folder.write("config.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})");
+  EXPECT_NE(golden::error_of([&] { open(folder.path()); }).find("LlamaForCausalLM"),
+            std::string::npos);
+}
+
+TEST(Completion, Int8ExpertsChangeValuesButNotHowExpertsAreChosen) {
+  for (const char* name : {"llada_moe", "llada2"}) {
+    const std::string folder = golden::LladaCase(name).folder + "/model";
+    CompleteRequest q;
+    q.prompt_ids = {{5, 17, 30, 2}, {8}};
+    q.max_tokens = 12;
+    q.block = 8;
+    q.select = "des-vote:0.5";
+    q.stop_at_eos = "none";
+    const auto run = [&](bool int8, const std::string& plan) {
+      RunOptions options = golden::options(int8 ? Precision::int8 : Precision::bf16);
+      options.plan = parse_plan(plan);
+      return Model::open(folder, options).complete(q);
+    };
+    const CompleteResult whole = run(false, ""), small = run(true, "");
+    EXPECT_NE(small.bytes_read, whole.bytes_read);  // half, in models wider than a panel's step
+    // The first layer's router has seen no expert yet.
+    EXPECT_EQ(small.completions[0].passes[0].experts[0], whole.completions[0].passes[0].experts[0]);
+    const CompleteResult split = run(true, "expert=3");
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(split.completions[i].ids, small.completions[i].ids);
+    EXPECT_EQ(split.experts_read, small.experts_read);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

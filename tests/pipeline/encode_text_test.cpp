@@ -1,0 +1,122 @@
+#include "pipeline/encode_text.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "engine/golden.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using golden::Scratch;
+using tensor::Tensor;
+
+const std::string kVideo = TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model";
+
+GenerateRequest request(const std::string& prompt) {
+  GenerateRequest q;
+  q.prompts = {prompt};
+  q.width = q.height = 32;
+  q.frames = 1;
+  q.steps = 1;
+  q.guidance = 1;
+  return q;
+}
+
+ErrorCode code = ErrorCode::usage;
+std::string refusal(const std::string& model, const GenerateRequest& q) {
+  try {
+    Model::open(model, golden::options(Precision::f32)).generate(q);
+  } catch (const Error& e) {
+    code = e.code();
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(EncodeText, TwoPromptsAreThoseOfTwoRuns) {
+  GenerateRequest both = request("a red fox");
+  both.prompts.push_back("");
+  const auto run = [](const GenerateRequest& q) {
+    return Model::open(kVideo, golden::options(Precision::f32)).generate(q);
+  };
+  const GenerateResult two = run(both), one = run(request("a red fox"));
+  ASSERT_EQ(two.pictures.size(), 2u);
+  EXPECT_EQ(two.pictures[0].label, "a red fox");
+  EXPECT_EQ(two.pictures[0].rgb, one.pictures[0].rgb);
+}
+
+TEST(EncodeText, TakesAPromptOfAnyLength) {
+  std::string longest;
+  while (longest.size() < 100000) longest += "waves \xf0\x9f\x8c\x8a and \xff\xfe rocks ";
+  EXPECT_EQ(refusal(kVideo, request(longest)), "nothing was refused");
+}
+
+TEST(EncodeText, TextsAreAsLongAsTheirTokenizerSays) {
+  const Scratch scratch;
+  const fs::path model = scratch / "model";
+  fs::copy(pipeline::resolve_model("scenes"), model, fs::copy_options::recursive);
+  const auto longest = [&](int tokens) {
+    for (const char* tokenizer : {"tokenizer", "tokenizer_2"}) {
+      const std::string file = model / tokenizer / "tokenizer_config.json";
+      base::Json config = base::read_json(file);
+      config["model_max_length"] = tokens;
+      std::ofstream(file) << config.dump();
+    }
+    GenerateRequest q = request("a red circle");
+    q.frames = 0;
+    return refusal(model, q);
+  };
+  EXPECT_EQ(longest(5), "nothing was refused");
+  EXPECT_NE(longest(99).find("99 tokens of text: the text_encoder"), std::string::npos);
+}
+
+TEST(EncodeText, MissingAndBrokenPartsAreNamed) {
+  const Scratch scratch;
+  const fs::path model = scratch / "model";
+  fs::copy(kVideo, model, fs::copy_options::recursive);
+  const auto write = [&](const std::string& file, const std::string& text) {
+    std::ofstream(model / file) << text;
+  };
+  write("tokenizer/spiece.model", "no model");
+  EXPECT_NE(refusal(model, request("x")).find("spiece.model"), std::string::npos);
+  EXPECT_EQ(code, ErrorCode::model);
+  fs::remove(model / "tokenizer/spiece.model");
+  EXPECT_NE(refusal(model, request("x")).find("no tokenizer"), std::string::npos);
+  EXPECT_EQ(code, ErrorCode::model);
+  GenerateRequest tokens = request("x");
+  tokens.text_tokens = 7;
+  EXPECT_NE(refusal(kVideo, tokens).find("one length"), std::string::npos);
+  GenerateRequest picture = request("x");
+  picture.frames = 0;
+  EXPECT_NE(
+      refusal(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", picture).find("--embeddings FILE"),
+      std::string::npos);
+}
+
+TEST(EncodeText, ForwardGivesStates) {
+  const Scratch scratch;
+  const std::vector<int32_t> ids{5, 6, 1, 0}, mask{1, 1, 1, 0}, holes{1, 0, 1, 0};
+  const auto file = [&](const std::vector<int32_t>& attended) {
+    load::write_safetensors(
+        scratch / "in.safetensors",
+        {{"input_ids", Tensor::from(std::span<const int32_t>(ids), {1, 4})},
+         {"attention_mask", Tensor::from(std::span<const int32_t>(attended), {1, 4})}});
+    ForwardRequest q;
+    q.component = "text_encoder";
+    q.inputs = scratch / "in.safetensors";
+    q.outputs = scratch / "out.safetensors";
+    q.trace = true;
+    Model::open(kVideo, golden::options(Precision::f32)).forward(q);
+    return load::SafetensorsFile(q.outputs);
+  };
+  const auto out = file(mask);
+  EXPECT_EQ(out.get("last_hidden_state").shape(), (tensor::Shape{1, 4, 32}));
+  EXPECT_TRUE(out.has("hidden.2"));
+  EXPECT_THROW(file(holes), Error);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,49 @@
+#include "pipeline/gather_reports.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/threads/launch.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(GatherReports, RankZeroHasTheSums) {
+  comm::threads::run(3, 10s, [](comm::Communicator& world) {
+    Report report;
+    const int rank = world.rank();
+    Report::Layer layer;
+    layer.block = 0;
+    layer.mean_experts = 0.5;
+    layer.tokens = 10 + rank;
+    layer.rows = 5;
+    layer.ages = std::vector<int64_t>(static_cast<size_t>(rank), 2);
+    layer.oldest = rank;
+    report.layers = {layer};
+    report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5};
+    report.kept_row_bytes = 10 * rank;
+    report.per_rank = {{{{"weights", 100 + rank}, {"total", 200 + rank}}, 1.5 * rank}};
+    gather_reports(world, report);
+    if (rank != 0) return;
+    ASSERT_EQ(report.layers.size(), 1u);
+    EXPECT_DOUBLE_EQ(report.layers[0].mean_experts, 1.5);
+    EXPECT_EQ(report.layers[0].tokens, 33);
+    EXPECT_EQ(report.layers[0].rows, 15);
+    EXPECT_EQ(report.layers[0].ages, (std::vector<int64_t>{4, 2}));
+    EXPECT_EQ(report.layers[0].oldest, 2);
+    EXPECT_EQ(report.traffic.at({"dispatch", 4}).bytes, 300);
+    EXPECT_DOUBLE_EQ(report.traffic.at({"dispatch", 4}).wait_seconds, 0.75);
+    EXPECT_EQ(report.kept_row_bytes, 20);
+    ASSERT_EQ(report.per_rank.size(), 3u);
+    for (int r = 0; r < 3; ++r) {
+      const Report::Rank& one = report.per_rank[static_cast<size_t>(r)];
+      EXPECT_EQ(one.peak_bytes,
+                (std::map<std::string, int64_t>{{"weights", 100 + r}, {"total", 200 + r}}));
+      EXPECT_EQ(one.flops, 1.5 * r);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tessera::pipeline

@@ -1,0 +1,92 @@
+#include "pipeline/language.h"
+
+#include "engine/text_model.h"
+
+namespace tessera::pipeline {
+namespace {
+
+Language open(const golden::TextModel& folder) {
+  return Language(load::open_folder(folder.path()).component("model"));
+}
+
+TEST(Language, PutsPromptsIntoTheTemplateUnlessRaw) {
+  const golden::TextModel folder("llada_moe");
+  const Language language = open(folder);
+  EXPECT_EQ(language.prompt("Hi", true), (std::vector<int32_t>{'H' - 32, 'i' - 32}));
+  EXPECT_EQ(language.prompt("Hi", false), language.prompt("u:Hi;a:", true));
+  EXPECT_EQ(
+      language.chat(R"([{"role": "system", "content": "x"}, {"role": "user", "content": "y"}])"),
+      language.prompt("s:x;u:y;a:", true));
+  EXPECT_EQ(language.chat(R"({"messages": [{"role": "user", "content": "y"}]})"),
+            language.prompt("y", false));
+}
+
+TEST(Language, TheTemplateMayBeAFile) {
+  const golden::TextModel folder("llada_moe");
+  folder.write("chat_template.jinja", "<{{ messages[0].content }}>");
+  EXPECT_EQ(open(folder).prompt("y", false), open(folder).prompt("<y>", true));
+}
+
+TEST(Language, ToolsReachTheTemplateAndWhatItDoesNotReadIsSaid) {
+  const golden::TextModel folder("llada_moe");
+  folder.write("chat_template.jinja",
+               "{{ tools is none }}{% for t in tools or [] %}{{ t.name }}{% endfor %}"
+               "{{ bos_token is defined }}{{ messages[0].content }}");
+  const std::string turn = R"("messages": [{"role": "user", "content": null}])";
+  EXPECT_EQ(open(folder).chat("{" + turn + "}"), open(folder).prompt("TrueFalseNone", true));
+  EXPECT_EQ(open(folder).chat(R"({"tools": [{"name": "f"}], )" + turn + "}"),
+            open(folder).prompt("FalsefFalseNone", true));
+  EXPECT_NE(golden::error_of([&] {
+              open(folder).chat(R"({"tool": [1], )" + turn + "}");
+            }).find("'tool' is nothing that the chat template"),
+            std::string::npos);
+}
+
+TEST(Language, TheTokenizerSaysTheMaskIfTheConfigDoesNot) {
+  const golden::TextModel folder("llada_moe");
+  base::Json config = base::read_json(folder.path("config.json"));
+  config.erase("mask_token_id");
+  folder.write("config.json", config.dump());
+  EXPECT_EQ(open(folder).special().mask, 95);
+  std::filesystem::remove(folder.path("tokenizer.json"));
+  EXPECT_NE(golden::error_of([&] { open(folder).special(); }).find("which token is the mask"),
+            std::string::npos);
+}
+
+TEST(Language, GenerationConfigSaysTheEndsBeforeTheConfig) {
+  const golden::TextModel folder("llada_moe");
+  EXPECT_EQ(open(folder).special().ends, (std::vector<int32_t>{92}));
+  folder.write("generation_config.json", R"({"max_new_tokens": 7, "eos_token_id": [91, 3]})");
+  EXPECT_EQ(open(folder).special().ends, (std::vector<int32_t>{91, 3}));
+  EXPECT_EQ(open(folder).max_tokens(), 7);
+  folder.write("generation_config.json", R"({"eos_token_id": 96})");
+  const std::string said = golden::error_of([&] { open(folder); });
+  EXPECT_NE(said.find("generation_config.json"), std::string::npos);
+  EXPECT_NE(said.find("'eos_token_id' is 96"), std::string::npos);
+}
+
+TEST(Language, MalformedChatsAreOneLine) {
+  const golden::TextModel folder("llada_moe");
+  const Language language = open(folder);
+  for (const char* chat : {"", "{", "[]", "{}", "[1]", R"([{"role": "user"}])", "7",
+                           R"([{"role": "user", "content": 7}])", "[{\n"}) {
+    const std::string message = golden::error_of([&] { language.chat(chat); });
+    EXPECT_NE(message, "") << chat;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+  folder.write("tokenizer_config.json", "{}");
+  EXPECT_NE(golden::error_of([&] { open(folder).chat("[]"); }).find("no chat template"),
+            std::string::npos);
+}
+
+TEST(Language, AFolderWithoutTokenizerTakesIds) {
+  const golden::TextModel folder("llada_moe");
+  std::filesystem::remove(folder.path("tokenizer.json"));
+  const Language language = open(folder);
+  EXPECT_FALSE(language.has_tokenizer());
+  EXPECT_NE(golden::error_of([&] { language.prompt("x", true); }).find("--prompt-ids"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::pipeline

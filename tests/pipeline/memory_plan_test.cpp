@@ -1,0 +1,150 @@
+#include "pipeline/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/pixart_text.h"
+
+namespace tessera {
+namespace {
+
+const std::string kData = TESSERA_TEST_DATA "/diffusers/";
+
+// A run of the PixArt of the tests from stored embeddings.
+struct Trial {
+  golden::Scratch scratch;
+  GenerateRequest request;
+  RunOptions options = golden::options(Precision::f32);
+  std::vector<std::string> notes;
+
+  Trial() {
+    request.embeddings = golden::pixart_text(scratch);
+    request.steps = 2;
+    request.width = request.height = 64;
+  }
+  GenerateResult operator()() {
+    notes.clear();
+    RunControl control;
+    control.on_note = [&](const std::string& note) { notes.push_back(note); };
+    return Model::open(kData + "pixart_alpha/model", options).generate(request, control);
+  }
+  std::string refusal() {
+    try {
+      (*this)();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::memory) << e.what();
+      return e.what();
+    }
+    return "nothing was refused";
+  }
+};
+
+TEST(MemoryPlan, StreamsBlocksWithinTheBudgetAndComputesTheSameLatents) {
+  Trial run;
+  run.request.decode = false;
+  const auto whole = run();
+  EXPECT_TRUE(run.notes.empty());
+  const int64_t peak = whole.report.peak_bytes.at("total");
+  run.options.memory_budget = peak * 9 / 10;
+  const auto streamed = run();
+  ASSERT_EQ(run.notes.size(), 1u);
+  EXPECT_NE(run.notes[0].find("streams the transformer"), std::string::npos) << run.notes[0];
+  EXPECT_EQ(streamed.latents, whole.latents);
+  EXPECT_LE(streamed.report.peak_bytes.at("total"), run.options.memory_budget);
+  EXPECT_EQ(streamed.report.notes, run.notes);
+  run.options.memory_budget = 2 * peak;  // foreseen as if every token of the texts were visible
+  EXPECT_EQ(run().latents, whole.latents);
+  EXPECT_TRUE(run.notes.empty());
+}
+
+TEST(MemoryPlan, TilesThePicturesThatDoNotFit) {
+  Trial run;
+  run.request.width = run.request.height = 256;
+  run.request.steps = 1;
+  run.request.guidance = 1;
+  const base::Json config = base::read_json(kData + "pixart_alpha/model/vae/config.json");
+  nn::TokenLayout layout{.channels = 4, .size = {1, 32, 32}, .patch = {1, 2, 2}};
+  const auto tiles = models::tiling_of(models::parse_autoencoder_kl_config(config, "c"), 64);
+  const auto need = pipeline::decode_need(config, false, tensor::DType::f32, layout, {});
+  const auto tiled = pipeline::decode_need(config, false, tensor::DType::f32, layout, tiles);
+  EXPECT_LT(2 * tiled.activations, need.activations);
+  EXPECT_EQ(tiled.weights, need.weights);
+  run.options.memory_budget = need.peak - 1;
+  const auto result = run();
+  ASSERT_GE(run.notes.size(), 1u);
+  EXPECT_NE(run.notes.back().find("in tiles with blended seams"), std::string::npos)
+      << run.notes.back();
+  EXPECT_LE(result.report.peak_bytes.at("total"), run.options.memory_budget);
+  run.request.vae_tiling = VaeTiling::off;
+  EXPECT_NE(run.refusal().find("--vae-tiling"), std::string::npos);
+}
+
+// The decoder of Stable Diffusion 3 and FLUX.
+TEST(MemoryPlan, TilesBoundTheMemoryOfALargePicture) {
+  const base::Json config = base::Json::parse(
+      R"({"latent_channels": 16, "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
+          "sample_size": 1024, "use_post_quant_conv": false})");
+  const nn::TokenLayout large{.channels = 16, .size = {1, 128, 128}, .patch = {1, 2, 2}};
+  const nn::TokenLayout huge{.channels = 16, .size = {1, 256, 256}, .patch = {1, 2, 2}};
+  const auto parsed = models::parse_autoencoder_kl_config(config, "c");
+  const auto need = [&](const nn::TokenLayout& layout, int64_t pixels) {
+    std::optional<models::Tiling> tiles;
+    if (pixels > 0) tiles = models::tiling_of(parsed, pixels);
+    return pipeline::decode_need(config, false, tensor::DType::bf16, layout, tiles).activations;
+  };
+  EXPECT_LT(need(large, 512), 0.35 * double(need(large, 0)));
+  EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
+  // A larger picture adds itself, and no more.
+  EXPECT_LT(need(huge, 512) - need(large, 512), 2 * 3 * 4 * int64_t{2048} * 2048);
+}
+
+TEST(MemoryPlan, OneTileIsThePictureBitByBit) {
+  Trial run;
+  const auto whole = run();
+  run.request.vae_tiling = VaeTiling::on;  // the configuration says 64 pixels
+  EXPECT_EQ(run().pictures[0].rgb, whole.pictures[0].rgb);
+  EXPECT_NE(run.notes.at(0).find("in one tile"), std::string::npos);
+  run.request.vae_tile = 4096;
+  EXPECT_EQ(run().pictures[0].rgb, whole.pictures[0].rgb);
+  run.request.vae_tile = 32;
+  EXPECT_THROW(run(), Error);
+}
+
+TEST(MemoryPlan, PartsAreReleasedAfterUse) {
+  Trial run;
+  const auto result = run();
+  const base::Json config = base::read_json(kData + "pixart_alpha/model/vae/config.json");
+  const auto& peaks = result.report.peak_bytes;
+  run.request.decode = false;
+  const int64_t denoise = run().report.peak_bytes.at("total");
+  const auto decode =
+      pipeline::decode_need(config, false, tensor::DType::f32,
+                            {.channels = 4, .size = {1, 8, 8}, .patch = {1, 2, 2}}, {});
+  EXPECT_LE(double(peaks.at("total")), 1.05 * double(std::max(denoise, decode.peak)));
+}
+
+TEST(MemoryPlan, SaysWhatIsMissingWhenNothingHelps) {
+  Trial run;
+  run.options.memory_budget = 100'000;
+  const std::string message = run.refusal();
+  EXPECT_NE(message.find("would need"), std::string::npos) << message;
+  EXPECT_NE(message.find("--memory-budget allows 0.1 MB"), std::string::npos) << message;
+}
+
+TEST(MemoryPlan, TextEncodersCountToo) {
+  RunOptions options = golden::options(Precision::bf16);
+  options.memory_budget = 20'000;
+  GenerateRequest request;
+  request.prompts = {"waves"};
+  request.width = request.height = 32;
+  request.frames = 9;
+  try {
+    Model::open(kData + "cogvideox_2b/model", options).generate(request);
+    FAIL() << "20 kB were enough";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::memory);
+    EXPECT_NE(std::string(e.what()).find("text_encoder"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tessera

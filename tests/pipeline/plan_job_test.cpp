@@ -1,0 +1,199 @@
+#include <filesystem>
+#include <fstream>
+
+#include "engine/pixart_text.h"
+#include "pipeline/denoise.h"
+
+namespace tessera {
+namespace {
+
+using tensor::Tensor;
+
+std::string refusal(const std::string& model, const GenerateRequest& request) {
+  try {
+    Model::open(model, golden::options(Precision::f32)).generate(request);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+const std::string kPixart = TESSERA_TEST_DATA "/diffusers/pixart_alpha/model/transformer";
+const std::string kVideo = TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model/transformer";
+const std::string kClasses = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
+
+TEST(PlanJob, TextAndClassesAreNotMistaken) {
+  GenerateRequest classes;
+  classes.classes = {"1"};
+  EXPECT_NE(refusal(kPixart, classes).find("give --prompt"), std::string::npos);
+  GenerateRequest text;
+  text.prompts = {"a cat"};
+  EXPECT_NE(refusal(kClasses, text).find("give --class"), std::string::npos);
+}
+
+// The notes of a request that is planned, not run.
+std::vector<std::string> notes_of(const std::string& model, GenerateRequest request) {
+  const golden::Scratch scratch;
+  request.decode = false;
+  request.steps = 1;
+  request.save_latents = scratch / "latents.safetensors";
+  return Model::open(model, golden::options(Precision::f32)).generate(request).report.notes;
+}
+
+TEST(PlanJob, OptionsWithoutEffectAreSaid) {
+  const std::string data = TESSERA_TEST_DATA "/diffusers/";
+  GenerateRequest video;
+  video.prompts = {"waves"};
+  video.width = 48, video.height = 32, video.frames = 9;
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video), std::vector<std::string>{});
+  video.negative_prompt = "mist";
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video), std::vector<std::string>{});
+  video.guidance = 1;
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
+            std::vector<std::string>{
+                "--negative-prompt has no effect: it needs --guidance above 1, which is 1"});
+  video.negative_prompt.reset();
+  video.guidance = 0.5f;
+  video.true_guidance = 4;
+  video.vae_tiling = VaeTiling::on;
+  EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
+            (std::vector<std::string>{
+                "--guidance 0.5 has no effect: below 1 there is none, as with 1",
+                "--true-guidance has no effect: the guidance of this model is --guidance",
+                "--vae-tiling has no effect: nothing is decoded"}));
+  GenerateRequest classes;
+  classes.classes = {"1"};
+  classes.text_tokens = 7;
+  EXPECT_EQ(notes_of(kClasses, classes),
+            std::vector<std::string>{"--text-tokens has no effect: this model reads no text"});
+  classes.negative_prompt = "mist";
+  EXPECT_NE(refusal(kClasses, classes).find("classes, not text"), std::string::npos);
+}
+
+TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
+  const golden::Scratch scratch;
+  const std::filesystem::path model = scratch / "model";
+  std::filesystem::copy(kClasses, model, std::filesystem::copy_options::recursive);
+  const auto advise = [&](const char* text) {
+    std::ofstream(model / "generation_config.json") << text;
+  };
+  GenerateRequest one;
+  one.classes = {"1"};
+  one.decode = false;
+  const auto run = [&] {
+    return Model::open(model, golden::options(Precision::f32)).generate(one);
+  };
+  advise(R"({"num_inference_steps": 3, "guidance_scale": 2})");
+  const GenerateResult advised = run();
+  EXPECT_EQ(advised.report.step_seconds.size(), 3u);
+  advise(R"({"guidance_scale": 1})");
+  EXPECT_EQ(Model::open(model, golden::options(Precision::f32)).inspect({}).rows, 1);
+  one.steps = 3;
+  one.guidance = 2;
+  advise("{}");
+  EXPECT_EQ(run().latents, advised.latents);
+  for (const char* bad : {R"({"num_inference_steps": 0})", R"({"guidance_scale": -1})", "["}) {
+    advise(bad);
+    EXPECT_NE(refusal(model, one).find("generation_config.json"), std::string::npos) << bad;
+  }
+}
+
+TEST(PlanJob, AFolderWithoutASchedulerIsNamed) {
+  const golden::Scratch scratch;
+  load::write_safetensors(scratch / "text.safetensors",
+                          {{"prompt_embeds", Tensor::zeros({1, 4, 32}, tensor::DType::f32)}});
+  GenerateRequest text;
+  text.embeddings = scratch / "text.safetensors";
+  text.guidance = 1;
+  text.width = text.height = 64;
+  text.decode = false;
+  EXPECT_NE(refusal(kPixart, text).find("scheduler/scheduler_config.json"), std::string::npos);
+  text.guidance = 3;
+  EXPECT_NE(refusal(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", text)
+                .find("'negative_prompt_embeds'"),
+            std::string::npos);
+}
+
+TEST(PlanJob, FramesFitTheVideo) {
+  GenerateRequest text;
+  text.frames = 8;
+  EXPECT_NE(refusal(kVideo, text).find("4n + 1, as 5 or 9"), std::string::npos);
+  EXPECT_NE(refusal(kPixart, text).find("makes pictures"), std::string::npos);
+  text.frames = 9;
+  text.width = 20;
+  EXPECT_NE(refusal(kVideo, text).find("--width 20"), std::string::npos);
+}
+
+TEST(PlanJob, RescaledGuidanceNeedsGuidance) {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.decode = false;
+  request.guidance_rescale = 0.7f;
+  request.guidance = 1;
+  EXPECT_NE(refusal(kClasses, request).find("needs --guidance above 1"), std::string::npos);
+  request.guidance = 2;
+  request.guidance_rescale = 1.5f;
+  EXPECT_NE(refusal(kClasses, request).find("from 0 to 1"), std::string::npos);
+}
+
+TEST(PlanJob, BinningNeedsATable) {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.decode = false;
+  request.binning = true;
+  EXPECT_NE(refusal(kClasses, request).find("no table of trained sizes"), std::string::npos);
+}
+
+// A PixArt with embeddings for text, run to the end.
+struct Pixart {
+  golden::Scratch scratch;
+  GenerateRequest request;
+
+  Pixart() {
+    request.embeddings = golden::pixart_text(scratch);
+    request.steps = 2;
+    request.guidance = 4;
+    request.width = request.height = 32;
+  }
+  GenerateResult run(const RunControl& control = {}) const {
+    return Model::open(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model",
+                       golden::options(Precision::f32))
+        .generate(request, control);
+  }
+};
+
+TEST(PlanJob, RescaledGuidanceChangesTheLatentsAndZeroDoesNot) {
+  Pixart pixart;
+  pixart.request.decode = false;
+  const auto plain = pixart.run().latents;
+  pixart.request.guidance_rescale = 0;
+  EXPECT_EQ(pixart.run().latents, plain);
+  pixart.request.guidance_rescale = 0.7f;
+  EXPECT_NE(pixart.run().latents, plain);
+}
+
+TEST(PlanJob, VideosSayHowManyFramesTheyGet) {
+  const golden::Scratch scratch;
+  load::write_safetensors(scratch / "text.safetensors",
+                          {{"prompt_embeds", Tensor::zeros({1, 226, 32}, tensor::DType::f32)}});
+  GenerateRequest request;
+  request.embeddings = scratch / "text.safetensors";
+  request.steps = 1;
+  request.guidance = 1;
+  request.width = request.height = 32;
+  for (const auto& [asked, got] : {std::pair<int64_t, size_t>{1, 1}, {5, 8}, {9, 9}, {13, 16}}) {
+    request.frames = asked;
+    std::vector<std::string> notes;
+    RunControl control;
+    control.on_note = [&](const std::string& note) { notes.push_back(note); };
+    const auto result = Model::open(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model",
+                                    golden::options(Precision::bf16))
+                            .generate(request, control);
+    EXPECT_EQ(result.pictures.size(), got);
+    EXPECT_EQ(notes.size(), static_cast<size_t>(asked) == got ? 0u : 1u);
+    EXPECT_EQ(result.report.notes, notes);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,88 @@
+#include "study/subjects.h"
+
+#include <array>
+#include <fstream>
+
+#include "engine/golden.h"
+#include "tessera/study.h"
+
+namespace tessera::study {
+namespace {
+
+/// A folder of captions and nothing else.
+class Captioned {
+ public:
+  explicit Captioned(const std::string& captions) {
+    std::ofstream(scratch_ / "captions.json") << captions;
+  }
+  std::string path() const { return scratch_ / ""; }
+
+ private:
+  golden::Scratch scratch_;
+};
+
+// A plain ground with a square of one colour in the left or right half.
+void put(Picture& picture, int from, std::array<uint8_t, 3> colour) {
+  for (int y = 12; y < 20; ++y)
+    for (int x = from; x < from + 8; ++x)
+      std::copy(colour.begin(), colour.end(), picture.rgb.begin() + (y * picture.width + x) * 3);
+}
+
+TEST(Subjects, ClassesComeInTurn) {
+  const auto subjects = subjects_of("shapes", 3);
+  GenerateRequest request;
+  for (int64_t i = 0; i < 4; ++i) subjects->ask(i, request);
+  EXPECT_EQ(request.classes, (std::vector<std::string>{"0", "1", "2", "0"}));
+  EXPECT_TRUE(request.prompts.empty());
+}
+
+TEST(Subjects, CaptionsComeInTurnAndAreJudged) {
+  const Captioned model(
+      R"(["a red square left of a blue square", "a red square right of a blue square"])");
+  const auto subjects = subjects_of(model.path(), 0);
+  GenerateRequest request;
+  for (int64_t i = 0; i < 3; ++i) subjects->ask(i, request);
+  EXPECT_EQ(request.prompts[1], "a red square right of a blue square");
+  EXPECT_EQ(request.prompts[2], request.prompts[0]);
+  Picture picture;
+  picture.width = picture.height = 32;
+  picture.rgb.assign(32 * 32 * 3, 200);
+  put(picture, 4, {224, 30, 30});
+  put(picture, 20, {36, 66, 230});
+  PlanQuality quality;
+  subjects->judge({picture, picture, picture}, 1000, quality);
+  EXPECT_DOUBLE_EQ(quality.recognised, 2.0 / 3) << "the same picture under both captions";
+}
+
+TEST(Subjects, ScenesAreMeasuredUnderPlans) {
+  EvalRequest request;
+  request.pictures = request.batch = 6;
+  request.generate.steps = 12;
+  request.plans = {parse_plan("data=2")};
+  std::vector<PlanQuality> lines;
+  evaluate("scenes", golden::options(Precision::bf16), request,
+           [&](const PlanQuality& q) { lines.push_back(q); }, {});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_GE(lines[0].recognised, 0.5) << "six captions that no training saw";
+  EXPECT_EQ(lines[1].recognised, lines[0].recognised) << "rows alone change nothing";
+}
+
+TEST(Subjects, RefusesWhatItCannotMeasure) {
+  const auto refusal = [](const std::string& model) -> std::string {
+    try {
+      subjects_of(model, 0);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(TESSERA_TEST_DATA "/diffusers/sd3/model").find("no captions.json"),
+            std::string::npos);
+  for (const char* captions : {"[]", "{}", "[1]", R"(["a house"])", "[", ""}) {
+    const Captioned model(captions);
+    EXPECT_NE(refusal(model.path()).find("captions.json"), std::string::npos) << captions;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::study
