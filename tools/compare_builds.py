@@ -34,8 +34,10 @@ TOKEN_RULES = [
     ["--select", "mc:0.6"], ["--select", "naee:0.6"], ["--cache", "dual"],
     ["--cache", "prefix", "--decode", "factor:1.5"], ["--temperature", "0.7", "--seed", "3"],
 ]
-PICTURES = ["pixart_alpha", "flux_dev", "cogvideox_2b", "hunyuandit_v11", "sd35", "sd3",
-            "flux_schnell", "cogvideox_5b", "cogvideox_15", "hunyuandit"]
+SMALL = ["--width", "128", "--height", "128"]
+PICTURES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux_schnell": SMALL, "sd3": SMALL,
+            "sd35": SMALL, "hunyuandit": SMALL, "hunyuandit_v11": SMALL,
+            "cogvideox_2b": [*SMALL, "--frames", "9"], "cogvideox_5b": [*SMALL, "--frames", "9"]}
 
 
 def ranks(plan):
@@ -68,15 +70,15 @@ def commands():
         yield f"{model} {plan}", ["generate", f"DATA/moe/{model}/model", "--class", "1", "--steps", "4",
                                   "--latents-only", "--save-latents", "OUT/l.safetensors", *files,
                                   *planned(plan)]
-    for model in PICTURES:
+    for model, size in PICTURES.items():
         folder = f"DATA/diffusers/{model}/model"
         yield f"{model} inspect", ["inspect", folder, "--json"]
-        yield f"{model} generate", ["generate", folder, "--prompt", "a cat on a mat", "--steps", "3", "-o", "OUT",
-                                    "--trace", "OUT/trace.safetensors", *files]
+        yield f"{model} generate", ["generate", folder, "--prompt", "a cat on a mat", "--steps", "2", "-o", "OUT",
+                                    "--trace", "OUT/trace.safetensors", *size, *files]
         yield f"{model} data=2", ["generate", folder, "--prompt", "a cat", "--count", "2", "--steps", "2",
-                                  "-o", "OUT", *files, *planned("data=2")]
+                                  "-o", "OUT", *size, *files, *planned("data=2")]
     yield "pixart_alpha distrifusion=2", [
-        "generate", "DATA/diffusers/pixart_alpha/model", "--prompt", "a cat", "--steps", "4", "-o", "OUT", *files,
+        "generate", "DATA/diffusers/pixart_alpha/model", "--prompt", "a cat", "--steps", "4", "-o", "OUT", *SMALL, *files,
         *planned("distrifusion=2")]
     for model in ["tasks-a", "tasks-b"]:
         for plan in TOKEN_PLANS:
@@ -155,6 +157,10 @@ def main():
     count = bad = 0
     for name, arguments in commands():
         if options.only not in name:
+            continue
+        folder = pathlib.Path(arguments[1].replace("DATA", str(options.data)))
+        if "DATA" in arguments[1] and not (folder / "scheduler").exists() and not (folder / "config.json").exists():
+            print(f"absent   {name}: {folder}")
             continue
         results = []
         for program in programs:
