@@ -19,11 +19,11 @@ namespace {
 constexpr int64_t kHidden = 2048, kInner = 1024;
 constexpr int kExperts = 64, kSlots = 8;
 
-std::vector<ops::ExpertWeights> bank_of(DType dtype) {
+std::vector<ops::Expert> bank_of(DType dtype) {
   const float scale = 1 / std::sqrt(float(kHidden));
   const Tensor up = bench::random_tensor({kInner, kHidden}, DType::bf16, 1, scale);
   const Tensor down = bench::random_tensor({kHidden, kInner}, DType::bf16, 2, scale);
-  std::vector<ops::ExpertWeights> bank;
+  std::vector<ops::Expert> bank;
   for (int e = 0; e < kExperts; ++e)
     bank.push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
   return bank;
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 20;
   const DType dtypes[] = {DType::bf16, DType::i8};
-  const std::vector<ops::ExpertWeights> banks[] = {bank_of(DType::bf16), bank_of(DType::i8)};
+  const std::vector<ops::Expert> banks[] = {bank_of(DType::bf16), bank_of(DType::i8)};
   std::vector<Point> points[2];
   for (auto& mine : points)
     for (const int64_t tokens : {16, 32, 64})

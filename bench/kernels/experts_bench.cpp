@@ -20,11 +20,11 @@ struct Layer {
   int experts, slots;
 };
 
-std::vector<ops::ExpertWeights> bank_of(const Layer& l, const bench::Place& place) {
+std::vector<ops::Expert> bank_of(const Layer& l, const bench::Place& place) {
   const float scale = 1 / std::sqrt(float(l.hidden));
   const Tensor up = place(bench::random_tensor({l.inner, l.hidden}, DType::bf16, 1, scale));
   const Tensor down = place(bench::random_tensor({l.hidden, l.inner}, DType::bf16, 2, scale));
-  std::vector<ops::ExpertWeights> bank;
+  std::vector<ops::Expert> bank;
   for (int e = 0; e < l.experts; ++e)
     bank.push_back(
         {ops::pack_paired_weight(up, up, DType::bf16), ops::pack_weight(down, DType::bf16)});
@@ -46,14 +46,14 @@ ops::Routing route_evenly(int64_t tokens, const Layer& l) {
   return r;
 }
 
-double touched_bytes(const ops::Routing& r, const std::vector<ops::ExpertWeights>& bank) {
+double touched_bytes(const ops::Routing& r, const std::vector<ops::Expert>& bank) {
   std::vector<bool> touched(bank.size());
   for (int64_t id : r.ids.to_ints()) touched[static_cast<size_t>(id)] = true;
   return static_cast<double>(std::count(touched.begin(), touched.end(), true)) *
          static_cast<double>(bank[0].gate_up->data.bytes() + bank[0].down->data.bytes());
 }
 
-void measure(int64_t tokens, const Layer& l, const std::vector<ops::ExpertWeights>& bank,
+void measure(int64_t tokens, const Layer& l, const std::vector<ops::Expert>& bank,
              kernels::Limits limits, const bench::Place& place) {
   const Tensor x = place(bench::random_tensor({tokens, l.hidden}, DType::bf16, 3));
   ops::Routing routing = route_evenly(tokens, l);

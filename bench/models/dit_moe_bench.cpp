@@ -12,6 +12,7 @@
 #include "models/dit_moe_recipe.h"
 #include "models/random_weights.h"
 #include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "place.h"
 
 using namespace tessera;
@@ -33,7 +34,7 @@ models::DitMoeConfig config_of(const std::string& size) {
 Tensor forward(const models::DitMoe& model, const nn::ContextPtr& context,
                const nn::TokenShape& shape, const Tensor& latent, const Tensor& times) {
   nn::LocalAttention attention(model.geometry());
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   nn::TokenView view;
   for (int row = 0; row < kRows; ++row) {
     view.rows.push_back(row);

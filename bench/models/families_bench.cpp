@@ -12,6 +12,7 @@
 #include "models/random_weights.h"
 #include "models/registry.h"
 #include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "place.h"
 
 using namespace tessera;
@@ -98,7 +99,7 @@ int main(int argc, char** argv) {
   const auto context = model->prepare(conditioning, rows);
   auto run = [&] {
     nn::LocalAttention attention(model->geometry());
-    nn::LocalExperts experts;
+    nn::MoeLayers experts;
     const auto step = model->at(*context, t);
     nn::Hidden hidden = model->embed(*step, latent, view);
     for (int b = 0; b < model->geometry().blocks; ++b)

@@ -10,7 +10,8 @@
 #include "models/llada.h"
 #include "models/random_weights.h"
 #include "nn/kv_attention.h"
-#include "nn/selective_experts.h"
+#include "nn/moe/moe_layers.h"
+#include "nn/moe/selection_policy.h"
 
 using namespace tessera;
 using tensor::DType;
@@ -33,18 +34,24 @@ models::LladaConfig config_of(int64_t layers, int64_t ids) {
 }
 
 /// Experts with a clock.
-class Clocked : public nn::SelectiveExperts {
+class Clocked : public nn::Experts {
  public:
-  using SelectiveExperts::SelectiveExperts;
+  explicit Clocked(const nn::SelectionRule& rule) {
+    const auto policy = std::make_shared<nn::SelectionPolicy>(rule);
+    policy->restrict_to({0});
+    layers_ = std::make_unique<nn::MoeLayers>(policy, std::make_unique<nn::LocalBackend>());
+  }
   Tensor apply(int site, const nn::TokenView& view, const Tensor& tokens, const nn::Router& router,
-               const nn::ExpertBank& bank) override {
+               const nn::ExpertWeights& weights) override {
     Tensor out;
     seconds += kernels::best_seconds(
-        [&] { out = SelectiveExperts::apply(site, view, tokens, router, bank); }, 1);
-    take_uses();
+        [&] { out = layers_->apply(site, view, tokens, router, weights); }, 1);
     return out;
   }
   double seconds = 0;
+
+ private:
+  std::unique_ptr<nn::MoeLayers> layers_;
 };
 
 struct Pass {
@@ -69,7 +76,6 @@ int main(int argc, char** argv) {
   auto forward = [&](const std::string& select) {
     nn::KvAttention attention(model.geometry(), model.dtype());
     Clocked clocked(nn::parse_selection(select));
-    clocked.restrict_to({0});
     const double whole = kernels::best_seconds(
         [&] {
           const auto step = model.at(view);

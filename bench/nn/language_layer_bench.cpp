@@ -8,7 +8,9 @@
 #include <functional>
 
 #include "bench.h"
-#include "nn/selective_experts.h"
+#include "nn/moe/expert_selection.h"
+#include "nn/moe/moe_layers.h"
+#include "nn/moe/selection_policy.h"
 
 using namespace tessera;
 using tensor::DType;
@@ -19,14 +21,14 @@ namespace {
 constexpr int64_t kHidden = 2048, kInner = 1024;
 constexpr int kExperts = 64, kSlots = 8;
 
-nn::ExpertBank bank_of(DType dtype) {
+nn::ExpertWeights bank_of(DType dtype) {
   const float scale = 1 / std::sqrt(float(kHidden));
   const Tensor up = bench::random_tensor({kInner, kHidden}, DType::bf16, 1, scale);
   const Tensor down = bench::random_tensor({kHidden, kInner}, DType::bf16, 2, scale);
-  auto bank = std::make_shared<nn::ExpertWeightSet>();
+  auto routed = std::make_shared<std::vector<ops::Expert>>();
   for (int e = 0; e < kExperts; ++e)
-    bank->routed.push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
-  return bank;
+    routed->push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
+  return {std::move(routed), {}};
 }
 
 }  // namespace
@@ -37,14 +39,16 @@ int main(int argc, char** argv) {
   const auto rule = nn::parse_selection(argc > 3 ? argv[3] : "des-vote:0.4");
   const DType dtype = argc > 4 && std::string(argv[4]) == "i8" ? DType::i8 : DType::bf16;
   const int rounds = argc > 5 ? std::atoi(argv[5]) : 7;
-  const nn::ExpertBank bank = bank_of(dtype);
+  const nn::ExpertWeights bank = bank_of(dtype);
   const nn::Router router{
       ops::pack_weight(bench::random_tensor({kExperts, kHidden}, DType::f32, 9, 0.02f), DType::f32),
       {.top_k = kSlots}};
   const Tensor x = bench::random_tensor({tokens, kHidden}, DType::bf16, 5);
   const nn::TokenView view{-1, {0}, {}, {{0, {0, tokens}}}, {tokens}};
-  nn::SelectiveExperts vanilla({}), chosen(rule);
-  chosen.restrict_to({0});
+  nn::MoeLayers vanilla;
+  const auto policy = std::make_shared<nn::SelectionPolicy>(rule);
+  policy->restrict_to({0});
+  nn::MoeLayers chosen(policy, std::make_unique<nn::LocalBackend>());
   std::vector<double> plain, shared, choice;
   const Tensor logits = router.logits(x);
   const std::vector<int32_t> group(static_cast<size_t>(tokens));
@@ -61,8 +65,9 @@ int main(int argc, char** argv) {
     shared.push_back(b);
     choice.push_back(c);
   }
-  const int64_t all = vanilla.take_uses()[0].distinct, few = chosen.take_uses()[0].distinct;
-  const double one = double(bank->routed[0].gate_up->bytes() + bank->routed[0].down->bytes());
+  const int64_t all = vanilla.log().events()[0].distinct, few = chosen.log().events()[0].distinct;
+  const double one =
+      double(bank.routed->front().gate_up->bytes() + bank.routed->front().down->bytes());
   const kernels::Limits limits = kernels::probe_limits();
   fmt::print(
       "{{\"bench\":\"language layer {}\",\"tokens\":{},\"threads\":{},\"rule\":\"{}\","

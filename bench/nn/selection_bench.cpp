@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench.h"
-#include "nn/expert_selection.h"
+#include "nn/moe/expert_selection.h"
 
 using namespace tessera;
 using tensor::DType;

@@ -117,19 +117,19 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
   block.router.block = static_cast<int>(index);
   block.router.options.top_k = static_cast<int>(config_.num_experts_per_tok);
   block.router.options.renormalise = config_.norm_topk_prob;
-  auto expert = [&](const std::string& prefix, int64_t width, DType dtype) -> ops::ExpertWeights {
+  auto expert = [&](const std::string& prefix, int64_t width, DType dtype) -> ops::Expert {
     return {weights.paired(prefix + "gate_proj.weight", prefix + "up_proj.weight", width, d, dtype),
             weights.matrix(prefix + "down_proj.weight", d, width, dtype)};
   };
-  auto bank = std::make_shared<nn::ExpertWeightSet>();
+  auto bank = std::make_shared<std::vector<ops::Expert>>();
   for (int64_t e = 0; e < config_.num_experts; ++e)
-    bank->routed.push_back(portion.holds_expert(e)
-                               ? expert(fmt::format("{}moe.experts.{}.", name, e), inner,
-                                        portion.expert_dtype.value_or(dtype_))
-                               : ops::ExpertWeights{});
+    bank->push_back(portion.holds_expert(e) ? expert(fmt::format("{}moe.experts.{}.", name, e),
+                                                     inner, portion.expert_dtype.value_or(dtype_))
+                                            : ops::Expert{});
   if (config_.n_shared_experts > 0)
-    bank->shared = expert(name + "moe.shared_experts.", config_.n_shared_experts * d, dtype_);
-  block.bank = std::move(bank);
+    block.experts.shared =
+        expert(name + "moe.shared_experts.", config_.n_shared_experts * d, dtype_);
+  block.experts.routed = std::move(bank);
   return block;
 }
 
@@ -212,7 +212,7 @@ void DitMoe::block(int index, const nn::StepContext& step, const nn::TokenView& 
 
   const Tensor fed =
       ops::layer_norm(x, {.shift = part(m, 3, d), .scale = part(m, 4, d), .row_of = rows});
-  const Tensor mixed = seams.experts.apply(index, view, fed, w.router, w.bank);
+  const Tensor mixed = seams.experts.apply(index, view, fed, w.router, w.experts);
   x = ops::add_gated(x, mixed, part(m, 5, d), rows);
 }
 

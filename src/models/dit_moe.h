@@ -54,7 +54,7 @@ class DitMoe : public nn::Denoiser {
     nn::Linear qkv, out, modulation;
     Tensor q_norm_weight, q_norm_bias, k_norm_weight, k_norm_bias;
     nn::Router router;
-    nn::ExpertBank bank;
+    nn::ExpertWeights experts;
   };
   Block load_block(const nn::Weights& weights, const nn::Portion& portion, int64_t index) const;
   void load_ends(const nn::Weights& weights, const nn::Portion& portion);

@@ -109,32 +109,33 @@ void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Po
   o.top_groups = static_cast<int>(c.top_groups);
   if (c.ranking_bias) o.bias = weights.vector(name + "gate.expert_bias", c.experts);
   const DType routed = portion.expert_dtype.value_or(dtype_);
-  auto expert = [&](const std::string& at, int64_t width, DType dtype) -> ops::ExpertWeights {
+  auto expert = [&](const std::string& at, int64_t width, DType dtype) -> ops::Expert {
     return {weights.paired(at + "gate_proj.weight", at + "up_proj.weight", width, c.hidden, dtype),
             weights.matrix(at + "down_proj.weight", c.hidden, width, dtype)};
   };
-  auto bank = std::make_shared<nn::ExpertWeightSet>();
+  auto bank = std::make_shared<std::vector<ops::Expert>>();
   if (weights.has(name + "experts.gate_up_proj")) {  // all experts in one tensor, gate above up
     const int64_t width = c.expert_width;
     const Tensor both =
         weights.get(name + "experts.gate_up_proj", {c.experts, 2 * width, c.hidden});
     const Tensor down = weights.get(name + "experts.down_proj", {c.experts, c.hidden, width});
     for (int64_t e = 0; e < c.experts; ++e) {
-      bank->routed.emplace_back();
+      bank->emplace_back();
       if (!portion.holds_expert(e)) continue;
       const Tensor one = one_of(both, e);
-      bank->routed.back() = {
+      bank->back() = {
           ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), routed),
           ops::pack_weight(one_of(down, e), routed)};
     }
   } else {
     for (int64_t e = 0; e < c.experts; ++e)
-      bank->routed.push_back(portion.holds_expert(e) ? expert(fmt::format("{}experts.{}.", name, e),
-                                                              c.expert_width, routed)
-                                                     : ops::ExpertWeights{});
+      bank->push_back(portion.holds_expert(e)
+                          ? expert(fmt::format("{}experts.{}.", name, e), c.expert_width, routed)
+                          : ops::Expert{});
   }
-  if (c.shared_width > 0) bank->shared = expert(name + "shared_experts.", c.shared_width, dtype_);
-  block.bank = std::move(bank);
+  if (c.shared_width > 0)
+    block.experts.shared = expert(name + "shared_experts.", c.shared_width, dtype_);
+  block.experts.routed = std::move(bank);
 }
 
 nn::StepContextPtr Llada::at(const nn::TokenView& view) const {
@@ -191,7 +192,7 @@ void Llada::block(int index, const nn::StepContext& step, const nn::TokenView& v
 
   const Tensor fed = normed(x, w.feed_norm);
   if (w.expert_site >= 0) {
-    x = ops::add(x, seams.experts.apply(w.expert_site, view, fed, w.router, w.bank));
+    x = ops::add(x, seams.experts.apply(w.expert_site, view, fed, w.router, w.experts));
   } else {
     const Tensor inner = ops::matmul(fed, w.dense.gate_up, {.activation = ops::Activation::swiglu});
     x = nn::reduced_matmul(inner, w.dense.down, {.residual = x}, seams.reduce);

@@ -54,8 +54,8 @@ class Llada : public nn::TokenModel {
     nn::Linear q, k, v, qkv, out;  // q, k and v apart, or qkv
     int expert_site = -1;
     nn::Router router;
-    nn::ExpertBank bank;
-    ops::ExpertWeights dense;
+    nn::ExpertWeights experts;
+    ops::Expert dense;
   };
   Block load_block(const nn::Weights& weights, int64_t index, const nn::Portion& portion) const;
   void load_attention(const nn::Weights& weights, const std::string& name, Block& block) const;

@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "ops/attention.h"
 #include "ops/elementwise.h"
-#include "tensor/scope.h"
 
 namespace tessera::nn {
 namespace {
@@ -98,67 +97,6 @@ Joint LocalAttention::attend(int site_index, const TokenView& view, const Heads&
   }
   if (!site.prefix_queries) return {{}, ops::concat_rows(latent)};
   return {ops::concat_rows(text), ops::concat_rows(latent)};
-}
-
-Tensor shared_expert(const Tensor& tokens, const ExpertWeightSet& bank) {
-  if (!bank.shared.gate_up) return {};
-  const Tensor inner =
-      ops::matmul(tokens, bank.shared.gate_up, {.activation = ops::Activation::swiglu});
-  return ops::matmul(inner, bank.shared.down);
-}
-
-namespace {
-
-constexpr size_t kMostUncounted = 256;  // calls between two looks at what was routed
-
-int64_t distinct_in(const Tensor& ids) {
-  std::vector<int64_t> seen = ids.to_ints();
-  std::sort(seen.begin(), seen.end());
-  const auto last = std::unique(seen.begin(), seen.end());
-  return std::distance(std::lower_bound(seen.begin(), last, int64_t{0}), last);
-}
-
-}  // namespace
-
-// What was routed is counted later, so that no layer waits for a device.
-void LocalExperts::settle() const {
-  for (const auto& [use, ids] : uncounted_) uses_[use].distinct = distinct_in(ids);
-  uncounted_.clear();
-}
-
-const std::vector<ExpertUse>& LocalExperts::uses() const {
-  settle();
-  return uses_;
-}
-
-void LocalExperts::note(const ExpertUse& use, const Tensor& ids) {
-  if (uncounted_.size() >= kMostUncounted) settle();
-  uncounted_.emplace_back(uses_.size(), ids);
-  uses_.push_back(use);
-}
-
-void LocalExperts::replayed() {
-  for (const auto& [use, ids] : recorded_) {
-    const Tensor now = Tensor::empty(ids.shape(), ids.dtype(), ids.device());
-    tensor::copy_into(now, ids);
-    note(use, now);
-  }
-}
-
-Tensor LocalExperts::apply(int site, const TokenView&, const Tensor& tokens, const Router& router,
-                           const ExpertBank& bank) {
-  const ops::Routing routing = router(tokens);
-  ExpertUse use{site, tokens.size(0), 0};
-  if (tokens.is_meta()) {
-    const double share = tensor::current_scope().assumptions.touched_experts;
-    use.distinct = static_cast<int64_t>(share * static_cast<double>(bank->routed.size()));
-    uses_.push_back(use);
-  } else if (tensor::current_scope().recording) {
-    recorded_.emplace_back(use, routing.ids);
-  } else {
-    note(use, routing.ids);
-  }
-  return ops::experts(tokens, routing, bank->routed, shared_expert(tokens, *bank));
 }
 
 }  // namespace tessera::nn

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "nn/expert_bank.h"
-#include "nn/router.h"
+#include "nn/moe/expert_weights.h"
+#include "nn/moe/router.h"
+#include "nn/moe/row_peers.h"
 #include "nn/segments.h"
 #include "tensor/tensor.h"
 
@@ -23,6 +24,7 @@ struct TokenView {
   std::vector<int> rows;
   Segments prefix, body;           ///< text, latent
   std::vector<int64_t> lengths{};  ///< token models: of the segments of body, all tokens of the row
+  RowPeers* peers = nullptr;       ///< ranks that hold the other tokens of these rows; null: none
 };
 
 /// Sizes of a request: guidance branches x pictures, text tokens a row, latent grid (frames,
@@ -48,6 +50,7 @@ struct AttentionSite {
   int causal_block = 0;         ///< 0: all see all; else blocks of so many tokens see earlier ones
 };
 
+/// One MoE layer of a model; its place among them is the `site` of Experts::apply.
 struct ExpertSite {
   int block = 0, experts = 0, top_k = 0;
   int64_t inner = 0;
@@ -104,7 +107,7 @@ class Experts : public StepAware {
   /// tokens [tokens, hidden] -> the same shape. Gets the router, not a routing: a fused operator
   /// runs the gate itself.
   virtual Tensor apply(int site, const TokenView& view, const Tensor& tokens, const Router& router,
-                       const ExpertBank& bank) = 0;
+                       const ExpertWeights& weights) = 0;
 };
 
 /// Sums a row-split product (f32) over its ranks, before its bias; the same bits on all of them.

@@ -16,14 +16,13 @@ namespace tessera::ops {
 namespace {
 
 // The shape of all experts; a rank may hold only some of them.
-const ExpertWeights& first_of(const std::vector<ExpertWeights>& bank) {
-  for (const ExpertWeights& w : bank)
+const Expert& first_of(const std::vector<Expert>& bank) {
+  for (const Expert& w : bank)
     if (w.gate_up || w.down) return w;
   fail(ErrorCode::usage, "experts: the bank is empty; give at least one expert");
 }
 
-void check_experts(const Tensor& x, const Routing& routing,
-                   const std::vector<ExpertWeights>& bank) {
+void check_experts(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()), ErrorCode::usage,
           "experts: x {} of {}; expected floats [tokens, hidden]", x.shape(),
           tensor::name_of(x.dtype()));
@@ -33,9 +32,9 @@ void check_experts(const Tensor& x, const Routing& routing,
           routing.ids.shape(), x.shape(), x.size(0));
   require(routing.ids.elements() <= std::numeric_limits<int32_t>::max(), ErrorCode::usage,
           "experts: {} rows; at most 2^31 - 1", routing.ids.elements());
-  const ExpertWeights& first = first_of(bank);
+  const Expert& first = first_of(bank);
   for (size_t e = 0; e < bank.size(); ++e) {
-    const ExpertWeights& w = bank[e];
+    const Expert& w = bank[e];
     if (!w.gate_up && !w.down) continue;  // of another rank
     require(w.gate_up && w.down, ErrorCode::usage, "experts: expert {} has half of its weights", e);
     require(w.gate_up->paired && !w.down->paired && w.gate_up->k == x.size(1) &&
@@ -51,7 +50,7 @@ void check_experts(const Tensor& x, const Routing& routing,
   }
 }
 
-void check_ids(const Tensor& ids, const std::vector<ExpertWeights>& bank) {
+void check_ids(const Tensor& ids, const std::vector<Expert>& bank) {
   const int32_t* id = ids.data<int32_t>();
   for (int64_t i = 0; i < ids.elements(); ++i) {
     require(id[i] >= -1 && id[i] < static_cast<int64_t>(bank.size()), ErrorCode::usage,
@@ -77,11 +76,11 @@ double touched_experts(const Tensor& ids, size_t experts) {
   return static_cast<double>(std::count(touched.begin(), touched.end(), true));
 }
 
-void count_experts(const Tensor& x, const Tensor& ids, const std::vector<ExpertWeights>& bank) {
+void count_experts(const Tensor& x, const Tensor& ids, const std::vector<Expert>& bank) {
   tensor::Meter* meter = tensor::current_scope().meter.get();
   if (!meter) return;
   const double rows = static_cast<double>(ids.elements());
-  const ExpertWeights& w = first_of(bank);
+  const Expert& w = first_of(bank);
   const double flops =
       6 * rows * static_cast<double>(w.gate_up->n) * static_cast<double>(w.gate_up->k);
   const double weights =
@@ -92,8 +91,7 @@ void count_experts(const Tensor& x, const Tensor& ids, const std::vector<ExpertW
 
 }  // namespace
 
-Tensor expert_rows(const Tensor& x, const Routing& routing,
-                   const std::vector<ExpertWeights>& bank) {
+Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank) {
   check_experts(x, routing, bank);
   require_beside("experts", "the routing", routing.ids, x.device());
   require_beside("experts", "the bank", first_of(bank).down->data, x.device());
@@ -104,10 +102,9 @@ Tensor expert_rows(const Tensor& x, const Routing& routing,
   if (rows.is_meta() || rows.elements() == 0) return rows;
   std::vector<kernels::ExpertView> views;
   views.reserve(bank.size());
-  const ExpertWeights& first = first_of(bank);
-  for (const ExpertWeights& w :
-       bank) {  // kernels read shapes off any expert, rows of those asked for
-    const ExpertWeights& there = w.down ? w : first;
+  const Expert& first = first_of(bank);
+  for (const Expert& w : bank) {  // kernels read shapes off any expert, rows of those asked for
+    const Expert& there = w.down ? w : first;
     views.push_back({there.gate_up.get(), there.down.get()});
   }
   kernels::table_of(x.device(), first.down->isa)
@@ -161,7 +158,7 @@ Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& sha
   return y;
 }
 
-Tensor experts(const Tensor& x, const Routing& routing, const std::vector<ExpertWeights>& bank,
+Tensor experts(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank,
                const Tensor& shared) {
   require(routing.weights.defined() && routing.ids.defined() &&
               routing.weights.shape() == routing.ids.shape(),

@@ -45,30 +45,16 @@ std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry
   return found;
 }
 
-std::vector<ExpertEvent> Assembly::expert_events() const {
-  std::vector<ExpertEvent> events;
-  if (scheduled) {
-    events = scheduled->events();
-    if (second) events.insert(events.end(), second->events().begin(), second->events().end());
-    return events;
-  }
-  if (!local) return events;
-  int step = -1, last = 1 << 30;
-  for (const nn::ExpertUse& use : local->uses()) {
-    if (use.site <= last) ++step;
-    last = use.site;
-    events.push_back({.step = step,
-                      .layer = use.site,
-                      .tokens = use.tokens,
-                      .distinct = use.distinct,
-                      .rows = {use.tokens * top_k}});
-  }
+std::vector<nn::MoeEvent> Assembly::expert_events() const {
+  std::vector<nn::MoeEvent> events = experts->log().events();
+  if (second)
+    events.insert(events.end(), second->log().events().begin(), second->log().events().end());
   return events;
 }
 
 int64_t Assembly::peak_kept_bytes() const {
   // Both halves have their rows under way at once.
-  return (scheduled ? scheduled->peak_kept_bytes() : 0) + (second ? second->peak_kept_bytes() : 0);
+  return experts->log().peak_kept_bytes() + (second ? second->log().peak_kept_bytes() : 0);
 }
 
 void Assembly::begin_step(const nn::StepInfo& info) {
@@ -84,7 +70,8 @@ void Assembly::finish() {
 }
 
 bool Assembly::may_record() const {
-  return device == tensor::Device::cuda && fixed_weights && plan.world() == 1 && local && !turns;
+  return device == tensor::Device::cuda && fixed_weights && plan.world() == 1 &&
+         !shares_experts(plan) && !experts->log().watched();
 }
 
 Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
@@ -100,7 +87,6 @@ Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload
   assembly.share = share_of(plan, rank, workload.pictures, workload.tokens, workload.branches);
   assembly.blocks = {0, geometry.blocks};
   assembly.world = world;
-  if (!geometry.experts.empty()) assembly.top_k = geometry.experts.front().top_k;
   if (plan.distrifusion > 1) {
     assembly.token_group = world->group(token_group(plan, rank));
     assembly.attention =
@@ -109,33 +95,27 @@ Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload
     assembly.attention = std::make_unique<nn::LocalAttention>(geometry);
   }
   if (!shares_experts(plan)) {
-    auto local = std::make_unique<nn::LocalExperts>();
-    assembly.local = local.get();
-    assembly.experts = std::move(local);
+    assembly.experts = std::make_unique<nn::MoeLayers>();
     return assembly;
   }
   if (plan.expert > 1) assembly.expert_group = world->group(expert_group(plan, rank));
   const int experts = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
-  const Share share = assembly.share;
-  std::function<void()> travels;
+  ScheduleHooks hooks{.kept = [share = assembly.share](int row, int64_t id) {
+    return token_number(static_cast<uint64_t>(share.global_row(row)), static_cast<uint64_t>(id));
+  }};
   if (plan.schedule == ExpertSchedule::staggered_batch) {
     assembly.turns = std::make_unique<Turns>();
-    travels = [turns = assembly.turns.get()] { turns->hand_over(); };
+    hooks.travels = [turns = assembly.turns.get()] { turns->hand_over(); };
   }
   const auto make = [&] {
-    return std::make_unique<ScheduledExperts>(
-        geometry, plan, workload.steps,
-        ExpertExchange(assembly.expert_group.get(), expert_owners(plan, experts)),
-        [share](int row, int64_t id) {
-          return token_number(static_cast<uint64_t>(share.global_row(row)),
-                              static_cast<uint64_t>(id));
-        },
-        travels);
+    return std::make_unique<nn::MoeLayers>(
+        std::make_shared<nn::VanillaPolicy>(),
+        std::make_unique<ScheduledExchange>(
+            plan, Timetable(plan, static_cast<int>(geometry.experts.size()), workload.steps),
+            ExpertExchange(assembly.expert_group.get(), expert_owners(plan, experts)), hooks));
   };
-  auto scheduled = make();
+  assembly.experts = make();
   if (assembly.turns) assembly.second = make();
-  assembly.scheduled = scheduled.get();
-  assembly.experts = std::move(scheduled);
   return assembly;
 }
 

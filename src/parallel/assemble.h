@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "nn/seams.h"
 #include "parallel/experts/scheduled.h"
 #include "parallel/partition.h"
@@ -38,12 +39,9 @@ struct Assembly {
   comm::Communicator* world = nullptr;          ///< null: one rank
   std::unique_ptr<comm::Communicator> expert_group, token_group;
   std::unique_ptr<nn::Attention> attention;
-  std::unique_ptr<nn::Experts> experts;
-  int top_k = 0;                             ///< experts of a token
-  nn::LocalExperts* local = nullptr;         ///< experts, when nothing is shared or stale
-  ScheduledExperts* scheduled = nullptr;     ///< experts, otherwise
-  std::unique_ptr<Turns> turns;              ///< of a staggered batch: of its halves
-  std::unique_ptr<ScheduledExperts> second;  ///< experts of the second half
+  std::unique_ptr<nn::MoeLayers> experts;
+  std::unique_ptr<Turns> turns;           ///< of a staggered batch: of its halves
+  std::unique_ptr<nn::MoeLayers> second;  ///< experts of the second half
   bool fixed_weights = false;  ///< weights stay where they are, from the first step to the last
 
   /// Of the first half of a staggered batch, or the second; else of all rows.
@@ -51,16 +49,10 @@ struct Assembly {
   void begin_step(const nn::StepInfo& info);
   void finish();
   /// Whether a step's work on the device is the same in every step, so that it can be recorded: no
-  /// other rank takes part, nothing is stale, and no policy of the host chooses.
+  /// other rank takes part, nothing is stale, and nobody watches.
   bool may_record() const;
-  /// Other experts in the place of the plan's, which then count nothing.
-  void replace_experts(std::unique_ptr<nn::Experts> others) {
-    experts = std::move(others);
-    local = nullptr;
-    scheduled = nullptr;
-  }
   /// What the experts did, call by call.
-  std::vector<ExpertEvent> expert_events() const;
+  std::vector<nn::MoeEvent> expert_events() const;
   /// The most bytes of expert rows that were kept between layers, steps or halves.
   int64_t peak_kept_bytes() const;
 };

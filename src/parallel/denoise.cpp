@@ -132,9 +132,10 @@ class Guard {
   }
 
  private:
-  // The step after the last good latent once more, part by part; other ranks would not join in.
+  // The step after the last good latent once more, part by part; other ranks would not join in, and
+  // old results have gone.
   [[noreturn]] void find(int i) {
-    if (!assembly_.world || assembly_.world->size() == 1)
+    if ((!assembly_.world || assembly_.world->size() == 1) && !assembly_.plan.stale())
       run_rows(model_, *model_.at(context_, time_), view_, good_, assembly_, {}, Watch::numbers);
     fail(ErrorCode::model,
          "step {} of {} leaves no numbers (NaN or infinity) in the latent: use less guidance or "
@@ -180,7 +181,8 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
         const nn::StepContextPtr step = model.at(*context, time);
         return run_blocks(model, *step, view, input, assembly, control);
       },
-      sampler.steps() >= kWorthRecording && !watched && assembly.may_record(), assembly.local);
+      sampler.steps() >= kWorthRecording && !watched && assembly.may_record(),
+      assembly.experts.get());
   sample::History history;
   Guard guard(model, *context, view, assembly, sampler.steps());
   for (int i = 0; i < sampler.steps(); ++i) {

@@ -1,8 +1,9 @@
 #include "parallel/language.h"
 
+#include <limits>
+
 #include "base/fail.h"
-#include "parallel/experts/exchange.h"
-#include "parallel/experts/split_selection.h"
+#include "parallel/experts/scheduled.h"
 #include "parallel/sequence/split_tokens.h"
 #include "parallel/tensor/narrow_experts.h"
 
@@ -45,22 +46,26 @@ LanguageAssembly assemble_language(const nn::TokenModel& model, const Plan& plan
           "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),
           world ? world->size() : 1);
   LanguageAssembly made;
+  made.policy = std::make_shared<nn::SelectionPolicy>(rule);
+  std::unique_ptr<nn::ExpertBackend> backend;
   if (plan.expert > 1) {
     const auto runs = std::make_shared<TokenRuns>(*world);
     made.split = std::make_unique<SplitTokenModel>(model, runs);
     made.attention = std::make_unique<SplitKvAttention>(model.geometry(), model.dtype(), runs);
-    const int experts = model.geometry().experts.front().experts;
-    made.experts = std::make_unique<SplitSelectiveExperts>(
-        rule, runs, ExpertExchange(world, expert_owners(plan, experts)));
-    return made;
+    const auto& sites = model.geometry().experts;
+    backend = std::make_unique<ScheduledExchange>(
+        plan, Timetable(plan, static_cast<int>(sites.size()), std::numeric_limits<int>::max()),
+        ExpertExchange(world, expert_owners(plan, sites.front().experts)));
+  } else {
+    made.attention = std::make_unique<nn::KvAttention>(model.geometry(), model.dtype());
+    if (plan.tensor > 1) {
+      made.reduce = std::make_unique<OrderedReduce>(*world);
+      backend = std::make_unique<NarrowExperts>(*made.reduce);
+    } else {
+      backend = std::make_unique<nn::LocalBackend>();
+    }
   }
-  made.attention = std::make_unique<nn::KvAttention>(model.geometry(), model.dtype());
-  if (plan.tensor == 1) {
-    made.experts = std::make_unique<nn::SelectiveExperts>(rule);
-    return made;
-  }
-  made.reduce = std::make_unique<OrderedReduce>(*world);
-  made.experts = std::make_unique<NarrowExperts>(rule, *made.reduce);
+  made.experts = std::make_unique<nn::MoeLayers>(made.policy, std::move(backend));
   return made;
 }
 

@@ -7,7 +7,8 @@
 #include "comm/communicator.h"
 #include "nn/block_stack.h"
 #include "nn/kv_attention.h"
-#include "nn/selective_experts.h"
+#include "nn/moe/moe_layers.h"
+#include "nn/moe/selection_policy.h"
 #include "tessera/plan.h"
 
 namespace tessera::parallel {
@@ -25,7 +26,8 @@ struct LanguageAssembly {
   std::unique_ptr<nn::TokenModel> split;  ///< null: the model itself runs
   std::unique_ptr<nn::KvAttention> attention;
   std::unique_ptr<nn::Reduce> reduce;  ///< null: weights are whole
-  std::unique_ptr<nn::SelectiveExperts> experts;
+  std::shared_ptr<nn::SelectionPolicy> policy;
+  std::unique_ptr<nn::MoeLayers> experts;
 
   nn::Seams seams() const { return {*attention, *experts, reduce.get()}; }
 };

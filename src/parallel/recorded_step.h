@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "tensor/recording.h"
 
 namespace tessera::parallel {
@@ -16,7 +16,7 @@ class RecordedStep {
   using Work = std::function<tensor::Tensor(const tensor::Tensor& time, const tensor::Tensor& x)>;
   /// `may`: tensors are on a device, what the work reads besides its arguments stays where it is,
   /// and nothing watches it. `experts` counts calls; may be null. Both outlive this.
-  RecordedStep(Work work, bool may, nn::LocalExperts* experts)
+  RecordedStep(Work work, bool may, nn::MoeLayers* experts)
       : work_(std::move(work)), may_(may), experts_(experts) {}
 
   tensor::Tensor operator()(const tensor::Tensor& time, const tensor::Tensor& latent);
@@ -25,7 +25,7 @@ class RecordedStep {
   bool record(const tensor::Tensor& time, const tensor::Tensor& latent);
   Work work_;
   bool may_;
-  nn::LocalExperts* experts_;
+  nn::MoeLayers* experts_;
   int calls_ = 0;
   tensor::Tensor time_, latent_, out_;  // at the addresses that the recording knows
   std::unique_ptr<tensor::Recording> recording_;

@@ -11,6 +11,7 @@
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
+#include "nn/moe/row_usage.h"
 #include "parallel/language.h"
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
@@ -145,10 +146,11 @@ struct Course {
   const CompleteControl& control;
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
-  nn::SelectiveExperts& experts;
+  nn::SelectionPolicy& policy;
   std::vector<Answer> answers;
   CompleteResult result{};
-  std::vector<nn::SelectiveExperts::Use> uses{};
+  nn::RowUsage usage{};
+  std::vector<nn::RowUsage::Use> uses{};
   std::vector<std::map<int64_t, double>> sure{};  // confidences by prompt and position
   base::Stopwatch pass{};
   bool fresh_uses = false;
@@ -157,7 +159,7 @@ struct Course {
     std::set<int> rows;
     for (const auto& p : passes)
       if (ruled(request, p.pass.kind)) rows.insert(p.row);
-    experts.restrict_to(rows);
+    policy.restrict_to(rows);
     ++result.forwards;
     fresh_uses = true;
     pass = {};
@@ -165,7 +167,7 @@ struct Course {
 
   bool after(const sample::RowPass& p, const sample::BlockWalk& walk) {
     if (std::exchange(fresh_uses, false)) {
-      uses = experts.take_uses();
+      uses = usage.take();
       result.pass_seconds.push_back(pass.seconds());
     }
     Completion& made = result.completions[static_cast<size_t>(p.row)];
@@ -188,7 +190,7 @@ struct Course {
 
   void end(const std::vector<sample::Decoded>& out,
            const std::vector<sample::TokenPrompt>& prompts) {
-    result.experts_read = experts.experts_read();
+    result.experts_read = usage.experts_read();
     for (size_t i = 0; i < out.size(); ++i) {
       Completion& made = result.completions[i];
       made.ids = out[i].generated;
@@ -241,11 +243,12 @@ CompleteResult Order::run(comm::Communicator* world) {
   const auto assembly = parallel::assemble_language(own, state.options.plan, rule, world);
   static const CompleteControl quiet;
   Course course{
-      request,           rank == 0 ? control : quiet,
-      special,           tokens,
-      *assembly.experts, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
+      request,          rank == 0 ? control : quiet,
+      special,          tokens,
+      *assembly.policy, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
   course.result.completions.resize(prompts.size());
   course.sure.resize(prompts.size());
+  assembly.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
   sample::DecodeControl watch;
   if (!world) watch.stop = control.stop;
   watch.before = [&](const auto& passes) {

@@ -94,11 +94,11 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
   const std::lock_guard lock(mutex);
   const int steps = job.sampler->steps();
   auto& layers = report.layers;
-  for (const parallel::ExpertEvent& event : assembly.expert_events()) {
-    if (layers.size() <= static_cast<size_t>(event.layer))
-      layers.resize(static_cast<size_t>(event.layer) + 1);
-    Report::Layer& layer = layers[static_cast<size_t>(event.layer)];
-    layer.block = event.layer;
+  for (const nn::MoeEvent& event : assembly.expert_events()) {
+    if (layers.size() <= static_cast<size_t>(event.site))
+      layers.resize(static_cast<size_t>(event.site) + 1);
+    Report::Layer& layer = layers[static_cast<size_t>(event.site)];
+    layer.block = event.site;
     if (event.step == 0) layer.tokens += event.tokens;
     layer.mean_experts += double(event.distinct) / steps / state.options.plan.world();
     layer.oldest = std::max(layer.oldest, event.oldest);
@@ -145,12 +145,9 @@ Tensor Ranks::run(comm::Communicator* world) {
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
   assembly.device = state.device();
   assembly.fixed_weights = state.resident_blocks < 0;
-  const RedundancyProbe* probe = nullptr;
-  if (request.compare_steps) {
-    auto comparing = std::make_unique<RedundancyProbe>();
-    probe = comparing.get();
-    assembly.replace_experts(std::move(comparing));
-  }
+  RedundancyProbe probe;
+  if (request.compare_steps)
+    assembly.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
   const parallel::Share& share = assembly.share;
   Start start(request, job, share);
   std::vector<double> marks;
@@ -180,9 +177,9 @@ Tensor Ranks::run(comm::Communicator* world) {
   }
   note_rank(assembly);
   note_work(rank, flops_before);
-  if (probe) {
-    report.similarity = probe->steps();
-    report.stale_errors = probe->stale_rows();
+  if (request.compare_steps) {
+    report.similarity = probe.steps();
+    report.stale_errors = probe.stale_rows();
   }
   return all;
 }

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "nn/kv_attention.h"
-#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "ops/elementwise.h"
 #include "pipeline/token_memory.h"
 
@@ -155,7 +155,7 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
     view.lengths.push_back(count);
   }
   nn::KvAttention attention(model.geometry(), model.dtype());
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   attention.begin_step({.index = 0});
   const auto step = model.at(view);
   nn::Hidden hidden = model.embed(asked.ids, view);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/local.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
 
@@ -31,12 +30,12 @@ Products products(const float* a, const float* b, int64_t n) {
 
 }  // namespace
 
-void RedundancyProbe::compare(int site, const Before& old, const Before& now) {
+void RedundancyProbe::compare(const nn::MoeCall& call, const Before& old, const Before& now) {
   const int64_t tokens = now.routing.ids.size(0), k = now.routing.ids.size(1);
   const int64_t hidden = now.rows.size(1);
   int64_t same = 0;
   double cosines = 0;
-  auto& bins = bins_[site];
+  auto& bins = bins_[call.site];
   for (int64_t t = 0; t < tokens; ++t) {
     const int32_t* id = now.routing.ids.row<int32_t>(t);
     const int32_t* was = old.routing.ids.row<int32_t>(t);
@@ -61,22 +60,19 @@ void RedundancyProbe::compare(int site, const Before& old, const Before& now) {
     cosines += p.aa > 0 && p.bb > 0 ? p.ab / std::sqrt(p.aa * p.bb) : 1;
   }
   const auto n = static_cast<double>(std::max<int64_t>(tokens, 1));
-  steps_.push_back({site, step_.index, double(same) / n, cosines / n});
+  steps_.push_back({call.site, call.step.index, double(same) / n, cosines / n});
 }
 
-Tensor RedundancyProbe::apply(int site, const nn::TokenView&, const Tensor& tokens,
-                              const nn::Router& router, const nn::ExpertBank& bank) {
-  Before now;
-  now.routing = router(tokens);
-  const Tensor rows = ops::expert_rows(tokens, now.routing, bank->routed);
-  now.rows = ops::cast(rows, DType::f32);
-  now.sum = ops::cast(ops::combine_rows(rows, now.routing.weights), DType::f32);
-  const Tensor weights = now.routing.weights;
+void RedundancyProbe::see(const nn::MoeWork& work) {
+  const int site = work.call.site;
+  if (work.call.step.index == 0) before_.erase(site);  // another run
+  Before now{work.routing, ops::cast(work.rows, DType::f32),
+             ops::cast(ops::combine_rows(work.rows, work.routing.weights), DType::f32)};
   for (Tensor* x : {&now.routing.ids, &now.routing.weights, &now.rows, &now.sum})
     *x = x->to(tensor::Device::cpu);
-  if (const auto old = before_.find(site); old != before_.end()) compare(site, old->second, now);
-  before_[site] = now;
-  return ops::combine_rows(rows, weights, nn::shared_expert(tokens, *bank));
+  if (const auto old = before_.find(site); old != before_.end())
+    compare(work.call, old->second, now);
+  before_[site] = std::move(now);
 }
 
 std::vector<Report::StaleError> RedundancyProbe::stale_rows() const {

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "load/meta_weights.h"
 #include "nn/kv_attention.h"
-#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "parallel/language.h"
 
 namespace tessera::pipeline {
@@ -73,7 +73,7 @@ TokenNeed token_need(const ModelState& state, const TokenRun& run) {
     decided.push_back({static_cast<int>(r), {std::max<int64_t>(0, length - run.decided), length}});
   }
   nn::KvAttention attention(model->geometry(), model->dtype());
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   attention.begin_step({.index = 0});
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);
   const auto step = model->at(view);

@@ -91,7 +91,7 @@ void bench_biased_attention(const Bench& b) {
 void bench_experts(const Bench& b) {
   const int64_t hidden = 1024, inner = 1024, count = 16;
   for (DType dtype : {DType::bf16, DType::i8}) {
-    std::vector<ops::ExpertWeights> bank;
+    std::vector<ops::Expert> bank;
     int64_t bytes = 0;
     const Tensor w = b.filled({inner, hidden}, DType::bf16);
     for (int64_t e = 0; e < count; ++e) {

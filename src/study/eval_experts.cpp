@@ -8,9 +8,9 @@
 #include "base/fail.h"
 #include "base/stopwatch.h"
 #include "evaluation/fit.h"
-#include "nn/expert_selection.h"
 #include "nn/kv_attention.h"
-#include "nn/local.h"
+#include "nn/moe/expert_selection.h"
+#include "nn/moe/moe_layers.h"
 #include "pipeline/completion.h"
 #include "pipeline/model_state.h"
 #include "sample/decode.h"
@@ -90,31 +90,28 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return whole > 0 ? std::sqrt(apart / whole) : 0;
 }
 
-/// Experts as the model has them, and what other choices would have made of the same tokens.
-class Observer : public nn::Experts {
+/// What other choices would have made of the tokens that a model's own experts get.
+class Observer {
  public:
   explicit Observer(std::vector<nn::SelectionRule> rules) : rules_(std::move(rules)) {}
 
-  Tensor apply(int site, const nn::TokenView& view, const Tensor& tokens, const nn::Router& router,
-               const nn::ExpertBank& bank) override {
-    const Tensor logits = router.logits(tokens);
-    const ops::Routing vanilla = ops::route(logits, router.options);
-    const ops::Routing host{vanilla.ids.to(tensor::Device::cpu),
-                            vanilla.weights.to(tensor::Device::cpu)};
+  void see(const nn::MoeWork& work) {
+    const Tensor logits = work.gate.router().logits(work.tokens);
+    const auto part = [](const ops::Routing& all, int64_t begin, int64_t end) {
+      return ops::Routing{all.ids.slice(0, begin, end), all.weights.slice(0, begin, end)};
+    };
+    const ops::Routing host{work.routing.ids.to(tensor::Device::cpu),
+                            work.routing.weights.to(tensor::Device::cpu)};
     int64_t at = 0;
-    for (const nn::Segment& s : view.body) {
+    for (const nn::Segment& s : work.call.view.body) {
       const int64_t end = at + s.ids.size();
-      if (rows.contains(s.row)) {
-        const ops::Routing mine{vanilla.ids.slice(0, at, end), vanilla.weights.slice(0, at, end)};
-        if (weigh)
-          compare(site, logits.slice(0, at, end), tokens.slice(0, at, end), mine, router, *bank);
-        else
-          count(site, s.row, {host.ids.slice(0, at, end), host.weights.slice(0, at, end)},
-                static_cast<size_t>(logits.size(1)));
-      }
+      if (rows.contains(s.row) && weigh)
+        compare(work, logits.slice(0, at, end), work.tokens.slice(0, at, end),
+                part(work.routing, at, end));
+      else if (rows.contains(s.row))
+        count(work.call.site, s.row, part(host, at, end), static_cast<size_t>(logits.size(1)));
       at = end;
     }
-    return ops::experts(tokens, vanilla, bank->routed, nn::shared_expert(tokens, *bank));
   }
 
   std::set<int> rows;  ///< sequences that are looked at
@@ -153,13 +150,13 @@ class Observer : public nn::Experts {
   }
 
   std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
-                           const nn::ExpertWeightSet& bank) {
+                           const nn::ExpertWeights& weights) {
     std::set<int64_t> distinct;
     double sent = 0;
     for (const int64_t e : routing.ids.to_ints())
       if (e >= 0) distinct.insert(e), ++sent;
     const base::Stopwatch clock;
-    const Tensor out = ops::experts(tokens, routing, bank.routed);
+    const Tensor out = ops::experts(tokens, routing, *weights.routed);
     if (out.device() == tensor::Device::cuda)
       tensor::device_pool()->runtime().synchronise(tensor::current_scope().stream);
     calls.seconds.push_back(clock.seconds());
@@ -168,11 +165,13 @@ class Observer : public nn::Experts {
     return out.to_floats();
   }
 
-  void compare(int site, const Tensor& logits, const Tensor& tokens, const ops::Routing& vanilla,
-               const nn::Router& router, const nn::ExpertWeightSet& bank) {
+  void compare(const nn::MoeWork& work, const Tensor& logits, const Tensor& tokens,
+               const ops::Routing& vanilla) {
+    const int site = work.call.site;
+    const nn::Router& router = work.gate.router();
     const std::vector<int32_t> group(static_cast<size_t>(logits.size(0)), 0);
     const auto experts = static_cast<size_t>(logits.size(1));
-    const std::vector<float> whole = timed(tokens, vanilla, bank);
+    const std::vector<float> whole = timed(tokens, vanilla, work.weights);
     const std::vector<double> hits = hits_of(vanilla, experts);
     for (size_t r = 0; r < rules_.size(); ++r) {
       std::vector<Core> cores;
@@ -187,7 +186,7 @@ class Observer : public nn::Experts {
         const ops::Routing inside =
             nn::route_inside(logits, router.options, rules_[r], {group, {}}, {trials[i]});
         sum.recall[i] += recall_of(vanilla, trials[i]);
-        sum.residual[i] += distance(timed(tokens, inside, bank), whole);
+        sum.residual[i] += distance(timed(tokens, inside, work.weights), whole);
         sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
       }
     }
@@ -276,6 +275,8 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   nn::TokenModel& model = language.model(facts.block_causal ? policy.block : 0, dtype,
                                          pipeline::weight_store(), 0, whole);
   Observer seen(rules);
+  nn::MoeLayers experts;
+  experts.log().watch([&](const nn::MoeWork& work) { seen.see(work); });
   double decided = 0, tokens = 0;
   for (const bool weigh : {false, true}) {  // the busiest experts first
     seen.weigh = weigh;
@@ -298,7 +299,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
         return true;
       };
       sample::decode(model, pipeline::prompts_of(one, language, policy), policy, language.special(),
-                     facts.block_causal, {attention, seen}, control);
+                     facts.block_causal, {attention, experts}, control);
     }
   }
   ExpertStudy study = study_of(seen, rules, model.geometry());

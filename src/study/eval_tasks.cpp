@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "evaluation/shares.h"
 #include "evaluation/tasks.h"
-#include "nn/expert_selection.h"
+#include "nn/moe/selection_rule.h"
 #include "pipeline/model_state.h"
 #include "study/task_data.h"
 #include "tessera/study.h"

@@ -107,7 +107,7 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
                      nn::DType::f32, 0);
     const auto made = parallel::assemble_language(
         *own, plan, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla"), world);
-    made.experts->restrict_to({0});
+    made.policy->restrict_to({0});
     const nn::TokenModel& model = (made.split ? *made.split : *own);
     const auto step = model.at(view);
     nn::Hidden hidden = model.embed(ids, view);

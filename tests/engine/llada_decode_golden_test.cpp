@@ -2,7 +2,7 @@
 
 #include "engine/llada_golden.h"
 #include "nn/kv_attention.h"
-#include "nn/selective_experts.h"
+#include "nn/moe/selected_experts.h"
 #include "sample/decode.h"
 
 // Every golden decoding run: tokens, forward passes, commits and experts exactly.
@@ -71,7 +71,7 @@ nn::SelectionRule selection_of(const Json& run) {
 }
 
 // One forward pass as the case writes it.
-Json record(const sample::RowPass& p, const std::vector<nn::SelectiveExperts::Use>& uses) {
+Json record(const sample::RowPass& p, const std::vector<nn::RowUsage::Use>& uses) {
   Json commits = Json::array(), experts = Json::array();
   for (const auto& c : p.commits) commits.push_back({c.position, c.token});
   for (const auto& use : uses) experts.push_back(use.distinct);
@@ -89,7 +89,7 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
       policy_of(run, block_causal, golden.json.at("block_length").get<int>());
   const sample::SpecialIds special{*recipe->facts().mask, recipe->facts().ends};
   nn::KvAttention attention(model.geometry(), model.dtype());
-  nn::SelectiveExperts experts(selection_of(run));
+  nn::SelectedExperts experts(selection_of(run));
   std::set<std::string> shared_in;
   for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
   Json forwards = Json::array();
@@ -99,18 +99,19 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
     std::set<int> rows;
     for (const auto& p : passes)
       if (shared_in.contains(sample::name_of(p.pass.kind))) rows.insert(p.row);
-    experts.restrict_to(rows);
+    experts.policy->restrict_to(rows);
   };
   control.after = [&](const sample::RowPass& p, const sample::BlockWalk&,
                       const tensor::Tensor& logits) {
-    forwards.push_back(record(p, experts.take_uses()));
+    forwards.push_back(record(p, experts.usage.take()));
     const auto values = logits.to_floats();
     decided.insert(decided.end(), values.begin(), values.end());
     return true;
   };
   const auto prompt = run.at("prompt").get<std::vector<int32_t>>();
-  const auto out = sample::decode(model, {{prompt, golden.json.at("gen_length").get<int64_t>()}},
-                                  policy, special, block_causal, {attention, experts}, control);
+  const auto out =
+      sample::decode(model, {{prompt, golden.json.at("gen_length").get<int64_t>()}}, policy,
+                     special, block_causal, {attention, experts.layers}, control);
   const auto expected = run.at("tokens").get<std::vector<int32_t>>();
   EXPECT_EQ(block_causal ? out[0].generated : out[0].ids, expected);
   EXPECT_EQ(forwards, run.at("forwards"));
@@ -158,13 +159,13 @@ struct Outcome {
 Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPrompt>& prompts,
                   const DecodingPolicy& policy, bool block_causal, const std::string& select) {
   nn::KvAttention attention(model.geometry(), model.dtype());
-  nn::SelectiveExperts experts(nn::parse_selection(select));
+  nn::SelectedExperts experts(nn::parse_selection(select));
   Outcome outcome;
   sample::DecodeControl control;
   control.before = [&](const std::vector<sample::RowPass>& passes) {
     std::set<int> rows;
     for (const auto& p : passes) rows.insert(p.row);
-    experts.restrict_to(rows);
+    experts.policy->restrict_to(rows);
   };
   control.after = [&](const sample::RowPass& p, const sample::BlockWalk&, const tensor::Tensor& x) {
     const auto values = x.to_floats();
@@ -172,7 +173,7 @@ Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPr
     return true;
   };
   outcome.out = sample::decode(model, prompts, policy, {95, {92}}, block_causal,
-                               {attention, experts}, control);
+                               {attention, experts.layers}, control);
   return outcome;
 }
 

@@ -1,6 +1,6 @@
 #include "engine/llada_golden.h"
 #include "nn/kv_attention.h"
-#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "ops/elementwise.h"
 
 // Forward passes of both language models, layer by layer, beside the golden ones.
@@ -19,14 +19,14 @@ std::vector<float> by_head(const Tensor& slots, int64_t heads) {
   return out;
 }
 
-class Watched : public nn::LocalExperts {
- public:
-  Tensor apply(int site, const nn::TokenView& view, const Tensor& tokens, const nn::Router& router,
-               const nn::ExpertBank& bank) override {
-    logits.push_back(router.logits(tokens));
-    routing.push_back(router(tokens));
-    return LocalExperts::apply(site, view, tokens, router, bank);
+struct Watched {
+  Watched() {
+    layers.log().watch([this](const nn::MoeWork& work) {
+      logits.push_back(work.gate.router().logits(work.tokens));
+      routing.push_back(work.routing);
+    });
   }
+  nn::MoeLayers layers;
   std::vector<Tensor> logits;
   std::vector<ops::Routing> routing;
 };
@@ -43,7 +43,7 @@ void check_forward(const golden::LladaCase& golden, const nn::TokenModel& model,
   nn::Hidden hidden = model.embed(ids, view);
   const Tensor expected = golden.io.get(prefix + "hidden");
   for (int b = 0; b <= model.geometry().blocks; ++b) {
-    if (b > 0) model.block(b - 1, *step, view, hidden, {attention, experts});
+    if (b > 0) model.block(b - 1, *step, view, hidden, {attention, experts.layers});
     EXPECT_LT(golden::max_error(hidden.tokens.body.to_floats(), golden::row(expected, b)), 1e-4)
         << prefix << "hidden after " << b;
   }

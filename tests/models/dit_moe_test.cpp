@@ -4,6 +4,7 @@
 
 #include "models/named_noise.h"
 #include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "ops/elementwise.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
@@ -41,7 +42,7 @@ Tensor run(const DitMoe& model, const std::vector<int32_t>& labels, const nn::To
     view.body.push_back({r, {0, shape.tokens()}});
   }
   nn::LocalAttention attention(model.geometry());
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   nn::Hidden hidden = model.embed(*step, latent, view);
   for (int b = 0; b < model.geometry().blocks; ++b)
     model.block(b, *step, view, hidden, {attention, experts});

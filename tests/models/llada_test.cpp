@@ -9,7 +9,7 @@
 #include "models/token_config.h"
 #include "models/token_configs.h"
 #include "nn/kv_attention.h"
-#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "ops/elementwise.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
@@ -58,7 +58,7 @@ std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights
 Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
            const nn::TokenView& view) {
   nn::KvAttention attention(model.geometry(), model.dtype());
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   const auto step = model.at(view);
   nn::Hidden hidden = model.embed(ids, view);
   for (int b = 0; b < model.geometry().blocks; ++b)

@@ -8,6 +8,7 @@
 #include "models/named_noise.h"
 #include "models/registry.h"
 #include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
 
@@ -53,7 +54,7 @@ struct TinyModel {
     for (int r = 0; r < rows && !time.is_meta(); ++r) time.data<float>()[r] = 400;
     const auto step = network->at(*context, time);
     nn::LocalAttention attention(network->geometry());
-    nn::LocalExperts experts;
+    nn::MoeLayers experts;
     nn::Hidden hidden = network->embed(*step, latent, view);
     for (int b = 0; b < network->geometry().blocks; ++b)
       network->block(b, *step, view, hidden, {attention, experts});

@@ -85,27 +85,5 @@ TEST(LocalAttention, RefusesARowInTwoPieces) {
   EXPECT_THROW(attention.attend(0, view, {}, heads_of(4, 1)), Error);
 }
 
-TEST(LocalExperts, AddsTheSharedExpertAndCountsWhatItTouched) {
-  const int64_t d = 16, inner = 24, experts = 4;
-  auto bank = std::make_shared<ExpertWeightSet>();
-  for (uint32_t e = 0; e < experts; ++e)
-    bank->routed.push_back({ops::pack_paired_weight(normal({inner, d}, 30 + e),
-                                                    normal({inner, d}, 40 + e), DType::f32),
-                            ops::pack_weight(normal({d, inner}, 50 + e), DType::f32)});
-  Router router{ops::pack_weight(normal({experts, d}, 7), DType::f32), {.top_k = 2}};
-  const Tensor x = normal({9, d}, 3);
-  const TokenView view{-1, {0}, {}, {{0, {0, 9}}}};
-  LocalExperts local;
-  const auto routed = local.apply(0, view, x, router, bank).to_floats();
-  bank->shared = bank->routed[0];
-  const auto with = local.apply(0, view, x, router, bank).to_floats();
-  const auto shared = shared_expert(x, *bank).to_floats();
-  for (size_t i = 0; i < with.size(); ++i) EXPECT_NEAR(with[i], routed[i] + shared[i], 1e-4);
-  ASSERT_EQ(local.uses().size(), 2u);
-  EXPECT_EQ(local.uses()[0].tokens, 9);
-  EXPECT_GE(local.uses()[0].distinct, 2);
-  EXPECT_LE(local.uses()[0].distinct, experts);
-}
-
 }  // namespace
 }  // namespace tessera::nn

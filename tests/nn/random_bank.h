@@ -21,20 +21,18 @@ inline Tensor normal(const tensor::Shape& shape, uint32_t seed, float scale = 1)
 }
 
 /// A layer of `experts` experts [hidden 32, inner 16] and a shared one; experts of `mine` only.
-inline ExpertBank bank(int experts, uint32_t seed, DType dtype,
-                       const std::vector<bool>& mine = {}) {
-  auto set = std::make_shared<ExpertWeightSet>();
+inline ExpertWeights bank(int experts, uint32_t seed, DType dtype,
+                          const std::vector<bool>& mine = {}) {
+  auto routed = std::make_shared<std::vector<ops::Expert>>();
   const auto one = [&](uint32_t s) {
-    return ops::ExpertWeights{
+    return ops::Expert{
         ops::pack_paired_weight(normal({16, 32}, s, 0.2f), normal({16, 32}, s + 1, 0.2f), dtype),
         ops::pack_weight(normal({32, 16}, s + 2, 0.2f), dtype)};
   };
   for (int e = 0; e < experts; ++e)
-    set->routed.push_back(mine.empty() || mine[static_cast<size_t>(e)]
-                              ? one(seed + 10 * uint32_t(e))
-                              : ops::ExpertWeights{});
-  set->shared = one(seed + 7777);
-  return set;
+    routed->push_back(mine.empty() || mine[static_cast<size_t>(e)] ? one(seed + 10 * uint32_t(e))
+                                                                   : ops::Expert{});
+  return {std::move(routed), one(seed + 7777)};
 }
 
 inline Router router(int experts, int top_k, uint32_t seed) {

@@ -39,9 +39,9 @@ class Golden {
                 static_cast<size_t>(t.bytes()));
     return t;
   }
-  std::vector<ExpertWeights> bank(DType dtype) const {
+  std::vector<Expert> bank(DType dtype) const {
     const Tensor gate = (*this)["gate"], up = (*this)["up"], down = (*this)["down"];
-    std::vector<ExpertWeights> bank;
+    std::vector<Expert> bank;
     for (int64_t e = 0; e < 8; ++e) {
       auto matrix = [&](const Tensor& t) {
         return t.slice(0, e, e + 1).contiguous().reshape({t.size(1), t.size(2)});
@@ -92,7 +92,7 @@ TEST(Route, EqualsTheGoldenScoresAndIndices) {
 TEST(Experts, EqualTheGoldenLayer) {
   const Golden golden;
   for (DType dtype : {DType::f32, DType::bf16}) {
-    const std::vector<ExpertWeights> bank = golden.bank(dtype);
+    const std::vector<Expert> bank = golden.bank(dtype);
     struct Run {
       const char *name, *gate;
       int k;
@@ -147,8 +147,8 @@ TEST(Route, RefusesWhatDoesNotFit) {
   EXPECT_THROW(route(Tensor::zeros({2, 6}, DType::bf16), {}), Error);
 }
 
-std::vector<ExpertWeights> random_bank(int count, Device device) {
-  std::vector<ExpertWeights> bank;
+std::vector<Expert> random_bank(int count, Device device) {
+  std::vector<Expert> bank;
   for (int e = 0; e < count; ++e) {
     const Tensor up = Tensor::zeros({8, 4}, DType::f32, device);
     bank.push_back({pack_paired_weight(up, up, DType::f32),
@@ -185,7 +185,7 @@ TEST(Experts, Int8CountsHalfOfTheBytesAndIsForExpertsOnly) {
     const tensor::BindScope bind(scope);
     const Tensor up = Tensor::empty({512, 256}, DType::bf16, Device::meta);
     const Tensor down = Tensor::empty({256, 512}, DType::bf16, Device::meta);
-    const ExpertWeights one{pack_paired_weight(up, up, dtype), pack_weight(down, dtype)};
+    const Expert one{pack_paired_weight(up, up, dtype), pack_weight(down, dtype)};
     experts(x, r, {one, one});
     bytes[dtype == DType::i8] = scope.meter->entries().at("experts").bytes - 2 * x.bytes();
     if (dtype != DType::i8) continue;

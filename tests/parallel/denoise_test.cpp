@@ -197,7 +197,7 @@ class Layers : public nn::Denoiser {
 
  private:
   nn::Geometry geometry_;
-  std::vector<nn::ExpertBank> banks_;
+  std::vector<nn::ExpertWeights> banks_;
   std::vector<nn::Router> routers_;
   int bad_, bad_row_;
 };

@@ -66,8 +66,8 @@ class DiceCase {
   bool has(const std::string& name) const { return io_.entries().contains(name); }
 
   struct Outcome {
-    std::vector<Tensor> latents;                             // after each step
-    std::vector<std::vector<parallel::ExpertEvent>> events;  // by rank
+    std::vector<Tensor> latents;                    // after each step
+    std::vector<std::vector<nn::MoeEvent>> events;  // by rank
     int64_t sent_bytes = 0;
   };
   Outcome run(const Json& schedule, int ranks) {
@@ -134,16 +134,18 @@ class DiceCase {
     if (plan.conditional != KeptSlot::random) return;
     const auto slots = get("kept_slot").to_ints();
     const parallel::Share share = assembly.share;
-    auto experts = std::make_unique<parallel::ScheduledExperts>(
-        geometry, plan, case_["steps"].get<int>(),
-        parallel::ExpertExchange(
-            assembly.expert_group.get(),
-            parallel::experts_in_blocks(geometry.experts[0].experts, plan.expert)),
-        [=](int row, int64_t id) {
-          return uint32_t(slots[size_t(share.global_row(row) * tokens + id)]);
-        });
-    assembly.scheduled = experts.get();
-    assembly.experts = std::move(experts);
+    const parallel::Timetable timetable(plan, int(geometry.experts.size()), case_["steps"]);
+    parallel::ScheduleHooks hooks{.kept = [=](int row, int64_t id) {
+      return uint32_t(slots[size_t(share.global_row(row) * tokens + id)]);
+    }};
+    assembly.experts = std::make_unique<nn::MoeLayers>(
+        std::make_shared<nn::VanillaPolicy>(),
+        std::make_unique<parallel::ScheduledExchange>(
+            plan, timetable,
+            parallel::ExpertExchange(
+                assembly.expert_group.get(),
+                parallel::experts_in_blocks(geometry.experts[0].experts, plan.expert)),
+            hooks));
   }
 
   load::SafetensorsFile io_;
@@ -164,9 +166,9 @@ void expect_ages(const Json& schedule, const DiceCase::Outcome& outcome) {
   std::map<std::pair<int, int>, int> oldest, changed, sent;
   for (const auto& rank : outcome.events)
     for (const auto& event : rank) {
-      const std::pair<int, int> at{event.step, event.layer};
-      EXPECT_EQ(event.lag, schedule["lag"][size_t(event.step)][size_t(event.layer)]);
-      EXPECT_EQ(int(event.sent), schedule["consumed"][size_t(event.step)][size_t(event.layer)]);
+      const std::pair<int, int> at{event.step, event.site};
+      EXPECT_EQ(event.lag, schedule["lag"][size_t(event.step)][size_t(event.site)]);
+      EXPECT_EQ(int(event.sent), schedule["consumed"][size_t(event.step)][size_t(event.site)]);
       oldest[at] = std::max(oldest[at], event.oldest);
       changed[at] += int(event.changed);
       for (int64_t rows : event.rows) sent[at] += int(rows);
@@ -193,8 +195,8 @@ void expect_traffic(const DiceCase& c, const Json& schedule, int ranks,
     for (const auto& event : outcome.events[r])
       for (size_t p = 0; p < n; ++p) {
         EXPECT_EQ(event.rows[p],
-                  expected[((size_t(event.step) * layers + size_t(event.layer)) * n + r) * n + p])
-            << name << ": step " << event.step << ", layer " << event.layer << ", " << r << " to "
+                  expected[((size_t(event.step) * layers + size_t(event.site)) * n + r) * n + p])
+            << name << ": step " << event.step << ", layer " << event.site << ", " << r << " to "
             << p;
       }
   }

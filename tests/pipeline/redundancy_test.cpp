@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "nn/random_bank.h"
 
 namespace tessera::pipeline {
@@ -15,27 +15,18 @@ using tensor::Tensor;
 constexpr int kExperts = 4;
 constexpr int64_t kTokens = 24;
 
-nn::ExpertBank bank() { return nn::random_bank::bank(kExperts, 0, DType::f32); }
+nn::ExpertWeights bank() { return nn::random_bank::bank(kExperts, 0, DType::f32); }
 nn::Router router() { return nn::random_bank::router(kExperts, 2, 77); }
-
-TEST(RedundancyProbe, GivesWhatLocalExpertsGive) {
-  RedundancyProbe probe;
-  nn::LocalExperts local;
-  const Tensor x = normal({kTokens, 32}, 5);
-  for (int step = 0; step < 2; ++step) {
-    probe.begin_step({step, 2, true, true});
-    EXPECT_EQ(probe.apply(0, {}, x, router(), bank()).to_floats(),
-              local.apply(0, {}, x, router(), bank()).to_floats());
-  }
-}
 
 TEST(RedundancyProbe, ComparesNeighbouringSteps) {
   RedundancyProbe probe;
+  nn::MoeLayers layers;
+  layers.log().watch([&](const nn::MoeWork& work) { probe.see(work); });
   const Tensor x = normal({kTokens, 32}, 5), other = normal({kTokens, 32}, 6);
   const Tensor inputs[] = {x, x, other};
   for (int step = 0; step < 3; ++step) {
-    probe.begin_step({step, 3, true, true});
-    for (int layer : {0, 3}) probe.apply(layer, {}, inputs[step], router(), bank());
+    layers.begin_step({step, 3, true, true});
+    for (int layer : {0, 3}) layers.apply(layer, {}, inputs[step], router(), bank());
   }
   ASSERT_EQ(probe.steps().size(), 4u);
   EXPECT_EQ(probe.steps()[0].step, 1);
@@ -53,9 +44,8 @@ TEST(RedundancyProbe, ComparesNeighbouringSteps) {
   }
   EXPECT_GE(rows, 2 * 2 * kTokens) << "all rows of the second step, in both layers";
   EXPECT_GT(error, 0);
-  probe.finish();
-  probe.begin_step({0, 1, true, true});
-  probe.apply(0, {}, x, router(), bank());
+  layers.begin_step({0, 1, true, true});
+  layers.apply(0, {}, x, router(), bank());
   EXPECT_EQ(probe.steps().size(), 4u) << "a new run has no step before its first";
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/local.h"
+#include "nn/moe/moe_layers.h"
 #include "tessera/error.h"
 
 namespace tessera::sample {
@@ -63,7 +64,7 @@ class Spoilt : public Counting {
 struct Rig {
   Counting model;
   nn::LocalAttention attention{model.geometry()};
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   std::vector<Decoded> run(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
                            const DecodeControl& control = {}) {
     return decode(model, prompts, policy, {7, {}}, false, {attention, experts}, control);
@@ -117,7 +118,7 @@ TEST(Decode, NamesTheBlockThatSpoilsThePass) {
   const auto said = [](int block) {
     Spoilt model(block);
     nn::LocalAttention attention{model.geometry()};
-    nn::LocalExperts experts;
+    nn::MoeLayers experts;
     try {
       decode(model, {{{1, 1}, 2}}, {.threshold = 2, .block = 8}, {7, {}}, false,
              {attention, experts});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/fail.h"
@@ -16,16 +17,18 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// A row on the wire: its elements, then the number of its expert in the last 4 bytes.
-int64_t wire_width(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
+// A message to the experts: rows in one run, then 4 bytes for the expert of each.
+int64_t wire_elements(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
-// The bytes of numbers, one a row, in the dtype of a message.
-Tensor as_elements(std::span<const int32_t> numbers, const Tensor& message) {
-  const auto rows = static_cast<int64_t>(numbers.size()),
-             each = 4 / tensor::size_of(message.dtype());
-  const Tensor bytes = Tensor::empty({rows, each}, message.dtype());
-  if (rows > 0) std::memcpy(bytes.raw(), numbers.data(), numbers.size_bytes());
-  return bytes;
+struct Parts {
+  Tensor rows, numbers;  // [rows, hidden], and the rest
+};
+Parts parts_of(const Tensor& message, int64_t hidden) {
+  const int64_t each = wire_elements(hidden, message.dtype()), all = message.elements();
+  require(message.rank() == 1 && all % each == 0, ErrorCode::rank,
+          "a rank sent {} elements, which are no rows of {}", all, hidden);
+  const int64_t count = all / each, cut = count * hidden;
+  return {message.slice(0, 0, cut).reshape({count, hidden}), message.slice(0, cut, all)};
 }
 
 }  // namespace
@@ -67,10 +70,16 @@ std::vector<int> expert_owners(const Plan& plan, int experts) {
 }
 
 ExpertExchange::ExpertExchange(comm::Communicator* group, std::vector<int> owner)
-    : group_(group), owner_(std::move(owner)) {
+    : group_(group), owner_(std::move(owner)), place_(owner_.size()) {
   for (size_t e = 0; e < owner_.size(); ++e)
     require(owner_[e] >= 0 && owner_[e] < ranks(), ErrorCode::plan,
             "expert {} is placed on rank {} of {}", e, owner_[e], ranks());
+  size_t next = 0;
+  for (int r = 0; r < ranks(); ++r) {
+    for (size_t e = 0; e < owner_.size(); ++e)
+      if (owner_[e] == r) place_[e] = next++;
+    last_place_.push_back(next);
+  }
 }
 
 comm::Exchange ExpertExchange::start(std::vector<Tensor> messages, const char* operation,
@@ -79,35 +88,45 @@ comm::Exchange ExpertExchange::start(std::vector<Tensor> messages, const char* o
   return comm::all_to_all(*group_, std::move(messages), {operation, site});
 }
 
+void ExpertExchange::group(const int32_t* expert, const std::vector<int32_t>& pairs,
+                           ExpertFlight& flight) const {
+  std::vector<int64_t> next(owner_.size() + 1);
+  for (const int32_t pair : pairs) ++next[place_.at(static_cast<size_t>(expert[pair])) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  flight.begin = {0};
+  for (const size_t last : last_place_) flight.begin.push_back(next[last]);
+  flight.pairs.resize(pairs.size());
+  for (const int32_t pair : pairs)
+    flight.pairs[static_cast<size_t>(next[place_[static_cast<size_t>(expert[pair])]]++)] = pair;
+}
+
 ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tensor& ids,
                                       const std::vector<int32_t>& pairs,
-                                      nn::ExpertBank bank) const {
+                                      nn::ExpertWeights weights) const {
   ExpertFlight flight;
   flight.site = site;
-  flight.bank = std::move(bank);
-  const int64_t k = ids.size(1), hidden = tokens.size(1),
-                width = wire_width(hidden, tokens.dtype());
-  flight.row_bytes = hidden * tensor::size_of(tokens.dtype()) + 4;
+  flight.weights = std::move(weights);
+  flight.hidden = tokens.size(1);
+  flight.row_bytes = flight.hidden * tensor::size_of(tokens.dtype()) + 4;
   const int32_t* expert = ids.data<int32_t>();
-  std::vector<std::vector<int32_t>> to(static_cast<size_t>(ranks()));
-  for (int32_t pair : pairs) to[static_cast<size_t>(owner(expert[pair]))].push_back(pair);
+  group(expert, pairs, flight);
+  std::vector<int32_t> from, numbers;
+  for (const int32_t pair : flight.pairs) {
+    from.push_back(static_cast<int32_t>(pair / ids.size(1)));
+    numbers.push_back(expert[pair]);
+  }
   std::vector<Tensor> messages;
-  flight.begin.push_back(0);
-  flight.pairs.reserve(pairs.size());
-  for (const auto& mine : to) {
-    const auto count = static_cast<int64_t>(mine.size());
-    Tensor message = Tensor::empty({count, width}, tokens.dtype(), tokens.device(),
-                                   tensor::MemoryClass::buffers);
-    std::vector<int32_t> from, numbers;
-    for (const int32_t pair : mine) {
-      from.push_back(static_cast<int32_t>(pair / k));
-      numbers.push_back(expert[pair]);
-    }
-    ops::move_rows(tokens, from, message.slice(1, 0, hidden), {});
-    tensor::copy_into(message.slice(1, hidden, width), as_elements(numbers, message));
-    messages.push_back(std::move(message));
-    flight.pairs.insert(flight.pairs.end(), mine.begin(), mine.end());
-    flight.begin.push_back(static_cast<int64_t>(flight.pairs.size()));
+  for (size_t r = 0; r + 1 < flight.begin.size(); ++r) {
+    const auto first = static_cast<size_t>(flight.begin[r]);
+    const auto count = static_cast<size_t>(flight.begin[r + 1]) - first;
+    messages.push_back(
+        Tensor::empty({static_cast<int64_t>(count) * wire_elements(flight.hidden, tokens.dtype())},
+                      tokens.dtype(), tokens.device(), tensor::MemoryClass::buffers));
+    const Parts parts = parts_of(messages.back(), flight.hidden);
+    ops::move_rows(tokens, std::span(from).subspan(first, count), parts.rows, {});
+    const Tensor bytes = Tensor::empty(parts.numbers.shape(), tokens.dtype());
+    if (count > 0) std::memcpy(bytes.raw(), &numbers[first], count * sizeof(int32_t));
+    tensor::copy_into(parts.numbers, bytes);
   }
   flight.dispatch = start(std::move(messages), "dispatch", site);
   return flight;
@@ -118,30 +137,24 @@ void ExpertExchange::compute(ExpertFlight& flight) const {
   std::vector<Tensor> parts;
   std::vector<int32_t> ids;
   for (const Tensor& message : arrived) {
-    require(message.rank() == 2 && message.size(1) == arrived[0].size(1), ErrorCode::rank,
-            "layer {}: a rank sent rows of another width", flight.site);
-    const int64_t hidden = message.size(1) - 4 / tensor::size_of(message.dtype());
-    parts.push_back(message.slice(1, 0, hidden));
-    const Tensor numbers = message.slice(1, hidden, message.size(1)).to(tensor::Device::cpu);
-    for (int64_t i = 0; i < message.size(0); ++i) {
-      int32_t id = 0;
-      std::memcpy(
-          &id, numbers.data<std::byte>() + i * numbers.stride(0) * tensor::size_of(message.dtype()),
-          4);
-      ids.push_back(id);
-    }
+    const auto [rows, numbers] = parts_of(message, flight.hidden);
+    const Tensor bytes = numbers.to(tensor::Device::cpu);
+    const size_t before = ids.size(), count = static_cast<size_t>(rows.size(0));
+    ids.resize(before + count);
+    if (count > 0) std::memcpy(&ids[before], bytes.raw(), count * sizeof(int32_t));
+    parts.push_back(rows);
   }
   const int64_t count = static_cast<int64_t>(ids.size());
   Tensor rows = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
   if (count > 0)
     rows = ops::expert_rows(
         rows, {Tensor::from(std::span<const int32_t>(ids), {count, 1}).to(rows.device()), {}},
-        flight.bank->routed);
+        *flight.weights.routed);
   std::vector<Tensor> replies;
   int64_t at = 0;
-  for (const Tensor& message : arrived) {
-    replies.push_back(rows.slice(0, at, at + message.size(0)));
-    at += message.size(0);
+  for (const Tensor& part : parts) {
+    replies.push_back(rows.slice(0, at, at + part.size(0)));
+    at += part.size(0);
   }
   flight.combine = start(std::move(replies), "combine", flight.site);
   flight.computed = true;

@@ -15,19 +15,19 @@ namespace tessera::parallel {
 /// Rows of one layer and step on their way to their experts and back. It co-owns all it needs.
 struct ExpertFlight {
   int site = 0;
-  nn::ExpertBank bank;
-  std::vector<int32_t>
-      pairs;  ///< token * k + slot of the rows sent, grouped by the rank they go to
+  nn::ExpertWeights weights;
+  std::vector<int32_t> pairs;  ///< token * k + slot of the rows sent, by rank, then by expert
   std::vector<int64_t> begin;  ///< rank r gets pairs [begin[r], begin[r + 1])
   comm::Exchange dispatch, combine;
   bool computed = false;
+  int64_t hidden = 0;     ///< elements of a row
   int64_t row_bytes = 0;  ///< on the wire
   /// Bytes of rows that this rank holds or waits for.
   int64_t bytes() const { return static_cast<int64_t>(pairs.size()) * row_bytes; }
 };
 
 /// Moves rows between the ranks that share the experts of a layer: one exchange to the experts,
-/// which carries the rows and their experts' numbers, and one back.
+/// whose messages are rows and, behind them, the bytes of their experts' numbers; one back.
 class ExpertExchange {
  public:
   /// `group`: ranks that share the experts; null: this rank has them all. `owner[e]`: who has
@@ -36,7 +36,7 @@ class ExpertExchange {
 
   /// Sends the rows of `pairs` (token * k + slot, any order): tokens [n, hidden], ids i32 [n, k].
   ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
-                        const std::vector<int32_t>& pairs, nn::ExpertBank bank) const;
+                        const std::vector<int32_t>& pairs, nn::ExpertWeights weights) const;
   /// Waits for the rows that others sent, runs my experts on all of them, sends the results back.
   void compute(ExpertFlight& flight) const;
   /// Waits for the results: rows [tokens * k, hidden] get those of flight.pairs, each at its place.
@@ -48,9 +48,13 @@ class ExpertExchange {
   int rank() const { return group_ ? group_->rank() : 0; }
 
  private:
+  /// flight.pairs and flight.begin: one stable counting sort over experts, rank by rank.
+  void group(const int32_t* expert, const std::vector<int32_t>& pairs, ExpertFlight& flight) const;
   comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;
   comm::Communicator* group_;
   std::vector<int> owner_;
+  std::vector<size_t> place_;       // of each expert among all, in the order of their ranks
+  std::vector<size_t> last_place_;  // of each rank's experts: the end
 };
 
 /// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds

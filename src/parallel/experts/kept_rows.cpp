@@ -11,7 +11,7 @@ namespace {
 
 enum class Place { nowhere, under_way, home };
 
-/// What ScheduledExperts holds of a layer, without the rows.
+/// What ScheduledExchange holds of a layer, without the rows.
 class LayerRows {
  public:
   LayerRows(const Timetable& timetable, const RowSizes& sizes, int layer)
@@ -50,6 +50,7 @@ class LayerRows {
             lowest = std::min(lowest, source - 1);
     }
     results_.erase(results_.begin(), results_.lower_bound(lowest));
+    tokens_ &= !results_.empty();
   }
 
   const Timetable& timetable_;

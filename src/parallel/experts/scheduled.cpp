@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "nn/local.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
 
@@ -15,55 +14,53 @@ using tensor::Tensor;
 
 namespace {
 
-int64_t distinct(const Tensor& ids, size_t experts) {
-  std::vector<bool> touched(experts);
+int64_t distinct(const Tensor& ids, int64_t experts) {
+  std::vector<bool> touched(static_cast<size_t>(experts));
   for (int64_t i = 0; i < ids.elements(); ++i)
     if (ids.data<int32_t>()[i] >= 0) touched[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
   return std::count(touched.begin(), touched.end(), true);
 }
 
-// The place of an expert among the k of a token in an earlier routing, or -1.
-int64_t place_of(int32_t expert, const Tensor& ids, int64_t token) {
+// The pair of an expert among the k of a token in an earlier routing, or -1.
+int64_t place_of(int32_t expert, const KeptToken& before) {
+  const Tensor& ids = before.call->routing.ids;
   const int64_t k = ids.size(1);
-  const int32_t* old = ids.data<int32_t>() + token * k;
+  const int32_t* old = ids.data<int32_t>() + before.token * k;
   const int64_t slot = std::find(old, old + k, expert) - old;
-  return slot < k ? token * k + slot : -1;
+  return slot < k ? before.token * k + slot : -1;
 }
 
 }  // namespace
 
-ScheduledExperts::ScheduledExperts(const nn::Geometry& geometry, const Plan& plan, int steps,
-                                   ExpertExchange exchange,
-                                   std::function<uint32_t(int, int64_t)> kept,
-                                   std::function<void()> travels)
+ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable, ExpertExchange exchange,
+                                     ScheduleHooks hooks)
     : plan_(plan),
-      timetable_(plan, static_cast<int>(geometry.experts.size()), steps),
+      timetable_(std::move(timetable)),
       exchange_(std::move(exchange)),
-      kept_(std::move(kept)),
-      travels_(std::move(travels)),
-      layer_of_site_(static_cast<size_t>(geometry.blocks), -1),
-      layers_(geometry.experts.size()) {
-  for (size_t l = 0; l < geometry.experts.size(); ++l)
-    layer_of_site_.at(static_cast<size_t>(geometry.experts[l].block)) = static_cast<int>(l);
-}
+      hooks_(std::move(hooks)) {}
 
-std::vector<int32_t> ScheduledExperts::choose(int layer, const nn::TokenView& view,
-                                              const Tensor& tokens, Result& result,
-                                              ExpertEvent& event) {
-  Layer& mine = layers_[static_cast<size_t>(layer)];
-  const Tensor& ids = result.routing.ids;
-  result.sources.assign(static_cast<size_t>(ids.elements()), step_.index);
-  const bool adaptive = timetable_.adaptive(layer), full = timetable_.full(step_.index, layer);
+std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Tensor& tokens,
+                                               CallRows& mine, nn::MoeEvent& event) {
+  const int step = call.step.index;
+  StaleRows& kept = sites_[call.site];
+  const Tensor& ids = mine.routing.ids;
+  mine.sources.assign(static_cast<size_t>(ids.elements()), step);
+  const bool adaptive = timetable_.adaptive(call.site), full = timetable_.full(step, call.site);
   std::vector<float> moves;
   if (adaptive) {
-    result.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
-    if (!full) moves = relative_moves(mine.tokens, tokens);
+    mine.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
+    if (!full)
+      moves = relative_moves(kept.read(step - 1, mine.of, 1, tokens,
+                                       [](const CallRows& before) { return before.tokens; }),
+                             tokens);
+    for (CallRows& before : kept.at(step - 1))
+      if (before.of == mine.of) before.tokens = {};
     mine.tokens = tokens;
   }
   if (!full) {
-    const Result& before = mine.results.at(step_.index - 1);
-    return adaptive ? choose_by_drift(view, moves, before, result, event)
-                    : choose_by_slot(view, before, result, event);
+    const std::vector<KeptToken> before = kept.find(step - 1, mine.of);
+    return adaptive ? choose_by_drift(call.view, moves, before, mine, event)
+                    : choose_by_slot(call.view, before, mine, event);
   }
   std::vector<int32_t> pairs;
   for (int64_t pair = 0; pair < ids.elements(); ++pair)
@@ -72,10 +69,10 @@ std::vector<int32_t> ScheduledExperts::choose(int layer, const nn::TokenView& vi
 }
 
 // All but one slot of a token are left out, if the step before has a row of the same expert.
-std::vector<int32_t> ScheduledExperts::choose_by_slot(const nn::TokenView& view,
-                                                      const Result& before, Result& result,
-                                                      ExpertEvent& event) const {
-  const Tensor& ids = result.routing.ids;
+std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view,
+                                                       const std::vector<KeptToken>& before,
+                                                       CallRows& mine, nn::MoeEvent& event) const {
+  const Tensor& ids = mine.routing.ids;
   const int64_t k = ids.size(1);
   std::vector<int32_t> pairs;
   int64_t t = 0;
@@ -83,13 +80,14 @@ std::vector<int32_t> ScheduledExperts::choose_by_slot(const nn::TokenView& view,
     for (int64_t token = segment.ids.begin; token < segment.ids.end; ++token, ++t) {
       int64_t keep = 0;
       if (plan_.conditional == KeptSlot::high) keep = k - 1;
-      if (plan_.conditional == KeptSlot::random) keep = kept_(segment.row, token) % k;
+      if (plan_.conditional == KeptSlot::random) keep = hooks_.kept(segment.row, token) % k;
+      const KeptToken& was = before[static_cast<size_t>(t)];
       for (int64_t pair = t * k; pair < (t + 1) * k; ++pair) {
         const int32_t id = ids.data<int32_t>()[pair];
         if (id < 0) continue;
-        const int64_t old = pair == t * k + keep ? -1 : place_of(id, before.routing.ids, t);
+        const int64_t old = pair == t * k + keep ? -1 : place_of(id, was);
         if (old >= 0) {
-          result.reuse(pair, old, before);
+          mine.reuse(pair, *was.call, old);
           continue;
         }
         event.changed += pair != t * k + keep;
@@ -101,13 +99,13 @@ std::vector<int32_t> ScheduledExperts::choose_by_slot(const nn::TokenView& view,
 
 // Of each picture the rows go whose old results would be most wrong: first order in how far their
 // tokens have moved since. Rows of new experts always go, and count.
-std::vector<int32_t> ScheduledExperts::choose_by_drift(const nn::TokenView& view,
-                                                       const std::vector<float>& moves,
-                                                       const Result& before, Result& result,
-                                                       ExpertEvent& event) const {
-  const Tensor& ids = result.routing.ids;
+std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& view,
+                                                        const std::vector<float>& moves,
+                                                        const std::vector<KeptToken>& before,
+                                                        CallRows& mine, nn::MoeEvent& event) const {
+  const Tensor& ids = mine.routing.ids;
   const int64_t k = ids.size(1);
-  const float* weight = result.routing.weights.data<float>();
+  const float* weight = mine.routing.weights.data<float>();
   std::vector<int32_t> pairs;
   std::vector<Candidate> candidates;
   int64_t first = 0;
@@ -118,7 +116,8 @@ std::vector<int32_t> ScheduledExperts::choose_by_drift(const nn::TokenView& view
     for (int64_t pair = first; pair < last; ++pair) {
       const int32_t id = ids.data<int32_t>()[pair];
       if (id < 0) continue;
-      const int64_t old = place_of(id, before.routing.ids, pair / k);
+      const KeptToken& was = before[static_cast<size_t>(pair / k)];
+      const int64_t old = place_of(id, was);
       if (old < 0) {
         pairs.push_back(static_cast<int32_t>(pair));
         ++event.changed;
@@ -126,9 +125,9 @@ std::vector<int32_t> ScheduledExperts::choose_by_drift(const nn::TokenView& view
         continue;
       }
       const auto at = static_cast<size_t>(old);
-      const float moved = before.drift.moved[at] + moves[static_cast<size_t>(pair / k)];
-      const float error = std::fabs(weight[pair]) * moved * before.drift.length[at];
-      result.drift.moved[static_cast<size_t>(pair)] = moved;
+      const float moved = was.call->drift.moved[at] + moves[static_cast<size_t>(pair / k)];
+      const float error = std::fabs(weight[pair]) * moved * was.call->drift.length[at];
+      mine.drift.moved[static_cast<size_t>(pair)] = moved;
       candidates.push_back({pair, old, std::isfinite(error) ? error : HUGE_VALF});
     }
     first = last;
@@ -138,137 +137,135 @@ std::vector<int32_t> ScheduledExperts::choose_by_drift(const nn::TokenView& view
       const Candidate& row = candidates[i];
       if (static_cast<int64_t>(i) < allowed) {
         pairs.push_back(static_cast<int32_t>(row.pair));
-        result.drift.moved[static_cast<size_t>(row.pair)] = 0;
+        mine.drift.moved[static_cast<size_t>(row.pair)] = 0;
       } else {
-        result.reuse(row.pair, row.old, before);
+        mine.reuse(row.pair, *before[static_cast<size_t>(row.pair / k)].call, row.old);
       }
     }
   }
   return pairs;
 }
 
-void ScheduledExperts::Result::reuse(int64_t pair, int64_t old, const Result& before) {
-  reused.to.push_back(static_cast<int32_t>(pair));
-  reused.from.push_back(static_cast<int32_t>(old));
-  sources[static_cast<size_t>(pair)] = before.sources[static_cast<size_t>(old)];
-}
-
-void ScheduledExperts::count(const std::vector<int32_t>& pairs, const Result& result,
-                             ExpertEvent& event) const {
+void ScheduledExchange::count(const std::vector<int32_t>& pairs, const CallRows& mine,
+                              nn::MoeEvent& event) const {
   event.rows.assign(static_cast<size_t>(exchange_.ranks()), 0);
-  const int32_t* id = result.routing.ids.data<int32_t>();
+  const int32_t* id = mine.routing.ids.data<int32_t>();
   for (int32_t pair : pairs) ++event.rows[static_cast<size_t>(exchange_.owner(id[pair]))];
 }
 
-ScheduledExperts::Result& ScheduledExperts::launch(int layer, const nn::TokenView& view,
-                                                   const Tensor& tokens, ops::Routing routing,
-                                                   const nn::ExpertBank& bank, ExpertEvent& event) {
-  Result& result = layers_[static_cast<size_t>(layer)].results[step_.index];
-  result.routing = std::move(routing);
-  const std::vector<int32_t> pairs = choose(layer, view, tokens, result, event);
-  count(pairs, result, event);
-  event.sent = timetable_.consumed(step_.index, layer);
+CallRows& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& tokens,
+                                    ops::Routing routing, const nn::ExpertWeights& weights,
+                                    nn::MoeEvent& event) {
+  CallRows& mine = sites_[call.site].launch(call.step.index, call.view.body);
+  mine.routing = std::move(routing);
+  const std::vector<int32_t> pairs = choose(call, tokens, mine, event);
+  count(pairs, mine, event);
+  event.sent = timetable_.consumed(call.step.index, call.site);
   if (event.sent)
-    result.flight = exchange_.dispatch(layer, tokens, result.routing.ids, pairs, bank);
-  return result;
+    mine.flight = exchange_.dispatch(call.site, tokens, mine.routing.ids, pairs, weights);
+  return mine;
 }
 
-void ScheduledExperts::compute(Result& result) {
-  if (result.flight && !result.flight->computed) exchange_.compute(*result.flight);
-  if (waiting_ == &result) waiting_ = nullptr;
+void ScheduledExchange::compute(CallRows& call) {
+  if (call.flight && !call.flight->computed) exchange_.compute(*call.flight);
+  if (waiting_ == &call) waiting_ = nullptr;
 }
 
-void ScheduledExperts::let_others_work() {
-  if (!travels_) return;
-  peak_kept_ = std::max(peak_kept_, kept_bytes());
-  travels_();
+void ScheduledExchange::let_others_work(nn::MoeLog& log) {
+  if (!hooks_.travels) return;
+  log.keep(kept_bytes());
+  hooks_.travels();
 }
 
-ScheduledExperts::Result& ScheduledExperts::bring_home(int layer, int source, const Tensor& like) {
-  Result& result = layers_[static_cast<size_t>(layer)].results.at(source);
-  if (result.rows.defined()) return result;
-  if (!result.flight->computed) let_others_work();
-  compute(result);
-  let_others_work();
-  const Tensor& ids = result.routing.ids;
-  const Tensor rows = Tensor::empty({ids.elements(), like.size(1)}, like.dtype(), like.device(),
-                                    tensor::MemoryClass::buffers);
-  exchange_.finish(*result.flight, rows);
-  if (!result.reused.empty()) {
-    const Tensor old = bring_home(layer, source - 1, like).rows;
-    ops::move_rows(old, result.reused.from, rows, result.reused.to);
+void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn::MoeLog& log) {
+  for (CallRows& call : sites_[site].at(source)) {
+    if (call.rows.defined()) continue;
+    if (!call.flight->computed) let_others_work(log);
+    compute(call);
+    let_others_work(log);
+    const Tensor& ids = call.routing.ids;
+    const int32_t *first = ids.data<int32_t>(), *last = first + ids.elements();
+    const bool holes = std::any_of(first, last, [](int32_t id) { return id < 0; });
+    const Tensor rows = (holes ? Tensor::zeros : Tensor::empty)(
+        {ids.elements(), like.size(1)}, like.dtype(), like.device(), tensor::MemoryClass::buffers);
+    exchange_.finish(*call.flight, rows);
+    if (!call.reused.empty()) bring_home(site, source - 1, like, log);
+    for (const auto& [before, from, to] : call.reused) ops::move_rows(before->rows, from, rows, to);
+    call.reused.clear();
+    if (timetable_.adaptive(site)) call.drift.length = row_lengths(rows);
+    call.rows = rows;
+    call.flight.reset();
   }
-  std::vector<int32_t> empty;
-  for (int64_t i = 0; i < ids.elements(); ++i)
-    if (ids.data<int32_t>()[i] < 0) empty.push_back(static_cast<int32_t>(i));
-  if (!empty.empty()) ops::move_rows(rows, std::vector<int32_t>(empty.size(), -1), rows, empty);
-  if (timetable_.adaptive(layer)) result.drift.length = row_lengths(rows);
-  result.rows = rows;
-  result.flight.reset();
-  return result;
+}
+
+ScheduledExchange::Read ScheduledExchange::read(const nn::MoeCall& call, int source,
+                                                const CallRows& mine, const Tensor& tokens) {
+  StaleRows& kept = sites_[call.site];
+  const int64_t k = mine.routing.ids.size(1);
+  Read read;
+  read.rows = kept.read(source, mine.of, k, tokens, [](const CallRows& of) { return of.rows; });
+  read.weights = plan_.scores == StaleScores::latest
+                     ? mine.routing.weights
+                     : kept.read(source, mine.of, 1, mine.routing.weights,
+                                 [](const CallRows& of) { return of.routing.weights; });
+  for (const KeptToken& token : kept.find(source, mine.of))
+    for (int64_t pair = token.token * k; pair < (token.token + 1) * k; ++pair)
+      read.oldest =
+          std::max(read.oldest, call.step.index - token.call->sources[static_cast<size_t>(pair)]);
+  return read;
 }
 
 // Keeps what a later step reads, or takes rows from.
-void ScheduledExperts::forget(int layer) {
-  auto& results = layers_[static_cast<size_t>(layer)].results;
-  const int next = step_.index + 1;
+void ScheduledExchange::forget(const nn::MoeCall& call) {
+  StaleRows& kept = sites_[call.site];
+  const int next = call.step.index + 1;
   int lowest = next;
   if (next < timetable_.steps()) {
-    lowest = next - timetable_.lag(next, layer);
-    if (!timetable_.full(next, layer)) lowest = std::min(lowest, next - 1);
-    if (!timetable_.forced(next))
-      for (const auto& [source, result] : results)
-        if (source >= lowest && !result.rows.defined() && !result.reused.empty())
-          lowest = std::min(lowest, source - 1);
+    lowest = next - timetable_.lag(next, call.site);
+    if (!timetable_.full(next, call.site)) lowest = std::min(lowest, next - 1);
+    if (!timetable_.forced(next)) lowest = kept.needed(lowest);
   }
-  results.erase(results.begin(), results.lower_bound(lowest));
+  kept.forget(lowest, call.view.body);
 }
 
-int64_t ScheduledExperts::kept_bytes() const {
+int64_t ScheduledExchange::kept_bytes() const {
   int64_t bytes = 0;
-  for (const Layer& layer : layers_) {
-    if (layer.tokens.defined()) bytes += layer.tokens.bytes();
-    for (const auto& [source, result] : layer.results) {
-      if (result.rows.defined()) bytes += result.rows.bytes();
-      if (result.flight) bytes += result.flight->bytes();
-    }
-  }
+  for (const auto& [site, kept] : sites_) bytes += kept.bytes();
   return bytes;
 }
 
-Tensor ScheduledExperts::apply(int site, const nn::TokenView& view, const Tensor& tokens,
-                               const nn::Router& router, const nn::ExpertBank& bank) {
-  const int layer = layer_of_site_.at(static_cast<size_t>(site)), step = step_.index;
-  auto& results = layers_[static_cast<size_t>(layer)].results;
-  if (timetable_.forced(step)) results.clear();
-  const ops::Routing made = router(tokens);  // counts and choices are the host's
+Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
+                              const nn::ExpertWeights& weights, nn::MoeLog& log) {
+  const int step = call.step.index;
+  StaleRows& kept = sites_[call.site];
+  if (timetable_.forced(step)) kept.forget_before(step);
+  const ops::Routing made = gate(tokens);  // what travels where is the host's
+  nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .rows = {}};
   ops::Routing routing{made.ids.to(tensor::Device::cpu), made.weights.to(tensor::Device::cpu)};
-  ExpertEvent event{.step = step, .layer = layer, .tokens = tokens.size(0), .rows = {}};
-  event.distinct = distinct(routing.ids, bank->routed.size());
-  Result& mine = launch(layer, view, tokens, std::move(routing), bank, event);
-  const Tensor shared = nn::shared_expert(tokens, *bank);
+  event.distinct = distinct(routing.ids, weights.experts());
+  CallRows& mine = launch(call, tokens, std::move(routing), weights, event);
+  const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, the experts of rows that have arrived: of the layer before
   // (interweaved), or of the step before (displaced).
   if (waiting_ && waiting_ != &mine) compute(*waiting_);
-  if (const auto before = results.find(step - 1); before != results.end()) compute(before->second);
-  event.lag = timetable_.lag(step, layer);
+  for (CallRows& before : kept.at(step - 1)) compute(before);
+  event.lag = timetable_.lag(step, call.site);
   if (event.lag > 0 && mine.flight && plan_.schedule == ExpertSchedule::interweaved)
     waiting_ = &mine;
-  const Result& read = bring_home(layer, step - event.lag, tokens);
-  const bool latest = plan_.scores == StaleScores::latest;
-  const Tensor& weights = latest ? mine.routing.weights : read.routing.weights;
-  const Tensor out = ops::combine_rows(read.rows, weights.to(tokens.device()), shared);
-  if (!read.sources.empty())
-    event.oldest = step - *std::min_element(read.sources.begin(), read.sources.end());
-  events_.push_back(std::move(event));
-  forget(layer);
-  peak_kept_ = std::max(peak_kept_, kept_bytes());
+  bring_home(call.site, step - event.lag, tokens, log);
+  const Read old = read(call, step - event.lag, mine, tokens);
+  log.show({call, tokens, gate, weights, mine.routing, old.rows});
+  const Tensor out = ops::combine_rows(old.rows, old.weights.to(tokens.device()), shared);
+  event.oldest = old.oldest;
+  log.add(std::move(event));
+  forget(call);
+  log.keep(kept_bytes());
   return out;
 }
 
-void ScheduledExperts::finish() {
+void ScheduledExchange::finish() {
   waiting_ = nullptr;
-  for (Layer& layer : layers_) layer = Layer{};
+  sites_.clear();
 }
 
 }  // namespace tessera::parallel

@@ -61,6 +61,8 @@ void TokenRuns::cut(const nn::TokenView& whole) {
           whole.lengths.size(), whole.body.size());
   whole_ = whole;
   mine_ = part_of(whole, range());
+  peers_.hold(whole.body, range().begin);
+  mine_.peers = &peers_;
 }
 
 Range TokenRuns::range(int rank) const { return nn::split({0, tokens()}, group_.size(), rank); }

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "nn/block_stack.h"
 #include "nn/kv_attention.h"
+#include "parallel/sequence/group_peers.h"
 
 namespace tessera::parallel {
 
@@ -14,7 +15,7 @@ namespace tessera::parallel {
 /// uneven length, and of none, are legal.
 class TokenRuns {
  public:
-  explicit TokenRuns(comm::Communicator& group) : group_(group) {}
+  explicit TokenRuns(comm::Communicator& group) : group_(group), peers_(group) {}
 
   /// A pass begins: its tokens, on every rank alike.
   void cut(const nn::TokenView& whole);
@@ -29,6 +30,7 @@ class TokenRuns {
 
  private:
   comm::Communicator& group_;
+  GroupPeers peers_;
   nn::TokenView whole_, mine_;
 };
 

@@ -1,7 +1,6 @@
 #include "parallel/tensor/narrow_experts.h"
 
 #include "comm/collectives.h"
-#include "nn/local.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
@@ -13,11 +12,14 @@ void OrderedReduce::sum(Tensor& x) {
   group_.advance();
 }
 
-Tensor NarrowExperts::run(int, const Tensor& tokens, const ops::Routing& routing,
-                          const nn::ExpertBank& bank) {
+Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
+                          const nn::ExpertWeights& weights, nn::MoeLog& log) {
+  const ops::Routing routing = gate(tokens);
+  log.add(call, routing.ids, weights.experts());
   const Tensor wide = ops::cast(tokens, tensor::DType::f32);
-  Tensor sum = ops::combine_rows(ops::expert_rows(wide, routing, bank->routed), routing.weights,
-                                 nn::shared_expert(wide, *bank));
+  const Tensor rows = ops::expert_rows(wide, routing, *weights.routed);
+  log.show({call, tokens, gate, weights, routing, rows});
+  Tensor sum = ops::combine_rows(rows, routing.weights, weights.shared_rows(wide));
   reduce_.sum(sum);
   return ops::cast(sum, tokens.dtype());
 }

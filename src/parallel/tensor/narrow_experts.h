@@ -1,7 +1,7 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "nn/selective_experts.h"
+#include "nn/moe/backend.h"
 
 namespace tessera::parallel {
 
@@ -17,15 +17,12 @@ class OrderedReduce : public nn::Reduce {
 
 /// Tensor parallelism of experts: every rank has all tokens and a slice of each expert's width.
 /// Rows are weighed and added in f32 before the one sum over ranks, which is then rounded.
-class NarrowExperts : public nn::SelectiveExperts {
+class NarrowExperts final : public nn::ExpertBackend {
  public:
   /// `reduce` outlives this.
-  NarrowExperts(const nn::SelectionRule& rule, nn::Reduce& reduce)
-      : SelectiveExperts(rule), reduce_(reduce) {}
-
- protected:
-  nn::Tensor run(int site, const nn::Tensor& tokens, const ops::Routing& routing,
-                 const nn::ExpertBank& bank) override;
+  explicit NarrowExperts(nn::Reduce& reduce) : reduce_(reduce) {}
+  nn::Tensor run(const nn::MoeCall& call, const nn::Tensor& tokens, const nn::Gate& gate,
+                 const nn::ExpertWeights& weights, nn::MoeLog& log) override;
 
  private:
   nn::Reduce& reduce_;

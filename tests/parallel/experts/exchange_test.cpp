@@ -44,7 +44,7 @@ void rows_come_home(int ranks, int experts, std::vector<int> owner, DType dtype)
     exchange.compute(flight);
     const Tensor rows = Tensor::zeros({ids.elements(), 32}, dtype);
     exchange.finish(flight, rows);
-    const Tensor expected = ops::expert_rows(x, {ids, {}}, bank(experts, 1, dtype)->routed);
+    const Tensor expected = ops::expert_rows(x, {ids, {}}, *bank(experts, 1, dtype).routed);
     const auto got = rows.to_floats(), want = expected.to_floats();
     for (const int32_t pair : flight.pairs)
       for (size_t c = size_t(pair) * 32; c < size_t(pair + 1) * 32; ++c)

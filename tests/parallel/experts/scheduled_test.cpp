@@ -4,9 +4,12 @@
 
 #include <map>
 
-#include "nn/local.h"
+#include "comm/threads/launch.h"
+#include "nn/moe/moe_layers.h"
 #include "nn/random_bank.h"
+#include "ops/elementwise.h"
 #include "parallel/experts/kept_rows.h"
+#include "tessera/error.h"
 
 namespace tessera::parallel {
 namespace {
@@ -15,16 +18,18 @@ using namespace nn::random_bank;
 
 constexpr int kLayers = 3, kExperts = 4, kTokens = 6;
 
-nn::Geometry geometry() {
-  nn::Geometry g;
-  g.blocks = kLayers;
-  for (int b = 0; b < kLayers; ++b) g.experts.push_back({b, kExperts, 2, 16});
-  return g;
+std::unique_ptr<nn::MoeLayers> scheduled(const Plan& plan, int steps, ExpertExchange exchange,
+                                         const std::function<void()>& travels = {}) {
+  return std::make_unique<nn::MoeLayers>(
+      std::make_shared<nn::VanillaPolicy>(),
+      std::make_unique<ScheduledExchange>(
+          plan, Timetable(plan, kLayers, steps), std::move(exchange),
+          ScheduleHooks{[](int, int64_t id) { return uint32_t(id); }, travels}));
 }
 
 struct Outcome {
   std::vector<std::vector<float>> outputs;  // step by step, layer by layer
-  std::vector<ExpertEvent> events;
+  std::vector<nn::MoeEvent> events;
   int64_t kept = 0;
 };
 
@@ -41,10 +46,9 @@ nn::TokenView view() {
 
 Outcome run(const std::string& text, int steps, const std::function<void()>& travels = {}) {
   const Plan plan = parse_plan(text);
-  const nn::Geometry g = geometry();
-  ScheduledExperts experts(
-      g, plan, steps, ExpertExchange(nullptr, std::vector<int>(kExperts)),
-      [](int, int64_t id) { return uint32_t(id); }, travels);
+  const auto layers =
+      scheduled(plan, steps, ExpertExchange(nullptr, std::vector<int>(kExperts)), travels);
+  nn::MoeLayers& experts = *layers;
   Outcome result;
   for (int s = 0; s < steps; ++s) {
     experts.begin_step({s, steps, plan.fresh(s, steps), true});
@@ -56,20 +60,20 @@ Outcome run(const std::string& text, int steps, const std::function<void()>& tra
                                    .to_floats());
   }
   experts.finish();
-  result.events = experts.events();
-  result.kept = experts.peak_kept_bytes();
+  result.events = experts.log().events();
+  result.kept = experts.log().peak_kept_bytes();
   return result;
 }
 
 std::vector<float> local(int step, int layer) {
-  nn::LocalExperts experts;
+  nn::MoeLayers experts;
   return experts
       .apply(layer, view(), input(step, layer), router(kExperts, 2, uint32_t(50 + layer)),
              bank(kExperts, uint32_t(1000 * layer + 1), DType::f32))
       .to_floats();
 }
 
-TEST(ScheduledExperts, SynchronousIsLocalBitForBit) {
+TEST(ScheduledExchange, SynchronousIsLocalBitForBit) {
   for (const char* plan : {"", "schedule=displaced,warmup=5", "schedule=interweaved,sync=0+1+2",
                            "conditional=low,stride=1", "schedule=adaptive,budget=100",
                            "schedule=adaptive,budget=0,warmup=5"}) {
@@ -81,17 +85,17 @@ TEST(ScheduledExperts, SynchronousIsLocalBitForBit) {
   }
 }
 
-TEST(ScheduledExperts, EventsSayWhatWasRead) {
+TEST(ScheduledExchange, EventsSayWhatWasRead) {
   const Outcome got = run("schedule=displaced", 5);
   std::vector<int> lags;
-  for (const ExpertEvent& event : got.events)
-    if (event.layer == 1) lags.push_back(event.lag);
+  for (const nn::MoeEvent& event : got.events)
+    if (event.site == 1) lags.push_back(event.lag);
   EXPECT_EQ(lags, (std::vector<int>{0, 1, 2, 2, 2}));
   EXPECT_TRUE(got.events[2 * kLayers].sent);
   EXPECT_FALSE(got.events[3 * kLayers].sent) << "no step reads the last two results";
 }
 
-TEST(ScheduledExperts, InterweavedKeepsLessThanDisplaced) {
+TEST(ScheduledExchange, InterweavedKeepsLessThanDisplaced) {
   for (const auto& [more, layers] :
        {std::pair<std::string, int>{"", 3}, {",sync=0", 2}, {",sync=0+2", 1}}) {
     const Outcome interweaved = run("schedule=interweaved" + more, 8);
@@ -102,11 +106,11 @@ TEST(ScheduledExperts, InterweavedKeepsLessThanDisplaced) {
   EXPECT_EQ(run("", 4).kept, 0) << "a synchronous schedule keeps nothing";
 }
 
-TEST(ScheduledExperts, SkippedSlotsAreOlder) {
+TEST(ScheduledExchange, SkippedSlotsAreOlder) {
   const Outcome got = run("schedule=interweaved,conditional=low,stride=4", 9);
   int oldest = 0;
   int64_t sent = 0, full = 0;
-  for (const ExpertEvent& event : got.events) {
+  for (const nn::MoeEvent& event : got.events) {
     oldest = std::max(oldest, event.oldest);
     sent += event.rows[0];
     full += 2 * kTokens;
@@ -115,11 +119,11 @@ TEST(ScheduledExperts, SkippedSlotsAreOlder) {
   EXPECT_LT(sent, full);
 }
 
-TEST(ScheduledExperts, AdaptiveKeepsItsBudget) {
+TEST(ScheduledExchange, AdaptiveKeepsItsBudget) {
   std::map<int, int64_t> ages;
   for (int budget : {0, 25, 60}) {
     const Outcome got = run("schedule=adaptive,budget=" + std::to_string(budget), 9);
-    for (const ExpertEvent& event : got.events) {
+    for (const nn::MoeEvent& event : got.events) {
       const int64_t all = 2 * kTokens, allowed = (budget * all + 50) / 100;
       EXPECT_EQ(event.lag, 0);
       EXPECT_EQ(event.rows[0], event.step == 0 ? all : std::max(allowed, event.changed));
@@ -130,18 +134,18 @@ TEST(ScheduledExperts, AdaptiveKeepsItsBudget) {
   EXPECT_GT(ages[0], ages[60]) << "a larger budget refreshes what is oldest";
 }
 
-TEST(ScheduledExperts, AdaptiveRefreshesTheRowsThatMoved) {
-  const nn::Geometry g = geometry();
+TEST(ScheduledExchange, AdaptiveRefreshesTheRowsThatMoved) {
   const Plan plan = parse_plan("schedule=adaptive,budget=50");
-  ScheduledExperts experts(g, plan, 3, ExpertExchange(nullptr, std::vector<int>(kExperts)), {});
+  const auto layers = scheduled(plan, 3, ExpertExchange(nullptr, std::vector<int>(kExperts)));
+  nn::MoeLayers& experts = *layers;
   const nn::Router route = router(kExperts, 2, 50);
-  const nn::ExpertBank experts_of_layer = bank(kExperts, 1, DType::f32);
+  const nn::ExpertWeights experts_of_layer = bank(kExperts, 1, DType::f32);
   const Tensor first = input(0, 0);
   std::vector<float> moved = first.to_floats();
   for (int64_t t = 1; t < kTokens; t += 2)
     for (int64_t c = 0; c < 32; ++c) moved[size_t(t * 32 + c)] *= 1.001f;
   const Tensor second = Tensor::from(std::span<const float>(moved), {kTokens, 32});
-  nn::LocalExperts local;
+  nn::MoeLayers local;
   experts.begin_step({0, 3, true, false});
   experts.apply(0, view(), first, route, experts_of_layer);
   experts.begin_step({1, 3, false, false});
@@ -150,7 +154,7 @@ TEST(ScheduledExperts, AdaptiveRefreshesTheRowsThatMoved) {
       << "half of the tokens stood still, so refreshing the other half is exact";
 }
 
-TEST(ScheduledExperts, SaysTwiceACallThatItsRowsTravel) {
+TEST(ScheduledExchange, SaysTwiceACallThatItsRowsTravel) {
   int waits = 0;
   const Outcome halves = run("schedule=staggered-batch", 3, [&] { ++waits; });
   EXPECT_EQ(waits, 2 * 3 * kLayers);
@@ -158,7 +162,7 @@ TEST(ScheduledExperts, SaysTwiceACallThatItsRowsTravel) {
   EXPECT_EQ(halves.kept, kTokens * 2 * (32 * 4 + 4)) << "the rows of one layer, and their experts";
 }
 
-TEST(ScheduledExperts, KeepsWhatThePlanForetells) {
+TEST(ScheduledExchange, KeepsWhatThePlanForetells) {
   const RowSizes sizes{kLayers, 2, kTokens, 32 * 4};
   for (const char* plan :
        {"", "schedule=interweaved", "schedule=displaced", "schedule=interweaved,sync=0",
@@ -174,6 +178,117 @@ TEST(ScheduledExperts, KeepsWhatThePlanForetells) {
     EXPECT_LE(kept, most) << plan;
     EXPECT_GT(2 * kept, most) << plan;
   }
+}
+
+// Two rows of 6 tokens, by step and layer.
+Tensor rows_of(int step, int layer) { return normal({12, 32}, uint32_t(700 + step * 10 + layer)); }
+
+/// How the tokens of a step are cut into calls: (row, ids) each, the whole in fresh steps.
+using Cut = std::vector<nn::Segments>;
+const nn::Segments kWhole{{0, {0, 6}}, {1, {0, 6}}};
+
+// Places of tokens in the whole.
+std::vector<int32_t> places(const nn::Segments& of) {
+  std::vector<int32_t> at;
+  for (const nn::Segment& s : of)
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) at.push_back(int32_t(6 * s.row + id));
+  return at;
+}
+
+// What a rank gets for its tokens, each at its place in the whole; zeros elsewhere.
+std::vector<float> cut_run(const std::string& text, const Cut& cut, comm::Communicator* world,
+                           const std::function<nn::Segments(const nn::Segments&)>& mine) {
+  constexpr int kSteps = 7;
+  const Plan plan = parse_plan(text);
+  const int ranks = world ? world->size() : 1;
+  const auto owner = experts_in_blocks(kExperts, ranks);
+  std::vector<bool> held;
+  for (int o : owner) held.push_back(!world || o == world->rank());
+  const auto layers = scheduled(plan, kSteps, ExpertExchange(world, owner));
+  std::vector<float> all;
+  for (int s = 0; s < kSteps; ++s) {
+    const bool fresh = plan.fresh(s, kSteps);
+    layers->begin_step({s, kSteps, fresh, s + 1 == kSteps || plan.fresh(s + 1, kSteps)});
+    std::vector<Tensor> out;
+    for (int l = 0; l < kLayers; ++l) out.push_back(Tensor::zeros({12, 32}, DType::f32));
+    const Cut calls = fresh ? Cut{kWhole} : cut;
+    for (size_t p = 0; p < calls.size(); ++p)
+      for (int l = 0; l < kLayers; ++l) {
+        const nn::TokenView view{fresh ? -1 : int(p), {0, 1}, {}, mine(calls[p])};
+        const auto at = places(view.body);
+        const Tensor x = ops::gather_rows(rows_of(s, l), at, DType::f32);
+        const Tensor y = layers->apply(l, view, x, router(kExperts, 2, uint32_t(50 + l)),
+                                       bank(kExperts, uint32_t(1000 * l + 1), DType::f32, held));
+        if (!at.empty()) ops::move_rows(y, {}, out[size_t(l)], at);
+      }
+    for (const Tensor& o : out) {
+      const auto values = o.to_floats();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+  }
+  layers->finish();
+  return all;
+}
+
+const char* const kSchedules[] = {"",
+                                  "schedule=displaced",
+                                  "schedule=interweaved,warmup=2",
+                                  "schedule=displaced,sync-every=3",
+                                  "conditional=low,stride=3",
+                                  "schedule=interweaved,conditional=random,stride=2",
+                                  "schedule=displaced,conditional=high,scores=latest",
+                                  "schedule=adaptive,budget=0"};
+const Cut kIds{{{0, {0, 4}}, {1, {0, 4}}}, {{0, {4, 6}}, {1, {4, 6}}}},
+    kRows{{{0, {0, 6}}}, {{1, {0, 6}}}},
+    kThree{{{0, {0, 1}}, {1, {2, 6}}}, {{0, {1, 6}}}, {{1, {0, 2}}}};
+
+TEST(ScheduledExchange, PatchesOfIdsOrOfRowsAreOneCallBitForBit) {
+  const auto all = [](const nn::Segments& s) { return s; };
+  for (const char* plan : kSchedules) {
+    const auto whole = cut_run(plan, {kWhole}, nullptr, all);
+    for (const Cut& cut : {kIds, kRows, kThree})
+      EXPECT_EQ(cut_run(plan, cut, nullptr, all), whole) << plan << ", " << cut.size() << " calls";
+  }
+}
+
+TEST(ScheduledExchange, RanksWithoutTokensOfAPatchTakePartInIt) {
+  for (const char* plan : kSchedules) {
+    const auto whole = cut_run(plan, {kWhole}, nullptr, [](const nn::Segments& s) { return s; });
+    for (int ranks : {2, 3}) {
+      std::vector<std::vector<float>> parts{size_t(ranks)};
+      comm::threads::run(ranks, std::chrono::seconds(20), [&](comm::Communicator& world) {
+        // Rank 0 has ids 0 to 3 of both rows, rank 1 the others, a third rank none.
+        const nn::Range held = world.rank() == 0   ? nn::Range{0, 4}
+                               : world.rank() == 1 ? nn::Range{4, 6}
+                                                   : nn::Range{};
+        parts[size_t(world.rank())] = cut_run(plan, kIds, &world, [&](const nn::Segments& all) {
+          nn::Segments mine;
+          for (const nn::Segment& s : all) {
+            const nn::Range ids{std::max(s.ids.begin, held.begin), std::min(s.ids.end, held.end)};
+            if (ids.size() > 0) mine.push_back({s.row, ids});
+          }
+          return mine;
+        });
+      });
+      std::vector<float> sum = parts[0];
+      for (size_t r = 1; r < parts.size(); ++r)
+        for (size_t i = 0; i < sum.size(); ++i) sum[i] += parts[r][i];
+      EXPECT_EQ(sum, whole) << plan << " on " << ranks;
+    }
+  }
+}
+
+TEST(ScheduledExchange, ATokenWithoutAResultIsAnError) {
+  const Plan plan = parse_plan("schedule=displaced");
+  const auto layers = scheduled(plan, 4, ExpertExchange(nullptr, std::vector<int>(kExperts)));
+  const auto weights = bank(kExperts, 1, DType::f32);
+  const auto apply = [&](int step, const nn::Range& ids) {
+    layers->begin_step({step, 4, step == 0, false});
+    const nn::TokenView part{0, {0}, {}, {{0, ids}}};
+    layers->apply(0, part, normal({ids.size(), 32}, 3), router(kExperts, 2, 50), weights);
+  };
+  apply(0, {0, 3});
+  EXPECT_THROW(apply(1, {2, 4}), Error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "nn/router.h"
+#include "nn/moe/router.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "nn/expert_selection.h"
+#include "nn/moe/expert_selection.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "nn/router.h"
+#include "nn/moe/router.h"
 
 #include "base/fail.h"
 #include "ops/finite.h"

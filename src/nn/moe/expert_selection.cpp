@@ -1,4 +1,4 @@
-#include "nn/expert_selection.h"
+#include "nn/moe/expert_selection.h"
 
 #include <algorithm>
 #include <bit>
@@ -127,7 +127,7 @@ std::vector<uint8_t> voted_at_least(std::span<const int64_t> votes, double least
 using Cores = std::vector<std::vector<uint8_t>>;
 
 // Experts that any rank's tokens want.
-void unite(Cores& cores, SelectionPeers* peers) {
+void unite(Cores& cores, RowPeers* peers) {
   if (!peers || cores.empty()) return;
   std::vector<int64_t> flags;
   for (const auto& core : cores) flags.insert(flags.end(), core.begin(), core.end());
@@ -362,19 +362,6 @@ ops::Routing beside(const Tensor& scores, const ops::Routing& made) {
 }
 
 }  // namespace
-
-void check_selection(const SelectionRule& rule, int experts, int top_k) {
-  // Messages are made only if they are needed: this runs for every layer of every pass.
-  if (rule.k > experts || rule.take > experts)
-    fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
-         to_string(rule), std::max(rule.k, rule.take), experts);
-  if (!rule.coreset() || rule.method == Method::seq || rule.method == Method::peak) return;
-  if (!(std::floor(rule.beta * double(experts)) >= 1))
-    fail(ErrorCode::usage,
-         "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
-         "({} experts a token are vanilla)",
-         to_string(rule), rule.beta, experts, 1.0 / double(experts), top_k);
-}
 
 ops::Routing select_experts(const Tensor& all, const RoutingOptions& options,
                             const SelectionRule& rule, const SelectionScope& scope,

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "nn/expert_selection.h"
+#include "nn/moe/expert_selection.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {

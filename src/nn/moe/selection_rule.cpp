@@ -1,9 +1,12 @@
+#include "nn/moe/selection_rule.h"
+
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
 #include "base/fail.h"
 #include "base/printable.h"
-#include "nn/expert_selection.h"
 
 namespace tessera::nn {
 namespace {
@@ -148,6 +151,19 @@ std::string to_string(const SelectionRule& r) {
   if (r.batch) text += ",scope=batch";
   if (r.renormalise) text += ",renormalise";
   return text;
+}
+
+void check_selection(const SelectionRule& rule, int experts, int top_k) {
+  // Messages are made only if they are needed: this runs for every layer of every pass.
+  if (rule.k > experts || rule.take > experts)
+    fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
+         to_string(rule), std::max(rule.k, rule.take), experts);
+  if (!rule.coreset() || rule.method == Method::seq || rule.method == Method::peak) return;
+  if (!(std::floor(rule.beta * double(experts)) >= 1))
+    fail(ErrorCode::usage,
+         "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
+         "({} experts a token are vanilla)",
+         to_string(rule), rule.beta, experts, 1.0 / double(experts), top_k);
 }
 
 }  // namespace tessera::nn

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ops/experts.h"
+
+namespace tessera::nn {
+
+/// The expert weights of a layer: a handle, so that work in flight co-owns them.
+struct ExpertWeights {
+  std::shared_ptr<const std::vector<ops::Expert>> routed;
+  ops::Expert shared;  ///< null weights: no shared expert
+
+  int64_t experts() const { return static_cast<int64_t>(routed->size()); }
+  /// The shared expert of tokens, down(silu(gate x) * up x); undefined if there is none.
+  tensor::Tensor shared_rows(const tensor::Tensor& tokens) const;
+};
+
+}  // namespace tessera::nn

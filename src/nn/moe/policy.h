@@ -1,0 +1,53 @@
+#pragma once
+
+#include "nn/seams.h"
+
+namespace tessera::nn {
+
+/// One call of an MoE layer: `site` of Geometry::experts, the step, and whose tokens they are.
+struct MoeCall {
+  int site = 0;
+  StepInfo step;
+  const TokenView& view;
+};
+
+/// Who goes to which expert, between the logits of a router and a routing. The view says which
+/// tokens are one row's, and which ranks hold the others (view.peers).
+class ExpertPolicy {
+ public:
+  virtual ~ExpertPolicy() = default;
+  /// tokens [tokens, hidden] and their logits f32 [tokens, experts] -> a routing of any number of
+  /// slots, the same on all ranks; unused ones are -1 with weight 0.
+  virtual ops::Routing choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,
+                              const ops::RoutingOptions& router) const = 0;
+};
+
+/// As the model's router says.
+class VanillaPolicy final : public ExpertPolicy {
+ public:
+  ops::Routing choose(const MoeCall&, const Tensor&, const Tensor& logits,
+                      const ops::RoutingOptions& router) const override {
+    return ops::route(logits, router);
+  }
+};
+
+/// A router under a policy, for the tokens of one call.
+class Gate {
+ public:
+  /// All of them outlive this.
+  Gate(const Router& router, const ExpertPolicy& policy, const MoeCall& call)
+      : router_(router), policy_(policy), call_(call) {}
+
+  ops::Routing operator()(const Tensor& tokens) const {
+    return policy_.choose(call_, tokens, router_.logits(tokens), router_.options);
+  }
+  /// For who decides by himself, or compares decisions.
+  const Router& router() const { return router_; }
+
+ private:
+  const Router& router_;
+  const ExpertPolicy& policy_;
+  const MoeCall& call_;
+};
+
+}  // namespace tessera::nn

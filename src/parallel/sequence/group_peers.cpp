@@ -1,0 +1,15 @@
+#include "parallel/sequence/group_peers.h"
+
+#include "comm/collectives.h"
+#include "ops/elementwise.h"
+
+namespace tessera::parallel {
+
+void GroupPeers::sum(std::span<int64_t> values) { comm::sum(group_, values, {"votes", -1}); }
+void GroupPeers::max(std::span<int64_t> values) { comm::max(group_, values, {"votes", -1}); }
+
+tensor::Tensor GroupPeers::gather(const tensor::Tensor& mine) {
+  return ops::concat_rows(comm::all_gather(group_, mine.contiguous(), {"scores", -1}).wait());
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <utility>
+
+#include "comm/communicator.h"
+#include "nn/moe/row_peers.h"
+
+namespace tessera::parallel {
+
+/// Ranks of a group that hold the tokens of the same rows. Whole numbers: no order changes their
+/// sums.
+class GroupPeers final : public nn::RowPeers {
+ public:
+  /// `group` outlives this.
+  explicit GroupPeers(comm::Communicator& group) : group_(group) {}
+  /// The tokens of all ranks, rank by rank, and where mine begin among them.
+  void hold(nn::Segments tokens, int64_t first) {
+    tokens_ = std::move(tokens);
+    first_ = first;
+  }
+
+  void sum(std::span<int64_t> values) override;
+  void max(std::span<int64_t> values) override;
+  tensor::Tensor gather(const tensor::Tensor& mine) override;
+  const nn::Segments& tokens() const override { return tokens_; }
+  int64_t first() const override { return first_; }
+
+ private:
+  comm::Communicator& group_;
+  nn::Segments tokens_;
+  int64_t first_ = 0;
+};
+
+}  // namespace tessera::parallel

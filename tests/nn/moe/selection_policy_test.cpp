@@ -1,0 +1,61 @@
+#include "nn/moe/selection_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "nn/moe/selected_experts.h"
+#include "nn/random_bank.h"
+
+namespace tessera::nn {
+namespace {
+
+using namespace random_bank;
+
+struct Layer {
+  ExpertWeights weights = bank(8, 1, DType::f32);
+  Router gate = router(8, 2, 7);
+  Tensor x = normal({9, 32}, 3);
+  TokenView view{-1, {0, 1}, {}, {{0, {0, 5}}, {1, {0, 4}}}, {5, 4}};
+
+  Tensor apply(SelectedExperts& experts) const {
+    return experts.layers.apply(0, view, x, gate, weights);
+  }
+};
+
+TEST(SelectionPolicy, VanillaIsTheModelsRouterBitByBit) {
+  const Layer layer;
+  SelectedExperts vanilla({});
+  MoeLayers plain;
+  EXPECT_EQ(layer.apply(vanilla).to_floats(),
+            plain.apply(0, layer.view, layer.x, layer.gate, layer.weights).to_floats());
+}
+
+TEST(SelectionPolicy, RowsShareApart) {
+  const Layer layer;
+  const SelectionRule rule = parse_selection("des-vote:0.25");
+  SelectedExperts together(rule), alone(rule);
+  together.policy->restrict_to({0, 1});
+  alone.policy->restrict_to({1});
+  const Tensor both = layer.apply(together);
+  const TokenView second{-1, {1}, {}, {{1, {0, 4}}}, {4}};
+  const Tensor one =
+      alone.layers.apply(0, second, layer.x.slice(0, 5, 9).contiguous(), layer.gate, layer.weights);
+  EXPECT_EQ(both.slice(0, 5, 9).to_floats(), one.to_floats());
+}
+
+TEST(SelectionPolicy, OneCoresetForTheBatch) {
+  const Layer layer;
+  SelectedExperts experts(parse_selection("des-vote:0.25,scope=batch"));
+  experts.policy->restrict_to({0, 1});
+  layer.apply(experts);
+  EXPECT_LE(experts.usage.experts_read(), 2);
+}
+
+TEST(SelectionPolicy, TheSharedExpertIsUntouched) {
+  const Layer layer;
+  SelectedExperts experts(parse_selection("mc:1,1,0"));  // no token keeps a routed expert
+  experts.policy->restrict_to({0, 1});
+  EXPECT_EQ(layer.apply(experts).to_floats(), layer.weights.shared_rows(layer.x).to_floats());
+}
+
+}  // namespace
+}  // namespace tessera::nn
