@@ -16,6 +16,7 @@
 #include "kernels/rope.h"
 #include "kernels/routing.h"
 #include "kernels/sampling.h"
+#include "kernels/selection.h"
 #include "kernels/waves.h"
 
 namespace tessera::kernels {
@@ -36,6 +37,12 @@ KernelTable table_for(Isa isa) {
   table.router_scores = reference::router_scores;
   table.top_k = reference::top_k;
   table.route = reference::route;
+  table.expert_votes = reference::expert_votes;
+  table.coresets = reference::coresets;
+  table.choose_inside = reference::choose_inside;
+  table.magnitudes = reference::magnitudes;
+  table.token_fates = reference::token_fates;
+  table.drop_tail = reference::drop_tail;
   table.copy = reference::copy;
   table.move_rows = reference::move_rows;
   table.waves = reference::waves;
@@ -71,6 +78,8 @@ KernelTable table_for(Isa isa) {
     table.channel_moments = avx512::channel_moments;
     table.channel_affine = avx512::channel_affine;
     table.route = avx512::route;
+    table.expert_votes = avx512::expert_votes;
+    table.choose_inside = avx512::choose_inside;
     table.router_scores = avx512::router_scores;
     table.top_k = avx512::top_k;
   }

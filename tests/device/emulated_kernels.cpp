@@ -18,6 +18,7 @@
 #include "kernels/rope.h"
 #include "kernels/routing.h"
 #include "kernels/sampling.h"
+#include "kernels/selection.h"
 #include "kernels/waves.h"
 #include "tensor/scope.h"
 
@@ -89,6 +90,20 @@ void check(const MoveRowsArgs& a) { check_arrays("move_rows", {a.x, a.y, a.from,
 void check(const RouteArgs& a) {
   check_arrays("route", {a.logits, a.bias, a.ids, a.weights, a.scores});
 }
+void check(const VotesArgs& a) {
+  check(a.router);
+  check_arrays("expert_votes", {a.group_of, a.votes});
+}
+void check(const CoresetsArgs& a) { check_arrays("coresets", {a.votes, a.cores}); }
+void check(const InsideArgs& a) {
+  check(a.router);
+  check_arrays("choose_inside", {a.group_of, a.cores, a.ids, a.weights});
+}
+void check(const MagnitudesArgs& a) { check_arrays("magnitudes", {a.x, a.sums}); }
+void check(const FatesArgs& a) { check_arrays("token_fates", {a.importance, a.group_of, a.fates}); }
+void check(const TailArgs& a) {
+  check_arrays("drop_tail", {a.group_of, a.fates, a.ids, a.weights});
+}
 void check(const WavesArgs& a) { check_arrays("waves", {a.t, a.frequency, a.y}); }
 void check(const PlaneAffineArgs& a) {
   check_arrays("plane_affine", {a.x, a.scale_shift, a.gain, a.bias, a.y});
@@ -151,6 +166,12 @@ KernelTable make_table() {
   t.copy = emulated<CopyArgs, &KernelTable::copy>;
   t.move_rows = emulated<MoveRowsArgs, &KernelTable::move_rows>;
   t.route = emulated<RouteArgs, &KernelTable::route>;
+  t.expert_votes = emulated<VotesArgs, &KernelTable::expert_votes>;
+  t.coresets = emulated<CoresetsArgs, &KernelTable::coresets>;
+  t.choose_inside = emulated<InsideArgs, &KernelTable::choose_inside>;
+  t.magnitudes = emulated<MagnitudesArgs, &KernelTable::magnitudes>;
+  t.token_fates = emulated<FatesArgs, &KernelTable::token_fates>;
+  t.drop_tail = emulated<TailArgs, &KernelTable::drop_tail>;
   t.waves = emulated<WavesArgs, &KernelTable::waves>;
   t.plane_affine = emulated<PlaneAffineArgs, &KernelTable::plane_affine>;
   t.biased_attention = emulated<BiasedAttentionArgs, &KernelTable::biased_attention>;

@@ -55,8 +55,8 @@ Made select(const Case& golden, const base::Json& shape, const SelectionRule& ru
   const std::string prefix = shape.at("prefix").get<std::string>();
   const Tensor logits = golden[prefix + "logits"];
   const std::vector<int32_t> one(static_cast<size_t>(logits.size(0)));
-  std::vector<float> importance;
-  if (golden.has(prefix + "importance")) importance = golden[prefix + "importance"].to_floats();
+  Tensor importance;
+  if (golden.has(prefix + "importance")) importance = golden[prefix + "importance"];
   std::vector<std::vector<uint8_t>> cores;
   Made made{nn::select_experts(logits, router_of(golden, shape), rule, {one, importance}, &cores),
             {}};

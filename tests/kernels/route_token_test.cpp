@@ -17,6 +17,21 @@ TEST(RouteToken, GroupsAreRankedByTheirTwoBest) {
   EXPECT_EQ(rank, (std::vector<float>{kClosed, kClosed, 3, 3, kClosed, kClosed}));
 }
 
+TEST(RouteToken, AGroupOfOneMemberCountsAndOneOfNoneIsClosed) {
+  std::vector<float> rank{kClosed, kClosed, kClosed, 7, 1, 2};
+  limit_groups(rank, 3, 2, kSteps);
+  EXPECT_EQ(rank, (std::vector<float>{kClosed, kClosed, kClosed, 7, 1, 2}));
+  std::vector<float> alone{kClosed, kClosed, kClosed, 7};
+  limit_groups(alone, 2, 2, kSteps);
+  EXPECT_EQ(alone, (std::vector<float>{kClosed, kClosed, kClosed, 7}));
+}
+
+TEST(RouteToken, TiesOfGroupsGoToTheLowestIndex) {
+  std::vector<float> rank{1, 1, 1, 1};
+  limit_groups(rank, 2, 1, kSteps);
+  EXPECT_EQ(rank, (std::vector<float>{1, 1, kClosed, kClosed}));
+}
+
 TEST(RouteToken, IsATokenOfAll) {
   const std::vector<float> logits{2, 1, 0, -1, -3, 5, 4, 4}, bias{0, 0, 0, 9};
   std::vector<int32_t> ids(4), id(2);

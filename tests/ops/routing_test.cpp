@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 namespace tessera::ops {
 namespace {
-
-constexpr float kClosed = -std::numeric_limits<float>::infinity();
 
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
@@ -27,31 +24,7 @@ TEST(Routing, SigmoidRanksWithItsBiasAndWeighsWithoutIt) {
   EXPECT_NEAR(r.weights.to_floats()[1], 2.5f * b / (a + b), 1e-6);
 }
 
-TEST(Routing, GroupsAreRankedByTheirTwoBest) {
-  std::vector<float> rank{5, 0, 3, 3, 4, 1.5f};  // worth 5, 6, 5.5
-  limit_groups(rank, 3, 1);
-  EXPECT_EQ(rank, (std::vector<float>{kClosed, kClosed, 3, 3, kClosed, kClosed}));
-}
-
-TEST(Routing, AGroupOfOneMemberCountsAndOneOfNoneIsClosed) {
-  std::vector<float> rank{kClosed, kClosed, kClosed, 7, 1, 2};
-  limit_groups(rank, 3, 2);
-  EXPECT_EQ(rank, (std::vector<float>{kClosed, kClosed, kClosed, 7, 1, 2}));
-  std::vector<float> alone{kClosed, kClosed, kClosed, 7};
-  limit_groups(alone, 2, 2);
-  EXPECT_EQ(alone, (std::vector<float>{kClosed, kClosed, kClosed, 7}));
-}
-
 TEST(Routing, TiesGoToTheLowestIndex) {
-  std::vector<int32_t> best(3);
-  best_k(std::vector<float>{1, 3, 3}, nullptr, 3, best.data());
-  EXPECT_EQ(best, (std::vector<int32_t>{1, 2, 0}));
-  best_k(std::vector<float>{kClosed, kClosed, -4}, nullptr, 2, best.data());
-  EXPECT_EQ(best[0], 2);
-  EXPECT_EQ(best[1], -1);
-  std::vector<float> rank{1, 1, 1, 1};
-  limit_groups(rank, 2, 1);
-  EXPECT_EQ(rank, (std::vector<float>{1, 1, kClosed, kClosed}));
   const Routing r = route(Tensor::zeros({1, 4}, DType::f32), {.top_k = 3});
   EXPECT_EQ(r.ids.to_ints(), (std::vector<int64_t>{0, 1, 2}));
 }

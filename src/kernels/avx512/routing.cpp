@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/avx512/vector.h"
-#include "kernels/route_token.h"
+#include "kernels/selection.h"
 
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
@@ -141,6 +141,8 @@ void top_k(const TopKArgs& args) {
 }
 
 void route(const RouteArgs& args) { route_tokens(args, {router_scores, top_k}); }
+void expert_votes(const VotesArgs& args) { kernels::expert_votes(args, {router_scores, top_k}); }
+void choose_inside(const InsideArgs& args) { kernels::choose_inside(args, {router_scores, top_k}); }
 
 }  // namespace tessera::kernels::avx512
 TESSERA_AVX512_END

@@ -13,6 +13,7 @@
 #include "kernels/rope.h"
 #include "kernels/routing.h"
 #include "kernels/sampling.h"
+#include "kernels/selection.h"
 #include "kernels/waves.h"
 
 namespace tessera::kernels {
@@ -32,6 +33,12 @@ const KernelTable& cuda_table() {
     t.channel_affine = cuda::channel_affine;
     t.group_scale_shift = cuda::group_scale_shift;
     t.route = cuda::route;
+    t.expert_votes = cuda::expert_votes;
+    t.coresets = cuda::coresets;
+    t.choose_inside = cuda::choose_inside;
+    t.magnitudes = cuda::magnitudes;
+    t.token_fates = cuda::token_fates;
+    t.drop_tail = cuda::drop_tail;
     t.copy = cuda::copy;
     t.move_rows = cuda::move_rows;
     t.waves = cuda::waves;

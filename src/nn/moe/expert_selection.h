@@ -13,15 +13,13 @@ namespace tessera::nn {
 using tensor::Tensor;
 
 /// The tokens of one call, by the coreset that they share: group_of[t] counts from 0, -1 stands for
-/// the vanilla router. importance [tokens]: for mc only.
+/// the vanilla router. importance f32 [tokens]: for mc only.
 struct SelectionScope {
   std::span<const int32_t> group_of;
-  std::span<const float> importance;
-  /// If tokens are split over ranks: the others, groups of all of them, where my tokens begin among
-  /// theirs, and how many there are.
+  Tensor importance{};
+  /// If tokens are split over ranks: the others, and how many groups all of them have.
   RowPeers* peers = nullptr;
   int groups = 0;
-  int64_t first = 0, tokens = 0;
 };
 
 /// logits f32 [tokens, experts] -> routing with max(top_k, taken) slots, unused ones -1 with weight

@@ -17,6 +17,7 @@
 #include <memory>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tensor/scope.h"
@@ -101,6 +102,14 @@ inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(va
 inline int __popc(uint32_t bits) { return std::popcount(bits); }
 inline void __syncthreads() { tessera::emulation::wait_for_block(); }
 inline void __syncwarp() { tessera::emulation::wait_for_warp(); }
+template <class T>
+T atomicAdd(T* at, T value) {  // threads of a block never run at once
+  return std::exchange(*at, *at + value);
+}
+template <class T>
+T atomicMax(T* at, T value) {
+  return std::exchange(*at, *at < value ? value : *at);
+}
 template <class T>
 T __shfl_sync(unsigned, T value, int from) {
   return tessera::emulation::of_lane<T>(tessera::emulation::show(&value, sizeof(T)), from % 32);

@@ -43,7 +43,9 @@ ops::Routing select(const Tensor& logits, const ops::RoutingOptions& router,
   if (groups.empty()) groups.assign(static_cast<size_t>(logits.size(0)), 0);
   std::vector<float> importance(groups.size());
   std::iota(importance.begin(), importance.end(), 0.0f);
-  return select_experts(logits, router, rule, {groups, importance}, cores);
+  return select_experts(
+      logits, router, rule,
+      {groups, Tensor::from(std::span<const float>(importance), {logits.size(0)})}, cores);
 }
 
 void expect_equal(const ops::Routing& a, const ops::Routing& b) {

@@ -1,0 +1,92 @@
+#pragma once
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/routing.h"
+
+namespace tessera::kernels::cuda {
+
+struct Best {
+  float value;
+  int index;
+};
+
+__device__ inline Best better(Best a, Best b) {
+  return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
+}
+
+// The largest of n ranks and the lowest index that has it; -inf and NaN are never taken.
+__device__ inline Best best_of(const float* rank, int n, int lane) {
+  Best best{-INFINITY, n};
+  for (int i = lane; i < n; i += kWarp)
+    if (rank[i] > best.value) best = {rank[i], i};
+  for (int step = kWarp / 2; step > 0; step /= 2)
+    best = better(best, {__shfl_xor_sync(kAllLanes, best.value, step),
+                         __shfl_xor_sync(kAllLanes, best.index, step)});
+  return best;
+}
+
+__device__ inline void close_groups(const RouteArgs& a, float* rank, float* worth, int* open,
+                                    int lane) {
+  const int size = static_cast<int>(a.experts) / a.groups;
+  for (int g = lane; g < a.groups; g += kWarp) {
+    float first = -INFINITY, second = -INFINITY;
+    for (int i = g * size; i < (g + 1) * size; ++i) {
+      const float r = rank[i];
+      if (r > first) {
+        second = first;
+        first = r;
+      } else if (r > second) {
+        second = r;
+      }
+    }
+    worth[g] = second > -INFINITY ? first + second : first;
+    open[g] = 0;
+  }
+  __syncwarp();
+  for (int j = 0; j < a.top_groups; ++j) {
+    const Best best = best_of(worth, a.groups, lane);
+    __syncwarp();
+    if (lane == 0 && best.index < a.groups) {
+      worth[best.index] = -INFINITY;
+      open[best.index] = 1;
+    }
+    __syncwarp();
+  }
+  for (int e = lane; e < a.experts; e += kWarp)
+    if (!open[e / size]) rank[e] = -INFINITY;
+  __syncwarp();
+}
+
+// Sigmoids or exponentials of a token's logits, by a warp; returns what softmax divides by
+// (sigmoid: 1).
+__device__ inline double exact_scores(const RouteArgs& a, const float* logits, double* exact,
+                                      int lane) {
+  float top = -INFINITY;
+  for (int e = lane; e < a.experts; e += kWarp) top = logits[e] > top ? logits[e] : top;
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, top, step);
+    top = other > top ? other : top;
+  }
+  double sum = 0;
+  for (int e = lane; e < a.experts; e += kWarp) {
+    const double x = logits[e];
+    exact[e] = a.sigmoid ? 1 / (1 + exp(-x)) : exp(x - double{top});
+    sum += exact[e];
+  }
+  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+  return a.sigmoid ? 1 : sum;
+}
+
+// The `count` largest of n ranks, one a call of put(j, best): best.index is n where none is left.
+template <class Put>
+__device__ inline void take_best(float* rank, int n, int count, int lane, const Put& put) {
+  for (int j = 0; j < count; ++j) {
+    const Best best = best_of(rank, n, lane);
+    __syncwarp();
+    if (best.index < n && lane == best.index % kWarp) rank[best.index] = -INFINITY;
+    __syncwarp();
+    put(j, best);
+  }
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,254 @@
+#include "kernels/cuda/routing.cuh"
+#include "kernels/device_error.h"
+#include "kernels/selection.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+using Count = unsigned long long;  // votes are not negative
+
+constexpr int64_t kSharedBytes = 48 * 1024;
+
+// Token of a warp; -1 behind the last.
+__device__ inline int64_t warp_token(int64_t tokens) {
+  const int64_t t = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  return t < tokens ? t : -1;
+}
+
+Launch warps_of(const char* kernel, int64_t tokens, int64_t experts, int64_t bytes) {
+  if (bytes > kSharedBytes) unsupported(kernel, "experts", experts, "at most 2900");
+  const int warps = kWarps * bytes <= kSharedBytes ? kWarps : 1;
+  return {.blocks = ceil_div<int64_t>(tokens, warps),
+          .threads = warps * kWarp,
+          .shared = warps * bytes};
+}
+
+__global__ void zero_kernel(int64_t* votes, int64_t count) {
+  for (int64_t i = first_piece(); i < count; i += piece_step()) votes[i] = 0;
+}
+
+__device__ inline int64_t vote_of(VoteOf of, double weight) {
+  if (of == VoteOf::presence) return 1;
+  const double power = of == VoteOf::weight ? weight : weight * weight * weight * weight;
+  return static_cast<int64_t>(power * kVoteUnit + 0.5);
+}
+
+__global__ void votes_kernel(VotesArgs a) {
+  const RouteArgs& o = a.router;
+  const int64_t t = warp_token(o.tokens);
+  const int group = t >= 0 ? a.group_of[t] : -1;
+  if (group < 0) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
+  auto* exact = reinterpret_cast<double*>(dynamic_shared()) + warp * o.experts;
+  const double sum = exact_scores(o, o.logits + t * o.experts, exact, lane);
+  __syncwarp();
+  const int32_t* ids = o.ids + t * o.top_k;
+  double chosen = 1;
+  if (o.renormalise) {
+    chosen = o.sigmoid ? 1e-20 : 0;
+    for (int j = 0; j < o.top_k; ++j)
+      if (ids[j] >= 0) chosen += exact[ids[j]] / sum;
+  }
+  for (int j = lane; j < o.top_k; j += kWarp) {
+    if (ids[j] < 0) continue;
+    const auto vote = static_cast<Count>(vote_of(a.of, exact[ids[j]] / sum / chosen));
+    auto* at = reinterpret_cast<Count*>(a.votes + group * o.experts + ids[j]);
+    if (a.maximum)
+      atomicMax(at, vote);
+    else
+      atomicAdd(at, vote);
+  }
+}
+
+__global__ void coresets_kernel(CoresetsArgs a) {
+  for (int64_t i = first_piece(); i < a.groups * a.experts; i += piece_step()) {
+    const int64_t e = i % a.experts;
+    const int64_t* votes = a.votes + i - e;
+    int64_t better = 0;
+    for (int64_t f = 0; f < a.experts; ++f)
+      better += votes[f] > votes[e] || (votes[f] == votes[e] && f < e);
+    a.cores[i] = better < a.count || votes[e] >= a.bar;
+  }
+}
+
+// What the chosen scores are multiplied with.
+__device__ inline float factor_of(const InsideArgs& a, const float* score, const uint8_t* core,
+                                  const int32_t* vanilla, float chosen, int lane) {
+  using Weights = InsideRule::Weights;
+  const RouteArgs& o = a.router;
+  const Weights weights = a.rule.weights;
+  float mass = o.sigmoid ? 1e-20f : 0;
+  for (int j = 0; j < o.top_k; ++j)
+    if (vanilla[j] >= 0) mass += score[vanilla[j]];
+  if (o.renormalise) return o.scale / (weights == Weights::vanilla ? mass : chosen);
+  if (weights == Weights::vanilla || chosen <= 0) return o.scale;
+  if (weights == Weights::mass) return o.scale * (mass / chosen);
+  if (o.sigmoid) return o.scale;
+  float inside = 0;
+  for (int e = lane; e < o.experts; e += kWarp)
+    if (!core || core[e]) inside += score[e];
+  return o.scale / sum_over_lanes(inside, kWarp);
+}
+
+constexpr int64_t inside_bytes(int64_t experts, int64_t groups) {
+  return ceil_div<int64_t>(experts * 4 + groups * 8, 16) * 16;
+}
+
+__global__ void inside_kernel(InsideArgs a) {
+  using Groups = InsideRule::Groups;
+  const RouteArgs& o = a.router;
+  const int64_t t = warp_token(o.tokens);
+  if (t < 0) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
+  const int experts = static_cast<int>(o.experts), group = a.group_of[t];
+  const uint8_t* core = a.cores && group >= 0 ? a.cores + int64_t{group} * experts : nullptr;
+  bool full = true;
+  for (int e = lane; e < experts; e += kWarp) full = full && (!core || core[e]);
+  full = __ballot_sync(kAllLanes, full) == kAllLanes;
+  const int32_t* vanilla = o.ids + t * o.top_k;
+  int32_t* ids = a.ids + t * a.slots;
+  float* weights = a.weights + t * a.slots;
+  if (group < 0 || (full && a.rule.full_is_free)) {
+    for (int j = lane; j < a.slots; j += kWarp) {
+      ids[j] = j < o.top_k ? vanilla[j] : -1;
+      weights[j] = j < o.top_k ? o.weights[t * o.top_k + j] : 0;
+    }
+    return;
+  }
+  auto* rank = reinterpret_cast<float*>(dynamic_shared() + warp * inside_bytes(experts, o.groups));
+  float* worth = rank + experts;
+  auto* open = reinterpret_cast<int*>(worth + o.groups);
+  const float *logits = o.logits + t * experts, *score = o.scores + t * experts;
+  for (int e = lane; e < experts; e += kWarp)
+    rank[e] = (o.sigmoid ? score[e] : logits[e]) + (o.bias ? o.bias[e] : 0);
+  __syncwarp();
+  const bool limited = o.top_groups < o.groups && a.rule.groups != Groups::none;
+  if (limited && a.rule.groups == Groups::vanilla) close_groups(o, rank, worth, open, lane);
+  for (int e = lane; e < experts; e += kWarp)
+    if (core && !core[e]) rank[e] = -INFINITY;
+  __syncwarp();
+  if (limited && a.rule.groups == Groups::masked) close_groups(o, rank, worth, open, lane);
+  float chosen = o.sigmoid ? 1e-20f : 0;
+  take_best(rank, experts, a.rule.take, lane, [&](int j, Best best) {
+    const bool found = best.index < experts;
+    const float weight = found ? score[best.index] : 0;
+    chosen += weight;
+    if (lane == j % kWarp) {
+      ids[j] = found ? best.index : -1;
+      weights[j] = weight;
+    }
+  });
+  const float factor = factor_of(a, score, core, vanilla, chosen, lane);
+  for (int j = lane; j < a.slots; j += kWarp) {
+    if (j >= a.rule.take) ids[j] = -1;
+    weights[j] = ids[j] < 0 ? 0 : weights[j] * factor;
+  }
+}
+
+// A row a thread: in the order of columns.
+__global__ void magnitudes_kernel(MagnitudesArgs a) {
+  for (int64_t t = first_piece(); t < a.rows; t += piece_step()) {
+    float sum = 0;
+    for (int64_t c = 0; c < a.columns; ++c) {
+      float v[1];
+      load<1>(a.x, a.dtype, t * a.stride + c, v);
+      sum += fabsf(v[0]);
+    }
+    a.sums[t] = sum;
+  }
+}
+
+__global__ void fates_kernel(FatesArgs a) {
+  for (int64_t t = first_piece(); t < a.tokens; t += piece_step()) {
+    const int group = a.group_of[t];
+    const float mine = a.importance[t];
+    int64_t count = 0, smaller = 0, larger = 0;  // of the group; equals: those before
+    for (int64_t u = 0; group >= 0 && u < a.tokens; ++u) {
+      if (a.group_of[u] != group) continue;
+      const float other = a.importance[u];
+      const bool before = other == mine && u < t;
+      ++count;
+      smaller += other < mine || before;
+      larger += other > mine || before;
+    }
+    const double n = static_cast<double>(count);
+    const bool high = static_cast<double>(larger) < floor(a.high * n);
+    const bool low = static_cast<double>(smaller) < floor(a.low * n);
+    a.fates[t] = static_cast<int8_t>(high ? 1 : low ? -1 : 0);
+  }
+}
+
+// A token a thread: its few choices are sorted by insertion.
+__global__ void tail_kernel(TailArgs a) {
+  for (int64_t t = first_piece(); t < a.tokens; t += piece_step()) {
+    if (a.group_of[t] < 0) continue;
+    int32_t* ids = a.ids + t * a.slots;
+    float* weights = a.weights + t * a.slots;
+    const int fate = a.fates ? a.fates[t] : 0;
+    int held = 0;
+    double total = 0;
+    for (int j = 0; j < a.slots; ++j) {
+      const int32_t id = ids[j];
+      const float weight = weights[j];
+      if (id < 0) continue;
+      int at = held++;
+      for (;
+           at > 0 && (weights[at - 1] < weight || (weights[at - 1] == weight && ids[at - 1] > id));
+           --at) {
+        ids[at] = ids[at - 1];
+        weights[at] = weights[at - 1];
+      }
+      ids[at] = id;
+      weights[at] = weight;
+    }
+    for (int j = 0; j < held; ++j) total += static_cast<double>(weights[j]);
+    const double most = (fate > 0 ? 0 : a.beta) * total;
+    double tail = 0;
+    int keep = held;
+    while (keep > 1 && tail + static_cast<double>(weights[keep - 1]) < most)
+      tail += static_cast<double>(weights[--keep]);
+    const float scale =
+        a.renormalise ? static_cast<float>(static_cast<double>(a.full) / (total - tail)) : 1.0f;
+    if (fate < 0) keep = 0;
+    for (int j = 0; j < a.slots; ++j) {
+      weights[j] = j < keep ? weights[j] * scale : 0;
+      if (j >= keep) ids[j] = -1;
+    }
+  }
+}
+
+}  // namespace
+
+void expert_votes(const VotesArgs& args) {
+  const int64_t count = args.groups * args.router.experts;
+  launch("expert_votes", zero_kernel, spread(count), args.votes, count);
+  launch("expert_votes", votes_kernel,
+         warps_of("expert_votes", args.router.tokens, args.router.experts, args.router.experts * 8),
+         args);
+}
+
+void coresets(const CoresetsArgs& args) {
+  launch("coresets", coresets_kernel, spread(args.groups * args.experts), args);
+}
+
+void choose_inside(const InsideArgs& args) {
+  launch("choose_inside", inside_kernel,
+         warps_of("choose_inside", args.router.tokens, args.router.experts,
+                  inside_bytes(args.router.experts, args.router.groups)),
+         args);
+}
+
+void magnitudes(const MagnitudesArgs& args) {
+  launch("magnitudes", magnitudes_kernel, spread(args.rows), args);
+}
+
+void token_fates(const FatesArgs& args) {
+  launch("token_fates", fates_kernel, spread(args.tokens), args);
+}
+
+void drop_tail(const TailArgs& args) {
+  launch("drop_tail", tail_kernel, spread(args.tokens), args);
+}
+
+}  // namespace tessera::kernels::cuda
