@@ -7,6 +7,7 @@
 #include "nn/kv_attention.h"
 #include "nn/moe/selected_experts.h"
 #include "sample/decode.h"
+#include "tensor/recording.h"
 
 namespace tessera::device {
 namespace {
@@ -51,8 +52,36 @@ TEST(LanguageOnGpu, Llada2RoutesInGroups) {
   expect_equal(models::llada2_config(), true, "vanilla");
 }
 
-TEST(LanguageOnGpu, ChoosesFewerExpertsOnTheHost) {
-  expect_equal(models::llada_moe_config(), false, "des-vote:0.5");
+TEST(LanguageOnGpu, ChoosesFewerExperts) {
+  for (const char* rule : {"des-vote:0.5", "des-seq:1", "mc:0.4,0.25,0.25"})
+    expect_equal(models::llada_moe_config(), false, rule);
+}
+
+// What needs the host cannot be recorded.
+TEST(LanguageOnGpu, NoChoiceWaitsForTheHost) {
+  const models::NamedNoise noise;
+  const Tensor tokens = noise.get("tokens", {21, 32}), logits = noise.get("logits", {21, 16});
+  const ops::RoutingOptions routers[] = {
+      {.top_k = 4},
+      {.score = ops::RoutingOptions::Score::sigmoid, .top_k = 4, .groups = 4, .top_groups = 2}};
+  const nn::TokenView view{-1, {0, 1, 2}, {}, {{0, {0, 9}}, {1, {0, 5}}, {2, {0, 7}}}, {9, 5, 7}};
+  for (const char* rule : {"topk:2", "des-seq:1", "des-vote:0.3", "des-max:0.5,weights=A",
+                           "des-norm4:0.5,k=6", "des-peak:0.2", "naee:0.4", "mc:0.4,0.25,0.25"})
+    for (const ops::RoutingOptions& router : routers) {
+      nn::SelectionPolicy policy(nn::parse_selection(rule));
+      policy.restrict_to({0, 2});
+      const nn::MoeCall call{0, {}, view};
+      const ops::Routing want = policy.choose(call, tokens, logits, router);
+      const Gpu gpu;
+      const Tensor seen = tokens.to(Device::cuda), scores = logits.to(Device::cuda);
+      ops::Routing got = policy.choose(call, seen, scores, router);
+      const auto recording =
+          tensor::Recording::attempt([&] { got = policy.choose(call, seen, scores, router); });
+      ASSERT_NE(recording, nullptr) << rule;
+      recording->replay();
+      EXPECT_EQ(got.ids.to_ints(), want.ids.to_ints()) << rule;
+      EXPECT_LT(golden::max_error(got.weights.to_floats(), want.weights.to_floats()), 1e-6) << rule;
+    }
 }
 
 }  // namespace
