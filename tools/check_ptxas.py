@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 
-HOT = ("attention", "attention_sm90", "conv", "elementwise", "experts", "group_norm", "matmul", "matmul_sm90", "norm", "rope", "routing")
+HOT = ("attention", "attention_sm90", "conv", "elementwise", "experts", "group_norm", "matmul", "matmul_sm90", "norm", "rope", "routing",
+       "selection")
 # Not yet clean: for rows that are not aligned, eight bytes of stack and 20 spilled.
 KNOWN = ("attention_plain_kernel<1>",)
 FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-arch=sm_90a", "-cubin", "-Xptxas", "-v"]
