@@ -1,5 +1,6 @@
-# One library a layer. A layer links what its line in docs/architecture.md names, and nothing else;
-# tools/check_layers.py holds the #include lines to the same table.
+# One library a layer. A layer links what its line in docs/architecture.md names, and nothing else:
+# PUBLIC what its headers include, the rest PRIVATE. tools/check_layers.py holds the #include lines and
+# names to the same table.
 
 add_library(tessera_options INTERFACE)
 set(warnings -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
@@ -33,7 +34,7 @@ add_library(tessera_api INTERFACE)
 target_include_directories(tessera_api INTERFACE ${CMAKE_SOURCE_DIR}/include)
 
 function(tessera_layer name)
-  cmake_parse_arguments(ARG "" "EXCEPT" "DEPS;PARTS" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCEPT" "DEPS;PARTS;PUBLIC_PARTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   if(ARG_EXCEPT)
     list(FILTER sources EXCLUDE REGEX ${ARG_EXCEPT})
@@ -54,15 +55,27 @@ function(tessera_layer name)
     return()
   endif()
   target_include_directories(tessera_${name} ${scope} ${CMAKE_SOURCE_DIR}/src)
-  target_link_libraries(tessera_${name} ${scope} tessera_api ${ARG_PARTS})
+  target_link_libraries(tessera_${name} ${scope} tessera_api ${ARG_PUBLIC_PARTS})
+  if(sources)
+    set(scope PRIVATE)
+  endif()
+  target_link_libraries(tessera_${name} ${scope} ${ARG_PARTS})
   foreach(dep ${ARG_DEPS})
-    if(TARGET tessera_${dep})
-      target_link_libraries(tessera_${name} ${scope} tessera_${dep})
+    if(NOT TARGET tessera_${dep})
+      continue()
     endif()
+    set(dep_scope ${scope})
+    foreach(header ${headers})
+      file(STRINGS ${header} uses REGEX "^#include \"${dep}/" LIMIT_COUNT 1)
+      if(uses AND sources)
+        set(dep_scope PUBLIC)
+      endif()
+    endforeach()
+    target_link_libraries(tessera_${name} ${dep_scope} tessera_${dep})
   endforeach()
 endfunction()
 
-tessera_layer(base PARTS fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
+tessera_layer(base PUBLIC_PARTS fmt::fmt nlohmann_json::nlohmann_json Threads::Threads)
 tessera_layer(tensor DEPS base)
 if(TESSERA_HAS_CUDA)
   tessera_layer(kernels DEPS tensor base PARTS ${DNNL_LIBRARY} gomp
@@ -98,7 +111,7 @@ endif()
 tessera_layer(nn DEPS ops tensor base)
 tessera_layer(tokenizer DEPS base PARTS ICU::i18n ICU::uc)
 tessera_layer(media DEPS tensor base PARTS PNG::PNG ${MEDIA_LIBRARIES})
-tessera_layer(load DEPS nn tensor base)
+tessera_layer(load DEPS nn ops tensor base)
 tessera_layer(models DEPS nn ops tokenizer tensor base)
 tessera_layer(sample DEPS nn ops tensor base)
 tessera_layer(fused DEPS nn ops kernels comm tensor base)
@@ -107,10 +120,9 @@ tessera_layer(planner DEPS parallel sample nn ops comm tensor base)
 tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
 tessera_layer(pipeline DEPS parallel fused sample models load media tokenizer nn comm ops kernels
               tensor base)
-tessera_layer(engine DEPS pipeline planner parallel sample models load media tokenizer nn comm ops
-              kernels tensor base)
-tessera_layer(study DEPS engine pipeline evaluation sample models load media tokenizer nn ops kernels
-              tensor base)
+tessera_layer(engine DEPS pipeline planner sample models load media tokenizer nn comm kernels tensor
+              base)
+tessera_layer(study DEPS engine pipeline evaluation sample models load nn ops kernels tensor base)
 # Kernels are where time goes; no other layer needs -O3. Sums keep their order: no fast-math anywhere.
 target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
 

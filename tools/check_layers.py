@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every #include line to the layer table: a layer includes only what stands on its line."""
+"""Holds the layers to their table: a layer includes and names only what stands on its line."""
 
 import argparse
 import pathlib
@@ -18,7 +18,7 @@ LAYERS = {
     "nn": "ops tensor base",
     "tokenizer": "base",
     "media": "tensor base",
-    "load": "nn tensor base",
+    "load": "nn ops tensor base",
     "models": "nn ops tokenizer tensor base",
     "sample": "nn ops tensor base",
     "fused": "nn ops kernels comm tensor base",
@@ -26,10 +26,8 @@ LAYERS = {
     "planner": "parallel sample nn ops comm tensor base",
     "evaluation": "sample nn ops tensor base",
     "pipeline": "parallel fused sample models load media tokenizer nn comm ops kernels tensor base",
-    "engine": "pipeline planner parallel sample models load media tokenizer nn comm ops kernels "
-              "tensor base",
-    "study": "engine pipeline evaluation sample models load media tokenizer nn ops kernels tensor "
-             "base",
+    "engine": "pipeline planner sample models load media tokenizer nn comm kernels tensor base",
+    "study": "engine pipeline evaluation sample models load nn ops kernels tensor base",
 }
 ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.items()}
 
@@ -46,6 +44,18 @@ PARTS = {
     "Eigen": {"evaluation"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+
+
+NAMED = re.compile(r"(?<![\w:])(?:tessera::)?(" + "|".join(LAYERS) + r")::")
+
+
+def foreign_names(root, path):
+    """(line, namespace) of each layer that a file of src/ names without seeing it."""
+    seen = ALLOWED.get(owner_of(path), set())
+    text = source_tree.without_comments(source_tree.read(root, path))
+    for match in NAMED.finditer(text):
+        if match.group(1) not in seen:
+            yield text.count("\n", 0, match.start()) + 1, match.group(1)
 
 
 def includes(root, path):
@@ -102,6 +112,10 @@ def check_includes(root):
     for path in source_tree.code_files(root, "src", "include", "apps"):
         owner = owner_of(path)
         graph[path] = []
+        if path.parts[0] == "src":
+            for line, name in foreign_names(root, path):
+                offences.append(f"{path}:{line}: {name}:: is not on the line of {owner}: "
+                                f"{LAYERS.get(owner, '') or '(api only)'}")
         for line, system, target in includes(root, path):
             where = f"{path}:{line}"
             if system and not target.startswith("tessera/"):

@@ -66,7 +66,8 @@ nn::Conditioning filled(const nn::Conditioning& example, const bench::Place& pla
   return c;
 }
 
-nn::TokenLayout layout_of(const models::Recipe& recipe, const std::string& name, int64_t tokens) {
+nn::TokenLayout layout_of(const models::PipelineSpec& recipe, const std::string& name,
+                          int64_t tokens) {
   const bool video = name == "cogvideox";
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(double(video ? 1024 : tokens))));
   return recipe.layout(2 * side, 2 * side, video ? tokens / 1024 : 0);
@@ -82,12 +83,11 @@ int main(int argc, char** argv) {
   const std::string name = shape.substr(0, shape.find(':'));
   const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
   const Family& family = family_of(name);
-  const auto recipe = models::make_recipe(family.type, base::Json::parse(family.config), name);
-  const auto model = recipe->make(bench::RandomWeights(place.device),
-                                  {{0, recipe->blocks()}, true, true}, DType::bf16);
-  const nn::TokenLayout layout = layout_of(*recipe, name, tokens);
-  const nn::Conditioning conditioning = filled(recipe->example(1), place);
-  const nn::TokenShape rows{1, recipe->prefix(conditioning), layout.grid()};
+  const auto recipe = models::pipeline_of(family.type, {base::Json::parse(family.config), name});
+  const auto model = recipe.make(bench::RandomWeights(place.device), recipe.whole(), DType::bf16);
+  const nn::TokenLayout layout = layout_of(recipe, name, tokens);
+  const nn::Conditioning conditioning = filled(recipe.example(1), place);
+  const nn::TokenShape rows{1, recipe.prefix(conditioning), layout.grid()};
   nn::TokenView view;
   view.rows = {0};
   if (rows.prefix > 0) view.prefix = {{0, {0, rows.prefix}}};

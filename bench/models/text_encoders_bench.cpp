@@ -9,7 +9,7 @@
 
 #include "bench.h"
 #include "models/random_weights.h"
-#include "models/text/text_encoder.h"
+#include "models/registry.h"
 #include "ops/elementwise.h"
 
 using namespace tessera;
@@ -74,8 +74,8 @@ int main(int argc, char** argv) {
   const Encoder& wanted = encoder_of(argc > 2 ? argv[2] : "t5");
   const int times = argc > 3 ? std::atoi(argv[3]) : 5;
   const auto encoder =
-      models::make_text_encoder(wanted.type, base::Json::parse(wanted.config), wanted.name,
-                                std::make_shared<Kept>(), DType::bf16);
+      models::text_encoder_of(wanted.type, {base::Json::parse(wanted.config), wanted.name},
+                              std::make_shared<Kept>(), DType::bf16);
   models::TextBatch batch{{}, {wanted.tokens}, wanted.tokens};
   for (int64_t t = 0; t < wanted.tokens; ++t)
     batch.ids.push_back(static_cast<int32_t>(t * 7 % encoder->vocabulary()));

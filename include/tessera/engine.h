@@ -17,33 +17,11 @@
 
 namespace tessera {
 
-/// The pictures of a request and what happened on the way.
-struct GenerateResult {
-  std::vector<Picture> pictures;  ///< with frames of videos in order; empty without decoding
-  std::vector<float> latents;     ///< as --save-latents writes them
-  int steps = 0;                  ///< that were made, asked for or not
-  float guidance = 1;
-  std::string sampler;     ///< "rectified-flow", "ddpm", or the scheduler's class
-  bool elsewhere = false;  ///< all of it is with the process of rank 0
-  Report report;
-};
-
-/// One component on named tensors.
-struct ForwardRequest {
-  std::string component = "transformer";  ///< transformer, model (a language model), vae.decode,
-                                          ///< vae.encode, text_encoder, text_encoder_2, _3
-  std::string inputs;                     ///< safetensors file, by the reference's argument names
-  std::string outputs;  ///< safetensors file to write: `out` and traced tensors; vae.encode also
-                        ///< writes `mean` (which `out` is) and `logvar`, a language model `logits`
-  bool trace = false;   ///< also `embedding`, `block.N`, ...
-  VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
-  int64_t vae_tile = 0;                   ///< as in GenerateRequest
-};
-
-/// A model folder that is open for work. It takes one request at a time: from another thread, or
-/// from a callback, a second one is Error(usage); open one per thread of requests. Weights are
-/// shared by all models of a process that read the same files. A model that was moved from throws
-/// Error(usage).
+/// A model folder that is open for work. Many threads may ask it at once, and callbacks, too: what
+/// a request computes with is its own, weights are shared, also by all models of a process that
+/// read the same files; each is answered as alone, and admitted to memory as if it were alone.
+/// Where ranks are processes it takes one request at a time, a second one is Error(usage). A model
+/// that was moved from throws Error(usage).
 class Model {
  public:
   /// Reads the folder's description and checks its parts; weights are loaded when first used.
@@ -58,17 +36,19 @@ class Model {
 
   /// Noise to pictures. Throws Error(usage) for sizes, steps or classes that do not fit,
   /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
-  GenerateResult generate(const GenerateRequest& request, const RunControl& control = {});
-  /// Runs one component on tensors from a file. Throws Error(usage) for tensors that do not fit,
-  /// Error(cancelled) after a stop request.
-  void forward(const ForwardRequest& request, const RunControl& control = {});
+  GenerateResult generate(const GenerateRequest& request, const RunControl& control = {}) const;
+  /// Runs one component on named tensors: `out` and traced ones; vae.encode also gives `mean`
+  /// (which `out` is) and `logvar`, a language model `logits`. Throws Error(usage) for tensors that
+  /// do not fit, Error(cancelled) after a stop request.
+  NamedTensors forward(const ForwardRequest& request, const RunControl& control = {}) const;
   /// Number of classes that a request may name; 0: a model that takes none.
   int64_t classes() const;
   /// Whether it makes videos.
   bool makes_videos() const;
   /// Prompts to text, by a masked diffusion language model. Throws Error(usage) for prompts and
   /// options that do not fit, Error(cancelled) after a stop request.
-  CompleteResult complete(const CompleteRequest& request, const CompleteControl& control = {});
+  CompleteResult complete(const CompleteRequest& request,
+                          const CompleteControl& control = {}) const;
   /// Texts to the tokens that a run would see, by every tokenizer of the folder. Throws
   /// Error(usage) for models without one, Error(model) for one that is malformed.
   std::vector<Tokenized> tokenize(const TokenizeRequest& request) const;

@@ -70,6 +70,18 @@ struct Picture {
   int video = -1, frame = 0;  ///< place in a video; -1: a picture
 };
 
+/// The pictures of a request and what happened on the way.
+struct GenerateResult {
+  std::vector<Picture> pictures;  ///< with frames of videos in order; empty without decoding
+  std::vector<float> latents;     ///< as --save-latents writes them
+  std::vector<int64_t> latents_shape;
+  int steps = 0;  ///< that were made, asked for or not
+  float guidance = 1;
+  std::string sampler;     ///< "rectified-flow", "ddpm", or the scheduler's class
+  bool elsewhere = false;  ///< all of it is with the process of rank 0
+  Report report;
+};
+
 /// One part of a model folder, as inspect shows it.
 struct Component {
   std::string name, type, path;

@@ -11,6 +11,7 @@
 
 #include "tessera/plan.h"
 #include "tessera/processes.h"
+#include "tessera/tensor.h"
 
 namespace tessera {
 
@@ -70,12 +71,25 @@ struct GenerateRequest {
   /// of diffusers, or its short form ("euler-ancestral"), over the folder's configuration.
   std::string scheduler = "auto";
   std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
+  TensorViews initial_tensors;  ///< the same from memory, which is read during the call alone
   std::string save_latents;     ///< safetensors file for the final `latents`; empty: none
   std::string trace;            ///< safetensors file for latents and predictions of every step
   bool decode = true;           ///< false: stop at the latents
   VaeTiling vae_tiling = VaeTiling::automatic;
   int64_t vae_tile = 0;        ///< pixels of a tile's side; 0: as the VAE's configuration says
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
+};
+
+/// One component on named tensors.
+struct ForwardRequest {
+  std::string component = "transformer";  ///< transformer, model (a language model), vae.decode,
+                                          ///< vae.encode, text_encoder, text_encoder_2, _3
+  std::string inputs;   ///< safetensors file, by the reference's argument names; "": `tensors`
+  TensorViews tensors;  ///< the same from memory, which is read during the call alone
+  std::string outputs;  ///< safetensors file to write; "": what comes back is all
+  bool trace = false;   ///< also `embedding`, `block.N`, ...
+  VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
+  int64_t vae_tile = 0;                   ///< as in GenerateRequest
 };
 
 /// Where a run is; handed to the progress callback on the caller's thread.

@@ -31,6 +31,7 @@ std::string ConfigReader::Shown::str() const {
 }
 
 const Json* ConfigReader::find(const char* key) const {
+  read_.insert(key);
   const auto found = config_.find(key);
   return found == config_.end() || found->is_null() ? nullptr : &*found;
 }

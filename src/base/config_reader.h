@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@
 namespace tessera::base {
 
 /// Reads the keys of a config.json. A key that is missing or null has the default that its caller
-/// gives; a value that does not fit throws Error(model) naming file, key, value and what fits.
+/// gives; a value that does not fit throws Error(model) naming file, key, value and what fits. Not
+/// thread-safe.
 class ConfigReader {
  public:
   /// `config` must outlive the reader. `where` names the file in messages.
@@ -55,13 +57,19 @@ class ConfigReader {
   };
   static Shown shown(const Json& value) { return {value}; }
 
+ protected:
+  /// The value of a key; null where there is none. It remembers that the key was read.
+  const Json* find(const char* key) const;
+  const Json& config() const { return config_; }
+  bool was_read(const std::string& key) const { return read_.contains(key); }
+
  private:
   static constexpr double kLargest = std::numeric_limits<double>::max();
-  const Json* find(const char* key) const;
   double checked(const char* key, const Json& value, bool (*fits)(double),
                  const char* expected) const;
   const Json& config_;
   std::string where_;
+  mutable std::set<std::string> read_;
 };
 
 }  // namespace tessera::base

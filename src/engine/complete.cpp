@@ -8,7 +8,8 @@ namespace tessera {
 
 using base::Json;
 
-CompleteResult Model::complete(const CompleteRequest& request, const CompleteControl& control) {
+CompleteResult Model::complete(const CompleteRequest& request,
+                               const CompleteControl& control) const {
   return pipeline::complete(state(), request, control);
 }
 

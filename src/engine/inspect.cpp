@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <thread>
 
 #include "base/fail.h"
 #include "engine/state.h"
@@ -8,6 +7,7 @@
 #include "pipeline/check_request.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/expected_time.h"
+#include "pipeline/rank_memory.h"
 #include "pipeline/token_memory.h"
 #include "sample/scheduler.h"
 #include "tokenizer/folder.h"
@@ -20,20 +20,15 @@ int64_t parameters_on_meta(const Model::State& state, const load::Component& par
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   const auto weights = std::make_shared<load::MetaWeights>();
-  const std::string where = part.folder + "/config.json";
+  const models::Source source{part.config, part.folder + "/config.json"};
   if (part.name == "transformer" && state.recipe) {
-    state.recipe->make(*weights, {{0, state.recipe->blocks()}, true, true}, state.dtype());
-  } else if (part.name == "vae" && state.video()) {
-    const auto config = models::parse_cogvideox_vae_config(part.config, where);
-    const models::CogVideoXVae decoder(config, *weights, state.dtype());
-    const models::CogVideoXVaeEncoder encoder(config, *weights, state.dtype());
+    state.recipe->make(*weights, state.recipe->whole(), state.dtype());
   } else if (part.name == "vae") {
-    const auto config = models::parse_autoencoder_kl_config(part.config, where);
-    const models::AutoencoderKL decoder(config, *weights, state.dtype());
-    const models::AutoencoderKLEncoder encoder(config, *weights, state.dtype());
+    const models::VaeSpec vae = state.vae();
+    const auto decoder = vae.decoder(*weights, state.dtype());
+    const auto encoder = vae.encoder(*weights, state.dtype());
   } else if (part.name.starts_with("text_encoder")) {
-    models::make_text_encoder(part.class_name, part.config, where, weights, state.dtype())
-        ->encode({{0}, {1}, 1});
+    models::text_encoder_of(part.class_name, source, weights, state.dtype())->encode({{0}, {1}, 1});
   }
   return weights->parameters();
 }
@@ -76,8 +71,8 @@ struct Run {
   bool branches = false;
 };
 
-Run plan_run(Inspection& found, const models::Recipe& recipe,
-             const models::Recipe::Defaults& defaults, const RunOptions& options,
+Run plan_run(Inspection& found, const models::PipelineSpec& recipe,
+             const models::PipelineSpec::Defaults& defaults, const RunOptions& options,
              const GenerateRequest& request, int64_t factor) {
   require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
           "--count {}: expected a number from 1 to 100000", request.count);
@@ -87,16 +82,15 @@ Run plan_run(Inspection& found, const models::Recipe& recipe,
                              pipeline::latent_pixels(request.width, factor, patch[2], "width"),
                              pipeline::latent_frames(recipe, request.frames));
   const float guidance = request.guidance.value_or(defaults.guidance);
-  run.branches = recipe.text_inputs().empty()
-                     ? guidance != 1
-                     : pipeline::branches_of(recipe, request, guidance).two;
+  run.branches = recipe.text_inputs.empty() ? guidance != 1
+                                            : pipeline::branches_of(recipe, request, guidance).two;
   run.steps = request.steps.value_or(defaults.steps);
   require(run.steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", run.steps);
-  const parallel::Workload workload{request.count, run.layout.tokens(), run.branches ? 2 : 1,
-                                    run.steps};
   found.plan = to_string(options.plan);
   if (!found.plan.empty())
-    found.ranks = pipeline::rank_memory(recipe, options, run.layout, workload);
+    found.ranks = pipeline::rank_memory(
+        recipe, options, run.layout,
+        {request.count, run.layout.tokens(), run.branches ? 2 : 1, run.steps});
   found.width = run.layout.size[2] * factor;
   found.height = run.layout.size[1] * factor;
   found.rows = (run.branches ? 2 : 1) * request.count;
@@ -122,7 +116,7 @@ void add_need(Inspection& found, const pipeline::RunNeed& need, nn::DType dtype)
 // A pass computes, and reads weights; nearly all of them, with so many tokens.
 void add_seconds(Inspection& found, const Model::State& state, const pipeline::TokenNeed& need) {
   if (found.device != "cpu") return;
-  const tensor::BindScope bind(state.scope());
+  const tensor::BindScope bind(state.workers.scope());
   const pipeline::Rates rates = pipeline::measure_rates(state.dtype());
   const double read = kernels::probe_limits(int64_t{1} << 28).read;
   const double load = double(need.weights) / rates.packing;
@@ -183,7 +177,7 @@ Inspection Model::inspect(const GenerateRequest& request) const {
     found.components.push_back(describe(state, part));
     const bool there = found.components.back().downloaded;
     if (part.name == "transformer")
-      for (const auto& [name, value] : state.recipe->facts())
+      for (const auto& [name, value] : state.recipe->facts)
         found.components.back().facts[name] = value;
     if (part.name == "transformer" && there) note(state.check_transformer());
     if (part.name == "vae" && there) note(state.check_vae());
@@ -196,16 +190,16 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   if (!state.recipe) return found;
   const Run run =
       plan_run(found, *state.recipe, state.defaults, state.options, request, state.vae_factor());
-  if (!state.recipe->text_inputs().empty() && state.folder.has("scheduler")) {
+  if (!state.recipe->text_inputs.empty() && state.folder.has("scheduler")) {
     const load::Component& part = state.folder.component("scheduler");
     sample::make_sampler(part.class_name, part.config, part.folder + "/scheduler_config.json",
                          {.steps = run.steps,
                           .tokens = run.layout.tokens(),
-                          .even_sigmas = state.recipe->even_sigmas(),
-                          .flow = state.recipe->predicts_flow()});
+                          .even_sigmas = state.recipe->even_sigmas,
+                          .flow = state.recipe->predicts_flow});
   }
-  const tensor::BindScope bind(state.scope());
-  const int texts = state.recipe->text_inputs().empty() ? 0 : run.branches ? 2 : 1;
+  const tensor::BindScope bind(state.workers.scope());
+  const int texts = state.recipe->text_inputs.empty() ? 0 : run.branches ? 2 : 1;
   add_need(found,
            pipeline::run_need(state, {.layout = run.layout,
                                       .pictures = request.count,
@@ -229,27 +223,25 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
   pipeline::check_request(request);
   for (const auto& [known, config] : models::named_sizes()) {
     if (known != name) continue;
-    const auto recipe = models::make_recipe(config.at("model_type"), config, name);
+    const models::PipelineSpec recipe =
+        models::pipeline_of(config.at("model_type"), {config, name});
     Inspection found;
     found.model = name;
     found.pipeline = "sizes by name, no files";
     Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
-    for (const auto& [fact, value] : recipe->facts()) part.facts[fact] = value;
-    const Run run = plan_run(found, *recipe, recipe->defaults(), options, request, 8);
+    for (const auto& [fact, value] : recipe.facts) part.facts[fact] = value;
+    const Run run = plan_run(found, recipe, recipe.defaults, options, request, 8);
     pipeline::RunNeed need;
     need.denoise =
-        pipeline::estimate(*recipe, pipeline::dtype_of(options), run.layout, request.count,
-                           run.branches, nullptr, nullptr, pipeline::expert_dtype_of(options));
+        pipeline::estimate(recipe, pipeline::dtype_of(options), run.layout, request.count,
+                           run.branches, nullptr, pipeline::expert_dtype_of(options));
     need.peak = need.denoise.peak;
     need.pictures = request.count;
     need.steps = run.steps;
     part.parameters = need.denoise.parameters;
-    base::ThreadPool pool(options.threads > 0
-                              ? options.threads
-                              : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
-    tensor::Scope scope;
-    scope.pool = &pool;
-    const tensor::BindScope bind(scope);
+    pipeline::Workers workers;
+    workers.start({.threads = options.threads});
+    const tensor::BindScope bind(workers.scope());
     add_need(found, need, pipeline::dtype_of(options));
     found.components.push_back(part);
     return found;

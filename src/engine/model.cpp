@@ -4,6 +4,8 @@
 #include "base/stop.h"
 #include "engine/state.h"
 #include "pipeline/check_request.h"
+#include "pipeline/forward.h"
+#include "pipeline/generate.h"
 
 namespace tessera {
 
@@ -17,11 +19,17 @@ Model::State& Model::state() const {
   return *state_;
 }
 
-bool Model::makes_videos() const {
-  return state().recipe && state().recipe->frames_per_latent() > 0;
+GenerateResult Model::generate(const GenerateRequest& request, const RunControl& control) const {
+  return pipeline::generate(state(), request, control);
 }
 
-int64_t Model::classes() const { return state().recipe ? state().recipe->classes() : 0; }
+NamedTensors Model::forward(const ForwardRequest& request, const RunControl& control) const {
+  return pipeline::forward(state(), request, control);
+}
+
+bool Model::makes_videos() const { return state().recipe && state().recipe->frames_per_latent > 0; }
+
+int64_t Model::classes() const { return state().recipe ? state().recipe->classes : 0; }
 
 Model Model::open(const std::string& model, const RunOptions& options,
                   const std::stop_token& stop) {

@@ -31,8 +31,7 @@ std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
 }
 
 // The tokens that a text encoder of a pipeline gets of one prompt.
-Tokenized of_part(const Model::State& state, models::Recipe::TextPart part,
-                  const std::string& prompt) {
+Tokenized of_part(const Model::State& state, models::TextPart part, const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
   const models::TextBatch batch = pipeline::tokens_of(
       state, part, pipeline::cleaned_prompts(*state.recipe, {prompt}, true, notes));
@@ -51,7 +50,7 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
   std::vector<Tokenized> all;
   std::string known;
   for (const std::string& prompt : request.prompts)
-    for (const auto& part : state.recipe->text_parts(state.folder.class_name)) {
+    for (const auto& part : state.recipe->text_parts) {
       if (!state.folder.has(part.tokenizer)) continue;
       known += (known.empty() ? "" : ", ") + part.tokenizer;
       if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
@@ -70,7 +69,7 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request) const {
           "there is no text; give --prompt, --prompt-file or --chat");
   const State& state = this->state();
   if (state.language) return tokenize_language(*state.language, request);
-  require(state.recipe != nullptr, ErrorCode::usage, "'{}' takes no text", state.name);
+  require(state.recipe.has_value(), ErrorCode::usage, "'{}' takes no text", state.name);
   return tokenize_pipeline(state, request);
 }
 

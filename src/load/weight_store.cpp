@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "ops/packing.h"
 #include "tensor/scope.h"
 #include "tensor/work_count.h"
 
@@ -28,17 +29,18 @@ struct Key {
   std::string file, name, second_file, second;
   int64_t row_begin, row_end;  // the slice of axis 0
   DType dtype;
-  kernels::Isa isa;
+  uint8_t packing;
   tensor::Device device;
 
   bool operator<(const Key& other) const { return tied() < other.tied(); }
 
  private:
   std::tuple<const Form&, const std::string&, const std::string&, const std::string&,
-             const std::string&, const int64_t&, const int64_t&, const DType&, const kernels::Isa&,
+             const std::string&, const int64_t&, const int64_t&, const DType&, const uint8_t&,
              const tensor::Device&>
   tied() const {
-    return std::tie(form, file, name, second_file, second, row_begin, row_end, dtype, isa, device);
+    return std::tie(form, file, name, second_file, second, row_begin, row_end, dtype, packing,
+                    device);
   }
 };
 
@@ -152,7 +154,7 @@ class StoredWeights : public nn::Weights {
 
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute) const override {
     const SafetensorsFile& w = floats(name, {n, k});
-    return shelf_->share<const kernels::PackedWeight>(key(Form::matrix, name, "", n, compute), [&] {
+    return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", n, compute), [&] {
       return ops::pack_weight(w.get(name), compute, device_);
     });
   }
@@ -160,7 +162,7 @@ class StoredWeights : public nn::Weights {
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                      DType compute) const override {
     const SafetensorsFile &g = floats(gate, {n, k}), &u = floats(up, {n, k});
-    return shelf_->share<const kernels::PackedWeight>(key(Form::paired, gate, up, n, compute), [&] {
+    return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, n, compute), [&] {
       return ops::pack_paired_weight(g.get(gate), u.get(up), compute, device_);
     });
   }
@@ -170,7 +172,7 @@ class StoredWeights : public nn::Weights {
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
     const SafetensorsFile& w = floats(weight, shape);
     const SafetensorsFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
-    return shelf_->share<const kernels::PackedConv>(
+    return shelf_->share<ops::ConvWeight::element_type>(
         key(Form::conv, weight, bias, shape[0], compute), [&] {
           return ops::pack_conv(w.get(weight), b ? b->get(bias) : Tensor(), compute, device_);
         });
@@ -209,7 +211,7 @@ class StoredWeights : public nn::Weights {
             0,
             rows,
             dtype,
-            device_ == Device::cpu ? kernels::active_isa() : kernels::Isa::reference,
+            ops::packing_of(device_),
             device_};
   }
 

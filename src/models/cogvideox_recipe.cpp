@@ -3,79 +3,8 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "models/text_recipe.h"
 
 namespace tessera::models {
-namespace {
-
-class CogVideoXRecipe : public TextRecipe {
- public:
-  explicit CogVideoXRecipe(const CogVideoXConfig& c) : config_(c) {
-    fact("num_layers", c.num_layers);
-    fact("num_attention_heads", c.num_attention_heads);
-    fact("attention_head_dim", c.attention_head_dim);
-    fact("text_embed_dim", c.text_embed_dim);
-    fact("sample_height", c.sample_height);
-    fact("sample_width", c.sample_width);
-    fact("sample_frames", c.sample_frames);
-  }
-  Defaults defaults() const override { return {50, 6.0f}; }
-  int64_t frames_per_latent() const override { return config_.temporal_compression_ratio; }
-  int64_t blocks() const override { return config_.num_layers; }
-  std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
-                                     nn::DType dtype) const override {
-    return std::make_unique<CogVideoX>(config_, weights, portion, dtype);
-  }
-  nn::LatentForm form() const override { return nn::LatentForm::video; }
-  nn::TokenLayout layout(int64_t height, int64_t width, int64_t frames) const override {
-    const CogVideoXConfig& c = config_;
-    const int64_t trained = (c.sample_frames - 1) / c.temporal_compression_ratio + 1;
-    const int64_t depth = std::max<int64_t>(c.patch_size_t, 1);
-    nn::TokenLayout layout{
-        .channels = c.in_channels,
-        .size = {frames ? frames : (trained + depth - 1) / depth * depth,
-                 height ? height : c.sample_height, width ? width : c.sample_width},
-        .patch = {depth, c.patch_size, c.patch_size}};
-    for (size_t i = 0; i < 3; ++i)
-      require(
-          layout.size[i] > 0 && layout.size[i] % layout.patch[i] == 0, ErrorCode::usage,
-          "a latent of {} frames, {} x {} (width x height) does not fit patches of {} x {} x {}",
-          layout.size[0], layout.size[2], layout.size[1], depth, c.patch_size, c.patch_size);
-    return layout;
-  }
-  int64_t guided_channels(const std::string&) const override { return config_.in_channels; }
-  ForwardNames forward_names() const override {
-    return {"hidden_states", "timestep", {"encoder_hidden_states"}};
-  }
-  int64_t prefix(const nn::Conditioning& conditioning) const override {
-    const auto& text = conditioning.tensors.at("encoder_hidden_states");
-    return text.rank() == 3 ? text.size(1) : 0;
-  }
-  nn::Conditioning example(int64_t rows) const override {
-    nn::Conditioning c;
-    c.tensors["encoder_hidden_states"] =
-        meta({rows, config_.max_text_seq_length, config_.text_embed_dim});
-    return c;
-  }
-  std::vector<std::pair<std::string, std::string>> text_inputs() const override {
-    return {{"prompt_embeds", "encoder_hidden_states"}};
-  }
-  std::vector<TextPart> text_parts(const std::string&) const override {
-    return {{.tokenizer = "tokenizer",
-             .encoder = "text_encoder",
-             .tokens = config_.max_text_seq_length}};
-  }
-  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
-                                           int64_t) const override {
-    return {{"prompt_embeds", texts[0].states.last}};
-  }
-
- private:
-  CogVideoXConfig config_;
-};
-
-}  // namespace
-
 CogVideoXConfig parse_cogvideox_config(const base::Json& config, const std::string& where) {
   const base::ConfigReader read(config, where);
   CogVideoXConfig c;
@@ -115,8 +44,37 @@ CogVideoXConfig parse_cogvideox_config(const base::Json& config, const std::stri
   return c;
 }
 
-std::unique_ptr<Recipe> cogvideox_recipe(const base::Json& config, const std::string& where) {
-  return std::make_unique<CogVideoXRecipe>(parse_cogvideox_config(config, where));
+PipelineSpec cogvideox_recipe(const Source& source) {
+  const CogVideoXConfig c = parse_cogvideox_config(source.config, source.where);
+  const int64_t frames = (c.sample_frames - 1) / c.temporal_compression_ratio + 1;
+  const int64_t depth = std::max<int64_t>(c.patch_size_t, 1);
+  PipelineSpec spec;
+  spec.blocks = c.num_layers;
+  spec.make = network_of<CogVideoX>(c);
+  spec.facts = facts_of({{"num_layers", c.num_layers},
+                         {"num_attention_heads", c.num_attention_heads},
+                         {"attention_head_dim", c.attention_head_dim},
+                         {"text_embed_dim", c.text_embed_dim},
+                         {"sample_height", c.sample_height},
+                         {"sample_width", c.sample_width},
+                         {"sample_frames", c.sample_frames}});
+  spec.forward_names.conditioning = {"encoder_hidden_states"};
+  spec.inputs = {{"encoder_hidden_states", {c.max_text_seq_length, c.text_embed_dim}}};
+  spec.trained = {.channels = c.in_channels,
+                  .size = {(frames + depth - 1) / depth * depth, c.sample_height, c.sample_width},
+                  .patch = {depth, c.patch_size, c.patch_size}};
+  spec.form = nn::LatentForm::video;
+  spec.frames_per_latent = c.temporal_compression_ratio;
+  spec.guided_channels = c.in_channels;
+  spec.defaults = {50, 6.0f};
+  spec.joint_text = true;
+  spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"}};
+  spec.text_parts = {
+      {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = c.max_text_seq_length}};
+  spec.embeddings = [](const std::vector<EncodedText>& texts, int64_t) {
+    return std::map<std::string, Tensor>{{"prompt_embeds", texts[0].states.last}};
+  };
+  return spec;
 }
 
 }  // namespace tessera::models

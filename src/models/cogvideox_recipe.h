@@ -1,10 +1,9 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "models/cogvideox.h"
-#include "models/registry.h"
+#include "models/pipeline_spec.h"
 
 namespace tessera::models {
 
@@ -13,6 +12,6 @@ namespace tessera::models {
 CogVideoXConfig parse_cogvideox_config(const base::Json& config, const std::string& where);
 
 /// The family's entry in the registry.
-std::unique_ptr<Recipe> cogvideox_recipe(const base::Json& config, const std::string& where);
+PipelineSpec cogvideox_recipe(const Source& source);
 
 }  // namespace tessera::models

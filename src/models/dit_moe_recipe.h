@@ -1,11 +1,10 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "models/dit_moe.h"
-#include "models/registry.h"
+#include "models/pipeline_spec.h"
 
 namespace tessera::models {
 
@@ -14,7 +13,7 @@ namespace tessera::models {
 DitMoeConfig parse_dit_moe_config(const base::Json& config, const std::string& where);
 
 /// The family's entry in the registry.
-std::unique_ptr<Recipe> dit_moe_recipe(const base::Json& config, const std::string& where);
+PipelineSpec dit_moe_recipe(const Source& source);
 
 /// The published sizes S, B, L, XL (8 experts) and G (16 experts), patch 2, 256 x 256 pixels.
 std::vector<std::pair<std::string, base::Json>> dit_moe_sizes();

@@ -3,85 +3,8 @@
 #include <numeric>
 
 #include "base/fail.h"
-#include "models/text_recipe.h"
 
 namespace tessera::models {
-namespace {
-
-class FluxRecipe : public TextRecipe {
- public:
-  explicit FluxRecipe(const FluxConfig& c) : config_(c) {
-    fact("num_layers", c.num_layers);
-    fact("num_single_layers", c.num_single_layers);
-    fact("num_attention_heads", c.num_attention_heads);
-    fact("attention_head_dim", c.attention_head_dim);
-    fact("joint_attention_dim", c.joint_attention_dim);
-    fact("guidance_embeds", c.guidance_embeds);
-  }
-  // Without guidance as an input it is the model distilled to few steps: FLUX.1-schnell.
-  Defaults defaults() const override {
-    return config_.guidance_embeds ? Defaults{28, 3.5f} : Defaults{4, 1.0f};
-  }
-  int64_t blocks() const override { return config_.blocks(); }
-  std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
-                                     nn::DType dtype) const override {
-    return std::make_unique<Flux>(config_, weights, portion, dtype);
-  }
-  nn::LatentForm form() const override { return nn::LatentForm::packed; }
-  nn::TokenLayout layout(int64_t height, int64_t width, int64_t) const override {
-    return picture_layout(config_.in_channels / 4, 2, height, width, 128);
-  }
-  int64_t guided_channels(const std::string&) const override { return config_.in_channels / 4; }
-  ForwardNames forward_names() const override {
-    std::vector<std::string> needed{"encoder_hidden_states", "pooled_projections"};
-    if (config_.guidance_embeds) needed.push_back("guidance");
-    return {"hidden_states", "timestep", needed, {}, 1000};
-  }
-  int64_t prefix(const nn::Conditioning& conditioning) const override {
-    const auto& text = conditioning.tensors.at("encoder_hidden_states");
-    return text.rank() == 3 ? text.size(1) : 0;
-  }
-  nn::Conditioning example(int64_t rows) const override {
-    nn::Conditioning c;
-    c.tensors["encoder_hidden_states"] = meta({rows, text_tokens(), config_.joint_attention_dim});
-    c.tensors["pooled_projections"] = meta({rows, config_.pooled_projection_dim});
-    c.tensors["guidance"] = meta({rows});
-    return c;
-  }
-  std::vector<std::pair<std::string, std::string>> text_inputs() const override {
-    return {{"prompt_embeds", "encoder_hidden_states"},
-            {"pooled_prompt_embeds", "pooled_projections"}};
-  }
-  std::vector<TextPart> text_parts(const std::string&) const override {
-    return {
-        {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
-        {.tokenizer = "tokenizer_2",
-         .encoder = "text_encoder_2",
-         .tokens = text_tokens(),
-         .adjustable = true}};
-  }
-  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
-                                           int64_t) const override {
-    require(texts[0].states.pooled.defined(), ErrorCode::model,
-            "the first text encoder of FLUX pools no text; expected a CLIPTextModel");
-    return {{"prompt_embeds", texts[1].states.last},
-            {"pooled_prompt_embeds", texts[0].states.pooled}};
-  }
-  void add_conditions(const TextRun& run, nn::Conditioning& conditioning) const override {
-    const std::vector<float> scales(static_cast<size_t>(run.rows), run.guidance);
-    conditioning.tensors["guidance"] = Tensor::from(std::span<const float>(scales), {run.rows});
-  }
-  bool embeds_guidance() const override { return true; }
-  bool predicts_flow() const override { return true; }
-  bool even_sigmas() const override { return true; }
-
- private:
-  int64_t text_tokens() const { return config_.guidance_embeds ? 512 : 256; }
-  FluxConfig config_;
-};
-
-}  // namespace
-
 FluxConfig parse_flux_config(const base::Json& config, const std::string& where) {
   const base::ConfigReader read(config, where);
   FluxConfig c;
@@ -110,8 +33,50 @@ FluxConfig parse_flux_config(const base::Json& config, const std::string& where)
   return c;
 }
 
-std::unique_ptr<Recipe> flux_recipe(const base::Json& config, const std::string& where) {
-  return std::make_unique<FluxRecipe>(parse_flux_config(config, where));
+PipelineSpec flux_recipe(const Source& source) {
+  const FluxConfig c = parse_flux_config(source.config, source.where);
+  // Without guidance as an input it is the model distilled to few steps: FLUX.1-schnell.
+  const int64_t text_tokens = c.guidance_embeds ? 512 : 256;
+  PipelineSpec spec;
+  spec.blocks = c.blocks();
+  spec.make = network_of<Flux>(c);
+  spec.facts = facts_of({{"num_layers", c.num_layers},
+                         {"num_single_layers", c.num_single_layers},
+                         {"num_attention_heads", c.num_attention_heads},
+                         {"attention_head_dim", c.attention_head_dim},
+                         {"joint_attention_dim", c.joint_attention_dim},
+                         {"guidance_embeds", c.guidance_embeds}});
+  spec.forward_names = {.conditioning = {"encoder_hidden_states", "pooled_projections"},
+                        .timestep_scale = 1000};
+  if (c.guidance_embeds) spec.forward_names.conditioning.push_back("guidance");
+  spec.inputs = {{"encoder_hidden_states", {text_tokens, c.joint_attention_dim}},
+                 {"pooled_projections", {c.pooled_projection_dim}},
+                 {"guidance", {}}};
+  spec.trained = square_layout(c.in_channels / 4, 2, 128);
+  spec.form = nn::LatentForm::packed;
+  spec.guided_channels = c.in_channels / 4;
+  spec.defaults =
+      c.guidance_embeds ? PipelineSpec::Defaults{28, 3.5f} : PipelineSpec::Defaults{4, 1};
+  spec.embeds_guidance = spec.predicts_flow = spec.even_sigmas = spec.joint_text = true;
+  spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},
+                      {"pooled_prompt_embeds", "pooled_projections"}};
+  spec.text_parts = {
+      {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
+      {.tokenizer = "tokenizer_2",
+       .encoder = "text_encoder_2",
+       .tokens = text_tokens,
+       .adjustable = true}};
+  spec.embeddings = [](const std::vector<EncodedText>& texts, int64_t) {
+    require(texts[0].states.pooled.defined(), ErrorCode::model,
+            "the first text encoder of FLUX pools no text; expected a CLIPTextModel");
+    return std::map<std::string, Tensor>{{"prompt_embeds", texts[1].states.last},
+                                         {"pooled_prompt_embeds", texts[0].states.pooled}};
+  };
+  spec.add_conditions = [](const TextRun& run, nn::Conditioning& conditioning) {
+    const std::vector<float> scales(static_cast<size_t>(run.rows), run.guidance);
+    conditioning.tensors["guidance"] = Tensor::from(std::span<const float>(scales), {run.rows});
+  };
+  return spec;
 }
 
 }  // namespace tessera::models

@@ -30,35 +30,34 @@ const GuardedKey kGuarded[] = {
 
 }  // namespace
 
-std::unique_ptr<TokenRecipe> llada2_recipe(const base::Json& config, const std::string& where) {
-  const TokenConfig read(config, where);
+std::unique_ptr<TokenRecipe> llada2_recipe(const Source& source) {
+  const TokenConfig read(source.config, source.where);
   LladaConfig c;
   TokenFacts facts;
   read_common(read, {.rotary_part = 0.5, .context = 16384}, c, facts);
   const int64_t layers = read.integer("num_hidden_layers", 1, 10000);
-  const int64_t dense = read.integer_or("first_k_dense_replace", 0, layers, 0);
+  const int64_t dense = read.integer("first_k_dense_replace", 0, 0, layers);
   c.sparse.assign(static_cast<size_t>(layers), true);
   for (int64_t l = 0; l < dense; ++l) c.sparse[static_cast<size_t>(l)] = false;
   if (dense > 0) c.dense_width = read.integer("intermediate_size", 1, 1 << 24);
   c.expert_width = read.integer("moe_intermediate_size", 1, 1 << 20);
-  c.shared_width =
-      read.integer_or("num_shared_experts", 0, 64, 0) *
-      read.integer_or("moe_shared_expert_intermediate_size", 1, 1 << 20, c.expert_width);
+  c.shared_width = read.integer("num_shared_experts", 0, 0, 64) *
+                   read.integer("moe_shared_expert_intermediate_size", c.expert_width, 1, 1 << 20);
   c.sigmoid = c.ranking_bias = true;
   c.renormalise = c.top_k > 1;  // the released gate leaves a single weight as it is
-  c.scale = read.number_or("routed_scaling_factor", 0, 1e6, 2.5);
-  c.groups = read.integer_or("n_group", 1, c.experts, 8);
-  c.top_groups = read.integer_or("topk_group", 1, c.groups, 4);
+  c.scale = read.number("routed_scaling_factor", 2.5, 0, 1e6);
+  c.groups = read.integer("n_group", 8, 1, c.experts);
+  c.top_groups = read.integer("topk_group", 4, 1, c.groups);
   require(c.experts % c.groups == 0 && c.top_groups <= c.groups, ErrorCode::model,
           "{}: {} of {} groups ('topk_group', 'n_group') of {} experts ('num_experts') do not fit; "
           "expected groups of one size, and no more open ones than there are",
-          where, c.top_groups, c.groups, c.experts);
+          source.where, c.top_groups, c.groups, c.experts);
   c.qk_norm = read.flag("use_qk_norm", true);
   c.qkv_bias = read.flag("use_qkv_bias", false);
   c.out_bias = read.flag("use_bias", true);
   c.ling_names = true;
   facts.block_causal = true;
-  facts.block = static_cast<int>(read.integer_or("block_length", 1, 1 << 16, 32));
+  facts.block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));
   read.check_rest(kInert, kGuarded);
   return std::make_unique<LladaRecipe>(std::move(c), std::move(facts));
 }

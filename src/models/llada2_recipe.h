@@ -1,5 +1,6 @@
 #pragma once
 
+#include "models/pipeline_spec.h"
 #include "models/token_recipe.h"
 
 namespace tessera::models {
@@ -7,6 +8,6 @@ namespace tessera::models {
 /// LLaDA2 (inclusionAI/LLaDA2.0-mini, -preview): block-causal, sigmoid router with a ranking bias
 /// and groups, shared expert, dense first layers, partial rotary. Throws Error(model) naming
 /// `where`, the key and its value.
-std::unique_ptr<TokenRecipe> llada2_recipe(const base::Json& config, const std::string& where);
+std::unique_ptr<TokenRecipe> llada2_recipe(const Source& source);
 
 }  // namespace tessera::models

@@ -25,14 +25,14 @@ const GuardedKey kGuarded[] = {
 
 }  // namespace
 
-std::unique_ptr<TokenRecipe> llada_moe_recipe(const base::Json& config, const std::string& where) {
-  const TokenConfig read(config, where);
+std::unique_ptr<TokenRecipe> llada_moe_recipe(const Source& source) {
+  const TokenConfig read(source.config, source.where);
   LladaConfig c;
   TokenFacts facts;
   read_common(read, {.rotary_part = 1, .context = 4096}, c, facts);
   require(c.head_dim * c.heads == c.hidden, ErrorCode::model,
-          "{}: {} heads of {} channels ('head_dim') are not 'hidden_size' {}", where, c.heads,
-          c.head_dim, c.hidden);
+          "{}: {} heads of {} channels ('head_dim') are not 'hidden_size' {}", source.where,
+          c.heads, c.head_dim, c.hidden);
   c.sparse = read.flags("moe_layer_freq",
                         static_cast<size_t>(read.integer("num_hidden_layers", 1, 10000)));
   c.expert_width = read.integer("expert_intermediate_size", 1, 1 << 20);

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
+#include "models/pipeline_spec.h"
 #include "models/pixart.h"
-#include "models/registry.h"
 
 namespace tessera::models {
 
@@ -13,6 +12,6 @@ namespace tessera::models {
 PixartConfig parse_pixart_config(const base::Json& config, const std::string& where);
 
 /// The family's entry in the registry.
-std::unique_ptr<Recipe> pixart_recipe(const base::Json& config, const std::string& where);
+PipelineSpec pixart_recipe(const Source& source);
 
 }  // namespace tessera::models

@@ -1,17 +1,62 @@
 #include "models/registry.h"
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "models/cogvideox_recipe.h"
 #include "models/dit_moe_recipe.h"
 #include "models/flux_recipe.h"
 #include "models/hunyuan_dit_recipe.h"
+#include "models/llada2_recipe.h"
+#include "models/llada_moe_recipe.h"
 #include "models/pixart_recipe.h"
 #include "models/sd3_recipe.h"
+#include "models/text/bert_encoder.h"
+#include "models/text/clip_encoder.h"
+#include "models/text/t5_encoder.h"
+#include "models/vae/autoencoder_kl.h"
+#include "models/vae/cogvideox_vae.h"
 
 namespace tessera::models {
+namespace {
 
-const std::vector<Family>& families() {
-  static const std::vector<Family> all{
+// `kind`: what the list holds, for the message.
+template <class Families>
+const auto& of_type(const Families& families, const std::string& type, const Source& source,
+                    const char* kind) {
+  for (const auto& family : families)
+    if (type == family.type) return family;
+  fail(ErrorCode::model, "{}: {} {} are not supported; supported are: {}", source.where, kind,
+       base::printable(type), known_types(families));
+}
+
+template <class Encoder, auto parse, auto... how>
+std::unique_ptr<TextEncoder> text_encoder(const Source& source,
+                                          std::shared_ptr<const nn::Weights> weights,
+                                          tensor::DType dtype) {
+  return std::make_unique<Encoder>(parse(source.config, source.where, how...), std::move(weights),
+                                   dtype);
+}
+
+template <class Decoder, class Encoder, auto parse, bool video>
+VaeSpec vae(const Source& source) {
+  const auto c = parse(source.config, source.where);
+  VaeSpec spec;
+  spec.video = video;
+  spec.factor = int64_t{1} << (c.block_out_channels.size() - 1);
+  spec.tiling = [c](int64_t pixels) { return tiling_of(c, pixels); };
+  spec.decoder = [c](const nn::Weights& weights, tensor::DType dtype) {
+    return std::make_unique<Decoder>(c, weights, dtype);
+  };
+  spec.encoder = [c](const nn::Weights& weights, tensor::DType dtype) {
+    return std::make_unique<Encoder>(c, weights, dtype);
+  };
+  return spec;
+}
+
+}  // namespace
+
+const std::vector<PipelineFamily>& pipelines() {
+  static const std::vector<PipelineFamily> all{
       {"dit_moe", dit_moe_recipe},
       {"DiTMoE", dit_moe_recipe},
       {"PixArtTransformer2DModel", pixart_recipe},
@@ -24,15 +69,60 @@ const std::vector<Family>& families() {
   return all;
 }
 
-std::unique_ptr<Recipe> make_recipe(const std::string& type, const base::Json& config,
-                                    const std::string& where) {
-  std::string known;
-  for (const Family& family : families()) {
-    if (type == family.type) return family.recipe(config, where);
-    known += (known.empty() ? "" : ", ") + std::string(family.type);
-  }
-  fail(ErrorCode::model, "{}: models of type '{}' are not supported; supported are: {}", where,
-       type, known);
+const std::vector<VaeFamily>& vaes() {
+  static const std::vector<VaeFamily> all{
+      {"AutoencoderKL",
+       vae<AutoencoderKL, AutoencoderKLEncoder, parse_autoencoder_kl_config, false>},
+      {"AutoencoderKLCogVideoX",
+       vae<CogVideoXVae, CogVideoXVaeEncoder, parse_cogvideox_vae_config, true>},
+  };
+  return all;
+}
+
+const std::vector<TextEncoderFamily>& text_encoders() {
+  static const std::vector<TextEncoderFamily> all{
+      {"T5EncoderModel", text_encoder<T5Encoder, parse_t5_config>},
+      {"CLIPTextModel", text_encoder<ClipEncoder, parse_clip_config, false>},
+      {"CLIPTextModelWithProjection", text_encoder<ClipEncoder, parse_clip_config, true>},
+      {"BertModel", text_encoder<BertEncoder, parse_bert_config>},
+  };
+  return all;
+}
+
+const std::vector<LanguageFamily>& language_models() {
+  static const std::vector<LanguageFamily> all{
+      {"LLaDAMoEModelLM", llada_moe_recipe},
+      {"LLaDA2MoeModelLM", llada2_recipe},
+      {"llada2_moe", llada2_recipe},
+  };
+  return all;
+}
+
+PipelineSpec pipeline_of(const std::string& type, const Source& source) {
+  return of_type(pipelines(), type, source, "models of type").make(source);
+}
+
+VaeSpec vae_of(const std::string& type, const Source& source) {
+  return of_type(vaes(), type, source, "VAEs of type").make(source);
+}
+
+std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Source& source,
+                                             std::shared_ptr<const nn::Weights> weights,
+                                             tensor::DType dtype) {
+  return of_type(text_encoders(), type, source, "text encoders of type")
+      .make(source, std::move(weights), dtype);
+}
+
+std::unique_ptr<TokenRecipe> language_model_of(const Source& source) {
+  const base::Json& config = source.config;
+  std::string type;
+  if (const auto list = config.find("architectures");
+      list != config.end() && list->is_array() && !list->empty() && (*list)[0].is_string())
+    type = (*list)[0].get<std::string>();
+  else if (const auto model = config.find("model_type");
+           model != config.end() && model->is_string())
+    type = model->get<std::string>();
+  return of_type(language_models(), type, source, "language models of type").make(source);
 }
 
 const std::vector<std::pair<std::string, base::Json>>& named_sizes() {

@@ -32,7 +32,7 @@ double key_of(const Side& side) {
 
 }  // namespace
 
-Recipe::Bin pixart_bin(int64_t sample_size, int64_t height, int64_t width) {
+PipelineSpec::Bin pixart_bin(int64_t sample_size, int64_t height, int64_t width) {
   require(
       sample_size == 32 || sample_size == 64 || sample_size == 128 || sample_size == 256,
       ErrorCode::model,
@@ -40,7 +40,7 @@ Recipe::Bin pixart_bin(int64_t sample_size, int64_t height, int64_t width) {
       "256: leave it out",
       sample_size);
   const double ratio = double(height) / double(width);
-  Recipe::Bin best;
+  PipelineSpec::Bin best;
   double least = INFINITY, best_key = 0;
   const auto look = [&](const Side& side, int64_t times) {
     const double key = key_of(side), away = std::abs(key - ratio);
@@ -55,7 +55,7 @@ Recipe::Bin pixart_bin(int64_t sample_size, int64_t height, int64_t width) {
   return best;
 }
 
-Recipe::Bin hunyuan_dit_bin(int64_t height, int64_t width) {
+PipelineSpec::Bin hunyuan_dit_bin(int64_t height, int64_t width) {
   height = height / 16 * 16;
   width = width / 16 * 16;
   const struct {

@@ -3,77 +3,15 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "models/text_recipe.h"
 #include "ops/elementwise.h"
 
 namespace tessera::models {
 namespace {
 
-class Sd3Recipe : public TextRecipe {
- public:
-  explicit Sd3Recipe(const Sd3Config& c) : config_(c) {
-    fact("num_layers", c.num_layers);
-    fact("num_attention_heads", c.num_attention_heads);
-    fact("attention_head_dim", c.attention_head_dim);
-    fact("joint_attention_dim", c.joint_attention_dim);
-    fact("dual_attention_layers", static_cast<int64_t>(c.dual_attention_layers.size()));
-    fact("sample_size", c.sample_size);
-    fact("patch_size", c.patch_size);
-  }
-  Defaults defaults() const override { return {28, 7.0f}; }
-  bool predicts_flow() const override { return true; }
-  int64_t blocks() const override { return config_.num_layers; }
-  std::unique_ptr<nn::Denoiser> make(const nn::Weights& weights, const nn::Portion& portion,
-                                     nn::DType dtype) const override {
-    return std::make_unique<Sd3>(config_, weights, portion, dtype);
-  }
-  nn::TokenLayout layout(int64_t height, int64_t width, int64_t) const override {
-    return picture_layout(config_.in_channels, config_.patch_size, height, width,
-                          config_.sample_size);
-  }
-  int64_t guided_channels(const std::string&) const override { return config_.in_channels; }
-  ForwardNames forward_names() const override {
-    return {"hidden_states", "timestep", {"encoder_hidden_states", "pooled_projections"}};
-  }
-  int64_t prefix(const nn::Conditioning& conditioning) const override {
-    const auto& text = conditioning.tensors.at("encoder_hidden_states");
-    return text.rank() == 3 ? text.size(1) : 0;
-  }
-  nn::Conditioning example(int64_t rows) const override {
-    nn::Conditioning c;
-    c.tensors["encoder_hidden_states"] = meta({rows, 333, config_.joint_attention_dim});
-    c.tensors["pooled_projections"] = meta({rows, config_.pooled_projection_dim});
-    return c;
-  }
-  std::vector<std::pair<std::string, std::string>> text_inputs() const override {
-    return {{"prompt_embeds", "encoder_hidden_states"},
-            {"pooled_prompt_embeds", "pooled_projections"}};
-  }
-  std::vector<TextPart> text_parts(const std::string&) const override {
-    return {
-        {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
-        {.tokenizer = "tokenizer_2",
-         .encoder = "text_encoder_2",
-         .tokens = 77,
-         .as_tokenizer = true},
-        {.tokenizer = "tokenizer_3",
-         .encoder = "text_encoder_3",
-         .tokens = 256,
-         .adjustable = true,
-         .optional = true}};
-  }
-  std::map<std::string, Tensor> embeddings(const std::vector<EncodedText>& texts,
-                                           int64_t rows) const override;
-
- private:
-  Sd3Config config_;
-};
-
 // Both CLIPs side by side, zeros up to the width of T5, and T5's tokens (or zeros) behind them.
-std::map<std::string, Tensor> Sd3Recipe::embeddings(const std::vector<EncodedText>& texts,
-                                                    int64_t rows) const {
-  const int64_t width = config_.joint_attention_dim, head = texts[0].tokens,
-                length = head + texts[2].tokens;
+std::map<std::string, Tensor> joined_texts(const std::vector<EncodedText>& texts, int64_t rows,
+                                           int64_t width) {
+  const int64_t head = texts[0].tokens, length = head + texts[2].tokens;
   Tensor all = Tensor::zeros({rows * length, width}, DType::f32);
   const auto place = [&](const Tensor& part, int64_t from, int64_t column) {
     require(part.defined() && column + part.size(2) <= width, ErrorCode::model,
@@ -124,8 +62,40 @@ Sd3Config parse_sd3_config(const base::Json& config, const std::string& where) {
   return c;
 }
 
-std::unique_ptr<Recipe> sd3_recipe(const base::Json& config, const std::string& where) {
-  return std::make_unique<Sd3Recipe>(parse_sd3_config(config, where));
+PipelineSpec sd3_recipe(const Source& source) {
+  const Sd3Config c = parse_sd3_config(source.config, source.where);
+  PipelineSpec spec;
+  spec.blocks = c.num_layers;
+  spec.make = network_of<Sd3>(c);
+  spec.facts =
+      facts_of({{"num_layers", c.num_layers},
+                {"num_attention_heads", c.num_attention_heads},
+                {"attention_head_dim", c.attention_head_dim},
+                {"joint_attention_dim", c.joint_attention_dim},
+                {"dual_attention_layers", static_cast<int64_t>(c.dual_attention_layers.size())},
+                {"sample_size", c.sample_size},
+                {"patch_size", c.patch_size}});
+  spec.forward_names = {.conditioning = {"encoder_hidden_states", "pooled_projections"}};
+  spec.inputs = {{"encoder_hidden_states", {333, c.joint_attention_dim}},
+                 {"pooled_projections", {c.pooled_projection_dim}}};
+  spec.trained = square_layout(c.in_channels, c.patch_size, c.sample_size);
+  spec.guided_channels = c.in_channels;
+  spec.defaults = {28, 7.0f};
+  spec.predicts_flow = spec.joint_text = true;
+  spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},
+                      {"pooled_prompt_embeds", "pooled_projections"}};
+  spec.text_parts = {
+      {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
+      {.tokenizer = "tokenizer_2", .encoder = "text_encoder_2", .tokens = 77, .as_tokenizer = true},
+      {.tokenizer = "tokenizer_3",
+       .encoder = "text_encoder_3",
+       .tokens = 256,
+       .adjustable = true,
+       .optional = true}};
+  spec.embeddings = [width = c.joint_attention_dim](const auto& texts, int64_t rows) {
+    return joined_texts(texts, rows, width);
+  };
+  return spec;
 }
 
 }  // namespace tessera::models

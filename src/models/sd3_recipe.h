@@ -1,9 +1,8 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
-#include "models/registry.h"
+#include "models/pipeline_spec.h"
 #include "models/sd3.h"
 
 namespace tessera::models {
@@ -13,6 +12,6 @@ namespace tessera::models {
 Sd3Config parse_sd3_config(const base::Json& config, const std::string& where);
 
 /// The family's entry in the registry.
-std::unique_ptr<Recipe> sd3_recipe(const base::Json& config, const std::string& where);
+PipelineSpec sd3_recipe(const Source& source);
 
 }  // namespace tessera::models

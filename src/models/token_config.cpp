@@ -14,10 +14,6 @@ using base::Json;
 
 constexpr int64_t kMost = int64_t{1} << 24;  // no size in a configuration is larger
 
-std::string shown(const Json& value) {
-  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
-}
-
 // Of every model that transformers saves: names, dtypes, training, caches, and how its own
 // generate() is called. None changes what a forward pass computes.
 constexpr const char* kInert[] = {"architectures",
@@ -97,50 +93,28 @@ bool is_whole(const Json& value, int64_t low, int64_t high) {
 
 }  // namespace
 
-bool TokenConfig::has(const char* key) const {
-  read_.insert(key);
-  return config_.is_object() && config_.contains(key) && !config_.at(key).is_null();
-}
-
 const Json& TokenConfig::at(const char* key) const {
-  require(has(key), ErrorCode::model, "{}: '{}' is missing; use the config.json of the model",
-          where_, key);
-  return config_.at(key);
+  const Json* value = find(key);
+  require(value != nullptr, ErrorCode::model,
+          "{}: '{}' is missing; use the config.json of the model", where(), key);
+  return *value;
 }
 
 int64_t TokenConfig::integer(const char* key, int64_t low, int64_t high) const {
-  require(is_whole(at(key), low, high), ErrorCode::model,
-          "{}: '{}' is {}; expected a whole number from {} to {}", where_, key, shown(at(key)), low,
-          high);
-  return at(key).get<int64_t>();
+  (void)at(key);
+  return integer(key, low, low, high);
 }
 
-int64_t TokenConfig::integer_or(const char* key, int64_t low, int64_t high,
-                                int64_t otherwise) const {
-  return has(key) ? integer(key, low, high) : otherwise;
+bool TokenConfig::flag(const char* key, bool missing) const {
+  return ConfigReader::flag(key, missing && !config().contains(key));
 }
 
-double TokenConfig::number_or(const char* key, double low, double high, double otherwise) const {
-  if (!has(key)) return otherwise;
-  const Json& value = at(key);
-  require(value.is_number() && value.get<double>() >= low && value.get<double>() <= high,
-          ErrorCode::model, "{}: '{}' is {}; expected a number from {} to {}", where_, key,
-          shown(value), low, high);
-  return value.get<double>();
-}
-
-bool TokenConfig::flag(const char* key, bool otherwise) const {
-  if (!has(key)) return config_.is_object() && config_.contains(key) ? false : otherwise;
-  require(at(key).is_boolean(), ErrorCode::model, "{}: '{}' is {}; expected true or false", where_,
-          key, shown(at(key)));
-  return at(key).get<bool>();
-}
-
-std::string TokenConfig::text_or(const char* key, const std::string& otherwise) const {
-  if (!has(key)) return otherwise;
-  require(at(key).is_string(), ErrorCode::model, "{}: '{}' is {}; expected text", where_, key,
-          shown(at(key)));
-  return at(key).get<std::string>();
+std::string TokenConfig::text(const char* key, const std::string& missing) const {
+  const Json* value = find(key);
+  if (!value) return missing;
+  require(value->is_string(), ErrorCode::model, "{}: '{}' is {}; expected text", where(), key,
+          shown(*value));
+  return value->get<std::string>();
 }
 
 std::vector<int32_t> TokenConfig::ids(const char* key, int64_t vocabulary) const {
@@ -149,7 +123,7 @@ std::vector<int32_t> TokenConfig::ids(const char* key, int64_t vocabulary) const
   std::vector<int32_t> all;
   for (const Json& id : list) {
     require(is_whole(id, 0, vocabulary - 1), ErrorCode::model,
-            "{}: '{}' is {}; expected token ids from 0 to {}", where_, key, shown(at(key)),
+            "{}: '{}' is {}; expected token ids from 0 to {}", where(), key, shown(at(key)),
             vocabulary - 1);
     all.push_back(id.get<int32_t>());
   }
@@ -160,40 +134,41 @@ std::vector<bool> TokenConfig::flags(const char* key, size_t count) const {
   if (!has(key)) return std::vector<bool>(count, true);
   const Json& value = at(key);
   auto bit = [&](const Json& one) {
-    require(is_whole(one, 0, 1), ErrorCode::model, "{}: '{}' holds {}; expected 0 or 1", where_,
+    require(is_whole(one, 0, 1), ErrorCode::model, "{}: '{}' holds {}; expected 0 or 1", where(),
             key, shown(one));
     return one.get<int>() == 1;
   };
   if (!value.is_array()) return std::vector<bool>(count, bit(value));
-  require(value.size() == count, ErrorCode::model, "{}: '{}' has {} entries for {} layers", where_,
+  require(value.size() == count, ErrorCode::model, "{}: '{}' has {} entries for {} layers", where(),
           key, value.size(), count);
   std::vector<bool> all;
   for (const Json& one : value) all.push_back(bit(one));
   return all;
 }
 
-void TokenConfig::refuse(const char* key, const std::string& expected) const {
-  fail(ErrorCode::model, "{}: '{}' is {}, which is not supported; supported is {}", where_, key,
-       has(key) ? shown(at(key)) : "missing", expected);
+void TokenConfig::refuse_value(const char* key, const std::string& expected) const {
+  const Json* value = find(key);
+  fail(ErrorCode::model, "{}: '{}' is {}, which is not supported; supported is {}", where(), key,
+       value ? shown(*value).str() : "missing", expected);
 }
 
 void TokenConfig::check_rest(std::span<const char* const> inert,
                              std::span<const GuardedKey> guarded) const {
-  for (const auto& item : config_.items()) {
+  for (const auto& item : config().items()) {
     const std::string& key = item.key();
     const Json& value = item.value();
     const auto named = [&](const char* name) { return key == name; };
-    if (value.is_null() || read_.contains(key) || std::ranges::any_of(kInert, named) ||
+    if (value.is_null() || was_read(key) || std::ranges::any_of(kInert, named) ||
         std::ranges::any_of(inert, named))
       continue;
     const auto guard = std::ranges::find_if(guarded, [&](const auto& g) { return key == g.key; });
     require(guard != guarded.end(), ErrorCode::model,
             "{}: this build does not know the key {} ({}), nor what it changes; remove it if the "
             "model computes the same without it",
-            where_, base::printable(key), shown(value));
+            where(), base::printable(key), shown(value));
     require(std::ranges::any_of(guard->inert,
                                 [&](const char* text) { return value == Json::parse(text); }),
-            ErrorCode::model, "{}: '{}' is {}: {} is not supported; supported is {}", where_, key,
+            ErrorCode::model, "{}: '{}' is {}: {} is not supported; supported is {}", where(), key,
             shown(value), guard->what,
             guard->inert.empty() ? "null" : fmt::format("{}", fmt::join(guard->inert, " or ")));
   }
@@ -209,7 +184,7 @@ void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
   const auto take = [&](const TokenConfig& from) {
     const auto one = [&](const char* key, double low, double high, std::optional<double>& into) {
       if (!from.has(key)) return;
-      const double value = from.number_or(key, low, high, 0);
+      const double value = from.number(key, 0, low, high);
       require(!into || *into == value, ErrorCode::model,
               "{}: '{}' is {} in one place and {} in another", read.where(), key, *into, value);
       into = value;
@@ -222,10 +197,10 @@ void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
     if (!read.has(key)) continue;
     const Json& object = read.at(key);
     require(object.is_object(), ErrorCode::model, "{}: '{}' is {}; expected an object or null",
-            read.where(), key, shown(object));
+            read.where(), key, base::ConfigReader::shown(object));
     const TokenConfig inner(object, fmt::format("{}: '{}'", read.where(), key));
     for (const char* type : {"rope_type", "type"})
-      if (inner.text_or(type, "default") != "default") inner.refuse(type, "\"default\"");
+      if (inner.text(type, "default") != "default") inner.refuse_value(type, "\"default\"");
     take(inner);
     inner.check_rest({}, {});
   }
@@ -233,7 +208,7 @@ void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
           "{}: 'rope_theta' is missing; use the config.json of the model", read.where());
   c.rope_theta = *theta;
   const auto rotary = static_cast<int64_t>(share.value_or(part) * double(c.head_dim));
-  const int64_t said = read.integer_or("rotary_dim", 2, c.head_dim, rotary);
+  const int64_t said = read.integer("rotary_dim", rotary, 2, c.head_dim);
   require(said == rotary, ErrorCode::model,
           "{}: 'rotary_dim' is {}, but 'partial_rotary_factor' {} of {} channels is {}",
           read.where(), said, share.value_or(part), c.head_dim, rotary);
@@ -250,20 +225,20 @@ void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaCo
   c.vocabulary = read.integer("vocab_size", 2, kMost);
   c.hidden = read.integer("hidden_size", 8, kMost);
   c.heads = read.integer("num_attention_heads", 1, 10000);
-  c.kv_heads = read.integer_or("num_key_value_heads", 1, c.heads, c.heads);
-  c.head_dim = read.integer_or("head_dim", 8, 512, c.hidden / c.heads);
-  c.eps = read.number_or("rms_norm_eps", 0, 1, 1e-5);
+  c.kv_heads = read.integer("num_key_value_heads", c.heads, 1, c.heads);
+  c.head_dim = read.integer("head_dim", c.hidden / c.heads, 8, 512);
+  c.eps = read.number("rms_norm_eps", 1e-5, 0, 1);
   c.tied = read.flag("tie_word_embeddings", false);
   c.experts = read.integer("num_experts", 1, 1 << 16);
   c.top_k = read.integer("num_experts_per_tok", 1, c.experts);
-  if (read.text_or("hidden_act", "silu") != "silu") read.refuse("hidden_act", "\"silu\"");
+  if (read.text("hidden_act", "silu") != "silu") read.refuse_value("hidden_act", "\"silu\"");
   require(c.heads % c.kv_heads == 0 && c.head_dim % 8 == 0, ErrorCode::model,
           "{}: {} heads over {} key heads of {} channels do not fit; expected a multiple, and "
           "channels in eights",
           read.where(), c.heads, c.kv_heads, c.head_dim);
   read_rotary(read, defaults.rotary_part, c);
   facts.vocabulary = c.vocabulary;
-  facts.context = read.integer_or("max_position_embeddings", 1, int64_t{1} << 31, defaults.context);
+  facts.context = read.integer("max_position_embeddings", defaults.context, 1, int64_t{1} << 31);
   facts.experts = static_cast<int>(c.experts);
   facts.top_k = static_cast<int>(c.top_k);
   if (const auto mask = read.ids("mask_token_id", c.vocabulary); !mask.empty())

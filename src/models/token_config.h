@@ -1,10 +1,10 @@
 #pragma once
 
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/config_reader.h"
 #include "models/llada.h"
 #include "models/token_recipe.h"
 
@@ -18,36 +18,28 @@ struct GuardedKey {
   const char* what;
 };
 
-/// Reads a language model's config.json key by key. Every getter throws Error(model) naming the
-/// file, the key, its value and what fits, and remembers that its key was read.
-class TokenConfig {
+/// Reads a language model's config.json, and refuses what it was not asked for.
+class TokenConfig : public base::ConfigReader {
  public:
-  TokenConfig(const base::Json& config, std::string where)
-      : config_(config), where_(std::move(where)) {}
+  using ConfigReader::ConfigReader;
+  using ConfigReader::integer;
 
-  /// Whether the key is there and not null.
-  bool has(const char* key) const;
+  /// A whole number that must be there.
   int64_t integer(const char* key, int64_t low, int64_t high) const;
-  int64_t integer_or(const char* key, int64_t low, int64_t high, int64_t otherwise) const;
-  double number_or(const char* key, double low, double high, double otherwise) const;
-  bool flag(const char* key, bool otherwise) const;
-  std::string text_or(const char* key, const std::string& otherwise) const;
+  /// As in Python, null is false.
+  bool flag(const char* key, bool missing) const;
+  std::string text(const char* key, const std::string& missing) const;
   /// One id or a list of ids below `vocabulary`; nothing if the key is missing.
   std::vector<int32_t> ids(const char* key, int64_t vocabulary) const;
   /// A list of so many 0 or 1, or one of these for all.
   std::vector<bool> flags(const char* key, size_t count) const;
   /// Refuses the model: `key` has a value that this build does not compute with.
-  [[noreturn]] void refuse(const char* key, const std::string& expected) const;
+  [[noreturn]] void refuse_value(const char* key, const std::string& expected) const;
   /// Refuses the model if a key that is in the file was neither read nor is inert, in the family
   /// (`inert`, and `guarded` with its value) or in all (names, dtypes, training, caches).
   void check_rest(std::span<const char* const> inert, std::span<const GuardedKey> guarded) const;
-  const std::string& where() const { return where_; }
+  /// The value of a key that must be there.
   const base::Json& at(const char* key) const;
-
- private:
-  const base::Json& config_;
-  std::string where_;
-  mutable std::set<std::string> read_;
 };
 
 /// What a family's released configuration class has for keys that are not in the file.

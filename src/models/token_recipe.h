@@ -36,15 +36,4 @@ class TokenRecipe {
   virtual std::vector<std::pair<std::string, std::string>> sizes() const = 0;
 };
 
-/// A family by the first of its `architectures`, or its model_type.
-struct TokenFamily {
-  const char* type;
-  std::unique_ptr<TokenRecipe> (*recipe)(const base::Json& config, const std::string& where);
-};
-/// All families, in one list read from top to bottom.
-const std::vector<TokenFamily>& token_families();
-/// The recipe for a config.json in the transformers layout. Throws Error(model) for a model that is
-/// not known, listing those that are. `where` names the file in messages.
-std::unique_ptr<TokenRecipe> make_token_recipe(const base::Json& config, const std::string& where);
-
 }  // namespace tessera::models

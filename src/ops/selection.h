@@ -8,6 +8,7 @@
 namespace tessera::ops {
 
 using kernels::InsideRule;
+using kernels::kVoteUnit;
 using kernels::VoteOf;
 
 /// Steps of a choice between the scores of a router and its routing, where the scores are: on a
@@ -21,7 +22,7 @@ struct TokenGroups {
 
 /// logits f32 [tokens, experts], ids i32 [tokens, k] that were chosen by them -> i64 [groups,
 /// experts]: the sum of what tokens give to experts, or the maximum, in units of
-/// kernels::kVoteUnit.
+/// kVoteUnit.
 Tensor expert_votes(const Tensor& logits, const RoutingOptions& router, const Tensor& ids,
                     const TokenGroups& groups, VoteOf of, bool maximum);
 

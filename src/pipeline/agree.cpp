@@ -12,6 +12,8 @@
 #include "comm/collectives.h"
 #include "kernels/isa.h"
 #include "pipeline/model_state.h"
+#include "pipeline/tensor_view.h"
+#include "tessera/version.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -112,8 +114,8 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   // Names every member, so that a new one cannot be forgotten here.
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
-               seed, noise, scheduler, initial_latents, save_latents, trace, decode, vae_tiling,
-               vae_tile, compare_steps] = request;
+               seed, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
+               decode, vae_tiling, vae_tile, compare_steps] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt.value_or(""));
@@ -133,6 +135,11 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   terms.say("--rng", shown(noise));
   terms.say("--scheduler", scheduler);
   if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
+  for (const auto& [name, view] : initial_tensors) {
+    const tensor::Tensor x = tensor_of(name, view);
+    terms.say(fmt::format("the tensor {} {}", name, x.shape().str()),
+              {static_cast<const char*>(x.raw()), static_cast<size_t>(x.bytes())});
+  }
   terms.say("--save-latents", save_latents.empty() ? "no" : "yes");
   terms.say("--trace", trace.empty() ? "no" : "yes");
   terms.say("--latents-only", decode ? "no" : "yes");

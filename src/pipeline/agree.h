@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "pipeline/model_state.h"
+#include "tessera/complete.h"
 
 namespace tessera::pipeline {
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "tessera/engine.h"
+#include "tessera/complete.h"
+#include "tessera/request.h"
 
 namespace tessera::pipeline {
 

@@ -1,8 +1,9 @@
+#include "pipeline/classes.h"
+
 #include <algorithm>
 #include <charconv>
 
 #include "base/fail.h"
-#include "pipeline/model_state.h"
 
 namespace tessera::pipeline {
 namespace {

@@ -215,15 +215,17 @@ struct Order {
   sample::SpecialIds special;
   std::vector<sample::TokenPrompt> prompts;
   const tokenizer::ByteLevelBpe* tokens = nullptr;
+  RunMeters meters{};
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, while they are needed
   std::mutex mutex{};
   int64_t bytes_sent = 0;  // of the ranks of this process
 
   const models::TokenFacts& facts() const { return state.language->recipe().facts(); }
-  nn::TokenModel& model(int rank) const;
+  std::shared_ptr<const nn::TokenModel> model(int rank) const;
   CompleteResult run(comm::Communicator* world);
 };
 
-nn::TokenModel& Order::model(int rank) const {
+std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
   Language& language = *state.language;
   nn::Portion portion =
       parallel::language_portion(state.options.plan, language.geometry(state.dtype()), rank);
@@ -237,9 +239,10 @@ CompleteResult Order::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const int64_t sent_before =
       world ? world->ledger().total().bytes : 0;  // what agreed on the start
-  const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const tensor::BindScope bind(state.workers.scope(world ? rank : -1, &meters));
   const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
-  const nn::TokenModel& own = model(rank);
+  const auto held = model(rank);
+  const nn::TokenModel& own = *held;
   const auto assembly = parallel::assemble_language(own, state.options.plan, rule, world);
   static const CompleteControl quiet;
   Course course{
@@ -285,7 +288,7 @@ CompleteResult run_ranks(Order& order) {
   if (world == 1) return order.run(nullptr);
   CompleteResult result;
   if (!options.processes) {
-    for (int r = 0; r < world; ++r) order.model(r);
+    for (int r = 0; r < world; ++r) order.networks.push_back(order.model(r));
     comm::threads::run(world, options.comm_timeout, [&](comm::Communicator& ranks) {
       CompleteResult made = order.run(&ranks);
       if (ranks.rank() == 0) result = std::move(made);
@@ -293,9 +296,8 @@ CompleteResult run_ranks(Order& order) {
     return result;
   }
   comm::Communicator& ranks = world_of(state.place, *options.processes);
-  const double before = state.meter->total().bytes;
   result = order.run(&ranks);
-  int64_t sums[] = {static_cast<int64_t>(state.meter->total().bytes - before), order.bytes_sent};
+  int64_t sums[] = {static_cast<int64_t>(order.meters.all->total().bytes), order.bytes_sent};
   comm::sum(ranks, sums, {"report", -1});
   result.bytes_read = static_cast<double>(sums[0]);
   order.bytes_sent = sums[1];
@@ -308,14 +310,15 @@ CompleteResult run_ranks(Order& order) {
 CompleteResult complete(ModelState& state, const CompleteRequest& q,
                         const CompleteControl& control) {
   check_request(q);
-  const Working working(state);
+  const Turn turn(state);
   const base::BindStop stop(control.stop);
   require(state.language != nullptr, ErrorCode::usage,
           "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
   if (state.options.processes) agree(*state.options.processes->world, terms_of(state, q));
   check_plan(state);
   Language& language = *state.language;
-  const tensor::BindScope bind(state.scope());
+  const RunMeters meters(state.workers.ranks.size());
+  const tensor::BindScope bind(state.workers.scope(-1, &meters));
   const models::TokenFacts& facts = language.recipe().facts();
   const sample::DecodingPolicy policy = policy_of(q, facts);
   const nn::SelectionRule rule = nn::parse_selection(q.select);
@@ -335,10 +338,9 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q,
   plan_tokens(state, run);
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   if (!said.empty()) control.on_note(said);
-  Order order{state, q, control, policy, rule, special, std::move(prompts), tokens};
-  const double bytes = state.meter->total().bytes;
+  Order order{state, q, control, policy, rule, special, std::move(prompts), tokens, meters};
   CompleteResult result = run_ranks(order);
-  if (!state.options.processes) result.bytes_read = state.meter->total().bytes - bytes;
+  if (!state.options.processes) result.bytes_read = order.meters.all->total().bytes;
   result.bytes_sent = order.bytes_sent;
   result.has_texts = tokens != nullptr;
   result.select = nn::to_string(rule);

@@ -9,14 +9,15 @@ namespace tessera::pipeline {
 
 using tensor::Tensor;
 
-Branches branches_of(const models::Recipe& recipe, const GenerateRequest& request, float guidance) {
-  const float scale = recipe.embeds_guidance() ? request.true_guidance : guidance;
+Branches branches_of(const models::PipelineSpec& recipe, const GenerateRequest& request,
+                     float guidance) {
+  const float scale = recipe.embeds_guidance ? request.true_guidance : guidance;
   Branches branches{.two = scale > 1, .scale = scale > 1 ? scale : 1, .embedded = guidance};
   return branches;
 }
 
-int64_t latent_frames(const models::Recipe& recipe, int64_t frames) {
-  const int64_t each = recipe.frames_per_latent();
+int64_t latent_frames(const models::PipelineSpec& recipe, int64_t frames) {
+  const int64_t each = recipe.frames_per_latent;
   if (frames == 0) return 0;
   require(each > 0, ErrorCode::usage, "--frames {}: this model makes pictures", frames);
   require(frames > 0 && frames <= 1 << 20 && (frames - 1) % each == 0, ErrorCode::usage,
@@ -26,14 +27,15 @@ int64_t latent_frames(const models::Recipe& recipe, int64_t frames) {
   return (frames - 1) / each + 1;
 }
 
-int64_t decoded_frames(const models::Recipe& recipe, int64_t latent) {
-  const int64_t each = recipe.frames_per_latent();
+int64_t decoded_frames(const models::PipelineSpec& recipe, int64_t latent) {
+  const int64_t each = recipe.frames_per_latent;
   return latent % 2 == 1 ? (latent - 1) * each + 1 : latent * each;
 }
 
-int64_t prompt_count(const models::Recipe& recipe, const Embeddings& embeddings, bool negative) {
+int64_t prompt_count(const models::PipelineSpec& recipe, const Embeddings& embeddings,
+                     bool negative) {
   int64_t count = 0;
-  for (const auto& [given, argument] : recipe.text_inputs()) {
+  for (const auto& [given, argument] : recipe.text_inputs) {
     const bool mask = given.find("mask") != std::string::npos;
     for (const std::string& name : {given, "negative_" + given}) {
       if (name != given && !negative) continue;
@@ -53,11 +55,11 @@ int64_t prompt_count(const models::Recipe& recipe, const Embeddings& embeddings,
   return count;
 }
 
-nn::Conditioning text_conditioning(const models::Recipe& recipe, const Embeddings& embeddings,
+nn::Conditioning text_conditioning(const models::PipelineSpec& recipe, const Embeddings& embeddings,
                                    int64_t count, bool two) {
   const int64_t prompts = prompt_count(recipe, embeddings, two);
   nn::Conditioning conditioning;
-  for (const auto& [given, argument] : recipe.text_inputs()) {
+  for (const auto& [given, argument] : recipe.text_inputs) {
     if (!embeddings.contains(given)) continue;
     require(!two || embeddings.contains("negative_" + given), ErrorCode::usage,
             "the embeddings lack 'negative_{}' beside '{}'", given, given);

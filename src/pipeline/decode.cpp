@@ -1,3 +1,5 @@
+#include "pipeline/decode.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +10,6 @@
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
-#include "pipeline/denoise.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -48,15 +49,10 @@ struct Decoding {
   const RunControl& control;
   const Job& job;
   const Tensor& tokens;
-  std::vector<Picture>& pictures;
-  bool keep;
-  base::Stopwatch clock;
+  const models::VaeSpec vae = state.vae();
+  const std::unique_ptr<models::VaeDecoder> decoder = state.load_vae();
+  base::Stopwatch clock{};
 
-  // The latent of one picture or video, as its VAE takes it.
-  Tensor latent(int i) const {
-    const int64_t n = job.layout.tokens();
-    return nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, state.video());
-  }
   void stop_if_asked(int done, int count) const {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before piece {} of {}",
             done + 1, count);
@@ -65,74 +61,70 @@ struct Decoding {
     stop_if_asked(done, count);
     if (control.on_progress) control.on_progress({"decode", done, count, clock.seconds()});
   }
-  // By `whole`, or in the job's tiles.
-  Tensor decoded(int i, const Tensor& z, const std::function<Tensor(const Tensor&)>& whole) const {
-    if (!job.tiles) return whole(z);
-    return models::decode_tiles(z, state.vae_factor(), *job.tiles, whole, [&](int done, int count) {
-      progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
-    });
+  // Of one picture's or video's pieces; the last one is told when all is done.
+  void piece(int i, int done, int count) const {
+    progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
   }
-  std::vector<Tensor> decode_pictures() const;
-  std::vector<Tensor> decode_videos() const;
+  Tensor latent(int i) const;
+  Tensor whole(int i, const Tensor& latent) const;
+  Tensor decoded(int i) const;
 };
 
-std::vector<Tensor> Decoding::decode_pictures() const {
-  const auto vae = state.load_vae();
-  nn::LocalSpatial spatial;
-  std::vector<Tensor> units;
-  for (int i = 0; i < job.pictures(); ++i) {
-    progress(i, job.pictures());
-    const Tensor picture = decoded(i, vae->unscale(latent(i)), [&](const Tensor& z) {
-      const Tensor x = z.to(state.device());
-      const Tensor made = vae->decode(x, spatial).to(tensor::Device::cpu);
-      if (!ops::all_finite(made))  // once more, to say where it began
-        vae->decode(x, spatial, [](const std::string& name, const Tensor& out) {
-          ops::require_finite(out, "the VAE's '" + name + "'");
-        });
-      ops::require_finite(made, "the VAE's end");
-      return made;
-    });
-    const Tensor unit = to_unit(cropped(picture, job.crop_height, job.crop_width));
-    pictures.push_back(picture_of(unit, job.labels[static_cast<size_t>(i)], -1, 0));
-    if (keep) units.push_back(unit);
-  }
-  return units;
+// The latent of one picture or video, as its VAE takes it.
+Tensor Decoding::latent(int i) const {
+  const int64_t n = job.layout.tokens();
+  const Tensor z =
+      decoder->unscale(nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, vae.video));
+  return vae.video ? z.slice(2, job.added_frames, z.size(2)).contiguous() : z;
 }
 
-std::vector<Tensor> Decoding::decode_videos() const {
-  const auto vae = state.load_video_vae();
-  std::vector<Tensor> units;
-  for (int i = 0; i < job.pictures(); ++i) {
-    const Tensor whole = vae->unscale(latent(i));
-    const Tensor asked = whole.slice(2, job.added_frames, whole.size(2)).contiguous();
-    const Tensor video = decoded(i, asked, [&](const Tensor& z) {
-      const auto piece = [&](int done, int count) {
-        if (job.tiles)
-          stop_if_asked(done, count);
-        else
-          progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
-      };
-      const Tensor made = vae->decode(z.to(state.device()), piece).to(tensor::Device::cpu);
-      ops::require_finite(made, "the video VAE");
-      return made;
-    });
-    const Tensor unit = nn::swap_frames(to_unit(video));
-    if (keep) units.push_back(unit);
-    const Tensor frames =
-        unit.reshape({video.size(2), video.size(1), video.size(3), video.size(4)});
-    for (int64_t t = 0; t < frames.size(0); ++t)
-      pictures.push_back(picture_of(frames.slice(0, t, t + 1), job.labels[static_cast<size_t>(i)],
-                                    i, static_cast<int>(t)));
-  }
-  return units;
+// Of a latent, or of a tile of one.
+Tensor Decoding::whole(int i, const Tensor& z) const {
+  nn::LocalSpatial spatial;
+  const Tensor x = z.to(state.device());
+  models::VaeWatch watch;
+  watch.piece = [&](int done, int count) {
+    job.tiles ? stop_if_asked(done, count) : piece(i, done, count);
+  };
+  const Tensor made = decoder->decode(x, spatial, watch).to(tensor::Device::cpu);
+  if (!vae.video && !ops::all_finite(made))  // once more, to say where it began
+    decoder->decode(x, spatial, {.trace = [](const std::string& name, const Tensor& out) {
+                      ops::require_finite(out, "the VAE's '" + name + "'");
+                    }});
+  ops::require_finite(made, vae.video ? "the video VAE" : "the VAE's end");
+  return made;
+}
+
+// In [0, 1]: [1, 3, H, W], or [1, frames, 3, H, W].
+Tensor Decoding::decoded(int i) const {
+  const auto one = [&](const Tensor& z) { return whole(i, z); };
+  const Tensor z = latent(i);
+  const Tensor made =
+      job.tiles ? models::decode_tiles(z, vae.factor, *job.tiles, one,
+                                       [&](int done, int count) { piece(i, done, count); })
+                : one(z);
+  return vae.video ? nn::swap_frames(to_unit(made))
+                   : to_unit(cropped(made, job.crop_height, job.crop_width));
 }
 
 }  // namespace
 
 Tensor decode(const ModelState& state, const RunControl& control, const Job& job,
               const Tensor& tokens, std::vector<Picture>& pictures, bool keep) {
-  const Decoding decoding{state, control, job, tokens, pictures, keep};
-  const auto units = state.video() ? decoding.decode_videos() : decoding.decode_pictures();
+  const Decoding decoding{state, control, job, tokens};
+  const bool video = decoding.vae.video;
+  std::vector<Tensor> units;
+  for (int i = 0; i < job.pictures(); ++i) {
+    if (!video) decoding.progress(i, job.pictures());
+    const Tensor unit = decoding.decoded(i);
+    if (keep) units.push_back(unit);
+    const std::string& label = job.labels[static_cast<size_t>(i)];
+    const int64_t frames = video ? unit.size(1) : 1, channels = unit.size(-3);
+    const Tensor each = unit.reshape({frames, channels, unit.size(-2), unit.size(-1)});
+    for (int64_t t = 0; t < frames; ++t)
+      pictures.push_back(
+          picture_of(each.slice(0, t, t + 1), label, video ? i : -1, static_cast<int>(t)));
+  }
   if (control.on_progress)
     control.on_progress({"decode", job.pictures(), job.pictures(), decoding.clock.seconds()});
   return keep ? ops::concat_rows(units) : Tensor();

@@ -13,6 +13,7 @@
 #include "ops/elementwise.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/gather_reports.h"
+#include "pipeline/noise.h"
 #include "pipeline/redundancy.h"
 
 namespace tessera::pipeline {
@@ -42,7 +43,7 @@ struct Ranks {
 class Start {
  public:
   Start(const GenerateRequest& request, const Job& job, const parallel::Share& share)
-      : request_(request), job_(job), share_(share), noise_(request.noise, request.seed) {
+      : job_(job), share_(share), noise_(request.noise, request.seed) {
     const auto given = job.given.find("latents");
     const bool drawn = given == job.given.end();
     latents_ = drawn ? tokens(noise_.draw(job.noise_shape()), job.noise_form())
@@ -58,8 +59,8 @@ class Start {
       return tokens(noise_.draw(job_.noise_shape()), job_.noise_form());
     }
     require(given->second.shape() == job_.latent_shape(), ErrorCode::usage,
-            "'{}': 'noise.{}' is {}; expected {}", request_.initial_latents, step,
-            given->second.shape().str(), job_.latent_shape().str());
+            "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
+            job_.latent_shape().str());
     return tokens(ops::cast(given->second, DType::f32), job_.form);
   }
 
@@ -67,7 +68,6 @@ class Start {
   Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
     return parallel::cut(nn::tokens_of_latent(whole, job_.layout, form), share_);
   }
-  const GenerateRequest& request_;
   const Job& job_;
   parallel::Share share_;
   Noise noise_;
@@ -122,29 +122,29 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
 // Ranks whose experts are the same hold the transformer that the first of them loaded.
 void Ranks::note_work(int rank, double flops_before) {
   const std::lock_guard lock(mutex);
-  const tensor::Scope own = state.scope(rank),
-                      lender = state.scope(rank % state.options.plan.expert);
+  const tensor::Scope own = state.workers.scope(rank, &job.meters),
+                      lender = state.workers.scope(rank % state.options.plan.expert);
   Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
   if (own.memory != lender.memory) {
     const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
     work.peak_bytes["weights"] += weights;
     work.peak_bytes["total"] += weights;
   }
-  const size_t place = state.ranks.empty() ? 0 : static_cast<size_t>(rank);
+  const size_t place = state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
   report.per_rank[place] = std::move(work);
 }
 
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
-  const tensor::BindScope bind(state.scope(world ? rank : -1));
+  const tensor::BindScope bind(state.workers.scope(world ? rank : -1, &job.meters));
   const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
-  const double flops_before = state.scope(rank).meter->total().flops;
+  const double flops_before = state.workers.scope(rank, &job.meters).meter->total().flops;
   const Plan& plan = state.options.plan;
-  const nn::Denoiser& model = state.transformer(rank);
+  const nn::Denoiser& model = *job.networks.at(static_cast<size_t>(rank % plan.expert));
   parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
   assembly.device = state.device();
-  assembly.fixed_weights = state.resident_blocks < 0;
+  assembly.fixed_weights = job.resident_blocks < 0;
   RedundancyProbe probe;
   if (request.compare_steps)
     assembly.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
@@ -223,12 +223,13 @@ void check_plan(const ModelState& state, const Job& job) {
           to_string(state.options.plan));
 }
 
-void load_ranks(ModelState& state) {
-  if (state.options.processes) {
-    state.transformer(state.options.processes->rank);
-    return;
-  }
-  for (int r = 0; r < state.options.plan.expert; ++r) state.transformer(r);
+void load_ranks(ModelState& state, Job& job) {
+  const Processes* const processes = state.options.processes;
+  const int group = state.options.plan.expert;
+  for (int r = 0; r < group; ++r)
+    job.networks.push_back(processes && processes->rank % group != r
+                               ? nullptr
+                               : state.transformer(r, job.resident_blocks));
 }
 
 Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,

@@ -14,8 +14,10 @@
 namespace tessera::pipeline {
 namespace {
 
-using models::Recipe;
+using models::EncodedText;
+using models::PipelineSpec;
 using models::TextBatch;
+using models::TextPart;
 using models::TextStates;
 using tensor::DType;
 using tensor::Tensor;
@@ -24,7 +26,7 @@ constexpr int64_t kMostTokens = 4096;  // of a text
 
 // A part whose tokens were found before any weight is read.
 struct Text {
-  Recipe::TextPart part;
+  TextPart part;
   TextBatch batch;
   bool there = true;
   Tensor mask() const;
@@ -37,7 +39,7 @@ Tensor Text::mask() const {
   return Tensor::from(std::span<const int32_t>(ones), {batch.rows(), batch.length});
 }
 
-void check_there(const ModelState& state, const Recipe::TextPart& part) {
+void check_there(const ModelState& state, const TextPart& part) {
   for (const std::string& name : {part.tokenizer, part.encoder}) {
     if (state.folder.absent.contains(name))
       state.folder.component(name, "; without it only --embeddings FILE replaces a prompt");
@@ -53,7 +55,7 @@ std::vector<Text> cut(const ModelState& state, const GenerateRequest& request,
                       const std::vector<std::string>& prompts) {
   std::vector<Text> texts;
   bool adjusted = request.text_tokens == 0;
-  for (Recipe::TextPart part : state.recipe->text_parts(state.folder.class_name)) {
+  for (TextPart part : state.recipe->text_parts) {
     if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
     adjusted |= part.adjustable;
     Text text{part, {{}, {}, part.tokens}, true};
@@ -106,8 +108,8 @@ std::unique_ptr<models::TextEncoder> on_meta(const ModelState& state, const std:
   weights = load::has_weights(found.folder)
                 ? std::make_shared<load::MetaWeights>(load::open_weights(found))
                 : std::make_shared<load::MetaWeights>();
-  return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
-                                   weights, state.dtype());
+  return models::text_encoder_of(found.class_name, {found.config, found.folder + "/config.json"},
+                                 weights, state.dtype());
 }
 
 Need encoder_need(const ModelState& state, const std::string& part, const TextBatch& batch) {
@@ -123,7 +125,7 @@ Need encoder_need(const ModelState& state, const std::string& part, const TextBa
 }
 
 // So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
-TextBatch usual_batch(const ModelState& state, const Recipe::TextPart& part, int texts) {
+TextBatch usual_batch(const ModelState& state, const TextPart& part, int texts) {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   std::shared_ptr<load::MetaWeights> weights;
@@ -145,10 +147,10 @@ void check_budget(const ModelState& state, const Text& text) {
 }
 
 // Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
-void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, int64_t begin,
+void put(const PipelineSpec& recipe, const std::vector<EncodedText>& texts, int64_t begin,
          int64_t end, const std::string& before, Embeddings& found) {
-  std::vector<Recipe::EncodedText> rows = texts;
-  for (Recipe::EncodedText& text : rows)
+  std::vector<EncodedText> rows = texts;
+  for (EncodedText& text : rows)
     for (Tensor* x : {&text.states.last, &text.states.previous, &text.states.pooled,
                       &text.states.projected, &text.mask})
       if (x->defined()) *x = x->slice(0, begin, end).contiguous();
@@ -157,12 +159,13 @@ void put(const Recipe& recipe, const std::vector<Recipe::EncodedText>& texts, in
 
 }  // namespace
 
-std::vector<std::string> cleaned_prompts(const Recipe& recipe, std::vector<std::string> prompts,
-                                         bool clean, std::vector<std::string>& notes) {
-  clean = clean && recipe.cleans_captions();
+std::vector<std::string> cleaned_prompts(const PipelineSpec& recipe,
+                                         std::vector<std::string> prompts, bool clean,
+                                         std::vector<std::string>& notes) {
+  clean = clean && recipe.cleans_captions;
   for (std::string& prompt : prompts) {
     if (!clean) {
-      prompt = recipe.cleaned(prompt);
+      if (recipe.plain_prompt) prompt = recipe.plain_prompt(prompt);
       continue;
     }
     const tokenizer::CleanCaption made = tokenizer::clean_caption(prompt);
@@ -182,7 +185,7 @@ std::vector<std::string> cleaned_prompts(const Recipe& recipe, std::vector<std::
   return prompts;
 }
 
-TextBatch tokens_of(const ModelState& state, Recipe::TextPart& part,
+TextBatch tokens_of(const ModelState& state, TextPart& part,
                     const std::vector<std::string>& prompts) {
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   if (part.as_tokenizer && tokenizer->longest() > 0)
@@ -209,8 +212,7 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
   const std::vector<Text> texts =
       cut(state, request,
           cleaned_prompts(*state.recipe, prompts, request.clean_caption.value_or(true), notes));
-  const tensor::BindScope bind(state.scope());
-  std::vector<Recipe::EncodedText> encoded;
+  std::vector<EncodedText> encoded;
   for (size_t i = 0; i < texts.size(); ++i) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
             i + 1);
@@ -218,7 +220,7 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
       control.on_progress(
           {"encode", static_cast<int>(i), static_cast<int>(texts.size()), clock.seconds()});
     const Text& text = texts[i];
-    Recipe::EncodedText made{{}, {}, text.part.tokens};
+    EncodedText made{{}, {}, text.part.tokens};
     if (text.there) {
       const auto encoder = state.load_text_encoder(
           text.part.encoder, [&](const std::string& said) { notes.push_back(said); });
@@ -239,7 +241,7 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
 
 Need text_need(const ModelState& state, int texts) {
   Need all;
-  for (const Recipe::TextPart& part : state.recipe->text_parts(state.folder.class_name)) {
+  for (const TextPart& part : state.recipe->text_parts) {
     if (!state.folder.has(part.encoder)) continue;
     const Need one = encoder_need(state, part.encoder, usual_batch(state, part, texts));
     all.weights = std::max(all.weights, one.weights);

@@ -10,19 +10,19 @@ namespace tessera::pipeline {
 
 /// Prompts as the pipeline hands them to its tokenizers; with `clean` those of a pipeline that
 /// cleans prompts are cleaned, and `notes` gets what one should know about that.
-std::vector<std::string> cleaned_prompts(const models::Recipe& recipe,
+std::vector<std::string> cleaned_prompts(const models::PipelineSpec& recipe,
                                          std::vector<std::string> prompts, bool clean,
                                          std::vector<std::string>& notes);
 
 /// The ids that a text part's encoder gets of such prompts; sets the part's length where its
 /// tokenizer says it. Throws Error(model) for a tokenizer that is malformed.
-models::TextBatch tokens_of(const ModelState& state, models::Recipe::TextPart& part,
+models::TextBatch tokens_of(const ModelState& state, models::TextPart& part,
                             const std::vector<std::string>& prompts);
 
 /// What the folder's own tokenizers and text encoders make of the prompts of a request, by the
-/// names of Recipe::text_inputs; with `two` also of the negative prompt. Encoders are loaded one
-/// after the other and released; `notes` gets what one should know about them. Throws Error(model)
-/// for parts that are missing or malformed.
+/// names of PipelineSpec::text_inputs; with `two` also of the negative prompt. Encoders are loaded
+/// one after the other and released; `notes` gets what one should know about them. Throws
+/// Error(model) for parts that are missing or malformed.
 Embeddings encode_prompts(const ModelState& state, const GenerateRequest& request, bool two,
                           const RunControl& control, std::vector<std::string>& notes);
 

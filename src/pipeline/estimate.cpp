@@ -1,9 +1,10 @@
+#include "pipeline/estimate.h"
+
 #include <algorithm>
 
 #include "base/fail.h"
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
-#include "pipeline/memory_plan.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -43,9 +44,9 @@ std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
   return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
 }
 
-Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::TokenLayout& layout,
-                  int pictures, bool branches, const base::Json* vae, const nn::Conditioning* given,
-                  std::optional<nn::DType> experts) {
+Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
+                  const nn::TokenLayout& layout, int pictures, bool branches,
+                  const nn::Conditioning* given, std::optional<nn::DType> experts) {
   const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
   require(
       layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
@@ -59,7 +60,7 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   Estimate result;
   {
     const load::MetaWeights weights;
-    nn::Portion whole{{0, recipe.blocks()}, true, true};
+    nn::Portion whole = recipe.whole();
     whole.expert_dtype = experts;
     const auto model = recipe.make(weights, whole, dtype);
     result.parameters = weights.parameters();
@@ -78,12 +79,6 @@ Estimate estimate(const models::Recipe& recipe, nn::DType dtype, const nn::Token
   result.weights = scope.memory->peak(tensor::MemoryClass::weights);
   result.activations = scope.memory->peak(tensor::MemoryClass::activations);
   result.peak = scope.memory->peak();
-  if (!vae) return result;
-  // The transformer is gone when pictures are decoded.
-  const Need decode = decode_need(*vae, recipe.frames_per_latent() > 0, dtype, layout, {});
-  result.weights = std::max(result.weights, decode.weights);
-  result.activations = std::max(result.activations, decode.activations);
-  result.peak = std::max(result.peak, decode.peak);
   return result;
 }
 

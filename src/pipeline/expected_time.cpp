@@ -107,11 +107,10 @@ std::string ExpectedTime::sentence() const {
 RunNeed run_need(const ModelState& state, const Outline& outline) {
   RunNeed need;
   need.denoise = estimate(*state.recipe, state.dtype(), outline.layout, outline.pictures,
-                          outline.branches, nullptr, nullptr, state.expert_dtype());
+                          outline.branches, nullptr, state.expert_dtype());
   if (outline.texts > 0) need.text = text_need(state, outline.texts);
   if (outline.decode && state.has_vae())
-    need.decode = decode_need(state.folder.component("vae").config, state.video(), state.dtype(),
-                              outline.layout, {});
+    need.decode = decode_need(state.vae(), state.dtype(), outline.layout, {});
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
   need.pictures = outline.pictures;
   need.steps = outline.steps;
@@ -136,7 +135,7 @@ void announce(const ModelState& state, const Outline& outline, const RunControl&
   for (const Work* work : {&need.text.work, &need.decode.work})
     for (const auto& [op, entry] : *work) flops += entry.flops;
   if (flops < kWorthMeasuring) return;
-  const tensor::BindScope bind(state.scope());
+  const tensor::BindScope bind(state.workers.scope());
   ExpectedTime time = expected_time(need, measure_rates(state.dtype()));
   if (state.options.processes) time.step /= state.options.processes->ranks;
   if (time.whole() >= kLong) control.on_note("expects " + time.sentence());

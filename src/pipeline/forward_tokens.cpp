@@ -145,8 +145,8 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
   plan_tokens(state, {asked.visible, asked.length, asked.block});
   nn::Portion whole{{0, language.recipe().blocks()}, true, true};
   whole.expert_dtype = state.expert_dtype();
-  const nn::TokenModel& model =
-      language.model(asked.block, state.dtype(), weight_store(), 0, whole);
+  const auto held = language.model(asked.block, state.dtype(), weight_store(), 0, whole);
+  const nn::TokenModel& model = *held;
   nn::TokenView view{-1, {}, {}, {}, {}};
   for (int r = 0; r < static_cast<int>(asked.rows); ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];

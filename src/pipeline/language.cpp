@@ -6,6 +6,7 @@
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "load/meta_weights.h"
+#include "models/registry.h"
 #include "models/token_config.h"
 #include "tensor/scope.h"
 
@@ -34,7 +35,7 @@ std::string token_text(const Json& config, const char* key) {
 }  // namespace
 
 Language::Language(const load::Component& part) : part_(part) {
-  recipe_ = models::make_token_recipe(part.config, part.folder + "/config.json");
+  recipe_ = models::language_model_of({part.config, part.folder + "/config.json"});
   if (const std::string path = beside(part, "tokenizer.json"); !path.empty())
     tokenizer_ = std::make_unique<tokenizer::ByteLevelBpe>(base::read_json(path), path);
   if (const std::string path = beside(part, "tokenizer_config.json"); !path.empty()) {
@@ -45,7 +46,7 @@ Language::Language(const load::Component& part) : part_(part) {
     const Json generation = base::read_json(path);
     require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
     const models::TokenConfig read(generation, path);
-    max_tokens_ = read.integer_or("max_new_tokens", 1, int64_t{1} << 24, max_tokens_);
+    max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", recipe_->facts().vocabulary);
   }
   read_template();
@@ -141,20 +142,14 @@ std::string Language::check(nn::DType dtype) const {
   return load::check_names(asked, tensors, part_.folder);
 }
 
-nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store,
-                                int rank, const nn::Portion& portion) {
-  if (block_ < 0) (void)check(dtype);  // who runs it says what is to be said
-  auto& model = models_[rank];
-  if (model && block_ == block) return *model;
-  // Parts of other ranks for another block length go, too; the store shares what they share.
-  auto made = recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
-  if (block_ != block) models_.clear();
-  block_ = block;
-  return *(models_[rank] = std::move(made));
-}
-
-nn::TokenModel& Language::model(int block, nn::DType dtype, const load::WeightStore& store) {
-  return model(block, dtype, store, 0, {{0, recipe_->blocks()}, true, true});
+std::shared_ptr<const nn::TokenModel> Language::model(int block, nn::DType dtype,
+                                                      const load::WeightStore& store, int rank,
+                                                      const nn::Portion& portion) {
+  return models_.get(block, rank, [&] {
+    if (!checked_) (void)check(dtype);  // who runs it says what is to be said
+    checked_ = true;
+    return recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
+  });
 }
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {

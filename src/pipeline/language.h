@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +9,7 @@
 #include "load/diffusers_folder.h"
 #include "load/weight_store.h"
 #include "models/token_recipe.h"
+#include "pipeline/loaded.h"
 #include "sample/block_walk.h"
 #include "tokenizer/byte_level_bpe.h"
 #include "tokenizer/chat.h"
@@ -17,7 +18,7 @@
 namespace tessera::pipeline {
 
 /// A language model's folder: its description, tokenizer and chat template, and its network once it
-/// was needed.
+/// was needed. Thread-safe once it is open.
 class Language {
  public:
   /// Reads config.json, generation_config.json, tokenizer.json and the chat template, each if there
@@ -43,10 +44,9 @@ class Language {
   std::vector<int32_t> chat(const std::string& json) const;
   /// The network for blocks of so many tokens, or a rank's part of it, checked and loaded on first
   /// use. A rank's portion is always the same.
-  nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store, int rank,
-                        const nn::Portion& portion);
-  /// The same, whole.
-  nn::TokenModel& model(int block, nn::DType dtype, const load::WeightStore& store);
+  std::shared_ptr<const nn::TokenModel> model(int block, nn::DType dtype,
+                                              const load::WeightStore& store, int rank,
+                                              const nn::Portion& portion);
   /// What plans need to know of the network; reads no file. Throws Error(plan) for a shard that the
   /// network cannot be cut into.
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
@@ -64,9 +64,9 @@ class Language {
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_, tool_template_;  // the second for chats with tools, if there is one
   int64_t max_tokens_ = 128;
-  std::vector<int32_t> ends_;                              // of generation_config.json
-  std::map<int, std::unique_ptr<nn::TokenModel>> models_;  // by rank
-  int block_ = -1;
+  std::vector<int32_t> ends_;      // of generation_config.json
+  Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks
+  std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
 };
 

@@ -24,9 +24,9 @@ using Tiles = std::optional<models::Tiling>;
 
 // Whole if that fits, else the largest tiles that do: the published size, and halves of 1024.
 Tiles fitting(const ModelState& state, const Job& job, const Room& room) {
-  const base::Json& config = state.folder.component("vae").config;
+  const models::VaeSpec vae = state.vae();
   const auto need = [&](const Tiles& tiles) {
-    return decode_need(config, state.video(), state.dtype(), job.layout, tiles);
+    return decode_need(vae, state.dtype(), job.layout, tiles);
   };
   const Need whole = need({});
   if (whole.peak <= room.bytes) return {};
@@ -45,8 +45,7 @@ void plan_tiles(const ModelState& state, const GenerateRequest& request, const R
   const bool asked = request.vae_tiling == VaeTiling::on;
   if (asked) job.tiles = vae_tiles(state, request.vae_tile);
   if (request.vae_tiling == VaeTiling::automatic) job.tiles = fitting(state, job, room);
-  const Need need = decode_need(state.folder.component("vae").config, state.video(), state.dtype(),
-                                job.layout, job.tiles);
+  const Need need = decode_need(state.vae(), state.dtype(), job.layout, job.tiles);
   if (need.peak > room.bytes) refuse(need, room, "let --vae-tiling be auto, or use a smaller size");
   if (!job.tiles) return;
   const bool one =
@@ -73,8 +72,8 @@ void plan_blocks(ModelState& state, const Need& need, const Room& room, Job& job
         "the others are read from the file in every step",
         amount(double(parts.whole())), amount(double(room.bytes)), resident, parts.blocks.size()));
   }
-  if (resident != state.resident_blocks) state.denoisers.clear();
-  state.resident_blocks = resident;
+  state.transformers.keep_only(resident);
+  job.resident_blocks = resident;
 }
 
 }  // namespace
@@ -99,41 +98,25 @@ models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {
   require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,
           "--vae-tiling {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
           pixels);
-  const load::Component& part = state.folder.component("vae");
-  const std::string where = part.folder + "/config.json";
-  return state.video()
-             ? models::tiling_of(models::parse_cogvideox_vae_config(part.config, where), pixels)
-             : models::tiling_of(models::parse_autoencoder_kl_config(part.config, where), pixels);
+  return state.vae().tiling(pixels);
 }
 
-Need decode_need(const base::Json& vae, bool video, DType dtype, const nn::TokenLayout& layout,
+Need decode_need(const models::VaeSpec& vae, DType dtype, const nn::TokenLayout& layout,
                  const Tiles& tiles) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const load::MetaWeights weights;
-  const auto decode = [&](const Tensor& latent, int64_t levels, const auto& whole) {
-    if (tiles)
-      models::decode_tiles(latent, int64_t{1} << (levels - 1), *tiles, whole);
-    else
-      whole(latent);
-  };
-  if (video) {
-    const auto config = models::parse_cogvideox_vae_config(vae, "vae/config.json");
-    const models::CogVideoXVae decoder(config, weights, dtype);
-    decode(Tensor::empty({1, layout.channels, layout.size[0], layout.size[1], layout.size[2]},
-                         DType::f32, Device::meta),
-           static_cast<int64_t>(config.block_out_channels.size()),
-           [&](const Tensor& x) { return decoder.decode(x); });
-  } else {
-    const auto config = models::parse_autoencoder_kl_config(vae, "vae/config.json");
-    const models::AutoencoderKL decoder(config, weights, dtype);
+  const auto& [frames, height, width] = layout.size;
+  const tensor::Shape shape = vae.video ? tensor::Shape{1, layout.channels, frames, height, width}
+                                        : tensor::Shape{1, layout.channels, height, width};
+  {
+    const auto decoder = vae.decoder(weights, dtype);
     nn::LocalSpatial spatial;
-    decode(Tensor::empty({1, layout.channels, layout.size[1], layout.size[2]}, DType::f32,
-                         Device::meta),
-           static_cast<int64_t>(config.block_out_channels.size()),
-           [&](const Tensor& x) { return decoder.decode(x, spatial); });
+    const auto whole = [&](const Tensor& x) { return decoder->decode(x, spatial); };
+    const Tensor latent = Tensor::empty(shape, DType::f32, Device::meta);
+    (void)(tiles ? models::decode_tiles(latent, vae.factor, *tiles, whole) : whole(latent));
   }
   return {scope.memory->peak(tensor::MemoryClass::weights),
           scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
@@ -150,7 +133,7 @@ void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
           job.pictures(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
   const Estimate denoise =
       estimate(*state.recipe, state.dtype(), job.layout, job.pictures(), job.guidance.branches(),
-               nullptr, &job.conditioning, state.expert_dtype());
+               &job.conditioning, state.expert_dtype());
   plan_blocks(state, {denoise.weights, denoise.activations, denoise.peak}, room, job);
   if (request.decode) plan_tiles(state, request, room, job);
 }

@@ -1,6 +1,10 @@
 #pragma once
 
-#include "pipeline/denoise.h"
+#include <optional>
+#include <string>
+
+#include "pipeline/estimate.h"
+#include "pipeline/plan_job.h"
 
 namespace tessera::pipeline {
 
@@ -10,8 +14,8 @@ struct Need {
   int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
   Work work;
 };
-/// The decoder of a VAE of this configuration on one picture or video of a latent's layout.
-Need decode_need(const base::Json& vae, bool video, nn::DType dtype, const nn::TokenLayout& layout,
+/// The decoder of a VAE on one picture or video of a latent's layout.
+Need decode_need(const models::VaeSpec& vae, nn::DType dtype, const nn::TokenLayout& layout,
                  const std::optional<models::Tiling>& tiles);
 
 /// The tiles of the VAE of a model: of `pixels` a side, or 0: as its configuration says. Throws

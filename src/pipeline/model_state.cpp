@@ -1,22 +1,15 @@
 #include "pipeline/model_state.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "base/config_reader.h"
 #include "base/fail.h"
-#include "base/printable.h"
-#include "load/hub_cache.h"
 #include "load/meta_weights.h"
 #include "parallel/experts/exchange.h"
-#include "pipeline/check_request.h"
+#include "pipeline/estimate.h"
+#include "pipeline/resolve_model.h"
 #include "pipeline/streamed.h"
 
 namespace tessera::pipeline {
@@ -24,14 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-load::WeightStore& store() {
-  static load::WeightStore one;  // one a process: weights only, no state of requests
-  return one;
-}
-
 // Over those of the family: what the makers of a model advise in its generation_config.json.
-models::Recipe::Defaults read_defaults(const std::string& folder,
-                                       models::Recipe::Defaults defaults) {
+models::PipelineSpec::Defaults read_defaults(const std::string& folder,
+                                             models::PipelineSpec::Defaults defaults) {
   const std::string path = folder + "/generation_config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return defaults;
@@ -58,118 +46,38 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   return names;
 }
 
-std::string known_transformers() {
-  std::string names;
-  for (const models::Family& family : models::families())
-    names += (names.empty() ? "" : ", ") + std::string(family.type);
-  return names;
+models::Source source_of(const load::Component& part, const std::string& pipeline = "") {
+  return {part.config, part.folder + "/config.json", pipeline};
 }
 
-int thread_count_of(const RunOptions& options) {
-  if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  // Cores that mpirun has not dealt out belong to all ranks of the machine.
-  const bool bound = cores < sysconf(_SC_NPROCESSORS_ONLN);
-  const int sharing = options.processes && !bound ? options.processes->on_this_machine : 1;
-  return std::max(1, cores / sharing);
-}
-
-// "; shipped: shapes".
-std::string known_models() {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(TESSERA_MODELS_DIR, ignored))
-    if (entry.is_directory(ignored)) names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names.empty() ? "" : fmt::format("; shipped: {}", fmt::join(names, ", "));
-}
-
-// The configuration of one half of a VAE, by the half's class.
-template <class Half>
-auto vae_config(const load::Component& part) {
-  const std::string where = part.folder + "/config.json";
-  if constexpr (std::is_same_v<Half, models::CogVideoXVae> ||
-                std::is_same_v<Half, models::CogVideoXVaeEncoder>)
-    return models::parse_cogvideox_vae_config(part.config, where);
-  else
-    return models::parse_autoencoder_kl_config(part.config, where);
-}
-
-// `Half`: the decoder or the encoder of the VAE; the names of the other one may stand in the file.
-template <class Half>
-std::string check_part(const ModelState& state, const std::string& other,
+// Names of the VAE's half `make`; those of the other one may stand in the file.
+template <class Make>
+std::string check_half(const ModelState& state, const Make& make, const std::string& other,
                        const std::string& others_conv) {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
   const load::Component& part = state.folder.component("vae");
   const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
-  const Half named(vae_config<Half>(part), asked, state.dtype());
+  (void)make(asked, state.dtype());
   const std::string unused[] = {other, others_conv};
   return load::check_names(asked, tensors, part.folder, unused);
 }
 
-template <class Half>
-std::unique_ptr<Half> load_part(const ModelState& state) {
-  const tensor::BindScope bind(state.scope());
-  const load::Component& part = state.folder.component("vae");
-  return std::make_unique<Half>(vae_config<Half>(part),
-                                *store().open(load::open_weights(part), state.device()),
-                                state.dtype());
-}
-
 }  // namespace
 
-const load::WeightStore& weight_store() { return store(); }
-
-std::string resolve_model(const std::string& model) {
-  std::error_code ignored;
-  if (model.empty() || fs::exists(model, ignored)) return model;
-  if (load::is_repository_id(model)) {
-    const std::string cache = load::hub_cache();
-    const std::string snapshot = load::cached_snapshot(cache, model);
-    require(
-        !snapshot.empty(), ErrorCode::model,
-        "the model folder '{}' does not exist here, nor is a repository of that name in the hub "
-        "cache '{}': give a folder, or download it first with 'hf download {}'",
-        model, cache, model);
-    return snapshot;
-  }
-  if (model.find('/') != std::string::npos) return model;
-  const char* chosen = std::getenv("TESSERA_MODELS");
-  for (const std::string& root :
-       {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
-    const fs::path path = fs::path(root) / model;
-    if (!root.empty() && fs::is_directory(path, ignored)) return path.string();
-  }
-  fail(ErrorCode::model, "there is no model folder {} here, and no shipped model of that name{}",
-       base::printable(model), known_models());
-}
-
-tensor::Scope ModelState::scope(int rank) const {
-  tensor::Scope scope;
-  const bool shared = rank < 0 || ranks.empty();
-  const Rank* const own = shared ? nullptr : &ranks[static_cast<size_t>(rank)];
-  scope.pool = own ? own->pool.get() : pool.get();
-  scope.memory = own ? own->memory : memory;
-  scope.meter = own ? own->meter : meter;
-  return scope;
+const load::WeightStore& weight_store() {
+  static const load::WeightStore one;  // one a process: weights only, no state of requests
+  return one;
 }
 
 nn::DType ModelState::dtype() const { return dtype_of(options); }
 
 std::optional<nn::DType> ModelState::expert_dtype() const { return expert_dtype_of(options); }
 
-int64_t ModelState::vae_factor() const {
-  if (!has_vae()) return 8;
+models::VaeSpec ModelState::vae() const {
   const load::Component& part = folder.component("vae");
-  const size_t levels = video() ? vae_config<models::CogVideoXVae>(part).block_out_channels.size()
-                                : vae_config<models::AutoencoderKL>(part).block_out_channels.size();
-  return int64_t{1} << (levels - 1);
-}
-
-bool ModelState::video() const {
-  return has_vae() && folder.component("vae").class_name == "AutoencoderKLCogVideoX";
+  return models::vae_of(part.class_name, source_of(part));
 }
 
 std::string ModelState::check_transformer() const {
@@ -178,7 +86,7 @@ std::string ModelState::check_transformer() const {
   const load::Component& part = folder.component("transformer");
   const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
-  recipe->make(asked, {{0, recipe->blocks()}, true, true}, dtype());
+  recipe->make(asked, recipe->whole(), dtype());
   return load::check_names(asked, tensors, part.folder);
 }
 
@@ -186,59 +94,49 @@ nn::Geometry ModelState::geometry() const {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   const load::MetaWeights weights;
-  return recipe->make(weights, {{0, recipe->blocks()}, true, true}, dtype())->geometry();
+  return recipe->make(weights, recipe->whole(), dtype())->geometry();
 }
 
-nn::Denoiser& ModelState::transformer(int rank) {
-  const int group = options.plan.expert, mine = rank % group;
-  denoisers.resize(static_cast<size_t>(group));
-  auto& denoiser = denoisers[static_cast<size_t>(mine)];
-  if (denoiser) return *denoiser;
+std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident) {
+  const int mine = rank % options.plan.expert;
+  return transformers.get(resident, mine, [&] { return load_transformer(mine, resident); });
+}
+
+std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int mine, int64_t resident) const {
   (void)check_transformer();  // what is to be said of it was said before
-  tensor::Scope loading = scope(mine);
-  loading.pool = pool.get();
+  tensor::Scope loading = workers.scope(mine);
+  loading.pool = workers.pool.get();
+  loading.meter = tensor::current_scope().meter;
   const tensor::BindScope bind(loading);
   const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
-  nn::Portion portion{{0, recipe->blocks()}, true, true};
+  nn::Portion portion = recipe->whole();
   portion.expert_dtype = expert_dtype();
   const auto sites = geometry().experts;
-  if (group > 1 && !sites.empty())
+  if (options.plan.expert > 1 && !sites.empty())
     for (int owner : parallel::expert_owners(options.plan, sites.front().experts))
       portion.experts.push_back(owner == mine);
-  require(resident_blocks < 0 || !portion.expert_dtype, ErrorCode::usage,
+  require(resident < 0 || !portion.expert_dtype, ErrorCode::usage,
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");
-  if (resident_blocks >= 0)
-    denoiser = std::make_unique<StreamedDenoiser>(*recipe, store().open(tensors, device()), dtype(),
-                                                  resident_blocks);
-  else
-    denoiser = recipe->make(*store().open(tensors, device()), portion, dtype());
-  return *denoiser;
+  if (resident < 0) return recipe->make(*weight_store().open(tensors, device()), portion, dtype());
+  return std::make_unique<StreamedDenoiser>(*recipe, weight_store().open(tensors, device()),
+                                            dtype(), resident);
 }
 
 std::string ModelState::check_vae() const {
-  if (video()) return check_part<models::CogVideoXVae>(*this, "encoder.*", "quant_conv.*");
-  return check_part<models::AutoencoderKL>(*this, "encoder.*", "quant_conv.*");
+  return check_half(*this, vae().decoder, "encoder.*", "quant_conv.*");
 }
 
-std::unique_ptr<models::AutoencoderKL> ModelState::load_vae() const {
+std::unique_ptr<models::VaeDecoder> ModelState::load_vae() const {
   (void)check_vae();
-  return load_part<models::AutoencoderKL>(*this);
+  return vae().decoder(*weight_store().open(load::open_weights(folder.component("vae")), device()),
+                       dtype());
 }
 
-std::unique_ptr<models::AutoencoderKLEncoder> ModelState::load_vae_encoder() const {
-  (void)check_part<models::AutoencoderKLEncoder>(*this, "decoder.*", "post_quant_conv.*");
-  return load_part<models::AutoencoderKLEncoder>(*this);
-}
-
-std::unique_ptr<models::CogVideoXVae> ModelState::load_video_vae() const {
-  (void)check_vae();
-  return load_part<models::CogVideoXVae>(*this);
-}
-
-std::unique_ptr<models::CogVideoXVaeEncoder> ModelState::load_video_vae_encoder() const {
-  (void)check_part<models::CogVideoXVaeEncoder>(*this, "decoder.*", "post_quant_conv.*");
-  return load_part<models::CogVideoXVaeEncoder>(*this);
+std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
+  (void)check_half(*this, vae().encoder, "decoder.*", "post_quant_conv.*");
+  return vae().encoder(*weight_store().open(load::open_weights(folder.component("vae")), device()),
+                       dtype());
 }
 
 std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
@@ -246,8 +144,7 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
   const load::Component& found = folder.component(part);
   const load::TensorSet tensors = load::open_weights(found);
   const auto make = [&](std::shared_ptr<const nn::Weights> weights) {
-    return models::make_text_encoder(found.class_name, found.config, found.folder + "/config.json",
-                                     std::move(weights), dtype());
+    return models::text_encoder_of(found.class_name, source_of(found), std::move(weights), dtype());
   };
   {
     tensor::Scope aside;  // the rehearsal on meta counts for nobody
@@ -258,13 +155,14 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
     const std::string said = load::check_names(*asked, tensors, found.folder, encoder->unused());
     if (note && !said.empty()) note(said);
   }
-  return make(store().open(tensors, device()));
+  return make(weight_store().open(tensors, device()));
 }
 
-Working::Working(ModelState& state) : state_(state) {
-  require(!state.working.exchange(true), ErrorCode::usage,
-          "'{}' works on a request already; do not ask it from a callback or another thread: open "
-          "another Model",
+Turn::Turn(ModelState& state) : state_(state) {
+  taken_ = state.options.processes != nullptr;
+  require(!taken_ || !state.working.exchange(true), ErrorCode::usage,
+          "'{}' works on a request already, and its ranks are processes, which take one at a time: "
+          "wait for its end",
           state.name);
 }
 
@@ -288,24 +186,18 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   require(state.folder.has("transformer") || state.has_vae() || state.language, ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
           "transformer ({}), and AutoencoderKL",
-          model, state.folder.class_name, known_transformers());
+          model, state.folder.class_name, models::known_types(models::pipelines()));
   if (state.folder.has("transformer")) {
     const load::Component& part = state.folder.component("transformer");
-    state.recipe = models::make_recipe(part.class_name, part.config, part.folder + "/config.json");
-    state.defaults = read_defaults(state.folder.path, state.recipe->defaults());
+    state.recipe = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
+    state.defaults = read_defaults(state.folder.path, state.recipe->defaults);
     state.class_names = read_class_names(state.folder.path);
     require(state.class_names.empty() ||
-                static_cast<int64_t>(state.class_names.size()) == state.recipe->classes(),
+                static_cast<int64_t>(state.class_names.size()) == state.recipe->classes,
             ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
-            model, state.class_names.size(), state.recipe->classes());
+            model, state.class_names.size(), state.recipe->classes);
   }
-  const int threads = thread_count_of(options);
-  const int ranks = options.processes ? 1 : options.plan.world();
-  state.pool = std::make_unique<base::ThreadPool>(threads);
-  for (int r = 0; r < ranks && ranks > 1; ++r)
-    state.ranks.push_back({std::make_unique<base::ThreadPool>(std::max(1, threads / ranks)),
-                           std::make_shared<tensor::MemoryTracker>(state.memory),
-                           std::make_shared<tensor::Meter>(state.meter)});
+  state.workers.start(options);
 }
 
 }  // namespace tessera::pipeline

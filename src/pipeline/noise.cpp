@@ -1,5 +1,9 @@
+#include "pipeline/noise.h"
+
+#include <optional>
+#include <span>
+
 #include "base/random.h"
-#include "pipeline/model_state.h"
 
 namespace tessera::pipeline {
 

@@ -1,3 +1,5 @@
+#include "pipeline/plan_job.h"
+
 #include <algorithm>
 #include <array>
 
@@ -6,10 +8,11 @@
 #include "base/printable.h"
 #include "load/safetensors.h"
 #include "ops/finite.h"
+#include "pipeline/classes.h"
 #include "pipeline/conditioning.h"
-#include "pipeline/denoise.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/expected_time.h"
+#include "pipeline/tensor_view.h"
 #include "sample/scheduler.h"
 
 namespace tessera::pipeline {
@@ -25,7 +28,7 @@ std::string class_scheduler(const ModelState& state, const GenerateRequest& requ
     return request.scheduler;
   }
   const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
-  if (!named) return state.recipe->scheduler();
+  if (!named) return state.recipe->scheduler;
   const std::string& name = state.folder.component("scheduler").class_name;
   if (name == "RectifiedFlow") return "rectified-flow";
   if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
@@ -34,30 +37,41 @@ std::string class_scheduler(const ModelState& state, const GenerateRequest& requ
        state.folder.path, name);
 }
 
-Tensor given_numbers(const load::SafetensorsFile& file, const std::string& name) {
-  const Tensor x = file.get(name);
+Tensor finite(const Tensor& x, const std::string& name, const std::string& from) {
   require(ops::all_finite(x), ErrorCode::usage,
-          "'{}': the tensor {} holds NaN or infinity; expected numbers", file.path(),
+          "'{}': the tensor {} holds NaN or infinity; expected numbers", from,
           base::printable(name));
   return x;
 }
 
+Tensor given_numbers(const load::SafetensorsFile& file, const std::string& name) {
+  return finite(file.get(name), name, file.path());
+}
+
 void read_initial(const GenerateRequest& request, Job& job) {
-  const load::SafetensorsFile file(request.initial_latents);
-  for (const auto& [name, entry] : file.entries()) job.given[name] = given_numbers(file, name);
+  require(request.initial_latents.empty() || request.initial_tensors.empty(), ErrorCode::usage,
+          "initial latents come from a file or from memory, not from both");
+  if (request.initial_latents.empty()) {
+    for (const auto& [name, view] : request.initial_tensors)
+      job.given[name] = finite(tensor_of(name, view), name, job.given_by);
+  } else {
+    const load::SafetensorsFile file(request.initial_latents);
+    job.given_by = request.initial_latents;
+    for (const auto& [name, entry] : file.entries()) job.given[name] = given_numbers(file, name);
+  }
   const auto latents = job.given.find("latents");
   require(latents != job.given.end(), ErrorCode::usage, "'{}' holds no tensor 'latents'",
-          request.initial_latents);
+          job.given_by);
   const Tensor& x = latents->second;
   const tensor::Shape expected = job.latent_shape();
   require(x.shape() == expected && tensor::is_float(x.dtype()), ErrorCode::usage,
-          "'{}': 'latents' is {} {}; expected floats {} for these {} and this size",
-          request.initial_latents, name_of(x.dtype()), x.shape().str(), expected.str(),
+          "'{}': 'latents' is {} {}; expected floats {} for these {} and this size", job.given_by,
+          name_of(x.dtype()), x.shape().str(), expected.str(),
           job.prefix > 0 ? "prompts" : "classes");
 }
 
 void check_subject(const ModelState& state, const GenerateRequest& request) {
-  if (state.recipe->text_inputs().empty())
+  if (state.recipe->text_inputs.empty())
     require(request.prompts.empty() && request.embeddings.empty() && !request.negative_prompt,
             ErrorCode::usage, "'{}' takes classes, not text: give --class", state.name);
   else
@@ -67,9 +81,14 @@ void check_subject(const ModelState& state, const GenerateRequest& request) {
           "give prompts or --embeddings, not both");
 }
 
+int64_t guided_channels(const models::PipelineSpec& recipe, const std::string& scheduler) {
+  const auto other = recipe.guided_channels_of.find(scheduler);
+  return other == recipe.guided_channels_of.end() ? recipe.guided_channels : other->second;
+}
+
 void plan_classes(const ModelState& state, const GenerateRequest& request, int steps, Job& job) {
   std::vector<int> classes;
-  for (int number : class_numbers(request.classes, state.class_names, state.recipe->classes()))
+  for (int number : class_numbers(request.classes, state.class_names, state.recipe->classes))
     classes.insert(classes.end(), static_cast<size_t>(request.count), number);
   for (int number : classes)
     job.labels.push_back(state.class_names.empty()
@@ -79,27 +98,28 @@ void plan_classes(const ModelState& state, const GenerateRequest& request, int s
   job.sampler_name = scheduler;
   job.sampler =
       scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
-  job.guidance = {job.guidance_asked, state.recipe->guided_channels(scheduler)};
+  job.guidance = {job.guidance_asked, guided_channels(*state.recipe, scheduler)};
   job.conditioning = state.recipe->conditioning(classes, job.guidance.branches());
 }
 
-void plan_rescale(const models::Recipe& recipe, const GenerateRequest& request, Job& job) {
+void plan_rescale(const models::PipelineSpec& recipe, const GenerateRequest& request, Job& job) {
   const float phi = request.guidance_rescale;
   require(phi >= 0 && phi <= 1, ErrorCode::usage,
           "--guidance-rescale {}: expected a number from 0 to 1", phi);
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
           "--guidance-rescale {}: this run has no guidance to rescale; it needs {} above 1", phi,
-          recipe.embeds_guidance() ? "--true-guidance" : "--guidance");
+          recipe.embeds_guidance ? "--true-guidance" : "--guidance");
   job.guidance.rescale = phi;
 }
 
 // What was asked for and changes nothing is said.
-void note_without_effect(const models::Recipe& recipe, const GenerateRequest& request, Job& job) {
+void note_without_effect(const models::PipelineSpec& recipe, const GenerateRequest& request,
+                         Job& job) {
   const auto note = [&](const std::string& option, const std::string& why) {
     job.notes.push_back(option + " has no effect: " + why);
   };
-  const bool embeds = recipe.embeds_guidance(), given = !request.embeddings.empty();
-  const auto inputs = recipe.forward_names().conditioning;
+  const bool embeds = recipe.embeds_guidance, given = !request.embeddings.empty();
+  const auto inputs = recipe.forward_names.conditioning;
   const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
   if (request.negative_prompt && !job.guidance.branches())
     note("--negative-prompt",
@@ -116,10 +136,10 @@ void note_without_effect(const models::Recipe& recipe, const GenerateRequest& re
     note(fmt::format("--guidance {}", *request.guidance), "below 1 there is none, as with 1");
   if (request.true_guidance != 1 && !embeds)
     note("--true-guidance", "the guidance of this model is --guidance");
-  if (request.text_tokens > 0 && (given || recipe.text_inputs().empty()))
+  if (request.text_tokens > 0 && (given || recipe.text_inputs.empty()))
     note("--text-tokens",
          given ? "--embeddings holds what text encoders read" : "this model reads no text");
-  if (request.clean_caption && (given || !recipe.cleans_captions()))
+  if (request.clean_caption && (given || !recipe.cleans_captions))
     note("--clean-caption", given ? "--embeddings holds what text encoders read"
                                   : "the pipeline of this model cleans no prompts");
   if (request.vae_tiling == VaeTiling::on && !request.decode)
@@ -134,18 +154,18 @@ Embeddings read_embeddings(const GenerateRequest& request) {
 }
 
 void choose_sampler(const ModelState& state, const GenerateRequest& request, int steps, Job& job) {
-  const models::Recipe& recipe = *state.recipe;
+  const models::PipelineSpec& recipe = *state.recipe;
   const load::Component& part = state.folder.component("scheduler");
   sample::SchedulerConfig config{part.class_name, part.config};
   if (request.scheduler != "auto")
-    config = sample::other_scheduler(config, request.scheduler, recipe.predicts_flow());
+    config = sample::other_scheduler(config, request.scheduler, recipe.predicts_flow);
   job.sampler_name = config.name;
   job.sampler =
       sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
                            {.steps = steps,
                             .tokens = job.layout.tokens(),
-                            .even_sigmas = recipe.even_sigmas(),
-                            .flow = recipe.predicts_flow()});
+                            .even_sigmas = recipe.even_sigmas,
+                            .flow = recipe.predicts_flow});
 }
 
 // What a sampler does otherwise than one would think.
@@ -156,15 +176,21 @@ void note_passes(const ModelState& state, int steps, Job& job) {
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
   bool draws = false;
   for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
-  if (draws && state.recipe->predicts_flow())
+  if (draws && state.recipe->predicts_flow)
     job.notes.push_back(
         "the noise of the steps follows --seed; the pipeline of diffusers draws it from PyTorch's "
         "global generator, so its picture is another one");
 }
 
+Embeddings encoded(const ModelState& state, const GenerateRequest& request, bool two,
+                   const RunControl& control, Job& job) {
+  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+  return encode_prompts(state, request, two, control, job.notes);
+}
+
 void plan_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                int steps, Job& job) {
-  const models::Recipe& recipe = *state.recipe;
+  const models::PipelineSpec& recipe = *state.recipe;
   const Branches branches = branches_of(recipe, request, job.guidance_asked);
   require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
           ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
@@ -172,9 +198,9 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
   state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
   note_passes(state, steps, job);
-  const Embeddings embeddings =
-      request.embeddings.empty() ? encode_prompts(state, request, branches.two, control, job.notes)
-                                 : read_embeddings(request);
+  const Embeddings embeddings = request.embeddings.empty()
+                                    ? encoded(state, request, branches.two, control, job)
+                                    : read_embeddings(request);
   const int64_t prompts = prompt_count(recipe, embeddings, branches.two);
   for (int64_t p = 0; p < prompts; ++p)
     for (int i = 0; i < request.count; ++i)
@@ -183,13 +209,14 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
                                : "prompt " + std::to_string(p));
   job.conditioning = text_conditioning(recipe, embeddings, request.count, branches.two);
   const int64_t factor = state.vae_factor();
-  recipe.add_conditions({.rows = prompts * request.count * (branches.two ? 2 : 1),
-                         .height = job.layout.size[1] * factor,
-                         .width = job.layout.size[2] * factor,
-                         .guidance = branches.embedded},
-                        job.conditioning);
+  if (recipe.add_conditions)
+    recipe.add_conditions({.rows = prompts * request.count * (branches.two ? 2 : 1),
+                           .height = job.layout.size[1] * factor,
+                           .width = job.layout.size[2] * factor,
+                           .guidance = branches.embedded},
+                          job.conditioning);
   job.prefix = recipe.prefix(job.conditioning);
-  const int64_t channels = recipe.guided_channels("");
+  const int64_t channels = recipe.guided_channels;
   job.guidance = {branches.scale, channels, channels};
 }
 
@@ -197,25 +224,25 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
 void plan_bin(const ModelState& state, int64_t& height, int64_t& width, Job& job) {
   require(height >= 16 && width >= 16 && height <= 16384 && width <= 16384, ErrorCode::usage,
           "--width {} --height {}: expected 16 to 16384 pixels with --binning", width, height);
-  const auto bin = state.recipe->binned(height, width);
-  require(bin.has_value(), ErrorCode::usage,
+  require(state.recipe->binned != nullptr, ErrorCode::usage,
           "--binning on: '{}' has no table of trained sizes; leave it out", state.name);
-  if (bin->height == height && bin->width == width) return;
-  if (bin->resized_back) {
+  const auto bin = state.recipe->binned(height, width);
+  if (bin.height == height && bin.width == width) return;
+  if (bin.resized_back) {
     job.crop_height = height;
     job.crop_width = width;
   }
   job.notes.push_back(fmt::format(
-      "computes {} x {} pixels (width x height), a trained size{}", bin->width, bin->height,
-      bin->resized_back ? fmt::format(", and resizes and crops to {} x {}", width, height)
-                        : fmt::format(", in place of {} x {}", width, height)));
-  height = bin->height;
-  width = bin->width;
+      "computes {} x {} pixels (width x height), a trained size{}", bin.width, bin.height,
+      bin.resized_back ? fmt::format(", and resizes and crops to {} x {}", width, height)
+                       : fmt::format(", in place of {} x {}", width, height)));
+  height = bin.height;
+  width = bin.width;
 }
 
 // Models whose patches span frames get latent frames before those that were asked for.
 void plan_size(const ModelState& state, const GenerateRequest& request, Job& job) {
-  const models::Recipe& recipe = *state.recipe;
+  const models::PipelineSpec& recipe = *state.recipe;
   const std::array<int64_t, 3> patch = recipe.layout(0, 0).patch;
   const int64_t factor = state.vae_factor(), depth = patch[0];
   int64_t frames = latent_frames(recipe, request.frames);
@@ -223,11 +250,11 @@ void plan_size(const ModelState& state, const GenerateRequest& request, Job& job
     job.notes.push_back(fmt::format(
         "--frames {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
         "frames, as {} or {}, come as asked",
-        request.frames, decoded_frames(recipe, frames), 2 * recipe.frames_per_latent(),
-        request.frames - recipe.frames_per_latent(), request.frames + recipe.frames_per_latent()));
+        request.frames, decoded_frames(recipe, frames), 2 * recipe.frames_per_latent,
+        request.frames - recipe.frames_per_latent, request.frames + recipe.frames_per_latent));
   if (frames > 0) job.added_frames = (depth - frames % depth) % depth;
   if (frames > 0) frames += job.added_frames;
-  job.form = recipe.form();
+  job.form = recipe.form;
   int64_t height = request.height, width = request.width;
   if (request.binning) {
     const nn::TokenLayout trained = recipe.layout(0, 0);
@@ -241,12 +268,12 @@ void plan_size(const ModelState& state, const GenerateRequest& request, Job& job
 
 Outline outline_of(const ModelState& state, const GenerateRequest& request, const Job& job,
                    int steps) {
-  const models::Recipe& recipe = *state.recipe;
+  const models::PipelineSpec& recipe = *state.recipe;
   Outline outline;
   const auto prompts = static_cast<int>(request.prompts.size());
   const auto subjects = std::max(static_cast<int>(request.classes.size()) + prompts, 1);
   outline.layout = job.layout;
-  outline.branches = recipe.text_inputs().empty()
+  outline.branches = recipe.text_inputs.empty()
                          ? job.guidance_asked != 1
                          : branches_of(recipe, request, job.guidance_asked).two;
   outline.pictures = subjects * request.count;
@@ -261,13 +288,12 @@ Outline outline_of(const ModelState& state, const GenerateRequest& request, cons
 Job plan_job(const ModelState& state, const GenerateRequest& request, const RunControl& control) {
   if (!state.recipe) {
     if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
-    std::vector<std::string> known;
-    for (const models::Family& family : models::families()) known.push_back(family.type);
     fail(
         ErrorCode::model,
         "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "
         "pipelines with one of {}",
-        state.name, base::printable(state.folder.class_name), fmt::join(known, ", "));
+        state.name, base::printable(state.folder.class_name),
+        models::known_types(models::pipelines()));
   }
   const Plan& plan = state.options.plan;
   require(
@@ -276,8 +302,9 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
       ErrorCode::usage,
       "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "
       "and choose a model with experts");
-  const models::Recipe::Defaults& defaults = state.defaults;
+  const models::PipelineSpec::Defaults& defaults = state.defaults;
   Job job;
+  job.meters = RunMeters(state.workers.ranks.size());
   job.guidance_asked = request.guidance.value_or(defaults.guidance);
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
@@ -295,13 +322,14 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
     if (!said.empty()) job.notes.push_back(said);
   const int steps = request.steps.value_or(defaults.steps);
   announce(state, outline_of(state, request, job, steps), control);
-  if (state.recipe->text_inputs().empty())
+  if (state.recipe->text_inputs.empty())
     plan_classes(state, request, steps, job);
   else
     plan_text(state, request, control, steps, job);
   plan_rescale(*state.recipe, request, job);
   note_without_effect(*state.recipe, request, job);
-  if (!request.initial_latents.empty()) read_initial(request, job);
+  if (!request.initial_latents.empty() || !request.initial_tensors.empty())
+    read_initial(request, job);
   return job;
 }
 

@@ -1,3 +1,5 @@
+#include "pipeline/rank_memory.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -7,7 +9,7 @@
 #include "parallel/denoise.h"
 #include "parallel/experts/exchange.h"
 #include "parallel/experts/kept_rows.h"
-#include "pipeline/model_state.h"
+#include "pipeline/estimate.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -20,8 +22,8 @@ using tensor::Tensor;
 /// Runs the model of a plan's ranks on meta; equal ranks once.
 class Ranks {
  public:
-  Ranks(const models::Recipe& recipe, const RunOptions& options, const nn::TokenLayout& layout,
-        const parallel::Workload& workload)
+  Ranks(const models::PipelineSpec& recipe, const RunOptions& options,
+        const nn::TokenLayout& layout, const parallel::Workload& workload)
       : recipe_(recipe),
         plan_(options.plan),
         dtype_(dtype_of(options)),
@@ -60,7 +62,7 @@ class Ranks {
                               workload_.branches);
   }
   std::unique_ptr<nn::Denoiser> make(std::vector<bool> experts) const {
-    nn::Portion part{{0, recipe_.blocks()}, true, true, std::move(experts)};
+    nn::Portion part{{0, recipe_.blocks}, true, true, std::move(experts)};
     part.expert_dtype = expert_dtype_;
     return recipe_.make(load::MetaWeights(), part, dtype_);
   }
@@ -101,7 +103,7 @@ class Ranks {
     return share.rows() * share.all_tokens * width * tensor::size_of(dtype_);
   }
 
-  const models::Recipe& recipe_;
+  const models::PipelineSpec& recipe_;
   const Plan& plan_;
   DType dtype_;
   std::optional<DType> expert_dtype_;
@@ -115,8 +117,8 @@ class Ranks {
 
 }  // namespace
 
-std::vector<Inspection::Rank> rank_memory(const models::Recipe& recipe, const RunOptions& options,
-                                          const nn::TokenLayout& layout,
+std::vector<Inspection::Rank> rank_memory(const models::PipelineSpec& recipe,
+                                          const RunOptions& options, const nn::TokenLayout& layout,
                                           const parallel::Workload& workload) {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);

@@ -30,7 +30,7 @@ const StreamedStep& mine(const nn::StepContext& step) {
   return dynamic_cast<const StreamedStep&>(step);
 }
 
-int64_t weight_of(const models::Recipe& recipe, DType dtype, const Portion& portion) {
+int64_t weight_of(const models::PipelineSpec& recipe, DType dtype, const Portion& portion) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
@@ -41,7 +41,7 @@ int64_t weight_of(const models::Recipe& recipe, DType dtype, const Portion& port
 
 }  // namespace
 
-StreamedDenoiser::StreamedDenoiser(const models::Recipe& recipe,
+StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& recipe,
                                    std::shared_ptr<const nn::Weights> weights, DType dtype,
                                    int64_t resident)
     : recipe_(recipe),
@@ -95,11 +95,11 @@ int64_t PartWeights::largest(int64_t first) const {
   return most;
 }
 
-PartWeights part_weights(const models::Recipe& recipe, DType dtype) {
+PartWeights part_weights(const models::PipelineSpec& recipe, DType dtype) {
   PartWeights parts;
   parts.fixed = weight_of(recipe, dtype, {{0, 0}, true, true});
   const int64_t shared = weight_of(recipe, dtype, {{0, 0}, false, false});
-  for (int64_t b = 0; b < recipe.blocks(); ++b)
+  for (int64_t b = 0; b < recipe.blocks; ++b)
     parts.blocks.push_back(weight_of(recipe, dtype, {{b, b + 1}, false, false}) - shared);
   return parts;
 }

@@ -15,7 +15,7 @@ namespace tessera::pipeline {
 class StreamedDenoiser : public nn::Denoiser {
  public:
   /// The recipe must outlive it.
-  StreamedDenoiser(const models::Recipe& recipe, std::shared_ptr<const nn::Weights> weights,
+  StreamedDenoiser(const models::PipelineSpec& recipe, std::shared_ptr<const nn::Weights> weights,
                    nn::DType dtype, int64_t resident);
 
   const nn::Geometry& geometry() const override { return shell_->geometry(); }
@@ -32,7 +32,7 @@ class StreamedDenoiser : public nn::Denoiser {
                   const nn::Hidden& hidden) const override;
 
  private:
-  const models::Recipe& recipe_;
+  const models::PipelineSpec& recipe_;
   std::shared_ptr<const nn::Weights> weights_;
   nn::DType dtype_;
   int64_t resident_;
@@ -48,7 +48,7 @@ struct PartWeights {
   /// Of the largest block from `first` on.
   int64_t largest(int64_t first) const;
 };
-PartWeights part_weights(const models::Recipe& recipe, nn::DType dtype);
+PartWeights part_weights(const models::PipelineSpec& recipe, nn::DType dtype);
 
 /// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
 /// them if they fit, -1 if not even one at a time does.

@@ -116,7 +116,9 @@ void plan_tokens(ModelState& state, const TokenRun& run) {
   if (size <= state.foreseen_tokens) return;
   const std::string problem = token_problem(state, token_need(state, run));
   if (!problem.empty()) fail(ErrorCode::memory, "{}", problem);
-  state.foreseen_tokens = size;
+  int64_t known = state.foreseen_tokens;
+  while (known < size && !state.foreseen_tokens.compare_exchange_weak(known, size)) {
+  }
 }
 
 }  // namespace tessera::pipeline

@@ -11,6 +11,8 @@
 #include "kernels/probe.h"
 #include "ops/matmul.h"
 #include "pipeline/device.h"
+#include "study/bench_products.h"
+#include "study/bench_rows.h"
 #include "tensor/device_pool.h"
 #include "tensor/recording.h"
 #include "tensor/scope.h"

@@ -31,9 +31,4 @@ struct Bench {
              double seconds) const;
 };
 
-/// Products, attention, experts, convolutions.
-void bench_products(const Bench& bench);
-/// Norms, rope, element-wise ops, routing, combining, copies, steps of samplers, group norm.
-void bench_rows(const Bench& bench);
-
 }  // namespace tessera::study

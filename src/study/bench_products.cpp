@@ -1,3 +1,5 @@
+#include "study/bench_products.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +9,6 @@
 #include "ops/conv.h"
 #include "ops/experts.h"
 #include "ops/matmul.h"
-#include "study/bench.h"
 
 namespace tessera::study {
 namespace {

@@ -1,3 +1,5 @@
+#include "study/bench_rows.h"
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -13,7 +15,6 @@
 #include "ops/rope.h"
 #include "ops/routing.h"
 #include "ops/sampling.h"
-#include "study/bench.h"
 
 namespace tessera::study {
 namespace {

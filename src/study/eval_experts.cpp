@@ -12,7 +12,9 @@
 #include "nn/moe/expert_selection.h"
 #include "nn/moe/moe_layers.h"
 #include "pipeline/completion.h"
+#include "pipeline/estimate.h"
 #include "pipeline/model_state.h"
+#include "pipeline/resolve_model.h"
 #include "sample/decode.h"
 #include "study/task_data.h"
 #include "tensor/device_pool.h"
@@ -272,8 +274,9 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   const auto dtype = pipeline::dtype_of(options);
   nn::Portion whole{{0, language.recipe().blocks()}, true, true};
   whole.expert_dtype = pipeline::expert_dtype_of(options);
-  nn::TokenModel& model = language.model(facts.block_causal ? policy.block : 0, dtype,
-                                         pipeline::weight_store(), 0, whole);
+  const auto held = language.model(facts.block_causal ? policy.block : 0, dtype,
+                                   pipeline::weight_store(), 0, whole);
+  const nn::TokenModel& model = *held;
   Observer seen(rules);
   nn::MoeLayers experts;
   experts.log().watch([&](const nn::MoeWork& work) { seen.see(work); });

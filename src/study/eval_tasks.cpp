@@ -2,11 +2,12 @@
 #include <map>
 
 #include "base/fail.h"
+#include "base/json.h"
 #include "evaluation/shares.h"
 #include "evaluation/tasks.h"
 #include "nn/moe/selection_rule.h"
-#include "pipeline/model_state.h"
 #include "study/task_data.h"
+#include "tessera/engine.h"
 #include "tessera/study.h"
 
 namespace tessera {

@@ -12,7 +12,7 @@
 #include "load/tensor_set.h"
 #include "load/weight_store.h"
 #include "ops/elementwise.h"
-#include "pipeline/model_state.h"
+#include "pipeline/resolve_model.h"
 
 namespace tessera::study {
 namespace {

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/input_file.h"
 #include "pipeline/model_state.h"
+#include "pipeline/resolve_model.h"
 
 namespace tessera::study {
 TaskData read_task_data(const std::string& model, const std::string& file, int limit,

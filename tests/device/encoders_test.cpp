@@ -43,13 +43,14 @@ TEST(EncodersOnGpu, VideoVaeDecodesAndEncodes) {
   config.layers_per_block = 1;
   config.norm_num_groups = 2;
   const Tensor latents = RandomWeights().get("z", {1, 4, 3, 2, 2});
+  nn::LocalSpatial spatial;
   const Tensor video = RandomWeights().get("x", {1, 3, 9, 8, 16});
   const auto run = [&](Device device) {
     const auto weights = weights_on(device);
     const models::CogVideoXVae decoder(config, weights, DType::f32);
     const models::CogVideoXVaeEncoder encoder(config, weights, DType::f32);
-    return std::vector{decoder.decode(decoder.unscale(latents.to(device))).to_floats(),
-                       encoder.encode(video.to(device)).logvar.to_floats()};
+    return std::vector{decoder.decode(decoder.unscale(latents.to(device)), spatial).to_floats(),
+                       encoder.encode(video.to(device), spatial).logvar.to_floats()};
   };
   const auto want = run(Device::cpu);
   const Gpu gpu;
@@ -62,7 +63,7 @@ std::vector<float> encoded(const std::string& type, const base::Json& config, De
                            DType dtype) {
   const auto weights = std::make_shared<WeightsOn>(
       device, std::make_shared<models::tiny::AnyWeights>("text_model."));
-  const auto states = models::make_text_encoder(type, config, "config.json", weights, dtype)
+  const auto states = models::text_encoder_of(type, {config, "config.json"}, weights, dtype)
                           ->encode({{7, 8, 9, 1, 2, 3, 4, 5, 11, 12}, {5, 3}, 5});
   std::vector<float> all = states.last.to_floats();
   for (const Tensor& x : {states.previous, states.pooled, states.projected})

@@ -20,7 +20,7 @@ struct SplitExperts : models::NamedNoise {
 // differences of bf16: only f32 has the same ones where other kernels compute.
 std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& config, bool causal,
                                           const std::string& select) {
-  const auto recipe = models::make_token_recipe(config, "c");
+  const auto recipe = models::language_model_of({config, "c"});
   const auto model =
       recipe->make(WeightsOn(device, std::make_shared<SplitExperts>()),
                    {{0, recipe->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);

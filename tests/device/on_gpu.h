@@ -35,18 +35,18 @@ class WeightsOn : public nn::PackingWeights {
 /// A model of a recipe with named noise for weights, on a device.
 struct TinyTransformer {
   Device device;
-  std::unique_ptr<models::Recipe> recipe;
+  models::PipelineSpec recipe;
   std::unique_ptr<nn::Denoiser> network;
 
   TinyTransformer(Device on, const char* type, const char* config, DType dtype)
       : device(on),
-        recipe(models::make_recipe(type, base::Json::parse(config), "config.json")),
-        network(recipe->make(WeightsOn(on, std::make_shared<models::NamedNoise>()),
-                             {{0, recipe->blocks()}, true, true}, dtype)) {}
+        recipe(models::pipeline_of(type, {base::Json::parse(config), "config.json"})),
+        network(recipe.make(WeightsOn(on, std::make_shared<models::NamedNoise>()), recipe.whole(),
+                            dtype)) {}
 
   /// Two rows with texts of `length` tokens (0: as the recipe's example).
   nn::Conditioning conditioning(int64_t length) const {
-    nn::Conditioning c = recipe->example(2);
+    nn::Conditioning c = recipe.example(2);
     for (auto& [name, x] : c.tensors) {
       tensor::Shape shape = x.shape();
       if (shape.rank() == 3 && length > 0) shape = shape.with(1, length);
@@ -62,7 +62,7 @@ struct TinyTransformer {
     parallel::Assembly assembly =
         parallel::assemble(network->geometry(), {}, {2, layout.tokens(), 1, 1});
     assembly.device = device;
-    return parallel::forward(*network, c, {2, recipe->prefix(c), layout.grid()}, time, latent,
+    return parallel::forward(*network, c, {2, recipe.prefix(c), layout.grid()}, time, latent,
                              assembly, {});
   }
   /// Steps that a device may record.
@@ -73,7 +73,7 @@ struct TinyTransformer {
         parallel::assemble(network->geometry(), {}, {2, layout.tokens(), 1, steps});
     assembly.device = device;
     assembly.fixed_weights = true;
-    return parallel::denoise(*network, c, {2, recipe->prefix(c), layout.grid()},
+    return parallel::denoise(*network, c, {2, recipe.prefix(c), layout.grid()},
                              *sample::rectified_flow(steps), {}, latent, {}, assembly, {});
   }
 };

@@ -136,11 +136,11 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
   const std::string folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
   const load::TensorSet tensors = load::open_component(folder);
   const base::Json config = base::read_json(folder + "/config.json");
-  const auto recipe = models::make_recipe("dit_moe", config, "config.json");
+  const auto recipe = models::pipeline_of("dit_moe", {config, "config.json"});
   for (Precision precision : {Precision::f32, Precision::bf16}) {
     const auto foretold = Model::open(folder, under("expert=3", precision)).inspect().ranks;
     for (size_t r = 0; r < 3; ++r) {
-      nn::Portion portion{{0, recipe->blocks()}, true, true};
+      nn::Portion portion = recipe.whole();
       for (int owner : parallel::experts_in_blocks(4, 3))
         portion.experts.push_back(owner == int(r));
       tensor::Scope scope;
@@ -148,8 +148,8 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
       const tensor::BindScope bind(scope);
       const load::WeightStore store;
       const auto network =
-          recipe->make(*store.open(tensors), portion,
-                       precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
+          recipe.make(*store.open(tensors), portion,
+                      precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
       // The table of classes stays as the file has it, f32 here, and is foretold as bf16.
       EXPECT_NEAR(double(scope.memory->current(tensor::MemoryClass::weights)),
                   double(foretold[r].weights), 0.015 * double(foretold[r].weights))

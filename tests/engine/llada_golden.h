@@ -9,7 +9,7 @@
 #include "load/meta_weights.h"
 #include "load/tensor_set.h"
 #include "load/weight_store.h"
-#include "models/token_recipe.h"
+#include "models/registry.h"
 
 namespace tessera::golden {
 
@@ -22,7 +22,7 @@ struct LladaCase {
 
   std::unique_ptr<models::TokenRecipe> recipe(const std::string& part = "model") const {
     const std::string where = folder + "/" + part + "/config.json";
-    return models::make_token_recipe(base::read_json(where), where);
+    return models::language_model_of({base::read_json(where), where});
   }
   /// In f32, after its names were checked.
   std::unique_ptr<nn::TokenModel> load(const std::string& part = "model", int block = 0) const {

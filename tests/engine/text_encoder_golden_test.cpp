@@ -4,7 +4,7 @@
 #include "engine/diffusers_golden.h"
 #include "load/meta_weights.h"
 #include "load/weight_store.h"
-#include "models/text/text_encoder.h"
+#include "models/registry.h"
 
 namespace tessera {
 namespace {
@@ -21,8 +21,8 @@ struct Case {
   std::string trace(const std::string& what) const { return "trace." + name + "." + what; }
   std::unique_ptr<models::TextEncoder> encoder(std::shared_ptr<const nn::Weights> weights,
                                                DType dtype) const {
-    return models::make_text_encoder(config["architectures"][0], config, part, std::move(weights),
-                                     dtype);
+    return models::text_encoder_of(config["architectures"][0], {config, part}, std::move(weights),
+                                   dtype);
   }
   models::TextBatch batch() const {
     const Tensor ids = io.get(trace("input_ids"));

@@ -60,11 +60,11 @@ TEST(VaeGolden, DecodesAsDiffusersBlockByBlock) {
       const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), bound.dtype);
       nn::LocalSpatial spatial;
       int blocks = 0;
-      const Tensor out =
-          vae.decode(c.io.get("decode.in"), spatial, [&](const std::string& name, const Tensor& x) {
+      const Tensor out = vae.decode(
+          c.io.get("decode.in"), spatial, {.trace = [&](const std::string& name, const Tensor& x) {
             ++blocks;
             EXPECT_LT(bound.error(x, c.io.get("decode." + name)), bound.limit) << name;
-          });
+          }});
       EXPECT_EQ(blocks, 6);
       EXPECT_EQ(out.shape(), c.io.get("decode.out").shape());
       EXPECT_LT(bound.error(out, c.io.get("decode.out")), bound.limit);
@@ -81,11 +81,11 @@ TEST(VaeGolden, EncodesAsDiffusersBlockByBlock) {
                                              bound.dtype);
       nn::LocalSpatial spatial;
       int blocks = 0;
-      const auto moments =
-          vae.encode(c.io.get("encode.in"), spatial, [&](const std::string& name, const Tensor& x) {
+      const auto moments = vae.encode(
+          c.io.get("encode.in"), spatial, {.trace = [&](const std::string& name, const Tensor& x) {
             ++blocks;
             EXPECT_LT(bound.error(x, c.io.get("encode." + name)), bound.limit) << name;
-          });
+          }});
       EXPECT_EQ(blocks, 6);
       EXPECT_LT(bound.error(moments.mean, c.io.get("encode.mean")), bound.limit);
       EXPECT_LT(bound.error(moments.logvar, c.io.get("encode.logvar")), bound.limit);

@@ -5,6 +5,7 @@
 #include "load/meta_weights.h"
 #include "load/weight_store.h"
 #include "models/vae/cogvideox_vae.h"
+#include "nn/local_spatial.h"
 
 namespace tessera {
 namespace {
@@ -45,11 +46,12 @@ double error(DType dtype, const Tensor& got, const Tensor& want) {
 TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
   for (const Case& c : cases())
     for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
+      nn::LocalSpatial spatial;
       const models::CogVideoXVae vae(c.config, *load::WeightStore().open(c.tensors), dtype);
       int runs = 0;
       for (const char* run : {"decode1", "decode3", "decode4", "decode5", "decode_batch2"}) {
         if (!c.io.has(std::string(run) + ".in")) continue;  // the tests travel with a part of them
-        EXPECT_LT(error(dtype, vae.decode(c.io.get(std::string(run) + ".in")),
+        EXPECT_LT(error(dtype, vae.decode(c.io.get(std::string(run) + ".in"), spatial),
                         c.io.get(std::string(run) + ".out")),
                   limit)
             << c.folder << " " << run;
@@ -63,8 +65,9 @@ TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
 // alone, and the 8 pixels of a seam go from the one tile to the other in eighths.
 TEST(VideoVaeGolden, TilesStandAtTheirPlacesAndBlend) {
   for (const Case& c : cases()) {
+    nn::LocalSpatial spatial;
     const models::CogVideoXVae vae(c.config, *load::WeightStore().open(c.tensors), DType::f32);
-    const auto decode = [&](const Tensor& z) { return vae.decode(z); };
+    const auto decode = [&](const Tensor& z) { return vae.decode(z, spatial); };
     int runs = 0;
     for (const std::string run : {"decode1", "decode3"}) {
       if (!c.io.has(run + ".in")) continue;
@@ -94,11 +97,12 @@ TEST(VideoVaeGolden, TilesStandAtTheirPlacesAndBlend) {
 TEST(VideoVaeGolden, EncodesAsDiffusers) {
   for (const Case& c : cases())
     for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
+      nn::LocalSpatial spatial;
       const models::CogVideoXVaeEncoder vae(c.config, *load::WeightStore().open(c.tensors), dtype);
       int runs = 0;
       for (const std::string run : {"encode1", "encode9", "encode17"}) {
         if (!c.io.has(run + ".in")) continue;
-        const auto moments = vae.encode(c.io.get(run + ".in"));
+        const auto moments = vae.encode(c.io.get(run + ".in"), spatial);
         EXPECT_LT(error(dtype, moments.mean, c.io.get(run + ".mean")), limit) << c.folder << run;
         EXPECT_LT(error(dtype, moments.logvar, c.io.get(run + ".logvar")), limit)
             << c.folder << run;

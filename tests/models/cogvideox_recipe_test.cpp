@@ -21,13 +21,13 @@ TEST(CogVideoXRecipe, NamesWhatIsNotSupported) {
 }
 
 TEST(CogVideoXRecipe, KnowsWhatItsPipelineAdds) {
-  const auto recipe = make_recipe(kType, base::Json::object(), "c");
-  const nn::TokenLayout l = recipe->layout(0, 0);
+  const auto recipe = pipeline_of(kType, {base::Json::object(), "c"});
+  const nn::TokenLayout l = recipe.layout(0, 0);
   EXPECT_EQ(l.size, (std::array<int64_t, 3>{13, 60, 90}));
-  EXPECT_EQ(recipe->form(), nn::LatentForm::video);
-  const auto five = make_recipe(kType, base::Json::parse(R"({"patch_size_t": 2})"), "c");
-  EXPECT_EQ(five->layout(0, 0).size[0], 14);
-  EXPECT_NE(usage_error([&] { five->layout(0, 0, 13); }).find("13 frames"), std::string::npos);
+  EXPECT_EQ(recipe.form, nn::LatentForm::video);
+  const auto five = pipeline_of(kType, {base::Json::parse(R"({"patch_size_t": 2})"), "c"});
+  EXPECT_EQ(five.layout(0, 0).size[0], 14);
+  EXPECT_NE(usage_error([&] { five.layout(0, 0, 13); }).find("13 frames"), std::string::npos);
 }
 
 }  // namespace

@@ -53,14 +53,15 @@ TEST(DitMoeRecipe, NamesTheKeyThatIsWrong) {
 }
 
 TEST(DitMoeRecipe, RowsOfBothBranches) {
-  const auto recipe = dit_moe_recipe(small(), "config.json");
-  const auto y = recipe->conditioning({3, 999}, true).tensors.at("y").to_ints();
+  const base::Json config = small();
+  const auto recipe = dit_moe_recipe({config, "config.json"});
+  const auto y = recipe.conditioning({3, 999}, true).tensors.at("y").to_ints();
   EXPECT_EQ(y, (std::vector<int64_t>{3, 999, 1000, 1000}));
-  EXPECT_THROW(recipe->conditioning({1000}, false), Error);
-  EXPECT_THROW(recipe->layout(33, 32), Error);
-  EXPECT_EQ(recipe->layout(0, 0).tokens(), 256);
-  EXPECT_EQ(recipe->scheduler(), "ddpm");
-  EXPECT_EQ(recipe->guided_channels("ddpm"), 3);
+  EXPECT_THROW(recipe.conditioning({1000}, false), Error);
+  EXPECT_THROW(recipe.layout(33, 32), Error);
+  EXPECT_EQ(recipe.layout(0, 0).tokens(), 256);
+  EXPECT_EQ(recipe.scheduler, "ddpm");
+  EXPECT_EQ(recipe.guided_channels_of.at("ddpm"), 3);
 }
 
 }  // namespace

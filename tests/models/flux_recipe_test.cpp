@@ -21,25 +21,26 @@ TEST(FluxRecipe, NamesWhatIsNotSupported) {
 }
 
 TEST(FluxRecipe, WithoutGuidanceAsAnInputItIsSchnell) {
-  const auto dev = make_recipe(kType, base::Json::parse(R"({"guidance_embeds": true})"), "c");
-  EXPECT_EQ(dev->defaults().steps, 28);
-  EXPECT_EQ(dev->defaults().guidance, 3.5f);
-  EXPECT_EQ(dev->text_parts("FluxPipeline")[1].tokens, 512);
-  EXPECT_EQ(dev->example(1).tensors.at("encoder_hidden_states").size(1), 512);
-  const auto schnell = make_recipe(kType, base::Json::parse(R"({"guidance_embeds": false})"), "c");
-  EXPECT_EQ(schnell->defaults().steps, 4);
-  EXPECT_EQ(schnell->defaults().guidance, 1.0f);
-  EXPECT_EQ(schnell->text_parts("FluxPipeline")[1].tokens, 256);
-  EXPECT_EQ(schnell->example(1).tensors.at("encoder_hidden_states").size(1), 256);
+  const auto dev = pipeline_of(kType, {base::Json::parse(R"({"guidance_embeds": true})"), "c"});
+  EXPECT_EQ(dev.defaults.steps, 28);
+  EXPECT_EQ(dev.defaults.guidance, 3.5f);
+  EXPECT_EQ(dev.text_parts[1].tokens, 512);
+  EXPECT_EQ(dev.example(1).tensors.at("encoder_hidden_states").size(1), 512);
+  const auto schnell =
+      pipeline_of(kType, {base::Json::parse(R"({"guidance_embeds": false})"), "c"});
+  EXPECT_EQ(schnell.defaults.steps, 4);
+  EXPECT_EQ(schnell.defaults.guidance, 1.0f);
+  EXPECT_EQ(schnell.text_parts[1].tokens, 256);
+  EXPECT_EQ(schnell.example(1).tensors.at("encoder_hidden_states").size(1), 256);
 }
 
 TEST(FluxRecipe, KnowsWhatItsPipelineAdds) {
-  const auto recipe = make_recipe(kType, base::Json::object(), "c");
+  const auto recipe = pipeline_of(kType, {base::Json::object(), "c"});
   nn::Conditioning c;
-  recipe->add_conditions({.rows = 2, .guidance = 3.5f}, c);
+  recipe.add_conditions({.rows = 2, .guidance = 3.5f}, c);
   EXPECT_EQ(c.tensors["guidance"].to_floats(), (std::vector<float>{3.5f, 3.5f}));
-  EXPECT_TRUE(recipe->even_sigmas());
-  EXPECT_EQ(recipe->form(), nn::LatentForm::packed);
+  EXPECT_TRUE(recipe.even_sigmas);
+  EXPECT_EQ(recipe.form, nn::LatentForm::packed);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ TEST(HunyuanDitRecipe, NamesWhatIsNotSupported) {
 }
 
 TEST(HunyuanDitRecipe, KnowsWhatItsPipelineAdds) {
-  const auto recipe = make_recipe(kType, base::Json::object(), "c");
+  const auto recipe = pipeline_of(kType, {base::Json::object(), "c"});
   nn::Conditioning c;
-  recipe->add_conditions({.rows = 1, .height = 512, .width = 768}, c);
+  recipe.add_conditions({.rows = 1, .height = 512, .width = 768}, c);
   EXPECT_EQ(c.tensors["image_meta_size"].to_floats(),
             (std::vector<float>{1024, 1024, 512, 768, 0, 0}));
   EXPECT_EQ(c.tensors["style"].to_ints(), (std::vector<int64_t>{0}));

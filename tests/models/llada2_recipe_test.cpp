@@ -10,7 +10,7 @@ namespace tessera::models {
 namespace {
 
 TEST(Llada2Recipe, ReadsRouterRotaryAndDenseLayers) {
-  const auto recipe = llada2_recipe(llada2_config(), "c");
+  const auto recipe = llada2_recipe({llada2_config(), "c"});
   const LladaConfig& c = dynamic_cast<const LladaRecipe&>(*recipe).config();
   EXPECT_TRUE(c.sigmoid && c.ranking_bias && c.renormalise && c.ling_names);
   EXPECT_EQ(c.sparse, (std::vector<bool>{false, true}));
@@ -29,7 +29,7 @@ TEST(Llada2Recipe, KeysLeftOutHaveTheReleasedDefaults) {
   for (const char* key : {"routed_scaling_factor", "partial_rotary_factor", "n_group", "topk_group",
                           "use_bias", "num_shared_experts", "max_position_embeddings"})
     config.erase(key);
-  const auto recipe = llada2_recipe(config, "c");
+  const auto recipe = llada2_recipe({config, "c"});
   const LladaConfig& c = config_of(*recipe);
   EXPECT_EQ(c.scale, 2.5);
   EXPECT_EQ(c.rotary_pairs, 4);
@@ -46,7 +46,7 @@ TEST(Llada2Recipe, KeysLeftOutHaveTheReleasedDefaults) {
 TEST(Llada2Recipe, OneExpertATokenKeepsItsWeight) {
   base::Json config = llada2_config();
   config["num_experts_per_tok"] = 1;
-  EXPECT_FALSE(config_of(*llada2_recipe(config, "c")).renormalise);
+  EXPECT_FALSE(config_of(*llada2_recipe({config, "c"})).renormalise);
 }
 
 TEST(Llada2Recipe, RotaryMayStandInAnObject) {
@@ -55,7 +55,7 @@ TEST(Llada2Recipe, RotaryMayStandInAnObject) {
   config.erase("partial_rotary_factor");
   config["rope_parameters"] = {
       {"rope_type", "default"}, {"rope_theta", 5e4}, {"partial_rotary_factor", 0.25}};
-  const auto recipe = llada2_recipe(config, "c");
+  const auto recipe = llada2_recipe({config, "c"});
   EXPECT_EQ(config_of(*recipe).rope_theta, 5e4);
   EXPECT_EQ(config_of(*recipe).rotary_pairs, 2);
   config["rope_theta"] = 1e4;

@@ -10,7 +10,7 @@ namespace tessera::models {
 namespace {
 
 TEST(LladaMoeRecipe, ReadsSizesAndIds) {
-  const auto recipe = llada_moe_recipe(llada_moe_config(), "c");
+  const auto recipe = llada_moe_recipe({llada_moe_config(), "c"});
   const LladaConfig& c = dynamic_cast<const LladaRecipe&>(*recipe).config();
   EXPECT_EQ(c.sparse, (std::vector<bool>{false, true}));
   EXPECT_EQ(c.rotary_pairs, 8);
@@ -26,7 +26,7 @@ TEST(LladaMoeRecipe, WhatTheReleasedCodeDoesNotReadChangesNothing) {
   config["norm_topk_prob"] = true;
   config["routed_scaling_factor"] = 2.0;
   config.erase("qk_layernorm");
-  const auto recipe = llada_moe_recipe(config, "c");
+  const auto recipe = llada_moe_recipe({config, "c"});
   const LladaConfig& c = dynamic_cast<const LladaRecipe&>(*recipe).config();
   EXPECT_FALSE(c.renormalise);
   EXPECT_EQ(c.scale, 1);

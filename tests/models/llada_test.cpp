@@ -51,7 +51,7 @@ class ExpertNoise : public NamedNoise {
 
 std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights& weights,
                                      DType dtype = DType::f32) {
-  const auto recipe = make_token_recipe(config, "c");
+  const auto recipe = language_model_of({config, "c"});
   return recipe->make(weights, {{0, recipe->blocks()}, true, true}, dtype, 4);
 }
 

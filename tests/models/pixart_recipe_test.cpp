@@ -25,12 +25,12 @@ TEST(PixartRecipe, NamesWhatIsNotSupported) {
 }
 
 TEST(PixartRecipe, KnowsWhatItsPipelineAdds) {
-  const auto recipe = make_recipe(kType, base::Json::parse(R"({"caption_channels": 8})"), "c");
+  const auto recipe = pipeline_of(kType, {base::Json::parse(R"({"caption_channels": 8})"), "c"});
   nn::Conditioning c;
-  recipe->add_conditions({.rows = 2, .height = 512, .width = 1024}, c);
+  recipe.add_conditions({.rows = 2, .height = 512, .width = 1024}, c);
   EXPECT_EQ(c.tensors["resolution"].to_floats(), (std::vector<float>{512, 1024, 512, 1024}));
   EXPECT_EQ(c.tensors["aspect_ratio"].to_floats(), (std::vector<float>{0.5f, 0.5f}));
-  EXPECT_EQ(recipe->layout(0, 0).size[1], 128);
+  EXPECT_EQ(recipe.layout(0, 0).size[1], 128);
 }
 
 }  // namespace

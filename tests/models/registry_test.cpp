@@ -9,12 +9,12 @@ namespace {
 
 TEST(Registry, MakesWhatItNames) {
   for (const auto& [name, config] : named_sizes())
-    EXPECT_EQ(make_recipe("dit_moe", config, name)->classes(), 1000);
+    EXPECT_EQ(pipeline_of("dit_moe", {config, name}).classes, 1000);
 }
 
 TEST(Registry, ListsWhatIsKnown) {
   try {
-    make_recipe("unet", {}, "x/config.json");
+    pipeline_of("unet", {{}, "x/config.json"});
     FAIL() << "an unknown family was accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::model);
@@ -29,7 +29,7 @@ struct Impossible {
 
 std::string refusal_of(const Impossible& c) {
   try {
-    make_recipe(c.type, base::Json::parse(c.config), "config.json");
+    pipeline_of(c.type, {base::Json::parse(c.config), "config.json"});
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::model);
     return e.what();

@@ -28,12 +28,12 @@ TEST(ResolutionBins, AreThoseOfDiffusers) {
   for (const auto& c : kCases) {
     int64_t sample_size = 32;
     for (int i = 2; i < 10; i += 2, sample_size *= 2) {
-      const Recipe::Bin bin = pixart_bin(sample_size, c[0], c[1]);
+      const PipelineSpec::Bin bin = pixart_bin(sample_size, c[0], c[1]);
       EXPECT_EQ(bin.height, c[i]) << c[0] << " x " << c[1] << " at " << sample_size;
       EXPECT_EQ(bin.width, c[i + 1]) << c[0] << " x " << c[1] << " at " << sample_size;
       EXPECT_TRUE(bin.resized_back);
     }
-    const Recipe::Bin bin = hunyuan_dit_bin(c[0], c[1]);
+    const PipelineSpec::Bin bin = hunyuan_dit_bin(c[0], c[1]);
     EXPECT_EQ(bin.height, c[10]) << c[0] << " x " << c[1];
     EXPECT_EQ(bin.width, c[11]) << c[0] << " x " << c[1];
     EXPECT_FALSE(bin.resized_back);

@@ -23,10 +23,10 @@ TEST(Sd3Recipe, NamesWhatIsNotSupported) {
 }
 
 TEST(Sd3Recipe, KnowsWhatItsPipelineAdds) {
-  const auto recipe = make_recipe(kType, base::Json::object(), "c");
-  EXPECT_EQ(recipe->prefix(recipe->example(2)), 333);
-  EXPECT_EQ(recipe->layout(96, 64).tokens(), 48 * 32);
-  EXPECT_NE(usage_error([&] { recipe->layout(97, 64); }).find("64 x 97"), std::string::npos);
+  const auto recipe = pipeline_of(kType, {base::Json::object(), "c"});
+  EXPECT_EQ(recipe.prefix(recipe.example(2)), 333);
+  EXPECT_EQ(recipe.layout(96, 64).tokens(), 48 * 32);
+  EXPECT_NE(usage_error([&] { recipe.layout(97, 64); }).find("64 x 97"), std::string::npos);
 }
 
 }  // namespace

@@ -16,17 +16,17 @@ namespace tessera::models {
 
 /// A model of a recipe with named noise for weights.
 struct TinyModel {
-  std::unique_ptr<Recipe> recipe;
+  PipelineSpec recipe;
   std::unique_ptr<nn::Denoiser> network;
 
   TinyModel(const char* type, const char* config, tensor::Device device = tensor::Device::cpu,
             tensor::DType dtype = tensor::DType::f32)
-      : recipe(make_recipe(type, base::Json::parse(config), "config.json")),
-        network(recipe->make(NamedNoise(device), {{0, recipe->blocks()}, true, true}, dtype)) {}
+      : recipe(pipeline_of(type, {base::Json::parse(config), "config.json"})),
+        network(recipe.make(NamedNoise(device), recipe.whole(), dtype)) {}
 
   /// Conditioning of so many rows with the shapes of the recipe's example; text cut to `length`.
   nn::Conditioning conditioning(int rows, int64_t length) const {
-    nn::Conditioning c = recipe->example(rows);
+    nn::Conditioning c = recipe.example(rows);
     for (auto& [name, x] : c.tensors) {
       tensor::Shape shape = x.shape();
       if (shape.rank() == 3 && length > 0) shape = shape.with(1, length);
@@ -42,7 +42,7 @@ struct TinyModel {
   }
   tensor::Tensor operator()(const nn::Conditioning& c, int rows, const nn::TokenLayout& layout,
                             const tensor::Tensor& latent) const {
-    const nn::TokenShape shape{rows, recipe->prefix(c), layout.grid()};
+    const nn::TokenShape shape{rows, recipe.prefix(c), layout.grid()};
     nn::TokenView view;
     for (int r = 0; r < rows; ++r) {
       view.rows.push_back(r);
@@ -81,9 +81,9 @@ inline void expect_runs_on_meta(const char* type, const char* config, int64_t he
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  const nn::TokenLayout layout = model.recipe->layout(height, width);
+  const nn::TokenLayout layout = model.recipe.layout(height, width);
   const tensor::Tensor out =
-      model(model.recipe->example(2), 2, layout,
+      model(model.recipe.example(2), 2, layout,
             tensor::Tensor::empty({2 * layout.tokens(), layout.token_channels()},
                                   tensor::DType::f32, tensor::Device::meta));
   EXPECT_TRUE(out.is_meta());
@@ -94,7 +94,7 @@ inline void expect_runs_on_meta(const char* type, const char* config, int64_t he
 /// What a configuration is refused with.
 inline std::string recipe_refusal(const char* type, const char* config) {
   try {
-    make_recipe(type, base::Json::parse(config), "config.json");
+    pipeline_of(type, {base::Json::parse(config), "config.json"});
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::model);
     return e.what();

@@ -11,7 +11,7 @@ TEST(TokenConfig, NullIsMissing) {
   const base::Json json{{"a", nullptr}, {"b", 3}};
   const TokenConfig read(json, "c");
   EXPECT_FALSE(read.has("a"));
-  EXPECT_EQ(read.integer_or("a", 0, 9, 7), 7);
+  EXPECT_EQ(read.integer("a", 7, 0, 9), 7);
   EXPECT_EQ(read.integer("b", 0, 9), 3);
   EXPECT_THROW(read.integer("a", 0, 9), Error);
   EXPECT_THROW(read.integer("b", 4, 9), Error);

@@ -4,7 +4,7 @@ set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to n
 add_executable(tessera_mpi_conformance mpi/conformance_main.cpp comm/conformance.cpp
                comm/shuffled_transport.cpp)
 target_include_directories(tessera_mpi_conformance PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(tessera_mpi_conformance PRIVATE tessera_comm tessera_options)
+target_link_libraries(tessera_mpi_conformance PRIVATE tessera_comm tessera_options MPI::MPI_CXX)
 foreach(ranks 1 2 3 4 8)
   add_test(NAME mpi.Conformance.On${ranks}
            COMMAND ${mpirun} -np ${ranks} $<TARGET_FILE:tessera_mpi_conformance>)

@@ -102,31 +102,36 @@ TEST(Terms, EveryPartOfARequestCounts) {
   const auto usual = items([](GenerateRequest&) {});
   EXPECT_EQ(usual, items([](GenerateRequest&) {}));
   using Q = GenerateRequest;
-  const std::vector<std::function<void(Q&)>> changes = {[](Q& q) { q.classes = {"1"}; },
-                                                        [](Q& q) {
-                                                          q.prompts = {"a", "b"};
-                                                        },
-                                                        [](Q& q) { q.prompts = {"a b"}; },
-                                                        [](Q& q) { q.negative_prompt = "x"; },
-                                                        [](Q& q) { q.text_tokens = 7; },
-                                                        [](Q& q) { q.steps = 3; },
-                                                        [](Q& q) { q.guidance = 2; },
-                                                        [](Q& q) { q.true_guidance = 2; },
-                                                        [](Q& q) { q.guidance_rescale = 1; },
-                                                        [](Q& q) { q.width = 8; },
-                                                        [](Q& q) { q.height = 8; },
-                                                        [](Q& q) { q.binning = true; },
-                                                        [](Q& q) { q.frames = 9; },
-                                                        [](Q& q) { q.count = 2; },
-                                                        [](Q& q) { q.seed = 1; },
-                                                        [](Q& q) { q.noise = NoiseSource::philox; },
-                                                        [](Q& q) { q.scheduler = "ddpm"; },
-                                                        [](Q& q) { q.save_latents = "x"; },
-                                                        [](Q& q) { q.trace = "x"; },
-                                                        [](Q& q) { q.decode = false; },
-                                                        [](Q& q) { q.vae_tile = 64; },
-                                                        [](Q& q) { q.vae_tiling = VaeTiling::on; },
-                                                        [](Q& q) { q.compare_steps = true; }};
+  const std::vector<std::function<void(Q&)>> changes = {
+      [](Q& q) { q.classes = {"1"}; },
+      [](Q& q) {
+        q.prompts = {"a", "b"};
+      },
+      [](Q& q) { q.prompts = {"a b"}; },
+      [](Q& q) { q.negative_prompt = "x"; },
+      [](Q& q) { q.text_tokens = 7; },
+      [](Q& q) { q.steps = 3; },
+      [](Q& q) { q.guidance = 2; },
+      [](Q& q) { q.true_guidance = 2; },
+      [](Q& q) { q.guidance_rescale = 1; },
+      [](Q& q) { q.width = 8; },
+      [](Q& q) { q.height = 8; },
+      [](Q& q) { q.binning = true; },
+      [](Q& q) { q.frames = 9; },
+      [](Q& q) { q.count = 2; },
+      [](Q& q) { q.seed = 1; },
+      [](Q& q) { q.noise = NoiseSource::philox; },
+      [](Q& q) { q.scheduler = "ddpm"; },
+      [](Q& q) { q.save_latents = "x"; },
+      [](Q& q) {
+        static const float one = 1;
+        q.initial_tensors["latents"] = {ElementType::f32, {1}, &one};
+      },
+      [](Q& q) { q.trace = "x"; },
+      [](Q& q) { q.decode = false; },
+      [](Q& q) { q.vae_tile = 64; },
+      [](Q& q) { q.vae_tiling = VaeTiling::on; },
+      [](Q& q) { q.compare_steps = true; }};
   std::set<std::vector<std::pair<std::string, std::string>>> seen = {usual};
   for (const auto& change : changes) EXPECT_TRUE(seen.insert(items(change)).second) << seen.size();
 }

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
+#include "pipeline/classes.h"
 
-#include "pipeline/model_state.h"
+#include <gtest/gtest.h>
 
 namespace tessera::pipeline {
 namespace {

@@ -1,7 +1,8 @@
+#include "pipeline/decode.h"
+
 #include <cmath>
 
 #include "engine/golden.h"
-#include "pipeline/denoise.h"
 
 namespace tessera {
 namespace {

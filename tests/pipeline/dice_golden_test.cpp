@@ -59,7 +59,7 @@ class DiceCase {
     state_.options = options;
     state_.folder = load::open_folder(folder + "/model");
     const load::Component& part = state_.folder.component("transformer");
-    state_.recipe = models::make_recipe(part.class_name, part.config, "config.json");
+    state_.recipe = models::pipeline_of(part.class_name, {part.config, "config.json"});
   }
   const Json& json() const { return case_; }
   Tensor get(const std::string& name) const { return io_.get(name); }
@@ -73,8 +73,8 @@ class DiceCase {
   Outcome run(const Json& schedule, int ranks) {
     const Plan plan = plan_of(schedule, ranks);
     state_.options.plan = plan;
-    state_.denoisers.clear();
-    pipeline::load_ranks(state_);
+    state_.transformers.release();
+    for (int r = 0; r < plan.expert; ++r) state_.transformer(r);
     Outcome outcome;
     outcome.events.resize(size_t(plan.world()));
     std::mutex mutex;
@@ -96,7 +96,8 @@ class DiceCase {
     const int rank = world ? world->rank() : 0, samples = case_["samples"], steps = case_["steps"];
     const Tensor start = get(schedule["start"]);
     const nn::TokenLayout layout = state_.recipe->layout(start.size(2), start.size(3));
-    const nn::Denoiser& model = state_.transformer(rank);
+    const auto held = state_.transformer(rank);
+    const nn::Denoiser& model = *held;
     parallel::Assembly assembly =
         parallel::assemble(model.geometry(), plan, {samples, layout.tokens(), 2, steps}, world);
     const parallel::Share& share = assembly.share;

@@ -64,8 +64,10 @@ TEST(MemoryPlan, TilesThePicturesThatDoNotFit) {
   const base::Json config = base::read_json(kData + "pixart_alpha/model/vae/config.json");
   nn::TokenLayout layout{.channels = 4, .size = {1, 32, 32}, .patch = {1, 2, 2}};
   const auto tiles = models::tiling_of(models::parse_autoencoder_kl_config(config, "c"), 64);
-  const auto need = pipeline::decode_need(config, false, tensor::DType::f32, layout, {});
-  const auto tiled = pipeline::decode_need(config, false, tensor::DType::f32, layout, tiles);
+  const auto need = pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}),
+                                          tensor::DType::f32, layout, {});
+  const auto tiled = pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}),
+                                           tensor::DType::f32, layout, tiles);
   EXPECT_LT(2 * tiled.activations, need.activations);
   EXPECT_EQ(tiled.weights, need.weights);
   run.options.memory_budget = need.peak - 1;
@@ -89,7 +91,9 @@ TEST(MemoryPlan, TilesBoundTheMemoryOfALargePicture) {
   const auto need = [&](const nn::TokenLayout& layout, int64_t pixels) {
     std::optional<models::Tiling> tiles;
     if (pixels > 0) tiles = models::tiling_of(parsed, pixels);
-    return pipeline::decode_need(config, false, tensor::DType::bf16, layout, tiles).activations;
+    return pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}),
+                                 tensor::DType::bf16, layout, tiles)
+        .activations;
   };
   EXPECT_LT(need(large, 512), 0.35 * double(need(large, 0)));
   EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
@@ -117,7 +121,7 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   run.request.decode = false;
   const int64_t denoise = run().report.peak_bytes.at("total");
   const auto decode =
-      pipeline::decode_need(config, false, tensor::DType::f32,
+      pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}), tensor::DType::f32,
                             {.channels = 4, .size = {1, 8, 8}, .patch = {1, 2, 2}}, {});
   EXPECT_LE(double(peaks.at("total")), 1.05 * double(std::max(denoise, decode.peak)));
 }

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
+#include "pipeline/noise.h"
 
-#include "pipeline/model_state.h"
+#include <gtest/gtest.h>
 
 namespace tessera::pipeline {
 namespace {

@@ -1,8 +1,9 @@
+#include "pipeline/plan_job.h"
+
 #include <filesystem>
 #include <fstream>
 
 #include "engine/pixart_text.h"
-#include "pipeline/denoise.h"
 
 namespace tessera {
 namespace {

@@ -1,15 +1,15 @@
-#include <gtest/gtest.h>
+#include "pipeline/rank_memory.h"
 
-#include "pipeline/model_state.h"
+#include <gtest/gtest.h>
 
 namespace tessera::pipeline {
 namespace {
 
 std::vector<Inspection::Rank> ranks(const std::string& plan, const parallel::Workload& workload) {
-  const auto recipe = models::make_recipe("dit_moe", models::named_sizes()[0].second, "small");
+  const auto recipe = models::pipeline_of("dit_moe", {models::named_sizes()[0].second, "small"});
   RunOptions options;
   options.plan = parse_plan(plan);
-  return rank_memory(*recipe, options, recipe->layout(0, 0), workload);
+  return rank_memory(recipe, options, recipe.layout(0, 0), workload);
 }
 
 TEST(RankMemory, GrowsWithWhatARankHolds) {

@@ -38,23 +38,23 @@ Tensor filled(const tensor::Shape& shape, DType dtype) {
 
 /// A family, its weights, and a request of two rows.
 struct Family {
-  std::unique_ptr<models::Recipe> recipe;
+  models::PipelineSpec recipe;
   std::shared_ptr<const nn::Weights> weights;
   nn::TokenLayout layout;
   nn::Conditioning conditioning;
 
   explicit Family(const Case& c) {
     const std::string folder = std::string(TESSERA_TEST_DATA "/") + c.folder;
-    recipe = models::make_recipe(c.type, base::read_json(folder + "/config.json"), folder);
+    recipe = models::pipeline_of(c.type, {base::read_json(folder + "/config.json"), folder});
     weights = weight_store().open(load::open_component(folder));
-    layout = recipe->layout(c.height, c.width, c.frames);
-    for (const auto& [name, x] : recipe->example(2).tensors)
+    layout = recipe.layout(c.height, c.width, c.frames);
+    for (const auto& [name, x] : recipe.example(2).tensors)
       conditioning.tensors[name] = filled(x.shape(), x.dtype());
   }
   std::vector<float> run(const nn::Denoiser& model) const {
     parallel::Assembly assembly =
         parallel::assemble(model.geometry(), {}, {2, layout.tokens(), 1, 1});
-    const nn::TokenShape shape{2, recipe->prefix(conditioning), layout.grid()};
+    const nn::TokenShape shape{2, recipe.prefix(conditioning), layout.grid()};
     const float times[] = {500, 20};
     return parallel::forward(
                model, conditioning, shape, Tensor::from(std::span<const float>(times), {2}),
@@ -66,12 +66,12 @@ struct Family {
 TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const int64_t blocks = family.recipe->blocks();
+    const int64_t blocks = family.recipe.blocks;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto whole =
-          family.run(*family.recipe->make(*family.weights, {{0, blocks}, true, true}, dtype));
+          family.run(family.recipe.make(*family.weights, {{0, blocks}, true, true}, dtype));
       for (const int64_t resident : {int64_t{0}, blocks - 1})
-        EXPECT_EQ(family.run(StreamedDenoiser(*family.recipe, family.weights, dtype, resident)),
+        EXPECT_EQ(family.run(StreamedDenoiser(family.recipe, family.weights, dtype, resident)),
                   whole)
             << c.type << ", " << resident << " of " << blocks << " blocks stay";
     }
@@ -83,8 +83,8 @@ TEST(Streamed, HoldsOneBlockAtATime) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
-  const PartWeights parts = part_weights(*family.recipe, DType::f32);
-  const StreamedDenoiser streamed(*family.recipe, family.weights, DType::f32, 1);
+  const PartWeights parts = part_weights(family.recipe, DType::f32);
+  const StreamedDenoiser streamed(family.recipe, family.weights, DType::f32, 1);
   family.run(streamed);
   const int64_t peak = scope.memory->peak(tensor::MemoryClass::weights);
   // Tables that stay as the file has them are f32 here and foretold as bf16: less than 1 % of it.
@@ -96,8 +96,8 @@ TEST(Streamed, HoldsOneBlockAtATime) {
 TEST(Streamed, PartsAddUpToTheWhole) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const Estimate whole = estimate(*family.recipe, DType::bf16, family.layout, 1, false, nullptr);
-    const PartWeights parts = part_weights(*family.recipe, DType::bf16);
+    const Estimate whole = estimate(family.recipe, DType::bf16, family.layout, 1, false);
+    const PartWeights parts = part_weights(family.recipe, DType::bf16);
     EXPECT_NEAR(double(parts.whole()), double(whole.weights), 0.01 * double(whole.weights))
         << c.type;
   }

@@ -8,7 +8,8 @@
 #include <string>
 
 #include "base/thread_pool.h"
-#include "study/bench.h"
+#include "study/bench_products.h"
+#include "study/bench_rows.h"
 #include "tensor/scope.h"
 
 namespace tessera::study {

@@ -31,6 +31,12 @@ class CheckLayers(unittest.TestCase):
             "src/models/x.cpp": '// #include "sample/y.h"\n#include "parallel/denoise.h"\n',
         }, "src/models/x.cpp:2", "not on the line of models")
 
+    def test_names_keep_the_rule(self):
+        self.expect({"src/load/x.cpp": "// kernels::Isa\nconst char* s = \"comm::\";\n"
+                                       "kernels::Isa isa;\n"},
+                    "src/load/x.cpp:3", "kernels:: is not on the line of load")
+        self.expect({"src/load/x.cpp": "ops::Weight w;\nbase::load::X y;\n"})
+
     def test_programs_see_the_public_face_only(self):
         self.expect({"src/base/fail.h": "", "apps/cli/main.cpp": '#include "base/fail.h"\n'},
                     "programs see include/tessera only")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/json.h"
 #include "models/text/text_encoder.h"
 
 namespace tessera::models {

@@ -3,10 +3,6 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "base/printable.h"
-#include "models/text/bert_encoder.h"
-#include "models/text/clip_encoder.h"
-#include "models/text/t5_encoder.h"
 #include "ops/elementwise.h"
 #include "ops/norm.h"
 
@@ -68,22 +64,6 @@ nn::Linear TextEncoder::linear(const std::string& name, int64_t n, int64_t k, bo
 Tensor TextEncoder::look_up(const std::string& name, int64_t count, int64_t width,
                             const std::vector<int32_t>& ids, tensor::DType out) const {
   return ops::gather_rows(weights_->get(prefix_ + name, {count, width}), ids, out);
-}
-
-std::unique_ptr<TextEncoder> make_text_encoder(const std::string& class_name,
-                                               const base::Json& config, const std::string& where,
-                                               std::shared_ptr<const nn::Weights> weights,
-                                               tensor::DType dtype) {
-  if (class_name == "T5EncoderModel")
-    return std::make_unique<T5Encoder>(parse_t5_config(config, where), std::move(weights), dtype);
-  if (class_name == "BertModel")
-    return std::make_unique<BertEncoder>(parse_bert_config(config, where), weights, dtype);
-  const bool projects = class_name == "CLIPTextModelWithProjection";
-  require(projects || class_name == "CLIPTextModel", ErrorCode::model,
-          "{}: the text encoder {} is not supported; supported are T5EncoderModel, CLIPTextModel, "
-          "CLIPTextModelWithProjection and BertModel",
-          where, base::printable(class_name));
-  return std::make_unique<ClipEncoder>(parse_clip_config(config, where, projects), weights, dtype);
 }
 
 void check_heads(int64_t width, int64_t heads, const std::string& where) {

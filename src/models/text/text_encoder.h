@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "nn/linear.h"
 #include "ops/attention.h"
 
@@ -83,14 +82,6 @@ class TextEncoder {
   std::string prefix_;
   tensor::DType dtype_;
 };
-
-/// An encoder by the class that model_index.json names: T5EncoderModel, CLIPTextModel,
-/// CLIPTextModelWithProjection or BertModel. `where` names its config.json. Throws Error(model) for
-/// other classes and for configurations that are not supported.
-std::unique_ptr<TextEncoder> make_text_encoder(const std::string& class_name,
-                                               const base::Json& config, const std::string& where,
-                                               std::shared_ptr<const nn::Weights> weights,
-                                               tensor::DType dtype);
 
 /// Throws Error(model) naming `where` unless the heads share the width, each with 512 channels at
 /// most.

@@ -101,7 +101,7 @@ Tensor AutoencoderKL::unscale(const Tensor& latents) const {
 }
 
 Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
-                             const Trace& trace) const {
+                             const VaeWatch& watch) const {
   require(latents.rank() == 4 && latents.size(1) == config_.latent_channels &&
               latents.dtype() == DType::f32,
           ErrorCode::usage,
@@ -109,7 +109,7 @@ Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
           config_.latent_channels, tensor::name_of(latents.dtype()), latents.shape().str(),
           config_.latent_channels);
   auto show = [&](const std::string& name, const Plane& x) {
-    if (trace) trace(name, channels_first(x.data));
+    if (watch.trace) watch.trace(name, channels_first(x.data));
   };
   Plane x{channels_last(latents, dtype_), latents.size(2), 0};
   if (post_quant_) x = spatial.conv(post_quant_, x, {});
@@ -163,16 +163,15 @@ AutoencoderKLEncoder::AutoencoderKLEncoder(const AutoencoderKLConfig& config,
   if (config.use_quant_conv) quant_ = load.conv("quant_conv", moments, moments, 1);
 }
 
-AutoencoderKLEncoder::Moments AutoencoderKLEncoder::encode(const Tensor& pictures,
-                                                           nn::Spatial& spatial,
-                                                           const VaeTrace& trace) const {
+VaeMoments AutoencoderKLEncoder::encode(const Tensor& pictures, nn::Spatial& spatial,
+                                        const VaeWatch& watch) const {
   require(pictures.rank() == 4 && pictures.size(1) == config_.in_channels &&
               pictures.dtype() == DType::f32,
           ErrorCode::usage,
           "a VAE was given {} {} to encode; expected f32 [rows, {}, height, width]",
           tensor::name_of(pictures.dtype()), pictures.shape().str(), config_.in_channels);
   auto show = [&](const std::string& name, const Plane& x) {
-    if (trace) trace(name, channels_first(x.data));
+    if (watch.trace) watch.trace(name, channels_first(x.data));
   };
   Plane x{channels_last(pictures, dtype_), pictures.size(2), 0};
   x = spatial.conv(conv_in_, x, same_size());
@@ -195,8 +194,8 @@ AutoencoderKLEncoder::Moments AutoencoderKLEncoder::encode(const Tensor& picture
   if (quant_) x = spatial.conv(quant_, x, {});
   const Tensor moments = channels_first(x.data);
   const int64_t channels = config_.latent_channels;
-  Moments result{moments.slice(1, 0, channels).contiguous(),
-                 moments.slice(1, channels, 2 * channels).contiguous()};
+  VaeMoments result{moments.slice(1, 0, channels).contiguous(),
+                    moments.slice(1, channels, 2 * channels).contiguous()};
   result.logvar = clamped_logvar(result.logvar);
   return result;
 }

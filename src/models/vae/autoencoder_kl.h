@@ -1,11 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
-#include "models/vae/tiling.h"
+#include "models/vae/vae.h"
 #include "models/vae/vae_blocks.h"
 
 namespace tessera::models {
@@ -26,24 +25,17 @@ AutoencoderKLConfig parse_autoencoder_kl_config(const base::Json& config, const 
 /// above 0, a quarter of which overlaps.
 Tiling tiling_of(const AutoencoderKLConfig& config, int64_t pixels = 0);
 
-/// Called with the name of a block and its output [rows, channels, height, width] f32.
-using VaeTrace = std::function<void(const std::string& name, const tensor::Tensor& x)>;
-
 /// The decoder of a variational autoencoder in the diffusers layout (Rombach et al. 2022).
-class AutoencoderKL {
+class AutoencoderKL : public VaeDecoder {
  public:
-  /// Called with "conv_in", "mid_block", "up_block.N".
-  using Trace = VaeTrace;
-
   AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weights& weights, tensor::DType dtype);
 
   /// latents / scaling_factor + shift_factor.
-  tensor::Tensor unscale(const tensor::Tensor& latents) const;
-  /// latents f32 [rows, latent_channels, h, w], unscaled -> pictures f32 [rows, 3, H, W] in about
-  /// [-1, 1]; a level of block_out_channels after the first doubles the size. Rows may be 0.
-  /// Throws Error(usage) for latents that do not fit.
+  tensor::Tensor unscale(const tensor::Tensor& latents) const override;
+  /// A level of block_out_channels after the first doubles the size. The trace gets "conv_in",
+  /// "mid_block", "up_block.N".
   tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
-                        const Trace& trace = {}) const;
+                        const VaeWatch& watch = {}) const override;
 
  private:
   struct Level {
@@ -61,20 +53,14 @@ class AutoencoderKL {
 };
 
 /// The encoder of the same.
-class AutoencoderKLEncoder {
+class AutoencoderKLEncoder : public VaeEncoder {
  public:
   AutoencoderKLEncoder(const AutoencoderKLConfig& config, const nn::Weights& weights,
                        tensor::DType dtype);
 
-  /// What a picture's latent is drawn from, unscaled: f32 [rows, latent_channels, h, w] each;
-  /// logvar is clamped to [-30, 20]. The mean is the mode.
-  struct Moments {
-    tensor::Tensor mean, logvar;
-  };
-  /// pictures f32 [rows, 3, H, W] in [-1, 1]; H and W are halved, rounding down, at each level but
-  /// the last. The trace is called with "conv_in", "down_block.N", "mid_block".
-  Moments encode(const tensor::Tensor& pictures, nn::Spatial& spatial,
-                 const VaeTrace& trace = {}) const;
+  /// The trace gets "conv_in", "down_block.N", "mid_block".
+  VaeMoments encode(const tensor::Tensor& pictures, nn::Spatial& spatial,
+                    const VaeWatch& watch = {}) const override;
 
  private:
   struct Level {

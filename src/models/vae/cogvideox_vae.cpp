@@ -151,8 +151,7 @@ Frames CogVideoXVae::decode_piece(const Frames& latent, FrameCache& cache) const
   return conv_out_(norm_out_(x, latent), cache, DType::f32);
 }
 
-Tensor CogVideoXVae::decode(const Tensor& latents,
-                            const std::function<void(int done, int count)>& piece) const {
+Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial&, const VaeWatch& watch) const {
   check_video("decode", latents, config_.latent_channels);
   const auto pieces = pieces_of(latents.size(2), 2);
   const int count = static_cast<int>(latents.size(0)) * static_cast<int>(pieces.size());
@@ -165,7 +164,7 @@ Tensor CogVideoXVae::decode(const Tensor& latents,
     for (const nn::Range& r : pieces) {
       const Frames latent = channels_last(frames.slice(0, r.begin, r.end), dtype_);
       parts.push_back(channels_before_frames(decode_piece(latent, cache)));
-      if (piece) piece(++done, count);
+      if (watch.piece) watch.piece(++done, count);
     }
     videos.push_back(joined(parts));
   }
@@ -215,7 +214,7 @@ Frames CogVideoXVaeEncoder::encode_piece(const Frames& video, FrameCache& cache)
   return conv_out_(norm_out_(x, {}), cache, DType::f32);
 }
 
-CogVideoXVaeEncoder::Moments CogVideoXVaeEncoder::encode(const Tensor& video) const {
+VaeMoments CogVideoXVaeEncoder::encode(const Tensor& video, nn::Spatial&, const VaeWatch&) const {
   check_video("encode", video, config_.in_channels);
   std::vector<Tensor> means, logvars;
   const int64_t channels = config_.latent_channels;
@@ -230,7 +229,7 @@ CogVideoXVaeEncoder::Moments CogVideoXVaeEncoder::encode(const Tensor& video) co
     means.push_back(moments.slice(1, 0, channels).contiguous());
     logvars.push_back(moments.slice(1, channels, 2 * channels).contiguous());
   }
-  Moments result{ops::concat_rows(means), ops::concat_rows(logvars)};
+  VaeMoments result{ops::concat_rows(means), ops::concat_rows(logvars)};
   result.logvar = clamped_logvar(result.logvar);
   return result;
 }

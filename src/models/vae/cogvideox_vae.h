@@ -1,12 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "models/vae/cogvideox_vae_blocks.h"
-#include "models/vae/tiling.h"
+#include "models/vae/vae.h"
 
 namespace tessera::models {
 
@@ -26,17 +25,15 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const st
 Tiling tiling_of(const CogVideoXVaeConfig& config, int64_t pixels = 0);
 
 /// The decoder of CogVideoX's causal video autoencoder (Yang et al. 2024, section 2.1).
-class CogVideoXVae {
+class CogVideoXVae : public VaeDecoder {
  public:
   CogVideoXVae(const CogVideoXVaeConfig& config, const nn::Weights& weights, tensor::DType dtype);
 
   /// latents / scaling_factor.
-  tensor::Tensor unscale(const tensor::Tensor& latents) const;
-  /// latents f32 [rows, latent_channels, frames, h, w], unscaled -> video f32
-  /// [rows, 3, frames', H, W] in about [-1, 1]. Two latent frames at a time, an odd one with the
-  /// first two; `piece` is called after each with the number done and of all. Throws Error(usage).
-  tensor::Tensor decode(const tensor::Tensor& latents,
-                        const std::function<void(int done, int count)>& piece = {}) const;
+  tensor::Tensor unscale(const tensor::Tensor& latents) const override;
+  /// Two latent frames at a time, an odd one with the first two.
+  tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
+                        const VaeWatch& watch = {}) const override;
 
  private:
   struct Level {
@@ -55,18 +52,14 @@ class CogVideoXVae {
 };
 
 /// The encoder of the same.
-class CogVideoXVaeEncoder {
+class CogVideoXVaeEncoder : public VaeEncoder {
  public:
   CogVideoXVaeEncoder(const CogVideoXVaeConfig& config, const nn::Weights& weights,
                       tensor::DType dtype);
 
-  /// What a video's latent is drawn from: f32 [rows, latent_channels, frames, h, w] each; logvar is
-  /// clamped to [-30, 20].
-  struct Moments {
-    tensor::Tensor mean, logvar;
-  };
-  /// video f32 [rows, 3, frames, H, W] in [-1, 1]; eight frames at a time, odd ones with the first.
-  Moments encode(const tensor::Tensor& video) const;
+  /// Eight frames at a time, odd ones with the first.
+  VaeMoments encode(const tensor::Tensor& video, nn::Spatial& spatial,
+                    const VaeWatch& watch = {}) const override;
 
  private:
   struct Level {

@@ -60,7 +60,7 @@ Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const Sele
   const Tensor votes =
       merged(ops::expert_votes(logits, router, vanilla.ids, groups, of, maximum), peers, maximum);
   if (rule.method == Method::peak)  // or the most voted one
-    return ops::coresets(votes, 1, std::llround(rule.beta * kernels::kVoteUnit));
+    return ops::coresets(votes, 1, std::llround(rule.beta * ops::kVoteUnit));
   return ops::coresets(votes, static_cast<int64_t>(std::floor(rule.beta * experts)), kNone);
 }
 

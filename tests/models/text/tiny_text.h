@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "models/text/text_encoder.h"
+#include "models/registry.h"
 #include "nn/packing_weights.h"
 #include "tessera/error.h"
 
@@ -38,8 +38,8 @@ class AnyWeights : public nn::PackingWeights {
 
 inline std::unique_ptr<TextEncoder> make(const std::string& type, const base::Json& config,
                                          const std::string& lacks = "text_model.") {
-  return make_text_encoder(type, config, "config.json", std::make_shared<AnyWeights>(lacks),
-                           DType::f32);
+  return text_encoder_of(type, {config, "config.json"}, std::make_shared<AnyWeights>(lacks),
+                         DType::f32);
 }
 
 /// Tokens [from, to) of row `row`.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/vae/random_weights.h"
+#include "nn/local_spatial.h"
 #include "tessera/error.h"
 
 namespace tessera::models {
@@ -22,22 +23,27 @@ CogVideoXVaeConfig tiny() {
 
 TEST(CogVideoXVae, FramesGrowByFourFromTheSecondOn) {
   const RandomWeights weights;
+  nn::LocalSpatial spatial;
   const CogVideoXVae vae(tiny(), weights, DType::f32);
   int pieces = 0;
   const auto count = [&](int, int all) { pieces = all; };
-  EXPECT_EQ(vae.decode(Tensor::zeros({1, 4, 3, 1, 2}, DType::f32), count).shape(),
-            (tensor::Shape{1, 3, 9, 8, 16}));
+  EXPECT_EQ(
+      vae.decode(Tensor::zeros({1, 4, 3, 1, 2}, DType::f32), spatial, {.piece = count}).shape(),
+      (tensor::Shape{1, 3, 9, 8, 16}));
   EXPECT_EQ(pieces, 1);
-  EXPECT_EQ(vae.decode(Tensor::zeros({1, 4, 5, 1, 1}, DType::f32), count).size(2), 17);
+  EXPECT_EQ(
+      vae.decode(Tensor::zeros({1, 4, 5, 1, 1}, DType::f32), spatial, {.piece = count}).size(2),
+      17);
   EXPECT_EQ(pieces, 2);
-  EXPECT_EQ(vae.decode(Tensor::zeros({1, 4, 4, 1, 1}, DType::f32)).size(2), 16);
-  EXPECT_EQ(vae.decode(Tensor::zeros({1, 4, 1, 1, 1}, DType::f32)).size(2), 1);
+  EXPECT_EQ(vae.decode(Tensor::zeros({1, 4, 4, 1, 1}, DType::f32), spatial).size(2), 16);
+  EXPECT_EQ(vae.decode(Tensor::zeros({1, 4, 1, 1, 1}, DType::f32), spatial).size(2), 1);
 }
 
 TEST(CogVideoXVae, EncodesToAQuarterOfTheFrames) {
   const RandomWeights weights;
+  nn::LocalSpatial spatial;
   const CogVideoXVaeEncoder vae(tiny(), weights, DType::f32);
-  EXPECT_EQ(vae.encode(Tensor::zeros({1, 3, 9, 8, 16}, DType::f32)).mean.shape(),
+  EXPECT_EQ(vae.encode(Tensor::zeros({1, 3, 9, 8, 16}, DType::f32), spatial).mean.shape(),
             (tensor::Shape{1, 4, 3, 1, 2}));
 }
 
@@ -59,8 +65,9 @@ TEST(CogVideoXVae, RefusesWhatItIsNot) {
 
 TEST(CogVideoXVae, SaysWhatFits) {
   const RandomWeights weights;
+  nn::LocalSpatial spatial;
   const CogVideoXVae vae(tiny(), weights, DType::f32);
-  EXPECT_THROW(vae.decode(Tensor::zeros({1, 3, 1, 1, 1}, DType::f32)), Error);
+  EXPECT_THROW(vae.decode(Tensor::zeros({1, 3, 1, 1, 1}, DType::f32), spatial), Error);
 }
 
 }  // namespace

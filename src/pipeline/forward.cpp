@@ -1,3 +1,5 @@
+#include "pipeline/forward.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,7 +9,7 @@
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "base/stop.h"
-#include "engine/state.h"
+#include "load/safetensors.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "parallel/denoise.h"
@@ -15,19 +17,32 @@
 #include "pipeline/encode_text.h"
 #include "pipeline/forward_tokens.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/tensor_view.h"
 
-namespace tessera {
+namespace tessera::pipeline {
 namespace {
 
 using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-const Tensor& input(const load::SafetensorsFile& file, Tensors& inputs, const std::string& name,
+// Of the file, or from memory.
+Tensors inputs_of(const ForwardRequest& request) {
+  require(request.inputs.empty() != request.tensors.empty(), ErrorCode::usage,
+          "forward takes a file of inputs or tensors, one of both");
+  Tensors inputs;
+  for (const auto& [name, view] : request.tensors) inputs[name] = tensor_of(name, view);
+  if (request.inputs.empty()) return inputs;
+  const load::SafetensorsFile file(request.inputs);
+  for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
+  return inputs;
+}
+
+const Tensor& input(const std::string& file, Tensors& inputs, const std::string& name,
                     const std::string& all) {
   const auto found = inputs.find(name);
   require(found != inputs.end(), ErrorCode::usage,
-          "'{}' holds no tensor '{}'; this component takes {}", file.path(), name, all);
+          "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
   return found->second;
 }
 
@@ -52,17 +67,15 @@ std::pair<int64_t, int64_t> packed_grid(const Tensor& ids) {
   return grid;
 }
 
-nn::TokenLayout layout_of(const models::Recipe& recipe, const Tensor& latent,
-                          const load::SafetensorsFile& file, const std::string& name,
-                          const Tensors& inputs) {
-  const nn::LatentForm form = recipe.form();
+nn::TokenLayout layout_of(const models::PipelineSpec& recipe, const Tensor& latent,
+                          const std::string& file, const std::string& name, const Tensors& inputs) {
+  const nn::LatentForm form = recipe.form;
   const bool packed = form == nn::LatentForm::packed, video = form == nn::LatentForm::video;
   require(latent.rank() == (packed  ? 3
                             : video ? 5
                                     : 4) &&
               latent.size(0) >= 1,
-          ErrorCode::usage, "'{}': '{}' is {}; expected {}", file.path(), name,
-          latent.shape().str(),
+          ErrorCode::usage, "'{}': '{}' is {}; expected {}", file, name, latent.shape().str(),
           packed  ? "[rows, tokens, channels]"
           : video ? "[rows, frames, channels, height, width]"
                   : "[rows, channels, height, width]");
@@ -77,15 +90,15 @@ nn::TokenLayout layout_of(const models::Recipe& recipe, const Tensor& latent,
   }
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(double(latent.size(1)))));
   require(side * side == latent.size(1), ErrorCode::usage,
-          "'{}': {} tokens are no square; give their positions 'img_ids' [tokens, 3]", file.path(),
+          "'{}': {} tokens are no square; give their positions 'img_ids' [tokens, 3]", file,
           latent.size(1));
   return recipe.layout(2 * side, 2 * side);
 }
 
-Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
-                        bool trace, const RunControl& control) {
-  const models::Recipe& recipe = *state.recipe;
-  const auto names = recipe.forward_names();
+Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inputs, bool trace,
+                        const RunControl& control) {
+  const models::PipelineSpec& recipe = *state.recipe;
+  const auto names = recipe.forward_names;
   std::string all = names.latent + ", " + names.timestep;
   for (const auto& name : names.conditioning) all += ", " + name;
   const Tensor latent = as_f32(input(file, inputs, names.latent, all));
@@ -94,8 +107,8 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
   const nn::TokenLayout layout = layout_of(recipe, latent, file, names.latent, inputs);
   const int rows = static_cast<int>(latent.size(0));
   Tensor time = as_f32(input(file, inputs, names.timestep, all));
-  require(time.elements() == rows, ErrorCode::usage, "'{}': '{}' has {} values for {} rows",
-          file.path(), names.timestep, time.elements(), rows);
+  require(time.elements() == rows, ErrorCode::usage, "'{}': '{}' has {} values for {} rows", file,
+          names.timestep, time.elements(), rows);
   time = ops::blend(time.reshape({rows}), names.timestep_scale, time.reshape({rows}), 0);
   nn::Conditioning conditioning;
   for (const auto& name : names.conditioning)
@@ -110,40 +123,37 @@ Tensors run_transformer(Model::State& state, const load::SafetensorsFile& file, 
     watch.trace = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32).reshape({rows, x.size(0) / rows, x.size(1)});
     };
+  const auto network = state.transformer();
   parallel::Assembly assembly =
-      parallel::assemble(state.transformer().geometry(), {}, {rows, layout.tokens(), 1, 1});
+      parallel::assemble(network->geometry(), {}, {rows, layout.tokens(), 1, 1});
   assembly.device = state.device();
   const Tensor out =
-      parallel::forward(state.transformer(), conditioning, shape, time,
-                        nn::tokens_of_latent(latent, layout, recipe.form()), assembly, watch);
+      parallel::forward(*network, conditioning, shape, time,
+                        nn::tokens_of_latent(latent, layout, recipe.form), assembly, watch);
   nn::TokenLayout predicted = layout;
   predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);
-  outputs["out"] = nn::latent_of_tokens(out, predicted, recipe.form());
+  outputs["out"] = nn::latent_of_tokens(out, predicted, recipe.form);
   return outputs;
 }
 
 /// How a VAE runs: what it is given, and in which tiles.
 struct VaeRun {
   std::optional<models::Tiling> tiles;
-  int64_t factor = 1;
-  models::VaeTrace watch;
+  models::VaeWatch watch;
 };
 
-Tensor run_decoder(Model::State& state, const Tensor& latent, const VaeRun& run) {
+Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& run) {
   nn::LocalSpatial spatial;
-  const auto video = state.video() ? state.load_video_vae() : nullptr;
-  const auto vae = state.video() ? nullptr : state.load_vae();
+  const auto vae = state.load_vae();
   const auto whole = [&](const Tensor& z) {
-    const Tensor x = z.to(state.device());
-    const Tensor out = video ? video->decode(x) : vae->decode(x, spatial, run.watch);
-    return out.to(tensor::Device::cpu);
+    return vae->decode(z.to(state.device()), spatial, run.watch).to(tensor::Device::cpu);
   };
-  return run.tiles ? models::decode_tiles(latent, run.factor, *run.tiles, whole) : whole(latent);
+  return run.tiles ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
+                   : whole(latent);
 }
 
 // Mean and log variance behind each other: [rows, 2 * channels, ...].
-template <class Moments>
-Tensor joined(const Moments& m) {
+Tensor joined(const models::VaeMoments& m) {
   const int64_t rows = m.mean.size(0), width = m.mean.elements() / rows;
   std::vector<int64_t> sizes(m.mean.shape().begin(), m.mean.shape().end());
   sizes[1] *= 2;
@@ -151,21 +161,17 @@ Tensor joined(const Moments& m) {
       .reshape(tensor::Shape(sizes));
 }
 
-Tensor run_encoder(Model::State& state, const Tensor& pictures, const VaeRun& run) {
+Tensor run_encoder(const ModelState& state, const Tensor& pictures, const VaeRun& run) {
   nn::LocalSpatial spatial;
-  const auto video = state.video() ? state.load_video_vae_encoder() : nullptr;
-  const auto vae = state.video() ? nullptr : state.load_vae_encoder();
-  const auto whole = [&](const Tensor& given) {
-    const Tensor x = given.to(state.device());
-    const Tensor out =
-        video ? joined(video->encode(x)) : joined(vae->encode(x, spatial, run.watch));
-    return out.to(tensor::Device::cpu);
+  const auto vae = state.load_vae_encoder();
+  const auto whole = [&](const Tensor& x) {
+    return joined(vae->encode(x.to(state.device()), spatial, run.watch)).to(tensor::Device::cpu);
   };
-  return run.tiles ? models::encode_tiles(pictures, run.factor, *run.tiles, whole)
+  return run.tiles ? models::encode_tiles(pictures, state.vae_factor(), *run.tiles, whole)
                    : whole(pictures);
 }
 
-Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors& inputs,
+Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
                 const ForwardRequest& request) {
   const bool decode = request.component == "vae.decode";
   const char* const other = decode ? "z" : "x";
@@ -174,12 +180,11 @@ Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors&
             decode ? "sample [rows, channels, height, width]" : "sample [rows, 3, height, width]"));
   Tensors outputs;
   VaeRun run;
-  run.factor = state.vae_factor();
-  if (request.vae_tiling == VaeTiling::on) run.tiles = pipeline::vae_tiles(state, request.vae_tile);
+  if (request.vae_tiling == VaeTiling::on) run.tiles = vae_tiles(state, request.vae_tile);
   require(!run.tiles || (sample.rank() >= 4 && !request.trace), ErrorCode::usage,
           "tiles need a sample of 4 axes or more and no --trace; leave out --vae-tiling");
   if (request.trace)
-    run.watch = [&](const std::string& name, const Tensor& x) {
+    run.watch.trace = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
     };
   if (decode) {
@@ -195,10 +200,9 @@ Tensors run_vae(Model::State& state, const load::SafetensorsFile& file, Tensors&
 
 }  // namespace
 
-void Model::forward(const ForwardRequest& request, const RunControl& control) {
-  pipeline::check_request(request);
-  State& state = this->state();
-  const pipeline::Working working(state);
+NamedTensors forward(ModelState& state, const ForwardRequest& request, const RunControl& control) {
+  check_request(request);
+  const Turn turn(state);
   const base::BindStop stop(control.stop);
   const std::string& component = request.component;
   const bool transformer = component == "transformer" || component == "model";
@@ -213,14 +217,14 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
   const std::string part = transformer ? "transformer" : text ? component : "vae";
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
-          : transformer ? state.recipe != nullptr
+          : transformer ? state.recipe.has_value()
           : text        ? state.folder.has(component)
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           transformer ? "transformer"
           : text      ? component
                       : "VAE");
-  base::check_writable(request.outputs);
+  if (!request.outputs.empty()) base::check_writable(request.outputs);
   if (control.on_note && !text) {
     const std::string said = language      ? state.language->check(state.dtype())
                              : transformer ? state.check_transformer()
@@ -228,18 +232,20 @@ void Model::forward(const ForwardRequest& request, const RunControl& control) {
                                            : "";
     if (!said.empty()) control.on_note(said);
   }
-  const tensor::BindScope bind(state.scope());
-  const load::SafetensorsFile file(request.inputs);
-  Tensors inputs;
-  for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
-  const Tensors outputs =
-      language      ? pipeline::forward_tokens(state, inputs, request.trace, control.stop)
-      : transformer ? run_transformer(state, file, inputs, request.trace, control)
-      : text        ? pipeline::forward_text(state, component, inputs, request.trace, control)
-                    : run_vae(state, file, inputs, request);
+  const tensor::BindScope bind(state.workers.scope());
+  Tensors inputs = inputs_of(request);
+  const std::string file = request.inputs.empty() ? "the request" : request.inputs;
+  const Tensors outputs = language ? forward_tokens(state, inputs, request.trace, control.stop)
+                          : transformer
+                              ? run_transformer(state, file, inputs, request.trace, control)
+                          : text ? forward_text(state, component, inputs, request.trace, control)
+                                 : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
           request.outputs);
-  load::write_safetensors(request.outputs, outputs);
+  NamedTensors given;
+  for (const auto& [name, x] : outputs) given[name] = data_of(x);
+  if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);
+  return given;
 }
 
-}  // namespace tessera
+}  // namespace tessera::pipeline

@@ -1,6 +1,7 @@
 #include <cmath>
+#include <cstring>
 
-#include "golden.h"
+#include "engine/golden.h"
 
 namespace tessera {
 namespace {
@@ -57,6 +58,32 @@ TEST_P(DitMoeForward, StaysCloseInBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DitMoeForward, testing::Values("dit_moe_flash", "dit_moe_timm"));
+
+TEST(Forward, TensorsOfMemoryGiveWhatFilesGive) {
+  const Scratch scratch;
+  const SafetensorsFile file = run("dit_moe_flash", 1, Precision::f32, scratch);
+  const SafetensorsFile in(scratch / "in.safetensors");
+  std::map<std::string, tensor::Tensor> held;
+  ForwardRequest request;
+  for (const char* name : {"x", "t", "y"}) {
+    const tensor::Tensor& x = held[name] = in.get(name).contiguous();
+    request.tensors[name] = {
+        static_cast<ElementType>(x.dtype()), {x.shape().begin(), x.shape().end()}, x.raw()};
+  }
+  request.trace = true;
+  const Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::f32));
+  const NamedTensors out = model.forward(request);
+  EXPECT_EQ(out.size(), file.entries().size());
+  for (const auto& [name, entry] : file.entries()) {
+    const tensor::Tensor want = file.get(name);
+    ASSERT_TRUE(out.contains(name)) << name;
+    const TensorView got = out.at(name).view();
+    EXPECT_EQ(got.shape, std::vector<int64_t>(want.shape().begin(), want.shape().end())) << name;
+    EXPECT_EQ(std::memcmp(got.data, want.raw(), static_cast<size_t>(want.bytes())), 0) << name;
+  }
+  request.inputs = scratch / "in.safetensors";
+  EXPECT_THROW(model.forward(request), Error) << "both a file and tensors";
+}
 
 TEST(Forward, SaysWhatIsMissing) {
   const Scratch scratch;

@@ -1,4 +1,4 @@
-#include "golden.h"
+#include "engine/golden.h"
 
 namespace tessera {
 namespace {
@@ -136,6 +136,27 @@ TEST(Generate, TheSameSeedGivesTheSameLatents) {
   }
   EXPECT_EQ(runs[0], runs[1]);
   EXPECT_NE(runs[0], runs[2]);
+}
+
+TEST(Generate, InitialLatentsMayComeFromMemory) {
+  const Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::f32));
+  GenerateRequest r = latents_only();
+  r.steps = 2;
+  const GenerateResult drawn = model.generate(r);
+  const std::vector<int64_t>& shape = drawn.latents_shape;
+  ASSERT_EQ(shape.size(), 4u);
+  EXPECT_EQ(shape[0] * shape[1] * shape[2] * shape[3], int64_t(drawn.latents.size()));
+  const Scratch scratch;
+  const auto given = tensor::Tensor::from(std::span<const float>(drawn.latents),
+                                          tensor::Shape(std::span<const int64_t>(shape)));
+  load::write_safetensors(scratch / "start.safetensors", {{"latents", given}});
+  GenerateRequest memory = r, file = r;
+  memory.initial_tensors["latents"] = {ElementType::f32, shape, drawn.latents.data()};
+  file.initial_latents = scratch / "start.safetensors";
+  EXPECT_EQ(model.generate(memory).latents, model.generate(file).latents);
+  memory.initial_tensors["latents"].shape.back() += 1;
+  memory.initial_tensors["latents"].data = nullptr;
+  EXPECT_THROW(model.generate(memory), Error);
 }
 
 TEST(Generate, StopsWithinAStepAndLeavesNothing) {

@@ -1,0 +1,55 @@
+#include "base/output_file.h"
+#include "base/stop.h"
+#include "media/jpeg.h"
+#include "media/png.h"
+#include "media/video.h"
+#include "media/webp.h"
+#include "tessera/engine.h"
+
+namespace tessera {
+namespace {
+
+media::Image image_of(const Picture& picture) {
+  return {static_cast<int>(picture.width), static_cast<int>(picture.height), picture.rgb};
+}
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+}  // namespace
+
+void save_png(const Picture& picture, const std::string& path, const Texts& text,
+              const std::stop_token& stop) {
+  const base::BindStop bind(stop);
+  media::write_png(path, image_of(picture), {text.begin(), text.end()});
+}
+
+void save_webp(const Picture& picture, const std::string& path, const Texts& text,
+               const std::stop_token& stop) {
+  const base::BindStop bind(stop);
+  media::write_webp(path, image_of(picture), {text.begin(), text.end()});
+}
+
+void save_jpeg(const Picture& picture, const std::string& path, const Texts& text,
+               const std::stop_token& stop) {
+  const base::BindStop bind(stop);
+  media::write_jpeg(path, image_of(picture), {text.begin(), text.end()});
+}
+
+void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
+              const Texts& text, const std::stop_token& stop) {
+  const base::BindStop bind(stop);
+  std::vector<media::Image> images;
+  for (const Picture& frame : frames) images.push_back(image_of(frame));
+  media::write_mp4(path, images, rate, {text.begin(), text.end()});
+}
+
+void save_text(const std::string& text, const std::string& path) {
+  base::OutputFile out(path);
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+void check_writable(const std::string& path) { base::check_writable(path); }
+void check_writable(std::span<const std::string> paths) { base::check_writable(paths); }
+
+}  // namespace tessera

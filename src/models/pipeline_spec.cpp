@@ -1,0 +1,74 @@
+#include "models/pipeline_spec.h"
+
+#include "base/fail.h"
+
+namespace tessera::models {
+
+using nn::Tensor;
+
+nn::TokenLayout PipelineSpec::layout(int64_t height, int64_t width, int64_t frames) const {
+  nn::TokenLayout made = trained;
+  const bool video = form == nn::LatentForm::video;
+  const int64_t asked[] = {video ? frames : 0, height, width};
+  bool fits = true;
+  for (size_t i = 0; i < 3; ++i) {
+    if (asked[i]) made.size[i] = asked[i];
+    fits = fits && made.size[i] > 0 && made.size[i] % made.patch[i] == 0;
+  }
+  require(fits || !video, ErrorCode::usage,
+          "a latent of {} frames, {} x {} (width x height) does not fit patches of {} x {} x {}",
+          made.size[0], made.size[2], made.size[1], made.patch[0], made.patch[1], made.patch[2]);
+  require(fits, ErrorCode::usage,
+          "a latent of {} x {} (width x height) does not fit patches of {}; use a multiple",
+          made.size[2], made.size[1], made.patch[1]);
+  return made;
+}
+
+nn::Conditioning PipelineSpec::conditioning(const std::vector<int>& wanted, bool branches) const {
+  require(classes > 0, ErrorCode::usage, "this model takes text, not classes: give --prompt");
+  std::vector<int32_t> labels;
+  for (int label : wanted) {
+    require(label >= 0 && label < classes, ErrorCode::usage,
+            "class {} does not exist: this model has classes 0 to {}", label, classes - 1);
+    labels.push_back(label);
+  }
+  if (branches) labels.insert(labels.end(), wanted.size(), static_cast<int32_t>(classes));
+  const auto rows = static_cast<int64_t>(labels.size());
+  return {{{"y", Tensor::from(std::span<const int32_t>(labels), {rows})}}};
+}
+
+int64_t PipelineSpec::prefix(const nn::Conditioning& conditioning) const {
+  if (!joint_text) return 0;
+  const Tensor& text = conditioning.tensors.at("encoder_hidden_states");
+  return text.rank() == 3 ? text.size(1) : 0;
+}
+
+nn::Conditioning PipelineSpec::example(int64_t rows) const {
+  nn::Conditioning made;
+  for (const Input& input : inputs) {
+    std::vector<int64_t> sizes{rows};
+    sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
+    made.tensors[input.name] =
+        Tensor::empty(tensor::Shape(sizes), input.dtype, tensor::Device::meta);
+  }
+  return made;
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(
+    std::initializer_list<std::pair<const char*, int64_t>> sizes) {
+  std::vector<std::pair<std::string, std::string>> facts;
+  for (const auto& [key, value] : sizes) facts.emplace_back(key, std::to_string(value));
+  return facts;
+}
+
+nn::TokenLayout square_layout(int64_t channels, int64_t patch, int64_t side) {
+  return {.channels = channels, .size = {1, side, side}, .patch = {1, patch, patch}};
+}
+
+void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim) {
+  require(head_dim % 2 == 0 && head_dim <= 512 && heads * head_dim <= 1 << 20, ErrorCode::model,
+          "{}: {} heads of {} channels; expected an even width up to 512", read.where(), heads,
+          head_dim);
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config_reader.h"
+#include "base/json.h"
+#include "models/text/text_encoder.h"
+#include "nn/block_stack.h"
+#include "nn/latent_form.h"
+#include "nn/weights.h"
+
+namespace tessera::models {
+
+/// The configuration of a part of a model.
+struct Source {
+  const base::Json& config;
+  std::string where;          ///< the file, for messages
+  std::string pipeline = {};  ///< class of the pipeline that it is a part of; "": of none
+};
+
+/// A tokenizer of a folder and the encoder that reads its ids.
+struct TextPart {
+  std::string tokenizer, encoder;
+  int64_t tokens = 0;         ///< of every text, padding included
+  bool masked = false;        ///< the encoder is told what is padding
+  bool adjustable = false;    ///< a request may ask for other `tokens`
+  bool optional = false;      ///< a folder may come without it
+  bool as_tokenizer = false;  ///< its model_max_length goes before `tokens`
+};
+/// What one part made of the texts; `states.last` is undefined where the folder lacks the part.
+struct EncodedText {
+  TextStates states;
+  nn::Tensor mask;  ///< i32 [rows, tokens]: ones, then zeros over padding
+  int64_t tokens = 0;
+};
+/// A run of a model that takes text.
+struct TextRun {
+  int64_t rows = 0, height = 0, width = 0;  ///< rows of the batch, pixels
+  float guidance = 1;
+};
+
+/// What a configuration means and how a request becomes rows: all that a run needs to know of a
+/// family of models, filled by the family's parse function.
+struct PipelineSpec {
+  // The network.
+  int64_t blocks = 0;
+  /// Builds it, or the part of it that a rank needs.
+  std::function<std::unique_ptr<nn::Denoiser>(const nn::Weights&, const nn::Portion&, nn::DType)>
+      make;
+  /// Sizes for `inspect`, by their configuration names.
+  std::vector<std::pair<std::string, std::string>> facts;
+  /// The tensors of a `forward` file; optional ones may be left out.
+  struct ForwardNames {
+    std::string latent = "hidden_states", timestep = "timestep";
+    std::vector<std::string> conditioning, optional;
+    float timestep_scale = 1;  ///< times the file's timestep: the scheduler's
+  } forward_names;
+  /// A conditioning tensor of a row: its shape without the rows, for estimates.
+  struct Input {
+    const char* name;
+    std::vector<int64_t> sizes;
+    nn::DType dtype = nn::DType::f32;
+  };
+  std::vector<Input> inputs;
+
+  // The latent.
+  nn::TokenLayout trained;                            ///< of a picture or video of the trained size
+  nn::LatentForm form = nn::LatentForm::picture;      ///< how the reference pipeline holds latents
+  int64_t frames_per_latent = 0;                      ///< after the first; 0: a model of pictures
+  int64_t guided_channels = 0;                        ///< that guidance moves
+  std::map<std::string, int64_t> guided_channels_of;  ///< under schedulers that move others
+
+  // How it is run unless a request says.
+  struct Defaults {
+    int steps = 25;
+    float guidance = 1.5f;
+  } defaults;
+  int64_t classes = 0;           ///< 0: a model that takes text
+  std::string scheduler;         ///< of a model of classes, when the folder does not say
+  bool embeds_guidance = false;  ///< guidance is an input, not a second branch
+  bool predicts_flow = false;    ///< the velocity of a flow, which a scheduler must solve
+  bool even_sigmas = false;      ///< the scheduler gets evenly spaced sigmas
+  bool cleans_captions = false;  ///< prompts go through tokenizer::clean_caption unless told
+
+  // How text becomes conditioning.
+  bool joint_text = false;  ///< text tokens stand before the latent's in every row
+  /// Names of the reference pipeline's embeddings ("prompt_embeds"; with "negative_" before it
+  /// those of the other branch) and of the transformer's arguments. Empty: a model of classes.
+  std::vector<std::pair<std::string, std::string>> text_inputs;
+  std::vector<TextPart> text_parts;  ///< empty: only embeddings replace a prompt
+  /// What a pipeline does to a prompt that is not cleaned; null: nothing.
+  std::function<std::string(const std::string&)> plain_prompt;
+  /// Encoded texts in the order of text_parts -> embeddings by the names of text_inputs. Throws
+  /// Error(model) for encoders that do not fit.
+  std::function<std::map<std::string, nn::Tensor>(const std::vector<EncodedText>&, int64_t rows)>
+      embeddings;
+  /// Adds conditioning that is not text, sizes, guidance; null: there is none.
+  std::function<void(const TextRun&, nn::Conditioning&)> add_conditions;
+  /// What a pipeline with `use_resolution_binning` computes.
+  struct Bin {
+    int64_t height = 0, width = 0;  ///< pixels
+    bool resized_back = false;      ///< the picture is resized and cropped to what was asked for
+  };
+  /// For a request of so many pixels; null: the pipeline knows no such sizes. Throws Error(model)
+  /// for a model whose trained size has no table.
+  std::function<Bin(int64_t height, int64_t width)> binned;
+
+  bool takes_text() const { return !text_inputs.empty(); }
+  /// The whole network as a portion.
+  nn::Portion whole() const { return {{0, blocks}, true, true}; }
+  /// The latent of so many latent pixels and frames; 0: as trained. Throws Error(usage) for sizes
+  /// that are no multiple of the patch.
+  nn::TokenLayout layout(int64_t height, int64_t width, int64_t frames = 0) const;
+  /// Class labels of the pictures -> conditioning of all rows; with `branches` the unconditional
+  /// rows stand behind the conditional ones. Throws Error(usage) for a class that does not exist.
+  nn::Conditioning conditioning(const std::vector<int>& labels, bool branches) const;
+  /// Text tokens that stand before the latent's in every row.
+  int64_t prefix(const nn::Conditioning& conditioning) const;
+  /// Conditioning of so many rows on meta, for estimates.
+  nn::Conditioning example(int64_t rows) const;
+};
+
+/// PipelineSpec::make of a network that is built from a configuration.
+template <class Network, class Config>
+auto network_of(const Config& config) {
+  return [config](const nn::Weights& weights, const nn::Portion& portion, nn::DType dtype) {
+    return std::make_unique<Network>(config, weights, portion, dtype);
+  };
+}
+/// PipelineSpec::facts of numbers.
+std::vector<std::pair<std::string, std::string>> facts_of(
+    std::initializer_list<std::pair<const char*, int64_t>> sizes);
+/// The layout of a picture of so many latent pixels a side in square patches.
+nn::TokenLayout square_layout(int64_t channels, int64_t patch, int64_t side);
+/// Throws Error(model) unless every head has the same even width and the whole fits.
+void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim);
+
+}  // namespace tessera::models

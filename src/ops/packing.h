@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/storage.h"
+
+namespace tessera::ops {
+
+/// What packed weights depend on beside numbers and element type: the instruction set that kernels
+/// of the device use. Weights of different packings are not interchangeable.
+uint8_t packing_of(tensor::Device device);
+
+}  // namespace tessera::ops

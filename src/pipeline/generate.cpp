@@ -1,0 +1,99 @@
+#include "pipeline/generate.h"
+
+#include <sys/resource.h>
+
+#include <map>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "base/stopwatch.h"
+#include "kernels/isa.h"
+#include "load/safetensors.h"
+#include "pipeline/agree.h"
+#include "pipeline/check_request.h"
+#include "pipeline/decode.h"
+#include "pipeline/denoise.h"
+#include "pipeline/memory_plan.h"
+#include "tessera/version.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using tensor::Tensor;
+
+Tensor timesteps_of(const sample::Sampler& sampler) {
+  std::vector<float> times;
+  for (int i = 0; i < sampler.steps(); ++i) times.push_back(sampler.timestep(i));
+  return Tensor::from(std::span<const float>(times), {sampler.steps()});
+}
+
+void finish_report(const ModelState& state, const Job& job, Report& report) {
+  report.version = kVersion;
+  report.model = state.name;
+  report.plan = to_string(state.options.plan);
+  report.device = device_name(state.place);
+  report.precision = name_of(state.dtype());
+  if (state.expert_dtype()) report.precision += ", experts i8";
+  report.instruction_set = kernels::name_of(kernels::active_isa());
+  report.threads = state.workers.pool->threads();
+  report.ranks = state.options.plan.world();
+  report.flops = job.meters.all->total().flops;
+  if (state.options.processes)  // what the others did
+    for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
+      report.flops += report.per_rank[rank].flops;
+  report.peak_bytes = peaks_of(*state.workers.memory);
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
+}
+
+}  // namespace
+
+GenerateResult generate(ModelState& state, const GenerateRequest& request,
+                        const RunControl& control) {
+  check_request(request);
+  const Turn turn(state);
+  const base::BindStop stop(control.stop);
+  GenerateResult result;
+  if (state.options.processes) agree(*state.options.processes->world, terms_of(state, request));
+  Job job = plan_job(state, request, control);
+  result.steps = job.sampler->steps();
+  result.guidance = job.guidance_asked;
+  result.sampler = job.sampler_name;
+  check_plan(state, job);
+  plan_memory(state, request, job);
+  result.report.notes = job.notes;
+  if (control.on_note)
+    for (const std::string& note : job.notes) control.on_note(note);
+  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+  const base::Stopwatch clock;
+  if (control.on_progress) control.on_progress({"load", 0, 0, 0});
+  load_ranks(state, job);
+  result.report.phase_seconds["load"] = clock.seconds();
+  Trace trace(job, !request.trace.empty());
+  const Tensor tokens = denoise(state, request, control, job, trace, result.report);
+  job.networks.clear();
+  if (!state.options.keep_parts) state.transformers.release();
+  if (state.options.processes && state.options.processes->rank != 0) {
+    result.elsewhere = true;
+    return result;
+  }
+  const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
+  if (request.decode) {
+    const base::Stopwatch decoding;
+    const Tensor image = decode(state, control, job, tokens, result.pictures, trace.wanted());
+    if (trace.wanted()) trace.plain(state.video() ? "video" : "image", image);
+    result.report.phase_seconds["decode"] = decoding.seconds();
+  }
+  result.latents = latents.to_floats();
+  result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
+  if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
+  if (!request.save_latents.empty())
+    load::write_safetensors(request.save_latents, {{"latents", latents}});
+  trace.write(request.trace);
+  finish_report(state, job, result.report);
+  return result;
+}
+
+}  // namespace tessera::pipeline

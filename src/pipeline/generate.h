@@ -1,0 +1,12 @@
+#pragma once
+
+#include "pipeline/model_state.h"
+#include "tessera/report.h"
+
+namespace tessera::pipeline {
+
+/// Noise to pictures; as Model::generate.
+GenerateResult generate(ModelState& state, const GenerateRequest& request,
+                        const RunControl& control);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/latent_form.h"
+#include "parallel/denoise.h"
+#include "pipeline/model_state.h"
+#include "sample/sampler.h"
+
+namespace tessera::pipeline {
+
+/// Everything about a request that is decided before a weight is read.
+struct Job {
+  nn::TokenLayout layout;
+  nn::LatentForm form = nn::LatentForm::picture;
+  std::vector<std::string> labels;  ///< one a picture or video: its class or prompt
+  nn::Conditioning conditioning;    ///< of all rows: every picture, then again without conditions
+  int64_t prefix = 0;               ///< text tokens of a row
+  int64_t added_frames = 0;         ///< latent frames before those that were asked for
+  float guidance_asked = 1;
+  std::unique_ptr<sample::Sampler> sampler;
+  std::string sampler_name;  ///< "ddpm", "DDIMScheduler", ...
+  parallel::Guidance guidance;
+  std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
+  std::string given_by = "the request";         ///< that file
+  int64_t crop_height = 0, crop_width = 0;      ///< pixels a picture is resized to; 0: as decoded
+  std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
+  std::vector<std::string> notes;               ///< what one should know about it
+  int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
+  RunMeters meters;
+  /// The transformer by rank of an expert group, while it is needed.
+  std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
+
+  int pictures() const { return static_cast<int>(labels.size()); }
+  /// As files hold latents, and as noise is drawn.
+  tensor::Shape latent_shape() const { return nn::latent_shape(layout, form, pictures()); }
+  tensor::Shape noise_shape() const { return nn::latent_shape(layout, noise_form(), pictures()); }
+  nn::LatentForm noise_form() const {
+    return form == nn::LatentForm::packed ? nn::LatentForm::picture : form;
+  }
+  parallel::Workload workload() const {
+    return {pictures(), layout.tokens(), guidance.branches() ? 2 : 1, sampler->steps()};
+  }
+};
+
+/// What a request means for an open model: sizes, schedule, conditioning of all rows. Throws
+/// Error(usage) for what does not fit, Error(model) for parts that are missing. Text encoders are
+/// run and released.
+Job plan_job(const ModelState& state, const GenerateRequest& request,
+             const RunControl& control = {});
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,53 @@
+#include "pipeline/resolve_model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "load/hub_cache.h"
+
+namespace tessera::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "; shipped: shapes".
+std::string known_models() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(TESSERA_MODELS_DIR, ignored))
+    if (entry.is_directory(ignored)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names.empty() ? "" : fmt::format("; shipped: {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::string resolve_model(const std::string& model) {
+  std::error_code ignored;
+  if (model.empty() || fs::exists(model, ignored)) return model;
+  if (load::is_repository_id(model)) {
+    const std::string cache = load::hub_cache();
+    const std::string snapshot = load::cached_snapshot(cache, model);
+    require(
+        !snapshot.empty(), ErrorCode::model,
+        "the model folder '{}' does not exist here, nor is a repository of that name in the hub "
+        "cache '{}': give a folder, or download it first with 'hf download {}'",
+        model, cache, model);
+    return snapshot;
+  }
+  if (model.find('/') != std::string::npos) return model;
+  const char* chosen = std::getenv("TESSERA_MODELS");
+  for (const std::string& root :
+       {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
+    const fs::path path = fs::path(root) / model;
+    if (!root.empty() && fs::is_directory(path, ignored)) return path.string();
+  }
+  fail(ErrorCode::model, "there is no model folder {} here, and no shipped model of that name{}",
+       base::printable(model), known_models());
+}
+
+}  // namespace tessera::pipeline

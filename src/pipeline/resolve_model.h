@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+namespace tessera::pipeline {
+
+/// The folder of a model. A name without '/' that is no folder here is looked up where shipped
+/// models are: TESSERA_MODELS, else the folder of the source tree; "organisation/name" in the hub's
+/// cache. Throws Error(model) for what is nowhere.
+std::string resolve_model(const std::string& model);
+
+}  // namespace tessera::pipeline

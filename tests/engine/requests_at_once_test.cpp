@@ -1,0 +1,177 @@
+#include <functional>
+#include <stop_token>
+#include <thread>
+
+#include "engine/llada_golden.h"
+#include "engine/pixart_text.h"
+
+// Requests on several threads of one process, each against itself alone, bit by bit.
+namespace tessera {
+namespace {
+
+using golden::Scratch;
+constexpr const char* kMoe = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
+
+struct Ask {
+  std::string name;
+  std::function<std::vector<float>()> answer;
+};
+
+Model open(const std::string& folder, const std::string& plan = "", bool keep = false) {
+  RunOptions options = golden::options(Precision::f32);
+  options.plan = parse_plan(plan);
+  options.keep_parts = keep;
+  return Model::open(folder, options);
+}
+
+Ask picture(const Model& model, const std::string& name, int64_t size, uint64_t seed, int count) {
+  GenerateRequest q;
+  q.classes = {"1"};
+  q.width = q.height = size;
+  q.seed = seed;
+  q.count = count;
+  q.steps = 3;
+  q.decode = false;
+  return {name, [&model, q] { return model.generate(q).latents; }};
+}
+
+Ask text(const Model& model, const std::string& name, int block, int max_tokens) {
+  CompleteRequest q;
+  q.prompt_ids = {{5, 17, 30, 2}, {8, 9}};
+  q.max_tokens = max_tokens;
+  q.block = block;
+  q.stop_at_eos = "none";
+  return {name, [&model, q] {
+            const CompleteResult result = model.complete(q);
+            std::vector<float> all{static_cast<float>(result.forwards)};
+            for (const Completion& one : result.completions) {
+              all.insert(all.end(), one.ids.begin(), one.ids.end());
+              all.insert(all.end(), one.confidences.begin(), one.confidences.end());
+            }
+            return all;
+          }};
+}
+
+void expect_as_alone(const std::vector<Ask>& asks, int times) {
+  std::vector<std::vector<float>> alone;
+  for (const Ask& ask : asks) alone.push_back(ask.answer());
+  std::vector<std::string> said(asks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < asks.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        for (int t = 0; t < times && said[i].empty(); ++t)
+          if (asks[i].answer() != alone[i]) said[i] = "another answer";
+      } catch (const std::exception& e) {
+        said[i] = e.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < asks.size(); ++i) {
+    EXPECT_FALSE(alone[i].empty()) << asks[i].name;
+    EXPECT_EQ(said[i], "") << asks[i].name;
+  }
+}
+
+TEST(RequestsAtOnce, OfOneModelAreAnsweredAsAlone) {
+  for (const bool keep : {false, true}) {
+    const Model model = open(kMoe, "", keep);
+    expect_as_alone({picture(model, "small", 64, 1, 1), picture(model, "large", 128, 2, 3)}, 50);
+  }
+}
+
+TEST(RequestsAtOnce, OfModelsUnderOtherPlansAreAnsweredAsAlone) {
+  const Model one = open(kMoe), ranks = open(kMoe, "expert=2"),
+              stale = open(kMoe, "expert=2,schedule=interweaved,warmup=1");
+  expect_as_alone({picture(one, "one rank", 64, 1, 2), picture(ranks, "two ranks", 64, 1, 2),
+                   picture(stale, "stale", 128, 3, 2)},
+                  12);
+}
+
+TEST(RequestsAtOnce, OfOneModelOnRanksAreAnsweredAsAlone) {
+  const Model ranks = open(kMoe, "expert=2");
+  expect_as_alone({picture(ranks, "small", 64, 1, 2), picture(ranks, "large", 128, 2, 4)}, 12);
+}
+
+TEST(RequestsAtOnce, OfALanguageModelBesidePicturesAreAnsweredAsAlone) {
+  const Model moe = open(kMoe);
+  const Model language = open(golden::LladaCase("llada2").folder + "/model"),
+              ranks = open(golden::LladaCase("llada_moe").folder + "/model", "expert=2");
+  expect_as_alone({picture(moe, "picture", 64, 1, 1), text(language, "blocks of 8", 8, 12),
+                   text(language, "blocks of 4", 4, 9), text(ranks, "on ranks", 8, 12)},
+                  10);
+}
+
+TEST(RequestsAtOnce, WithTextAndAVaeAreAnsweredAsAlone) {
+  const Scratch scratch;
+  const Model model = open(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model");
+  GenerateRequest q;
+  q.embeddings = golden::pixart_text(scratch);
+  q.steps = 2;
+  const auto pixels = [&model](const GenerateRequest& request) {
+    const Picture picture = model.generate(request).pictures.at(0);
+    return std::vector<float>(picture.rgb.begin(), picture.rgb.end());
+  };
+  GenerateRequest other = q;
+  other.seed = 7;
+  other.vae_tiling = VaeTiling::on;
+  expect_as_alone(
+      {{"whole", [&] { return pixels(q); }}, {"in tiles", [&] { return pixels(other); }}}, 8);
+}
+
+TEST(RequestsAtOnce, OneThatIsCancelledLeavesTheOtherAlone) {
+  const Model model = open(kMoe);
+  const Ask whole = picture(model, "whole", 128, 5, 2);
+  const std::vector<float> alone = whole.answer();
+  bool same = true;
+  std::thread other([&] {
+    for (int i = 0; i < 10; ++i) same = whole.answer() == alone && same;
+  });
+  for (int i = 0; i < 10; ++i) {
+    std::stop_source stop;
+    RunControl control{.stop = stop.get_token()};
+    control.on_progress = [&](const Progress& p) {
+      if (p.step == 1) stop.request_stop();
+    };
+    GenerateRequest q;
+    q.classes = {"1"};
+    q.steps = 3;
+    q.decode = false;
+    EXPECT_THROW(model.generate(q, control), Error);
+  }
+  other.join();
+  EXPECT_TRUE(same);
+}
+
+TEST(RequestsAtOnce, ACallbackMayAskItsOwnModel) {
+  const Model model = open(kMoe);
+  const Ask inner = picture(model, "inner", 64, 3, 1);
+  const std::vector<float> alone = inner.answer();
+  GenerateRequest q;
+  q.classes = {"2"};
+  q.steps = 2;
+  q.decode = false;
+  const std::vector<float> outer = model.generate(q).latents;
+  std::vector<float> inside;
+  RunControl control;
+  control.on_progress = [&](const Progress& p) {
+    if (p.step == 1 && inside.empty()) inside = inner.answer();
+  };
+  EXPECT_EQ(model.generate(q, control).latents, outer);
+  EXPECT_EQ(inside, alone);
+}
+
+// Flops are those of the request, not of what others do.
+TEST(RequestsAtOnce, AReportCountsItsOwnRequest) {
+  const Model model = open(kMoe, "", true);
+  GenerateRequest q;
+  q.classes = {"1"};
+  q.steps = 2;
+  q.decode = false;
+  const double first = model.generate(q).report.flops;
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(model.generate(q).report.flops, first);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,36 @@
+#include "base/input_file.h"
+#include "golden.h"
+
+namespace tessera {
+namespace {
+
+TEST(Save, TextIsWrittenWhole) {
+  const golden::Scratch scratch;
+  save_text("twelve bytes", scratch / "x");
+  EXPECT_EQ(base::read_file(scratch / "x", 100), "twelve bytes");
+  EXPECT_THROW(save_text("x", scratch / "no/such/folder"), Error);
+}
+
+TEST(Save, PicturesOfEveryFormat) {
+  const golden::Scratch scratch;
+  const Picture picture{4, 2, std::vector<uint8_t>(24, 100), "x"};
+  save_png(picture, scratch / "x.png", {{"parameters", "seed 1"}});
+  save_webp(picture, scratch / "x.webp");
+  save_jpeg(picture, scratch / "x.jpg");
+  for (const char* name : {"x.png", "x.webp", "x.jpg"})
+    EXPECT_GT(std::filesystem::file_size(scratch / name), 20u) << name;
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(save_png(picture, scratch / "y.png", {}, stop.get_token()), Error);
+  EXPECT_FALSE(std::filesystem::exists(scratch / "y.png"));
+}
+
+TEST(CheckWritable, AsksBeforeTheWork) {
+  const golden::Scratch scratch;
+  check_writable(scratch / "x");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "x"));
+  EXPECT_THROW(check_writable(scratch / "no/such/folder"), Error);
+}
+
+}  // namespace
+}  // namespace tessera

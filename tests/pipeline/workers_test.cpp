@@ -1,0 +1,37 @@
+#include "pipeline/workers.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::pipeline {
+namespace {
+
+TEST(Workers, ThreadsAreDividedOverTheRanks) {
+  RunOptions options{.threads = 5};
+  options.plan = parse_plan("expert=2");
+  Workers workers;
+  workers.start(options);
+  ASSERT_EQ(workers.ranks.size(), 2u);
+  EXPECT_EQ(workers.scope().pool->threads(), 5);
+  EXPECT_EQ(workers.scope(1).pool->threads(), 2);
+  EXPECT_NE(workers.scope(0).memory, workers.scope(1).memory);
+  EXPECT_EQ(workers.scope(1).meter, nullptr) << "without a request nothing is counted";
+}
+
+TEST(Workers, OneRankIsTheProcess) {
+  Workers workers;
+  workers.start({.threads = 3});
+  EXPECT_TRUE(workers.ranks.empty());
+  EXPECT_EQ(workers.scope(0).memory, workers.scope().memory);
+}
+
+TEST(RunMeters, OfARequestSumUpThoseOfItsRanks) {
+  const RunMeters meters(2);
+  meters.ranks[0]->add("matmul", 3, 1);
+  meters.ranks[1]->add("matmul", 4, 1);
+  EXPECT_EQ(meters.all->total().flops, 7);
+  EXPECT_EQ(meters.ranks[1]->total().flops, 4);
+  EXPECT_EQ(RunMeters(2).all->total().flops, 0);
+}
+
+}  // namespace
+}  // namespace tessera::pipeline
