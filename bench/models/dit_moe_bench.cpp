@@ -30,21 +30,25 @@ models::DitMoeConfig config_of(const std::string& size) {
   std::exit(2);
 }
 
-// What a step does; the classes are read once a request.
-Tensor forward(const models::DitMoe& model, const nn::ContextPtr& context,
-               const nn::TokenShape& shape, const Tensor& latent, const Tensor& times) {
-  nn::LocalAttention attention(model.geometry());
-  nn::MoeLayers experts;
+nn::TokenView whole(const nn::TokenShape& shape) {
   nn::TokenView view;
   for (int row = 0; row < kRows; ++row) {
     view.rows.push_back(row);
     view.body.push_back({row, {0, shape.tokens()}});
   }
+  return view;
+}
+
+// What a step does; the classes are read once a request.
+Tensor forward(const models::DitMoe& model, const nn::ContextPtr& context,
+               const nn::PlacementPtr& placement, const Tensor& latent, const Tensor& times) {
+  nn::LocalAttention attention(model.geometry());
+  nn::MoeLayers experts;
   const auto step = model.at(*context, times);
-  nn::Hidden hidden = model.embed(*step, latent, view);
+  nn::Hidden hidden = model.embed(*placement, latent);
   for (int b = 0; b < model.geometry().blocks; ++b)
-    model.block(b, *step, view, hidden, {attention, experts});
-  return model.head(*step, view, hidden);
+    model.block(b, *step, *placement, hidden, {attention, experts});
+  return model.head(*step, *placement, hidden);
 }
 
 }  // namespace
@@ -74,7 +78,8 @@ int main(int argc, char** argv) {
   conditioning.tensors["y"] = place(Tensor::from(std::span<const int32_t>(classes), {kRows}));
   const Tensor t = place(Tensor::from(std::span<const float>(when), {kRows}));
   const auto context = model.prepare(conditioning, shape);
-  auto run = [&] { forward(model, context, shape, latent, t); };
+  const auto placement = model.place(*context, whole(shape));
+  auto run = [&] { forward(model, context, placement, latent, t); };
   if (place.on_gpu() || place.turns)
     place.measure("dit_moe bf16", shape_word, times, run, 1);
   else

@@ -97,14 +97,15 @@ int main(int argc, char** argv) {
   const float when[] = {500};
   const Tensor t = place(Tensor::from(std::span<const float>(when), {1}));
   const auto context = model->prepare(conditioning, rows);
+  const auto placement = model->place(*context, view);
   auto run = [&] {
     nn::LocalAttention attention(model->geometry());
     nn::MoeLayers experts;
     const auto step = model->at(*context, t);
-    nn::Hidden hidden = model->embed(*step, latent, view);
+    nn::Hidden hidden = model->embed(*placement, latent);
     for (int b = 0; b < model->geometry().blocks; ++b)
-      model->block(b, *step, view, hidden, {attention, experts});
-    model->head(*step, view, hidden);
+      model->block(b, *step, *placement, hidden, {attention, experts});
+    model->head(*step, *placement, hidden);
   };
   if (place.on_gpu() || place.turns)
     place.measure("family bf16", shape, times, run, 1);

@@ -78,10 +78,10 @@ int main(int argc, char** argv) {
     Clocked clocked(nn::parse_selection(select));
     const double whole = kernels::best_seconds(
         [&] {
-          const auto step = model.at(view);
+          const auto placement = model.place(view);
           nn::Hidden hidden = model.embed(text, view);
           for (int b = 0; b < model.geometry().blocks; ++b)
-            model.block(b, *step, view, hidden, {attention, clocked});
+            model.block(b, {}, *placement, hidden, {attention, clocked});
           model.logits(hidden, view, view.body);
         },
         1);

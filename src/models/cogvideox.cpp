@@ -15,29 +15,11 @@ struct CogContext : nn::Context {
   int64_t length = 0;
 };
 
-struct CogStep : nn::StepContext {
-  const CogContext* context = nullptr;
-  std::vector<Tensor> attention, feed_forward;  // per block of the portion, f32 [rows, 6 * hidden]
-  Tensor final_modulation;                      // f32 [rows, 2 * hidden]: shift, scale
-};
-
 nn::Geometry geometry_of(const CogVideoXConfig& c) {
-  nn::Geometry g;
-  g.blocks = static_cast<int>(c.num_layers);
-  g.hidden = c.hidden();
+  nn::Geometry g = dit_geometry(c.num_layers, c.num_attention_heads, c.attention_head_dim, true);
   g.channels_in = c.in_channels;
   g.channels_out = c.out_channels;
   g.patch_size = {std::max<int64_t>(c.patch_size_t, 1), c.patch_size, c.patch_size};
-  const int heads = static_cast<int>(c.num_attention_heads);
-  for (int b = 0; b < g.blocks; ++b) {
-    g.attention.push_back({.block = b,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_dim = static_cast<int>(c.attention_head_dim),
-                           .joint = true,
-                           .prefix_queries = true});
-    g.skip_from.push_back(-1);
-  }
   return g;
 }
 
@@ -48,7 +30,8 @@ CogVideoX::CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights,
     : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
   const int64_t d = config.hidden(), time = config.time_embed_dim, p = config.patch_size;
   const int64_t volume = geometry_.patch_size[0] * p * p;
-  time_ = TwoLinears(weights, "time_embedding", d, time, time, ops::Activation::silu, DType::f32);
+  if (portion.conditioning)
+    time_ = TwoLinears(weights, "time_embedding", d, time, time, ops::Activation::silu, DType::f32);
   if (portion.embed) {
     const int64_t in = config.in_channels;
     const Tensor patch = config.patch_size_t
@@ -90,9 +73,9 @@ CogVideoX::Block CogVideoX::load_block(const nn::Weights& weights, int64_t index
       nn::Linear(weights, name + "norm2.linear", 6 * d, config_.time_embed_dim, dtype_);
   block.norm1 = load_norm(weights, name + "norm1.norm");
   block.norm2 = load_norm(weights, name + "norm2.norm");
-  block.heads = {linear("to_q"), linear("to_k"), linear("to_v"),
-                 HeadNorm::layer(weights, attention + "norm_q", dim),
-                 HeadNorm::layer(weights, attention + "norm_k", dim)};
+  block.heads = {{linear("to_q"), HeadNorm::layer(weights, attention + "norm_q", dim)},
+                 {linear("to_k"), HeadNorm::layer(weights, attention + "norm_k", dim)},
+                 linear("to_v")};
   block.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_);
   block.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
   return block;
@@ -158,62 +141,60 @@ nn::ContextPtr CogVideoX::prepare(const nn::Conditioning& conditioning,
   return context;
 }
 
-nn::StepContextPtr CogVideoX::at(const nn::Context& context, const Tensor& timestep) const {
-  auto step = std::make_shared<CogStep>();
-  step->context = &dynamic_cast<const CogContext&>(context);
+nn::PlacementPtr CogVideoX::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const CogContext&>(context);
+  const Tensor& table = config_.rotary ? of.angles.cos : of.positions;
+  auto placement = std::make_shared<DitPlacement>(of, view, table.device());
+  if (config_.rotary) placement->angles = nn::take_angles(of.angles, view.body);
+  return placement;
+}
+
+nn::StepContextPtr CogVideoX::at(const nn::Context&, const Tensor& timestep) const {
+  auto step = std::make_shared<DitStep>();
   const ops::TimestepOptions waves{.sin_first = !config_.flip_sin_to_cos,
                                    .downscale = static_cast<float>(config_.freq_shift)};
-  const Tensor condition =
-      ops::silu(time_(ops::timestep_embedding(timestep, config_.hidden(), waves)));
-  for (const Block& block : layers_) {
-    step->attention.push_back(block.modulation1(condition));
-    step->feed_forward.push_back(block.modulation2(condition));
-  }
-  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+  step->condition = ops::silu(time_(ops::timestep_embedding(timestep, config_.hidden(), waves)));
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(step->condition);
   return step;
 }
 
-nn::Hidden CogVideoX::embed(const nn::StepContext& step, const Tensor& latent,
-                            const nn::TokenView& view) const {
-  const CogContext& context = *dynamic_cast<const CogStep&>(step).context;
+nn::Hidden CogVideoX::embed(const nn::Placement& placement, const Tensor& latent) const {
+  const CogContext& context = dit(placement).in<CogContext>();
   Tensor places;
-  if (context.positions.defined()) places = nn::take_tokens(context.positions, 0, view.body);
+  if (context.positions.defined())
+    places = nn::take_tokens(context.positions, 0, placement.view.body);
   const Tensor body = ops::matmul(latent, patch_, {.bias = patch_bias_, .residual = places});
-  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, view.prefix),
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
                      .body = ops::cast(body, dtype_)},
           .skips = {}};
 }
 
-void CogVideoX::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                       nn::Hidden& hidden, const nn::Seams& seams) const {
-  const size_t local = static_cast<size_t>(index - blocks_.begin);
-  const Block& w = layers_.at(local);
-  const CogStep& at = dynamic_cast<const CogStep&>(step);
-  const Tensor &m = at.attention.at(local), &n = at.feed_forward.at(local);
-  const std::vector<int32_t> rows = nn::rows_of(view.body), text_rows = nn::rows_of(view.prefix);
-  const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& p = dit(placement);
+  const auto& modulations = dit(step).of(index, {&w.modulation1, &w.modulation2});
+  const Tensor &m = modulations[0], &n = modulations[1];
+  const int64_t d = config_.hidden();
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
-  nn::Heads heads = w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), rows));
-  const nn::Heads text = w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), text_rows));
-  if (at.context->angles.cos.defined()) {
-    const ops::RotaryTable angles = nn::take_angles(at.context->angles, view.body);
-    heads.q = ops::rope(heads.q, angles, dim, ops::RotaryPairs::neighbours);
-    heads.k = ops::rope(heads.k, angles, dim, ops::RotaryPairs::neighbours);
-  }
-  const nn::Joint seen = seams.attention.attend(index, view, text, heads);
-  x = w.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
-  c = w.out(seen.prefix, {.gate = part(m, 5, d), .row_of = text_rows, .residual = c});
-  const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), rows);
-  x = w.feed_forward(fed, {.gate = part(n, 2, d), .row_of = rows, .residual = x});
-  const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), text_rows);
-  c = w.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = text_rows, .residual = c});
+  const int64_t text = c.size(0), all = text + x.size(0);
+  const nn::Heads heads = room_for_heads(x, all);
+  w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), p.rows), p.angles, part_of(heads, text, all));
+  w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_rows), {}, part_of(heads, 0, text));
+  const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
+  x = w.out(seen.body, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
+  c = w.out(seen.prefix, {.gate = part(m, 5, d), .row_of = p.text_rows, .residual = c});
+  const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), p.rows);
+  x = w.feed_forward(fed, {.gate = part(n, 2, d), .row_of = p.rows, .residual = x});
+  const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_rows);
+  c = w.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = p.text_rows, .residual = c});
 }
 
-Tensor CogVideoX::head(const nn::StepContext& step, const nn::TokenView& view,
+Tensor CogVideoX::head(const nn::StepContext& step, const nn::Placement& placement,
                        const nn::Hidden& hidden) const {
-  const Tensor& m = dynamic_cast<const CogStep&>(step).final_modulation;
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const Tensor& m = dit(step).final_modulation;
+  const auto& rows = dit(placement).rows;
   const int64_t d = config_.hidden();
   return head_(norm_out_(norm_final_(hidden.tokens.body), part(m, 0, d), part(m, 1, d), rows));
 }

@@ -35,12 +35,12 @@ class CogVideoX : public nn::Denoiser {
   /// Conditioning: "encoder_hidden_states" [rows, tokens, text_embed_dim].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
   nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
-  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
-                   const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
-  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+  nn::Hidden embed(const nn::Placement& placement, const Tensor& latent) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
 
  private:

@@ -1,11 +1,8 @@
 #include "models/dit_moe.h"
 
-#include <cmath>
-
 #include "base/fail.h"
+#include "nn/positions.h"
 #include "nn/token_layout.h"
-#include "ops/elementwise.h"
-#include "ops/norm.h"
 
 namespace tessera::models {
 namespace {
@@ -15,53 +12,18 @@ struct DitContext : nn::Context {
   Tensor positions;        // f32 [tokens of a row, hidden]
 };
 
-struct DitStep : nn::StepContext {
-  const DitContext* context = nullptr;
-  std::vector<Tensor> modulation;  // per block of the portion, f32 [rows, 6 * hidden]
-  Tensor final_modulation;         // f32 [rows, 2 * hidden]
-};
-
-Tensor part(const Tensor& modulation, int64_t i, int64_t width) {
-  return modulation.slice(1, i * width, (i + 1) * width);
-}
-
 nn::Geometry geometry_of(const DitMoeConfig& c) {
-  nn::Geometry g;
-  g.blocks = static_cast<int>(c.depth);
-  g.hidden = c.hidden_size;
+  nn::Geometry g = dit_geometry(c.depth, c.num_heads, c.head_dim(), false);
   g.channels_in = c.in_channels;
   g.channels_out = c.out_channels();
   g.patch_size = {1, c.patch_size, c.patch_size};
-  for (int b = 0; b < g.blocks; ++b) {
-    const int heads = static_cast<int>(c.num_heads);
-    g.attention.push_back({.block = b,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_dim = static_cast<int>(c.head_dim())});
+  for (int b = 0; b < g.blocks; ++b)
     g.experts.push_back({b, static_cast<int>(c.num_experts),
                          static_cast<int>(c.num_experts_per_tok), c.expert_width()});
-    g.skip_from.push_back(-1);
-  }
   return g;
 }
 
 }  // namespace
-
-Tensor sincos_positions(int64_t height, int64_t width, int64_t dim) {
-  Tensor table = Tensor::empty({height * width, dim}, DType::f32);
-  const int64_t quarter = dim / 4;
-  for (int64_t t = 0; t < height * width; ++t) {
-    float* row = table.row<float>(t);
-    for (int64_t half = 0; half < 2; ++half)
-      for (int64_t i = 0; i < quarter; ++i) {
-        const double place = static_cast<double>(half == 0 ? t % width : t / width);
-        const double angle = place * std::pow(10000.0, -double(i) / double(quarter));
-        row[half * 2 * quarter + i] = static_cast<float>(std::sin(angle));
-        row[half * 2 * quarter + quarter + i] = static_cast<float>(std::cos(angle));
-      }
-  }
-  return table;
-}
 
 DitMoe::DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn::Portion& portion,
                DType dtype)
@@ -74,14 +36,14 @@ DitMoe::DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn:
 void DitMoe::load_ends(const nn::Weights& weights, const nn::Portion& portion) {
   const int64_t d = config_.hidden_size, p = config_.patch_size, c = config_.in_channels;
   const int64_t side = config_.input_size / p;
-  time_in_ =
-      nn::Linear(weights, "t_embedder.mlp.0", d, config_.frequency_embedding_size, DType::f32);
-  time_out_ = nn::Linear(weights, "t_embedder.mlp.2", d, d, DType::f32);
-  labels_ = weights.get("y_embedder.embedding_table.weight", {config_.num_classes + 1, d});
+  if (portion.conditioning) {
+    time_in_ =
+        nn::Linear(weights, "t_embedder.mlp.0", d, config_.frequency_embedding_size, DType::f32);
+    time_out_ = nn::Linear(weights, "t_embedder.mlp.2", d, d, DType::f32);
+    labels_ = weights.get("y_embedder.embedding_table.weight", {config_.num_classes + 1, d});
+  }
   if (portion.embed) {
-    const Tensor patch = weights.get("x_embedder.proj.weight", {d, c, p, p});
-    patch_weight_ = ops::pack_weight(patch.reshape({d, c * p * p}), dtype_);
-    patch_bias_ = weights.vector("x_embedder.proj.bias", d);
+    patch_ = PatchEmbed(weights, "x_embedder.proj", d, c, p, true, dtype_);
     positions_ = ops::cast(weights.get("pos_embed", {1, side * side, d}), DType::f32)
                      .reshape({side * side, d});
   }
@@ -105,11 +67,8 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
   block.out =
       nn::Linear(weights, attention + (config_.fused_qkv ? "out_proj" : "proj"), d, d, dtype_);
   if (config_.qk_norm) {
-    const int64_t width = config_.head_dim();
-    block.q_norm_weight = weights.vector(attention + "q_norm.weight", width);
-    block.q_norm_bias = weights.vector(attention + "q_norm.bias", width);
-    block.k_norm_weight = weights.vector(attention + "k_norm.weight", width);
-    block.k_norm_bias = weights.vector(attention + "k_norm.bias", width);
+    block.q_norm = HeadNorm::layer(weights, attention + "q_norm", config_.head_dim());
+    block.k_norm = HeadNorm::layer(weights, attention + "k_norm", config_.head_dim());
   }
   block.modulation = nn::Linear(weights, name + "adaLN_modulation.1", 6 * d, d, DType::f32);
   block.router.weight =
@@ -159,70 +118,56 @@ nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
     context->positions =
         Tensor::empty({shape.tokens(), config_.hidden_size}, DType::f32, tensor::Device::meta);
   } else {  // another picture size than the trained one
-    context->positions =
-        sincos_positions(shape.grid[1], shape.grid[2], config_.hidden_size).to(positions_.device());
+    context->positions = nn::sincos_grid(nn::even_places(shape.grid[1]),
+                                         nn::even_places(shape.grid[2]), config_.hidden_size)
+                             .to(positions_.device());
   }
   return context;
 }
 
+nn::PlacementPtr DitMoe::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const DitContext&>(context);
+  return std::make_shared<DitPlacement>(of, view, of.label_embedding.device());
+}
+
 nn::StepContextPtr DitMoe::at(const nn::Context& context, const Tensor& timestep) const {
   auto step = std::make_shared<DitStep>();
-  step->context = &dynamic_cast<const DitContext&>(context);
   const Tensor waves = ops::timestep_embedding(timestep, config_.frequency_embedding_size);
-  const Tensor time = time_out_(time_in_(waves, {.activation = ops::Activation::silu}),
-                                {.residual = step->context->label_embedding});
-  const Tensor condition = ops::silu(time);
-  for (const Block& block : layers_) step->modulation.push_back(block.modulation(condition));
-  if (final_weight_) step->final_modulation = final_modulation_(condition);
+  const Tensor& label = dynamic_cast<const DitContext&>(context).label_embedding;
+  step->condition = ops::silu(
+      time_out_(time_in_(waves, {.activation = ops::Activation::silu}), {.residual = label}));
+  if (final_weight_) step->final_modulation = final_modulation_(step->condition);
   return step;
 }
 
-nn::Hidden DitMoe::embed(const nn::StepContext& step, const Tensor& latent,
-                         const nn::TokenView& view) const {
-  const DitContext& context = *dynamic_cast<const DitStep&>(step).context;
-  std::vector<int32_t> ids;
-  for (const nn::Segment& s : view.body)
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) ids.push_back(static_cast<int32_t>(id));
-  const Tensor places = ops::gather_rows(context.positions, ids, DType::f32);
-  const Tensor x = ops::matmul(latent, patch_weight_, {.bias = patch_bias_, .residual = places});
-  return {.tokens = {.prefix = {}, .body = ops::cast(x, dtype_)}, .skips = {}};
+nn::Hidden DitMoe::embed(const nn::Placement& placement, const Tensor& latent) const {
+  const DitContext& context = dit(placement).in<DitContext>();
+  const Tensor places = nn::take_tokens(context.positions, 0, placement.view.body);
+  return {.tokens = {.prefix = {}, .body = patch_(latent, places, dtype_)}, .skips = {}};
 }
 
-Tensor DitMoe::normed_heads(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-  if (!weight.defined()) return x;
-  return ops::layer_norm(x, {.weight = weight, .bias = bias, .width = config_.head_dim()});
-}
-
-void DitMoe::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void DitMoe::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                    nn::Hidden& hidden, const nn::Seams& seams) const {
-  const size_t local = static_cast<size_t>(index - blocks_.begin);
-  const Block& w = layers_.at(local);
-  const Tensor& m = dynamic_cast<const DitStep&>(step).modulation.at(local);
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& p = dit(placement);
+  const Tensor& m = dit(step).of(index, {&w.modulation})[0];
   const int64_t d = config_.hidden_size;
+  const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  const Tensor before =
-      ops::layer_norm(x, {.shift = part(m, 0, d), .scale = part(m, 1, d), .row_of = rows});
-  const Tensor qkv = w.qkv(before);
-  const Tensor q = normed_heads(part(qkv, 0, d), w.q_norm_weight, w.q_norm_bias);
-  const Tensor k = normed_heads(part(qkv, 1, d), w.k_norm_weight, w.k_norm_bias);
-  const nn::Joint seen = seams.attention.attend(index, view, {}, {q, k, part(qkv, 2, d)});
-  x = w.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
+  const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.rows));
+  const Tensor q = w.q_norm(part(qkv, 0, d)), k = w.k_norm(part(qkv, 1, d));
+  const Tensor seen = seams.attention.attend(index, p.view, {q, k, part(qkv, 2, d)});
+  x = w.out(seen, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
 
-  const Tensor fed =
-      ops::layer_norm(x, {.shift = part(m, 3, d), .scale = part(m, 4, d), .row_of = rows});
-  const Tensor mixed = seams.experts.apply(index, view, fed, w.router, w.experts);
-  x = ops::add_gated(x, mixed, part(m, 5, d), rows);
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
+  const Tensor mixed = seams.experts.apply(index, p.view, fed, w.router, w.experts);
+  x = ops::add_gated(x, mixed, part(m, 5, d), p.rows);
 }
 
-Tensor DitMoe::head(const nn::StepContext& step, const nn::TokenView& view,
+Tensor DitMoe::head(const nn::StepContext& step, const nn::Placement& placement,
                     const nn::Hidden& hidden) const {
-  const Tensor& m = dynamic_cast<const DitStep&>(step).final_modulation;
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
-  const int64_t d = config_.hidden_size;
-  const Tensor x = ops::layer_norm(
-      hidden.tokens.body, {.shift = part(m, 0, d), .scale = part(m, 1, d), .row_of = rows});
+  const Tensor x = head_norm(step, placement, hidden.tokens.body, 0, 1);
   return ops::matmul(x, final_weight_,
                      {.bias = final_bias_, .out = DType::f32, .out_as_input = false});
 }

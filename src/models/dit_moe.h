@@ -1,15 +1,10 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "nn/block_stack.h"
-#include "nn/linear.h"
+#include "models/dit_parts.h"
 
 namespace tessera::models {
-
-using nn::DType;
-using nn::Tensor;
 
 /// A DiT-MoE's sizes, by the names of its config.json.
 struct DitMoeConfig {
@@ -41,39 +36,34 @@ class DitMoe : public nn::Denoiser {
   /// Conditioning: "y" i32 [rows], labels in [0, num_classes]; the last is unconditional.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
   nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
-  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
-                   const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
-  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+  nn::Hidden embed(const nn::Placement& placement, const Tensor& latent) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
 
  private:
   struct Block {
     nn::Linear qkv, out, modulation;
-    Tensor q_norm_weight, q_norm_bias, k_norm_weight, k_norm_bias;
+    HeadNorm q_norm, k_norm;
     nn::Router router;
     nn::ExpertWeights experts;
   };
   Block load_block(const nn::Weights& weights, const nn::Portion& portion, int64_t index) const;
   void load_ends(const nn::Weights& weights, const nn::Portion& portion);
-  Tensor normed_heads(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
 
   DitMoeConfig config_;
   DType dtype_;
   nn::Geometry geometry_;
   nn::Range blocks_;
-  ops::Weight patch_weight_;
-  Tensor patch_bias_, positions_, labels_;
+  PatchEmbed patch_;
+  Tensor positions_, labels_;
   nn::Linear time_in_, time_out_, final_modulation_;
   ops::Weight final_weight_;
   Tensor final_bias_;
   std::vector<Block> layers_;
 };
-
-/// Sine-cosine positions of a grid [height * width, dim] f32: first half of the channels from the
-/// column, second half from the line, each [sin | cos] (MAE, He 2022; as DiT).
-Tensor sincos_positions(int64_t height, int64_t width, int64_t dim);
 
 }  // namespace tessera::models

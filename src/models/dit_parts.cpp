@@ -2,7 +2,6 @@
 
 #include "base/fail.h"
 #include "nn/token_layout.h"
-#include "ops/attention.h"
 #include "ops/norm.h"
 
 namespace tessera::models {
@@ -34,7 +33,7 @@ HeadNorm HeadNorm::layer(const nn::Weights& weights, const std::string& name, in
   return {weights.vector(name + ".weight", dim), weights.vector(name + ".bias", dim)};
 }
 
-Tensor HeadNorm::operator()(const Tensor& x) const {
+Tensor HeadNorm::operator()(const Tensor& x, const Tensor& into) const {
   if (!weight.defined()) return x;
   const ops::NormOptions options{.weight = weight,
                                  .bias = bias,
@@ -42,12 +41,43 @@ Tensor HeadNorm::operator()(const Tensor& x) const {
                                  .scale = {},
                                  .row_of = {},
                                  .width = weight.size(0),
-                                 .eps = eps};
+                                 .eps = eps,
+                                 .into = into};
   return bias.defined() ? ops::layer_norm(x, options) : ops::rms_norm(x, options);
 }
 
-nn::Heads Projections::operator()(const Tensor& x) const {
-  return {q_norm(q(x)), k_norm(k(x)), v(x)};
+Tensor NormedHeads::operator()(const Tensor& x, const ops::RotaryTable& angles,
+                               const Tensor& into) const {
+  if (!norm.weight.defined()) return linear(x, {.into = into});
+  if (!angles.cos.defined()) return norm(linear(x), into);
+  return ops::rope(norm(linear(x)), angles, norm.weight.size(0), ops::RotaryPairs::neighbours,
+                   into);
+}
+
+nn::Heads Projections::operator()(const Tensor& x, const ops::RotaryTable& angles,
+                                  const nn::Heads& into) const {
+  return {q(x, angles, into.q), k(x, angles, into.k), v(x, {.into = into.v})};
+}
+
+nn::Heads room_for_heads(const Tensor& x, int64_t tokens, int64_t silent) {
+  const auto room = [&](int64_t rows) {
+    return Tensor::empty({rows, x.size(1)}, x.dtype(), x.device());
+  };
+  return {room(tokens - silent), room(tokens), room(tokens)};
+}
+
+nn::Heads part_of(const nn::Heads& heads, int64_t begin, int64_t end) {
+  const int64_t silent = heads.k.size(0) - heads.q.size(0);
+  return {heads.q.slice(0, std::max<int64_t>(begin - silent, 0), end - silent),
+          heads.k.slice(0, begin, end), heads.v.slice(0, begin, end)};
+}
+
+nn::Joint apart(const Tensor& both, int64_t prefix_tokens) {
+  return {both.slice(0, 0, prefix_tokens), both.slice(0, prefix_tokens, both.size(0)), both};
+}
+
+Tensor together(const nn::Joint& streams) {
+  return streams.both.defined() ? streams.both : ops::concat_rows({streams.prefix, streams.body});
 }
 
 TokenNorm TokenNorm::load(const nn::Weights& weights, const std::string& name, int64_t dim,
@@ -56,14 +86,15 @@ TokenNorm TokenNorm::load(const nn::Weights& weights, const std::string& name, i
 }
 
 Tensor TokenNorm::operator()(const Tensor& x, const Tensor& shift, const Tensor& scale,
-                             std::span<const int32_t> row_of) const {
+                             const ops::RowMap& row_of) const {
   return ops::layer_norm(x, {.weight = weight,
                              .bias = bias,
                              .shift = shift,
                              .scale = scale,
                              .row_of = row_of,
                              .width = 0,
-                             .eps = eps});
+                             .eps = eps,
+                             .into = {}});
 }
 
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
@@ -95,8 +126,8 @@ PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
   return packed;
 }
 
-Tensor cross_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads,
-                       const nn::Segments& body, const std::vector<nn::Range>& text) {
+std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,
+                                           const std::vector<nn::Range>& text) {
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
   for (const nn::Segment& s : body) {
@@ -104,7 +135,39 @@ Tensor cross_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_
     spans.push_back({at, at + s.ids.size(), keys.begin, keys.end});
     at += s.ids.size();
   }
-  return ops::attention(q, k, v, static_cast<int>(heads), static_cast<int>(heads), spans);
+  return spans;
+}
+
+const std::vector<Tensor>& DitStep::of(int block,
+                                       std::initializer_list<const nn::Linear*> layers) const {
+  return modulation.of(block, [&] {
+    std::vector<Tensor> made;
+    for (const nn::Linear* layer : layers) made.push_back((*layer)(condition));
+    return made;
+  });
+}
+
+Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, const Tensor& body,
+                 int shift, int scale) {
+  const Tensor& m = dit(step).final_modulation;
+  const int64_t d = body.size(1);
+  return TokenNorm()(body, part(m, shift, d), part(m, scale, d), dit(placement).rows);
+}
+
+nn::Geometry dit_geometry(int64_t blocks, int64_t heads, int64_t head_dim, bool joint) {
+  nn::Geometry g;
+  g.blocks = static_cast<int>(blocks);
+  g.hidden = heads * head_dim;
+  for (int b = 0; b < g.blocks; ++b) {
+    g.attention.push_back({.block = b,
+                           .heads = static_cast<int>(heads),
+                           .kv_heads = static_cast<int>(heads),
+                           .head_dim = static_cast<int>(head_dim),
+                           .joint = joint,
+                           .prefix_queries = joint});
+    g.skip_from.push_back(-1);
+  }
+  return g;
 }
 
 Tensor optional_input(const nn::Conditioning& conditioning, const char* name) {

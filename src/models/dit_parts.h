@@ -6,7 +6,9 @@
 
 #include "nn/block_stack.h"
 #include "nn/linear.h"
+#include "ops/attention.h"
 #include "ops/elementwise.h"
+#include "ops/rope.h"
 
 namespace tessera::models {
 
@@ -38,16 +40,35 @@ struct HeadNorm {
 
   static HeadNorm rms(const nn::Weights& weights, const std::string& name, int64_t dim);
   static HeadNorm layer(const nn::Weights& weights, const std::string& name, int64_t dim);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x, const Tensor& into = {}) const;
 };
 
-/// Queries, keys and values of one stream: `<prefix><q|k|v><suffix>` with a norm on q and k.
+/// Queries or keys: a product, a norm of each head, and a turn by the token's angles (neighbouring
+/// channels; undefined: none). Written to `into` where that is given.
+struct NormedHeads {
+  nn::Linear linear;
+  HeadNorm norm;
+
+  Tensor operator()(const Tensor& x, const ops::RotaryTable& angles = {},
+                    const Tensor& into = {}) const;
+};
+
+/// Queries, keys and values of one stream.
 struct Projections {
-  nn::Linear q, k, v;
-  HeadNorm q_norm, k_norm;
+  NormedHeads q, k;
+  nn::Linear v;
 
-  nn::Heads operator()(const Tensor& x) const;
+  nn::Heads operator()(const Tensor& x, const ops::RotaryTable& angles = {},
+                       const nn::Heads& into = {}) const;
 };
+
+/// Room for heads of so many tokens, as wide as x; without queries of the first `silent` ones.
+nn::Heads room_for_heads(const Tensor& x, int64_t tokens, int64_t silent = 0);
+/// The heads of some of its tokens.
+nn::Heads part_of(const nn::Heads& heads, int64_t begin, int64_t end);
+/// Text and latent of a tensor of both; and the tensor of both, put together if they are apart.
+nn::Joint apart(const Tensor& both, int64_t prefix_tokens);
+Tensor together(const nn::Joint& streams);
 
 /// A layer norm of a block: with or without weights.
 struct TokenNorm {
@@ -58,7 +79,7 @@ struct TokenNorm {
                         float eps);
   /// Then x * (1 + scale[row]) + shift[row]; either may be undefined.
   Tensor operator()(const Tensor& x, const Tensor& shift = {}, const Tensor& scale = {},
-                    std::span<const int32_t> row_of = {}) const;
+                    const ops::RowMap& row_of = {}) const;
 };
 
 /// Columns [i * width, (i + 1) * width).
@@ -76,9 +97,50 @@ struct PackedText {
 };
 /// Leaves out what `mask` (i32 or f32 [rows, length], undefined: all ones) says is padding.
 PackedText pack_text(const Tensor& tokens, const Tensor& mask);
-/// Attention of latent tokens over the text of their rows, all on this rank.
-Tensor cross_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads,
-                       const nn::Segments& body, const std::vector<nn::Range>& text);
+/// What latent tokens see of the text of their rows, all on this rank.
+std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,
+                                           const std::vector<nn::Range>& text);
+
+/// What blocks need of a view's tokens, where kernels read it; what a model has no use for is
+/// empty.
+struct DitPlacement : nn::Placement {
+  DitPlacement(const nn::Context& in, const nn::TokenView& of, tensor::Device device)
+      : Placement(of),
+        context(in),
+        rows(nn::rows_of(of.body), device),
+        text_rows(nn::rows_of(of.prefix), device) {}
+  template <class C>
+  const C& in() const {
+    return dynamic_cast<const C&>(context);
+  }
+  const nn::Context& context;
+  ops::RowMap rows, text_rows;             ///< of the body's tokens, the prefix's
+  ops::RotaryTable angles;                 ///< of the body's tokens
+  std::vector<ops::AttentionSpan> sees{};  ///< of the text: cross attention
+};
+inline const DitPlacement& dit(const nn::Placement& placement) {
+  return dynamic_cast<const DitPlacement&>(placement);
+}
+
+/// A step of blocks that are all modulated by one vector a row.
+struct DitStep : nn::StepContext {
+  Tensor condition;                              ///< f32 [rows, channels]
+  Tensor final_modulation;                       ///< f32 [rows, 2 * hidden], of the head
+  nn::PerBlock<std::vector<Tensor>> modulation;  ///< f32 [rows, n * hidden] each
+
+  /// What the layers of a block make of the condition.
+  const std::vector<Tensor>& of(int block, std::initializer_list<const nn::Linear*> layers) const;
+};
+inline const DitStep& dit(const nn::StepContext& step) {
+  return dynamic_cast<const DitStep&>(step);
+}
+
+/// The norm before the head; `shift` and `scale` number parts of the step's final modulation.
+Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, const Tensor& body,
+                 int shift, int scale);
+
+/// Blocks with one attention each over the body, or with the text if it is joint; no long skips.
+nn::Geometry dit_geometry(int64_t blocks, int64_t heads, int64_t head_dim, bool joint);
 
 /// A conditioning tensor as f32 or bf16 [rows * length, channels], checked: [rows, length,
 /// channels]. Throws Error(usage) naming it and what fits. `length` receives what was found.

@@ -12,33 +12,21 @@ constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 struct FluxContext : nn::Context {
   Tensor text;              // [rows * length, hidden]
   Tensor fixed;             // f32 [rows, hidden]: pooled text and guidance
-  ops::RotaryTable angles;  // of the picture's tokens; text stands at 0, where nothing turns
+  ops::RotaryTable angles;  // of one row's text, then its picture
   int64_t length = 0;
 };
 
-struct FluxStep : nn::StepContext {
-  const FluxContext* context = nullptr;
-  std::vector<Tensor> picture, text;  // per block of the portion, f32 [rows, n * hidden]
-  Tensor final_modulation;            // f32 [rows, 2 * hidden]: scale, shift
+struct FluxPlacement : DitPlacement {
+  using DitPlacement::DitPlacement;
+  ops::RowMap both_rows;  // of the text's tokens, then the picture's
+  ops::RotaryTable both_angles;
 };
 
 nn::Geometry geometry_of(const FluxConfig& c) {
-  nn::Geometry g;
-  g.blocks = static_cast<int>(c.blocks());
-  g.hidden = c.hidden();
+  nn::Geometry g = dit_geometry(c.blocks(), c.num_attention_heads, c.attention_head_dim, true);
   g.channels_in = c.in_channels / 4;
   g.channels_out = c.out_channels / 4;
   g.patch_size = {1, 2, 2};
-  const int heads = static_cast<int>(c.num_attention_heads);
-  for (int b = 0; b < g.blocks; ++b) {
-    g.attention.push_back({.block = b,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_dim = static_cast<int>(c.attention_head_dim),
-                           .joint = true,
-                           .prefix_queries = true});
-    g.skip_from.push_back(-1);
-  }
   return g;
 }
 
@@ -48,14 +36,15 @@ Flux::Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Porti
            DType dtype)
     : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
   const int64_t d = config.hidden();
-  const std::string emb = "time_text_embed.";
-  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
-                     DType::f32);
-  if (config.guidance_embeds)
-    guidance_ = TwoLinears(weights, emb + "guidance_embedder", kWaves, d, d, ops::Activation::silu,
-                           DType::f32);
-  pooled_ = TwoLinears(weights, emb + "text_embedder", config.pooled_projection_dim, d, d,
-                       ops::Activation::silu, DType::f32);
+  const auto embedder = [&](const char* name, int64_t in) {
+    return TwoLinears(weights, std::string("time_text_embed.") + name, in, d, d,
+                      ops::Activation::silu, DType::f32);
+  };
+  if (portion.conditioning) {
+    time_ = embedder("timestep_embedder", kWaves);
+    if (config.guidance_embeds) guidance_ = embedder("guidance_embedder", kWaves);
+    pooled_ = embedder("text_embedder", config.pooled_projection_dim);
+  }
   if (portion.embed) {
     picture_in_ = nn::Linear(weights, "x_embedder", d, config.in_channels, dtype);
     text_in_ = nn::Linear(weights, "context_embedder", d, config.joint_attention_dim, dtype);
@@ -80,9 +69,9 @@ Projections Flux::load_heads(const nn::Weights& weights, const std::string& name
     const std::string part = text ? fmt::format("add_{}_proj", which) : fmt::format("to_{}", which);
     return nn::Linear(weights, name + part, d, d, dtype_);
   };
-  return {linear("q"), linear("k"), linear("v"),
-          HeadNorm::rms(weights, name + (text ? "norm_added_q" : "norm_q"), dim),
-          HeadNorm::rms(weights, name + (text ? "norm_added_k" : "norm_k"), dim)};
+  return {{linear("q"), HeadNorm::rms(weights, name + (text ? "norm_added_q" : "norm_q"), dim)},
+          {linear("k"), HeadNorm::rms(weights, name + (text ? "norm_added_k" : "norm_k"), dim)},
+          linear("v")};
 }
 
 Flux::Block Flux::load_double(const nn::Weights& weights, int64_t index) const {
@@ -128,14 +117,17 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
                                {.residual = context->fixed});
   }
   if (text_in_.weight()) context->text = text_in_(ops::cast(text, dtype_));
-  const int64_t pairs = config_.attention_head_dim / 2;
   if (text.is_meta()) {
-    const Tensor table = Tensor::empty({shape.tokens(), pairs}, DType::f32, text.device());
+    const Tensor table = Tensor::empty(
+        {shape.prefix + shape.tokens(), config_.attention_head_dim / 2}, DType::f32, text.device());
     context->angles = {table, table};
     return context;
   }
   std::vector<nn::RotaryAxis> axes(3);
-  for (size_t i = 0; i < 3; ++i) axes[i].pairs = config_.axes_dims_rope[i] / 2;
+  for (size_t i = 0; i < 3; ++i) {
+    axes[i].pairs = config_.axes_dims_rope[i] / 2;
+    axes[i].places.assign(static_cast<size_t>(shape.prefix), 0);  // where nothing turns
+  }
   for (int64_t y = 0; y < shape.grid[1]; ++y)
     for (int64_t x = 0; x < shape.grid[2]; ++x) {
       axes[0].places.push_back(0);
@@ -146,100 +138,91 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
   return context;
 }
 
+nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const FluxContext&>(context);
+  auto placement = std::make_shared<FluxPlacement>(of, view, of.fixed.device());
+  nn::Segments both = view.prefix;
+  for (const nn::Segment& s : view.body)
+    both.push_back({s.row, {of.length + s.ids.begin, of.length + s.ids.end}});
+  placement->both_rows = ops::RowMap(nn::rows_of(both), of.fixed.device());
+  placement->both_angles = nn::take_angles(of.angles, both);
+  const auto& [cos, sin] = placement->both_angles;
+  const int64_t text = nn::token_count(view.prefix);
+  placement->angles = {apart(cos, text).body, apart(sin, text).body};
+  return placement;
+}
+
 nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) const {
-  auto step = std::make_shared<FluxStep>();
-  step->context = &dynamic_cast<const FluxContext&>(context);
+  auto step = std::make_shared<DitStep>();
   // The pipeline divides by 1000 and the model multiplies again, in floats.
-  const Tensor condition =
+  step->condition =
       ops::silu(time_(ops::timestep_embedding(ops::scale(timestep, 1000, 1000), kWaves),
-                      {.residual = step->context->fixed}));
-  for (const Block& block : layers_) {
-    const bool single = block.modulation.weight() != nullptr;
-    step->picture.push_back(single ? block.modulation(condition)
-                                   : block.picture.modulation(condition));
-    step->text.push_back(single ? step->picture.back() : block.text.modulation(condition));
-  }
-  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+                      {.residual = dynamic_cast<const FluxContext&>(context).fixed}));
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(step->condition);
   return step;
 }
 
-nn::Hidden Flux::embed(const nn::StepContext& step, const Tensor& latent,
-                       const nn::TokenView& view) const {
-  const FluxContext& context = *dynamic_cast<const FluxStep&>(step).context;
-  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, view.prefix),
+nn::Hidden Flux::embed(const nn::Placement& placement, const Tensor& latent) const {
+  const FluxContext& context = dit(placement).in<FluxContext>();
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
                      .body = ops::cast(picture_in_(latent), dtype_)},
           .skips = {}};
 }
 
-nn::Heads Flux::turned(const nn::Heads& heads, const ops::RotaryTable& angles) const {
-  const int64_t dim = config_.attention_head_dim;
-  return {ops::rope(heads.q, angles, dim, ops::RotaryPairs::neighbours),
-          ops::rope(heads.k, angles, dim, ops::RotaryPairs::neighbours), heads.v};
-}
-
-void Flux::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void Flux::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                  nn::Hidden& hidden, const nn::Seams& seams) const {
-  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
-  if (index < config_.num_layers)
-    double_block(w, index, step, view, hidden, seams);
-  else
-    single_block(w, index, step, view, hidden, seams);
+  const DitStep& at = dit(step);
+  hidden.tokens = index < config_.num_layers
+                      ? double_block(index, at, placement, hidden.tokens, seams)
+                      : single_block(index, at, placement, hidden.tokens, seams);
 }
 
-void Flux::double_block(const Block& w, int site, const nn::StepContext& step,
-                        const nn::TokenView& view, nn::Hidden& hidden,
-                        const nn::Seams& seams) const {
-  const FluxStep& at = dynamic_cast<const FluxStep&>(step);
-  const size_t local = static_cast<size_t>(site - blocks_.begin);
-  const Tensor &m = at.picture.at(local), &n = at.text.at(local);
-  const std::vector<int32_t> rows = nn::rows_of(view.body), text_rows = nn::rows_of(view.prefix);
-  const ops::RotaryTable angles = nn::take_angles(at.context->angles, view.body);
+nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement& placement,
+                             const nn::Joint& streams, const nn::Seams& seams) const {
+  const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
+  const auto& p = dit(placement);
+  const auto& modulations = step.of(site, {&w.picture.modulation, &w.text.modulation});
+  const Tensor &m = modulations[0], &n = modulations[1];
   const int64_t d = config_.hidden();
   const TokenNorm norm;
-  Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
+  Tensor c = streams.prefix, x = streams.body;
+  const int64_t text = c.size(0), all = text + x.size(0);
 
-  const nn::Heads heads = w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), rows));
-  const nn::Heads text = w.text.heads(norm(c, part(n, 0, d), part(n, 1, d), text_rows));
-  const nn::Joint seen = seams.attention.attend(site, view, text, turned(heads, angles));
-  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
-  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = text_rows, .residual = c});
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), rows);
-  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = rows, .residual = x});
-  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), text_rows);
-  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = text_rows, .residual = c});
+  const nn::Heads heads = room_for_heads(x, all);
+  w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), p.rows), p.angles,
+                  part_of(heads, text, all));
+  w.text.heads(norm(c, part(n, 0, d), part(n, 1, d), p.text_rows), {}, part_of(heads, 0, text));
+  const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
+  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
+  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = p.text_rows, .residual = c});
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
+  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = p.rows, .residual = x});
+  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_rows);
+  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = p.text_rows, .residual = c});
+  return {c, x};
 }
 
-void Flux::single_block(const Block& w, int site, const nn::StepContext& step,
-                        const nn::TokenView& view, nn::Hidden& hidden,
-                        const nn::Seams& seams) const {
-  const FluxStep& at = dynamic_cast<const FluxStep&>(step);
-  const Tensor& m = at.picture.at(static_cast<size_t>(site - blocks_.begin));
-  const std::vector<int32_t> rows = nn::rows_of(view.body), text_rows = nn::rows_of(view.prefix);
-  const ops::RotaryTable angles = nn::take_angles(at.context->angles, view.body);
+// Text and picture share weights: they are one tensor, from the first of these blocks to the last.
+nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement& placement,
+                             const nn::Joint& streams, const nn::Seams& seams) const {
+  const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
+  const auto& p = dynamic_cast<const FluxPlacement&>(placement);
+  const Tensor& m = step.of(site, {&w.modulation})[0];
   const int64_t d = config_.hidden();
-  const TokenNorm norm;
-  Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
+  const Tensor x = together(streams);
 
-  const Tensor before = norm(x, part(m, 0, d), part(m, 1, d), rows);
-  const Tensor told = norm(c, part(m, 0, d), part(m, 1, d), text_rows);
-  const nn::Joint seen =
-      seams.attention.attend(site, view, w.heads(told), turned(w.heads(before), angles));
-  auto close = [&](const Tensor& normed, const Tensor& attended, const Tensor& residual,
-                   std::span<const int32_t> row_of) {
-    const Tensor wide = w.widen(normed, {.activation = ops::Activation::gelu_tanh});
-    return w.out(ops::concat_columns({attended, wide}),
-                 {.gate = part(m, 2, d), .row_of = row_of, .residual = residual});
-  };
-  x = close(before, seen.body, x, rows);
-  c = close(told, seen.prefix, c, text_rows);
+  const Tensor before = TokenNorm()(x, part(m, 0, d), part(m, 1, d), p.both_rows);
+  const Tensor seen = seams.attention.attend(site, p.view, w.heads(before, p.both_angles));
+  const Tensor wide = Tensor::empty({x.size(0), 5 * d}, x.dtype(), x.device());
+  tensor::copy_into(part(wide, 0, d), seen);
+  w.widen(before, {.activation = ops::Activation::gelu_tanh, .into = wide.slice(1, d, 5 * d)});
+  return apart(w.out(wide, {.gate = part(m, 2, d), .row_of = p.both_rows, .residual = x}),
+               streams.prefix.size(0));
 }
 
-Tensor Flux::head(const nn::StepContext& step, const nn::TokenView& view,
+Tensor Flux::head(const nn::StepContext& step, const nn::Placement& placement,
                   const nn::Hidden& hidden) const {
-  const Tensor& m = dynamic_cast<const FluxStep&>(step).final_modulation;
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
-  const int64_t d = config_.hidden();
-  return head_(TokenNorm()(hidden.tokens.body, part(m, 1, d), part(m, 0, d), rows));
+  return head_(head_norm(step, placement, hidden.tokens.body, 1, 0));
 }
 
 }  // namespace tessera::models

@@ -36,12 +36,12 @@ class Flux : public nn::Denoiser {
   /// embeds it.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
   nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
-  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
-                   const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
-  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+  nn::Hidden embed(const nn::Placement& placement, const Tensor& latent) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
 
  private:
@@ -58,11 +58,10 @@ class Flux : public nn::Denoiser {
   Block load_double(const nn::Weights& weights, int64_t index) const;
   Block load_single(const nn::Weights& weights, int64_t index) const;
   Projections load_heads(const nn::Weights& weights, const std::string& name, bool text) const;
-  nn::Heads turned(const nn::Heads& heads, const ops::RotaryTable& angles) const;
-  void double_block(const Block& w, int site, const nn::StepContext& step,
-                    const nn::TokenView& view, nn::Hidden& hidden, const nn::Seams& seams) const;
-  void single_block(const Block& w, int site, const nn::StepContext& step,
-                    const nn::TokenView& view, nn::Hidden& hidden, const nn::Seams& seams) const;
+  nn::Joint double_block(int site, const DitStep& step, const nn::Placement& placement,
+                         const nn::Joint& streams, const nn::Seams& seams) const;
+  nn::Joint single_block(int site, const DitStep& step, const nn::Placement& placement,
+                         const nn::Joint& streams, const nn::Seams& seams) const;
 
   FluxConfig config_;
   DType dtype_;

@@ -4,7 +4,6 @@
 
 #include "base/fail.h"
 #include "nn/positions.h"
-#include "ops/attention.h"
 
 namespace tessera::models {
 namespace {
@@ -15,33 +14,20 @@ constexpr int64_t kSizeNumbers = 6;  // of image_meta_size
 constexpr int64_t kBaseGrid = 32;  // tokens a side that positions are laid on: 512 pixels, patch 2
 
 struct HunyuanContext : nn::Context {
-  std::vector<nn::Range> text;
-  std::vector<Tensor> keys, values;  // per block of the portion: the text does not change
-  Tensor extra;                      // f32 [rows, hidden]
-  ops::RotaryTable angles;           // of one row's tokens
-};
-
-struct HunyuanStep : nn::StepContext {
-  const HunyuanContext* context = nullptr;
-  std::vector<Tensor> shifts;  // per block of the portion, f32 [rows, hidden]
-  Tensor final_modulation;     // f32 [rows, 2 * hidden]: scale, shift
+  Tensor text;                    // all rows' tokens: [rows * length, channels]
+  std::vector<nn::Range> spans;   // of each row
+  nn::PerBlock<nn::Heads> heads;  // keys and values: the text does not change
+  Tensor extra;                   // f32 [rows, hidden]
+  ops::RotaryTable angles;        // of one row's tokens
 };
 
 nn::Geometry geometry_of(const HunyuanDitConfig& c) {
-  nn::Geometry g;
-  g.blocks = static_cast<int>(c.num_layers);
-  g.hidden = c.hidden();
+  nn::Geometry g = dit_geometry(c.num_layers, c.num_attention_heads, c.attention_head_dim, false);
   g.channels_in = c.in_channels;
   g.channels_out = c.out_channels();
   g.patch_size = {1, c.patch_size, c.patch_size};
-  const int heads = static_cast<int>(c.num_attention_heads);
-  for (int b = 0; b < g.blocks; ++b) {
-    g.attention.push_back({.block = b,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_dim = static_cast<int>(c.attention_head_dim)});
-    g.skip_from.push_back(b > g.blocks / 2 ? g.blocks - 1 - b : -1);
-  }
+  for (int b = g.blocks / 2 + 1; b < g.blocks; ++b)
+    g.skip_from[static_cast<size_t>(b)] = g.blocks - 1 - b;
   return g;
 }
 
@@ -71,27 +57,8 @@ Tensor with_mean(const Tensor& tokens, int64_t rows, const Tensor& stored) {
 HunyuanDit::HunyuanDit(const HunyuanDitConfig& config, const nn::Weights& weights,
                        const nn::Portion& portion, DType dtype)
     : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
-  const int64_t d = config.hidden(), t5 = config.cross_attention_dim_t5;
-  const int64_t pooled = config.pooled_projection_dim;
-  const std::string emb = "time_extra_emb.", pool = emb + "pooler.";
-  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
-                     DType::f32);
-  const bool sized = config.use_style_cond_and_image_meta_size;
-  extra_ =
-      TwoLinears(weights, emb + "extra_embedder", pooled + (sized ? kSizeNumbers * kWaves + d : 0),
-                 4 * d, d, ops::Activation::silu, DType::f32);
-  if (sized) styles_ = stored_f32(weights, emb + "style_embedder.weight", {1, d}, 1, d);
-  pool_positions_ = stored_f32(weights, pool + "positional_embedding", {config.text_len_t5 + 1, t5},
-                               config.text_len_t5 + 1, t5);
-  pool_q_ = nn::Linear(weights, pool + "q_proj", t5, t5, DType::f32);
-  pool_k_ = nn::Linear(weights, pool + "k_proj", t5, t5, DType::f32);
-  pool_v_ = nn::Linear(weights, pool + "v_proj", t5, t5, DType::f32);
-  pool_out_ = nn::Linear(weights, pool + "c_proj", pooled, t5, DType::f32);
-  text_ = TwoLinears(weights, "text_embedder", t5, 4 * t5, config.cross_attention_dim,
-                     ops::Activation::silu, dtype);
-  const int64_t length = config.text_len + config.text_len_t5;
-  padding_ = stored_f32(weights, "text_embedding_padding", {length, config.cross_attention_dim},
-                        length, config.cross_attention_dim);
+  const int64_t d = config.hidden();
+  if (portion.conditioning) load_conditioning(weights);
   if (portion.embed)
     patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
                         dtype);
@@ -101,6 +68,27 @@ HunyuanDit::HunyuanDit(const HunyuanDitConfig& config, const nn::Weights& weight
                       true, dtype);
   }
   for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
+}
+
+void HunyuanDit::load_conditioning(const nn::Weights& weights) {
+  const int64_t d = config_.hidden(), t5 = config_.cross_attention_dim_t5;
+  const int64_t pooled = config_.pooled_projection_dim, text = config_.cross_attention_dim;
+  const std::string emb = "time_extra_emb.", pool = emb + "pooler.";
+  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
+                     DType::f32);
+  const bool sized = config_.use_style_cond_and_image_meta_size;
+  extra_ =
+      TwoLinears(weights, emb + "extra_embedder", pooled + (sized ? kSizeNumbers * kWaves + d : 0),
+                 4 * d, d, ops::Activation::silu, DType::f32);
+  if (sized) styles_ = stored_f32(weights, emb + "style_embedder.weight", {1, d}, 1, d);
+  const int64_t places = config_.text_len_t5 + 1, length = config_.text_len + config_.text_len_t5;
+  pool_positions_ = stored_f32(weights, pool + "positional_embedding", {places, t5}, places, t5);
+  pool_q_ = nn::Linear(weights, pool + "q_proj", t5, t5, DType::f32);
+  pool_k_ = nn::Linear(weights, pool + "k_proj", t5, t5, DType::f32);
+  pool_v_ = nn::Linear(weights, pool + "v_proj", t5, t5, DType::f32);
+  pool_out_ = nn::Linear(weights, pool + "c_proj", pooled, t5, DType::f32);
+  text_ = TwoLinears(weights, "text_embedder", t5, 4 * t5, text, ops::Activation::silu, dtype_);
+  padding_ = stored_f32(weights, "text_embedding_padding", {length, text}, length, text);
 }
 
 HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t index) const {
@@ -118,16 +106,15 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
   block.norm1 = norm("norm1.norm", d);
   block.norm2 = norm("norm2", d);
   block.norm3 = norm("norm3", d);
-  block.self = {linear("attn1.to_q", d), linear("attn1.to_k", d), linear("attn1.to_v", d),
-                HeadNorm::layer(weights, name + "attn1.norm_q", dim),
-                HeadNorm::layer(weights, name + "attn1.norm_k", dim)};
+  auto head = [&](const char* part, int64_t in, const char* norm_name) -> NormedHeads {
+    return {linear(part, in), HeadNorm::layer(weights, name + norm_name, dim)};
+  };
+  block.self = {head("attn1.to_q", d, "attn1.norm_q"), head("attn1.to_k", d, "attn1.norm_k"),
+                linear("attn1.to_v", d)};
   block.self_out = linear("attn1.to_out.0", d);
-  block.cross_q = linear("attn2.to_q", d);
-  block.cross_k = linear("attn2.to_k", text);
-  block.cross_v = linear("attn2.to_v", text);
+  block.cross = {head("attn2.to_q", d, "attn2.norm_q"), head("attn2.to_k", text, "attn2.norm_k"),
+                 linear("attn2.to_v", text)};
   block.cross_out = linear("attn2.to_out.0", d);
-  block.cross_q_norm = HeadNorm::layer(weights, name + "attn2.norm_q", dim);
-  block.cross_k_norm = HeadNorm::layer(weights, name + "attn2.norm_k", dim);
   block.feed_forward = TwoLinears::feed_forward(
       weights, name + "ff", d, static_cast<int64_t>(double(d) * config_.mlp_ratio), dtype_);
   if (geometry_.skip_from.at(static_cast<size_t>(index)) >= 0) {
@@ -206,13 +193,9 @@ nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
   require(length == config_.text_len_t5, ErrorCode::usage,
           "'encoder_hidden_states_t5' has {} tokens; expected {}", length, config_.text_len_t5);
   context->extra = extra_embedding(conditioning, t5, shape.rows);
-  const Tensor text = all_text(conditioning, t5, shape.rows);
+  context->text = all_text(conditioning, t5, shape.rows);
   const int64_t each = config_.text_len + config_.text_len_t5;
-  for (int64_t r = 0; r < shape.rows; ++r) context->text.push_back({r * each, (r + 1) * each});
-  for (const Block& block : layers_) {
-    context->keys.push_back(block.cross_k_norm(block.cross_k(text)));
-    context->values.push_back(block.cross_v(text));
-  }
+  for (int64_t r = 0; r < shape.rows; ++r) context->spans.push_back({r * each, (r + 1) * each});
   const int64_t lines = shape.grid[1], columns = shape.grid[2];
   const int64_t pairs = config_.attention_head_dim / 2;
   if (t5.is_meta()) {
@@ -230,32 +213,37 @@ nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
   return context;
 }
 
+nn::PlacementPtr HunyuanDit::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const HunyuanContext&>(context);
+  auto placement = std::make_shared<DitPlacement>(of, view, of.text.device());
+  placement->angles = nn::take_angles(of.angles, view.body);
+  placement->sees = text_spans(view.body, of.spans);
+  return placement;
+}
+
 nn::StepContextPtr HunyuanDit::at(const nn::Context& context, const Tensor& timestep) const {
-  auto step = std::make_shared<HunyuanStep>();
-  step->context = &dynamic_cast<const HunyuanContext&>(context);
-  const Tensor condition = ops::silu(
-      time_(ops::timestep_embedding(timestep, kWaves), {.residual = step->context->extra}));
-  for (const Block& block : layers_) step->shifts.push_back(block.shift(condition));
-  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+  auto step = std::make_shared<DitStep>();
+  step->condition =
+      ops::silu(time_(ops::timestep_embedding(timestep, kWaves),
+                      {.residual = dynamic_cast<const HunyuanContext&>(context).extra}));
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(step->condition);
   return step;
 }
 
-nn::Hidden HunyuanDit::embed(const nn::StepContext&, const Tensor& latent,
-                             const nn::TokenView&) const {
+nn::Hidden HunyuanDit::embed(const nn::Placement&, const Tensor& latent) const {
   return {.tokens = {.prefix = {}, .body = patch_(latent, {}, dtype_)}, .skips = {}};
 }
 
-void HunyuanDit::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                        nn::Hidden& hidden, const nn::Seams& seams) const {
-  const size_t local = static_cast<size_t>(index - blocks_.begin);
-  const Block& w = layers_.at(local);
-  const HunyuanStep& at = dynamic_cast<const HunyuanStep&>(step);
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
-  const ops::RotaryTable angles = nn::take_angles(at.context->angles, view.body);
-  const int64_t dim = config_.attention_head_dim;
-  auto turned = [&](const Tensor& x) {
-    return ops::rope(x, angles, dim, ops::RotaryPairs::neighbours);
-  };
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& p = dit(placement);
+  const Tensor& shift = dit(step).of(index, {&w.shift})[0];
+  const auto& context = p.in<HunyuanContext>();
+  const nn::Heads& text = context.heads.of(index, [&] {
+    return nn::Heads{{}, w.cross.k(context.text), w.cross.v(context.text)};
+  });
+  const int heads = static_cast<int>(config_.num_attention_heads);
   Tensor& x = hidden.tokens.body;
 
   if (w.skip.weight()) {
@@ -264,26 +252,20 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::TokenVi
     x = w.skip(w.skip_norm(ops::concat_columns({x, from->second})));
     hidden.skips.erase(from);
   }
-  const nn::Heads heads = w.self(w.norm1(x, at.shifts.at(local), {}, rows));
-  const Tensor seen =
-      seams.attention.attend(index, view, {}, {turned(heads.q), turned(heads.k), heads.v}).body;
+  const nn::Heads asked = w.self(w.norm1(x, shift, {}, p.rows), p.angles);
+  const Tensor seen = seams.attention.attend(index, p.view, asked);
   x = w.self_out(seen, {.residual = x});
-  const Tensor asks = turned(w.cross_q_norm(w.cross_q(w.norm2(x))));
   const Tensor read =
-      cross_attention(asks, at.context->keys.at(local), at.context->values.at(local),
-                      config_.num_attention_heads, view.body, at.context->text);
+      ops::attention(w.cross.q(w.norm2(x), p.angles), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x});
   x = w.feed_forward(w.norm3(x), {.residual = x});
   const auto& skips = geometry_.skip_from;
   if (std::find(skips.begin(), skips.end(), index) != skips.end()) hidden.skips[index] = x;
 }
 
-Tensor HunyuanDit::head(const nn::StepContext& step, const nn::TokenView& view,
+Tensor HunyuanDit::head(const nn::StepContext& step, const nn::Placement& placement,
                         const nn::Hidden& hidden) const {
-  const Tensor& m = dynamic_cast<const HunyuanStep&>(step).final_modulation;
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
-  const int64_t d = config_.hidden();
-  return head_(TokenNorm()(hidden.tokens.body, part(m, 1, d), part(m, 0, d), rows));
+  return head_(head_norm(step, placement, hidden.tokens.body, 1, 0));
 }
 
 }  // namespace tessera::models

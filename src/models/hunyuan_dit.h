@@ -37,22 +37,22 @@ class HunyuanDit : public nn::Denoiser {
   /// "image_meta_size" [rows, 6] and "style" i32 [rows].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
   nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
-  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
-                   const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
-  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+  nn::Hidden embed(const nn::Placement& placement, const Tensor& latent) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
 
  private:
   struct Block {
-    nn::Linear shift, self_out, cross_q, cross_k, cross_v, cross_out, skip;
-    Projections self;
-    HeadNorm cross_q_norm, cross_k_norm;
+    nn::Linear shift, self_out, cross_out, skip;
+    Projections self, cross;
     TokenNorm norm1, norm2, norm3, skip_norm;
     TwoLinears feed_forward;
   };
+  void load_conditioning(const nn::Weights& weights);
   Block load_block(const nn::Weights& weights, int64_t index) const;
   Tensor pooled_text(const Tensor& text, int64_t rows) const;
   Tensor extra_embedding(const nn::Conditioning& conditioning, const Tensor& text,

@@ -7,7 +7,8 @@
 namespace tessera::models {
 namespace {
 
-struct LladaStep : nn::StepContext {
+struct LladaPlacement : nn::Placement {
+  using Placement::Placement;
   ops::RotaryTable rotary;
 };
 
@@ -138,15 +139,16 @@ void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Po
   block.experts.routed = std::move(bank);
 }
 
-nn::StepContextPtr Llada::at(const nn::TokenView& view) const {
+nn::PlacementPtr Llada::place(const nn::TokenView& view) const {
   std::vector<int64_t> positions;
   for (const nn::Segment& s : view.body)
     for (int64_t id = s.ids.begin; id < s.ids.end; ++id) positions.push_back(id);
-  auto step = std::make_shared<LladaStep>();
+  auto placement = std::make_shared<LladaPlacement>(view);
   const tensor::Device device =
       layers_.empty() ? tensor::Device::cpu : layers_[0].attention_norm.device();
-  step->rotary = ops::rotary_table(positions, config_.rotary_pairs, config_.rope_theta, device);
-  return step;
+  placement->rotary =
+      ops::rotary_table(positions, config_.rotary_pairs, config_.rope_theta, device);
+  return placement;
 }
 
 nn::Hidden Llada::embed(std::span<const int32_t> ids, const nn::TokenView& view) const {
@@ -181,14 +183,15 @@ nn::Heads Llada::heads_of(const Block& w, const Tensor& x, const ops::RotaryTabl
           ops::rope(normed(k, w.k_norm, config_.head_dim), rotary, config_.head_dim), v};
 }
 
-void Llada::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void Llada::block(int index, const nn::StepContext&, const nn::Placement& placement,
                   nn::Hidden& hidden, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
-  const auto& rotary = dynamic_cast<const LladaStep&>(step).rotary;
+  const auto& rotary = dynamic_cast<const LladaPlacement&>(placement).rotary;
+  const nn::TokenView& view = placement.view;
   Tensor& x = hidden.tokens.body;
 
   const nn::Heads heads = heads_of(w, normed(x, w.attention_norm), rotary);
-  x = w.out(seams.attention.attend(index, view, {}, heads).body, {.residual = x}, seams.reduce);
+  x = w.out(seams.attention.attend(index, view, heads), {.residual = x}, seams.reduce);
 
   const Tensor fed = normed(x, w.feed_norm);
   if (w.expert_site >= 0) {

@@ -41,10 +41,10 @@ class Llada : public nn::TokenModel {
   DType dtype() const override { return dtype_; }
   int64_t vocabulary() const override { return config_.vocabulary; }
 
-  nn::StepContextPtr at(const nn::TokenView& view) const override;
+  nn::PlacementPtr place(const nn::TokenView& view) const override;
   nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
   Tensor logits(const nn::Hidden& hidden, const nn::TokenView& view,
                 const nn::Segments& of) const override;
 

@@ -9,33 +9,18 @@ namespace {
 constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 
 struct PixartContext : nn::Context {
-  std::vector<nn::Range> text;       // of each row
-  std::vector<Tensor> keys, values;  // per block of the portion: the text does not change
-  Tensor size;                       // f32 [rows, hidden] or undefined
-  Tensor positions;                  // f32 [tokens of a row, hidden]
-};
-
-struct PixartStep : nn::StepContext {
-  const PixartContext* context = nullptr;
-  std::vector<Tensor> modulation;  // per block of the portion, f32 [rows, 6 * hidden]
-  Tensor final_modulation;         // f32 [rows, 2 * hidden]
+  Tensor text;                    // all rows' tokens, packed: [sum of lengths, hidden]
+  std::vector<nn::Range> spans;   // of each row
+  nn::PerBlock<nn::Heads> heads;  // keys and values: the text does not change
+  Tensor size;                    // f32 [rows, hidden] or undefined
+  Tensor positions;               // f32 [tokens of a row, hidden]
 };
 
 nn::Geometry geometry_of(const PixartConfig& c) {
-  nn::Geometry g;
-  g.blocks = static_cast<int>(c.num_layers);
-  g.hidden = c.hidden();
+  nn::Geometry g = dit_geometry(c.num_layers, c.num_attention_heads, c.attention_head_dim, false);
   g.channels_in = c.in_channels;
   g.channels_out = c.out_channels;
   g.patch_size = {1, c.patch_size, c.patch_size};
-  const int heads = static_cast<int>(c.num_attention_heads);
-  for (int b = 0; b < g.blocks; ++b) {
-    g.attention.push_back({.block = b,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_dim = static_cast<int>(c.attention_head_dim)});
-    g.skip_from.push_back(-1);
-  }
   return g;
 }
 
@@ -45,18 +30,7 @@ Pixart::Pixart(const PixartConfig& config, const nn::Weights& weights, const nn:
                DType dtype)
     : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
   const int64_t d = config.hidden();
-  const std::string emb = "adaln_single.emb.";
-  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
-                     DType::f32);
-  if (config.use_additional_conditions) {
-    resolution_ = TwoLinears(weights, emb + "resolution_embedder", kWaves, d / 3, d / 3,
-                             ops::Activation::silu, DType::f32);
-    aspect_ = TwoLinears(weights, emb + "aspect_ratio_embedder", kWaves, d / 3, d / 3,
-                         ops::Activation::silu, DType::f32);
-  }
-  modulation_ = nn::Linear(weights, "adaln_single.linear", 6 * d, d, dtype);
-  caption_ = TwoLinears(weights, "caption_projection", config.caption_channels, d, d,
-                        ops::Activation::gelu_tanh, dtype);
+  if (portion.conditioning) load_conditioning(weights);
   if (portion.embed)
     patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
                         dtype);
@@ -68,6 +42,22 @@ Pixart::Pixart(const PixartConfig& config, const nn::Weights& weights, const nn:
   for (int64_t b = blocks_.begin; b < blocks_.end; ++b) layers_.push_back(load_block(weights, b));
 }
 
+void Pixart::load_conditioning(const nn::Weights& weights) {
+  const int64_t d = config_.hidden();
+  const auto embedder = [&](const char* name, int64_t width) {
+    return TwoLinears(weights, std::string("adaln_single.emb.") + name, kWaves, width, width,
+                      ops::Activation::silu, DType::f32);
+  };
+  time_ = embedder("timestep_embedder", d);
+  if (config_.use_additional_conditions) {
+    resolution_ = embedder("resolution_embedder", d / 3);
+    aspect_ = embedder("aspect_ratio_embedder", d / 3);
+  }
+  modulation_ = nn::Linear(weights, "adaln_single.linear", 6 * d, d, dtype_);
+  caption_ = TwoLinears(weights, "caption_projection", config_.caption_channels, d, d,
+                        ops::Activation::gelu_tanh, dtype_);
+}
+
 Pixart::Block Pixart::load_block(const nn::Weights& weights, int64_t index) const {
   const int64_t d = config_.hidden(), text = config_.cross_attention_dim;
   const std::string name = fmt::format("transformer_blocks.{}.", index);
@@ -76,11 +66,9 @@ Pixart::Block Pixart::load_block(const nn::Weights& weights, int64_t index) cons
   };
   const bool bias = config_.attention_bias;
   Block block;
-  block.self = {linear("attn1.to_q", d, bias),
-                linear("attn1.to_k", d, bias),
-                linear("attn1.to_v", d, bias),
-                {},
-                {}};
+  block.self = {{linear("attn1.to_q", d, bias), {}},
+                {linear("attn1.to_k", d, bias), {}},
+                linear("attn1.to_v", d, bias)};
   block.self_out = linear("attn1.to_out.0", d, true);
   block.cross_q = linear("attn2.to_q", d, bias);
   block.cross_k = linear("attn2.to_k", text, bias);
@@ -110,12 +98,8 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
   PackedText text = pack_text(given, optional_input(conditioning, "encoder_attention_mask"));
   for (int64_t r = static_cast<int64_t>(text.spans.size()); r < shape.rows; ++r)
     text.spans.push_back({r * length, (r + 1) * length});
-  context->text = text.spans;
-  const Tensor projected = caption_(ops::cast(text.tokens, dtype_));
-  for (const Block& block : layers_) {
-    context->keys.push_back(block.cross_k(projected));
-    context->values.push_back(block.cross_v(projected));
-  }
+  context->spans = text.spans;
+  context->text = caption_(ops::cast(text.tokens, dtype_));
   if (config_.use_additional_conditions) context->size = size_embedding(conditioning, shape.rows);
   const int64_t base = config_.sample_size / config_.patch_size;
   auto places = [&](int64_t count) {
@@ -129,54 +113,57 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
   return context;
 }
 
+nn::PlacementPtr Pixart::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const PixartContext&>(context);
+  auto placement = std::make_shared<DitPlacement>(of, view, of.text.device());
+  placement->sees = text_spans(view.body, of.spans);
+  return placement;
+}
+
 nn::StepContextPtr Pixart::at(const nn::Context& context, const Tensor& timestep) const {
-  auto step = std::make_shared<PixartStep>();
-  step->context = &dynamic_cast<const PixartContext&>(context);
-  const Tensor time =
-      time_(ops::timestep_embedding(timestep, kWaves), {.residual = step->context->size});
-  const Tensor shared = modulation_(ops::silu(time));
-  for (const Block& block : layers_)
-    step->modulation.push_back(ops::add_row(shared, block.modulation));
+  auto step = std::make_shared<DitStep>();
+  const Tensor time = time_(ops::timestep_embedding(timestep, kWaves),
+                            {.residual = dynamic_cast<const PixartContext&>(context).size});
+  step->condition = modulation_(ops::silu(time));  // of all blocks, which add their own
   if (final_modulation_.defined())
     step->final_modulation = ops::add_row(ops::concat_columns({time, time}), final_modulation_);
   return step;
 }
 
-nn::Hidden Pixart::embed(const nn::StepContext& step, const Tensor& latent,
-                         const nn::TokenView& view) const {
-  const PixartContext& context = *dynamic_cast<const PixartStep&>(step).context;
-  const Tensor places = nn::take_tokens(context.positions, 0, view.body);
+nn::Hidden Pixart::embed(const nn::Placement& placement, const Tensor& latent) const {
+  const PixartContext& context = dit(placement).in<PixartContext>();
+  const Tensor places = nn::take_tokens(context.positions, 0, placement.view.body);
   return {.tokens = {.prefix = {}, .body = patch_(latent, places, dtype_)}, .skips = {}};
 }
 
-void Pixart::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void Pixart::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                    nn::Hidden& hidden, const nn::Seams& seams) const {
-  const size_t local = static_cast<size_t>(index - blocks_.begin);
-  const Block& w = layers_.at(local);
-  const PixartStep& at = dynamic_cast<const PixartStep&>(step);
-  const Tensor& m = at.modulation.at(local);
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& p = dit(placement);
+  const auto& at = dit(step);
+  const Tensor& m = at.modulation.of(
+      index, [&] { return std::vector{ops::add_row(at.condition, w.modulation)}; })[0];
+  const auto& context = p.in<PixartContext>();
+  const nn::Heads& text = context.heads.of(index, [&] {
+    return nn::Heads{{}, w.cross_k(context.text), w.cross_v(context.text)};
+  });
   const int64_t d = config_.hidden();
+  const int heads = static_cast<int>(config_.num_attention_heads);
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  const nn::Heads heads = w.self(norm(x, part(m, 0, d), part(m, 1, d), rows));
-  const Tensor seen = seams.attention.attend(index, view, {}, heads).body;
-  x = w.self_out(seen, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
-  const Tensor read =
-      cross_attention(w.cross_q(x), at.context->keys.at(local), at.context->values.at(local),
-                      config_.num_attention_heads, view.body, at.context->text);
+  const nn::Heads asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.rows));
+  const Tensor seen = seams.attention.attend(index, p.view, asked);
+  x = w.self_out(seen, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
+  const Tensor read = ops::attention(w.cross_q(x), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x});
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), rows);
-  x = w.feed_forward(fed, {.gate = part(m, 5, d), .row_of = rows, .residual = x});
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
+  x = w.feed_forward(fed, {.gate = part(m, 5, d), .row_of = p.rows, .residual = x});
 }
 
-Tensor Pixart::head(const nn::StepContext& step, const nn::TokenView& view,
+Tensor Pixart::head(const nn::StepContext& step, const nn::Placement& placement,
                     const nn::Hidden& hidden) const {
-  const Tensor& m = dynamic_cast<const PixartStep&>(step).final_modulation;
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
-  const int64_t d = config_.hidden();
-  return head_(TokenNorm()(hidden.tokens.body, part(m, 0, d), part(m, 1, d), rows));
+  return head_(head_norm(step, placement, hidden.tokens.body, 0, 1));
 }
 
 }  // namespace tessera::models

@@ -33,12 +33,12 @@ class Pixart : public nn::Denoiser {
   /// "resolution" [rows, 2] and "aspect_ratio" [rows, 1].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
   nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override;
-  nn::Hidden embed(const nn::StepContext& step, const Tensor& latent,
-                   const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
-  Tensor head(const nn::StepContext& step, const nn::TokenView& view,
+  nn::Hidden embed(const nn::Placement& placement, const Tensor& latent) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
 
  private:
@@ -48,6 +48,7 @@ class Pixart : public nn::Denoiser {
     TwoLinears feed_forward;
     Tensor modulation;  ///< f32 [6 * hidden]
   };
+  void load_conditioning(const nn::Weights& weights);
   Block load_block(const nn::Weights& weights, int64_t index) const;
   Tensor size_embedding(const nn::Conditioning& conditioning, int64_t rows) const;
 

@@ -15,12 +15,6 @@ struct Sd3Context : nn::Context {
   int64_t length = 0;
 };
 
-struct Sd3Step : nn::StepContext {
-  const Sd3Context* context = nullptr;
-  std::vector<Tensor> picture, text;  // per block of the portion, f32 [rows, n * hidden]
-  Tensor final_modulation;            // f32 [rows, 2 * hidden]: scale, shift
-};
-
 nn::Geometry geometry_of(const Sd3Config& c) {
   nn::Geometry g;
   g.blocks = static_cast<int>(c.num_layers);
@@ -50,11 +44,13 @@ Sd3::Sd3(const Sd3Config& config, const nn::Weights& weights, const nn::Portion&
          DType dtype)
     : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
   const int64_t d = config.hidden(), most = config.pos_embed_max_size;
-  const std::string emb = "time_text_embed.";
-  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
-                     DType::f32);
-  pooled_ = TwoLinears(weights, emb + "text_embedder", config.pooled_projection_dim, d, d,
-                       ops::Activation::silu, DType::f32);
+  if (portion.conditioning) {
+    const std::string emb = "time_text_embed.";
+    time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
+                       DType::f32);
+    pooled_ = TwoLinears(weights, emb + "text_embedder", config.pooled_projection_dim, d, d,
+                         ops::Activation::silu, DType::f32);
+  }
   if (portion.embed) {
     patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
                         dtype);
@@ -76,15 +72,13 @@ Projections Sd3::load_heads(const nn::Weights& weights, const std::string& name,
     const std::string part = text ? fmt::format("add_{}_proj", which) : fmt::format("to_{}", which);
     return nn::Linear(weights, name + part, d, d, dtype_);
   };
-  Projections heads;
-  heads.k = linear("k");
-  heads.v = linear("v");
-  if (config_.qk_norm)
-    heads.k_norm = HeadNorm::rms(weights, name + (text ? "norm_added_k" : "norm_k"), dim);
+  auto norm = [&](const std::string& which) {
+    if (!config_.qk_norm) return HeadNorm();
+    return HeadNorm::rms(weights, name + (text ? "norm_added_" : "norm_") + which, dim);
+  };
+  Projections heads{{}, {linear("k"), norm("k")}, linear("v")};
   if (queries) {
-    heads.q = linear("q");
-    if (config_.qk_norm)
-      heads.q_norm = HeadNorm::rms(weights, name + (text ? "norm_added_q" : "norm_q"), dim);
+    heads.q = {linear("q"), norm("q")};
     return heads;
   }
   // The last block's text asks nothing; published files hold its queries' weights all the same.
@@ -149,72 +143,69 @@ nn::ContextPtr Sd3::prepare(const nn::Conditioning& conditioning,
   return context;
 }
 
+nn::PlacementPtr Sd3::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const Sd3Context&>(context);
+  return std::make_shared<DitPlacement>(of, view, of.pooled.device());
+}
+
 nn::StepContextPtr Sd3::at(const nn::Context& context, const Tensor& timestep) const {
-  auto step = std::make_shared<Sd3Step>();
-  step->context = &dynamic_cast<const Sd3Context&>(context);
-  const Tensor condition = ops::silu(
-      time_(ops::timestep_embedding(timestep, kWaves), {.residual = step->context->pooled}));
-  for (const Block& block : layers_) {
-    step->picture.push_back(block.picture.modulation(condition));
-    step->text.push_back(block.text.modulation(condition));
-  }
-  if (final_modulation_.weight()) step->final_modulation = final_modulation_(condition);
+  auto step = std::make_shared<DitStep>();
+  step->condition = ops::silu(time_(ops::timestep_embedding(timestep, kWaves),
+                                    {.residual = dynamic_cast<const Sd3Context&>(context).pooled}));
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(step->condition);
   return step;
 }
 
-nn::Hidden Sd3::embed(const nn::StepContext& step, const Tensor& latent,
-                      const nn::TokenView& view) const {
-  const Sd3Context& context = *dynamic_cast<const Sd3Step&>(step).context;
-  const Tensor places = nn::take_tokens(context.positions, 0, view.body);
-  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, view.prefix),
+nn::Hidden Sd3::embed(const nn::Placement& placement, const Tensor& latent) const {
+  const Sd3Context& context = dit(placement).in<Sd3Context>();
+  const Tensor places = nn::take_tokens(context.positions, 0, placement.view.body);
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
                      .body = patch_(latent, places, dtype_)},
           .skips = {}};
 }
 
-void Sd3::block(int index, const nn::StepContext& step, const nn::TokenView& view,
+void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                 nn::Hidden& hidden, const nn::Seams& seams) const {
-  const size_t local = static_cast<size_t>(index - blocks_.begin);
-  const Block& w = layers_.at(local);
-  const Sd3Step& at = dynamic_cast<const Sd3Step&>(step);
-  const Tensor &m = at.picture.at(local), &n = at.text.at(local);
-  const std::vector<int32_t> rows = nn::rows_of(view.body), text_rows = nn::rows_of(view.prefix);
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& p = dit(placement);
+  const auto& modulations = dit(step).of(index, {&w.picture.modulation, &w.text.modulation});
+  const Tensor &m = modulations[0], &n = modulations[1];
   const int64_t d = config_.hidden();
   const TokenNorm norm;
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
+  const int64_t text = c.size(0), all = text + x.size(0);
+  const nn::Heads heads = room_for_heads(x, all, w.last ? text : 0);
+  const nn::Heads of_text = part_of(heads, 0, text);
+  w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), p.rows), {}, part_of(heads, text, all));
   // The last block's text has no shift first: its norm is continuous, scale before shift.
-  const Tensor told = norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), text_rows);
-  nn::Heads text;
+  const Tensor told = norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_rows);
   if (w.last)
-    text = {{}, w.text.heads.k_norm(w.text.heads.k(told)), w.text.heads.v(told)};
+    w.text.heads.k(told, {}, of_text.k), w.text.heads.v(told, {.into = of_text.v});
   else
-    text = w.text.heads(told);
-  const nn::Heads heads = w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), rows));
-  const nn::Joint seen = seams.attention.attend(w.site, view, text, heads);
+    w.text.heads(told, {}, of_text);
+  const nn::Joint seen = apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
   Tensor second;
   if (w.dual) {
-    const nn::Heads alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), rows));
-    second = seams.attention.attend(w.site + 1, view, {}, alone).body;
+    const nn::Heads alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.rows));
+    second = seams.attention.attend(w.site + 1, p.view, alone);
   }
-  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = rows, .residual = x});
-  if (w.dual) x = w.second_out(second, {.gate = part(m, 8, d), .row_of = rows, .residual = x});
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), rows);
-  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = rows, .residual = x});
+  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
+  if (w.dual) x = w.second_out(second, {.gate = part(m, 8, d), .row_of = p.rows, .residual = x});
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
+  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = p.rows, .residual = x});
   if (w.last) {
     c = Tensor();
     return;
   }
-  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = text_rows, .residual = c});
-  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), text_rows);
-  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = text_rows, .residual = c});
+  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = p.text_rows, .residual = c});
+  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_rows);
+  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = p.text_rows, .residual = c});
 }
 
-Tensor Sd3::head(const nn::StepContext& step, const nn::TokenView& view,
+Tensor Sd3::head(const nn::StepContext& step, const nn::Placement& placement,
                  const nn::Hidden& hidden) const {
-  const Tensor& m = dynamic_cast<const Sd3Step&>(step).final_modulation;
-  const std::vector<int32_t> rows = nn::rows_of(view.body);
-  const int64_t d = config_.hidden();
-  return head_(TokenNorm()(hidden.tokens.body, part(m, 1, d), part(m, 0, d), rows));
+  return head_(head_norm(step, placement, hidden.tokens.body, 1, 0));
 }
 
 }  // namespace tessera::models

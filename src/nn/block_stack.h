@@ -2,9 +2,11 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/seams.h"
@@ -21,6 +23,7 @@ struct Shard {
 struct Portion {
   Range blocks;
   bool embed = true, head = true;
+  bool conditioning = true;     ///< what prepare and at compute with, for the blocks of any portion
   std::vector<bool> experts{};  ///< of each layer; empty: all
   Shard shard{};
   std::optional<DType> expert_dtype{};  ///< of routed experts' weights (i8); none: the model's
@@ -36,14 +39,43 @@ struct Conditioning {
   std::map<std::string, Tensor> tensors;
 };
 
+/// What each block derives from a context for itself, by whoever asks first: once, however blocks
+/// are cut into portions.
+template <class T>
+class PerBlock {
+ public:
+  template <class Make>
+  const T& of(int block, const Make& make) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.find(block);
+    return found != made_.end() ? found->second : made_.emplace(block, make()).first->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<int, T> made_;
+};
+
 /// What a model prepares once a request (positions, projected text); each model derives its own.
+/// It serves all portions of the model.
 class Context {
  public:
   virtual ~Context() = default;
 };
 using ContextPtr = std::shared_ptr<const Context>;
 
-/// What a model prepares once a step (modulations); each model derives its own.
+/// Where the tokens of a view stand, as blocks need it (their rows, their rotary angles); each
+/// model derives its own. It serves all portions of the model.
+class Placement {
+ public:
+  explicit Placement(TokenView of) : view(std::move(of)) {}
+  virtual ~Placement() = default;
+  const TokenView view;
+};
+using PlacementPtr = std::shared_ptr<const Placement>;
+
+/// What a model prepares once a step (modulations); each model derives its own, token models none.
+/// It serves all portions of the model.
 class StepContext {
  public:
   virtual ~StepContext() = default;
@@ -58,8 +90,8 @@ class BlockStack {
   virtual DType dtype() const = 0;
   /// What traces call the stream after block `index`.
   virtual std::string block_name(int index) const { return "block." + std::to_string(index); }
-  /// Runs block `index` on the tokens of `view`, in place of `hidden`.
-  virtual void block(int index, const StepContext& step, const TokenView& view, Hidden& hidden,
+  /// Runs block `index` on the tokens of a placement, in place of `hidden`.
+  virtual void block(int index, const StepContext& step, const Placement& placement, Hidden& hidden,
                      const Seams& seams) const = 0;
 };
 
@@ -68,13 +100,14 @@ class Denoiser : public BlockStack {
  public:
   /// Once a request. Throws Error(usage) when the conditioning or the sizes do not fit.
   virtual ContextPtr prepare(const Conditioning& conditioning, const TokenShape& shape) const = 0;
-  /// Once a step: timestep f32 [rows], as the scheduler feeds it.
+  /// Once a request for each view (all tokens, or those of a patch). The context outlives it.
+  virtual PlacementPtr place(const Context& context, const TokenView& view) const = 0;
+  /// Once a step: timestep f32 [rows], as the scheduler feeds it. The context outlives it.
   virtual StepContextPtr at(const Context& context, const Tensor& timestep) const = 0;
-  /// latent f32 [tokens of view.body, C * pt * p * q] -> the stream that the blocks work on.
-  virtual Hidden embed(const StepContext& step, const Tensor& latent,
-                       const TokenView& view) const = 0;
+  /// latent f32 [tokens of the body, C * pt * p * q] -> the stream that the blocks work on.
+  virtual Hidden embed(const Placement& placement, const Tensor& latent) const = 0;
   /// -> prediction f32 [tokens, channels_out * pt * p * q], channel slowest.
-  virtual Tensor head(const StepContext& step, const TokenView& view,
+  virtual Tensor head(const StepContext& step, const Placement& placement,
                       const Hidden& hidden) const = 0;
 };
 
@@ -83,8 +116,8 @@ class Denoiser : public BlockStack {
 class TokenModel : public BlockStack {
  public:
   virtual int64_t vocabulary() const = 0;
-  /// Once a forward: what depends on the positions of view.body alone.
-  virtual StepContextPtr at(const TokenView& view) const = 0;
+  /// Once a forward: nothing else changes from one to the next, their StepContext is empty.
+  virtual PlacementPtr place(const TokenView& view) const = 0;
   /// ids of the tokens of view.body, in packed order -> the stream that the blocks work on. Throws
   /// Error(usage) for an id outside the vocabulary.
   virtual Hidden embed(std::span<const int32_t> ids, const TokenView& view) const = 0;

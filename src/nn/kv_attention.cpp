@@ -28,7 +28,7 @@ void KvAttention::keep(int site, const TokenView& view, const Heads& body) {
   write(site, view.body, body.k, body.v);
 }
 
-Joint KvAttention::attend(int site_index, const TokenView& view, const Heads&, const Heads& body) {
+Tensor KvAttention::attend(int site_index, const TokenView& view, const Heads& body) {
   const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(site_index));
   require(!site.joint && view.lengths.size() == view.body.size(), ErrorCode::usage,
           "KvAttention: site {} with {} lengths for {} segments; it serves token models only",
@@ -47,8 +47,8 @@ Joint KvAttention::attend(int site_index, const TokenView& view, const Heads&, c
     at += s.ids.size();
     if (s.ids.size() > 0) out.push_back(ops::attention(q, k, v, site.heads, site.kv_heads, spans));
   }
-  if (out.empty()) return {{}, Tensor::empty(body.q.shape(), body.q.dtype(), body.q.device())};
-  return {{}, out.size() == 1 ? out[0] : ops::concat_rows(out)};
+  if (out.empty()) return Tensor::empty(body.q.shape(), body.q.dtype(), body.q.device());
+  return out.size() == 1 ? out[0] : ops::concat_rows(out);
 }
 
 }  // namespace tessera::nn

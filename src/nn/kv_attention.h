@@ -12,7 +12,7 @@ class KvAttention : public Attention {
  public:
   KvAttention(const Geometry& geometry, DType dtype)
       : geometry_(geometry), slots_(geometry, dtype) {}
-  Joint attend(int site, const TokenView& view, const Heads& prefix, const Heads& body) override;
+  Tensor attend(int site, const TokenView& view, const Heads& heads) override;
   const KvSlots& slots() const { return slots_; }
 
  protected:

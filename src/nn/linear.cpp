@@ -17,8 +17,11 @@ Linear::Linear(const Weights& weights, const std::string& name, int64_t n, int64
 ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
                            const ops::MatmulOptions& options, Reduce* reduce) {
   if (!reduce) return ops::matmul(x, weight, options);
-  require(options.activation == ops::Activation::none && !options.gate.defined(), ErrorCode::usage,
-          "a product split along k takes no activation and no gate: they need the whole sum");
+  require(options.activation == ops::Activation::none && !options.gate.defined() &&
+              !options.into.defined(),
+          ErrorCode::usage,
+          "a product split along k takes no activation, no gate and no place for its result: they "
+          "need the whole sum");
   ops::Tensor sum = ops::matmul(x, weight, {.out = ops::DType::f32, .out_as_input = false});
   reduce->sum(sum);
   if (options.bias.defined()) sum = ops::add_row(sum, options.bias);

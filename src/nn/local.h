@@ -8,7 +8,7 @@ namespace tessera::nn {
 class LocalAttention : public Attention {
  public:
   explicit LocalAttention(const Geometry& geometry) : geometry_(geometry) {}
-  Joint attend(int site, const TokenView& view, const Heads& prefix, const Heads& body) override;
+  Tensor attend(int site, const TokenView& view, const Heads& heads) override;
 
  private:
   const Geometry& geometry_;

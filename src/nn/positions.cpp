@@ -81,19 +81,26 @@ std::vector<double> spread_places(int64_t begin, int64_t end, int64_t count) {
   return even_places(count, double(begin), (last - double(begin)) / double(count - 1));
 }
 
-std::vector<int32_t> token_ids(const Segments& segments) {
-  std::vector<int32_t> ids;
-  for (const Segment& s : segments)
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) ids.push_back(static_cast<int32_t>(id));
-  return ids;
+Tensor take_ranges(const Tensor& x, const std::vector<Range>& ranges) {
+  std::vector<Range> runs{{0, 0}};
+  for (const Range& r : ranges) {
+    if (runs.back().size() == 0)
+      runs.back() = r;
+    else if (runs.back().end == r.begin)
+      runs.back().end = r.end;
+    else if (r.size() > 0)
+      runs.push_back(r);
+  }
+  std::vector<Tensor> parts;
+  for (const Range& r : runs) parts.push_back(x.slice(0, r.begin, r.end));
+  return parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
 }
 
 Tensor take_tokens(const Tensor& table, int64_t per_row, const Segments& segments) {
-  std::vector<int32_t> places;
+  std::vector<Range> ranges;
   for (const Segment& s : segments)
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
-      places.push_back(static_cast<int32_t>(s.row * per_row + id));
-  return ops::gather_rows(table, places, table.dtype());
+    ranges.push_back({s.row * per_row + s.ids.begin, s.row * per_row + s.ids.end});
+  return take_ranges(table, ranges);
 }
 
 ops::RotaryTable take_angles(const ops::RotaryTable& table, const Segments& segments) {

@@ -42,10 +42,10 @@ GridRegion centred_region(int64_t lines, int64_t columns, int64_t base_lines, in
 /// count places from `begin` to end * (count - 1) / count, as diffusers spreads them over a region.
 std::vector<double> spread_places(int64_t begin, int64_t end, int64_t count);
 
-/// The number of every token in its row, in packed order.
-std::vector<int32_t> token_ids(const Segments& segments);
+/// Rows of x by ranges, one after the other; a view of it if they stand like that already.
+tensor::Tensor take_ranges(const tensor::Tensor& x, const std::vector<Range>& ranges);
 /// Rows of a table with `per_row` entries for each row of the batch (0: the same for all rows), as
-/// the tokens of `segments` stand. The dtype of the table.
+/// the tokens of `segments` stand; a view of it if they stand like that already.
 tensor::Tensor take_tokens(const tensor::Tensor& table, int64_t per_row, const Segments& segments);
 /// The angles of the tokens of `segments`, from a table of one row's tokens.
 ops::RotaryTable take_angles(const ops::RotaryTable& table, const Segments& segments);

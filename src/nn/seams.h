@@ -72,8 +72,10 @@ struct Heads {
   Tensor q, k, v;
 };
 
+/// The streams of text and latent.
 struct Joint {
   Tensor prefix, body;
+  Tensor both{};  ///< text first, where the two are parts of one tensor
 };
 
 /// All that travels between stages; long skips by source block.
@@ -97,8 +99,9 @@ class StepAware {
 /// The attention of a block, wherever its keys are.
 class Attention : public StepAware {
  public:
-  /// The tokens of `view` ask; the result has the shape of the queries.
-  virtual Joint attend(int site, const TokenView& view, const Heads& prefix, const Heads& body) = 0;
+  /// Heads of the tokens of view.body, of a joint site those of view.prefix before them (queries of
+  /// the text only if it asks). What the queries see, in their order.
+  virtual Tensor attend(int site, const TokenView& view, const Heads& heads) = 0;
 };
 
 /// The experts of a layer, wherever they are: routed and shared.

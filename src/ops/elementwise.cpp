@@ -7,7 +7,6 @@
 #include "kernels/elementwise.h"
 #include "kernels/table.h"
 #include "kernels/waves.h"
-#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -114,23 +113,18 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   return apply("swiglu", Elementwise::swiglu, 9, gate, up, gate.dtype());
 }
 
-Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
-                 std::span<const int32_t> row_of) {
+Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate, const RowMap& row_of) {
   require(x.rank() == 2 && y.shape() == x.shape(), ErrorCode::usage,
           "add_gated: {} and {}; expected two [tokens, channels]", x.shape(), y.shape());
-  require(gate.rank() == 2 && gate.size(1) == x.size(1) && gate.dtype() == DType::f32 &&
-              static_cast<int64_t>(row_of.size()) == x.size(0),
-          ErrorCode::usage, "add_gated: gate {} and {} rows do not fit {} tokens of {} channels",
-          gate.shape(), row_of.size(), x.size(0), x.size(1));
-  for (int32_t row : row_of)
-    require(row >= 0 && row < gate.size(0), ErrorCode::usage,
-            "add_gated: row_of holds {}; the gate has {} rows", row, gate.size(0));
+  require(gate.rank() == 2 && gate.size(1) == x.size(1) && gate.dtype() == DType::f32,
+          ErrorCode::usage, "add_gated: gate {} of {}; expected f32 [rows, {}]", gate.shape(),
+          tensor::name_of(gate.dtype()), x.size(1));
+  row_of.check("add_gated", x.size(0), "gate", gate);
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
   count("add_gated", 2, x, out);
   if (x.is_meta() || x.elements() == 0) return out;
   require_beside("add_gated", "y", y, x.device());
   require_beside("add_gated", "gate", gate, x.device());
-  const Uploaded<int32_t> rows(row_of, x.device());
   kernels::table_of(x.device())
       .elementwise({.op = Elementwise::add_gated,
                     .a = x.raw(),
@@ -146,7 +140,7 @@ Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
                     .columns = x.size(1),
                     .gate = gate.data<float>(),
                     .gate_stride = gate.stride(0),
-                    .row_of = rows.data()});
+                    .row_of = row_of.data()});
   return out;
 }
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "ops/upload.h"
 
 namespace tessera::ops {
 
@@ -27,8 +27,7 @@ Tensor gelu_erf(const Tensor& x);
 /// silu(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 /// x + gate[row_of[t]] * y: x, y [tokens, channels], gate f32 [rows, channels].
-Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate,
-                 std::span<const int32_t> row_of);
+Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate, const RowMap& row_of);
 /// x + row repeated: dense x, whose elements are a multiple of those of the dense f32 row.
 Tensor add_row(const Tensor& x, const Tensor& row);
 /// y[to[i], :] = x[from[i], :], cast; zeros where from[i] is -1. x and y: float matrices of the

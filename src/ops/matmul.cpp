@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/elementwise.h"
-#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -25,18 +24,7 @@ void check_gate(const Tensor& x, int64_t n, const MatmulOptions& options) {
       options.gate.rank() == 2 && options.gate.size(1) == n && options.gate.dtype() == DType::f32,
       ErrorCode::usage, "matmul: gate {} of {}; expected f32 [rows, {}]", options.gate.shape(),
       tensor::name_of(options.gate.dtype()), n);
-  const int64_t rows = options.gate.size(0), tokens = x.size(0);
-  if (options.row_of.empty()) {
-    require(rows > 0 || tokens == 0, ErrorCode::usage,
-            "matmul: gate without rows for {} tokens; give at least one", tokens);
-    return;
-  }
-  require(static_cast<int64_t>(options.row_of.size()) == tokens, ErrorCode::usage,
-          "matmul: row_of of {} entries for {} tokens; give one a token", options.row_of.size(),
-          tokens);
-  for (int32_t row : options.row_of)
-    require(row >= 0 && row < rows, ErrorCode::usage,
-            "matmul: row_of holds {}; the gate has {} rows", row, rows);
+  options.row_of.check("matmul", x.size(0), "gate", options.gate);
 }
 
 void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
@@ -78,14 +66,14 @@ void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const
              static_cast<double>(bytes));
 }
 
-kernels::Epilogue epilogue_of(const MatmulOptions& options, const int32_t* row_of) {
+kernels::Epilogue epilogue_of(const MatmulOptions& options) {
   kernels::Epilogue e;
   e.activation = options.activation;
   if (options.bias.defined()) e.bias = options.bias.data<float>();
   if (options.gate.defined()) {
     e.gate = options.gate.data<float>();
     e.gate_stride = options.gate.stride(0);
-    e.row_of = options.row_of.empty() ? nullptr : row_of;
+    e.row_of = options.row_of.data();
   }
   if (options.residual.defined()) {
     e.residual = options.residual.raw();
@@ -141,18 +129,16 @@ Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   const DType out = options.out_as_input ? x.dtype() : options.out;
   require(tensor::is_float(out), ErrorCode::usage, "matmul: out is {}; expected f32, bf16 or f16",
           tensor::name_of(out));
-  Tensor y = Tensor::empty({x.size(0), w->n}, out, x.device());
+  const Tensor y = result_of("matmul", options.into, {x.size(0), w->n}, out, x.device());
   count(x, w, options, y);
   if (y.is_meta() || y.elements() == 0) return y;
-  const Uploaded<int32_t> row_of(
-      options.gate.defined() ? options.row_of : std::span<const int32_t>{}, x.device());
   kernels::table_of(x.device(), w->isa)
       .matmul({.x = x.raw(),
                .x_dtype = x.dtype(),
                .x_stride = x.stride(0),
                .rows = x.size(0),
                .weight = w.get(),
-               .epilogue = epilogue_of(options, row_of.data()),
+               .epilogue = epilogue_of(options),
                .y = y.raw(),
                .y_dtype = out,
                .y_stride = y.stride(0)});

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "kernels/matmul.h"
+#include "ops/upload.h"
 #include "tensor/tensor.h"
 
 namespace tessera::ops {
@@ -37,10 +37,11 @@ struct MatmulOptions {
   Tensor bias{};
   Activation activation = Activation::none;
   Tensor gate{};
-  std::span<const int32_t> row_of{};  ///< row of each token, for gate; empty: all row 0
+  RowMap row_of{};  ///< for gate
   Tensor residual{};
   DType out = DType::f32;    ///< f32, bf16 or f16
   bool out_as_input = true;  ///< the result takes the dtype of x; `out` is ignored
+  Tensor into{};             ///< where the result is written, a view too; undefined: new memory
 };
 
 /// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32:

@@ -3,7 +3,6 @@
 #include "base/fail.h"
 #include "kernels/norm.h"
 #include "kernels/table.h"
-#include "ops/upload.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -22,11 +21,7 @@ void check_rows(const char* op, const char* name, const Tensor& v, int64_t chann
   require(v.rank() == 2 && v.size(1) == channels && v.dtype() == DType::f32, ErrorCode::usage,
           "{}: {} {} of {}; expected f32 [rows, {}]", op, name, v.shape(), name_of(v.dtype()),
           channels);
-  require(o.row_of.empty() || static_cast<int64_t>(o.row_of.size()) == tokens, ErrorCode::usage,
-          "{}: row_of of {} entries for {} tokens", op, o.row_of.size(), tokens);
-  for (int32_t row : o.row_of)
-    require(row >= 0 && row < v.size(0), ErrorCode::usage, "{}: row_of holds {}; {} has {} rows",
-            op, row, name, v.size(0));
+  o.row_of.check(op, tokens, name, v);
 }
 
 Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred) {
@@ -44,7 +39,7 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   require_beside(op, "bias", o.bias, x.device());
   require_beside(op, "shift", o.shift, x.device());
   require_beside(op, "scale", o.scale, x.device());
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor y = result_of(op, o.into, x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add(op, 8 * double(x.elements()), 2 * double(x.bytes()));
   if (x.is_meta() || tokens == 0) return y;
@@ -62,9 +57,7 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   if (o.bias.defined()) a.bias = o.bias.data<float>();
   if (o.shift.defined()) a.shift = o.shift.data<float>(), a.shift_stride = o.shift.stride(0);
   if (o.scale.defined()) a.scale = o.scale.data<float>(), a.scale_stride = o.scale.stride(0);
-  const Uploaded<int32_t> row_of(a.shift || a.scale ? o.row_of : std::span<const int32_t>{},
-                                 x.device());
-  a.row_of = row_of.data();
+  if (a.shift || a.scale) a.row_of = o.row_of.data();
   kernels::table_of(x.device()).norm(a);
   return y;
 }

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
-#include "tensor/tensor.h"
+#include "ops/upload.h"
 
 namespace tessera::ops {
 
@@ -13,14 +12,15 @@ using tensor::Tensor;
 /// x [tokens, groups * width] -> the same shape and dtype, each run of `width` channels normalised
 /// on its own in f32 (width 0: all channels; per-head q/k norms use head_dim), then * weight + bias
 /// (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32 [rows,
-/// channels], adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token]
-/// (empty: row 0).
+/// channels], adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token].
+/// Written to `into` where that is given, which is not x.
 struct NormOptions {
   Tensor weight, bias;
   Tensor shift, scale;
-  std::span<const int32_t> row_of;
+  RowMap row_of;
   int64_t width = 0;
   float eps = 1e-6f;
+  Tensor into;
 };
 /// (x - mean) / sqrt(variance + eps), biased variance.
 Tensor layer_norm(const Tensor& x, const NormOptions& options = {});

@@ -33,7 +33,8 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
   return {table.cos.to(device), table.sin.to(device)};
 }
 
-Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryPairs pairs) {
+Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryPairs pairs,
+            const Tensor& into) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()) && head_dim > 0 && x.size(1) % head_dim == 0,
           ErrorCode::usage, "rope: x {} of {}; expected floats [tokens, heads * {}]", x.shape(),
           tensor::name_of(x.dtype()), head_dim);
@@ -45,7 +46,7 @@ Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryP
           "rope: a table of {} for x {}; expected dense f32 [{}, pairs], at most {} pairs",
           cos.shape(), x.shape(), x.size(0), head_dim / 2);
   require_beside("rope", "the table", cos, x.device());
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor y = result_of("rope", into, x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add("rope", 3 * double(x.elements()), 2 * double(x.bytes()) + 2 * double(cos.bytes()));
   if (x.is_meta() || x.elements() == 0) return y;

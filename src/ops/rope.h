@@ -23,8 +23,9 @@ enum class RotaryPairs : uint8_t { halves, neighbours };
 
 /// x [tokens, heads * head_dim] with the first 2 * pairs channels of every head turned by the
 /// angles of its token, in f32; the others stay (partial rotary). The dtype of x. A row depends on
-/// itself and its angles only. Throws Error(usage) on sizes that do not fit.
+/// itself and its angles only. Written to `into` where that is given, which is not x. Throws
+/// Error(usage) on sizes that do not fit.
 Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim,
-            RotaryPairs pairs = RotaryPairs::halves);
+            RotaryPairs pairs = RotaryPairs::halves, const Tensor& into = {});
 
 }  // namespace tessera::ops

@@ -1,5 +1,6 @@
 #include "ops/upload.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include "base/fail.h"
 #include "tensor/device_pool.h"
 #include "tensor/recording.h"
+#include "tensor/shape_format.h"
 
 namespace tessera::ops {
 namespace {
@@ -63,6 +65,36 @@ Tensor uploaded(const void* data, int64_t bytes) {
   const Tensor there = bytes <= kMostBytes ? all_sent().get(data, bytes) : sent(data, bytes);
   if (tensor::Recording* recording = tensor::current_scope().recording) recording->keep(there);
   return there;
+}
+
+RowMap::RowMap(const std::vector<int32_t>& rows, Device device) {
+  if (rows.empty()) return;
+  const auto [lowest, highest] = std::minmax_element(rows.begin(), rows.end());
+  lowest_ = *lowest, highest_ = *highest;
+  const tensor::Shape shape{static_cast<int64_t>(rows.size())};
+  rows_ = device == Device::meta ? Tensor::empty(shape, DType::i32, device)
+                                 : Tensor::from(std::span<const int32_t>(rows), shape).to(device);
+}
+
+void RowMap::check(const char* op, int64_t tokens, const char* name, const Tensor& table) const {
+  const int64_t rows = table.size(0), held = rows_.defined() ? rows_.size(0) : tokens;
+  require(held == tokens, ErrorCode::usage,
+          "{}: row_of of {} entries for {} tokens; give one a token", op, held, tokens);
+  require(tokens == 0 || (lowest_ >= 0 && highest_ < rows), ErrorCode::usage,
+          "{}: row_of holds {}; the {} has {} rows", op, lowest_ < 0 ? lowest_ : highest_, name,
+          rows);
+  require_beside(op, "row_of", rows_, table.device());
+}
+
+const int32_t* RowMap::data() const { return rows_.defined() ? rows_.data<int32_t>() : nullptr; }
+
+Tensor result_of(const char* op, const Tensor& into, const tensor::Shape& shape, DType dtype,
+                 Device device) {
+  if (!into.defined()) return Tensor::empty(shape, dtype, device);
+  require(into.shape() == shape && into.dtype() == dtype && into.device() == device,
+          ErrorCode::usage, "{}: a result {} of {} does not fit into {} of {}", op, shape,
+          tensor::name_of(dtype), into.shape(), tensor::name_of(into.dtype()));
+  return into;
 }
 
 void require_beside(const char* op, const char* name, const Tensor& operand, Device device) {

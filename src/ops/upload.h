@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -27,6 +28,26 @@ class Uploaded {
   tensor::Tensor copy_;
   const T* data_;
 };
+
+/// The row of each token, for gates, shifts and scales: looked at once, and kept where the kernels
+/// of a device read it. Without tokens: row 0 for all.
+class RowMap {
+ public:
+  RowMap() = default;
+  RowMap(const std::vector<int32_t>& rows, tensor::Device device = tensor::Device::cpu);
+  /// Throws Error(usage) unless it has a row for each of `tokens`, all of them in `table`.
+  void check(const char* op, int64_t tokens, const char* name, const tensor::Tensor& table) const;
+  const int32_t* data() const;
+
+ private:
+  tensor::Tensor rows_;
+  int32_t lowest_ = 0, highest_ = 0;
+};
+
+/// Where `op` writes a result of so many rows and columns: `into` where that is given, which has to
+/// fit, else new memory.
+tensor::Tensor result_of(const char* op, const tensor::Tensor& into, const tensor::Shape& shape,
+                         tensor::DType dtype, tensor::Device device);
 
 /// Throws Error(usage) if an operand of `op` has elements on another device than `device`, where x
 /// is. Undefined and meta operands pass.

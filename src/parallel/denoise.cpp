@@ -49,16 +49,16 @@ void check_hidden(const nn::Hidden& hidden, const std::string& part) {
   ops::require_finite(hidden.tokens.prefix, part);
 }
 
-Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
-                const Tensor& latent, Assembly& assembly, const DenoiseControl& control,
-                Watch watch, int half = 0) {
-  nn::Hidden hidden = model.embed(step, latent, view);
+Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
+                const nn::Placement& placement, const Tensor& latent, Assembly& assembly,
+                const DenoiseControl& control, Watch watch, int half = 0) {
+  nn::Hidden hidden = model.embed(placement, latent);
   const bool trace = watch == Watch::blocks && control.trace, check = watch == Watch::numbers;
   if (trace) show(control, "embedding", hidden.tokens.body);
   if (check) check_hidden(hidden, "the embedding");
   for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    model.block(static_cast<int>(b), step, view, hidden, assembly.seams(half));
+    model.block(static_cast<int>(b), step, placement, hidden, assembly.seams(half));
     if (assembly.world) assembly.world->advance();
     if (check) check_hidden(hidden, "'" + model.block_name(static_cast<int>(b)) + "'");
     if (!trace) continue;
@@ -66,26 +66,35 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step, const nn
     show(control, name, hidden.tokens.body);
     if (hidden.tokens.prefix.defined()) show(control, name + ".context", hidden.tokens.prefix);
   }
-  const Tensor out = model.head(step, view, hidden);
+  const Tensor out = model.head(step, placement, hidden);
   if (check) ops::require_finite(out, "the head");
   return out;
 }
 
-// All rows at once, or as two halves in turn; a rank without rows for a half goes through its
-// exchanges all the same.
-Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const nn::TokenView& view,
+using Places = std::vector<nn::PlacementPtr>;
+
+// All rows at once, or the two halves that go in turn.
+Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
+                 const Assembly& assembly) {
+  if (!assembly.turns) return {model.place(context, view)};
+  const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
+  return {model.place(context, rows_of(view, 0, cut)),
+          model.place(context, rows_of(view, cut, rows))};
+}
+
+// A rank without rows for a half goes through its exchanges all the same.
+Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const Places& places,
                   const Tensor& latent, Assembly& assembly, const DenoiseControl& control) {
   // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
   const Watch watch = latent.device() == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
-  if (!assembly.turns) return run_rows(model, step, view, latent, assembly, control, watch);
-  const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
-  const nn::TokenView halves[] = {rows_of(view, 0, cut), rows_of(view, cut, rows)};
-  const int64_t first = nn::token_count(halves[0].body);
+  if (places.size() == 1)
+    return run_rows(model, step, *places[0], latent, assembly, control, watch);
+  const int64_t first = nn::token_count(places[0]->view.body);
   const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
   std::vector<Tensor> out(2);
   assembly.turns->run([&](int i) {
     const auto at = static_cast<size_t>(i);
-    out[at] = run_rows(model, step, halves[at], latents[at], assembly, control, watch, i);
+    out[at] = run_rows(model, step, *places[at], latents[at], assembly, control, watch, i);
   });
   return ops::concat_rows(out);
 }
@@ -136,7 +145,8 @@ class Guard {
   // old results have gone.
   [[noreturn]] void find(int i) {
     if ((!assembly_.world || assembly_.world->size() == 1) && !assembly_.plan.stale())
-      run_rows(model_, *model_.at(context_, time_), view_, good_, assembly_, {}, Watch::numbers);
+      run_rows(model_, *model_.at(context_, time_), *model_.place(context_, view_), good_,
+               assembly_, {}, Watch::numbers);
     fail(ErrorCode::model,
          "step {} of {} leaves no numbers (NaN or infinity) in the latent: use less guidance or "
          "another scheduler; if that is the same, the model's files are damaged",
@@ -159,8 +169,9 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   const tensor::Device device = device_of(assembly, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
   const nn::StepContextPtr step = model.at(*context, timestep.to(device));
-  const Tensor out = run_rows(model, *step, assembly.share.view(shape.prefix), latent.to(device),
-                              assembly, control, Watch::blocks);
+  const nn::PlacementPtr placement = model.place(*context, assembly.share.view(shape.prefix));
+  const Tensor out =
+      run_rows(model, *step, *placement, latent.to(device), assembly, control, Watch::blocks);
   assembly.finish();
   return out.to(latent.device());
 }
@@ -173,13 +184,13 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   const nn::TokenView view = assembly.share.view(shape.prefix);
   const tensor::Device home = latent.device(), device = device_of(assembly, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
+  const Places places = places_of(model, *context, view, assembly);
   latent = latent.to(device);
   const auto& [pt, p, q] = model.geometry().patch_size;
   const bool watched = control.trace != nullptr;
   RecordedStep network(
       [&](const Tensor& time, const Tensor& input) {
-        const nn::StepContextPtr step = model.at(*context, time);
-        return run_blocks(model, *step, view, input, assembly, control);
+        return run_blocks(model, *model.at(*context, time), places, input, assembly, control);
       },
       sampler.steps() >= kWorthRecording && !watched && assembly.may_record(),
       assembly.experts.get());

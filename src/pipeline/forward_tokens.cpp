@@ -157,13 +157,13 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
   nn::KvAttention attention(model.geometry(), model.dtype());
   nn::MoeLayers experts;
   attention.begin_step({.index = 0});
-  const auto step = model.at(view);
+  const auto placement = model.place(view);
   nn::Hidden hidden = model.embed(asked.ids, view);
   Tensors outputs;
   if (trace) outputs["hidden.0"] = spread(hidden.tokens.body, asked);
   for (int b = 0; b < model.geometry().blocks; ++b) {
     require(!stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    model.block(b, *step, view, hidden, {attention, experts});
+    model.block(b, {}, *placement, hidden, {attention, experts});
     if (trace) outputs[fmt::format("hidden.{}", b + 1)] = spread(hidden.tokens.body, asked);
   }
   outputs["logits"] = outputs["out"] = spread(model.logits(hidden, view, view.body), asked);

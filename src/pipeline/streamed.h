@@ -22,14 +22,24 @@ class StreamedDenoiser : public nn::Denoiser {
   nn::DType dtype() const override { return shell_->dtype(); }
   std::string block_name(int index) const override { return shell_->block_name(index); }
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
-                         const nn::TokenShape& shape) const override;
-  nn::StepContextPtr at(const nn::Context& context, const nn::Tensor& timestep) const override;
-  nn::Hidden embed(const nn::StepContext& step, const nn::Tensor& latent,
-                   const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
-  nn::Tensor head(const nn::StepContext& step, const nn::TokenView& view,
-                  const nn::Hidden& hidden) const override;
+                         const nn::TokenShape& shape) const override {
+    return shell_->prepare(conditioning, shape);
+  }
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override {
+    return shell_->place(context, view);
+  }
+  nn::StepContextPtr at(const nn::Context& context, const nn::Tensor& timestep) const override {
+    return shell_->at(context, timestep);
+  }
+  nn::Hidden embed(const nn::Placement& placement, const nn::Tensor& latent) const override {
+    return shell_->embed(placement, latent);
+  }
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  nn::Tensor head(const nn::StepContext& step, const nn::Placement& placement,
+                  const nn::Hidden& hidden) const override {
+    return shell_->head(step, placement, hidden);
+  }
 
  private:
   const models::PipelineSpec& recipe_;

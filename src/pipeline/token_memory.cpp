@@ -76,10 +76,10 @@ TokenNeed token_need(const ModelState& state, const TokenRun& run) {
   nn::MoeLayers experts;
   attention.begin_step({.index = 0});
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);
-  const auto step = model->at(view);
+  const auto placement = model->place(view);
   nn::Hidden hidden = model->embed(ids, view);
   for (int b = 0; b < model->geometry().blocks; ++b)
-    model->block(b, *step, view, hidden, {attention, experts});
+    model->block(b, {}, *placement, hidden, {attention, experts});
   model->logits(hidden, view, decided);
   need.kv = attention.slots().bytes();
   need.flops = rehearsal.scope.meter->total().flops;

@@ -37,14 +37,14 @@ Tensor forward(const nn::TokenModel& model, const Batch& batch, const nn::Seams&
   const nn::StepInfo info{pass, 0, true, true};
   seams.attention.begin_step(info);
   seams.experts.begin_step(info);
-  const auto step = model.at(batch.view);
+  const auto placement = model.place(batch.view);
   nn::Hidden hidden = model.embed(batch.ids, batch.view);
   const Tensor& tokens = hidden.tokens.body;
   look |= !tokens.defined() ||
           tokens.device() == tensor::Device::cpu;  // there it costs nothing beside a block
   if (look) ops::require_finite(tokens, "the embedding");
   for (int b = 0; b < model.geometry().blocks; ++b) {
-    model.block(b, *step, batch.view, hidden, seams);
+    model.block(b, {}, *placement, hidden, seams);
     if (look) ops::require_finite(tokens, fmt::format("block {}", b));
   }
   return model.logits(hidden, batch.view, batch.decide);

@@ -109,9 +109,9 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
         *own, plan, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla"), world);
     made.policy->restrict_to({0});
     const nn::TokenModel& model = (made.split ? *made.split : *own);
-    const auto step = model.at(view);
+    const auto placement = model.place(view);
     nn::Hidden hidden = model.embed(ids, view);
-    for (int b = 0; b < geometry.blocks; ++b) model.block(b, *step, view, hidden, made.seams());
+    for (int b = 0; b < geometry.blocks; ++b) model.block(b, {}, *placement, hidden, made.seams());
     const auto values = model.logits(hidden, view, view.body).to_floats();
     if (rank == 0) found = values;
   };

@@ -39,11 +39,11 @@ void check_forward(const golden::LladaCase& golden, const nn::TokenModel& model,
   nn::KvAttention attention(model.geometry(), model.dtype());
   Watched experts;
   attention.begin_step({.index = 0});
-  const auto step = model.at(view);
+  const auto placement = model.place(view);
   nn::Hidden hidden = model.embed(ids, view);
   const Tensor expected = golden.io.get(prefix + "hidden");
   for (int b = 0; b <= model.geometry().blocks; ++b) {
-    if (b > 0) model.block(b - 1, *step, view, hidden, {attention, experts.layers});
+    if (b > 0) model.block(b - 1, {}, *placement, hidden, {attention, experts.layers});
     EXPECT_LT(golden::max_error(hidden.tokens.body.to_floats(), golden::row(expected, b)), 1e-4)
         << prefix << "hidden after " << b;
   }

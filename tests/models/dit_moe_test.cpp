@@ -41,12 +41,13 @@ Tensor run(const DitMoe& model, const std::vector<int32_t>& labels, const nn::To
     view.rows.push_back(r);
     view.body.push_back({r, {0, shape.tokens()}});
   }
+  const auto placement = model.place(*context, view);
   nn::LocalAttention attention(model.geometry());
   nn::MoeLayers experts;
-  nn::Hidden hidden = model.embed(*step, latent, view);
+  nn::Hidden hidden = model.embed(*placement, latent);
   for (int b = 0; b < model.geometry().blocks; ++b)
-    model.block(b, *step, view, hidden, {attention, experts});
-  return model.head(*step, view, hidden);
+    model.block(b, *step, *placement, hidden, {attention, experts});
+  return model.head(*step, *placement, hidden);
 }
 
 Tensor latent_of(int64_t tokens, tensor::Device device = tensor::Device::cpu) {
@@ -88,15 +89,6 @@ TEST(DitMoe, NamesAClassThatDoesNotExist) {
     EXPECT_EQ(e.code(), ErrorCode::usage);
     EXPECT_NE(std::string(e.what()).find("class 6"), std::string::npos);
   }
-}
-
-TEST(DitMoe, PositionsAreThoseOfTheGrid) {
-  const Tensor p = sincos_positions(2, 3, 8);
-  EXPECT_EQ(p.shape(), (tensor::Shape{6, 8}));
-  EXPECT_FLOAT_EQ(p.row<float>(4)[0], std::sin(1.0f));  // column 1
-  EXPECT_FLOAT_EQ(p.row<float>(4)[4], std::sin(1.0f));  // line 1
-  EXPECT_FLOAT_EQ(p.row<float>(2)[0], std::sin(2.0f));
-  EXPECT_FLOAT_EQ(p.row<float>(2)[6], 1.0f);  // cosine of line 0
 }
 
 }  // namespace

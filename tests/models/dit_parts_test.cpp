@@ -20,12 +20,63 @@ TEST(DitParts, TextIsPackedWithoutItsPadding) {
   EXPECT_TRUE(pack_text(tokens, {}).spans.empty());
 }
 
-TEST(DitParts, CrossAttentionReadsTheTextOfItsRow) {
+TEST(DitParts, TokensSeeTheTextOfTheirRow) {
   const Tensor q = of({1, 1}, {2, 1}), v = of({5, 7}, {2, 1});
-  const nn::Segments body{{1, {0, 1}}, {0, {0, 1}}};
-  const Tensor out = cross_attention(q, q, v, 1, body, {{0, 1}, {1, 2}});
+  const auto spans = text_spans({{1, {0, 1}}, {0, {0, 1}}}, {{0, 1}, {1, 2}});
+  const Tensor out = ops::attention(q, q, v, 1, 1, spans);
   EXPECT_FLOAT_EQ(out.to_floats()[0], 7);
   EXPECT_FLOAT_EQ(out.to_floats()[1], 5);
+}
+
+TEST(DitParts, HeadsOfBothStreamsAreWrittenBehindEachOther) {
+  const NamedNoise weights;
+  const auto projections = [&](bool normed) -> Projections {
+    const auto head = [&](const char* name) -> NormedHeads {
+      return {nn::Linear(weights, name, 4, 4, DType::f32),
+              normed ? HeadNorm::rms(weights, std::string(name) + ".norm", 2) : HeadNorm()};
+    };
+    return {head("q"), head("k"), nn::Linear(weights, "v", 4, 4, DType::f32)};
+  };
+  const Tensor words = weights.get("text", {2, 4}), x = weights.get("picture", {3, 4});
+  const ops::RotaryTable none, angles{weights.get("cos", {3, 1}), weights.get("sin", {3, 1})};
+  for (const bool normed : {false, true})
+    for (const auto& turn : {none, angles}) {
+      if (turn.cos.defined() && !normed) continue;
+      const Projections p = projections(normed);
+      const nn::Heads room = room_for_heads(x, 5);
+      p(words, {}, part_of(room, 0, 2));
+      p(x, turn, part_of(room, 2, 5));
+      const nn::Heads text = p(words), body = p(x, turn);
+      for (const auto of : {&nn::Heads::q, &nn::Heads::k, &nn::Heads::v})
+        EXPECT_EQ((room.*of).to_floats(), ops::concat_rows({text.*of, body.*of}).to_floats());
+    }
+  const nn::Heads last = room_for_heads(x, 5, 2);  // whose text does not ask
+  EXPECT_EQ(last.q.size(0), 3);
+  EXPECT_EQ(part_of(last, 0, 2).q.size(0), 0);
+  EXPECT_EQ(part_of(last, 0, 2).k.size(0), 2);
+  EXPECT_EQ(part_of(last, 2, 5).q.raw(), last.q.raw());
+}
+
+TEST(DitParts, StreamsOfOneTensorStayTogether) {
+  const Tensor both = of({1, 2, 3, 4, 5, 6}, {3, 2});
+  const nn::Joint streams = apart(both, 1);
+  EXPECT_EQ(streams.body.to_floats(), (std::vector<float>{3, 4, 5, 6}));
+  EXPECT_EQ(together(streams).raw(), both.raw());
+  EXPECT_EQ(together({streams.body, streams.prefix}).to_floats(),
+            (std::vector<float>{3, 4, 5, 6, 1, 2}));
+}
+
+TEST(DitParts, ABlocksModulationIsMadeOnceAStep) {
+  const NamedNoise weights;
+  const nn::Linear first(weights, "first", 6, 4, DType::f32),
+      second(weights, "second", 6, 4, DType::f32);
+  DitStep step;
+  step.condition = weights.get("condition", {2, 4});
+  const auto& made = step.of(3, {&first, &second});
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(made[1].to_floats(), second(step.condition).to_floats());
+  EXPECT_EQ(&step.of(3, {&first, &second}), &made);
+  EXPECT_NE(step.of(4, {&second})[0].raw(), made[1].raw());
 }
 
 TEST(DitParts, InputsAreCheckedByName) {

@@ -59,10 +59,10 @@ Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
            const nn::TokenView& view) {
   nn::KvAttention attention(model.geometry(), model.dtype());
   nn::MoeLayers experts;
-  const auto step = model.at(view);
+  const auto placement = model.place(view);
   nn::Hidden hidden = model.embed(ids, view);
   for (int b = 0; b < model.geometry().blocks; ++b)
-    model.block(b, *step, view, hidden, {attention, experts});
+    model.block(b, {}, *placement, hidden, {attention, experts});
   return model.logits(hidden, view, view.body);
 }
 

@@ -53,12 +53,13 @@ struct TinyModel {
     tensor::Tensor time = tensor::Tensor::empty({rows}, tensor::DType::f32, latent.device());
     for (int r = 0; r < rows && !time.is_meta(); ++r) time.data<float>()[r] = 400;
     const auto step = network->at(*context, time);
+    const auto placement = network->place(*context, view);
     nn::LocalAttention attention(network->geometry());
     nn::MoeLayers experts;
-    nn::Hidden hidden = network->embed(*step, latent, view);
+    nn::Hidden hidden = network->embed(*placement, latent);
     for (int b = 0; b < network->geometry().blocks; ++b)
-      network->block(b, *step, view, hidden, {attention, experts});
-    return network->head(*step, view, hidden);
+      network->block(b, *step, *placement, hidden, {attention, experts});
+    return network->head(*step, *placement, hidden);
   }
 };
 

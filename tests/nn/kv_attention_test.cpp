@@ -40,8 +40,7 @@ TEST(KvAttention, WholeRowsAreLocalAttention) {
     LocalAttention local(g);
     const Heads h = heads_of(18);
     const TokenView view{-1, {0, 1}, {}, {{0, {0, 11}}, {1, {0, 7}}}, {11, 7}};
-    EXPECT_EQ(kept.attend(0, view, {}, h).body.to_floats(),
-              local.attend(0, view, {}, h).body.to_floats());
+    EXPECT_EQ(kept.attend(0, view, h).to_floats(), local.attend(0, view, h).to_floats());
   }
 }
 
@@ -50,10 +49,10 @@ TEST(KvAttention, ABlockOnKeptKeysIsTheWholeRowBitByBit) {
   const Heads h = heads_of(12);
   KvAttention whole(g, DType::f32), parts(g, DType::f32);
   const TokenView all{-1, {0}, {}, {{0, {0, 12}}}, {12}};
-  const Tensor expected = whole.attend(0, all, {}, h).body;
+  const Tensor expected = whole.attend(0, all, h);
   for (int64_t from : {0, 4, 8}) {
     const TokenView view{-1, {0}, {}, {{0, {from, from + 4}}}, {from + 4}};
-    EXPECT_EQ(parts.attend(0, view, {}, cut(h, from, from + 4)).body.to_floats(),
+    EXPECT_EQ(parts.attend(0, view, cut(h, from, from + 4)).to_floats(),
               expected.slice(0, from, from + 4).to_floats());
   }
 }
@@ -64,9 +63,9 @@ TEST(KvAttention, WhatAViewLeavesOutIsReadAsItWasLeft) {
   KvAttention attention(g, DType::f32);
   const TokenView all{-1, {0}, {}, {{0, {0, 12}}}, {12}}, middle{-1, {0}, {}, {{0, {4, 8}}}, {12}};
   attention.begin_step({.index = 0});
-  const Tensor whole = attention.attend(0, all, {}, h).body;
+  const Tensor whole = attention.attend(0, all, h);
   attention.begin_step({.index = 1});
-  EXPECT_EQ(attention.attend(0, middle, {}, cut(h, 4, 8)).body.to_floats(),
+  EXPECT_EQ(attention.attend(0, middle, cut(h, 4, 8)).to_floats(),
             whole.slice(0, 4, 8).to_floats());
   EXPECT_EQ(attention.slots().written(0, 0, 3), 0);
   EXPECT_EQ(attention.slots().written(0, 0, 5), 1);
@@ -76,7 +75,7 @@ TEST(KvAttention, NeedsTheLengthsOfTheRows) {
   const Geometry g = one_site(0);
   KvAttention attention(g, DType::f32);
   const TokenView view{-1, {0}, {}, {{0, {0, 4}}}};
-  EXPECT_THROW(attention.attend(0, view, {}, heads_of(4)), Error);
+  EXPECT_THROW(attention.attend(0, view, heads_of(4)), Error);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "nn/positions.h"
+#include "tensor/scope.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {
@@ -45,24 +47,55 @@ TEST(LocalAttention, RowsDoNotSeeEachOther) {
   LocalAttention attention(g);
   const Heads both = heads_of(12, 1);
   const TokenView view{-1, {0, 1}, {}, {{0, {0, 5}}, {1, {0, 7}}}};
-  const Tensor packed = attention.attend(0, view, {}, both).body;
+  const Tensor packed = attention.attend(0, view, both);
   const TokenView second{-1, {1}, {}, {{1, {0, 7}}}};
-  const Tensor alone = attention.attend(0, second, {}, slice(both, 5, 12)).body;
+  const Tensor alone = attention.attend(0, second, slice(both, 5, 12));
   EXPECT_EQ(packed.slice(0, 5, 12).to_floats(), alone.to_floats());
 }
 
 TEST(LocalAttention, JointTextAnswersAndAsks) {
   const Geometry g = one_site(true, true);
   LocalAttention attention(g);
-  const Heads text = heads_of(3, 4), latent = heads_of(5, 8);
+  const Heads both = heads_of(8, 4), latent = slice(both, 3, 8);
   const TokenView view{-1, {0}, {{0, {0, 3}}}, {{0, {0, 5}}}};
-  const Joint seen = attention.attend(0, view, text, latent);
-  ASSERT_EQ(seen.prefix.shape(), (tensor::Shape{3, 16}));
-  ASSERT_EQ(seen.body.shape(), (tensor::Shape{5, 16}));
+  const Tensor seen = attention.attend(0, view, both);
+  ASSERT_EQ(seen.shape(), (tensor::Shape{8, 16}));
   // Without the text the same latent queries see something else.
   const Geometry apart = one_site(false, false);
   LocalAttention without(apart);
-  EXPECT_NE(without.attend(0, view, {}, latent).body.to_floats(), seen.body.to_floats());
+  EXPECT_NE(without.attend(0, view, latent).to_floats(), seen.slice(0, 3, 8).to_floats());
+}
+
+// Text and latent of one row stand together already; of more rows, keys and values are moved.
+TEST(LocalAttention, JointRowsSeeTheirOwnTextAndLatent) {
+  for (const bool asks : {true, false}) {
+    const Geometry g = one_site(true, asks);
+    LocalAttention attention(g);
+    // Text of rows 0 (two tokens), 1 (one), 2 (none); latent of 4, 1 and 2.
+    const Heads all = heads_of(10, 4);
+    const TokenView view{
+        -1, {0, 1, 2}, {{0, {0, 2}}, {1, {0, 1}}}, {{0, {0, 4}}, {1, {0, 1}}, {2, {0, 2}}}};
+    const auto picked = [&](const Tensor& x, Range text, Range latent) {
+      return take_ranges(x, {text, {3 + latent.begin, 3 + latent.end}});
+    };
+    const Range texts[] = {{0, 2}, {2, 3}, {3, 3}}, latents[] = {{0, 4}, {4, 5}, {5, 7}};
+    const Tensor q = asks ? all.q : all.q.slice(0, 3, 10);
+    const Tensor seen = attention.attend(0, view, {q, all.k, all.v});
+    for (int r = 0; r < 3; ++r) {
+      const Range t = texts[r], l = latents[r];
+      const Tensor k = picked(all.k, t, l), v = picked(all.v, t, l);
+      const Tensor asked = asks ? picked(all.q, t, l) : q.slice(0, l.begin, l.end);
+      const TokenView one{-1, {r}, {{r, {0, t.size()}}}, {{r, {0, l.size()}}}};
+      tensor::Scope scope;
+      scope.meter = std::make_shared<tensor::Meter>();
+      const tensor::BindScope bind(scope);
+      const Tensor alone = attention.attend(0, one, {asked, k, v});
+      EXPECT_FALSE(scope.meter->entries().contains("concat"));
+      const Tensor together = asks ? picked(seen, t, l) : seen.slice(0, l.begin, l.end);
+      EXPECT_EQ(alone.to_floats(), together.to_floats()) << r;
+    }
+    EXPECT_EQ(attention.attend(0, {}, slice(all, 0, 0)).size(0), 0);  // a view without rows
+  }
 }
 
 TEST(LocalAttention, CausalBlocksSeeThemselvesAndEarlierOnes) {
@@ -70,19 +103,17 @@ TEST(LocalAttention, CausalBlocksSeeThemselvesAndEarlierOnes) {
   LocalAttention blocks(causal), all(full);
   const Heads h = heads_of(10, 21);
   const TokenView view{-1, {0}, {}, {{0, {0, 10}}}};
-  const Tensor out = blocks.attend(0, view, {}, h).body;
+  const Tensor out = blocks.attend(0, view, h);
   const TokenView first{-1, {0}, {}, {{0, {0, 4}}}};
-  EXPECT_EQ(out.slice(0, 0, 4).to_floats(),
-            all.attend(0, first, {}, slice(h, 0, 4)).body.to_floats());
-  EXPECT_EQ(out.slice(0, 8, 10).to_floats(),
-            all.attend(0, view, {}, h).body.slice(0, 8, 10).to_floats());
+  EXPECT_EQ(out.slice(0, 0, 4).to_floats(), all.attend(0, first, slice(h, 0, 4)).to_floats());
+  EXPECT_EQ(out.slice(0, 8, 10).to_floats(), all.attend(0, view, h).slice(0, 8, 10).to_floats());
 }
 
 TEST(LocalAttention, RefusesARowInTwoPieces) {
   const Geometry g = one_site(false, false);
   LocalAttention attention(g);
   const TokenView view{-1, {0}, {}, {{0, {0, 2}}, {0, {2, 4}}}};
-  EXPECT_THROW(attention.attend(0, view, {}, heads_of(4, 1)), Error);
+  EXPECT_THROW(attention.attend(0, view, heads_of(4, 1)), Error);
 }
 
 }  // namespace

@@ -70,6 +70,17 @@ TEST(Matmul, TakesOutColumnViewsAndTheEpilogue) {
   }
 }
 
+TEST(Matmul, WritesWhereTheCallerSays) {
+  const Tensor x = counting(3, 4), both = Tensor::zeros({5, 8}, DType::f32);
+  const Weight w = pack_weight(counting(6, 4), DType::f32);
+  const Tensor view = both.slice(0, 1, 4).slice(1, 1, 7);
+  EXPECT_EQ(matmul(x, w, {.into = view}).raw(), view.raw());
+  EXPECT_EQ(view.to_floats(), matmul(x, w).to_floats());
+  EXPECT_EQ(both.slice(1, 0, 1).to_floats(), std::vector<float>(5));
+  EXPECT_EQ(both.slice(1, 7, 8).to_floats(), std::vector<float>(5));
+  EXPECT_THROW(matmul(x, w, {.into = both}), Error);
+}
+
 TEST(Matmul, ZeroRowsAndMetaGiveShapesAndCounts) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();

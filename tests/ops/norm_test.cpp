@@ -39,6 +39,15 @@ TEST(LayerNorm, OnMetaHasShapeAndCounts) {
   EXPECT_EQ(scope.meter->total().calls, 1);
 }
 
+TEST(LayerNorm, WritesWhereTheCallerSays) {
+  const Tensor x = of({1, 2, 3, 4, 7, 5}, {3, 2}), both = Tensor::zeros({5, 4}, DType::f32);
+  const Tensor view = both.slice(0, 1, 4).slice(1, 1, 3);
+  EXPECT_EQ(layer_norm(x, {.into = view}).raw(), view.raw());
+  EXPECT_EQ(view.to_floats(), layer_norm(x).to_floats());
+  EXPECT_EQ(both.slice(1, 0, 1).to_floats(), std::vector<float>(5));
+  EXPECT_THROW(layer_norm(x, {.into = both}), Error);
+}
+
 TEST(LayerNorm, RefusesWhatDoesNotFit) {
   const Tensor x = of({1, 2, 3, 4}, {2, 2});
   EXPECT_THROW(layer_norm(x, {.width = 3}), Error);

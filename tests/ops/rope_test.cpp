@@ -32,6 +32,16 @@ TEST(Rope, ChannelsBehindThePairsStay) {
   EXPECT_EQ(y[3], 8);
 }
 
+TEST(Rope, WritesWhereTheCallerSays) {
+  const std::vector<int64_t> positions{3, 5};
+  const RotaryTable table = rotary_table(positions, 2, 10.0);
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 7, 8, 5, 4, 3, 2}, {2, 4});
+  const Tensor both = Tensor::zeros({3, 6}, DType::f32), view = both.slice(0, 1, 3).slice(1, 2, 6);
+  EXPECT_EQ(rope(x, table, 4, RotaryPairs::neighbours, view).raw(), view.raw());
+  EXPECT_EQ(view.to_floats(), rope(x, table, 4, RotaryPairs::neighbours).to_floats());
+  EXPECT_EQ(both.slice(1, 0, 2).to_floats(), std::vector<float>(6));
+}
+
 TEST(Rope, TakesNoTokensAndMeta) {
   const Tensor none = Tensor::empty({0, 8}, DType::bf16);
   EXPECT_EQ(rope(none, rotary_table({}, 4, 1e4), 8).shape(), (tensor::Shape{0, 8}));

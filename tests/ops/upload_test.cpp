@@ -21,6 +21,31 @@ TEST(Upload, OnTheCpuItIsTheArrayItself) {
   EXPECT_EQ(Uploaded<int32_t>({}, Device::cpu).data(), nullptr);
 }
 
+TEST(RowMap, IsCheckedAgainstTokensAndTables) {
+  const Tensor table = Tensor::zeros({2, 3}, DType::f32);
+  const std::vector<int32_t> ones = {1, 0, 1}, outside = {0, 2}, below = {-1};
+  const RowMap map(ones), none, empty(std::vector<int32_t>{});
+  map.check("op", 3, "gate", table);
+  EXPECT_EQ(map.data()[2], 1);
+  none.check("op", 7, "gate", table);  // row 0 for all
+  EXPECT_EQ(none.data(), nullptr);
+  empty.check("op", 0, "gate", Tensor::zeros({0, 3}, DType::f32));
+  EXPECT_THROW(none.check("op", 7, "gate", Tensor::zeros({0, 3}, DType::f32)), Error);
+  EXPECT_THROW(map.check("op", 2, "gate", table), Error);
+  EXPECT_THROW(RowMap(outside).check("op", 2, "gate", table), Error);
+  EXPECT_THROW(RowMap(below).check("op", 1, "gate", table), Error);
+  RowMap(ones, Device::meta)
+      .check("op", 3, "gate", Tensor::empty({2, 3}, DType::f32, Device::meta));
+}
+
+TEST(ResultOf, IsWrittenWhereTheCallerSays) {
+  const Tensor both = Tensor::zeros({4, 6}, DType::f32), view = both.slice(1, 2, 5);
+  EXPECT_EQ(result_of("op", view, {4, 3}, DType::f32, Device::cpu).raw(), view.raw());
+  EXPECT_EQ(result_of("op", {}, {4, 3}, DType::bf16, Device::cpu).dtype(), DType::bf16);
+  EXPECT_THROW(result_of("op", view, {4, 2}, DType::f32, Device::cpu), Error);
+  EXPECT_THROW(result_of("op", view, {4, 3}, DType::bf16, Device::cpu), Error);
+}
+
 TEST(Upload, OnAGpuItIsACopyThatIsSentOnce) {
   const auto runtime = std::make_shared<tensor::FakeRuntime>();
   tensor::use_device(std::make_shared<tensor::DevicePool>(runtime));

@@ -30,17 +30,20 @@ class Echo : public nn::Denoiser {
   nn::ContextPtr prepare(const nn::Conditioning&, const nn::TokenShape&) const override {
     return std::make_shared<NoContext>();
   }
+  nn::PlacementPtr place(const nn::Context&, const nn::TokenView& view) const override {
+    return std::make_shared<nn::Placement>(view);
+  }
   nn::StepContextPtr at(const nn::Context&, const Tensor&) const override {
     return std::make_shared<NoStep>();
   }
-  nn::Hidden embed(const nn::StepContext&, const Tensor& x, const nn::TokenView&) const override {
+  nn::Hidden embed(const nn::Placement&, const Tensor& x) const override {
     return {.tokens = {.prefix = {}, .body = x}, .skips = {}};
   }
-  void block(int, const nn::StepContext&, const nn::TokenView&, nn::Hidden&,
+  void block(int, const nn::StepContext&, const nn::Placement&, nn::Hidden&,
              const nn::Seams&) const override {}
-  Tensor head(const nn::StepContext&, const nn::TokenView& view,
+  Tensor head(const nn::StepContext&, const nn::Placement& placement,
               const nn::Hidden& hidden) const override {
-    const auto rows = nn::rows_of(view.body);
+    const auto rows = nn::rows_of(placement.view.body);
     Tensor out = Tensor::zeros(hidden.tokens.body.shape(), DType::f32);
     for (int64_t t = 0; t < out.size(0); ++t)
       if (rows[static_cast<size_t>(t)] < conditional_)
@@ -83,7 +86,7 @@ class Broken : public Echo {
  public:
   Broken() : Echo(1) { two_.blocks = 2, two_.channels_in = two_.channels_out = 2; }
   const nn::Geometry& geometry() const override { return two_; }
-  void block(int index, const nn::StepContext&, const nn::TokenView&, nn::Hidden& hidden,
+  void block(int index, const nn::StepContext&, const nn::Placement&, nn::Hidden& hidden,
              const nn::Seams&) const override {
     if (index != 1 || ++calls_ < 3) return;
     hidden.tokens.body = ops::cast(hidden.tokens.body, DType::f32);
@@ -176,21 +179,25 @@ class Layers : public nn::Denoiser {
   nn::ContextPtr prepare(const nn::Conditioning&, const nn::TokenShape&) const override {
     return std::make_shared<NoContext>();
   }
+  nn::PlacementPtr place(const nn::Context&, const nn::TokenView& view) const override {
+    return std::make_shared<nn::Placement>(view);
+  }
   nn::StepContextPtr at(const nn::Context&, const Tensor&) const override {
     return std::make_shared<NoStep>();
   }
-  nn::Hidden embed(const nn::StepContext&, const Tensor& x, const nn::TokenView&) const override {
+  nn::Hidden embed(const nn::Placement&, const Tensor& x) const override {
     return {.tokens = {.prefix = {}, .body = x}, .skips = {}};
   }
-  void block(int index, const nn::StepContext&, const nn::TokenView& view, nn::Hidden& hidden,
+  void block(int index, const nn::StepContext&, const nn::Placement& placement, nn::Hidden& hidden,
              const nn::Seams& seams) const override {
+    const nn::TokenView& view = placement.view;
     const auto at = static_cast<size_t>(index);
     if (index == bad_ && std::count(view.rows.begin(), view.rows.end(), bad_row_) > 0)
       throw Error(ErrorCode::memory, "no memory for a half");
     Tensor& x = hidden.tokens.body;
     x = ops::blend(x, 0.5f, seams.experts.apply(index, view, x, routers_[at], banks_[at]), 0.5f);
   }
-  Tensor head(const nn::StepContext&, const nn::TokenView&,
+  Tensor head(const nn::StepContext&, const nn::Placement&,
               const nn::Hidden& hidden) const override {
     return hidden.tokens.body;
   }

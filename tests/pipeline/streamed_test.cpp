@@ -78,6 +78,89 @@ TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
   }
 }
 
+/// A transformer in portions of so many blocks; the first has what stands before and after them.
+class Portions : public nn::Denoiser {
+ public:
+  Portions(const Family& family, int64_t each, DType dtype) : each_(each) {
+    const int64_t blocks = family.recipe->blocks();
+    for (int64_t b = 0; b < blocks; b += each) {
+      nn::Portion portion{{b, std::min(b + each, blocks)}, b == 0, b == 0};
+      portion.conditioning = b == 0;
+      parts_.push_back(family.recipe->make(*family.weights, portion, dtype));
+    }
+  }
+  const nn::Geometry& geometry() const override { return parts_[0]->geometry(); }
+  DType dtype() const override { return parts_[0]->dtype(); }
+  nn::ContextPtr prepare(const nn::Conditioning& c, const nn::TokenShape& shape) const override {
+    return parts_[0]->prepare(c, shape);
+  }
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override {
+    return parts_[0]->place(context, view);
+  }
+  nn::StepContextPtr at(const nn::Context& context, const Tensor& timestep) const override {
+    return parts_[0]->at(context, timestep);
+  }
+  nn::Hidden embed(const nn::Placement& placement, const Tensor& latent) const override {
+    return parts_[0]->embed(placement, latent);
+  }
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override {
+    parts_[static_cast<size_t>(index / each_)]->block(index, step, placement, hidden, seams);
+  }
+  Tensor head(const nn::StepContext& step, const nn::Placement& placement,
+              const nn::Hidden& hidden) const override {
+    return parts_[0]->head(step, placement, hidden);
+  }
+
+ private:
+  int64_t each_;
+  std::vector<std::unique_ptr<nn::Denoiser>> parts_;
+};
+
+/// A request of three steps: its latent, and the calls and FLOPs of each op.
+struct Work {
+  std::vector<float> latent;
+  std::map<std::string, std::pair<int64_t, double>> ops;
+};
+
+Work three_steps(const Family& family, const nn::Denoiser& model) {
+  tensor::Scope scope;
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  parallel::Assembly assembly =
+      parallel::assemble(model.geometry(), {}, {2, family.layout.tokens(), 1, 3});
+  parallel::Guidance guidance;
+  guidance.kept = model.geometry().channels_in;
+  const nn::TokenShape shape{2, family.recipe->prefix(family.conditioning), family.layout.grid()};
+  const Tensor noise =
+      filled({2 * family.layout.tokens(), family.layout.token_channels()}, DType::f32);
+  Work work;
+  work.latent = parallel::denoise(model, family.conditioning, shape, *sample::rectified_flow(3),
+                                  guidance, noise, {}, assembly, {})
+                    .to_floats();
+  for (const auto& [op, entry] : scope.meter->entries()) work.ops[op] = {entry.calls, entry.flops};
+  return work;
+}
+
+TEST(Streamed, WhatBlocksShareIsComputedOnceHoweverTheyAreCut) {
+  for (const Case& c : kCases) {
+    const Family family(c);
+    const int64_t blocks = family.recipe->blocks();
+    const auto whole = family.recipe->make(*family.weights, {{0, blocks}, true, true}, DType::f32);
+    const Work expected = three_steps(family, *whole);
+    EXPECT_GT(expected.ops.at("matmul").first, 3 * blocks);
+    for (const int64_t each : {1, 2}) {
+      const Work cut = three_steps(family, Portions(family, each, DType::f32));
+      EXPECT_EQ(cut.latent, expected.latent) << c.type;
+      EXPECT_EQ(cut.ops, expected.ops) << c.type << " in portions of " << each;
+    }
+    const Work streamed =
+        three_steps(family, StreamedDenoiser(*family.recipe, family.weights, DType::f32, 0));
+    EXPECT_EQ(streamed.latent, expected.latent) << c.type;
+    EXPECT_EQ(streamed.ops, expected.ops) << c.type << " streamed";
+  }
+}
+
 TEST(Streamed, HoldsOneBlockAtATime) {
   const Family family(kCases[0]);
   tensor::Scope scope;

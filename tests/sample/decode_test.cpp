@@ -18,14 +18,14 @@ class Counting : public nn::TokenModel {
   const nn::Geometry& geometry() const override { return geometry_; }
   DType dtype() const override { return DType::f32; }
   int64_t vocabulary() const override { return 8; }
-  nn::StepContextPtr at(const nn::TokenView&) const override {
-    return std::make_shared<nn::StepContext>();
+  nn::PlacementPtr place(const nn::TokenView& view) const override {
+    return std::make_shared<nn::Placement>(view);
   }
   nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView&) const override {
     passes.emplace_back(ids.begin(), ids.end());
     return {};
   }
-  void block(int, const nn::StepContext&, const nn::TokenView&, nn::Hidden&,
+  void block(int, const nn::StepContext&, const nn::Placement&, nn::Hidden&,
              const nn::Seams&) const override {}
   Tensor logits(const nn::Hidden&, const nn::TokenView&, const nn::Segments& of) const override {
     Tensor x = Tensor::zeros({nn::token_count(of), 8}, DType::f32);
@@ -51,7 +51,7 @@ class Spoilt : public Counting {
                        .body = Tensor::zeros({static_cast<int64_t>(ids.size()), 4}, DType::bf16)},
             .skips = {}};
   }
-  void block(int index, const nn::StepContext&, const nn::TokenView&, nn::Hidden& hidden,
+  void block(int index, const nn::StepContext&, const nn::Placement&, nn::Hidden& hidden,
              const nn::Seams&) const override {
     if (index >= block_) hidden.tokens.body.row<uint16_t>(0)[2] = 0x7fc0;
   }

@@ -41,8 +41,7 @@ void DisplacedKv::commit(Site& site) {
   site.pending = false;
 }
 
-nn::Joint DisplacedKv::attend(int index, const nn::TokenView&, const nn::Heads&,
-                              const nn::Heads& body) {
+Tensor DisplacedKv::attend(int index, const nn::TokenView&, const nn::Heads& body) {
   const nn::AttentionSite& shape = geometry_.attention.at(static_cast<size_t>(index));
   Site& site = sites_[index];
   const int64_t width = body.k.size(1), rows = share_.rows(), mine = share_.tokens.size();
@@ -61,10 +60,8 @@ nn::Joint DisplacedKv::attend(int index, const nn::TokenView&, const nn::Heads&,
   for (int64_t row = 0; row < rows; ++row)
     spans.push_back(
         {row * mine, (row + 1) * mine, row * share_.all_tokens, (row + 1) * share_.all_tokens});
-  return {
-      {},
-      ops::attention(body.q, site.slots.slice(1, 0, width), site.slots.slice(1, width, 2 * width),
-                     shape.heads, shape.kv_heads, spans)};
+  return ops::attention(body.q, site.slots.slice(1, 0, width),
+                        site.slots.slice(1, width, 2 * width), shape.heads, shape.kv_heads, spans);
 }
 
 }  // namespace tessera::parallel

@@ -17,8 +17,7 @@ class DisplacedKv : public nn::Attention {
   /// `group`: the ranks of the tokens, in their order; it must outlive this.
   DisplacedKv(const nn::Geometry& geometry, comm::Communicator& group, const Share& share);
 
-  nn::Joint attend(int site, const nn::TokenView& view, const nn::Heads& prefix,
-                   const nn::Heads& body) override;
+  nn::Tensor attend(int site, const nn::TokenView& view, const nn::Heads& heads) override;
   void finish() override { sites_.clear(); }
 
  private:

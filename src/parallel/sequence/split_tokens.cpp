@@ -67,9 +67,9 @@ void TokenRuns::cut(const nn::TokenView& whole) {
 
 Range TokenRuns::range(int rank) const { return nn::split({0, tokens()}, group_.size(), rank); }
 
-nn::StepContextPtr SplitTokenModel::at(const nn::TokenView& view) const {
+nn::PlacementPtr SplitTokenModel::place(const nn::TokenView& view) const {
   runs_->cut(view);
-  return model_.at(runs_->mine());
+  return model_.place(runs_->mine());
 }
 
 nn::Hidden SplitTokenModel::embed(std::span<const int32_t> ids, const nn::TokenView&) const {
@@ -81,9 +81,9 @@ nn::Hidden SplitTokenModel::embed(std::span<const int32_t> ids, const nn::TokenV
       runs_->mine());
 }
 
-void SplitTokenModel::block(int index, const nn::StepContext& step, const nn::TokenView&,
+void SplitTokenModel::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                             nn::Hidden& hidden, const nn::Seams& seams) const {
-  model_.block(index, step, runs_->mine(), hidden, seams);
+  model_.block(index, step, placement, hidden, seams);
   runs_->group().advance();
 }
 

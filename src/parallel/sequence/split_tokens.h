@@ -45,10 +45,10 @@ class SplitTokenModel : public nn::TokenModel {
   const nn::Geometry& geometry() const override { return model_.geometry(); }
   nn::DType dtype() const override { return model_.dtype(); }
   int64_t vocabulary() const override { return model_.vocabulary(); }
-  nn::StepContextPtr at(const nn::TokenView& view) const override;
+  nn::PlacementPtr place(const nn::TokenView& view) const override;
   nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView& view) const override;
-  void block(int index, const nn::StepContext& step, const nn::TokenView& view, nn::Hidden& hidden,
-             const nn::Seams& seams) const override;
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
   /// The last stream of the tokens of `of` travels, not their logits: it is smaller.
   nn::Tensor logits(const nn::Hidden& hidden, const nn::TokenView& view,
                     const nn::Segments& of) const override;

@@ -41,7 +41,7 @@ std::vector<std::vector<float>> run(int shards, int fresh, int steps) {
     DisplacedKv attention(g, world, share);
     for (int s = 0; s < steps; ++s) {
       attention.begin_step({s, steps, s < fresh, s + 1 == steps || s + 1 < fresh});
-      const auto out = attention.attend(0, share.view(0), {}, heads(s, share)).body;
+      const auto out = attention.attend(0, share.view(0), heads(s, share));
       const auto parts = comm::gather(world, 0, out.contiguous(), {"test", s});
       if (world.rank() == 0) outputs.push_back(join(parts, plan, 2, 7).to_floats());
     }
@@ -71,9 +71,7 @@ TEST(DisplacedKv, LaterStepsSeeOtherShardsOneStepOld) {
         return ops::concat_rows(parts);
       };
       const auto out =
-          local
-              .attend(0, whole.view(0), {}, {now.q, mixed(now.k, before.k), mixed(now.v, before.v)})
-              .body;
+          local.attend(0, whole.view(0), {now.q, mixed(now.k, before.k), mixed(now.v, before.v)});
       for (int64_t t = 0; t < 14; ++t) {
         if (t % 7 < own.begin || t % 7 >= own.end) continue;
         for (int64_t c = 0; c < 16; ++c)

@@ -43,17 +43,17 @@ class Echo : public nn::TokenModel {
   const nn::Geometry& geometry() const override { return geometry_; }
   nn::DType dtype() const override { return nn::DType::f32; }
   int64_t vocabulary() const override { return 1; }
-  nn::StepContextPtr at(const nn::TokenView&) const override {
-    return std::make_shared<nn::StepContext>();
+  nn::PlacementPtr place(const nn::TokenView& view) const override {
+    return std::make_shared<nn::Placement>(view);
   }
   nn::Hidden embed(std::span<const int32_t> ids, const nn::TokenView& view) const override {
     EXPECT_EQ(int64_t(ids.size()), nn::token_count(view.body));
     const std::vector<float> values(ids.begin(), ids.end());
     return {{{}, Tensor::from(std::span<const float>(values), {int64_t(ids.size()), 1})}, {}};
   }
-  void block(int, const nn::StepContext&, const nn::TokenView& view, nn::Hidden& hidden,
+  void block(int, const nn::StepContext&, const nn::Placement& placement, nn::Hidden& hidden,
              const nn::Seams&) const override {
-    EXPECT_EQ(hidden.tokens.body.size(0), nn::token_count(view.body));
+    EXPECT_EQ(hidden.tokens.body.size(0), nn::token_count(placement.view.body));
   }
   Tensor logits(const nn::Hidden& hidden, const nn::TokenView& view,
                 const nn::Segments& of) const override {
@@ -71,7 +71,7 @@ TEST(SplitTokenModel, GivesTheLogitsOfAllTokensToEveryRank) {
   for (int ranks : {1, 2, 3, 9})
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
       const SplitTokenModel model(echo, std::make_shared<TokenRuns>(world));
-      const auto step = model.at(kPass);
+      const auto placement = model.place(kPass);
       nn::Hidden hidden = model.embed(ids, kPass);
       EXPECT_EQ(model.logits(hidden, kPass, {{0, {5, 8}}, {3, {1, 2}}}).to_floats(),
                 (std::vector<float>{20, 30, 40, 70}));
@@ -113,9 +113,7 @@ TEST(SplitKvAttention, KeepsTheSlotsOfOneRank) {
         return counting(n, width, scale).slice(0, mine.begin, mine.end);
       };
       const Tensor out =
-          attention
-              ->attend(0, world ? runs->mine() : view, {}, {of(16, by), of(8, 1), of(8, 3 * by)})
-              .body;
+          attention->attend(0, world ? runs->mine() : view, {of(16, by), of(8, 1), of(8, 3 * by)});
       const auto values = out.to_floats();
       all.insert(all.end(), values.begin(), values.end());
     }
