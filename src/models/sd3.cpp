@@ -1,5 +1,7 @@
 #include "models/sd3.h"
 
+#include <utility>
+
 #include "base/fail.h"
 #include "nn/positions.h"
 
@@ -16,24 +18,15 @@ struct Sd3Context : nn::Context {
 };
 
 nn::Geometry geometry_of(const Sd3Config& c) {
-  nn::Geometry g;
-  g.blocks = static_cast<int>(c.num_layers);
-  g.hidden = c.hidden();
+  nn::Geometry g = dit_geometry(c.num_layers, c.num_attention_heads, c.attention_head_dim, true);
   g.channels_in = c.in_channels;
   g.channels_out = c.out_channels;
   g.patch_size = {1, c.patch_size, c.patch_size};
-  const int heads = static_cast<int>(c.num_attention_heads);
-  for (int b = 0; b < g.blocks; ++b) {
-    nn::AttentionSite site{.block = b,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_dim = static_cast<int>(c.attention_head_dim),
-                           .joint = true,
-                           .prefix_queries = b + 1 < g.blocks};
+  for (nn::AttentionSite site : std::exchange(g.attention, {})) {
+    site.prefix_queries = site.block + 1 < g.blocks;
     g.attention.push_back(site);
     site.joint = site.prefix_queries = false;
-    if (c.dual_attention_layers.contains(b)) g.attention.push_back(site);
-    g.skip_from.push_back(-1);
+    if (c.dual_attention_layers.contains(site.block)) g.attention.push_back(site);
   }
   return g;
 }
