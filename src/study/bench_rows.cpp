@@ -59,7 +59,7 @@ void bench_elementwise(const Bench& b) {
   b.moves("gelu_tanh_bf16", rows_by(x), 2 * bytes, b.seconds([&] { ops::gelu_tanh(x); }, kTimes));
   b.moves("swiglu_bf16", rows_by(x), 3 * bytes, b.seconds([&] { ops::swiglu(x, x); }, kTimes));
   const Tensor gate = b.filled({1, 3072}, DType::f32);
-  const std::vector<int32_t> row_of(static_cast<size_t>(x.size(0)));
+  const ops::RowMap row_of(std::vector<int32_t>(static_cast<size_t>(x.size(0))), x.device());
   b.moves("add_gated_bf16", rows_by(x), 3 * bytes,
           b.seconds([&] { ops::add_gated(x, x, gate, row_of); }, kTimes));
   const Tensor t = b.filled({b.many(64)}, DType::f32);
