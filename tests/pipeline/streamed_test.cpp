@@ -6,6 +6,7 @@
 
 #include "engine/golden.h"
 #include "parallel/denoise.h"
+#include "pipeline/estimate.h"
 #include "pipeline/model_state.h"
 
 namespace tessera::pipeline {
@@ -69,7 +70,7 @@ TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
     const int64_t blocks = family.recipe.blocks;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto whole =
-          family.run(family.recipe.make(*family.weights, {{0, blocks}, true, true}, dtype));
+          family.run(*family.recipe.make(*family.weights, {{0, blocks}, true, true}, dtype));
       for (const int64_t resident : {int64_t{0}, blocks - 1})
         EXPECT_EQ(family.run(StreamedDenoiser(family.recipe, family.weights, dtype, resident)),
                   whole)
@@ -82,11 +83,11 @@ TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
 class Portions : public nn::Denoiser {
  public:
   Portions(const Family& family, int64_t each, DType dtype) : each_(each) {
-    const int64_t blocks = family.recipe->blocks();
+    const int64_t blocks = family.recipe.blocks;
     for (int64_t b = 0; b < blocks; b += each) {
       nn::Portion portion{{b, std::min(b + each, blocks)}, b == 0, b == 0};
       portion.conditioning = b == 0;
-      parts_.push_back(family.recipe->make(*family.weights, portion, dtype));
+      parts_.push_back(family.recipe.make(*family.weights, portion, dtype));
     }
   }
   const nn::Geometry& geometry() const override { return parts_[0]->geometry(); }
@@ -131,7 +132,7 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
       parallel::assemble(model.geometry(), {}, {2, family.layout.tokens(), 1, 3});
   parallel::Guidance guidance;
   guidance.kept = model.geometry().channels_in;
-  const nn::TokenShape shape{2, family.recipe->prefix(family.conditioning), family.layout.grid()};
+  const nn::TokenShape shape{2, family.recipe.prefix(family.conditioning), family.layout.grid()};
   const Tensor noise =
       filled({2 * family.layout.tokens(), family.layout.token_channels()}, DType::f32);
   Work work;
@@ -145,8 +146,8 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
 TEST(Streamed, WhatBlocksShareIsComputedOnceHoweverTheyAreCut) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const int64_t blocks = family.recipe->blocks();
-    const auto whole = family.recipe->make(*family.weights, {{0, blocks}, true, true}, DType::f32);
+    const int64_t blocks = family.recipe.blocks;
+    const auto whole = family.recipe.make(*family.weights, {{0, blocks}, true, true}, DType::f32);
     const Work expected = three_steps(family, *whole);
     EXPECT_GT(expected.ops.at("matmul").first, 3 * blocks);
     for (const int64_t each : {1, 2}) {
@@ -155,7 +156,7 @@ TEST(Streamed, WhatBlocksShareIsComputedOnceHoweverTheyAreCut) {
       EXPECT_EQ(cut.ops, expected.ops) << c.type << " in portions of " << each;
     }
     const Work streamed =
-        three_steps(family, StreamedDenoiser(*family.recipe, family.weights, DType::f32, 0));
+        three_steps(family, StreamedDenoiser(family.recipe, family.weights, DType::f32, 0));
     EXPECT_EQ(streamed.latent, expected.latent) << c.type;
     EXPECT_EQ(streamed.ops, expected.ops) << c.type << " streamed";
   }
