@@ -58,9 +58,10 @@ struct WeightStore::Shelf {
   std::shared_ptr<Slot> slot(const Key& key) {
     const std::lock_guard lock(mutex);
     if (slots.size() >= next_sweep) {
-      // A slot that only the map knows cannot be in use: its value may be read without its lock.
+      // The lock orders what others wrote before this; nobody gets a slot meanwhile.
       std::erase_if(slots, [](const auto& item) {
-        return item.second.use_count() == 1 && item.second->value.expired();
+        const std::unique_lock idle(item.second->packing, std::try_to_lock);
+        return idle && item.second.use_count() == 1 && item.second->value.expired();
       });
       next_sweep = 2 * slots.size() + 256;
     }

@@ -189,4 +189,25 @@ TEST(WeightStore, SweepsOldSlots) {
   EXPECT_EQ(kept.raw(), weights->vector("t0", 2).raw());
 }
 
+// What a sweep reads of a slot that another thread has just left is ordered; the thread sanitizer
+// sees.
+TEST(WeightStore, SweepsWhileOthersPack) {
+  const ScratchFolder folder;
+  std::map<std::string, Tensor> many;
+  for (int i = 0; i < 600; ++i) many["t" + std::to_string(i)] = counted({2});
+  write_safetensors(folder.path("model.safetensors"), many);
+  const WeightStore store;
+  const auto weights = store.open(open_component(folder.path()));
+  std::vector<std::thread> threads;
+  for (int half = 0; half < 2; ++half)
+    threads.emplace_back([&, half] {
+      for (int i = half; i < 600; i += 2) {
+        const Tensor mine = weights->vector("t" + std::to_string(i), 2);
+        EXPECT_EQ(mine.data<float>()[1], 1);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(store.live(), 0);
+}
+
 }  // namespace tessera::load
