@@ -62,7 +62,7 @@ class Ranks {
                               workload_.branches);
   }
   std::unique_ptr<nn::Denoiser> make(std::vector<bool> experts) const {
-    nn::Portion part{{0, recipe_.blocks}, true, true, std::move(experts)};
+    nn::Portion part{.blocks = {0, recipe_.blocks}, .experts = std::move(experts)};
     part.expert_dtype = expert_dtype_;
     return recipe_.make(load::MetaWeights(), part, dtype_);
   }
