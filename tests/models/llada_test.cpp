@@ -6,6 +6,7 @@
 #include <map>
 
 #include "models/named_noise.h"
+#include "models/registry.h"
 #include "models/token_config.h"
 #include "models/token_configs.h"
 #include "nn/kv_attention.h"

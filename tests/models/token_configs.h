@@ -60,7 +60,7 @@ template <class Recipe>
 std::string refusal(Recipe recipe, base::Json config, const char* key, const base::Json& value) {
   config[key] = value;
   try {
-    recipe(config, "x/config.json");
+    recipe({config, "x/config.json"});
     return "";
   } catch (const Error& e) {
     return e.code() == ErrorCode::model ? e.what() : "another code";
