@@ -36,6 +36,8 @@ struct Plan {
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
   int warmup = 1;  ///< first steps in which nothing is stale, >= 1
+  /// Axes that come first, outermost first; the others follow in the order of axes_of(Plan{}).
+  std::vector<std::string> order{};
 
   ExpertSchedule schedule = ExpertSchedule::sync;
   int budget = 50;  ///< of adaptive: percent of the expert rows that a step sends
@@ -68,6 +70,15 @@ struct Plan {
   bool stale() const { return !synchronous() || conditional != KeptSlot::all || distrifusion > 1; }
   bool operator==(const Plan&) const = default;
 };
+
+/// A direction in which ranks are spread: what differs along it, and how many ranks stand there.
+struct Axis {
+  std::string name;
+  int size = 1;
+};
+/// The axes of a plan, outermost first: ranks that are neighbours differ along the last one. The
+/// default order is data, cfg, pipefusion, ring, ulysses, distrifusion, tensor.
+std::vector<Axis> axes_of(const Plan& plan);
 
 /// Reads "name=value,name=value" over the defaults; "expert=N" alone implies "data=N". Throws
 /// Error(plan) that names an unknown, doubled or malformed entry and lists what is known.

@@ -124,6 +124,40 @@ std::string write_placement(const Plan& plan) {
   return plan.placement == ExpertPlacement::blocks ? "blocks" : "";
 }
 
+constexpr std::array<std::pair<const char*, int Plan::*>, 7> kAxes{{
+    {"data", &Plan::data},
+    {"cfg", &Plan::cfg},
+    {"pipefusion", &Plan::pipefusion},
+    {"ring", &Plan::ring},
+    {"ulysses", &Plan::ulysses},
+    {"distrifusion", &Plan::distrifusion},
+    {"tensor", &Plan::tensor},
+}};
+
+std::string order_of(const Plan& plan) {
+  std::vector<std::string> names = plan.order;  // unknown ones, too: read_order refuses them
+  for (const Axis& axis : axes_of(plan))
+    if (std::count(names.begin(), names.end(), axis.name) == 0) names.push_back(axis.name);
+  return fmt::format("{}", fmt::join(names, "+"));
+}
+
+void read_order(Plan& plan, std::string_view text) {
+  plan.order.clear();
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('+', at), text.size());
+    const std::string_view name = text.substr(at, end - at);
+    const auto known = [&](const auto& axis) { return axis.first == name; };
+    require(std::any_of(kAxes.begin(), kAxes.end(), known) &&
+                std::count(plan.order.begin(), plan.order.end(), name) == 0,
+            ErrorCode::plan,
+            "plan entry 'order={}': expected axes, each once and outermost first, such as {}",
+            text.substr(0, 80), order_of({}));
+    plan.order.emplace_back(name);
+    at = end + 1;
+  }
+  if (order_of(plan) == order_of({})) plan.order.clear();
+}
+
 const std::vector<Entry>& entries() {
   using E = ExpertSchedule;
   static const std::vector<Entry> all{
@@ -157,6 +191,7 @@ const std::vector<Entry>& entries() {
       choice<StaleScores>("scores", &Plan::scores,
                           {{"stale", StaleScores::stale}, {"latest", StaleScores::latest}}),
       {"placement", read_placement, write_placement},
+      {"order", read_order, order_of},
   };
   return all;
 }
@@ -169,6 +204,17 @@ std::string known_names() {
 }
 
 }  // namespace
+
+std::vector<Axis> axes_of(const Plan& plan) {
+  std::vector<Axis> axes;
+  const auto add = [&](const auto& axis) { axes.push_back({axis.first, plan.*axis.second}); };
+  for (const std::string& name : plan.order)
+    for (const auto& axis : kAxes)
+      if (axis.first == name) add(axis);
+  for (const auto& axis : kAxes)
+    if (std::count(plan.order.begin(), plan.order.end(), axis.first) == 0) add(axis);
+  return axes;
+}
 
 Plan parse_plan(const std::string& text) {
   Plan plan;
@@ -234,7 +280,8 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(
         "this version spreads a request by data, expert, distrifusion and tensor; leave out cfg, "
         "pipefusion, patches, ulysses and ring");
-  const int different = plan.data * plan.distrifusion;  // ranks that hold different tokens
+  // Ranks that hold different tokens.
+  const int different = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
   if (different % plan.expert != 0)
     found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
                                 plan.expert, different));

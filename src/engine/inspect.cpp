@@ -88,9 +88,9 @@ Run plan_run(Inspection& found, const models::PipelineSpec& recipe,
   require(run.steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", run.steps);
   found.plan = to_string(options.plan);
   if (!found.plan.empty())
-    found.ranks = pipeline::rank_memory(
-        recipe, options, run.layout,
-        {request.count, run.layout.tokens(), run.branches ? 2 : 1, run.steps});
+    found.ranks =
+        pipeline::rank_memory(recipe, options, run.layout,
+                              {request.count, run.layout.grid(), run.branches ? 2 : 1, run.steps});
   found.width = run.layout.size[2] * factor;
   found.height = run.layout.size[1] * factor;
   found.rows = (run.branches ? 2 : 1) * request.count;

@@ -4,51 +4,59 @@
 
 #include "base/fail.h"
 #include "ops/attention.h"
-#include "ops/elementwise.h"
 
 namespace tessera::nn {
 namespace {
 
-// Queries of a segment by what they see; keys are counted from the start of the row.
-std::vector<ops::AttentionSpan> spans_of(const Segment& s, int64_t length, int causal_block) {
-  if (!causal_block) return {{0, s.ids.size(), 0, length}};
-  std::vector<ops::AttentionSpan> spans;
-  for (int64_t id = s.ids.begin; id < s.ids.end;) {
-    const int64_t block_end = (id / causal_block + 1) * causal_block;
-    const int64_t stop = std::min(block_end, s.ids.end);
-    spans.push_back({id - s.ids.begin, stop - s.ids.begin, 0, std::min(block_end, length)});
-    id = stop;
-  }
-  return spans;
+// Text stands before the latent.
+Segments tokens_of(const TokenView& view, bool text) {
+  Segments all = text ? view.prefix : Segments{};
+  all.insert(all.end(), view.body.begin(), view.body.end());
+  return all;
 }
 
 }  // namespace
 
-void KvAttention::keep(int site, const TokenView& view, const Heads& body) {
-  write(site, view.body, body.k, body.v);
+void KvAttention::keep(int site, const TokenView& view, const Heads& heads) {
+  write(site, tokens_of(view, site_of(site).joint), heads.k, heads.v, step_.index);
 }
 
-Tensor KvAttention::attend(int site_index, const TokenView& view, const Heads& body) {
-  const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(site_index));
-  require(!site.joint && view.lengths.size() == view.body.size(), ErrorCode::usage,
-          "KvAttention: site {} with {} lengths for {} segments; it serves token models only",
-          site_index, view.lengths.size(), view.body.size());
-  keep(site_index, view, body);
-  std::vector<Tensor> out;
+Tensor KvAttention::attend(int index, const TokenView& view, const Heads& heads) {
+  const AttentionSite& site = site_of(index);
+  require(view.lengths.empty() || (!site.joint && view.lengths.size() == view.body.size()),
+          ErrorCode::usage, "KvAttention: site {} with {} lengths for {} segments", index,
+          view.lengths.size(), view.body.size());
+  keep(index, view, heads);
+  const Segments asking = tokens_of(view, site.prefix_queries);
+  const int64_t block = site.causal_block;
+  std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
-  for (size_t i = 0; i < view.body.size(); ++i) {
-    const Segment& s = view.body[i];
-    const int64_t length = std::max(view.lengths[i], s.ids.end);
-    const auto spans = spans_of(s, length, site.causal_block);
-    int64_t seen = 0;
-    for (const auto& span : spans) seen = std::max(seen, span.k_end);
-    const auto [k, v] = slots_.read(site_index, s.row, {0, seen});
-    const Tensor q = body.q.slice(0, at, at + s.ids.size());
-    at += s.ids.size();
-    if (s.ids.size() > 0) out.push_back(ops::attention(q, k, v, site.heads, site.kv_heads, spans));
+  for (size_t i = 0; i < asking.size(); ++i) {
+    const Segment& s = asking[i];
+    if (s.ids.size() == 0) continue;
+    Range seen = slots_.ids(index, s.row);
+    if (!view.lengths.empty()) seen.end = std::max(view.lengths[i], s.ids.end);
+    const auto end_for = [&](int64_t id) {
+      return block ? std::min((id / block + 1) * block, seen.end) : seen.end;
+    };
+    seen.end = end_for(s.ids.end - 1);
+    const int64_t first = slots_.places(index, s.row, seen).begin;
+    for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block see the same
+      const int64_t stop = std::min(end_for(id), s.ids.end);
+      spans.push_back({at, at + stop - id, first, first + end_for(id) - seen.begin});
+      at += stop - id;
+      id = stop;
+    }
   }
-  if (out.empty()) return Tensor::empty(body.q.shape(), body.q.dtype(), body.q.device());
-  return out.size() == 1 ? out[0] : ops::concat_rows(out);
+  const auto [q_heads, kv_heads] = slots_.heads(index);
+  const auto [k, v] = slots_.table(index);
+  return ops::attention(heads.q, k, v, q_heads, kv_heads, spans);
+}
+
+std::vector<Range> rows_of_lengths(const std::vector<int64_t>& lengths) {
+  std::vector<Range> rows;
+  for (const int64_t length : lengths) rows.push_back({0, length});
+  return rows;
 }
 
 }  // namespace tessera::nn

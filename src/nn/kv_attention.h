@@ -4,27 +4,33 @@
 
 namespace tessera::nn {
 
-/// Attention of token models on one rank: the tokens of a view write their keys and values into
-/// slots and ask all slots of their row that they may see: view.lengths of them, or with a
-/// causal_block the blocks up to their own. What a view leaves out is read as an earlier pass left
-/// it.
+/// Attention over slots: the tokens of a view write their keys and values and ask all slots of
+/// their row that they may see: view.lengths of them where a view says so, with a causal_block the
+/// blocks up to their own. What a view leaves out is read as an earlier call left it.
 class KvAttention : public Attention {
  public:
-  KvAttention(const Geometry& geometry, DType dtype)
-      : geometry_(geometry), slots_(geometry, dtype) {}
+  /// `rows`: the ids of each row, text included.
+  KvAttention(const Geometry& geometry, std::vector<Range> rows, Shard heads = {})
+      : geometry_(geometry), slots_(geometry, std::move(rows), heads) {}
   Tensor attend(int site, const TokenView& view, const Heads& heads) override;
   const KvSlots& slots() const { return slots_; }
 
  protected:
-  /// Writes what a pass has computed; `view` are my tokens.
-  virtual void keep(int site, const TokenView& view, const Heads& body);
-  void write(int site, const Segments& segments, const Tensor& k, const Tensor& v) {
-    slots_.write(site, segments, k, v, step_.index);
+  /// Writes what a call has computed: by default, of its own tokens.
+  virtual void keep(int site, const TokenView& view, const Heads& heads);
+  void write(int site, const Segments& segments, const Tensor& k, const Tensor& v, int step) {
+    slots_.write(site, segments, k, v, step);
+  }
+  const AttentionSite& site_of(int site) const {
+    return geometry_.attention.at(static_cast<size_t>(site));
   }
 
  private:
   const Geometry& geometry_;
   KvSlots slots_;
 };
+
+/// The ids of rows of these lengths, without text.
+std::vector<Range> rows_of_lengths(const std::vector<int64_t>& lengths);
 
 }  // namespace tessera::nn

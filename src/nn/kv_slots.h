@@ -1,41 +1,53 @@
 #pragma once
 
-#include <map>
 #include <utility>
 #include <vector>
 
-#include "nn/seams.h"
+#include "nn/block_stack.h"
 
 namespace tessera::nn {
 
-/// Keys and values by (attention site, row, id), each slot with the step that wrote it. The caches
-/// of language models (prefix, dual, vicinity, block) are this table under other rules of
-/// refreshing. Belongs to one request.
+/// Keys and values by (attention site, row, id), each slot with the step that wrote it. A row's
+/// text, ids -P to -1, stands before its body. Stale keys of patches and shards and the caches of
+/// language models (prefix, dual, vicinity, block) are this table under other rules of refreshing.
+/// Belongs to one request.
 class KvSlots {
  public:
-  /// The geometry gives each site's width; elements are of `dtype`.
-  KvSlots(const Geometry& geometry, DType dtype) : geometry_(geometry), dtype_(dtype) {}
+  /// `rows`: the ids of each row; so many slots are made for a site when it is first written, in
+  /// the dtype of what is written: no more and no less. `heads`: which part of each site's heads.
+  KvSlots(const Geometry& geometry, std::vector<Range> rows, Shard heads = {});
 
   /// Keeps k and v [tokens, kv_heads * head_dim] of the tokens of `segments`, over what was there.
   void write(int site, const Segments& segments, const Tensor& k, const Tensor& v, int step);
-  /// Keys and values of ids of a row, as views. Throws Error(usage) naming a slot that was never
+  /// Keys and values of all slots of a site: [slots, width] each.
+  std::pair<Tensor, Tensor> table(int site) const;
+  /// Where ids of a row stand in the table. Throws Error(usage) naming a slot that was never
   /// written.
+  Range places(int site, int row, Range ids) const;
+  /// Keys and values of ids of a row, as views.
   std::pair<Tensor, Tensor> read(int site, int row, Range ids) const;
   /// The step that wrote a slot; -1: never written.
   int written(int site, int row, int64_t id) const;
+  /// The ids of a row that a site keeps: text only where it takes part.
+  Range ids(int site, int row) const;
+  /// Heads of queries, and of keys, of a site.
+  std::pair<int, int> heads(int site) const;
   /// Bytes of all slots.
   int64_t bytes() const;
 
  private:
-  struct Slots {
-    Tensor k, v;               // [capacity, width]
-    std::vector<int> written;  // by id
+  struct Site {
+    Tensor k, v;               // [slots, width]
+    std::vector<int> written;  // by slot
   };
-  void reserve(Slots& slots, int site, int64_t ids, tensor::Device device) const;
+  int64_t place(int site, int row, int64_t id) const;
+  void make(int site, const Tensor& like);
 
   const Geometry& geometry_;
-  DType dtype_;
-  std::map<std::pair<int, int>, Slots> slots_;  // by site and row
+  std::vector<Range> rows_;
+  std::vector<int64_t> first_[2];  // slot of a row, without text and with it; then all slots
+  Shard heads_;
+  std::vector<Site> sites_;
 };
 
 }  // namespace tessera::nn

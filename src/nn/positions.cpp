@@ -98,8 +98,10 @@ Tensor take_ranges(const Tensor& x, const std::vector<Range>& ranges) {
 
 Tensor take_tokens(const Tensor& table, int64_t per_row, const Segments& segments) {
   std::vector<Range> ranges;
-  for (const Segment& s : segments)
-    ranges.push_back({s.row * per_row + s.ids.begin, s.row * per_row + s.ids.end});
+  for (const Segment& s : segments) {
+    const int64_t row = s.ids.begin < 0 ? s.row + 1 : s.row;  // text is counted from its end
+    ranges.push_back({row * per_row + s.ids.begin, row * per_row + s.ids.end});
+  }
   return take_ranges(table, ranges);
 }
 

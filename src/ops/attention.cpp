@@ -80,6 +80,19 @@ void fill_unanswered(const Tensor& out, const Tensor* lse, std::span<const Atten
   move_rows(row.to(out.device()), std::vector<int32_t>(rows.size(), 0), *lse, rows);
 }
 
+// Keys that any query sees.
+int64_t keys_of(std::span<const AttentionSpan> spans) {
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  for (const AttentionSpan& s : spans) seen.emplace_back(s.k_begin, s.k_end);
+  std::sort(seen.begin(), seen.end());
+  int64_t count = 0, end = 0;
+  for (const auto& [first, last] : seen) {
+    count += std::max<int64_t>(0, last - std::max(first, end));
+    end = std::max(end, last);
+  }
+  return count;
+}
+
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_heads,
@@ -99,8 +112,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
     double pairs = 0;
     for (const AttentionSpan& s : spans)
       pairs += double(s.q_end - s.q_begin) * double(s.k_end - s.k_begin);
+    const int64_t key_bytes = (k.size(1) + v.size(1)) * tensor::size_of(k.dtype());
     meter->add("attention", 4 * pairs * double(q.size(1)),
-               double(2 * q.bytes()) + double(k.bytes()) + double(v.bytes()));
+               double(2 * q.bytes()) + double(keys_of(spans) * key_bytes));
   }
   if (q.is_meta() || q.size(0) == 0) return out;
   fill_unanswered(out, options.lse, spans);

@@ -34,9 +34,9 @@ std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry
     found.push_back(
         fmt::format("data={}: the request has {} pictures; use data={} or more pictures", plan.data,
                     workload.pictures, workload.pictures));
-  if (plan.distrifusion > workload.tokens)
+  if (plan.distrifusion > workload.tokens())
     found.push_back(fmt::format("distrifusion={}: a picture has {} tokens", plan.distrifusion,
-                                workload.tokens));
+                                workload.tokens()));
   for (const nn::AttentionSite& site : geometry.attention)
     if (plan.distrifusion > 1 && (site.joint || site.causal_block > 0)) {
       found.push_back("distrifusion is built for models whose attention sees picture tokens only");
@@ -74,49 +74,50 @@ bool Assembly::may_record() const {
          !shares_experts(plan) && !experts->log().watched();
 }
 
-Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
-                  comm::Communicator* world) {
+Assembly::Assembly(const nn::Geometry& geometry, const Plan& asked, const Workload& workload,
+                   comm::Communicator* ranks)
+    : plan(asked),
+      world(ranks),
+      rank(ranks ? ranks->rank() : 0),
+      partition(asked, workload),
+      blocks{0, geometry.blocks} {
   const auto found = problems(plan, geometry, workload);
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   require(plan.world() == (world ? world->size() : 1), ErrorCode::plan,
           "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),
           world ? world->size() : 1);
-  const int rank = world ? world->rank() : 0;
-  Assembly assembly;
-  assembly.plan = plan;
-  assembly.share = share_of(plan, rank, workload.pictures, workload.tokens, workload.branches);
-  assembly.blocks = {0, geometry.blocks};
-  assembly.world = world;
   if (plan.distrifusion > 1) {
-    assembly.token_group = world->group(token_group(plan, rank));
-    assembly.attention =
-        std::make_unique<DisplacedKv>(geometry, *assembly.token_group, assembly.share);
+    constexpr std::string_view kAxis[] = {"distrifusion"};
+    token_group = partition.mesh().communicator(*world, kAxis);
+    attention =
+        std::make_unique<DisplacedKv>(geometry, whole_rows(workload, partition.rows(rank).size()),
+                                      *token_group, partition.mesh().group(rank, kAxis), partition);
   } else {
-    assembly.attention = std::make_unique<nn::LocalAttention>(geometry);
+    attention = std::make_unique<nn::LocalAttention>(geometry);
   }
   if (!shares_experts(plan)) {
-    assembly.experts = std::make_unique<nn::MoeLayers>();
-    return assembly;
+    experts = std::make_unique<nn::MoeLayers>();
+    return;
   }
-  if (plan.expert > 1) assembly.expert_group = world->group(expert_group(plan, rank));
-  const int experts = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
-  ScheduleHooks hooks{.kept = [share = assembly.share](int row, int64_t id) {
-    return token_number(static_cast<uint64_t>(share.global_row(row)), static_cast<uint64_t>(id));
+  if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
+  const int count = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
+  ScheduleHooks hooks{.kept = [rows = partition.rows(rank)](int row, int64_t id) {
+    return token_number(static_cast<uint64_t>(rows.at(static_cast<size_t>(row))),
+                        static_cast<uint64_t>(id));
   }};
   if (plan.schedule == ExpertSchedule::staggered_batch) {
-    assembly.turns = std::make_unique<Turns>();
-    hooks.travels = [turns = assembly.turns.get()] { turns->hand_over(); };
+    turns = std::make_unique<Turns>();
+    hooks.travels = [this] { turns->hand_over(); };
   }
   const auto make = [&] {
     return std::make_unique<nn::MoeLayers>(
         std::make_shared<nn::VanillaPolicy>(),
         std::make_unique<ScheduledExchange>(
             plan, Timetable(plan, static_cast<int>(geometry.experts.size()), workload.steps),
-            ExpertExchange(assembly.expert_group.get(), expert_owners(plan, experts)), hooks));
+            ExpertExchange(expert_group.get(), expert_owners(plan, count)), hooks));
   };
-  assembly.experts = make();
-  if (assembly.turns) assembly.second = make();
-  return assembly;
+  experts = make();
+  if (turns) second = make();
 }
 
 }  // namespace tessera::parallel

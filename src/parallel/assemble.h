@@ -15,14 +15,6 @@
 
 namespace tessera::parallel {
 
-/// The size of a request, as plans see it.
-struct Workload {
-  int pictures = 1;
-  int64_t tokens = 0;  ///< of a picture
-  int branches = 1;    ///< 2 with guidance
-  int steps = 1;
-};
-
 /// Why a plan cannot run a model, one sentence each; empty: it can.
 std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
                                   const Workload& workload);
@@ -32,11 +24,19 @@ bool shares_experts(const Plan& plan);
 
 /// The strategies of one rank for one request. State between steps lives here.
 struct Assembly {
+  /// The geometry and the communicator must outlive it. `ranks` may be null for a plan of one rank.
+  /// Throws Error(plan) for a plan that cannot run.
+  Assembly(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
+           comm::Communicator* ranks = nullptr);
+  Assembly(const Assembly&) = delete;
+  Assembly& operator=(const Assembly&) = delete;
+
   Plan plan;
-  Share share;
+  comm::Communicator* world;  ///< null: one rank
+  int rank;
+  Partition partition;
   tensor::Device device = tensor::Device::cpu;  ///< of the model and, in a run, of the latent
   nn::Range blocks;                             ///< of my stage
-  comm::Communicator* world = nullptr;          ///< null: one rank
   std::unique_ptr<comm::Communicator> expert_group, token_group;
   std::unique_ptr<nn::Attention> attention;
   std::unique_ptr<nn::MoeLayers> experts;
@@ -44,6 +44,9 @@ struct Assembly {
   std::unique_ptr<nn::MoeLayers> second;  ///< experts of the second half
   bool fixed_weights = false;  ///< weights stay where they are, from the first step to the last
 
+  /// My tokens.
+  nn::TokenView view() const { return partition.view(rank); }
+  nn::TokenShape shape() const { return partition.shape(rank); }
   /// Of the first half of a staggered batch, or the second; else of all rows.
   nn::Seams seams(int half = 0) const { return {*attention, half == 0 ? *experts : *second}; }
   void begin_step(const nn::StepInfo& info);
@@ -56,10 +59,5 @@ struct Assembly {
   /// The most bytes of expert rows that were kept between layers, steps or halves.
   int64_t peak_kept_bytes() const;
 };
-
-/// Builds the strategies of a plan for a model. The geometry and the communicator must outlive the
-/// assembly. `world` may be null for a plan of one rank.
-Assembly assemble(const nn::Geometry& geometry, const Plan& plan, const Workload& workload,
-                  comm::Communicator* world = nullptr);
 
 }  // namespace tessera::parallel

@@ -78,8 +78,8 @@ Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn
                  const Assembly& assembly) {
   if (!assembly.turns) return {model.place(context, view)};
   const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
-  return {model.place(context, rows_of(view, 0, cut)),
-          model.place(context, rows_of(view, cut, rows))};
+  return {model.place(context, take_rows(view, 0, cut)),
+          model.place(context, take_rows(view, cut, rows))};
 }
 
 // A rank without rows for a half goes through its exchanges all the same.
@@ -163,13 +163,13 @@ class Guard {
 }  // namespace
 
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
-               const nn::TokenShape& shape, const Tensor& timestep, const Tensor& latent,
-               Assembly& assembly, const DenoiseControl& control) {
+               const Tensor& timestep, const Tensor& latent, Assembly& assembly,
+               const DenoiseControl& control) {
   assembly.begin_step({0, 1, true, true});
   const tensor::Device device = device_of(assembly, latent);
-  const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
+  const nn::ContextPtr context = model.prepare(placed(conditioning, device), assembly.shape());
   const nn::StepContextPtr step = model.at(*context, timestep.to(device));
-  const nn::PlacementPtr placement = model.place(*context, assembly.share.view(shape.prefix));
+  const nn::PlacementPtr placement = model.place(*context, assembly.view());
   const Tensor out =
       run_rows(model, *step, *placement, latent.to(device), assembly, control, Watch::blocks);
   assembly.finish();
@@ -177,11 +177,11 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
 }
 
 Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
-               const nn::TokenShape& shape, const sample::Sampler& sampler,
-               const Guidance& guidance, Tensor latent,
+               const sample::Sampler& sampler, const Guidance& guidance, Tensor latent,
                const std::function<Tensor(int step)>& noise, Assembly& assembly,
                const DenoiseControl& control) {
-  const nn::TokenView view = assembly.share.view(shape.prefix);
+  const nn::TokenShape shape = assembly.shape();
+  const nn::TokenView view = assembly.view();
   const tensor::Device home = latent.device(), device = device_of(assembly, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
   const Places places = places_of(model, *context, view, assembly);
@@ -210,7 +210,7 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const Tensor time = timesteps(sampler.timestep(i), shape.rows, device);
     guard.keep(time, input);
     const Tensor out = network(time, input);
-    const Tensor prediction = guided(out, guidance, pt * p * q, assembly.share.tokens.size());
+    const Tensor prediction = guided(out, guidance, pt * p * q, shape.tokens());
     const Tensor drawn = sampler.needs_noise(i) ? noise(i).to(device) : Tensor();
     latent = sampler.step(i, prediction, latent, drawn, history);
     guard.check(i, latent);

@@ -1,9 +1,11 @@
 #include "parallel/language.h"
 
 #include <limits>
+#include <numeric>
 
 #include "base/fail.h"
 #include "parallel/experts/scheduled.h"
+#include "parallel/sequence/displaced_kv.h"
 #include "parallel/sequence/split_tokens.h"
 #include "parallel/tensor/narrow_experts.h"
 
@@ -39,25 +41,30 @@ nn::Portion language_portion(const Plan& plan, const nn::Geometry& geometry, int
 }
 
 LanguageAssembly assemble_language(const nn::TokenModel& model, const Plan& plan,
-                                   const nn::SelectionRule& rule, comm::Communicator* world) {
+                                   const nn::SelectionRule& rule,
+                                   const std::vector<int64_t>& lengths, comm::Communicator* world) {
   const auto found = language_problems(plan, model.geometry());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   require(plan.world() == (world ? world->size() : 1), ErrorCode::plan,
           "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),
           world ? world->size() : 1);
   LanguageAssembly made;
+  const std::vector<nn::Range> rows = nn::rows_of_lengths(lengths);
   made.policy = std::make_shared<nn::SelectionPolicy>(rule);
   std::unique_ptr<nn::ExpertBackend> backend;
   if (plan.expert > 1) {
-    const auto runs = std::make_shared<TokenRuns>(*world);
+    const auto runs = std::make_shared<TokenRuns>(*world, plan);
     made.split = std::make_unique<SplitTokenModel>(model, runs);
-    made.attention = std::make_unique<SplitKvAttention>(model.geometry(), model.dtype(), runs);
+    std::vector<int> ranks(static_cast<size_t>(world->size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    made.attention = std::make_unique<DisplacedKv>(model.geometry(), rows, *world, std::move(ranks),
+                                                   runs->partition());
     const auto& sites = model.geometry().experts;
     backend = std::make_unique<ScheduledExchange>(
         plan, Timetable(plan, static_cast<int>(sites.size()), std::numeric_limits<int>::max()),
         ExpertExchange(world, expert_owners(plan, sites.front().experts)));
   } else {
-    made.attention = std::make_unique<nn::KvAttention>(model.geometry(), model.dtype());
+    made.attention = std::make_unique<nn::KvAttention>(model.geometry(), rows);
     if (plan.tensor > 1) {
       made.reduce = std::make_unique<OrderedReduce>(*world);
       backend = std::make_unique<NarrowExperts>(*made.reduce);

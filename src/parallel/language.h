@@ -33,7 +33,9 @@ struct LanguageAssembly {
 };
 
 /// `model`: the rank's portion; it and `world` outlive the assembly. `world` is null for one rank.
+/// `lengths`: the most tokens that each row will have.
 LanguageAssembly assemble_language(const nn::TokenModel& model, const Plan& plan,
-                                   const nn::SelectionRule& rule, comm::Communicator* world);
+                                   const nn::SelectionRule& rule,
+                                   const std::vector<int64_t>& lengths, comm::Communicator* world);
 
 }  // namespace tessera::parallel

@@ -4,36 +4,221 @@
 #include <iterator>
 #include <numeric>
 
+#include "base/fail.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
 namespace {
 
-std::vector<int> run_of(int size, int rank) {
-  std::vector<int> ranks(static_cast<size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), rank / size * size);
-  return ranks;
+using nn::Range;
+using nn::Segment;
+using nn::Segments;
+using tensor::Tensor;
+
+// Axes whose ranks hold different tokens; the last three part a row, outermost first.
+constexpr std::string_view kTokenAxes[] = {"data", "cfg", "ring", "ulysses", "distrifusion"};
+constexpr std::string_view kShardAxes[] = {"ring", "ulysses", "distrifusion"};
+
+// Ascending; neighbours become one.
+std::vector<Range> merged(std::vector<Range> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<Range> out;
+  for (const Range& r : ranges) {
+    if (r.size() == 0) continue;
+    if (!out.empty() && out.back().end == r.begin)
+      out.back().end = r.end;
+    else
+      out.push_back(r);
+  }
+  return out;
+}
+
+// The tokens at `places` of a list of ranges.
+std::vector<Range> at_places(const std::vector<Range>& ranges, Range places) {
+  std::vector<Range> out;
+  int64_t at = 0;
+  for (const Range& r : ranges) {
+    const Range held{std::max(places.begin, at), std::min(places.end, at + r.size())};
+    if (held.size() > 0) out.push_back({r.begin + held.begin - at, r.begin + held.end - at});
+    at += r.size();
+  }
+  return out;
+}
+
+Tensor concatenated(const std::vector<Tensor>& pieces) {
+  return pieces.size() == 1 ? pieces.front() : ops::concat_rows(pieces);
 }
 
 }  // namespace
 
-nn::TokenView Share::view(int64_t prefix) const {
+comm::Mesh mesh_of(const Plan& plan) { return comm::Mesh(axes_of(plan)); }
+
+std::vector<int> expert_group(const Plan& plan, int rank) {
+  return mesh_of(plan).overlay(rank, kTokenAxes, plan.expert);
+}
+
+int expert_place(const Plan& plan, int rank) {
+  const std::vector<int> group = expert_group(plan, rank);
+  return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
+}
+
+int expert_lender(const Plan& plan, int rank) {
+  return expert_group(plan, 0).at(static_cast<size_t>(expert_place(plan, rank)));
+}
+
+Partition::Partition(const Plan& plan, const Workload& workload, PatchShape shape)
+    : mesh_(mesh_of(plan)), patches_(plan.patches), shape_(shape), workload_(workload) {}
+
+Partition Partition::of_pass(const Plan& plan, nn::TokenView pass) {
+  require(pass.lengths.size() == pass.body.size(), ErrorCode::usage,
+          "a pass with {} lengths for {} segments; passes are those of token models",
+          pass.lengths.size(), pass.body.size());
+  Partition partition(plan, Workload{});
+  partition.pass_ = std::move(pass);
+  partition.of_pass_ = true;
+  return partition;
+}
+
+std::vector<int> Partition::rows(int rank) const {
+  if (of_pass_) return pass_.rows;
+  const auto part = [&](int count, std::string_view axis) {
+    return nn::split({0, count}, mesh_.size(axis), mesh_.coordinate(rank, axis));
+  };
+  const Range branches = part(workload_.branches, "cfg"),
+              pictures = part(workload_.pictures, "data");
+  std::vector<int> rows;
+  for (int64_t b = branches.begin; b < branches.end; ++b)
+    for (int64_t p = pictures.begin; p < pictures.end; ++p)
+      rows.push_back(static_cast<int>(b * workload_.pictures + p));
+  return rows;
+}
+
+std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) const {
+  Range places;
+  for (const Range& r : patch) places.end += r.size();
+  for (const std::string_view axis : kShardAxes)
+    places = nn::split(places, mesh_.size(axis), mesh_.coordinate(rank, axis));
+  return at_places(patch, places);
+}
+
+std::vector<Range> Partition::ids(int rank, int patch) const {
+  const auto& [frames, lines, columns] = workload_.grid;
+  std::vector<Range> held;
+  for (int p = std::max(patch, 0); p < (patch < 0 ? patches_ : patch + 1); ++p) {
+    std::vector<Range> whole;
+    if (shape_ == PatchShape::runs) whole = {nn::split({0, workload_.tokens()}, patches_, p)};
+    const Range band = nn::split({0, lines}, patches_, p);
+    for (int64_t f = 0; f < frames && shape_ == PatchShape::bands; ++f)
+      whole.push_back({(f * lines + band.begin) * columns, (f * lines + band.end) * columns});
+    const auto mine = shard(whole, rank);
+    held.insert(held.end(), mine.begin(), mine.end());
+  }
+  return merged(std::move(held));
+}
+
+Range Partition::run(int rank) const {
+  return nn::split({0, nn::token_count(pass_.body)}, mesh_.size("data"),
+                   mesh_.coordinate(rank, "data"));
+}
+
+nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
+  if (of_pass_) {
+    Range all;
+    for (const int rank : ranks) {  // neighbours along `data`
+      const Range mine = run(rank);
+      all = all.size() == 0 ? mine
+                            : Range{std::min(all.begin, mine.begin), std::max(all.end, mine.end)};
+    }
+    return take_places(pass_, all);
+  }
+  std::vector<Range> text, latent;
+  const Range prefix{-workload_.prefix, 0};
+  const bool shared = mesh_.size("ring") * mesh_.size("ulysses") == 1;  // every shard has all text
+  if (shared) text = merged({prefix});
+  for (const int rank : ranks) {
+    for (const Range& r : ids(rank, patch)) latent.push_back(r);
+    if (!shared)
+      for (const Range& r : shard({prefix}, rank)) text.push_back(r);
+  }
+  text = merged(std::move(text));
+  latent = merged(std::move(latent));
   nn::TokenView view;
-  view.rows.resize(static_cast<size_t>(rows()));
+  view.patch = patch;
+  view.rows.resize(rows(ranks.front()).size());
   std::iota(view.rows.begin(), view.rows.end(), 0);
-  for (int row : view.rows) {
-    if (prefix > 0) view.prefix.push_back({row, {0, prefix}});
-    view.body.push_back({row, tokens});
+  for (const int row : view.rows) {
+    for (const Range& r : text)
+      if (patch <= 0) view.prefix.push_back({row, r});
+    for (const Range& r : latent) view.body.push_back({row, r});
   }
   return view;
 }
 
-nn::TokenView rows_of(const nn::TokenView& view, size_t begin, size_t end) {
+nn::TokenView Partition::view(int rank, int patch) const { return view(std::vector{rank}, patch); }
+
+bool Partition::whole_pictures() const {
+  return std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
+                     [&](std::string_view axis) { return mesh_.size(axis) == 1; });
+}
+
+// A rank's latent, once for all branches; a row is a picture of the request.
+Segments Partition::latent(int rank) const {
+  Segments held;
+  const Range pictures =
+      nn::split({0, workload_.pictures}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
+  const std::vector<Range> mine = ids(rank, -1);
+  for (int64_t p = pictures.begin; p < pictures.end; ++p)
+    for (const Range& r : mine) held.push_back({static_cast<int>(p), r});
+  return held;
+}
+
+Tensor Partition::cut(const Tensor& whole, int rank) const {
+  std::vector<Range> places;
+  for (const Segment& s : latent(rank)) {
+    const int64_t first = s.row * workload_.tokens();
+    places.push_back({first + s.ids.begin, first + s.ids.end});
+  }
+  std::vector<Tensor> parts;
+  for (const Range& r : merged(std::move(places))) parts.push_back(whole.slice(0, r.begin, r.end));
+  return parts.empty() ? whole.slice(0, 0, 0) : concatenated(parts);
+}
+
+Tensor Partition::join(const std::vector<Tensor>& parts) const {
+  struct Piece {
+    Segment of;
+    Tensor rows;
+  };
+  std::vector<Piece> pieces;
+  for (int r = 0; r < mesh_.size(); ++r) {
+    const auto others = {mesh_.coordinate(r, "cfg"), mesh_.coordinate(r, "pipefusion"),
+                         mesh_.coordinate(r, "tensor")};
+    if (std::max(others) > 0) continue;  // they hold what the first along these axes holds
+    int64_t at = 0;
+    for (const Segment& s : latent(r)) {
+      const int64_t end = at + s.ids.size();
+      pieces.push_back({s, parts.at(static_cast<size_t>(r)).slice(0, at, end)});
+      at = end;
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::pair(a.of.row, a.of.ids.begin) < std::pair(b.of.row, b.of.ids.begin);
+  });
+  std::vector<Tensor> rows;
+  for (const Piece& piece : pieces) rows.push_back(piece.rows);
+  return concatenated(rows);
+}
+
+std::vector<Range> whole_rows(const Workload& workload, size_t rows) {
+  return std::vector<Range>(rows, {-workload.prefix, workload.tokens()});
+}
+
+nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end) {
   nn::TokenView part;
   part.patch = view.patch;
   part.rows.assign(view.rows.begin() + static_cast<std::ptrdiff_t>(begin),
                    view.rows.begin() + static_cast<std::ptrdiff_t>(end));
-  const auto mine = [&](const nn::Segment& segment) {
+  const auto mine = [&](const Segment& segment) {
     return std::find(part.rows.begin(), part.rows.end(), segment.row) != part.rows.end();
   };
   std::copy_if(view.prefix.begin(), view.prefix.end(), std::back_inserter(part.prefix), mine);
@@ -41,40 +226,35 @@ nn::TokenView rows_of(const nn::TokenView& view, size_t begin, size_t end) {
   return part;
 }
 
-Share share_of(const Plan& plan, int rank, int pictures, int64_t tokens, int branches) {
-  const int shards = plan.distrifusion;
-  return {nn::split({0, pictures}, plan.data, rank / shards),
-          nn::split({0, tokens}, shards, rank % shards), pictures, tokens, branches};
-}
-
-std::vector<int> expert_group(const Plan& plan, int rank) { return run_of(plan.expert, rank); }
-
-std::vector<int> token_group(const Plan& plan, int rank) { return run_of(plan.distrifusion, rank); }
-
-tensor::Tensor cut(const tensor::Tensor& whole, const Share& share) {
-  if (share.tokens.size() == share.all_tokens)
-    return whole.slice(0, share.pictures.begin * share.all_tokens,
-                       share.pictures.end * share.all_tokens);
-  std::vector<tensor::Tensor> parts;
-  for (int64_t p = share.pictures.begin; p < share.pictures.end; ++p)
-    parts.push_back(whole.slice(0, p * share.all_tokens + share.tokens.begin,
-                                p * share.all_tokens + share.tokens.end));
-  return parts.empty() ? whole.slice(0, 0, 0) : ops::concat_rows(parts);
-}
-
-tensor::Tensor join(const std::vector<tensor::Tensor>& parts, const Plan& plan, int pictures,
-                    int64_t tokens) {
-  std::vector<tensor::Tensor> pieces;
-  for (int d = 0; d < plan.data; ++d) {
-    const int first = d * plan.distrifusion;
-    const nn::Range mine = share_of(plan, first, pictures, tokens, 1).pictures;
-    for (int64_t p = 0; p < mine.size(); ++p)
-      for (int s = first; s < first + plan.distrifusion; ++s) {
-        const int64_t count = share_of(plan, s, pictures, tokens, 1).tokens.size();
-        pieces.push_back(parts.at(static_cast<size_t>(s)).slice(0, p * count, (p + 1) * count));
-      }
+nn::TokenView take_places(const nn::TokenView& view, Range places) {
+  nn::TokenView part{view.patch, view.rows, {}, {}, {}};
+  int64_t at = 0;
+  for (size_t i = 0; i < view.body.size(); ++i) {
+    const Segment& s = view.body[i];
+    for (const Range& held : at_places({s.ids}, {places.begin - at, places.end - at})) {
+      part.body.push_back({s.row, held});
+      part.lengths.push_back(std::max(view.lengths.at(i), s.ids.end));
+    }
+    at += s.ids.size();
   }
-  return ops::concat_rows(pieces);
+  return part;
+}
+
+std::vector<Range> places_of(const Segments& whole, const Segments& parts) {
+  std::vector<Range> places;
+  int64_t at = 0;
+  size_t next = 0;
+  for (const Segment& s : whole) {
+    for (; next < parts.size() && parts[next].row == s.row &&
+           parts[next].ids.begin >= s.ids.begin && parts[next].ids.end <= s.ids.end;
+         ++next)
+      places.push_back(
+          {at + parts[next].ids.begin - s.ids.begin, at + parts[next].ids.end - s.ids.begin});
+    at += s.ids.size();
+  }
+  require(next == parts.size(), ErrorCode::usage,
+          "tokens were asked for that are not there: {} of {} segments found", next, parts.size());
+  return places;
 }
 
 }  // namespace tessera::parallel

@@ -1,45 +1,92 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "nn/seams.h"
 #include "tessera/plan.h"
 
 namespace tessera::parallel {
 
-/// What a rank owns of a request, for all of its steps: pictures, and tokens of each of them, in
-/// every guidance branch.
-struct Share {
-  nn::Range pictures, tokens;
-  int all_pictures = 0;    ///< of the request
-  int64_t all_tokens = 0;  ///< of a picture
-  int branches = 1;        ///< 2 with guidance
+/// The size of a request, as plans see it.
+struct Workload {
+  int pictures = 1;
+  std::array<int64_t, 3> grid{};  ///< tokens of a picture: frames, lines, columns
+  int branches = 1;               ///< 2 with guidance
+  int steps = 1;
+  int64_t prefix = 0;  ///< text tokens of a row
 
-  int rows() const { return static_cast<int>(pictures.size()) * branches; }
-  /// The number, over the whole request, of one of my rows: branch * pictures + picture.
-  int global_row(int row) const {
-    const int mine = static_cast<int>(pictures.size());
-    return row / mine * all_pictures + static_cast<int>(pictures.begin) + row % mine;
-  }
-  /// My tokens as a view: rows from 0, as the model numbers them on this rank.
-  nn::TokenView view(int64_t prefix) const;
+  int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
 };
 
-/// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
-nn::TokenView rows_of(const nn::TokenView& view, size_t begin, size_t end);
+/// What a patch is: a run of ids, or the same lines of every frame.
+enum class PatchShape { runs, bands };
 
-/// What rank `rank` of a plan owns. Ranks are numbered data outermost, then distrifusion.
-Share share_of(const Plan& plan, int rank, int pictures, int64_t tokens, int branches);
+/// Who holds which tokens under a plan: the only place that cuts. A rank holds the union, over all
+/// patches, of its shard of each, from the first step to the last; shards may be uneven or empty.
+class Partition {
+ public:
+  /// Of a request for pictures: `data` and `cfg` part its rows, `patches` their latent, `ring`,
+  /// `ulysses` and `distrifusion` each patch; the first two part the text, too, which belongs to
+  /// the first patch.
+  Partition(const Plan& plan, const Workload& workload, PatchShape shape = PatchShape::runs);
+  /// Of one pass of a language model: `data` parts its packed order into runs.
+  static Partition of_pass(const Plan& plan, nn::TokenView pass);
 
-/// Ranks that share experts with `rank`: runs of `plan.expert` neighbours.
+  const comm::Mesh& mesh() const { return mesh_; }
+  /// The rows of a rank, by their numbers over the request: branch * pictures + picture.
+  std::vector<int> rows(int rank) const;
+  /// What a rank holds of a patch; -1: of all. Rows are numbered from 0, as its model knows them
+  /// (of a pass: as the pass does); text has the ids -prefix to -1.
+  nn::TokenView view(int rank, int patch = -1) const;
+  /// What ranks of the same rows hold together, in order of ids.
+  nn::TokenView view(const std::vector<int>& ranks, int patch = -1) const;
+  /// The sizes of a rank's part of the request, as its model is told them.
+  nn::TokenShape shape(int rank) const {
+    return {static_cast<int>(rows(rank).size()), workload_.prefix, workload_.grid};
+  }
+  /// Of a pass: the places in its packed order that a rank has.
+  nn::Range run(int rank) const;
+  const nn::TokenView& pass() const { return pass_; }
+  /// Whether no rank holds a part of a picture only.
+  bool whole_pictures() const;
+
+  /// Latent rows [pictures * tokens, c] of the request -> those of a rank.
+  tensor::Tensor cut(const tensor::Tensor& whole, int rank) const;
+  /// Latent rows of all ranks, by rank -> the request's.
+  tensor::Tensor join(const std::vector<tensor::Tensor>& parts) const;
+
+ private:
+  nn::Segments latent(int rank) const;
+  std::vector<nn::Range> ids(int rank, int patch) const;
+  std::vector<nn::Range> shard(const std::vector<nn::Range>& patch, int rank) const;
+
+  comm::Mesh mesh_;
+  int patches_ = 1;
+  PatchShape shape_ = PatchShape::runs;
+  Workload workload_{};
+  nn::TokenView pass_{};
+  bool of_pass_ = false;
+};
+
+/// The ranks of a plan, in its order of axes.
+comm::Mesh mesh_of(const Plan& plan);
+/// Ranks that share experts with `rank`: runs of `expert` neighbours that hold different tokens.
 std::vector<int> expert_group(const Plan& plan, int rank);
-/// Ranks that hold the other tokens of the same pictures.
-std::vector<int> token_group(const Plan& plan, int rank);
+/// The place of a rank in that group: equal places hold equal experts.
+int expert_place(const Plan& plan, int rank);
+/// The first rank that holds the same experts.
+int expert_lender(const Plan& plan, int rank);
 
-/// Rows [all pictures * all tokens, c] of a whole request -> mine.
-tensor::Tensor cut(const tensor::Tensor& whole, const Share& share);
-/// What all ranks hold, by rank -> the whole request's rows [pictures * tokens, c].
-tensor::Tensor join(const std::vector<tensor::Tensor>& parts, const Plan& plan, int pictures,
-                    int64_t tokens);
+/// The ids of all rows of a request, text included: what a rank keeps that keeps all of `rows`.
+std::vector<nn::Range> whole_rows(const Workload& workload, size_t rows);
+/// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
+nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end);
+/// The part of a token model's view whose places in its packed order are in `places`.
+nn::TokenView take_places(const nn::TokenView& view, nn::Range places);
+/// Places in the packed order `whole` of segments that are parts of its, in its order. Throws
+/// Error(usage) for one that is none.
+std::vector<nn::Range> places_of(const nn::Segments& whole, const nn::Segments& parts);
 
 }  // namespace tessera::parallel

@@ -243,7 +243,9 @@ CompleteResult Order::run(comm::Communicator* world) {
   const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
   const auto held = model(rank);
   const nn::TokenModel& own = *held;
-  const auto assembly = parallel::assemble_language(own, state.options.plan, rule, world);
+  const auto assembly = parallel::assemble_language(
+      own, state.options.plan, rule,
+      sample::sequence_lengths(prompts, policy, facts().block_causal), world);
   static const CompleteControl quiet;
   Course course{
       request,          rank == 0 ? control : quiet,

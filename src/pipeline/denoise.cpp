@@ -42,8 +42,8 @@ struct Ranks {
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
 class Start {
  public:
-  Start(const GenerateRequest& request, const Job& job, const parallel::Share& share)
-      : job_(job), share_(share), noise_(request.noise, request.seed) {
+  Start(const GenerateRequest& request, const Job& job, const parallel::Assembly& assembly)
+      : job_(job), assembly_(assembly), noise_(request.noise, request.seed) {
     const auto given = job.given.find("latents");
     const bool drawn = given == job.given.end();
     latents_ = drawn ? tokens(noise_.draw(job.noise_shape()), job.noise_form())
@@ -66,20 +66,19 @@ class Start {
 
  private:
   Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
-    return parallel::cut(nn::tokens_of_latent(whole, job_.layout, form), share_);
+    return assembly_.partition.cut(nn::tokens_of_latent(whole, job_.layout, form), assembly_.rank);
   }
   const Job& job_;
-  parallel::Share share_;
+  const parallel::Assembly& assembly_;
   Noise noise_;
   Tensor latents_;
 };
 
 // Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
-Tensor gathered(comm::Communicator* world, const Plan& plan, const Job& job, const Tensor& mine) {
-  if (!world) return mine;
-  const auto parts = comm::gather(*world, 0, mine.contiguous(), {"gather", -1});
-  if (parts.empty()) return {};
-  return parallel::join(parts, plan, job.pictures(), job.layout.tokens());
+Tensor gathered(const parallel::Assembly& assembly, const Tensor& mine) {
+  if (!assembly.world) return mine;
+  const auto parts = comm::gather(*assembly.world, 0, mine.contiguous(), {"gather", -1});
+  return parts.empty() ? Tensor() : assembly.partition.join(parts);
 }
 
 void Ranks::note_steps(const std::vector<double>& marks) {
@@ -123,7 +122,8 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
 void Ranks::note_work(int rank, double flops_before) {
   const std::lock_guard lock(mutex);
   const tensor::Scope own = state.workers.scope(rank, &job.meters),
-                      lender = state.workers.scope(rank % state.options.plan.expert);
+                      lender =
+                          state.workers.scope(parallel::expert_lender(state.options.plan, rank));
   Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
   if (own.memory != lender.memory) {
     const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
@@ -141,15 +141,15 @@ Tensor Ranks::run(comm::Communicator* world) {
   const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
   const double flops_before = state.workers.scope(rank, &job.meters).meter->total().flops;
   const Plan& plan = state.options.plan;
-  const nn::Denoiser& model = *job.networks.at(static_cast<size_t>(rank % plan.expert));
-  parallel::Assembly assembly = parallel::assemble(model.geometry(), plan, job.workload(), world);
+  const nn::Denoiser& model =
+      *job.networks.at(static_cast<size_t>(parallel::expert_place(plan, rank)));
+  parallel::Assembly assembly(model.geometry(), plan, job.workload(), world);
   assembly.device = state.device();
   assembly.fixed_weights = job.resident_blocks < 0;
   RedundancyProbe probe;
   if (request.compare_steps)
     assembly.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
-  const parallel::Share& share = assembly.share;
-  Start start(request, job, share);
+  Start start(request, job, assembly);
   std::vector<double> marks;
   parallel::DenoiseControl watch;
   if (rank == 0) {
@@ -161,16 +161,13 @@ Tensor Ranks::run(comm::Communicator* world) {
   }
   if (trace.wanted())
     watch.trace = [&](const std::string& name, const Tensor& x) {
-      const Tensor whole = gathered(world, plan, job, x);
+      const Tensor whole = gathered(assembly, x);
       if (rank == 0) trace.tokens(name, whole);
     };
-  std::vector<int> rows;
-  for (int row = 0; row < share.rows(); ++row) rows.push_back(share.global_row(row));
   const Tensor mine = parallel::denoise(
-      model, take_rows(job.conditioning, rows), {share.rows(), job.prefix, job.layout.grid()},
-      *job.sampler, job.guidance, start.latents(), [&](int step) { return start.noise(step); },
-      assembly, watch);
-  const Tensor all = gathered(world, plan, job, mine);
+      model, take_rows(job.conditioning, assembly.partition.rows(rank)), *job.sampler, job.guidance,
+      start.latents(), [&](int step) { return start.noise(step); }, assembly, watch);
+  const Tensor all = gathered(assembly, mine);
   if (rank == 0) {
     marks.push_back(clock.seconds());
     note_steps(marks);
@@ -209,15 +206,13 @@ void Trace::write(const std::string& path) const {
 void check_plan(const ModelState& state, const Job& job) {
   const auto found = parallel::problems(state.options.plan, state.geometry(), job.workload());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
-  const parallel::Workload load = job.workload();
-  const parallel::Share share =
-      parallel::share_of(state.options.plan, 0, load.pictures, load.tokens, load.branches);
+  const bool whole = parallel::Partition(state.options.plan, job.workload()).whole_pictures();
   require(
-      job.guidance.rescale == 0 || share.tokens.size() == load.tokens, ErrorCode::plan,
+      job.guidance.rescale == 0 || whole, ErrorCode::plan,
       "the plan cannot run: --guidance-rescale measures whole pictures, and '{}' cuts them into "
       "pieces: leave it out, or choose a plan that does not cut pictures",
       to_string(state.options.plan));
-  require(!job.sampler->whole_pictures() || share.tokens.size() == load.tokens, ErrorCode::plan,
+  require(!job.sampler->whole_pictures() || whole, ErrorCode::plan,
           "the plan cannot run: this scheduler's 'thresholding' measures whole pictures, and '{}' "
           "cuts them into pieces: choose a plan that does not cut pictures",
           to_string(state.options.plan));
@@ -225,9 +220,10 @@ void check_plan(const ModelState& state, const Job& job) {
 
 void load_ranks(ModelState& state, Job& job) {
   const Processes* const processes = state.options.processes;
-  const int group = state.options.plan.expert;
-  for (int r = 0; r < group; ++r)
-    job.networks.push_back(processes && processes->rank % group != r
+  const Plan& plan = state.options.plan;
+  for (const int r : parallel::expert_group(plan, 0))
+    job.networks.push_back(processes && parallel::expert_place(plan, processes->rank) !=
+                                            parallel::expert_place(plan, r)
                                ? nullptr
                                : state.transformer(r, job.resident_blocks));
 }

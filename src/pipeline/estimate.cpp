@@ -65,14 +65,13 @@ Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
     const auto model = recipe.make(weights, whole, dtype);
     result.parameters = weights.parameters();
     const nn::Conditioning conditioning = given ? on_meta(*given) : recipe.example(rows);
-    const nn::TokenShape shape{static_cast<int>(rows), recipe.prefix(conditioning), layout.grid()};
-    parallel::Assembly assembly =
-        parallel::assemble(model->geometry(), {}, {pictures, layout.tokens(), branches ? 2 : 1, 1});
-    parallel::forward(*model, conditioning, shape,
-                      Tensor::empty({shape.rows}, DType::f32, Device::meta),
-                      Tensor::empty({shape.rows * layout.tokens(), layout.token_channels()},
-                                    DType::f32, Device::meta),
-                      assembly, {});
+    parallel::Assembly assembly(
+        model->geometry(), {},
+        {pictures, layout.grid(), branches ? 2 : 1, 1, recipe.prefix(conditioning)});
+    parallel::forward(
+        *model, conditioning, Tensor::empty({rows}, DType::f32, Device::meta),
+        Tensor::empty({rows * layout.tokens(), layout.token_channels()}, DType::f32, Device::meta),
+        assembly, {});
   }
   result.flops_per_step = scope.meter->total().flops;
   result.work = scope.meter->entries();

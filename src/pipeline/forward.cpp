@@ -115,7 +115,6 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
     conditioning.tensors[name] = input(file, inputs, name, all);
   for (const auto& name : names.optional)
     if (inputs.contains(name)) conditioning.tensors[name] = inputs.at(name);
-  const nn::TokenShape shape{rows, recipe.prefix(conditioning), layout.grid()};
   Tensors outputs;
   parallel::DenoiseControl watch;
   watch.stop = control.stop;
@@ -124,11 +123,11 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
       outputs[name] = ops::cast(x, DType::f32).reshape({rows, x.size(0) / rows, x.size(1)});
     };
   const auto network = state.transformer();
-  parallel::Assembly assembly =
-      parallel::assemble(network->geometry(), {}, {rows, layout.tokens(), 1, 1});
+  parallel::Assembly assembly(network->geometry(), {},
+                              {rows, layout.grid(), 1, 1, recipe.prefix(conditioning)});
   assembly.device = state.device();
   const Tensor out =
-      parallel::forward(*network, conditioning, shape, time,
+      parallel::forward(*network, conditioning, time,
                         nn::tokens_of_latent(latent, layout, recipe.form), assembly, watch);
   nn::TokenLayout predicted = layout;
   predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);

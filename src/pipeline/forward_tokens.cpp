@@ -154,7 +154,7 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
     view.body.push_back({r, {0, count}});
     view.lengths.push_back(count);
   }
-  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(asked.visible));
   nn::MoeLayers experts;
   attention.begin_step({.index = 0});
   const auto placement = model.place(view);

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "load/meta_weights.h"
 #include "parallel/experts/exchange.h"
+#include "parallel/partition.h"
 #include "pipeline/estimate.h"
 #include "pipeline/resolve_model.h"
 #include "pipeline/streamed.h"
@@ -98,13 +99,13 @@ nn::Geometry ModelState::geometry() const {
 }
 
 std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident) {
-  const int mine = rank % options.plan.expert;
-  return transformers.get(resident, mine, [&] { return load_transformer(mine, resident); });
+  return transformers.get(resident, parallel::expert_place(options.plan, rank),
+                          [&] { return load_transformer(rank, resident); });
 }
 
-std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int mine, int64_t resident) const {
+std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
   (void)check_transformer();  // what is to be said of it was said before
-  tensor::Scope loading = workers.scope(mine);
+  tensor::Scope loading = workers.scope(parallel::expert_lender(options.plan, rank));
   loading.pool = workers.pool.get();
   loading.meter = tensor::current_scope().meter;
   const tensor::BindScope bind(loading);
@@ -114,7 +115,7 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int mine, int64_t res
   const auto sites = geometry().experts;
   if (options.plan.expert > 1 && !sites.empty())
     for (int owner : parallel::expert_owners(options.plan, sites.front().experts))
-      portion.experts.push_back(owner == mine);
+      portion.experts.push_back(owner == parallel::expert_place(options.plan, rank));
   require(resident < 0 || !portion.expert_dtype, ErrorCode::usage,
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");

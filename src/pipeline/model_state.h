@@ -64,7 +64,7 @@ struct ModelState {
       const std::string& part, const std::function<void(const std::string&)>& note = {}) const;
 
  private:
-  std::unique_ptr<nn::Denoiser> load_transformer(int mine, int64_t resident) const;
+  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;
 };
 
 /// Reads the folder and starts the device; as Model::open.

@@ -42,7 +42,7 @@ struct Job {
     return form == nn::LatentForm::packed ? nn::LatentForm::picture : form;
   }
   parallel::Workload workload() const {
-    return {pictures(), layout.tokens(), guidance.branches() ? 2 : 1, sampler->steps()};
+    return {pictures(), layout.grid(), guidance.branches() ? 2 : 1, sampler->steps(), prefix};
   }
 };
 

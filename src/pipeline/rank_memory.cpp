@@ -29,24 +29,24 @@ class Ranks {
         dtype_(dtype_of(options)),
         expert_dtype_(expert_dtype_of(options)),
         layout_(layout),
-        workload_(workload),
+        workload_(with_text(recipe, workload)),
+        partition_(plan_, workload_),
         model_(make({})) {
-    const auto found = parallel::problems(plan_, model_->geometry(), workload);
+    const auto found = parallel::problems(plan_, model_->geometry(), workload_);
     require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
     const auto& sites = model_->geometry().experts;
     if (!sites.empty()) owners_ = parallel::expert_owners(plan_, sites.front().experts);
   }
 
   Inspection::Rank operator()(int rank) {
-    const int place = rank % plan_.expert;
-    const parallel::Share share = share_of(rank);
+    const int place = parallel::expert_place(plan_, rank);
     const nn::Geometry& geometry = model_->geometry();
     Inspection::Rank need;
     need.experts = static_cast<int>(std::count(owners_.begin(), owners_.end(), place));
-    need.tokens = share.rows() * share.tokens.size();
+    need.tokens = nn::token_count(partition_.view(rank).body);
     need.weights = weights(place, need.experts);
-    need.activations = activations(share);
-    if (plan_.distrifusion > 1) need.kv = keys_and_values(share);
+    need.activations = activations(rank, need.tokens);
+    if (!partition_.whole_pictures()) need.kv = keys_and_values(rank);
     if (geometry.experts.empty() || !parallel::shares_experts(plan_)) return need;
     const parallel::RowSizes rows{static_cast<int>(geometry.experts.size()),
                                   geometry.experts.front().top_k, need.tokens,
@@ -57,9 +57,10 @@ class Ranks {
   }
 
  private:
-  parallel::Share share_of(int rank) const {
-    return parallel::share_of(plan_, rank, workload_.pictures, workload_.tokens,
-                              workload_.branches);
+  static parallel::Workload with_text(const models::PipelineSpec& recipe,
+                                      parallel::Workload workload) {
+    workload.prefix = recipe.prefix(recipe.example(1));
+    return workload;
   }
   std::unique_ptr<nn::Denoiser> make(std::vector<bool> experts) const {
     nn::Portion part{.blocks = {0, recipe_.blocks}, .experts = std::move(experts)};
@@ -78,29 +79,27 @@ class Ranks {
     return weights_[experts] = scope.memory->current(MemoryClass::weights);
   }
   // Its experts get as many rows as it sends: a routing that loads all of them alike.
-  int64_t activations(const parallel::Share& share) {
-    const std::pair<int, int64_t> size{share.rows(), share.tokens.size()};
+  int64_t activations(int rank, int64_t tokens) {
+    const int rows = partition_.shape(rank).rows;
+    const std::pair<int, int64_t> size{rows, tokens};
     const auto known = activations_.find(size);
     if (known != activations_.end()) return known->second;
     tensor::Scope scope;
     scope.memory = std::make_shared<tensor::MemoryTracker>();
     const tensor::BindScope bind(scope);
-    parallel::Assembly assembly = parallel::assemble(model_->geometry(), {}, workload_);
-    assembly.share = share;
-    const nn::Conditioning conditioning = recipe_.example(share.rows());
-    const nn::TokenShape shape{share.rows(), recipe_.prefix(conditioning), layout_.grid()};
-    parallel::forward(*model_, conditioning, shape,
-                      Tensor::empty({shape.rows}, DType::f32, Device::meta),
-                      Tensor::empty({shape.rows * share.tokens.size(), layout_.token_channels()},
-                                    DType::f32, Device::meta),
-                      assembly, {});
+    parallel::Assembly assembly(model_->geometry(), {}, workload_);
+    assembly.partition = partition_;
+    assembly.rank = rank;
+    parallel::forward(
+        *model_, recipe_.example(rows), Tensor::empty({rows}, DType::f32, Device::meta),
+        Tensor::empty({tokens, layout_.token_channels()}, DType::f32, Device::meta), assembly, {});
     return activations_[size] = scope.memory->peak(MemoryClass::activations);
   }
-  int64_t keys_and_values(const parallel::Share& share) const {
+  int64_t keys_and_values(int rank) const {
     int64_t width = 0;
     for (const nn::AttentionSite& site : model_->geometry().attention)
       width += int64_t{2} * site.kv_heads * site.head_dim;
-    return share.rows() * share.all_tokens * width * tensor::size_of(dtype_);
+    return partition_.shape(rank).rows * workload_.tokens() * width * tensor::size_of(dtype_);
   }
 
   const models::PipelineSpec& recipe_;
@@ -109,6 +108,7 @@ class Ranks {
   std::optional<DType> expert_dtype_;
   const nn::TokenLayout& layout_;
   parallel::Workload workload_;
+  parallel::Partition partition_;
   std::unique_ptr<nn::Denoiser> model_;
   std::vector<int> owners_;
   std::map<int, int64_t> weights_;                          // by number of experts

@@ -72,7 +72,7 @@ TokenNeed token_need(const ModelState& state, const TokenRun& run) {
     view.lengths.push_back(length);
     decided.push_back({static_cast<int>(r), {std::max<int64_t>(0, length - run.decided), length}});
   }
-  nn::KvAttention attention(model->geometry(), model->dtype());
+  nn::KvAttention attention(model->geometry(), nn::rows_of_lengths(run.lengths));
   nn::MoeLayers experts;
   attention.begin_step({.index = 0});
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);

@@ -14,7 +14,7 @@ class BidirectionalWalk : public BlockWalk {
  public:
   BidirectionalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                     const DecodingPolicy& policy, const SpecialIds& special)
-      : BlockWalk(prompt, max_tokens, prompt_length(prompt) + max_tokens, policy, special) {
+      : BlockWalk(prompt, max_tokens, policy, special, false) {
     block_ = {prompt_, prompt_};
   }
 
@@ -48,10 +48,6 @@ class BidirectionalWalk : public BlockWalk {
   }
 
  private:
-  static int64_t prompt_length(const std::vector<int32_t>& prompt) {
-    return int64_t(prompt.size());
-  }
-
   Pass pass_of(int64_t length) const {
     const Pass all{PassKind::refresh, {0, length}, block_, length};
     const Pass full{PassKind::full, {0, length}, block_, length};
@@ -77,8 +73,7 @@ class CausalWalk : public BlockWalk {
  public:
   CausalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens, const DecodingPolicy& policy,
              const SpecialIds& special)
-      : BlockWalk(prompt, max_tokens, rounded(int64_t(prompt.size()) + max_tokens, policy.block),
-                  policy, special) {
+      : BlockWalk(prompt, max_tokens, policy, special, true) {
     const int64_t start = prompt_ / policy.block * policy.block;
     block_ = {start, start + policy.block};
     prefill_ = cached() && start > 0;
@@ -116,9 +111,6 @@ class CausalWalk : public BlockWalk {
   }
 
  private:
-  static int64_t rounded(int64_t count, int64_t block) {
-    return (count + block - 1) / block * block;
-  }
   bool cached() const { return policy_.cache == Cache::block; }
   void enter_next() {
     block_ = {block_.end, block_.end + policy_.block};
@@ -142,20 +134,28 @@ const char* name_of(PassKind kind) {
   return "";
 }
 
-BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit, int64_t length,
-                     const DecodingPolicy& policy, const SpecialIds& special)
+int64_t sequence_length(int64_t prompt, int64_t max_tokens, const DecodingPolicy& policy,
+                        bool block_causal) {
+  require(max_tokens >= 1, ErrorCode::usage, "{} tokens were asked for; expected 1 or more",
+          max_tokens);
+  const int64_t count = prompt + max_tokens;
+  return block_causal ? (count + policy.block - 1) / policy.block * policy.block : count;
+}
+
+BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit,
+                     const DecodingPolicy& policy, const SpecialIds& special, bool block_causal)
     : ids_(prompt),
       prompt_(int64_t(prompt.size())),
       limit_(limit),
       policy_(policy),
       special_(special),
       rule_(commit_rule(policy)) {
-  require(limit >= 1, ErrorCode::usage, "{} tokens were asked for; expected 1 or more", limit);
   const auto mask = std::find(prompt.begin(), prompt.end(), special.mask);
   require(mask == prompt.end(), ErrorCode::usage,
           "the prompt holds the mask token {} at position {}; masks are what is generated",
           special.mask, mask - prompt.begin());
-  ids_.resize(static_cast<size_t>(length), special.mask);
+  ids_.resize(static_cast<size_t>(sequence_length(prompt_, limit, policy, block_causal)),
+              special.mask);
 }
 
 int64_t BlockWalk::masks_in(Range range) const {

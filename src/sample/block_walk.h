@@ -56,8 +56,8 @@ class BlockWalk {
   void cancel() { done_ = true; }
 
  protected:
-  BlockWalk(const std::vector<int32_t>& prompt, int64_t limit, int64_t length,
-            const DecodingPolicy& policy, const SpecialIds& special);
+  BlockWalk(const std::vector<int32_t>& prompt, int64_t limit, const DecodingPolicy& policy,
+            const SpecialIds& special, bool block_causal);
   int64_t masks_in(Range range) const;
   /// Position of the first end of text in a range, or its end.
   int64_t first_end(Range range) const;
@@ -71,6 +71,11 @@ class BlockWalk {
   Range block_;
   bool done_ = false;
 };
+
+/// Tokens of a sequence from its first pass to its last: prompt, what may follow it, and what fills
+/// the last block of a block-causal model.
+int64_t sequence_length(int64_t prompt, int64_t max_tokens, const DecodingPolicy& policy,
+                        bool block_causal);
 
 /// The walk of a bidirectional model (blocks from the end of the prompt) or of a block-causal one
 /// (blocks at multiples of their length). Throws Error(usage) for a mask in the prompt, or lengths

@@ -73,6 +73,15 @@ MaskedLogits masked(const Tensor& logits, const Pass& pass, const BlockWalk& wal
 
 }  // namespace
 
+std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
+                                      const DecodingPolicy& policy, bool block_causal) {
+  check_policy(policy, block_causal);
+  std::vector<int64_t> lengths;
+  for (const TokenPrompt& p : prompts)
+    lengths.push_back(sequence_length(int64_t(p.ids.size()), p.max_tokens, policy, block_causal));
+  return lengths;
+}
+
 std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<TokenPrompt>& prompts,
                             const DecodingPolicy& policy, const SpecialIds& special,
                             bool block_causal, const nn::Seams& seams,

@@ -40,6 +40,11 @@ struct DecodeControl {
   std::function<bool(const RowPass&, const BlockWalk&, const tensor::Tensor& logits)> after;
 };
 
+/// Tokens of each sequence from its first pass to its last. Throws Error(usage) for prompts and
+/// policies that do not fit.
+std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
+                                      const DecodingPolicy& policy, bool block_causal);
+
 /// The one loop of masked diffusion decoding: prompts of any lengths as one batch, each as if it
 /// were alone, under any policy. A sequence that has ended is in no further pass. Throws
 /// Error(usage) for prompts that do not fit, Error(cancelled) after a stop request.

@@ -288,7 +288,9 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
       one.prompts = {example.prompt};
       one.max_tokens = data.max_tokens;
       seen.forget();
-      nn::KvAttention attention(model.geometry(), model.dtype());
+      const auto prompts = pipeline::prompts_of(one, language, policy);
+      nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
+                                                      prompts, policy, facts.block_causal)));
       sample::DecodeControl control;
       control.stop = stop;
       control.before = [&](const std::vector<sample::RowPass>& passes) {
@@ -301,8 +303,8 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
         if (pipeline::ruled(one, p.pass.kind)) decided += double(p.commits.size());
         return true;
       };
-      sample::decode(model, pipeline::prompts_of(one, language, policy), policy, language.special(),
-                     facts.block_causal, {attention, experts}, control);
+      sample::decode(model, prompts, policy, language.special(), facts.block_causal,
+                     {attention, experts}, control);
     }
   }
   ExpertStudy study = study_of(seen, rules, model.geometry());

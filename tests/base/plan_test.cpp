@@ -14,7 +14,8 @@ TEST(Plan, WritesWhatItReads) {
         "schedule=displaced,sync=0+3+5,sync-every=4,scores=latest",
         "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
         "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
-        "data=2,expert=2,placement=1+0+0+1"})
+        "data=2,expert=2,placement=1+0+0+1",
+        "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("cfg=2,ulysses=3").world(), 6);
   EXPECT_EQ(to_string(parse_plan("expert=4")), "data=4,expert=4") << "expert alone implies data";
@@ -41,7 +42,11 @@ TEST(Plan, NamesWhatItCannotRead) {
                            "placement=",
                            "placement=0+",
                            "placement=random",
-                           "placement=0+-1"}) {
+                           "placement=0+-1",
+                           "order=",
+                           "order=data+",
+                           "order=data+data",
+                           "order=expert"}) {
     try {
       parse_plan(text);
       FAIL() << text << " was accepted";
@@ -49,6 +54,18 @@ TEST(Plan, NamesWhatItCannotRead) {
       EXPECT_EQ(e.code(), ErrorCode::plan);
     }
   }
+}
+
+TEST(Plan, TheOrderOfAxesIsPartOfIt) {
+  const auto order = [](const char* text) {
+    std::string names;
+    for (const Axis& axis : axes_of(parse_plan(text)))
+      names += axis.name.substr(0, 1) + std::to_string(axis.size);
+    return names;
+  };
+  EXPECT_EQ(order("data=2,ring=3"), "d2c1p1r3u1d1t1");
+  EXPECT_EQ(order("data=2,ring=3,order=ring+tensor"), "r3t1d2c1p1u1d1");
+  EXPECT_EQ(to_string(parse_plan("data=2,order=data+cfg")), "data=2") << "the default order";
 }
 
 TEST(Plan, SaysWhyItCannotRun) {
@@ -88,6 +105,8 @@ TEST(Plan, ValuesThatNoPlanHas) {
   EXPECT_TRUE(refused([](Plan& p) { p.stride = -1; }));
   EXPECT_TRUE(refused([](Plan& p) { p.scores = static_cast<StaleScores>(4); }));
   EXPECT_TRUE(refused([](Plan& p) { p.sync = SyncLayers::list; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.order = {"heads"}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.order = {"data", "data"}; }));
   Plan large;
   large.data = large.ulysses = large.ring = large.tensor = 1 << 16;
   EXPECT_EQ(large.world(), kMostRanks + 1);

@@ -24,15 +24,17 @@ std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& confi
   const auto model =
       recipe->make(WeightsOn(device, std::make_shared<SplitExperts>()),
                    {{0, recipe->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
-  nn::KvAttention attention(model->geometry(), model->dtype());
   nn::SelectedExperts experts(nn::parse_selection(select));
   experts.policy->restrict_to({0, 1});
   sample::DecodingPolicy policy;
   policy.block = 4;
   policy.cache =
       causal ? sample::DecodingPolicy::Cache::block : sample::DecodingPolicy::Cache::dual;
-  const auto out = sample::decode(*model, {{{3, 1, 4}, 8}, {{1, 5, 9, 2, 6}, 8}}, policy, {39, {}},
-                                  causal, {attention, experts.layers}, {});
+  const std::vector<sample::TokenPrompt> prompts{{{3, 1, 4}, 8}, {{1, 5, 9, 2, 6}, 8}};
+  nn::KvAttention attention(model->geometry(),
+                            nn::rows_of_lengths(sample::sequence_lengths(prompts, policy, causal)));
+  const auto out =
+      sample::decode(*model, prompts, policy, {39, {}}, causal, {attention, experts.layers}, {});
   std::vector<std::vector<int32_t>> ids;
   for (const auto& one : out) ids.push_back(one.generated);
   ids.push_back({static_cast<int32_t>(experts.usage.experts_read())});

@@ -106,7 +106,7 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
         recipe->make(*golden.store.open(tensors), parallel::language_portion(plan, geometry, rank),
                      nn::DType::f32, 0);
     const auto made = parallel::assemble_language(
-        *own, plan, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla"), world);
+        *own, plan, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla"), view.lengths, world);
     made.policy->restrict_to({0});
     const nn::TokenModel& model = (made.split ? *made.split : *own);
     const auto placement = model.place(view);

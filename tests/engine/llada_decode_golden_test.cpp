@@ -88,7 +88,10 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   const DecodingPolicy policy =
       policy_of(run, block_causal, golden.json.at("block_length").get<int>());
   const sample::SpecialIds special{*recipe->facts().mask, recipe->facts().ends};
-  nn::KvAttention attention(model.geometry(), model.dtype());
+  const std::vector<sample::TokenPrompt> prompts{
+      {run.at("prompt").get<std::vector<int32_t>>(), golden.json.at("gen_length").get<int64_t>()}};
+  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
+                                                  prompts, policy, block_causal)));
   nn::SelectedExperts experts(selection_of(run));
   std::set<std::string> shared_in;
   for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
@@ -108,10 +111,8 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
     decided.insert(decided.end(), values.begin(), values.end());
     return true;
   };
-  const auto prompt = run.at("prompt").get<std::vector<int32_t>>();
-  const auto out =
-      sample::decode(model, {{prompt, golden.json.at("gen_length").get<int64_t>()}}, policy,
-                     special, block_causal, {attention, experts.layers}, control);
+  const auto out = sample::decode(model, prompts, policy, special, block_causal,
+                                  {attention, experts.layers}, control);
   const auto expected = run.at("tokens").get<std::vector<int32_t>>();
   EXPECT_EQ(block_causal ? out[0].generated : out[0].ids, expected);
   EXPECT_EQ(forwards, run.at("forwards"));
@@ -158,7 +159,8 @@ struct Outcome {
 
 Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPrompt>& prompts,
                   const DecodingPolicy& policy, bool block_causal, const std::string& select) {
-  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
+                                                  prompts, policy, block_causal)));
   nn::SelectedExperts experts(nn::parse_selection(select));
   Outcome outcome;
   sample::DecodeControl control;

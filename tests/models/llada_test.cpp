@@ -58,7 +58,7 @@ std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights
 
 Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
            const nn::TokenView& view) {
-  nn::KvAttention attention(model.geometry(), model.dtype());
+  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(view.lengths));
   nn::MoeLayers experts;
   const auto placement = model.place(view);
   nn::Hidden hidden = model.embed(ids, view);
@@ -98,7 +98,7 @@ TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
 
 TEST(Llada, GivesLogitsOfPartsOfThePass) {
   const auto model = make(llada_moe_config(), ExpertNoise());
-  nn::KvAttention attention(model->geometry(), model->dtype());
+  nn::KvAttention attention(model->geometry(), nn::rows_of_lengths(kSeven.lengths));
   const nn::Hidden hidden = model->embed(kIds, kSeven);
   const Tensor all = model->logits(hidden, kSeven, kSeven.body);
   const Tensor part = model->logits(hidden, kSeven, {{0, {2, 5}}});

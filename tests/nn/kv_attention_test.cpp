@@ -5,6 +5,7 @@
 #include <random>
 
 #include "nn/local.h"
+#include "ops/elementwise.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {
@@ -36,7 +37,7 @@ Heads cut(const Heads& h, int64_t begin, int64_t end) {
 TEST(KvAttention, WholeRowsAreLocalAttention) {
   for (int block : {0, 4}) {
     const Geometry g = one_site(block);
-    KvAttention kept(g, DType::f32);
+    KvAttention kept(g, {{0, 11}, {0, 7}});
     LocalAttention local(g);
     const Heads h = heads_of(18);
     const TokenView view{-1, {0, 1}, {}, {{0, {0, 11}}, {1, {0, 7}}}, {11, 7}};
@@ -47,7 +48,7 @@ TEST(KvAttention, WholeRowsAreLocalAttention) {
 TEST(KvAttention, ABlockOnKeptKeysIsTheWholeRowBitByBit) {
   const Geometry g = one_site(4);
   const Heads h = heads_of(12);
-  KvAttention whole(g, DType::f32), parts(g, DType::f32);
+  KvAttention whole(g, {{0, 12}}), parts(g, {{0, 12}});
   const TokenView all{-1, {0}, {}, {{0, {0, 12}}}, {12}};
   const Tensor expected = whole.attend(0, all, h);
   for (int64_t from : {0, 4, 8}) {
@@ -60,7 +61,7 @@ TEST(KvAttention, ABlockOnKeptKeysIsTheWholeRowBitByBit) {
 TEST(KvAttention, WhatAViewLeavesOutIsReadAsItWasLeft) {
   const Geometry g = one_site(0);
   const Heads h = heads_of(12);
-  KvAttention attention(g, DType::f32);
+  KvAttention attention(g, {{0, 12}});
   const TokenView all{-1, {0}, {}, {{0, {0, 12}}}, {12}}, middle{-1, {0}, {}, {{0, {4, 8}}}, {12}};
   attention.begin_step({.index = 0});
   const Tensor whole = attention.attend(0, all, h);
@@ -71,11 +72,47 @@ TEST(KvAttention, WhatAViewLeavesOutIsReadAsItWasLeft) {
   EXPECT_EQ(attention.slots().written(0, 0, 5), 1);
 }
 
-TEST(KvAttention, NeedsTheLengthsOfTheRows) {
+TEST(KvAttention, JointTextIsLocalAttention) {
+  for (bool asks : {false, true}) {
+    Geometry g = one_site(0);
+    g.attention[0].joint = true;
+    g.attention[0].prefix_queries = asks;
+    Heads heads = heads_of(17);  // 2 + 3 tokens of text, then 8 + 4
+    if (!asks) heads.q = heads.q.slice(0, 5, 17);
+    const TokenView view{-1, {0, 1}, {{0, {-2, 0}}, {1, {-3, 0}}}, {{0, {0, 8}}, {1, {0, 4}}}};
+    KvAttention kept(g, {{-2, 8}, {-3, 4}});
+    EXPECT_EQ(kept.attend(0, view, heads).to_floats(),
+              LocalAttention(g).attend(0, view, heads).to_floats());
+  }
+}
+
+// A later patch sees the text and the patches that were kept before it.
+TEST(KvAttention, PatchesSeeWhatOthersLeft) {
+  Geometry g = one_site(0);
+  g.attention[0].joint = g.attention[0].prefix_queries = true;
+  const Heads heads = heads_of(13);  // three tokens of text
+  const TokenView all{-1, {0}, {{0, {-3, 0}}}, {{0, {0, 10}}}};
+  KvAttention attention(g, {{-3, 10}});
+  const Tensor whole = attention.attend(0, all, heads);
+  const TokenView part{1, {0}, {}, {{0, {2, 4}}, {0, {7, 9}}}};
+  Heads mine;
+  for (auto [from, to] : {std::pair{&heads.q, &mine.q}, {&heads.k, &mine.k}, {&heads.v, &mine.v}})
+    *to = ops::concat_rows({from->slice(0, 5, 7), from->slice(0, 10, 12)});
+  attention.begin_step({.index = 1});
+  const Tensor out = attention.attend(0, part, mine);
+  EXPECT_EQ(out.slice(0, 0, 2).to_floats(), whole.slice(0, 5, 7).to_floats());
+  EXPECT_EQ(out.slice(0, 2, 4).to_floats(), whole.slice(0, 10, 12).to_floats());
+  EXPECT_EQ(attention.slots().written(0, 0, 8), 1);
+  EXPECT_EQ(attention.slots().written(0, 0, -1), 0);
+}
+
+TEST(KvAttention, RefusesLengthsThatDoNotFitTheView) {
   const Geometry g = one_site(0);
-  KvAttention attention(g, DType::f32);
-  const TokenView view{-1, {0}, {}, {{0, {0, 4}}}};
+  KvAttention attention(g, {{0, 4}});
+  const TokenView view{-1, {0}, {}, {{0, {0, 4}}}, {4, 4}};
   EXPECT_THROW(attention.attend(0, view, heads_of(4)), Error);
+  const TokenView longer{-1, {0}, {}, {{0, {0, 4}}}, {5}};
+  EXPECT_THROW(attention.attend(0, longer, heads_of(4)), Error) << "a slot that nobody wrote";
 }
 
 }  // namespace

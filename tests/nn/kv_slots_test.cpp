@@ -25,7 +25,7 @@ Tensor counted(int64_t tokens, float from) {
 
 TEST(KvSlots, GivesBackWhatWasWrittenByRowAndId) {
   const Geometry g = two_sites();
-  KvSlots slots(g, DType::f32);
+  KvSlots slots(g, {{0, 3}, {}, {}, {}, {0, 4}});
   slots.write(1, {{0, {0, 3}}, {4, {2, 4}}}, counted(5, 0), counted(5, 100), 7);
   slots.write(1, {{4, {0, 2}}}, counted(2, 500), counted(2, 600), 8);
   const auto [k, v] = slots.read(1, 4, {0, 4});
@@ -44,23 +44,61 @@ TEST(KvSlots, CountAsKeysAndValues) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
-  KvSlots slots(g, DType::f32);
+  KvSlots slots(g, {{0, 5}});
   slots.write(0, {{0, {0, 5}}}, k, v, 1);
+  EXPECT_EQ(slots.bytes(), 2 * 5 * 8 * 4);
   EXPECT_GE(scope.memory->current(tensor::MemoryClass::kv), slots.bytes());
   EXPECT_EQ(scope.memory->current(tensor::MemoryClass::activations), 0);
 }
 
-TEST(KvSlots, GrowsWithoutForgetting) {
-  const Geometry g = two_sites();
-  KvSlots slots(g, DType::f32);
+TEST(KvSlots, TextStandsBeforeTheBodyOfItsRow) {
+  Geometry g = two_sites();
+  g.attention[1].joint = true;
+  KvSlots slots(g, {{-2, 3}, {0, 1}, {-1, 2}});
+  slots.write(1, {{0, {-2, 0}}, {2, {-1, 0}}}, counted(3, 0), counted(3, 100), 1);
+  slots.write(1, {{0, {0, 3}}, {1, {0, 1}}, {2, {0, 2}}}, counted(6, 500), counted(6, 600), 2);
+  const Tensor k = slots.read(1, 0, {-2, 3}).first;
+  EXPECT_EQ(k.row<float>(1)[0], 8);
+  EXPECT_EQ(k.row<float>(2)[0], 500);
+  EXPECT_EQ(slots.read(1, 2, {-1, 2}).second.row<float>(0)[0], 116);
+  EXPECT_EQ(slots.places(1, 2, {0, 2}), (Range{7, 9}));
+  EXPECT_EQ(slots.written(1, 0, -1), 1);
+  EXPECT_EQ(slots.bytes(), 2 * 9 * 8 * 4);
+  // A site that leaves the text out has no slots for it.
   slots.write(0, {{0, {0, 3}}}, counted(3, 0), counted(3, 0), 1);
-  slots.write(0, {{0, {3, 300}}}, counted(297, 1000), counted(297, 0), 2);
-  EXPECT_EQ(slots.read(0, 0, {0, 300}).first.row<float>(2)[7], 23);
+  EXPECT_EQ(slots.bytes(), 2 * (9 + 6) * 8 * 4);
+  EXPECT_THROW(slots.write(0, {{0, {-2, 0}}}, counted(2, 0), counted(2, 0), 1), Error);
+}
+
+TEST(KvSlots, AShardKeepsItsHeads) {
+  Geometry g = two_sites();
+  g.attention[0].heads = 10;
+  g.attention[0].kv_heads = 5;
+  int all = 0;
+  for (int shard = 0; shard < 3; ++shard) {
+    KvSlots slots(g, {{0, 2}}, {shard, 3});
+    const auto [heads, kv_heads] = slots.heads(0);
+    EXPECT_EQ(heads, 2 * kv_heads);
+    all += kv_heads;
+    const Tensor k = Tensor::zeros({2, kv_heads * 8}, DType::f32);
+    slots.write(0, {{0, {0, 2}}}, k, k, 0);
+    EXPECT_EQ(slots.bytes(), 2 * k.bytes());
+    const Tensor more = Tensor::zeros({2, kv_heads * 8 + 8}, DType::f32);
+    EXPECT_THROW(slots.write(0, {{0, {0, 2}}}, more, more, 0), Error);
+  }
+  EXPECT_EQ(all, 5);
+}
+
+TEST(KvSlots, RefusesIdsThatTheRowDoesNotHave) {
+  const Geometry g = two_sites();
+  KvSlots slots(g, {{0, 3}});
+  EXPECT_THROW(slots.write(0, {{0, {1, 4}}}, counted(3, 0), counted(3, 0), 1), Error);
+  EXPECT_THROW(KvSlots(g, {{1, 3}}), Error);
 }
 
 TEST(KvSlots, RefusesASlotThatWasNeverWritten) {
   const Geometry g = two_sites();
-  KvSlots slots(g, DType::f32);
+  KvSlots slots(g, {{0, 6}});
   slots.write(0, {{0, {4, 6}}}, counted(2, 0), counted(2, 0), 1);
   EXPECT_NO_THROW(slots.read(0, 0, {4, 6}));
   try {

@@ -65,19 +65,17 @@ Tensor no_noise(int) { return {}; }
 
 TEST(Denoise, StepsFollowTheSampler) {
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 1});
+  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 1});
   const auto flow = sample::rectified_flow(2);
-  const Tensor out = denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, *flow, {1, 2}, ones(3),
-                             no_noise, assembly, {});
+  const Tensor out = denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, assembly, {});
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, 0.25f));  // z <- z - z/2, twice
 }
 
 TEST(Denoise, GuidanceReadsBothBranches) {
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 2, 1});
+  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 2, 1});
   const auto flow = sample::rectified_flow(1);
-  const Tensor out = denoise(model, {}, {.rows = 2, .grid = {1, 1, 3}}, *flow, {3, 2}, ones(3),
-                             no_noise, assembly, {});
+  const Tensor out = denoise(model, {}, *flow, {3, 2}, ones(3), no_noise, assembly, {});
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, -2.0f));  // 1 - 3 * (1 - 0)
 }
 
@@ -100,14 +98,13 @@ class Broken : public Echo {
 
 TEST(Denoise, TheBlockThatMakesTheFirstInfinityIsNamed) {
   const Broken model;
-  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 5});
+  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 5});
   const auto flow = sample::rectified_flow(5);
   int steps = 0;
   DenoiseControl control;
   control.on_step = [&](int, int) { ++steps; };
   try {
-    denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, *flow, {1, 2}, ones(3), no_noise, assembly,
-            control);
+    denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, assembly, control);
     FAIL() << "infinity passed";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::model);
@@ -127,10 +124,9 @@ TEST(Denoise, ASamplerThatLeavesNoNumbersIsNotTheModelsFault) {
     }
   } const wild;
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 3});
+  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 3});
   try {
-    denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, wild, {1, 2}, ones(3), no_noise, assembly,
-            {});
+    denoise(model, {}, wild, {1, 2}, ones(3), no_noise, assembly, {});
     FAIL() << "infinity passed";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("step 2 of 3 leaves no numbers"), std::string::npos)
@@ -140,7 +136,7 @@ TEST(Denoise, ASamplerThatLeavesNoNumbersIsNotTheModelsFault) {
 
 TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   const Echo model(1);
-  Assembly assembly = assemble(model.geometry(), {}, {1, 3, 1, 1});
+  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 1});
   const auto flow = sample::rectified_flow(5);
   std::stop_source source;
   std::vector<std::string> names;
@@ -151,8 +147,7 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   };
   control.trace = [&](const std::string& name, const Tensor&) { names.push_back(name); };
   try {
-    denoise(model, {}, {.rows = 1, .grid = {1, 1, 3}}, *flow, {1, 2}, ones(3), no_noise, assembly,
-            control);
+    denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, assembly, control);
     FAIL() << "the stop request was ignored";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::cancelled);
@@ -220,15 +215,19 @@ std::vector<float> on_ranks(const std::string& text, int pictures, int culprit =
   const Tensor noise = nn::random_bank::normal({pictures * kTokens, 32}, 5);
   comm::threads::run(plan.world(), std::chrono::seconds(20), [&](comm::Communicator& world) {
     std::vector<bool> mine;
-    for (int owner : owners) mine.push_back(owner == world.rank() % plan.expert);
+    for (int owner : owners) mine.push_back(owner == expert_place(plan, world.rank()));
     const Layers model(mine, world.rank() == culprit ? 1 : -1, bad_row);
-    Assembly assembly = assemble(model.geometry(), plan, {pictures, kTokens, 1, 3}, &world);
-    const Share share = assembly.share;
+    Assembly assembly(model.geometry(), plan, {pictures, {1, 1, kTokens}, 1, 3}, &world);
     parts[static_cast<size_t>(world.rank())] =
-        denoise(model, {}, {.rows = share.rows(), .grid = {1, 1, kTokens}}, *flow, {1, 32},
-                cut(noise, share), no_noise, assembly, {});
+        denoise(model, {}, *flow, {1, 32}, assembly.partition.cut(noise, world.rank()), no_noise,
+                assembly, {});
   });
-  return join(parts, plan, pictures, kTokens).to_floats();
+  return Partition(plan, {pictures, {1, 1, kTokens}}).join(parts).to_floats();
+}
+
+TEST(Denoise, TheOrderOfAxesChangesNoNumber) {
+  const std::string plan = "data=2,distrifusion=2,expert=2,schedule=interweaved";
+  EXPECT_EQ(on_ranks(plan + ",order=distrifusion+data", 3), on_ranks(plan, 3));
 }
 
 TEST(StaggeredBatch, IsTheWholeBatchBitForBit) {

@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
+
+#include "tessera/error.h"
+
 namespace tessera::parallel {
 namespace {
 
 using tensor::Tensor;
+using Token = std::pair<int, int64_t>;  // row of the request, id
 
 Tensor counted(int64_t rows) {
   std::vector<float> values(static_cast<size_t>(rows * 2));
@@ -13,39 +19,221 @@ Tensor counted(int64_t rows) {
   return Tensor::from(std::span<const float>(values), {rows, 2});
 }
 
-TEST(Partition, CuttingAndJoiningGiveTheWhole) {
-  for (const char* text : {"", "data=3", "distrifusion=4", "data=2,distrifusion=3", "data=8"}) {
-    const Plan plan = parse_plan(text);
-    const Tensor whole = counted(5 * 7);
-    std::vector<Tensor> parts;
-    for (int r = 0; r < plan.world(); ++r) parts.push_back(cut(whole, share_of(plan, r, 5, 7, 2)));
-    EXPECT_EQ(join(parts, plan, 5, 7).to_floats(), whole.to_floats()) << text;
+int draw(std::mt19937& random, int lowest, int highest) {
+  return lowest + int(random() % uint32_t(highest - lowest + 1));
+}
+
+Plan random_plan(std::mt19937& random) {
+  Plan plan;
+  plan.data = draw(random, 1, 3);
+  plan.cfg = draw(random, 1, 2);
+  plan.ring = draw(random, 1, 3);
+  plan.ulysses = draw(random, 1, 3);
+  plan.distrifusion = random() % 3 == 0 ? draw(random, 2, 4) : 1;
+  plan.pipefusion = draw(random, 1, 2);
+  plan.tensor = draw(random, 1, 2);
+  plan.patches = draw(random, 1, 6);
+  if (random() % 2) plan.order = {"ulysses", "pipefusion", "ring"};
+  return plan;
+}
+
+Workload random_workload(std::mt19937& random) {
+  return {draw(random, 1, 4),
+          {draw(random, 1, 3), draw(random, 1, 6), draw(random, 1, 5)},
+          draw(random, 1, 2),
+          1,
+          draw(random, 0, 7)};
+}
+
+void add(const nn::Segments& segments, const std::vector<int>& rows, std::vector<Token>& tokens) {
+  for (const nn::Segment& s : segments) {
+    EXPECT_GT(s.ids.size(), 0);
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
+      tokens.emplace_back(rows.at(size_t(s.row)), id);
   }
 }
 
+std::vector<Token> tokens_of(const Partition& partition, int rank, int patch) {
+  const nn::TokenView view = partition.view(rank, patch);
+  std::vector<Token> tokens;
+  add(view.prefix, partition.rows(rank), tokens);
+  add(view.body, partition.rows(rank), tokens);
+  return tokens;
+}
+
+// Ranks that differ along other axes than those that part tokens hold the same.
+bool first_of_its_kind(const Partition& partition, int rank) {
+  const comm::Mesh& mesh = partition.mesh();
+  return mesh.coordinate(rank, "pipefusion") == 0 && mesh.coordinate(rank, "tensor") == 0;
+}
+
+TEST(Partition, EveryTokenOfEveryRowHasOneOwner) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 400; ++round) {
+    const Plan plan = random_plan(random);
+    const Workload work = random_workload(random);
+    const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
+    const Partition partition(plan, work, shape);
+    std::map<Token, int> owners;
+    for (int r = 0; r < plan.world(); ++r)
+      if (first_of_its_kind(partition, r))
+        for (const Token& token : tokens_of(partition, r, -1)) ++owners[token];
+    ASSERT_EQ(owners.size(), size_t(work.pictures * work.branches * (work.prefix + work.tokens())))
+        << to_string(plan);
+    // Without ring and ulysses each shard has the whole text.
+    const int copies = plan.ring * plan.ulysses == 1 ? plan.distrifusion : 1;
+    for (const auto& [token, count] : owners)
+      ASSERT_EQ(count, token.second < 0 ? copies : 1) << to_string(plan);
+  }
+}
+
+TEST(Partition, ARankOwnsTheUnionOfItsShardsOfAllPatches) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 200; ++round) {
+    const Plan plan = random_plan(random);
+    const Workload work = random_workload(random);
+    const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
+    const Partition partition(plan, work, shape);
+    for (int r = 0; r < plan.world(); ++r) {
+      std::vector<Token> all = tokens_of(partition, r, -1), parts;
+      for (int p = 0; p < plan.patches; ++p) {
+        const auto part = tokens_of(partition, r, p);
+        parts.insert(parts.end(), part.begin(), part.end());
+      }
+      std::sort(all.begin(), all.end());
+      std::sort(parts.begin(), parts.end());
+      ASSERT_EQ(all, parts) << to_string(plan) << ", rank " << r;
+    }
+  }
+}
+
+TEST(Partition, CuttingAndJoiningGiveTheWhole) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const Plan plan = random_plan(random);
+    const Workload work = random_workload(random);
+    const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
+    const Partition partition(plan, work, shape);
+    const Tensor whole = counted(work.pictures * work.tokens());
+    std::vector<Tensor> parts;
+    for (int r = 0; r < plan.world(); ++r) {
+      parts.push_back(partition.cut(whole, r));
+      // A row of the latent for each token of a branch, in the order of the view.
+      const auto rows = partition.rows(r);
+      int64_t at = 0;
+      for (const nn::Segment& s : partition.view(r).body) {
+        if (rows[size_t(s.row)] / work.pictures != rows[0] / work.pictures) break;
+        const int64_t first = rows[size_t(s.row)] % work.pictures * work.tokens() + s.ids.begin;
+        ASSERT_EQ(parts.back().row<float>(at)[0], float(2 * first)) << to_string(plan);
+        at += s.ids.size();
+      }
+    }
+    ASSERT_EQ(partition.join(parts).to_floats(), whole.to_floats()) << to_string(plan);
+  }
+}
+
+TEST(Partition, RanksTogetherHoldWhatEachOfThemHolds) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 100; ++round) {
+    const Plan plan = random_plan(random);
+    const Partition partition(plan, random_workload(random));
+    const std::string_view axes[] = {"ulysses"};
+    const auto group = partition.mesh().group(draw(random, 0, plan.world() - 1), axes);
+    for (const int patch : {-1, draw(random, 0, plan.patches - 1)}) {
+      const nn::TokenView all = partition.view(group, patch);
+      int64_t text = 0, body = 0;
+      for (const int r : group) {
+        const nn::TokenView one = partition.view(r, patch);
+        EXPECT_EQ(one.rows, all.rows);
+        text += nn::token_count(one.prefix);
+        body += nn::token_count(one.body);
+        EXPECT_NO_THROW(places_of(all.body, one.body)) << to_string(plan);
+      }
+      EXPECT_EQ(nn::token_count(all.body), body);
+      const bool parted = plan.ring * plan.ulysses > 1;
+      EXPECT_EQ(nn::token_count(all.prefix), parted ? text : text / int64_t(group.size()));
+    }
+  }
+}
+
+TEST(Partition, BandsAreTheSameLinesOfEveryFrame) {
+  Plan plan;
+  plan.patches = 2;
+  const Partition bands(plan, {1, {3, 4, 5}}, PatchShape::bands);
+  EXPECT_EQ(bands.view(0, 1).body, (nn::Segments{{0, {10, 20}}, {0, {30, 40}}, {0, {50, 60}}}));
+  EXPECT_EQ(bands.view(0).body, (nn::Segments{{0, {0, 60}}}));
+  const Partition runs(plan, {1, {3, 4, 5}});
+  EXPECT_EQ(runs.view(0, 1).body, (nn::Segments{{0, {30, 60}}}));
+}
+
+TEST(Partition, TextRidesWithTheFirstPatch) {
+  Plan plan;
+  plan.patches = 3;
+  plan.ulysses = 2;
+  const Partition partition(plan, {1, {1, 1, 12}, 1, 1, 5});
+  EXPECT_EQ(partition.view(0, 0).prefix, (nn::Segments{{0, {-5, -3}}}));
+  EXPECT_EQ(partition.view(1, 0).prefix, (nn::Segments{{0, {-3, 0}}}));
+  EXPECT_TRUE(partition.view(1, 1).prefix.empty());
+  EXPECT_EQ(partition.view(1).body, (nn::Segments{{0, {2, 4}}, {0, {6, 8}}, {0, {10, 12}}}));
+  EXPECT_FALSE(partition.whole_pictures());
+  EXPECT_TRUE(Partition(parse_plan("data=2"), {2, {1, 1, 4}}).whole_pictures());
+}
+
 TEST(Partition, RowsAreConditionalFirst) {
-  const Share share = share_of(parse_plan("data=2"), 1, 5, 7, 2);
-  EXPECT_EQ(share.pictures, (nn::Range{2, 5}));
-  EXPECT_EQ(share.rows(), 6);
-  EXPECT_EQ(share.global_row(0), 2);
-  EXPECT_EQ(share.global_row(3), 7);
-  EXPECT_EQ(share.view(0).body.size(), 6u);
+  const Partition partition(parse_plan("data=2"), {5, {1, 1, 7}, 2});
+  EXPECT_EQ(partition.rows(1), (std::vector<int>{2, 3, 4, 7, 8, 9}));
+  EXPECT_EQ(partition.view(1).body.size(), 6u);
+  EXPECT_EQ(partition.shape(1).rows, 6);
+  EXPECT_EQ(Partition(parse_plan("cfg=2"), {3, {1, 1, 7}, 2}).rows(1), (std::vector<int>{3, 4, 5}));
+}
+
+const nn::TokenView kPass{-1, {0, 3}, {}, {{0, {4, 9}}, {3, {0, 2}}}, {12, 2}};
+
+TEST(Partition, CutsAPassInPackedOrder) {
+  for (int ranks : {1, 2, 3, 9}) {
+    Plan plan;
+    plan.data = plan.expert = ranks;
+    const Partition partition = Partition::of_pass(plan, kPass);
+    std::vector<int> all;
+    for (int r = 0; r < ranks; ++r) {
+      const nn::TokenView mine = partition.view(r);
+      EXPECT_EQ(nn::token_count(mine.body), partition.run(r).size());
+      EXPECT_EQ(mine.rows, kPass.rows);
+      EXPECT_EQ(mine.lengths.size(), mine.body.size());
+      all.push_back(r);
+    }
+    EXPECT_EQ(partition.view(all).body, kPass.body);
+    if (ranks != 3) continue;
+    EXPECT_EQ(partition.view(2).body, (nn::Segments{{0, {8, 9}}, {3, {0, 2}}}));
+    EXPECT_EQ(partition.view(2).lengths, (std::vector<int64_t>{12, 2}));
+  }
+  EXPECT_THROW(Partition::of_pass({}, {-1, {0}, {}, {{0, {0, 4}}}, {}}), Error);
+}
+
+TEST(Partition, FindsPartsInThePackedOrder) {
+  EXPECT_EQ(places_of(kPass.body, {{0, {5, 8}}, {3, {1, 2}}}),
+            (std::vector<nn::Range>{{1, 4}, {6, 7}}));
+  EXPECT_THROW(places_of(kPass.body, {{3, {1, 3}}}), Error);
 }
 
 TEST(Partition, RowsOfAViewKeepTheirNumbers) {
-  const nn::TokenView whole = share_of(parse_plan(""), 0, 3, 7, 1).view(2);
-  const nn::TokenView part = rows_of(whole, 1, 3);
+  const nn::TokenView whole = Partition({}, {3, {1, 1, 7}, 1, 1, 2}).view(0);
+  const nn::TokenView part = take_rows(whole, 1, 3);
   EXPECT_EQ(part.rows, (std::vector<int>{1, 2}));
   EXPECT_EQ(part.body, (nn::Segments{{1, {0, 7}}, {2, {0, 7}}}));
-  EXPECT_EQ(part.prefix, (nn::Segments{{1, {0, 2}}, {2, {0, 2}}}));
-  EXPECT_TRUE(rows_of(whole, 3, 3).body.empty());
+  EXPECT_EQ(part.prefix, (nn::Segments{{1, {-2, 0}}, {2, {-2, 0}}}));
+  EXPECT_TRUE(take_rows(whole, 3, 3).body.empty());
 }
 
-TEST(Partition, ExpertGroupsAreNeighbours) {
+TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   const Plan plan = parse_plan("data=4,expert=2");
   EXPECT_EQ(expert_group(plan, 1), (std::vector<int>{0, 1}));
   EXPECT_EQ(expert_group(plan, 2), (std::vector<int>{2, 3}));
-  EXPECT_EQ(token_group(parse_plan("data=2,distrifusion=3"), 4), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(expert_place(plan, 3), 1);
+  EXPECT_EQ(expert_lender(plan, 3), 1);
+  const Plan stages = parse_plan("data=2,pipefusion=2,ulysses=2,expert=4");
+  EXPECT_EQ(expert_group(stages, 3), (std::vector<int>{2, 3, 6, 7}));
+  EXPECT_EQ(expert_place(stages, 6), 2);
 }
 
 }  // namespace

@@ -98,28 +98,25 @@ class DiceCase {
     const nn::TokenLayout layout = state_.recipe->layout(start.size(2), start.size(3));
     const auto held = state_.transformer(rank);
     const nn::Denoiser& model = *held;
-    parallel::Assembly assembly =
-        parallel::assemble(model.geometry(), plan, {samples, layout.tokens(), 2, steps}, world);
-    const parallel::Share& share = assembly.share;
+    parallel::Assembly assembly(model.geometry(), plan, {samples, layout.grid(), 2, steps}, world);
+    const parallel::Partition& partition = assembly.partition;
     use_given_slots(plan, model.geometry(), assembly, layout.tokens());
     std::vector<int> classes;
     const auto labels = get("labels").to_ints();
-    for (int64_t p = share.pictures.begin; p < share.pictures.end; ++p)
-      classes.push_back(int(labels[size_t(p)]));
+    for (const int row : partition.rows(rank))
+      if (row < samples) classes.push_back(int(labels[size_t(row)]));
     parallel::DenoiseControl control;
     control.trace = [&](const std::string& name, const Tensor& x) {
       if (name.rfind("latents.", 0) != 0) return;
       std::vector<Tensor> parts{x};
       if (world) parts = comm::gather(*world, 0, x, {"trace", -1});
       if (rank == 0)
-        outcome.latents.push_back(
-            nn::from_tokens(parallel::join(parts, plan, samples, layout.tokens()), layout, false));
+        outcome.latents.push_back(nn::from_tokens(partition.join(parts), layout, false));
     };
     parallel::denoise(
-        model, state_.recipe->conditioning(classes, true), {share.rows(), 0, layout.grid()},
-        *sample::rectified_flow(steps), {case_["cfg_scale"], layout.channels},
-        parallel::cut(nn::to_tokens(start, layout), share), [](int) { return Tensor(); }, assembly,
-        control);
+        model, state_.recipe->conditioning(classes, true), *sample::rectified_flow(steps),
+        {case_["cfg_scale"], layout.channels}, partition.cut(nn::to_tokens(start, layout), rank),
+        [](int) { return Tensor(); }, assembly, control);
     const std::lock_guard lock(mutex);
     outcome.events[size_t(rank)] = assembly.expert_events();
     if (!world) return;
@@ -134,10 +131,10 @@ class DiceCase {
                        int64_t tokens) {
     if (plan.conditional != KeptSlot::random) return;
     const auto slots = get("kept_slot").to_ints();
-    const parallel::Share share = assembly.share;
+    const auto rows = assembly.partition.rows(assembly.rank);
     const parallel::Timetable timetable(plan, int(geometry.experts.size()), case_["steps"]);
     parallel::ScheduleHooks hooks{.kept = [=](int row, int64_t id) {
-      return uint32_t(slots[size_t(share.global_row(row) * tokens + id)]);
+      return uint32_t(slots[size_t(rows[size_t(row)] * tokens + id)]);
     }};
     assembly.experts = std::make_unique<nn::MoeLayers>(
         std::make_shared<nn::VanillaPolicy>(),

@@ -13,7 +13,8 @@ std::vector<Inspection::Rank> ranks(const std::string& plan, const parallel::Wor
 }
 
 TEST(RankMemory, GrowsWithWhatARankHolds) {
-  const auto two = ranks("expert=2", {8, 256, 2, 10}), four = ranks("expert=4", {8, 256, 2, 10});
+  const auto two = ranks("expert=2", {8, {1, 16, 16}, 2, 10}),
+             four = ranks("expert=4", {8, {1, 16, 16}, 2, 10});
   ASSERT_EQ(four.size(), 4u);
   EXPECT_GT(two[0].weights, four[0].weights);
   EXPECT_NEAR(double(two[0].activations) / double(four[0].activations), 2, 0.1);
@@ -22,17 +23,17 @@ TEST(RankMemory, GrowsWithWhatARankHolds) {
 }
 
 TEST(RankMemory, CountsOnlyWhatAPlanNeeds) {
-  const auto data = ranks("data=2", {2, 256, 2, 10});
+  const auto data = ranks("data=2", {2, {1, 16, 16}, 2, 10});
   EXPECT_EQ(data[0].exchange, 0);
   EXPECT_EQ(data[0].kv, 0);
-  const auto shards = ranks("distrifusion=2", {1, 256, 2, 10});
+  const auto shards = ranks("distrifusion=2", {1, {1, 16, 16}, 2, 10});
   EXPECT_EQ(shards[1].tokens, 256);
   EXPECT_EQ(shards[1].kv, int64_t{2} * 256 * 12 * 2 * 384 * 2) << "12 layers of keys and values";
 }
 
 TEST(RankMemory, RefusesPlansThatCannotRun) {
-  EXPECT_THROW(ranks("data=3", {2, 256, 2, 10}), Error);
-  EXPECT_THROW(ranks("expert=2,placement=0+1", {2, 256, 2, 10}), Error);
+  EXPECT_THROW(ranks("data=3", {2, {1, 16, 16}, 2, 10}), Error);
+  EXPECT_THROW(ranks("expert=2,placement=0+1", {2, {1, 16, 16}, 2, 10}), Error);
 }
 
 }  // namespace

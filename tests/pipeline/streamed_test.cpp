@@ -53,13 +53,12 @@ struct Family {
       conditioning.tensors[name] = filled(x.shape(), x.dtype());
   }
   std::vector<float> run(const nn::Denoiser& model) const {
-    parallel::Assembly assembly =
-        parallel::assemble(model.geometry(), {}, {2, layout.tokens(), 1, 1});
-    const nn::TokenShape shape{2, recipe.prefix(conditioning), layout.grid()};
+    parallel::Assembly assembly(model.geometry(), {},
+                                {2, layout.grid(), 1, 1, recipe.prefix(conditioning)});
     const float times[] = {500, 20};
-    return parallel::forward(
-               model, conditioning, shape, Tensor::from(std::span<const float>(times), {2}),
-               filled({2 * layout.tokens(), layout.token_channels()}, DType::f32), assembly, {})
+    return parallel::forward(model, conditioning, Tensor::from(std::span<const float>(times), {2}),
+                             filled({2 * layout.tokens(), layout.token_channels()}, DType::f32),
+                             assembly, {})
         .to_floats();
   }
 };

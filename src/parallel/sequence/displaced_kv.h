@@ -4,36 +4,38 @@
 #include <vector>
 
 #include "comm/collectives.h"
-#include "nn/seams.h"
+#include "nn/kv_attention.h"
 #include "parallel/partition.h"
 
 namespace tessera::parallel {
 
-/// Attention of ranks that hold different tokens of the same pictures, with the keys and values of
-/// other ranks from the step before (DistriFusion, Li et al. 2024). In a fresh step all are of this
-/// step.
-class DisplacedKv : public nn::Attention {
+/// Attention of ranks that hold different tokens of the same rows: each keeps the keys and values
+/// of all of them. In a fresh step all are of this step; else those of other ranks are of the step
+/// before (DistriFusion, Li et al. 2024).
+class DisplacedKv : public nn::KvAttention {
  public:
-  /// `group`: the ranks of the tokens, in their order; it must outlive this.
-  DisplacedKv(const nn::Geometry& geometry, comm::Communicator& group, const Share& share);
+  /// `group`: the ranks `ranks` of the partition. Both outlive this; the partition may change from
+  /// one step to the next where all steps are fresh. `rows`: the ids of each row.
+  DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> rows, comm::Communicator& group,
+              std::vector<int> ranks, const Partition& partition);
 
-  nn::Tensor attend(int site, const nn::TokenView& view, const nn::Heads& heads) override;
-  void finish() override { sites_.clear(); }
+  void finish() override { arriving_.clear(); }
+
+ protected:
+  void keep(int site, const nn::TokenView& view, const nn::Heads& body) override;
 
  private:
-  /// Keys and values of all tokens of my rows: [rows * tokens, 2 * width], keys first.
-  struct Site {
-    nn::Tensor slots;
-    comm::Exchange arriving;
-    bool pending = false;
+  /// What others sent in a step: of each its keys, then its values.
+  struct Arriving {
+    comm::Exchange parts;
+    int step = 0, patch = -1;
   };
-  void commit(Site& site);
-  void write(Site& site, int rank, const nn::Tensor& part) const;
+  void commit(int site);
 
-  const nn::Geometry& geometry_;
   comm::Communicator& group_;
-  Share share_;
-  std::map<int, Site> sites_;
+  std::vector<int> ranks_;
+  const Partition& partition_;
+  std::map<int, Arriving> arriving_;  // by site
 };
 
 }  // namespace tessera::parallel

@@ -6,7 +6,7 @@
 
 #include "comm/communicator.h"
 #include "nn/block_stack.h"
-#include "nn/kv_attention.h"
+#include "parallel/partition.h"
 #include "parallel/sequence/group_peers.h"
 
 namespace tessera::parallel {
@@ -15,23 +15,25 @@ namespace tessera::parallel {
 /// uneven length, and of none, are legal.
 class TokenRuns {
  public:
-  explicit TokenRuns(comm::Communicator& group) : group_(group), peers_(group) {}
+  TokenRuns(comm::Communicator& group, const Plan& plan)
+      : group_(group), peers_(group), plan_(plan), partition_(Partition::of_pass(plan, {})) {}
 
   /// A pass begins: its tokens, on every rank alike.
   void cut(const nn::TokenView& whole);
-  const nn::TokenView& whole() const { return whole_; }
+  const Partition& partition() const { return partition_; }
   /// My tokens; `rows` are all of the pass.
   const nn::TokenView& mine() const { return mine_; }
   /// Places of a rank's tokens in the packed order.
-  nn::Range range(int rank) const;
-  nn::Range range() const { return range(group_.rank()); }
-  int64_t tokens() const { return nn::token_count(whole_.body); }
+  nn::Range range() const { return partition_.run(group_.rank()); }
+  int64_t tokens() const { return nn::token_count(partition_.pass().body); }
   comm::Communicator& group() const { return group_; }
 
  private:
   comm::Communicator& group_;
   GroupPeers peers_;
-  nn::TokenView whole_, mine_;
+  Plan plan_;
+  Partition partition_;
+  nn::TokenView mine_;
 };
 
 /// A language model of which every rank runs its own tokens of each pass. Callers see whole passes:
@@ -55,20 +57,6 @@ class SplitTokenModel : public nn::TokenModel {
 
  private:
   const nn::TokenModel& model_;
-  std::shared_ptr<TokenRuns> runs_;
-};
-
-/// Attention of split tokens: keys and values of a pass travel to every rank, each asks with its
-/// own queries. Slots are those of one rank, bit by bit.
-class SplitKvAttention : public nn::KvAttention {
- public:
-  SplitKvAttention(const nn::Geometry& geometry, nn::DType dtype, std::shared_ptr<TokenRuns> runs)
-      : KvAttention(geometry, dtype), runs_(std::move(runs)) {}
-
- protected:
-  void keep(int site, const nn::TokenView& view, const nn::Heads& body) override;
-
- private:
   std::shared_ptr<TokenRuns> runs_;
 };
 

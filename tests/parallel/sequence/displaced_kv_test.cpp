@@ -21,11 +21,11 @@ nn::Geometry geometry() {
   return g;
 }
 
-nn::Heads heads(int step, const Share& share) {
+const Workload kWork{2, {1, 1, 7}};
+
+nn::Heads heads(int step, const Partition& partition, int rank) {
   const auto mine = [&](uint32_t seed) {
-    const tensor::Tensor whole =
-        normal({share.all_pictures * share.all_tokens, 16}, seed + uint32_t(step) * 10);
-    return cut(whole, share);
+    return partition.cut(normal({14, 16}, seed + uint32_t(step) * 10), rank);
   };
   return {mine(1), mine(2), mine(3)};
 }
@@ -37,13 +37,16 @@ std::vector<std::vector<float>> run(int shards, int fresh, int steps) {
   plan.distrifusion = shards;
   std::vector<std::vector<float>> outputs;
   comm::threads::run(shards, 20s, [&](comm::Communicator& world) {
-    const Share share = share_of(plan, world.rank(), 2, 7, 1);
-    DisplacedKv attention(g, world, share);
+    const Partition partition(plan, kWork);
+    const std::string_view axes[] = {"distrifusion"};
+    DisplacedKv attention(g, whole_rows(kWork, 2), world, partition.mesh().group(0, axes),
+                          partition);
     for (int s = 0; s < steps; ++s) {
       attention.begin_step({s, steps, s < fresh, s + 1 == steps || s + 1 < fresh});
-      const auto out = attention.attend(0, share.view(0), heads(s, share));
+      const auto out =
+          attention.attend(0, partition.view(world.rank()), heads(s, partition, world.rank()));
       const auto parts = comm::gather(world, 0, out.contiguous(), {"test", s});
-      if (world.rank() == 0) outputs.push_back(join(parts, plan, 2, 7).to_floats());
+      if (world.rank() == 0) outputs.push_back(partition.join(parts).to_floats());
     }
   });
   return outputs;
@@ -55,10 +58,10 @@ TEST(DisplacedKv, FreshStepsAreLocalBitForBit) {
 
 TEST(DisplacedKv, LaterStepsSeeOtherShardsOneStepOld) {
   const auto got = run(2, 1, 3);
-  const Share whole = share_of({}, 0, 2, 7, 1);
+  const Partition whole({}, kWork);
   const nn::Geometry g = geometry();
   for (int s = 1; s < 3; ++s) {
-    const nn::Heads now = heads(s, whole), before = heads(s - 1, whole);
+    const nn::Heads now = heads(s, whole, 0), before = heads(s - 1, whole, 0);
     nn::LocalAttention local(g);
     for (int shard = 0; shard < 2; ++shard) {
       const nn::Range own = nn::split({0, 7}, 2, shard);
@@ -82,11 +85,72 @@ TEST(DisplacedKv, LaterStepsSeeOtherShardsOneStepOld) {
   }
 }
 
+TEST(DisplacedKv, SlotsKnowTheStepThatWroteThem) {
+  const nn::Geometry g = geometry();
+  const Plan plan = parse_plan("distrifusion=2");
+  comm::threads::run(2, 20s, [&](comm::Communicator& world) {
+    const Partition partition(plan, kWork);
+    DisplacedKv attention(g, whole_rows(kWork, 2), world, {0, 1}, partition);
+    for (int s = 0; s < 4; ++s) {
+      attention.begin_step({s, 4, s == 0, s == 3});
+      attention.attend(0, partition.view(world.rank()), heads(s, partition, world.rank()));
+      const int64_t mine = world.rank() == 0 ? 0 : 6, theirs = 6 - mine;
+      EXPECT_EQ(attention.slots().written(0, 1, mine), s);
+      EXPECT_EQ(attention.slots().written(0, 1, theirs), s == 0 ? 0 : s - 1);
+    }
+    attention.finish();
+    EXPECT_EQ(attention.slots().bytes(), 2 * 14 * 16 * 4) << "no more than the tokens need";
+  });
+}
+
+// As a language model's ranks use it: another cut in each pass, slots that a pass leaves out.
+TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
+  nn::Geometry g;
+  g.attention.push_back({.block = 0, .heads = 2, .kv_heads = 1, .head_dim = 8});
+  const std::vector<nn::Range> rows{{0, 12}, {0, 0}, {0, 0}, {0, 2}};
+  const nn::TokenView first{-1, {0, 3}, {}, {{0, {0, 12}}, {3, {0, 2}}}, {12, 2}};
+  const nn::TokenView second{-1, {0, 3}, {}, {{0, {4, 9}}, {3, {0, 2}}}, {12, 2}};
+  const auto pass = [&](nn::KvAttention& attention, const Partition& cut, int rank, float by) {
+    const nn::Range run = cut.run(rank);
+    const auto of = [&](int64_t width, float scale) {
+      const tensor::Tensor all = normal({nn::token_count(cut.pass().body), width}, uint32_t(width));
+      return ops::blend(all, scale, all, 0).slice(0, run.begin, run.end).contiguous();
+    };
+    const nn::Heads mine{of(16, by), of(8, 1), of(8, 3 * by)};
+    return attention.attend(0, cut.view(rank), mine).to_floats();
+  };
+  std::vector<std::vector<float>> expected;
+  nn::KvAttention alone(g, rows);
+  expected.push_back(pass(alone, Partition::of_pass({}, first), 0, 0.1f));
+  expected.push_back(pass(alone, Partition::of_pass({}, second), 0, -0.2f));
+  for (int ranks : {2, 3, 16}) {
+    Plan plan;
+    plan.data = plan.expert = ranks;
+    std::vector<std::vector<std::vector<float>>> parts(2);
+    for (auto& one : parts) one.resize(size_t(ranks));
+    comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
+      std::vector<int> all;
+      for (int r = 0; r < ranks; ++r) all.push_back(r);
+      Partition cut = Partition::of_pass(plan, first);
+      DisplacedKv attention(g, rows, world, all, cut);
+      parts[0][size_t(world.rank())] = pass(attention, cut, world.rank(), 0.1f);
+      cut = Partition::of_pass(plan, second);
+      parts[1][size_t(world.rank())] = pass(attention, cut, world.rank(), -0.2f);
+    });
+    for (size_t p = 0; p < 2; ++p) {
+      std::vector<float> whole;
+      for (const auto& part : parts[p]) whole.insert(whole.end(), part.begin(), part.end());
+      EXPECT_EQ(whole, expected[p]) << ranks << " ranks, pass " << p;
+    }
+  }
+}
+
 TEST(DisplacedKv, RefusesTextTokens) {
   comm::threads::run(1, 20s, [](comm::Communicator& world) {
     nn::Geometry g = geometry();
     g.attention[0].joint = true;
-    EXPECT_THROW(DisplacedKv(g, world, share_of({}, 0, 1, 4, 1)), Error);
+    const Partition alone({}, kWork);
+    EXPECT_THROW(DisplacedKv(g, whole_rows(kWork, 2), world, {0}, alone), Error);
   });
 }
 
