@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/error.h"
+
 namespace tessera::pipeline {
 namespace {
 

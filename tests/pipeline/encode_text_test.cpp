@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "engine/golden.h"
+#include "pipeline/resolve_model.h"
 
 namespace tessera {
 namespace {

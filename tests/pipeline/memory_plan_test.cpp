@@ -63,11 +63,9 @@ TEST(MemoryPlan, TilesThePicturesThatDoNotFit) {
   run.request.guidance = 1;
   const base::Json config = base::read_json(kData + "pixart_alpha/model/vae/config.json");
   nn::TokenLayout layout{.channels = 4, .size = {1, 32, 32}, .patch = {1, 2, 2}};
-  const auto tiles = models::tiling_of(models::parse_autoencoder_kl_config(config, "c"), 64);
-  const auto need = pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}),
-                                          tensor::DType::f32, layout, {});
-  const auto tiled = pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}),
-                                           tensor::DType::f32, layout, tiles);
+  const models::VaeSpec vae = models::vae_of("AutoencoderKL", {config, "c"});
+  const auto need = pipeline::decode_need(vae, tensor::DType::f32, layout, {});
+  const auto tiled = pipeline::decode_need(vae, tensor::DType::f32, layout, vae.tiling(64));
   EXPECT_LT(2 * tiled.activations, need.activations);
   EXPECT_EQ(tiled.weights, need.weights);
   run.options.memory_budget = need.peak - 1;
@@ -87,13 +85,11 @@ TEST(MemoryPlan, TilesBoundTheMemoryOfALargePicture) {
           "sample_size": 1024, "use_post_quant_conv": false})");
   const nn::TokenLayout large{.channels = 16, .size = {1, 128, 128}, .patch = {1, 2, 2}};
   const nn::TokenLayout huge{.channels = 16, .size = {1, 256, 256}, .patch = {1, 2, 2}};
-  const auto parsed = models::parse_autoencoder_kl_config(config, "c");
+  const models::VaeSpec vae = models::vae_of("AutoencoderKL", {config, "c"});
   const auto need = [&](const nn::TokenLayout& layout, int64_t pixels) {
     std::optional<models::Tiling> tiles;
-    if (pixels > 0) tiles = models::tiling_of(parsed, pixels);
-    return pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}),
-                                 tensor::DType::bf16, layout, tiles)
-        .activations;
+    if (pixels > 0) tiles = vae.tiling(pixels);
+    return pipeline::decode_need(vae, tensor::DType::bf16, layout, tiles).activations;
   };
   EXPECT_LT(need(large, 512), 0.35 * double(need(large, 0)));
   EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
