@@ -1,7 +1,6 @@
 #include "parallel/experts/stale_rows.h"
 
 #include <algorithm>
-#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -71,10 +70,10 @@ std::vector<KeptToken> StaleRows::find(int step, const Segments& of) {
     for (int64_t id = s.ids.begin; id < s.ids.end;) {
       CallRows* holder = nullptr;
       int64_t count = 0, at = 0;
-      for (CallRows& call : steps_[step] | std::views::reverse) {  // of equal ones the latest
-        std::tie(count, at) = run_at(call, s.row, id);
-        holder = &call;
-        if (count > 0) break;
+      auto& calls = steps_[step];  // of equal ones the latest
+      for (auto call = calls.rbegin(); call != calls.rend() && count == 0; ++call) {
+        std::tie(count, at) = run_at(*call, s.row, id);
+        holder = &*call;
       }
       require(count > 0, ErrorCode::rank, "step {} made no expert results of row {}, token {}",
               step, s.row, id);
@@ -86,12 +85,14 @@ std::vector<KeptToken> StaleRows::find(int step, const Segments& of) {
 
 Tensor StaleRows::read(int step, const Segments& of, int64_t each, const Tensor& like,
                        const std::function<Tensor(const CallRows&)>& part) {
-  for (const CallRows& call : steps_[step] | std::views::reverse)
-    if (call.of == of) return part(call);
+  const auto& calls = steps_[step];
+  const auto same = std::find_if(calls.rbegin(), calls.rend(),
+                                 [&](const CallRows& call) { return call.of == of; });
+  if (same != calls.rend()) return part(*same);
   const std::vector<KeptToken> kept = find(step, of);
   const Tensor all = Tensor::empty({static_cast<int64_t>(kept.size()) * each, like.size(1)},
                                    like.dtype(), like.device(), tensor::MemoryClass::buffers);
-  for (const CallRows& call : steps_[step]) {
+  for (const CallRows& call : calls) {
     std::vector<int32_t> from, to;
     for (size_t t = 0; t < kept.size(); ++t)
       for (int64_t j = 0; j < each && kept[t].call == &call; ++j) {
