@@ -127,16 +127,16 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  parallel::Assembly assembly =
-      parallel::assemble(model.geometry(), {}, {2, family.layout.tokens(), 1, 3});
+  parallel::Assembly assembly(
+      model.geometry(), {},
+      {2, family.layout.grid(), 1, 3, family.recipe.prefix(family.conditioning)});
   parallel::Guidance guidance;
   guidance.kept = model.geometry().channels_in;
-  const nn::TokenShape shape{2, family.recipe.prefix(family.conditioning), family.layout.grid()};
   const Tensor noise =
       filled({2 * family.layout.tokens(), family.layout.token_channels()}, DType::f32);
   Work work;
-  work.latent = parallel::denoise(model, family.conditioning, shape, *sample::rectified_flow(3),
-                                  guidance, noise, {}, assembly, {})
+  work.latent = parallel::denoise(model, family.conditioning, *sample::rectified_flow(3), guidance,
+                                  noise, {}, assembly, {})
                     .to_floats();
   for (const auto& [op, entry] : scope.meter->entries()) work.ops[op] = {entry.calls, entry.flops};
   return work;
