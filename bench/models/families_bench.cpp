@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   const nn::TokenShape rows{1, recipe.prefix(conditioning), layout.grid()};
   nn::TokenView view;
   view.rows = {0};
-  if (rows.prefix > 0) view.prefix = {{0, {0, rows.prefix}}};
+  if (rows.prefix > 0) view.prefix = {{0, {-rows.prefix, 0}}};
   view.body = {{0, {0, rows.tokens()}}};
   const Tensor latent =
       place(bench::random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5));

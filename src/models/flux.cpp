@@ -141,9 +141,12 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const FluxContext&>(context);
   auto placement = std::make_shared<FluxPlacement>(of, view, of.fixed.device());
-  nn::Segments both = view.prefix;
-  for (const nn::Segment& s : view.body)
-    both.push_back({s.row, {of.length + s.ids.begin, of.length + s.ids.end}});
+  nn::Segments both;  // ids in the table of a row
+  const auto add = [&](const nn::Segment& s, int64_t first) {
+    both.push_back({s.row, {first + s.ids.begin, first + s.ids.end}});
+  };
+  for (const nn::Segment& s : view.prefix) add(s, s.ids.begin < 0 ? of.length : 0);
+  for (const nn::Segment& s : view.body) add(s, of.length);
   placement->both_rows = ops::RowMap(nn::rows_of(both), of.fixed.device());
   placement->both_angles = nn::take_angles(of.angles, both);
   const auto& [cos, sin] = placement->both_angles;

@@ -46,7 +46,7 @@ struct TinyModel {
     nn::TokenView view;
     for (int r = 0; r < rows; ++r) {
       view.rows.push_back(r);
-      if (shape.prefix > 0) view.prefix.push_back({r, {0, shape.prefix}});
+      if (shape.prefix > 0) view.prefix.push_back({r, {-shape.prefix, 0}});
       view.body.push_back({r, {0, shape.tokens()}});
     }
     const auto context = network->prepare(c, shape);
