@@ -66,22 +66,14 @@ CallRows& StaleRows::launch(int step, const Segments& of) {
 
 std::vector<KeptToken> StaleRows::find(int step, const Segments& of) {
   std::vector<KeptToken> found;
-  std::list<CallRows>& calls = steps_[step];
   for (const Segment& s : of)
     for (int64_t id = s.ids.begin; id < s.ids.end;) {
       CallRows* holder = nullptr;
       int64_t count = 0, at = 0;
-<<<<<<< HEAD
       auto& calls = steps_[step];  // of equal ones the latest
       for (auto call = calls.rbegin(); call != calls.rend() && count == 0; ++call) {
         std::tie(count, at) = run_at(*call, s.row, id);
         holder = &*call;
-=======
-      for (auto call = calls.rbegin(); call != calls.rend(); ++call) {  // of equal ones the latest
-        std::tie(count, at) = run_at(*call, s.row, id);
-        holder = &*call;
-        if (count > 0) break;
->>>>>>> 2369fac (Walk kept rows from their end by iterators: clang 14 does not read libstdc++'s views)
       }
       require(count > 0, ErrorCode::rank, "step {} made no expert results of row {}, token {}",
               step, s.row, id);
@@ -93,11 +85,7 @@ std::vector<KeptToken> StaleRows::find(int step, const Segments& of) {
 
 Tensor StaleRows::read(int step, const Segments& of, int64_t each, const Tensor& like,
                        const std::function<Tensor(const CallRows&)>& part) {
-<<<<<<< HEAD
   const auto& calls = steps_[step];
-=======
-  const std::list<CallRows>& calls = steps_[step];
->>>>>>> 2369fac (Walk kept rows from their end by iterators: clang 14 does not read libstdc++'s views)
   const auto same = std::find_if(calls.rbegin(), calls.rend(),
                                  [&](const CallRows& call) { return call.of == of; });
   if (same != calls.rend()) return part(*same);
