@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
+#include "kernels/routing.h"
 #include "kernels/selection_problem.h"
 #if !defined(TESSERA_ON_GPU)
-#include "kernels/cuda/routing.cu"
 #include "kernels/cuda/selection.cu"
 #endif
 
