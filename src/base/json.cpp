@@ -1,6 +1,6 @@
 #include "base/json.h"
 
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/fail.h"
@@ -14,26 +14,27 @@ namespace {
 
 constexpr size_t kLargest = size_t{64} << 20, kDeepest = 100;
 
-// Says yes to every event within the limits; remembers the keys of the objects that are open.
-class Limits : public nlohmann::json_sax<Json> {
+// Builds a value within the limits, and ends when the thread's work is stopped.
+class Builder : public nlohmann::json_sax<Json> {
  public:
+  Json made;
   std::string problem;
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return enter(); }
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return enter(Json::object()); }
   bool end_object() override { return leave(); }
-  bool start_array(size_t) override { return enter(); }
+  bool start_array(size_t) override { return enter(Json::array()); }
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
-    check_stop();
-    if (keys_.back().insert(name).second) return true;
-    problem = fmt::format("the key {} stands twice", printable(name));
-    return false;
+    const auto [at, added] = open_.back()->get_ref<Json::object_t&>().try_emplace(name);
+    slot_ = &at->second;
+    if (!added) problem = fmt::format("the key {} stands twice", printable(name));
+    return added;
   }
   bool parse_error(size_t position, const std::string&, const Json::exception&) override {
     problem = fmt::format("it is damaged at byte {}", position);
@@ -41,17 +42,29 @@ class Limits : public nlohmann::json_sax<Json> {
   }
 
  private:
-  bool enter() {
-    keys_.emplace_back();
-    if (keys_.size() <= kDeepest) return true;
+  // To its place in what is open: behind the last of an array, or at the last key.
+  Json& place(Json value) {
+    check_stop();
+    if (open_.empty()) return made = std::move(value);
+    if (open_.back()->is_array()) return open_.back()->emplace_back(std::move(value));
+    return *slot_ = std::move(value);
+  }
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool enter(Json empty) {
+    open_.push_back(&place(std::move(empty)));
+    if (open_.size() <= kDeepest) return true;
     problem = fmt::format("it is nested deeper than {} levels", kDeepest);
     return false;
   }
   bool leave() {
-    keys_.pop_back();
+    open_.pop_back();
     return true;
   }
-  std::vector<std::set<std::string>> keys_;
+  std::vector<Json*> open_;
+  Json* slot_ = nullptr;
 };
 
 }  // namespace
@@ -61,11 +74,11 @@ Json parse_json(std::string_view text, const std::string& name) {
           name, text.size(), kLargest);
   std::string plain;  // lives as long as `text` points to it
   if (has_python_numbers(text)) text = plain = without_python_numbers(text);
-  Limits limits;
-  require(Json::sax_parse(text.begin(), text.end(), &limits), ErrorCode::model,
+  Builder builder;
+  require(Json::sax_parse(text.begin(), text.end(), &builder), ErrorCode::model,
           "{}: this is no JSON that can be read: {}; download the file again", name,
-          limits.problem);
-  return Json::parse(text.begin(), text.end());
+          builder.problem);
+  return std::move(builder.made);
 }
 
 Json read_json(const std::string& path) {

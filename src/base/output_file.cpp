@@ -29,6 +29,8 @@ constexpr size_t kPiece = size_t{4} << 20;  // between two looks at the stop tok
 const char* remedy(int reason) {
   switch (reason) {
     case EISDIR: return "; name a file in it";
+    case ENOTDIR: return "; a part of its path is a file, not a folder";
+    case ENAMETOOLONG: return "; choose a shorter name";
     case ENOENT: return "; make its folder first";
     case ENOSPC:
     case EDQUOT: return "; free some space, or write to another disk";
@@ -86,6 +88,7 @@ bool same_file(const std::string& a, const std::string& b) {
 OutputFile::OutputFile(const std::string& path) : path_(path) {
   struct stat info {};
   const bool exists = stat(path.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT) refuse("write", errno);  // now, not after the work
   if (exists && S_ISDIR(info.st_mode)) refuse("write", EISDIR);
   if (exists && access(path.c_str(), W_OK) != 0) refuse("write", errno);
   if (exists && !S_ISREG(info.st_mode)) {  // a device or a pipe cannot be replaced

@@ -50,10 +50,11 @@ struct ThreadPool::State {
   }
 
   void take_tasks() {
+    const BindStop bind(*stop);  // long tasks ask, too
     inside_task = true;
     for (int64_t i; (i = next.fetch_add(1)) < count;) {
       try {
-        check_stop(*stop);
+        check_stop();
         (*task)(i);
       } catch (...) {
         const std::lock_guard lock(mutex);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/stop.h"
 #include "kernels/avx512/flash.h"
 #include "tensor/scope.h"
 
@@ -26,8 +27,10 @@ void run_head(const AttentionEngine& engine, PackedHead head) {
   head.packed = thread_scratch(0).at_least(packed_bytes(engine, head));
   engine.pack(head, {0, ceil_div(head.keys(), engine.keys)});
   for (int64_t h = 0; h < group; ++h)
-    for (int64_t q = 0; q < head.queries(); q += most)
+    for (int64_t q = 0; q < head.queries(); q += most) {
+      base::check_stop();  // a head of a VAE at 1536 x 1536 takes 15 s
       engine.attend(head, head.kv_head * group + h, {q, std::min(head.queries(), q + most)});
+    }
 }
 
 struct Task {

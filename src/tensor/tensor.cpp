@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +12,8 @@
 
 namespace tessera::tensor {
 namespace {
+
+constexpr int64_t kCopyPiece = int64_t{4} << 20;
 
 std::array<int64_t, Shape::kMaxRank> dense_strides(const Shape& shape) {
   std::array<int64_t, Shape::kMaxRank> strides{};
@@ -121,11 +124,21 @@ void each_box(const Axes& axes, size_t axis, std::byte* to, const std::byte* fro
   f(box);
 }
 
+// In pieces: fresh pages cost more than the bytes, and a stop need not wait for all.
 void copy_on_host(const CopyBox& box) {
-  for (int64_t row = 0; row < box.rows; ++row)
-    std::memcpy(static_cast<std::byte*>(box.to) + row * box.to_pitch,
-                static_cast<const std::byte*>(box.from) + row * box.from_pitch,
-                static_cast<size_t>(box.width));
+  const int64_t rows = std::max<int64_t>(kCopyPiece / box.width, 1);
+  const int64_t bytes = std::min(box.width, kCopyPiece);
+  const int64_t across = (box.width + bytes - 1) / bytes;
+  const auto piece = [&](int64_t i) {
+    const int64_t first = i / across * rows, at = i % across * bytes;
+    for (int64_t row = first; row < std::min(first + rows, box.rows); ++row)
+      std::memcpy(static_cast<std::byte*>(box.to) + row * box.to_pitch + at,
+                  static_cast<const std::byte*>(box.from) + row * box.from_pitch + at,
+                  static_cast<size_t>(std::min(bytes, box.width - at)));
+  };
+  const int64_t pieces = (box.rows + rows - 1) / rows * across;
+  if (pieces == 1) return piece(0);
+  parallel_tasks(pieces, piece);
 }
 
 template <class T>
@@ -220,15 +233,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::contiguous() const {
   if (dense()) return *this;
   Tensor copy = empty(shape_, dtype_, device());
-  if (device() != Device::cpu) {
-    copy_into(copy, *this);
-    return copy;
-  }
-  std::byte* to = copy.data<std::byte>();
-  each_run(*this, [&](const std::byte* p, int64_t n) {
-    std::memcpy(to, p, static_cast<size_t>(n * size_of(dtype_)));
-    to += n * size_of(dtype_);
-  });
+  copy_into(copy, *this);
   return copy;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
@@ -45,14 +46,17 @@ Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)
     return *found;
   };
   int32_t rank = 0;
-  for (const auto& [left, right] : tables_.merges)
+  merges_.reserve(tables_.merges.size());
+  for (const auto& [left, right] : tables_.merges) {
+    base::check_stop();
     merges_.try_emplace(key_of(id(left), id(right)), Merge{rank++, id(left + right)});
+  }
   if (!tables_.unknown.empty()) unknown_ = id(tables_.unknown);
   tables_.merges.clear();
 }
 
 std::optional<int32_t> Bpe::id_of(std::string_view token) const {
-  const auto found = tables_.vocabulary.find(std::string(token));
+  const auto found = tables_.vocabulary.find(token);
   if (found == tables_.vocabulary.end()) return std::nullopt;
   return found->second;
 }
@@ -74,6 +78,7 @@ std::vector<int32_t> Bpe::characters(std::string_view piece) const {
   std::vector<int32_t> ids;
   bool after_unknown = false;
   for (size_t at = 0; at < piece.size();) {
+    base::check_stop();
     std::string one(piece.substr(at, length_of(piece[at])));
     at += one.size();
     if (at >= piece.size()) one += tables_.word_end;
@@ -120,6 +125,7 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   for (int32_t i = 0; i < count; ++i) before[size_t(i)] = i - 1, after[size_t(i)] = i + 1;
   for (int32_t i = 0; i < count; ++i) offer(i);
   while (!queue.empty()) {
+    base::check_stop();
     const auto [rank, at, id] = queue.top();
     queue.pop();
     const int32_t right = after[size_t(at)];

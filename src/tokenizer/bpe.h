@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -9,8 +11,13 @@
 
 namespace tessera::tokenizer {
 
+/// Looks texts up without copying them.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
 /// Tokens by their text.
-using Vocabulary = std::unordered_map<std::string, int32_t>;
+using Vocabulary = std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>>;
 /// The token of an id, "" without one: looks at all of them.
 std::string text_of(const Vocabulary& vocabulary, int32_t id);
 

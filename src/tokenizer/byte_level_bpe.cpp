@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/formats.h"
 
@@ -62,8 +63,10 @@ ByteLevelBpe::ByteLevelBpe(const Json& json, const std::string& where)
 
 ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::string& where)
     : tokenizer_(std::move(parts), where) {
-  for (const auto& [spelled, id] : json.at("model").at("vocab").items())
+  for (const auto& [spelled, id] : json.at("model").at("vocab").items()) {
+    base::check_stop();
     tokens_[id.get<int32_t>()].bytes = bytes_of_spelling(spelled);
+  }
   for (const AddedToken& token : tokenizer_.added())
     tokens_[token.id] = {token.text, token.special};
 }

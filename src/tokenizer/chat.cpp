@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/python_json.h"
+#include "base/stop.h"
 
 namespace tessera::tokenizer {
 namespace {
@@ -57,6 +58,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return add(level.object ? Value(std::move(level.dict)) : Value::list(std::move(level.list)));
   }
   bool add(Value value) {
+    base::check_stop();
     if (open_.empty())
       root = std::move(value);
     else if (open_.back().object)
@@ -96,6 +98,7 @@ ValueDict chat_values(std::string_view json) {
   try {
     root = value_of_json(json, "chat");
   } catch (const Error& e) {
+    if (e.code() == ErrorCode::cancelled) throw;
     throw Error(ErrorCode::usage, e.what());
   }
   ValueDict values;

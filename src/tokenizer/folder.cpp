@@ -1,10 +1,10 @@
 #include "tokenizer/folder.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include "base/config_reader.h"
 #include "base/fail.h"
+#include "base/is_there.h"
 #include "tokenizer/formats.h"
 
 namespace tessera::tokenizer {
@@ -15,7 +15,7 @@ using base::Json;
 constexpr int32_t kMostIds = 1 << 24;
 
 Json read_if(const std::string& path) {
-  return std::filesystem::exists(path) ? base::read_json(path) : Json::object();
+  return base::is_there(path) ? base::read_json(path) : Json::object();
 }
 
 std::string text_of(const Json& token) {
@@ -91,7 +91,7 @@ void add_extra_ids(TokenizerParts& parts, const Json& config, const std::string&
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder) {
   auto path = [&](const char* file) { return folder + "/" + file; };
-  auto there = [&](const char* file) { return std::filesystem::exists(path(file)); };
+  auto there = [&](const char* file) { return base::is_there(path(file)); };
   const Json config = read_if(path("tokenizer_config.json"));
   const Json map = read_if(path("special_tokens_map.json"));
   Json json = Json::object();

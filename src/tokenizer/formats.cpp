@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/charsmap.h"
 #include "tokenizer/spiece.h"
@@ -21,12 +22,20 @@ using base::Json;
 
 constexpr int64_t kMostIds = 1 << 24;
 
+// A large part of a file, where it is; null without it.
+const Json& member(const Json& json, const char* key) {
+  static const Json kNull;
+  const auto found = json.find(key);
+  return found == json.end() ? kNull : *found;
+}
+
 Vocabulary vocabulary_of(const Json& json, const std::string& where) {
   require(json.is_object() && !json.empty(), ErrorCode::model,
           "{}: the vocabulary is {}; expected an object of tokens", where,
           base::ConfigReader::shown(json));
   Vocabulary vocabulary;
   for (const auto& [text, id] : json.items()) {
+    base::check_stop();
     require(id.is_number_integer() && id >= 0 && id < kMostIds, ErrorCode::model,
             "{}: token {} has id {}; expected a whole number from 0", where, base::printable(text),
             base::ConfigReader::shown(id));
@@ -60,9 +69,11 @@ std::pair<std::string, std::string> merge_of(const Json& json, const std::string
 
 std::shared_ptr<const Model> bpe_of(const Json& json, const std::string& where) {
   BpeTables tables;
-  tables.vocabulary = vocabulary_of(json.value("vocab", Json()), where);
-  for (const Json& merge : json.value("merges", Json::array()))
+  tables.vocabulary = vocabulary_of(member(json, "vocab"), where);
+  for (const Json& merge : member(json, "merges")) {
+    base::check_stop();
     tables.merges.push_back(merge_of(merge, where));
+  }
   tables.word_end = string_in(json, "end_of_word_suffix", where, "");
   tables.unknown = string_in(json, "unk_token", where, "");
   tables.fuse_unknown = flag_in(json, "fuse_unk", where, false);
@@ -75,7 +86,8 @@ std::shared_ptr<const Model> bpe_of(const Json& json, const std::string& where) 
 
 std::shared_ptr<const Model> unigram_of(const Json& json, const std::string& where) {
   UnigramPieces pieces;
-  for (const Json& piece : json.value("vocab", Json::array())) {
+  for (const Json& piece : member(json, "vocab")) {
+    base::check_stop();
     const bool fits = piece.is_array() && piece.size() == 2 && piece[0].is_string() &&
                       piece[1].is_number() && std::isfinite(piece[1].get<double>());
     require(fits, ErrorCode::model, "{}: a piece is {}; expected text and score", where,
@@ -96,7 +108,7 @@ std::shared_ptr<const Model> model_of(const Json& json, const std::string& where
   require(type == "WordPiece", ErrorCode::model, "{}: the model {} is not known", where,
           base::printable(type));
   return std::make_shared<WordPiece>(
-      WordPieceTables{vocabulary_of(json.value("vocab", Json()), where),
+      WordPieceTables{vocabulary_of(member(json, "vocab"), where),
                       string_in(json, "unk_token", where, "[UNK]"),
                       string_in(json, "continuing_subword_prefix", where, "##"),
                       base::ConfigReader(json, where).size("max_input_chars_per_word", 100)},
@@ -208,8 +220,9 @@ AddedToken added_token_of(const Json& json, int32_t id, const std::string& where
 }
 
 void read_added_tokens(const Json& json, const std::string& where, TokenizerParts& parts) {
-  const Json list = json.value("added_tokens", Json::array());
-  require(list.is_array(), ErrorCode::model, "{}: 'added_tokens' is no list", where);
+  const Json& list = member(json, "added_tokens");
+  require(list.is_array() || !json.contains("added_tokens"), ErrorCode::model,
+          "{}: 'added_tokens' is no list", where);
   for (const Json& token : list) {
     const auto id =
         static_cast<int32_t>(base::ConfigReader(token, where).integer("id", -1, 0, kMostIds));
@@ -222,7 +235,7 @@ TokenizerParts parts_of_json(const Json& json, const std::string& where) {
   TokenizerParts parts;
   parts.normalizer = parse_normalizer(json.value("normalizer", Json()), where);
   parts.pre_tokenizer = parse_pre_tokenizer(json.value("pre_tokenizer", Json()), where);
-  parts.model = model_of(json.value("model", Json()), where);
+  parts.model = model_of(member(json, "model"), where);
   read_post_processor(json.value("post_processor", Json()), where, parts);
   return parts;
 }

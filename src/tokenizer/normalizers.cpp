@@ -3,6 +3,7 @@
 #include "base/base64.h"
 #include "base/config_reader.h"
 #include "base/fail.h"
+#include "base/stop.h"
 #include "tokenizer/charsmap.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/unicode.h"
@@ -25,6 +26,7 @@ std::string mapped(std::string_view text, F&& f) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const size_t begin = at;
     const char32_t c = next_code_point(text, at);
     f(c, text.substr(begin, at - begin), result);

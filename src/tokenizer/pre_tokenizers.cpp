@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/unicode.h"
@@ -24,6 +25,7 @@ void cut(std::string_view text, Pieces& pieces, F&& f) {
     word.clear();
   };
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const size_t begin = at;
     const int what = f(next_code_point(text, at));
     if (what != 0) flush();
@@ -159,6 +161,7 @@ PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
         Pieces next;
         size_t bytes = 0;
         for (const std::string& piece : now) {
+          base::check_stop();
           const size_t before = next.size();
           step(piece, next);
           for (size_t i = before; i < next.size(); ++i) bytes += next[i].size();

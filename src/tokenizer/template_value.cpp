@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
@@ -248,6 +249,7 @@ size_t Value::weight() const {
 }
 
 void Work::spend(size_t units) {
+  base::check_stop();
   require(units <= left, ErrorCode::usage,
           "the chat template takes more steps than its size and the chat's allow; use --raw");
   left -= units;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
@@ -42,6 +43,7 @@ void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& bet
                        std::vector<int32_t>& ids) const {
   size_t done = 0;
   for (size_t at = 0; !tokens.empty() && at < text.size();) {
+    base::check_stop();
     const auto [bytes, index] = tokens.longest(text.substr(at));
     if (bytes == 0) {
       ++at;
@@ -70,8 +72,10 @@ std::vector<int32_t> Tokenizer::body(std::string_view text) const {
   auto model = [&](std::string_view part) {
     std::vector<std::string> pieces;
     parts_.pre_tokenizer(part, pieces);
-    for (const std::string& piece : pieces)
+    for (const std::string& piece : pieces) {
+      base::check_stop();
       if (!piece.empty()) parts_.model->encode(piece, ids);
+    }
   };
   around(
       valid, raw_,

@@ -229,6 +229,7 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text) con
   matcher->setTimeLimit(static_cast<int32_t>(kTicks + text.size() / kBytesATick), status);
   matcher->setMatchCallback(go_on, &base::current_stop(), status);
   while (matcher->find(status) && U_SUCCESS(status)) {
+    base::check_stop();
     const auto begin = static_cast<size_t>(matcher->start64(status));
     const auto end = static_cast<size_t>(matcher->end64(status));
     if (begin < end) found.emplace_back(begin, end);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
@@ -88,7 +89,10 @@ void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) 
 
 void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   std::vector<Node> nodes(text.size() + 1);
-  for (size_t at = 0; at < text.size(); at += length_of(text[at])) relax(text, at, nodes);
+  for (size_t at = 0; at < text.size(); at += length_of(text[at])) {
+    base::check_stop();
+    relax(text, at, nodes);
+  }
   const size_t first = ids.size();
   for (size_t end = text.size(); end > 0; end = nodes[end].from) {
     const Node& node = nodes[end];

@@ -25,7 +25,7 @@ WordPiece::WordPiece(WordPieceTables tables, const std::string& where)
 }
 
 std::optional<int32_t> WordPiece::id_of(std::string_view token) const {
-  const auto found = tables_.vocabulary.find(std::string(token));
+  const auto found = tables_.vocabulary.find(token);
   if (found == tables_.vocabulary.end()) return std::nullopt;
   return found->second;
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/stop.h"
 #include "tessera/error.h"
 
 namespace tessera::base {
@@ -36,6 +37,26 @@ TEST(Json, RefusesAKeyTwice) {
 TEST(Json, RefusesTooDeep) {
   EXPECT_EQ(refusal(std::string(90, '[') + std::string(90, ']')), "was accepted");
   EXPECT_NE(refusal(std::string(100000, '[')).find("deeper"), std::string::npos);
+}
+
+TEST(Json, BuildsWhatStandsThere) {
+  const char* text =
+      R"({"a": [1, -2, 2.5, true, null, "x", [], {}], "b": {"c": {"d": [[1], [2, 3]]}, "e": 1}, "": 18446744073709551615})";
+  EXPECT_EQ(parse_json(text, "x.json"), Json::parse(text));
+  EXPECT_EQ(parse_json("3", "x.json"), 3);
+  EXPECT_EQ(parse_json("[[], [[]], 0]", "x.json").dump(), "[[],[[]],0]");
+}
+
+TEST(Json, EndsWhenItIsStopped) {
+  std::stop_source source;
+  source.request_stop();
+  const BindStop bind(source.get_token());
+  for (const char* text : {"[1, 2]", "{\"a\": 1}", "\"x\""}) try {
+      parse_json(text, "x.json");
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::cancelled);
+    }
 }
 
 TEST(Json, NamesAFileThatIsNotThere) { EXPECT_THROW(read_json("/nowhere/x.json"), Error); }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/stopwatch.h"
 #include "base/thread_pool.h"
 #include "tessera/error.h"
 
@@ -50,6 +51,27 @@ TEST(Stop, EndsTheJobOfAPool) {
     done = 0;
     pool.run(10, [&](int64_t) { ++done; });
     EXPECT_EQ(done, 10);
+  }
+}
+
+// A task of many seconds ends, too, on whatever thread of the pool it runs.
+TEST(Stop, ReachesTasksThatAsk) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    std::stop_source source;
+    const BindStop bind(source.get_token());
+    std::atomic<int> begun{0}, gone_on{0};
+    const auto task = [&](int64_t) {
+      ++begun;  // all threads are inside before any may end
+      const Stopwatch clock;
+      while (begun < threads && clock.seconds() < 30) std::this_thread::yield();
+      source.request_stop();
+      check_stop();
+      ++gone_on;
+    };
+    EXPECT_THROW(pool.run(threads + 1, task), Error);
+    EXPECT_EQ(begun, threads);
+    EXPECT_EQ(gone_on, 0);
   }
 }
 

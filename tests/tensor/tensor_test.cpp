@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "base/stop.h"
+#include "tensor/scope.h"
 #include "tessera/error.h"
 
 namespace tessera::tensor {
@@ -25,6 +27,32 @@ TEST(Tensor, SlicesAreViews) {
   EXPECT_EQ(columns.contiguous().to_floats()[2], 50);
   EXPECT_TRUE(columns.contiguous().dense());
   EXPECT_TRUE(x.slice(0, 1, 2).dense());
+}
+
+// Above 4 MB in pieces: whole rows, and parts of rows, on one thread and on several.
+TEST(Tensor, CopiesMuchInPieces) {
+  base::ThreadPool pool(3);
+  for (const Shape& shape : {Shape{5000, 700}, Shape{3, 1500001}}) {
+    const Tensor x = counting(shape);
+    for (const bool several : {false, true}) {
+      Scope scope;
+      scope.pool = several ? &pool : nullptr;
+      const BindScope bind(scope);
+      const Tensor part = x.slice(1, 1, shape[1] - 2), copy = part.contiguous();
+      EXPECT_TRUE(copy.dense());
+      EXPECT_EQ(copy.to_floats(), part.to_floats());
+      const Tensor whole = Tensor::zeros(shape, DType::f32);
+      copy_into(whole, x);
+      EXPECT_EQ(whole.to_floats(), x.to_floats());
+    }
+    Scope scope;
+    scope.pool = &pool;
+    const BindScope bind(scope);
+    std::stop_source source;
+    source.request_stop();
+    const base::BindStop stopped(source.get_token());
+    EXPECT_THROW(copy_into(Tensor::empty(shape, DType::f32), x), Error);
+  }
 }
 
 TEST(Tensor, ReshapesWhatIsDense) {

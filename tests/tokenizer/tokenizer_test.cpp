@@ -2,7 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "base/stop.h"
 #include "tessera/error.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/chat.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/formats.h"
+#include "tokenizer/unicode.h"
+#include "tokenizer/unigram.h"
 #include "tokenizer/wordpiece.h"
 
 namespace tessera::tokenizer {
@@ -39,6 +48,53 @@ TEST(Tokenizer, PadsAndCuts) {
   EXPECT_EQ(t.encode_padded("a b a", 4).ids, (std::vector<int32_t>{9, 1, 2, 8}));
   EXPECT_EQ(t.encode_padded("a", 5).mask, (std::vector<int32_t>{1, 1, 1, 0, 0}));
   EXPECT_THROW(t.encode_padded("a", 1), Error);
+}
+
+// What reads a vocabulary or cuts a text of megabytes.
+TEST(Tokenizer, EndsWhenItIsStopped) {
+  const Tokenizer cut(some(), "here");
+  TokenizerParts plain = some();
+  plain.pre_tokenizer = parse_pre_tokenizer(base::Json(), "here");
+  plain.added = {{"<m>", 7, true, true}};
+  const Tokenizer searched(plain, "here");
+  BpeTables pairs;
+  pairs.vocabulary = {{"a", 0}, {"b", 1}, {"ab", 2}};
+  pairs.merges = {{"a", "b"}};
+  const Bpe bpe(pairs, "here");
+  UnigramPieces pieces;
+  pieces.pieces = {{"?", 0}, {"a", -2}};
+  pieces.hidden = {true};
+  const Unigram unigram(pieces, "here");
+  const auto lower = parse_normalizer({{"type", "BertNormalizer"}}, "here");
+  const auto json = base::parse_json(
+      R"({"pre_tokenizer":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})",
+      "t");
+  const ChatTemplate chat("{% for i in range(3) %}{{ i }}{% endfor %}", "here");
+  std::vector<int32_t> ids;
+  const std::pair<const char*, std::function<void()>> works[] = {
+      {"pieces", [&] { cut.encode("a b"); }},
+      {"added tokens", [&] { searched.encode("ab"); }},
+      {"a pipeline's steps", [&] { lower("ab"); }},
+      {"merges", [&] { Bpe(pairs, "here"); }},
+      {"merging", [&] { bpe.encode("ab", ids); }},
+      {"unigram", [&] { unigram.encode("aa", ids); }},
+      {"a vocabulary", [&] { parts_of_json(json, "t"); }},
+      {"a chat", [&] { chat_values(R"([{"role": "user", "content": "x"}])"); }},
+      {"a template", [&] { chat.render({}, 0); }},
+      {"a regular expression", [&] { Regex("a", "here").matches("aa"); }},
+  };
+  for (const auto& [name, work] : works) {
+    EXPECT_NO_THROW(work()) << name;
+    std::stop_source source;
+    source.request_stop();
+    const base::BindStop bind(source.get_token());
+    try {
+      work();
+      ADD_FAILURE() << name << " went on";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::cancelled) << name << ": " << e.what();
+    }
+  }
 }
 
 }  // namespace
