@@ -111,6 +111,20 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
       "");
 }
 
+CLI::Validator seed() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        uint64_t value = 0;
+        const bool below = text.starts_with('-');
+        const char* const begin = text.data() + (below ? 1 : 0);
+        const auto [rest, error] = std::from_chars(begin, text.data() + text.size(), value);
+        if (error == std::errc::invalid_argument || (error == std::errc() && !below))
+          return "";  // the conversion complains
+        return "expected a whole number from 0 to 18446744073709551615, not '" + text + "'";
+      },
+      "");
+}
+
 CLI::Validator positive() {
   return CLI::Validator(
       [](std::string& text) -> std::string {

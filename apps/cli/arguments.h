@@ -22,6 +22,8 @@ CLI::Option* add_text(CLI::App& app, const std::string& name, std::vector<std::s
 CLI::Validator whole(int64_t least, int64_t most);
 CLI::Validator within(double least, double most);
 CLI::Validator one_of(const std::vector<std::string>& words);
+/// Refuses whole numbers that are no seed: those below zero wrapped round, too large ones were cut.
+CLI::Validator seed();
 /// Accepts numbers above zero.
 CLI::Validator positive();
 

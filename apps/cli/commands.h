@@ -48,12 +48,14 @@ Command add_eval_experts(CLI::App& eval);
 /// The examples that both take; what it refers to outlives the parsing. `sizes` describes
 /// --max-tokens, --limit and what follows them.
 struct ExampleOptions {
-  std::string& data;
+  TaskSource& data;
   int64_t& max_tokens;
   int& limit;
 };
 void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& options,
                          const char* sizes);
+/// Reads standard input where --data is "-".
+void read_examples(TaskSource& data, const std::stop_token& stop);
 
 /// Options that every command with a model shares.
 struct ModelOptions {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
@@ -39,6 +40,9 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 size_t read_prompts(Options& o, const std::stop_token& stop) {
   CompleteRequest& q = o.request;
   for (const std::string& ids : o.ids) q.prompt_ids.push_back(parse_ids(ids));
+  const auto typed = std::count(q.prompts.begin(), q.prompts.end(), "-");
+  if (typed + (o.chat == "-") + (o.prompt_file == "-") > 1)
+    throw Error(ErrorCode::usage, "standard input can be read once: give '-' to one option only");
   if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
   for (std::string& prompt : q.prompts) prompt = read_text(prompt, "--prompt", stop);
   if (!o.prompt_file.empty())
@@ -102,7 +106,7 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(whole(1, kMostTokens));
   add_text(app, "--stop", q.stop)->group(what);
   option("--temperature", q.temperature, "T", "0 (default): greedy; the draws");
-  option("--seed", q.seed, "S", "");
+  option("--seed", q.seed, "S", "")->check(seed());
 }
 
 void add_selection_options(CLI::App& app, CompleteRequest& q) {

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <utility>
 
 #include "arguments.h"
 #include "commands.h"
@@ -40,10 +41,12 @@ void eval(Options& o, const std::stop_token& stop) {
   for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
   if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
   o.model->plan.clear();
-  if (!o.json) std::printf("%-52s latent error        PSNR      recognised\n", "plan");
+  bool begun = o.json;  // no heading above an error
   evaluate(
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanQuality& q) {
+        if (!std::exchange(begun, true))
+          std::printf("%-52s latent error        PSNR      recognised\n", "plan");
         if (o.json)
           print_json(q);
         else
@@ -83,6 +86,7 @@ Command add_eval(CLI::App& program) {
       ->group(group)
       ->type_name("G");
   app->add_option("--seed", o->request.generate.seed, "First seed (default 0)")
+      ->check(seed())
       ->group(group)
       ->type_name("N");
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);

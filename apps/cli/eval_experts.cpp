@@ -12,6 +12,7 @@ struct Options {
 };
 
 void eval_experts(Options& o, const std::stop_token& stop) {
+  read_examples(o.request.data, stop);
   const ExpertStudy study = study_experts(o.model->model, run_options(*o.model), o.request, stop);
   if (o.json) {
     std::printf("%s\n", to_json(study).c_str());

@@ -1,7 +1,9 @@
 #include <cstdio>
+#include <utility>
 
 #include "arguments.h"
 #include "commands.h"
+#include "inputs.h"
 
 namespace tessera::cli {
 namespace {
@@ -35,13 +37,15 @@ void print_row(const TaskQuality& q) {
 void eval_tasks(Options& o, const std::stop_token& stop) {
   o.request.number = o.score == "number";
   if (o.tune >= 0) o.request.tune = o.tune;
-  if (!o.json)
-    std::printf(
-        "%-28s %-22s lost  gained  p     experts         batch   ruled    passes  %-8s  ms\n",
-        "rule", "correct %", "MB");
+  read_examples(o.request.data, stop);
+  bool begun = o.json;
   const auto tuned = evaluate_tasks(
       o.model->model, run_options(*o.model), o.request,
       [&](const TaskQuality& q) {
+        if (!std::exchange(begun, true))
+          std::printf(
+              "%-28s %-22s lost  gained  p     experts         batch   ruled    passes  %-8s  ms\n",
+              "rule", "correct %", "MB");
         if (o.json)
           std::printf("%s\n", to_json(q).c_str());
         else
@@ -64,9 +68,15 @@ void eval_tasks(Options& o, const std::stop_token& stop) {
 
 }  // namespace
 
+void read_examples(TaskSource& data, const std::stop_token& stop) {
+  if (data.name != "-") return;
+  data.text = read_input("-", "--data", stop);
+  data.name = "standard input";
+}
+
 void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& o,
                          const char* sizes) {
-  eval.add_option("--data", o.data, "JSON lines with prompt and answer (default: model's)")
+  eval.add_option("--data", o.data.name, "Lines with prompt, answer; '-': stdin (model's)")
       ->group(group)
       ->type_name("F");
   eval.add_option("--max-tokens", o.max_tokens, sizes)

@@ -22,12 +22,14 @@ struct Options {
   bool latents_only = false;
 };
 
-// "1,2,red circle" -> {"1", "2", "red circle"}
+// "1,2, red circle" -> {"1", "2", "red circle"}
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   for (size_t from = 0; from <= text.size();) {
     const size_t comma = std::min(text.find(',', from), text.size());
-    parts.push_back(text.substr(from, comma - from));
+    const size_t first = std::min(text.find_first_not_of(' ', from), comma);
+    const size_t last = text.find_last_not_of(' ', comma - 1);
+    parts.push_back(first < comma ? text.substr(first, last + 1 - first) : "");
     from = comma + 1;
   }
   return parts;
@@ -125,6 +127,7 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
   app.add_option("--guidance-rescale", q.guidance_rescale)->group(what)->type_name("R");
   app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
+      ->check(seed())
       ->group(what)
       ->type_name("S");
   app.add_option("--rng", o->noise)

@@ -83,7 +83,10 @@ std::string explain_extra(const std::string& given, const CLI::App& program) {
     for (const auto& name : option->get_lnames()) known.push_back("--" + name);
   const std::string name = given.substr(0, given.find('='));
   if (given.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
-  return "unexpected argument '" + given + "'; put quotes around a value with spaces";
+  const bool takes_text = std::count(known.begin(), known.end(), "--prompt") > 0;
+  return "unexpected argument '" + given + "'; " +
+         (takes_text ? "a prompt is given as --prompt \"...\", with quotes around its spaces"
+                     : "put quotes around a value with spaces");
 }
 
 // The first option that was left over, else the first argument; "" when there is none.

@@ -47,6 +47,10 @@ bool is_picture(const std::string& kind) {
 }
 
 void check_kind(const Output& o) {
+  if (o.path == "-")
+    throw Error(
+        ErrorCode::usage,
+        "output '-': for standard output name /dev/stdout, for a file of that name ./-.png");
   const std::string kind = kind_of(o.path);
   const bool picture = is_picture(kind), video = kind == ".mp4";
   if (!picture && !video)

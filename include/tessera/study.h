@@ -67,14 +67,20 @@ void measure_speed(const std::string& model, const RunOptions& options, const Sp
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line,
                    const std::string& device = "cpu");
 
+/// JSON lines with prompt, answer and task.
+struct TaskSource {
+  std::string name;                 ///< a file; "": tasks.jsonl of the model
+  std::optional<std::string> text;  ///< the lines themselves: `name` then says where they are from
+};
+
 /// Tasks with one right answer each, put to a language model under rules that select experts (DES).
 struct TaskRequest {
   CompleteRequest complete;  ///< how it is decoded; prompts, select and max_tokens are not used
   /// Rules beside vanilla. With `tune` those that differ in their value alone are a sweep, a name
   /// alone ("des-vote", "topk,weights=A") stands for one, and none for all.
   std::vector<std::string> selects;
-  std::string data;     ///< JSON lines with prompt, answer and task; "": tasks.jsonl of the model
-  bool number = false;  ///< compare the last number of answer and text; else all of both
+  TaskSource data;
+  bool number = false;     ///< compare the last number of answer and text; else all of both
   int64_t max_tokens = 0;  ///< behind every prompt alike; 0: as generation_config.json says, or 128
   int limit = 0;           ///< examples; 0: all
   int batch = 16;          ///< prompts at once
@@ -117,9 +123,9 @@ std::string to_json(const TaskQuality& quality);
 struct ExpertsRequest {
   CompleteRequest complete;          ///< how it is decoded
   std::vector<std::string> selects;  ///< rules with a coreset; none: des-seq, des-vote, des-max
-  std::string data;                  ///< as in TaskRequest
-  int64_t max_tokens = 0;            ///< as in TaskRequest
-  int limit = 24;                    ///< examples; 0: all
+  TaskSource data;
+  int64_t max_tokens = 0;  ///< as in TaskRequest
+  int limit = 24;          ///< examples; 0: all
 };
 /// Distinct experts of the first tokens of a pass, beside M(1 - (1 - K/M)^N) for N tokens that
 /// choose K of M experts independently.

@@ -60,7 +60,8 @@ std::vector<TaskExample> read_tasks(const std::string& text, const std::string& 
     Json line;
     try {
       line = base::parse_json(one, where);
-    } catch (const Error&) {
+    } catch (const Error& e) {
+      if (e.code() == ErrorCode::cancelled) throw;
       fail(ErrorCode::usage, "{}: line {} is not JSON", where, number);
     }
     require(line.is_object(), ErrorCode::usage, "{}: line {} is no JSON object", where, number);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/is_there.h"
 #include "base/printable.h"
 
 namespace tessera::load {
@@ -16,10 +17,6 @@ using base::Json;
 constexpr const char* kConfigs[] = {"config.json", "scheduler_config.json", "tokenizer_config.json",
                                     "preprocessor_config.json"};
 
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
@@ -27,7 +24,7 @@ bool is_folder(const fs::path& path) {
 
 std::string config_in(const fs::path& folder) {
   for (const char* name : kConfigs)
-    if (is_file(folder / name)) return (folder / name).string();
+    if (base::is_there((folder / name).string())) return (folder / name).string();
   return "";
 }
 
@@ -47,8 +44,8 @@ std::string text_of(const Json& object, const char* key) {
 [[noreturn]] void refuse_file(const fs::path& path) {
   const std::string extension = path.extension().string();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  const bool described = is_file(path.parent_path() / "config.json") ||
-                         is_file(path.parent_path() / "model_index.json");
+  const bool described = base::is_there((path.parent_path() / "config.json").string()) ||
+                         base::is_there((path.parent_path() / "model_index.json").string());
   if (extension == ".safetensors" && !described)
     fail(ErrorCode::model,
          "'{}' is a checkpoint in a single file, which is not read: its parts are not described; "
@@ -120,6 +117,9 @@ void add_component(const fs::path& root, const std::string& index, const std::st
           index, base::printable(name),
           base::printable(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
   check_name(index, name);
+  require(is_folder(root / name) || !base::is_there((root / name).string()), ErrorCode::model,
+          "{}: '{}' is no folder; expected that of component '{}'", index, (root / name).string(),
+          name);
   if (!is_folder(root / name)) {
     model.absent[name] = value[1].get<std::string>();
     return;
@@ -211,10 +211,10 @@ ModelFolder open_folder(const std::string& path) {
           path);
   if (!is_folder(root)) refuse_file(root);
   ModelFolder model;
-  if (is_file(root / "model_index.json")) {
+  if (base::is_there((root / "model_index.json").string())) {
     model = read_pipeline(root);
   } else {
-    require(is_file(root / "config.json"), ErrorCode::model,
+    require(base::is_there((root / "config.json").string()), ErrorCode::model,
             "'{}' holds neither model_index.json nor config.json; expected a model folder in the "
             "diffusers or transformers layout{}",
             path, lone_weights(root));

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "base/input_file.h"
+#include "base/is_there.h"
 
 namespace tessera::load {
 namespace {
@@ -32,12 +34,9 @@ bool is_folder(const fs::path& path) {
 }
 
 std::string main_revision(const fs::path& repository) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(repository / "refs/main", ignored)) return "";
-  std::ifstream file(repository / "refs/main");
-  std::string revision(kLongestRevision, '\0');
-  file.read(revision.data(), kLongestRevision);
-  revision.resize(static_cast<size_t>(file.gcount()));
+  const std::string path = (repository / "refs/main").string();
+  if (!base::is_there(path)) return "";
+  std::string revision = base::read_file(path, kLongestRevision);
   revision.erase(revision.find_last_not_of("\r\n ") + 1);
   return is_plain(revision) ? revision : "";
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/is_there.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "load/shard_index.h"
@@ -15,12 +16,6 @@ namespace tessera::load {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Like fs::exists, but a folder that may not be read is simply not there.
-bool present(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 constexpr std::array<const char*, 2> kStems = {"diffusion_pytorch_model", "model"};
 
@@ -44,8 +39,8 @@ std::optional<TensorSet> open_stem(const fs::path& folder, const std::string& st
   const std::string dotted = variant.empty() ? "" : "." + variant;
   const fs::path index = folder / (stem + ".safetensors.index" + dotted + ".json");
   const fs::path file = folder / (stem + dotted + ".safetensors");
-  if (present(file)) return TensorSet({SafetensorsFile(file.string())});
-  if (present(index)) return open_index(index.string());
+  if (base::is_there(file.string())) return TensorSet({SafetensorsFile(file.string())});
+  if (base::is_there(index.string())) return open_index(index.string());
   return std::nullopt;
 }
 
@@ -116,7 +111,7 @@ TensorSet open_index(const std::string& index_path) {
   const fs::path folder = fs::path(index_path).parent_path();
   std::vector<std::string> missing;
   for (const auto& [shard, names] : shards)
-    if (!present(folder / shard)) missing.push_back(base::printable(shard));
+    if (!base::is_there((folder / shard).string())) missing.push_back(base::printable(shard));
   const size_t count = missing.size();
   if (count > 8) missing.resize(8);
   require(missing.empty(), ErrorCode::model,
@@ -144,7 +139,7 @@ int64_t announced_bytes(const std::string& folder) {
     for (const char* stem : kStems) {
       const fs::path index =
           fs::path(folder) / (std::string(stem) + ".safetensors.index" + dotted + ".json");
-      if (!present(index)) continue;
+      if (!base::is_there(index.string())) continue;
       const base::Json json = base::read_json(index.string());
       const base::Json::json_pointer at("/metadata/total_size");
       const bool said = json.is_object() && json.contains(at) && json[at].is_number_integer();
@@ -154,7 +149,7 @@ int64_t announced_bytes(const std::string& folder) {
 }
 
 TensorSet open_component(const std::string& folder, const std::string& variant) {
-  require(present(folder), ErrorCode::model, "the folder '{}' does not exist", folder);
+  require(base::is_there(folder), ErrorCode::model, "the folder '{}' does not exist", folder);
   std::error_code ignored;
   require(fs::is_directory(folder, ignored), ErrorCode::model,
           "'{}' is a file; expected a folder with weights", folder);

@@ -7,6 +7,7 @@
 #include "base/digest.h"
 #include "base/fail.h"
 #include "base/input_file.h"
+#include "base/is_there.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "comm/collectives.h"
@@ -61,7 +62,8 @@ void say_model(const ModelState& state, Terms& terms) {
     try {
       const load::TensorSet tensors = load::open_component(part.folder);
       for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
-    } catch (const Error&) {  // a tokenizer, a scheduler; what is needed is missed later
+    } catch (const Error& e) {  // a tokenizer, a scheduler; what is needed is missed later
+      if (e.code() == ErrorCode::cancelled) throw;
       terms.say("the weights of " + part.name, "none");
     }
     for (const std::string& path : paths)
@@ -72,9 +74,7 @@ void say_model(const ModelState& state, Terms& terms) {
          {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model",
           "vocab.txt", "chat_template.jinja", "generation_config.json"}) {
       const std::string path = part.folder + "/" + name;
-      std::error_code none;
-      if (std::filesystem::is_regular_file(path, none))
-        terms.file(fmt::format("{} of {}", name, part.name), path);
+      if (base::is_there(path)) terms.file(fmt::format("{} of {}", name, part.name), path);
     }
   }
 }

@@ -1,9 +1,8 @@
 #include "pipeline/language.h"
 
-#include <filesystem>
-
 #include "base/fail.h"
 #include "base/input_file.h"
+#include "base/is_there.h"
 #include "base/printable.h"
 #include "load/meta_weights.h"
 #include "models/registry.h"
@@ -13,13 +12,11 @@
 namespace tessera::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
 using base::Json;
 
 std::string beside(const load::Component& part, const char* name) {
-  const fs::path path = fs::path(part.folder) / name;
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored) ? path.string() : "";
+  const std::string path = part.folder + "/" + name;
+  return base::is_there(path) ? path : "";
 }
 
 // "bos_token": "<s>" or {"content": "<s>"}.

@@ -6,6 +6,7 @@
 
 #include "base/config_reader.h"
 #include "base/fail.h"
+#include "base/is_there.h"
 #include "load/meta_weights.h"
 #include "parallel/experts/exchange.h"
 #include "parallel/partition.h"
@@ -22,8 +23,7 @@ namespace fs = std::filesystem;
 models::PipelineSpec::Defaults read_defaults(const std::string& folder,
                                              models::PipelineSpec::Defaults defaults) {
   const std::string path = folder + "/generation_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return defaults;
+  if (!base::is_there(path)) return defaults;
   const base::Json json = base::read_json(path);
   const base::ConfigReader read(json, path);
   defaults.steps = static_cast<int>(read.integer("num_inference_steps", defaults.steps, 1, 100000));
@@ -33,15 +33,13 @@ models::PipelineSpec::Defaults read_defaults(const std::string& folder,
 }
 
 std::vector<std::string> read_class_names(const std::string& folder) {
-  const fs::path path = fs::path(folder) / "classes.json";
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return {};
-  const base::Json json = base::read_json(path.string());
-  require(json.is_array(), ErrorCode::model, "{}: expected a list of names", path.string());
+  const std::string path = folder + "/classes.json";
+  if (!base::is_there(path)) return {};
+  const base::Json json = base::read_json(path);
+  require(json.is_array(), ErrorCode::model, "{}: expected a list of names", path);
   std::vector<std::string> names;
   for (const auto& item : json) {
-    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path.string(),
-            names.size());
+    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path, names.size());
     names.push_back(item.get<std::string>());
   }
   return names;

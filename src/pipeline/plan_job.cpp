@@ -288,6 +288,10 @@ Outline outline_of(const ModelState& state, const GenerateRequest& request, cons
 Job plan_job(const ModelState& state, const GenerateRequest& request, const RunControl& control) {
   if (!state.recipe) {
     if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
+    require(!state.folder.has("model"), ErrorCode::usage,
+            "'{}' is a language model, which makes no pictures; 'tessera complete' goes on with a "
+            "text",
+            state.name);
     fail(
         ErrorCode::model,
         "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "

@@ -32,11 +32,13 @@ std::string resolve_model(const std::string& model) {
   if (load::is_repository_id(model)) {
     const std::string cache = load::hub_cache();
     const std::string snapshot = load::cached_snapshot(cache, model);
-    require(
-        !snapshot.empty(), ErrorCode::model,
-        "the model folder '{}' does not exist here, nor is a repository of that name in the hub "
-        "cache '{}': give a folder, or download it first with 'hf download {}'",
-        model, cache, model);
+    require(!snapshot.empty(), ErrorCode::model,
+            "the model folder '{}' does not exist here, nor is a repository of that name in {}: "
+            "give a folder, or download it first with 'hf download {}'",
+            model,
+            cache.empty() ? "a hub cache (HF_HUB_CACHE, HF_HOME and HOME name none)"
+                          : "the hub cache '" + cache + "'",
+            model);
     return snapshot;
   }
   if (model.find('/') != std::string::npos) return model;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "evaluation/fit.h"
 #include "nn/kv_attention.h"
@@ -259,6 +260,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
           options.plan.world());
   const pipeline::DeviceChoice place = pipeline::parse_device(options.device);
   pipeline::start_device(place);
+  const base::BindStop bind_stop(stop);
   const study::TaskData data =
       study::read_task_data(name, request.data, request.limit, request.max_tokens);
   const auto rules = rules_of(request, data);

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/stop.h"
 #include "evaluation/shares.h"
 #include "evaluation/tasks.h"
 #include "nn/moe/selection_rule.h"
@@ -190,6 +191,7 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
   require(request.batch >= 1 && request.limit >= 0 && request.max_tokens >= 0, ErrorCode::usage,
           "batches of {}, {} examples, {} tokens: expected 1 or more, or 0 for all", request.batch,
           request.limit, request.max_tokens);
+  const base::BindStop bind(stop);
   const study::TaskData data =
       study::read_task_data(name, request.data, request.limit, request.max_tokens);
   const auto groups = rules_of(request, data.top_k);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/fail.h"
+#include "base/is_there.h"
 #include "base/json.h"
 #include "evaluation/critic.h"
 #include "evaluation/scenes.h"
@@ -43,8 +44,7 @@ evaluation::Moments moments_in(const load::SafetensorsFile& file, const std::str
 }
 
 void read_reference(const std::string& path, Judge& judge) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return;
+  if (!base::is_there(path)) return;
   const auto& config = judge.critic.config();
   int64_t side = config.input;
   for (size_t i = 0; i < config.widths.size(); ++i) side = (side + 1) / 2;
@@ -154,8 +154,7 @@ std::unique_ptr<Subjects> subjects_of(const std::string& model, int64_t classes)
   if (classes > 0) return std::make_unique<Classes>(model, classes);
   const std::filesystem::path path =
       std::filesystem::path(pipeline::resolve_model(model)) / "captions.json";
-  std::error_code ignored;
-  require(std::filesystem::exists(path, ignored), ErrorCode::model,
+  require(base::is_there(path.string()), ErrorCode::model,
           "'{}' has no classes to draw from, and no captions.json; 'eval' measures models like "
           "shapes and scenes",
           model);

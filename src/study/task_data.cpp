@@ -1,14 +1,13 @@
 #include "study/task_data.h"
 
-#include <filesystem>
-
 #include "base/fail.h"
 #include "base/input_file.h"
+#include "base/is_there.h"
 #include "pipeline/model_state.h"
 #include "pipeline/resolve_model.h"
 
 namespace tessera::study {
-TaskData read_task_data(const std::string& model, const std::string& file, int limit,
+TaskData read_task_data(const std::string& model, const TaskSource& source, int limit,
                         int64_t max_tokens) {
   const std::string folder = pipeline::resolve_model(model);
   const load::ModelFolder opened = load::open_folder(folder);
@@ -16,10 +15,11 @@ TaskData read_task_data(const std::string& model, const std::string& file, int l
           "'{}' is no language model; 'tessera eval MODEL' measures models of pictures", model);
   const pipeline::Language language(opened.component("model"));
   const models::TokenFacts& facts = language.recipe().facts();
-  const std::string path = file.empty() ? folder + "/tasks.jsonl" : file;
-  require(!file.empty() || std::filesystem::exists(path), ErrorCode::usage,
+  const std::string path = source.name.empty() ? folder + "/tasks.jsonl" : source.name;
+  require(!source.name.empty() || base::is_there(path), ErrorCode::usage,
           "'{}' brings no tasks.jsonl: give the examples with --data", model);
-  const std::string text = base::read_file(path, base::kLargestText, ErrorCode::usage);
+  const std::string text =
+      source.text ? *source.text : base::read_file(path, base::kLargestText, ErrorCode::usage);
   TaskData data{evaluation::read_tasks(text, path),
                 max_tokens > 0 ? max_tokens : language.max_tokens(), facts.experts, facts.top_k};
   if (limit > 0 && data.examples.size() > static_cast<size_t>(limit))

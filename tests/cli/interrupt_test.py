@@ -29,6 +29,13 @@ def catches_interrupt(process):
         return True
 
 
+def seconds_of(process):
+    """CPU time of a process that runs."""
+    with open(f"/proc/{process.pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Interrupt(ProgramTest):
     def ends_after(self, signals, *arguments):
         process = started(*arguments, cwd=self.folder)
@@ -68,6 +75,26 @@ class Interrupt(ProgramTest):
             self.assertRegex(err.splitlines()[-1], r"^tessera: error: stopped before ")
             self.assertLess(time.monotonic() - begin, 30)
             self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_attention_on_one_thread_does_not_go_on(self):
+        # A head of the VAE's attention takes 2 s of this size; CPU time says so on a busy machine, too.
+        process = started("generate", "shapes", "--class", "1", "--steps", "1", "--guidance", "1", "--threads", "1",
+                          "--width", "1536", "--height", "1536", "-o", "x.png", cwd=self.folder)
+        for line in process.stderr:
+            if line.startswith("decode"):
+                break
+        begin = seconds_of(process)
+        while seconds_of(process) < begin + 0.3:
+            time.sleep(0.005)
+        begin = seconds_of(process)
+        process.send_signal(signal.SIGINT)
+        err = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.returncode, 130, err)
+        self.assertLess(usage.ru_utime + usage.ru_stime - begin, 1.2)
 
     def test_ends_while_a_prompt_is_split_or_a_file_is_read(self):
         for tail in (("--prompt", "a" * 3_000_000), ("--prompt", "\u00e9 " * 1_000_000)):

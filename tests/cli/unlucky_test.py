@@ -81,6 +81,37 @@ class NoFiles(ProgramTest):
                 # Some files are of no use to this run, and some may be missing.
                 self.assertIn(done.returncode, (0, 2, 3), f"{piped}\n{done.stderr}")
 
+    def test_what_is_no_file_is_not_taken_for_missing(self):
+        def pipe(path):
+            os.mkfifo(path)
+
+        def device(path):
+            path.symlink_to("/dev/zero")
+
+        def nothing(path):
+            path.symlink_to("nowhere")
+
+        kinds = {pipe: "it is a pipe", device: "it is a device", lambda path: path.mkdir(): "it is a folder",
+                 nothing: "cannot open"}
+        runs = ((SHAPES.parent / "scenes", ("generate", "{}", "--prompt", "x", "--steps", "1"),
+                 ("MODEL_CARD.md", "captions.json")),
+                (SHAPES, ("generate", "{}", "--class", "1", "--steps", "1"), ("MODEL_CARD.md", "critic/")),
+                (SHAPES.parent / "tasks-a", ("complete", "{}", "--prompt", "x", "--max-tokens", "4"),
+                 ("MODEL_CARD.md", "tasks.jsonl")))
+        for number, (source, run, unread) in enumerate(runs):
+            files = [p.relative_to(source) for p in sorted(source.rglob("*")) if p.is_file()]
+            files = [p for p in files if not any(part in str(p) for part in unread)]
+            self.assertGreater(len(files), 3)
+            model = self.copy_model(f"model{number}", source)
+            for i, path in enumerate(files):
+                make, says = list(kinds.items())[i % len(kinds)]
+                (model / path).unlink()
+                make(model / path)
+                arguments = [str(model) if a == "{}" else a for a in run]
+                self.soon_refused(3, *arguments, says=[str(model / path), says])
+                (model / path).rmdir() if (model / path).is_dir() else (model / path).unlink()
+                shutil.copyfile(source / path, model / path)
+
     def test_pipes_devices_and_folders_as_input(self):
         os.mkfifo(self.folder / "pipe")
         model = DATA / "diffusers/pixart_alpha/model"

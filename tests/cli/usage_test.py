@@ -61,6 +61,10 @@ class Arguments(ProgramTest):
         self.refused(2, "generate", "shapes", "--class", "red", "circle",
                      says=["unexpected argument 'circle'", "quotes"])
         self.refused(2, "generate", "shapes", "--class", says="--class needs a value")
+        self.refused(2, "complete", "tasks-a", "sort hello=", says=["unexpected argument", '--prompt "..."'])
+        for text in (("--prompt", "-", "--prompt", "-"), ("--prompt", "-", "--chat", "-"),
+                     ("--prompt-file", "-", "--prompt", "-")):
+            self.refused(2, "complete", "tasks-a", *text, says="standard input can be read once", input="x\n")
         self.refused(2, "generate", "shapes", "--class", "1", "--dtype", "f16",
                      says=["--dtype", "f16", "f32, bf16 or int8"])
         self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
@@ -97,7 +101,8 @@ class Arguments(ProgramTest):
                                     ("--guidance", "-1", "--guidance -1"),
                                     ("--width", "0", "above 0"), ("--height", "-8", "above 0"),
                                     ("--threads", "-1", "--threads"),
-                                    ("--seed", "x", "--seed x")]:
+                                    ("--seed", "x", "--seed x"), ("--seed", "-1", "--seed: expected a whole"),
+                                    ("--seed", str(2**64), "0 to 18446744073709551615")]:
             self.refused(2, "generate", "shapes", "--class", "1", option, value, says=says)
 
     def test_sizes(self):
@@ -131,13 +136,31 @@ class Arguments(ProgramTest):
                      says=["'red circel' does not exist", "did you mean 'red circle'", "inspect"])
         self.refused(2, "generate", "shapes", "--class", "32", says=["'32'", "0 to 31"])
         self.refused(2, "generate", "shapes", "--class", "1,,2", says="class ''")
+        done = self.run_here("generate", "shapes", "--class", "red circle, blue square ,3", "--steps", "1", "-o", "p/")
+        self.assertEqual(done.stdout, "p/0000.png\np/0001.png\np/0002.png\n", done.stderr)
         self.refused(2, "generate", "shapes", "--class", "-1", says="'-1'")
         self.refused(2, "generate", TINY, "--class", "circle", "--latents-only", "--save-latents",
                      "l.safetensors", says=["'circle'", "0 to 9"])
 
     def test_models_without_classes(self):
+        self.refused(2, "generate", "tasks-a", "--prompt", "x", says=["language model", "tessera complete"])
         self.refused(2, "generate", DATA / "diffusers/flux_dev/model/transformer", "--class", "1",
                      says=["takes text, not classes", "--prompt"])
+
+    def test_a_repository_without_any_cache(self):
+        says = ["organisation/name", "HOME name none"]
+        self.refused(3, "inspect", "organisation/name", says=says, env={"PATH": "/usr/bin"})
+
+    def test_no_heading_above_an_error(self):
+        for command in (("eval", "nowhere"), ("eval", "tasks", "nowhere"), ("eval", "speed", "nowhere")):
+            self.assertEqual(self.run_here(*command).stdout, "", command)
+
+    def test_outputs_are_refused_before_the_work(self):
+        (self.folder / "file").write_text("")
+        for output, says in (("-", "/dev/stdout"), ("x" * 300 + ".png", "shorter name"),
+                             ("file/x.png", "is a file, not a folder")):
+            line = self.refused(2, "generate", "shapes", "--class", "1", "-o", output, says=says)
+            self.assertNotIn("put in place", line)
 
     def test_plans(self):
         self.refused(4, "generate", "shapes", "--class", "1", "--ranks", "2",

@@ -15,6 +15,11 @@ TEST(Fit, FindsWhatMadeTheSamples) {
   EXPECT_NEAR(exact.r2, 1, 1e-12);
   y[0] += 3;
   EXPECT_LT(fit_two(x, z, y).r2, 0.99);
+  // By hand: 2 a + b = 5, a + 2 b = 6; rests of a third each, 14 thirds around the mean.
+  const Fit three = fit_two({1, 0, 1}, {0, 1, 1}, {1, 2, 4});
+  EXPECT_NEAR(three.a, 4.0 / 3, 1e-12);
+  EXPECT_NEAR(three.b, 7.0 / 3, 1e-12);
+  EXPECT_NEAR(three.r2, 1 - 1.0 / 14, 1e-12);
 }
 
 TEST(Fit, WhatCannotBeToldApartGivesZeros) {
@@ -25,6 +30,7 @@ TEST(Fit, WhatCannotBeToldApartGivesZeros) {
 
 TEST(Fit, CosineOfVectors) {
   EXPECT_NEAR(cosine({1, 2, 0}, {2, 4, 0}), 1, 1e-12);
+  EXPECT_NEAR(cosine({1, 2, 2}, {2, 2, 1}), 8.0 / 9, 1e-12);
   EXPECT_EQ(cosine({1, 0}, {0, 1}), 0);
   EXPECT_EQ(cosine({0, 0}, {0, 1}), 0);
 }

@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
 
+#include "base/stop.h"
 #include "kernels/attention_problem.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tessera/error.h"
 
 namespace tessera::kernels {
 namespace {
@@ -69,6 +72,18 @@ TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
         EXPECT_EQ(run(kernel, p, {{0, n, 0, n}}), together) << name_of(isa) << " " << p.dim;
       }
     }
+}
+
+// A head alone is one task, of 15 s in a VAE at 1536 x 1536 on one thread.
+TEST(Attention, ALongHeadEndsWhenItIsStopped) {
+  const bool tiled =
+      std::ranges::any_of(available_isas(), [](Isa isa) { return isa >= Isa::avx512; });
+  if (!tiled) GTEST_SKIP() << "this CPU has no AVX-512, whose kernels give a thread whole heads";
+  std::stop_source source;
+  source.request_stop();
+  const base::BindStop stopped(source.get_token());
+  const Problem p{1, 1, 64, 65, DType::bf16};
+  EXPECT_THROW(run(cpu_table(Isa::avx512).attention, p, {{0, 65, 0, 65}}), Error);
 }
 
 TEST(Attention, ManyUnevenSpansOverThreads) {

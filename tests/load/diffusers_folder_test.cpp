@@ -1,6 +1,7 @@
 #include "load/diffusers_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "scratch_folder.h"
 
@@ -66,6 +67,32 @@ TEST(DiffusersFolder, SaysWhatToDoWithAFile) {
   folder.write("config.json", "{}");
   expect_says(error_of("a.safetensors"), "give the folder that holds it");
   expect_says(model_error([] { open_folder(""); }), "does not exist");
+}
+
+// A pipe, a folder or a broken link in the place of a description was taken for a missing one.
+TEST(DiffusersFolder, WhatIsNoFileIsNotMissing) {
+  const auto refused = [](const char* name, const char* says) {
+    const ScratchFolder folder;
+    folder.write("model_index.json", R"({"_class_name":"P","scheduler":["diffusers","Euler"],
+      "transformer":["diffusers","FluxTransformer2DModel"]})");
+    folder.write("transformer/config.json", "{}");
+    folder.write("scheduler/scheduler_config.json", "{}");
+    std::filesystem::remove_all(folder.path(name));
+    ASSERT_EQ(mkfifo(folder.path(name).c_str(), 0600), 0);
+    const std::string error = model_error([&] { open_folder(folder.path()); });
+    expect_says(error, folder.path(name));
+    expect_says(error, says);
+  };
+  for (const char* name :
+       {"model_index.json", "transformer/config.json", "scheduler/scheduler_config.json"})
+    refused(name, "it is a pipe; expected a regular file");
+  refused("transformer", "is no folder; expected that of component 'transformer'");
+  const ScratchFolder folder;
+  folder.write("config.json/x", "");
+  expect_says(model_error([&] { open_folder(folder.path()); }), "it is a folder");
+  std::filesystem::remove_all(folder.path("config.json"));
+  std::filesystem::create_symlink("nowhere", folder.path("config.json"));
+  expect_says(model_error([&] { open_folder(folder.path()); }), "cannot open");
 }
 
 TEST(DiffusersFolder, RefusesBadIndexes) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <map>
 
+#include "tessera/error.h"
+
 namespace tessera::load {
 namespace {
 
@@ -45,6 +47,17 @@ TEST_F(HubCache, TakesTheNewestWhereMainNamesNothing) {
   for (const char* revision : {"gone3", "", "../../..", "../snapshots/old1"}) {
     main_is(revision);
     EXPECT_EQ(found(), "new2") << revision;
+  }
+}
+
+TEST_F(HubCache, AMainThatIsNoFileIsNamed) {
+  fs::create_directories(repository_ / "refs/main");
+  try {
+    found();
+    ADD_FAILURE() << "was taken for missing";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    EXPECT_NE(std::string(e.what()).find("refs/main': it is a folder"), std::string::npos);
   }
 }
 

@@ -1,4 +1,15 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
 #include "engine/text_model.h"
+#include "load/diffusers_folder.h"
+#include "nn/kv_attention.h"
+#include "nn/moe/moe_layers.h"
+#include "ops/routing.h"
+#include "pipeline/completion.h"
+#include "pipeline/model_state.h"
+#include "sample/decode.h"
 #include "tessera/engine.h"
 #include "tessera/study.h"
 
@@ -13,6 +24,106 @@ ExpertStudy study(const golden::TextModel& folder, const std::vector<std::string
   request.selects = selects;
   request.max_tokens = 16;
   return study_experts(folder.path(), golden::options(Precision::f32), request);
+}
+
+/// The experts of each token in each deciding pass, by layer, as the model's router has them.
+class Routes final : public nn::Experts {
+ public:
+  nn::Tensor apply(int site, const nn::TokenView& view, const nn::Tensor& tokens,
+                   const nn::Router& router, const nn::ExpertWeights& weights) override {
+    if (deciding) passes[site].push_back(ops::route(router.logits(tokens), router.options).ids);
+    return own_.apply(site, view, tokens, router, weights);
+  }
+  bool deciding = false;
+  std::map<int, std::vector<nn::Tensor>> passes;
+  std::vector<int> blocks;  ///< of the sites
+
+ private:
+  nn::MoeLayers own_;
+};
+
+/// Looks on while `prompt` is answered.
+void watch(const golden::TextModel& folder, const std::string& prompt, Routes& routes) {
+  pipeline::Language language(load::open_folder(folder.path()).component("model"));
+  const models::TokenFacts& facts = language.recipe().facts();
+  CompleteRequest request;
+  request.prompts = {prompt};
+  request.max_tokens = 16;
+  const sample::DecodingPolicy policy = pipeline::policy_of(request, facts);
+  const nn::Portion whole{{0, language.recipe().blocks()}, true, true};
+  const auto model = language.model(facts.block_causal ? policy.block : 0, tensor::DType::f32,
+                                    pipeline::weight_store(), 0, whole);
+  for (const nn::ExpertSite& site : model->geometry().experts) routes.blocks.push_back(site.block);
+  nn::KvAttention attention(model->geometry(), model->dtype());
+  sample::DecodeControl control;
+  control.before = [&](const std::vector<sample::RowPass>& passes) {
+    routes.deciding = pipeline::ruled(request, passes.at(0).pass.kind);
+  };
+  sample::decode(*model, pipeline::prompts_of(request, language, policy), policy,
+                 language.special(), facts.block_causal, {attention, routes}, control);
+}
+
+double cosine(const std::map<int32_t, double>& a, const std::map<int32_t, double>& b) {
+  double dot = 0, aa = 0, bb = 0;
+  for (const auto& [expert, hits] : a) {
+    aa += hits * hits;
+    if (b.contains(expert)) dot += hits * b.at(expert);
+  }
+  for (const auto& [expert, hits] : b) bb += hits * hits;
+  return dot / std::sqrt(aa * bb);
+}
+
+// Counted once more from the experts that the layers chose, without the study's observer.
+TEST(EvalExperts, DistinctExpertsAndLikenessAreThoseOfTheLayers) {
+  for (const char* name : {"llada2", "llada_moe"}) {
+    const golden::TextModel folder(name);
+    folder.write("tasks.jsonl", "{\"prompt\": \"a longer one\", \"answer\": \"x\"}");
+    ExpertsRequest request;
+    request.selects = {"des-vote:0.5"};
+    request.max_tokens = 16;
+    const ExpertStudy found =
+        study_experts(folder.path(), golden::options(Precision::f32), request);
+    Routes routes;
+    watch(folder, "a longer one", routes);
+    size_t distinct_rows = 0, alike = 0;
+    for (const auto& [site, passes] : routes.passes) {
+      const int layer = routes.blocks.at(static_cast<size_t>(site));
+      std::vector<std::map<int32_t, double>> hits;
+      std::map<int64_t, std::vector<double>> distinct;
+      for (const nn::Tensor& ids : passes) {
+        std::set<int32_t> seen;
+        hits.emplace_back();
+        for (int64_t t = 0; t < ids.size(0); ++t) {
+          for (int64_t k = 0; k < ids.size(1); ++k) {
+            seen.insert(ids.row<int32_t>(t)[k]);
+            ++hits.back()[ids.row<int32_t>(t)[k]];
+          }
+          distinct[t + 1].push_back(double(seen.size()));
+        }
+      }
+      for (const UniqueExperts& u : found.unique) {
+        if (u.layer != layer) continue;
+        const std::vector<double>& all = distinct.at(u.tokens);
+        ASSERT_EQ(u.samples, int64_t(all.size())) << name << " " << u.tokens;
+        double sum = 0;
+        for (const double count : all) sum += count;
+        EXPECT_NEAR(u.distinct, sum / double(all.size()), 1e-12) << name << " " << u.tokens;
+        ++distinct_rows;
+      }
+      double sum = 0;
+      for (size_t i = 1; i < hits.size(); ++i) sum += cosine(hits[i - 1], hits[i]);
+      for (const HitLikeness& l : found.likeness) {
+        if (l.layer != layer) continue;
+        ASSERT_EQ(l.samples, int64_t(hits.size()) - 1) << name;
+        EXPECT_NEAR(l.cosine, sum / double(l.samples), 1e-12) << name;
+        ++alike;
+      }
+    }
+    EXPECT_EQ(distinct_rows, found.unique.size());
+    EXPECT_GE(distinct_rows, 2u * 4);
+    EXPECT_EQ(alike, found.likeness.size());
+    EXPECT_GE(alike, 2u);
+  }
 }
 
 TEST(EvalExperts, CountsDistinctExpertsOfGrowingCounts) {

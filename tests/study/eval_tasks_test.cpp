@@ -135,7 +135,7 @@ TEST(EvalTasks, NumbersMayBeComparedAlone) {
   const golden::TextModel folder("llada_moe");
   folder.write("one.jsonl", "{\"prompt\": \"x\", \"answer\": \"no number\"}");
   TaskRequest request;
-  request.data = folder.path("one.jsonl");
+  request.data.name = folder.path("one.jsonl");
   request.number = true;
   EXPECT_EQ(lines_of(folder.path(), request)[0].accuracy, 0);
 }
@@ -153,7 +153,7 @@ TEST(EvalTasks, WhatDoesNotFitIsNamedBeforeTheWork) {
   };
   has(refused([](auto& r) { r.selects = {"des-best:2"}; }), "des-best");
   has(refused([](auto& r) { r.selects = {"topk:17"}; }), "the model has 16");
-  has(refused([](auto& r) { r.data = "none.jsonl"; }), "none.jsonl");
+  has(refused([](auto& r) { r.data.name = "none.jsonl"; }), "none.jsonl");
   has(refused([](auto& r) {
         r.tune = 0.1;
         r.limit = 1;
