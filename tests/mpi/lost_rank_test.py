@@ -138,7 +138,7 @@ class LostRankTest(unittest.TestCase):
     def test_killed_while_another_computes(self):
         run = Run("busy", 60)
         pids = run.pids()
-        time.sleep(2)
+        self.wait_for_all(run)
         os.kill(pids[2], signal.SIGKILL)
         run.begun = True
         begin = time.monotonic()
@@ -225,7 +225,7 @@ class LostRankTest(unittest.TestCase):
     def test_a_stopped_rank_is_named(self):
         run = Run("exchange", 60)
         pids = run.pids()
-        time.sleep(2)
+        self.wait_for_all(run)  # before, nobody knows who is lost
         os.kill(pids[1], signal.SIGSTOP)
         statuses, _, lines = run.end()
         self.assertEqual([statuses[0], statuses[2]], [5, 5], lines)
