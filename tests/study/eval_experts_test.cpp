@@ -54,13 +54,15 @@ void watch(const golden::TextModel& folder, const std::string& prompt, Routes& r
   const auto model = language.model(facts.block_causal ? policy.block : 0, tensor::DType::f32,
                                     pipeline::weight_store(), 0, whole);
   for (const nn::ExpertSite& site : model->geometry().experts) routes.blocks.push_back(site.block);
-  nn::KvAttention attention(model->geometry(), model->dtype());
+  const auto prompts = pipeline::prompts_of(request, language, policy);
+  nn::KvAttention attention(model->geometry(), nn::rows_of_lengths(sample::sequence_lengths(
+                                                   prompts, policy, facts.block_causal)));
   sample::DecodeControl control;
   control.before = [&](const std::vector<sample::RowPass>& passes) {
     routes.deciding = pipeline::ruled(request, passes.at(0).pass.kind);
   };
-  sample::decode(*model, pipeline::prompts_of(request, language, policy), policy,
-                 language.special(), facts.block_causal, {attention, routes}, control);
+  sample::decode(*model, prompts, policy, language.special(), facts.block_causal,
+                 {attention, routes}, control);
 }
 
 double cosine(const std::map<int32_t, double>& a, const std::map<int32_t, double>& b) {
