@@ -52,9 +52,9 @@ std::unique_ptr<TokenRecipe> llada2_recipe(const Source& source) {
           "{}: {} of {} groups ('topk_group', 'n_group') of {} experts ('num_experts') do not fit; "
           "expected groups of one size, and no more open ones than there are",
           source.where, c.top_groups, c.groups, c.experts);
-  c.qk_norm = read.flag("use_qk_norm", true);
-  c.qkv_bias = read.flag("use_qkv_bias", false);
-  c.out_bias = read.flag("use_bias", true);
+  c.qk_norm = read.truth("use_qk_norm", true);
+  c.qkv_bias = read.truth("use_qkv_bias", false);
+  c.out_bias = read.truth("use_bias", true);
   c.ling_names = true;
   facts.block_causal = true;
   facts.block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));

@@ -38,8 +38,8 @@ std::unique_ptr<TokenRecipe> llada_moe_recipe(const Source& source) {
   c.expert_width = read.integer("expert_intermediate_size", 1, 1 << 20);
   if (std::find(c.sparse.begin(), c.sparse.end(), false) != c.sparse.end())
     c.dense_width = read.integer("dense_intermediate_size", 1, 1 << 24);
-  c.qk_norm = read.flag("qk_layernorm", false);
-  c.qkv_bias = c.out_bias = read.flag("attention_bias", false);
+  c.qk_norm = read.truth("qk_layernorm", false);
+  c.qkv_bias = c.out_bias = read.truth("attention_bias", false);
   read.check_rest(kInert, kGuarded);
   return std::make_unique<LladaRecipe>(std::move(c), std::move(facts));
 }

@@ -31,10 +31,9 @@ const auto& of_type(const Families& families, const std::string& type, const Sou
 
 template <class Encoder, auto parse, auto... how>
 std::unique_ptr<TextEncoder> text_encoder(const Source& source,
-                                          std::shared_ptr<const nn::Weights> weights,
+                                          const std::shared_ptr<const nn::Weights>& weights,
                                           tensor::DType dtype) {
-  return std::make_unique<Encoder>(parse(source.config, source.where, how...), std::move(weights),
-                                   dtype);
+  return std::make_unique<Encoder>(parse(source.config, source.where, how...), weights, dtype);
 }
 
 template <class Decoder, class Encoder, auto parse, bool video>
@@ -107,10 +106,10 @@ VaeSpec vae_of(const std::string& type, const Source& source) {
 }
 
 std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Source& source,
-                                             std::shared_ptr<const nn::Weights> weights,
+                                             const std::shared_ptr<const nn::Weights>& weights,
                                              tensor::DType dtype) {
   return of_type(text_encoders(), type, source, "text encoders of type")
-      .make(source, std::move(weights), dtype);
+      .make(source, weights, dtype);
 }
 
 std::unique_ptr<TokenRecipe> language_model_of(const Source& source) {

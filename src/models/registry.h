@@ -23,7 +23,7 @@ const std::vector<PipelineFamily>& pipelines();
 using VaeFamily = Family<VaeSpec (*)(const Source&)>;
 const std::vector<VaeFamily>& vaes();
 using TextEncoderFamily = Family<std::unique_ptr<TextEncoder> (*)(
-    const Source&, std::shared_ptr<const nn::Weights>, tensor::DType)>;
+    const Source&, const std::shared_ptr<const nn::Weights>&, tensor::DType)>;
 const std::vector<TextEncoderFamily>& text_encoders();
 /// Language models, by the first of their `architectures`.
 using LanguageFamily = Family<std::unique_ptr<TokenRecipe> (*)(const Source&)>;
@@ -43,7 +43,7 @@ std::string known_types(const Families& families) {
 PipelineSpec pipeline_of(const std::string& type, const Source& source);
 VaeSpec vae_of(const std::string& type, const Source& source);
 std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Source& source,
-                                             std::shared_ptr<const nn::Weights> weights,
+                                             const std::shared_ptr<const nn::Weights>& weights,
                                              tensor::DType dtype);
 /// By `architectures` or `model_type` in the configuration itself.
 std::unique_ptr<TokenRecipe> language_model_of(const Source& source);

@@ -105,7 +105,7 @@ int64_t TokenConfig::integer(const char* key, int64_t low, int64_t high) const {
   return integer(key, low, low, high);
 }
 
-bool TokenConfig::flag(const char* key, bool missing) const {
+bool TokenConfig::truth(const char* key, bool missing) const {
   return ConfigReader::flag(key, missing && !config().contains(key));
 }
 
@@ -228,7 +228,7 @@ void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaCo
   c.kv_heads = read.integer("num_key_value_heads", c.heads, 1, c.heads);
   c.head_dim = read.integer("head_dim", c.hidden / c.heads, 8, 512);
   c.eps = read.number("rms_norm_eps", 1e-5, 0, 1);
-  c.tied = read.flag("tie_word_embeddings", false);
+  c.tied = read.truth("tie_word_embeddings", false);
   c.experts = read.integer("num_experts", 1, 1 << 16);
   c.top_k = read.integer("num_experts_per_tok", 1, c.experts);
   if (read.text("hidden_act", "silu") != "silu") read.refuse_value("hidden_act", "\"silu\"");

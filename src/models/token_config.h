@@ -27,7 +27,7 @@ class TokenConfig : public base::ConfigReader {
   /// A whole number that must be there.
   int64_t integer(const char* key, int64_t low, int64_t high) const;
   /// As in Python, null is false.
-  bool flag(const char* key, bool missing) const;
+  bool truth(const char* key, bool missing) const;
   std::string text(const char* key, const std::string& missing) const;
   /// One id or a list of ids below `vocabulary`; nothing if the key is missing.
   std::vector<int32_t> ids(const char* key, int64_t vocabulary) const;

@@ -17,8 +17,6 @@
 namespace tessera::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Over those of the family: what the makers of a model advise in its generation_config.json.
 models::PipelineSpec::Defaults read_defaults(const std::string& folder,
                                              models::PipelineSpec::Defaults defaults) {

@@ -37,8 +37,8 @@ TEST(TokenConfig, FlagsAreOneForAllOrOneEach) {
 
 TEST(TokenConfig, ANullFlagIsFalseAsInPython) {
   const base::Json json{{"a", nullptr}};
-  EXPECT_FALSE(TokenConfig(json, "c").flag("a", true));
-  EXPECT_TRUE(TokenConfig(json, "c").flag("b", true));
+  EXPECT_FALSE(TokenConfig(json, "c").truth("a", true));
+  EXPECT_TRUE(TokenConfig(json, "c").truth("b", true));
 }
 
 TEST(TokenConfig, WhatWasNotReadIsInertOrRefused) {
