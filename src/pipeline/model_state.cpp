@@ -1,7 +1,6 @@
 #include "pipeline/model_state.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/config_reader.h"
@@ -140,8 +139,8 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
     const std::string& part, const std::function<void(const std::string&)>& note) const {
   const load::Component& found = folder.component(part);
   const load::TensorSet tensors = load::open_weights(found);
-  const auto make = [&](std::shared_ptr<const nn::Weights> weights) {
-    return models::text_encoder_of(found.class_name, source_of(found), std::move(weights), dtype());
+  const auto make = [&](const std::shared_ptr<const nn::Weights>& weights) {
+    return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
   };
   {
     tensor::Scope aside;  // the rehearsal on meta counts for nobody
