@@ -22,8 +22,7 @@ namespace tessera::pipeline {
 class Language {
  public:
   /// Reads config.json, generation_config.json, tokenizer.json and the chat template, each if there
-  /// is one. Throws
-  /// Error(model).
+  /// is one. Throws Error(model).
   explicit Language(const load::Component& part);
 
   /// Where networks that are loaded from now on compute; the cpu until it is said.
