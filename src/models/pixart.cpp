@@ -95,7 +95,11 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
   int64_t length = 0;
   const Tensor given = text_input(conditioning, "encoder_hidden_states", shape.rows,
                                   config_.caption_channels, &length);
-  PackedText text = pack_text(given, optional_input(conditioning, "encoder_attention_mask"));
+  const Tensor mask = optional_input(conditioning, "encoder_attention_mask");
+  require(!mask.defined() || mask.size(0) == shape.rows, ErrorCode::usage,
+          "'encoder_attention_mask' is {}; expected [{}, {}]", mask.shape().str(), shape.rows,
+          length);
+  PackedText text = pack_text(given, mask);
   for (int64_t r = static_cast<int64_t>(text.spans.size()); r < shape.rows; ++r)
     text.spans.push_back({r * length, (r + 1) * length});
   context->spans = text.spans;

@@ -137,7 +137,8 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
   for (const auto& [name, view] : initial_tensors) {
     const tensor::Tensor x = tensor_of(name, view);
-    terms.say(fmt::format("the tensor {} {}", name, x.shape().str()),
+    terms.say(fmt::format("the tensor {} {} {}", base::printable(name), tensor::name_of(x.dtype()),
+                          x.shape().str()),
               {static_cast<const char*>(x.raw()), static_cast<size_t>(x.bytes())});
   }
   terms.say("--save-latents", save_latents.empty() ? "no" : "yes");

@@ -60,6 +60,9 @@ std::pair<int64_t, int64_t> packed_grid(const Tensor& ids) {
           "'img_ids' is {}; expected [tokens, 3]", ids.shape().str());
   std::pair<int64_t, int64_t> grid{1, 1};
   const std::vector<float> values = places.to_floats();
+  for (const float place : values)
+    require(place >= 0 && place < 1 << 20, ErrorCode::usage,
+            "'img_ids' holds {}; expected positions from 0 to {}", place, (1 << 20) - 1);
   for (size_t i = 0; i + 2 < values.size(); i += 3) {
     grid.first = std::max(grid.first, static_cast<int64_t>(values[i + 1]) + 1);
     grid.second = std::max(grid.second, static_cast<int64_t>(values[i + 2]) + 1);
@@ -177,11 +180,14 @@ Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
   const Tensor sample = as_f32(
       input(file, inputs, inputs.contains(other) ? other : "sample",
             decode ? "sample [rows, channels, height, width]" : "sample [rows, 3, height, width]"));
+  require(sample.rank() >= 4 && sample.elements() > 0, ErrorCode::usage,
+          "'{}': the sample is {}; expected rows, channels, and sides above 0", file,
+          sample.shape().str());
   Tensors outputs;
   VaeRun run;
   if (request.vae_tiling == VaeTiling::on) run.tiles = vae_tiles(state, request.vae_tile);
-  require(!run.tiles || (sample.rank() >= 4 && !request.trace), ErrorCode::usage,
-          "tiles need a sample of 4 axes or more and no --trace; leave out --vae-tiling");
+  require(!run.tiles || !request.trace, ErrorCode::usage,
+          "there is no --trace of tiles; leave out --vae-tiling");
   if (request.trace)
     run.watch.trace = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
@@ -239,8 +245,8 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                               ? run_transformer(state, file, inputs, request.trace, control)
                           : text ? forward_text(state, component, inputs, request.trace, control)
                                  : run_vae(state, file, inputs, request);
-  require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before '{}' was written",
-          request.outputs);
+  require(!control.stop.stop_requested(), ErrorCode::cancelled,
+          "stopped before the result of '{}' was there", request.component);
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = data_of(x);
   if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);

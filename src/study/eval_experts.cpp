@@ -280,19 +280,20 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
                                    pipeline::weight_store(), 0, whole);
   const nn::TokenModel& model = *held;
   Observer seen(rules);
-  nn::MoeLayers experts;
-  experts.log().watch([&](const nn::MoeWork& work) { seen.see(work); });
   double decided = 0, tokens = 0;
   for (const bool weigh : {false, true}) {  // the busiest experts first
     seen.weigh = weigh;
     for (const auto& example : data.examples) {
       CompleteRequest one = request.complete;
       one.prompts = {example.prompt};
+      one.prompt_ids.clear(), one.chat.clear();
       one.max_tokens = data.max_tokens;
       seen.forget();
       const auto prompts = pipeline::prompts_of(one, language, policy);
       nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
                                                       prompts, policy, facts.block_causal)));
+      nn::MoeLayers experts;
+      experts.log().watch([&](const nn::MoeWork& work) { seen.see(work); });
       sample::DecodeControl control;
       control.stop = stop;
       control.before = [&](const std::vector<sample::RowPass>& passes) {

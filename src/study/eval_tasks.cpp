@@ -51,7 +51,7 @@ Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
     CompleteRequest one = request.complete;
     one.select = select;
     one.max_tokens = data.max_tokens;
-    one.prompts.clear();
+    one.prompts.clear(), one.prompt_ids.clear(), one.chat.clear();
     const size_t end = std::min(first + size_t(request.batch), data.examples.size());
     for (size_t i = first; i < end; ++i) one.prompts.push_back(data.examples[i].prompt);
     CompleteControl control;

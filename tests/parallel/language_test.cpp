@@ -32,6 +32,7 @@ TEST(LanguagePlan, SaysWhatDoesNotFit) {
       {"expert=2,data=2,tensor=2", "give one of them"},
       {"expert=2,schedule=displaced", "nothing is stale"},
       {"expert=2,warmup=2", "nothing is stale"},
+      {"expert=2,schedule=staggered-batch", "nothing is stale"},
       {"distrifusion=2", "for pictures"},
       {"expert=2,placement=0+1", "places 2 experts"},
   };

@@ -194,5 +194,46 @@ TEST(Forward, EndsAfterAStopRequest) {
   EXPECT_FALSE(std::filesystem::exists(request.outputs));
 }
 
+// What a program hands over from memory is checked as what a file holds.
+std::string refusal(const std::string& model, const std::string& component, TensorViews tensors,
+                    VaeTiling tiling = VaeTiling::off) {
+  ForwardRequest request;
+  request.component = component;
+  request.tensors = std::move(tensors);
+  request.vae_tiling = tiling;
+  try {
+    Model::open(std::string(TESSERA_TEST_DATA "/diffusers/") + model + "/model",
+                golden::options(Precision::f32))
+        .forward(request);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Forward, RefusesSamplesWithoutPixels) {
+  const float one = 0;
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 4, 0, 64}, {1, 4, 64, 0}, {0, 4, 8, 8}, {4}})
+    for (const VaeTiling tiling : {VaeTiling::off, VaeTiling::on})
+      for (const char* half : {"vae.decode", "vae.encode"})
+        EXPECT_NE(
+            refusal("pixart_alpha", half, {{"sample", {ElementType::f32, shape, &one}}}, tiling)
+                .find("the sample is"),
+            std::string::npos);
+}
+
+TEST(Forward, RefusesPositionsThatAreNone) {
+  const std::vector<float> latent(64),
+      places[] = {{0, NAN, 0}, {0, 0, -1}, {0, 4294967296.0f, 1}, {0, INFINITY, 0}};
+  for (const std::vector<float>& ids : places)
+    EXPECT_NE(refusal("flux_dev", "transformer",
+                      {{"hidden_states", {ElementType::f32, {1, 1, 64}, latent.data()}},
+                       {"img_ids", {ElementType::f32, {1, 3}, ids.data()}}})
+                  .find("'img_ids' holds"),
+              std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera

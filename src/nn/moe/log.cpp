@@ -1,25 +1,34 @@
 #include "nn/moe/log.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "tensor/scope.h"
 
 namespace tessera::nn {
 namespace {
 
-constexpr size_t kMostUncounted = 256;  // calls between two looks at what was routed
+constexpr size_t kMostUncounted = 256;  // calls between two looks at what was routed on a device
+
+void count(const Tensor& routed, MoeEvent& event) {
+  const Tensor ids = routed.to(tensor::Device::cpu);
+  std::vector<bool> touched;
+  int64_t rows = 0;
+  for (int64_t t = 0; t < ids.size(0); ++t)
+    for (int64_t j = 0; j < ids.size(1); ++j) {
+      const int32_t id = ids.row<int32_t>(t)[j];
+      if (id < 0) continue;
+      ++rows;
+      const auto expert = static_cast<size_t>(id);
+      if (expert >= touched.size()) touched.resize(expert + 1);
+      if (touched[expert]) continue;
+      touched[expert] = true;
+      ++event.distinct;
+    }
+  event.rows = {rows};
+}
 
 }  // namespace
 
 void MoeLog::settle() const {
-  for (const auto& [at, ids] : uncounted_) {
-    std::vector<int64_t> seen = ids.to_ints();
-    std::sort(seen.begin(), seen.end());
-    const auto first = std::lower_bound(seen.begin(), seen.end(), int64_t{0});
-    events_[at].rows = {std::distance(first, seen.end())};
-    events_[at].distinct = std::distance(first, std::unique(first, seen.end()));
-  }
+  for (const auto& [at, ids] : uncounted_) count(ids, events_[at]);
   uncounted_.clear();
 }
 
@@ -53,6 +62,9 @@ void MoeLog::add(const MoeCall& call, const Tensor& ids, int64_t experts) {
     events_.push_back(event);
   } else if (scope.recording) {
     recorded_.emplace_back(event, ids);
+  } else if (ids.device() == tensor::Device::cpu) {
+    count(ids, event);  // now, so that nothing is kept for it
+    events_.push_back(event);
   } else {
     count_later(event, ids);
   }
