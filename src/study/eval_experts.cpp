@@ -251,6 +251,14 @@ ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>&
   return study;
 }
 
+CompleteRequest asking(CompleteRequest as, const std::string& prompt, int64_t max_tokens) {
+  as.prompts = {prompt};
+  as.prompt_ids.clear();
+  as.chat.clear();
+  as.max_tokens = max_tokens;
+  return as;
+}
+
 }  // namespace
 
 ExpertStudy study_experts(const std::string& name, const RunOptions& options,
@@ -284,10 +292,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   for (const bool weigh : {false, true}) {  // the busiest experts first
     seen.weigh = weigh;
     for (const auto& example : data.examples) {
-      CompleteRequest one = request.complete;
-      one.prompts = {example.prompt};
-      one.prompt_ids.clear(), one.chat.clear();
-      one.max_tokens = data.max_tokens;
+      const CompleteRequest one = asking(request.complete, example.prompt, data.max_tokens);
       seen.forget();
       const auto prompts = pipeline::prompts_of(one, language, policy);
       nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
