@@ -35,6 +35,21 @@ inline ExpertWeights bank(int experts, uint32_t seed, DType dtype,
   return {std::move(routed), one(seed + 7777)};
 }
 
+/// Columns `inner` of the width, 20, of `experts` experts [hidden 32] in f32 and of a shared one.
+inline ExpertWeights slice_of_bank(int experts, Range inner) {
+  auto routed = std::make_shared<std::vector<ops::Expert>>();
+  const auto one = [&](uint32_t s) {
+    return ops::Expert{
+        ops::pack_paired_weight(normal({20, 32}, s, 0.2f).slice(0, inner.begin, inner.end),
+                                normal({20, 32}, s + 1, 0.2f).slice(0, inner.begin, inner.end),
+                                DType::f32),
+        ops::pack_weight(normal({32, 20}, s + 2, 0.2f).slice(1, inner.begin, inner.end),
+                         DType::f32)};
+  };
+  for (int e = 0; e < experts; ++e) routed->push_back(one(10 * uint32_t(e)));
+  return {std::move(routed), one(7777)};
+}
+
 inline Router router(int experts, int top_k, uint32_t seed) {
   Router r;
   r.weight = ops::pack_weight(normal({experts, 32}, seed), DType::f32);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <random>
 
@@ -67,33 +68,36 @@ bool first_of_its_kind(const Partition& partition, int rank) {
   return mesh.coordinate(rank, "pipefusion") == 0 && mesh.coordinate(rank, "tensor") == 0;
 }
 
-TEST(Partition, EveryTokenOfEveryRowHasOneOwner) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 400; ++round) {
+using Body = std::function<void(const Plan&, const Workload&, const Partition&)>;
+void with_random_plans(uint32_t seed, int rounds, const Body& body) {
+  std::mt19937 random(seed);
+  for (int round = 0; round < rounds && !testing::Test::HasFatalFailure(); ++round) {
     const Plan plan = random_plan(random);
     const Workload work = random_workload(random);
     const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
-    const Partition partition(plan, work, shape);
-    std::map<Token, int> owners;
-    for (int r = 0; r < plan.world(); ++r)
-      if (first_of_its_kind(partition, r))
-        for (const Token& token : tokens_of(partition, r, -1)) ++owners[token];
-    ASSERT_EQ(owners.size(), size_t(work.pictures * work.branches * (work.prefix + work.tokens())))
-        << to_string(plan);
-    // Without ring and ulysses each shard has the whole text.
-    const int copies = plan.ring * plan.ulysses == 1 ? plan.distrifusion : 1;
-    for (const auto& [token, count] : owners)
-      ASSERT_EQ(count, token.second < 0 ? copies : 1) << to_string(plan);
+    body(plan, work, Partition(plan, work, shape));
   }
 }
 
+TEST(Partition, EveryTokenOfEveryRowHasOneOwner) {
+  with_random_plans(
+      1, 400, [&](const Plan& plan, const Workload& work, const Partition& partition) {
+        std::map<Token, int> owners;
+        for (int r = 0; r < plan.world(); ++r)
+          if (first_of_its_kind(partition, r))
+            for (const Token& token : tokens_of(partition, r, -1)) ++owners[token];
+        ASSERT_EQ(owners.size(),
+                  size_t(work.pictures * work.branches * (work.prefix + work.tokens())))
+            << to_string(plan);
+        // Without ring and ulysses each shard has the whole text.
+        const int copies = plan.ring * plan.ulysses == 1 ? plan.distrifusion : 1;
+        for (const auto& [token, count] : owners)
+          ASSERT_EQ(count, token.second < 0 ? copies : 1) << to_string(plan);
+      });
+}
+
 TEST(Partition, ARankOwnsTheUnionOfItsShardsOfAllPatches) {
-  std::mt19937 random(2);
-  for (int round = 0; round < 200; ++round) {
-    const Plan plan = random_plan(random);
-    const Workload work = random_workload(random);
-    const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
-    const Partition partition(plan, work, shape);
+  with_random_plans(2, 200, [&](const Plan& plan, const Workload&, const Partition& partition) {
     for (int r = 0; r < plan.world(); ++r) {
       std::vector<Token> all = tokens_of(partition, r, -1), parts;
       for (int p = 0; p < plan.patches; ++p) {
@@ -104,32 +108,28 @@ TEST(Partition, ARankOwnsTheUnionOfItsShardsOfAllPatches) {
       std::sort(parts.begin(), parts.end());
       ASSERT_EQ(all, parts) << to_string(plan) << ", rank " << r;
     }
-  }
+  });
 }
 
 TEST(Partition, CuttingAndJoiningGiveTheWhole) {
-  std::mt19937 random(3);
-  for (int round = 0; round < 300; ++round) {
-    const Plan plan = random_plan(random);
-    const Workload work = random_workload(random);
-    const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
-    const Partition partition(plan, work, shape);
-    const Tensor whole = counted(work.pictures * work.tokens());
-    std::vector<Tensor> parts;
-    for (int r = 0; r < plan.world(); ++r) {
-      parts.push_back(partition.cut(whole, r));
-      // A row of the latent for each token of a branch, in the order of the view.
-      const auto rows = partition.rows(r);
-      int64_t at = 0;
-      for (const nn::Segment& s : partition.view(r).body) {
-        if (rows[size_t(s.row)] / work.pictures != rows[0] / work.pictures) break;
-        const int64_t first = rows[size_t(s.row)] % work.pictures * work.tokens() + s.ids.begin;
-        ASSERT_EQ(parts.back().row<float>(at)[0], float(2 * first)) << to_string(plan);
-        at += s.ids.size();
-      }
-    }
-    ASSERT_EQ(partition.join(parts).to_floats(), whole.to_floats()) << to_string(plan);
-  }
+  with_random_plans(
+      3, 300, [&](const Plan& plan, const Workload& work, const Partition& partition) {
+        const Tensor whole = counted(work.pictures * work.tokens());
+        std::vector<Tensor> parts;
+        for (int r = 0; r < plan.world(); ++r) {
+          parts.push_back(partition.cut(whole, r));
+          // A row of the latent for each token of a branch, in the order of the view.
+          const auto rows = partition.rows(r);
+          int64_t at = 0;
+          for (const nn::Segment& s : partition.view(r).body) {
+            if (rows[size_t(s.row)] / work.pictures != rows[0] / work.pictures) break;
+            const int64_t first = rows[size_t(s.row)] % work.pictures * work.tokens() + s.ids.begin;
+            ASSERT_EQ(parts.back().row<float>(at)[0], float(2 * first)) << to_string(plan);
+            at += s.ids.size();
+          }
+        }
+        ASSERT_EQ(partition.join(parts).to_floats(), whole.to_floats()) << to_string(plan);
+      });
 }
 
 TEST(Partition, RanksTogetherHoldWhatEachOfThemHolds) {

@@ -167,28 +167,14 @@ TEST(Policies, AdaptiveSchedulesRunUnderEveryPolicy) {
   }
 }
 
-// Columns of the inner width of all experts.
-nn::ExpertWeights slice_of(nn::Range inner) {
-  auto routed = std::make_shared<std::vector<ops::Expert>>();
-  const auto one = [&](uint32_t s) {
-    return ops::Expert{
-        ops::pack_paired_weight(normal({20, 32}, s, 0.2f).slice(0, inner.begin, inner.end),
-                                normal({20, 32}, s + 1, 0.2f).slice(0, inner.begin, inner.end),
-                                DType::f32),
-        ops::pack_weight(normal({32, 20}, s + 2, 0.2f).slice(1, inner.begin, inner.end),
-                         DType::f32)};
-  };
-  for (uint32_t e = 0; e < kExperts; ++e) routed->push_back(one(10 * e));
-  return {std::move(routed), one(7777)};
-}
-
 TEST(Policies, NarrowExpertsSumToThoseOfOneRank) {
   const nn::TokenView view{-1, {0, 2, 5}, {}, kBody, {}};
   const Tensor x = normal({kTokens, 32}, 3);
   for (const char* policy : kPolicies) {
     nn::MoeLayers local(policy_of(policy), std::make_unique<nn::LocalBackend>());
     const auto want =
-        local.apply(0, view, x, router(kExperts, 3, 9), slice_of({0, 20})).to_floats();
+        local.apply(0, view, x, router(kExperts, 3, 9), slice_of_bank(kExperts, {0, 20}))
+            .to_floats();
     for (int ranks : {1, 2, 3, 4}) {
       std::vector<std::vector<float>> all{size_t(ranks)};
       comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
@@ -196,7 +182,8 @@ TEST(Policies, NarrowExpertsSumToThoseOfOneRank) {
         nn::MoeLayers layers(policy_of(policy), std::make_unique<NarrowExperts>(reduce));
         const nn::Range inner = nn::split({0, 20}, ranks, world.rank());
         all[size_t(world.rank())] =
-            layers.apply(0, view, x, router(kExperts, 3, 9), slice_of(inner)).to_floats();
+            layers.apply(0, view, x, router(kExperts, 3, 9), slice_of_bank(kExperts, inner))
+                .to_floats();
       });
       double error = 0, length = 0;
       for (size_t i = 0; i < want.size(); ++i) {
