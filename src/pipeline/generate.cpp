@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/fail.h"
@@ -48,6 +49,20 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
 }
 
+/// The network stays in memory for a run only, however that ends, unless parts are kept.
+class ForThisRun {
+ public:
+  explicit ForThisRun(ModelState& state) : state_(state) {}
+  ~ForThisRun() {
+    if (!state_.options.keep_parts) state_.transformers.release();
+  }
+  ForThisRun(const ForThisRun&) = delete;
+  ForThisRun& operator=(const ForThisRun&) = delete;
+
+ private:
+  ModelState& state_;
+};
+
 }  // namespace
 
 GenerateResult generate(ModelState& state, const GenerateRequest& request,
@@ -69,12 +84,13 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const base::Stopwatch clock;
   if (control.on_progress) control.on_progress({"load", 0, 0, 0});
+  std::optional<ForThisRun> loaded{std::in_place, state};
   load_ranks(state, job);
   result.report.phase_seconds["load"] = clock.seconds();
   Trace trace(job, !request.trace.empty());
   const Tensor tokens = denoise(state, request, control, job, trace, result.report);
   job.networks.clear();
-  if (!state.options.keep_parts) state.transformers.release();
+  loaded.reset();
   if (state.options.processes && state.options.processes->rank != 0) {
     result.elsewhere = true;
     return result;

@@ -20,10 +20,15 @@ Tensor tensor_of(const std::string& name, const TensorView& view) {
   require(view.type >= ElementType::f32 && view.type <= ElementType::i8, ErrorCode::usage,
           "the tensor {} has the element type {}, which is none", base::printable(name),
           static_cast<int>(view.type));
-  const tensor::Shape shape(view.shape);
-  require(view.data != nullptr || shape.elements() == 0, ErrorCode::usage,
-          "the tensor {} {} has no data", base::printable(name), shape.str());
-  const Tensor x = Tensor::empty(shape, static_cast<DType>(view.type));
+  Tensor x;
+  try {
+    const tensor::Shape shape(view.shape);
+    require(view.data != nullptr || shape.elements() == 0, ErrorCode::usage, "{} has no data",
+            shape.str());
+    x = Tensor::empty(shape, static_cast<DType>(view.type));
+  } catch (const Error& e) {
+    fail(ErrorCode::usage, "the tensor {}: {}", base::printable(name), e.what());
+  }
   if (x.bytes() > 0) std::memcpy(x.raw(), view.data, static_cast<size_t>(x.bytes()));
   return x;
 }

@@ -1,4 +1,5 @@
 #include "engine/golden.h"
+#include "pipeline/model_state.h"
 
 namespace tessera {
 namespace {
@@ -177,6 +178,22 @@ TEST(Generate, StopsWithinAStepAndLeavesNothing) {
     EXPECT_EQ(e.code(), ErrorCode::cancelled);
   }
   EXPECT_FALSE(std::filesystem::exists(r.save_latents));
+}
+
+TEST(Generate, LetsGoOfItsNetworkHoweverItEnds) {
+  const int64_t before = pipeline::weight_store().live();
+  Model model = Model::open("shapes", {.threads = 1});
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.steps = 4;
+  RunControl control;
+  control.on_progress = [&](const Progress& p) {
+    if (std::string(p.phase) != "denoise" || p.step != 1) return;
+    EXPECT_GT(pipeline::weight_store().live(), before);
+    throw Error(ErrorCode::usage, "enough");
+  };
+  EXPECT_THROW(model.generate(request, control), Error);
+  EXPECT_EQ(pipeline::weight_store().live(), before);
 }
 
 }  // namespace

@@ -19,9 +19,12 @@ TEST(TensorView, NamesWhatIsNone) {
   const auto said = [](const TensorView& view) {
     return golden::error_of([&] { tensor_of("x", view); });
   };
-  EXPECT_NE(said({ElementType::f32, {2}, nullptr}).find("'x' [2] has no data"), std::string::npos);
+  EXPECT_NE(said({ElementType::f32, {2}, nullptr}).find("'x': [2] has no data"), std::string::npos);
   EXPECT_NE(said({static_cast<ElementType>(9), {}, nullptr}).find("type 9"), std::string::npos);
-  EXPECT_NE(said({ElementType::f32, {-1}, nullptr}), "");
+  const int64_t large = int64_t{1} << 40;
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{-1}, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {large, large}, {large, 1 << 20}})
+    EXPECT_NE(said({ElementType::f32, shape, &large}).find("the tensor 'x': "), std::string::npos);
   EXPECT_EQ(said({ElementType::i32, {0, 4}, nullptr}), "");
 }
 
