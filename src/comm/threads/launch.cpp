@@ -26,6 +26,8 @@ struct Hub {
   std::vector<Inbox> inboxes;
   std::vector<tensor::WorkCount> counts;
   std::vector<std::atomic<int>> waits;  // for whom each waits, or -1
+  // Of the rank that these ranks work for, if one asks for them in a callback.
+  tensor::WorkCount* const outer = tensor::work_count();
   std::mutex mutex;
   std::exception_ptr first;  // under mutex
 
@@ -50,7 +52,10 @@ class ThreadTransport : public Transport {
     if (to != rank_) hub_->inboxes[static_cast<size_t>(to)].await_room(rank_, kMostAhead, expired);
   }
   Inbox& inbox() override { return hub_->inboxes[static_cast<size_t>(rank_)]; }
-  void advance() override { ++hub_->counts[static_cast<size_t>(rank_)]; }
+  void advance() override {
+    ++hub_->counts[static_cast<size_t>(rank_)];
+    if (hub_->outer) ++*hub_->outer;
+  }
   uint64_t progress(int rank) const override { return hub_->counts[static_cast<size_t>(rank)]; }
   void wait_for(int rank) override { hub_->waits[static_cast<size_t>(rank_)] = rank; }
   int waits_for(int rank) const override { return hub_->waits[static_cast<size_t>(rank)]; }

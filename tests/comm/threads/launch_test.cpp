@@ -52,6 +52,20 @@ std::string message_of(const std::function<void()>& body) {
   return "no error";
 }
 
+// A callback of rank 0 may ask for ranks of its own: what they do is progress of the world around.
+TEST(Threads, RanksInsideARankKeepItsWorldAlive) {
+  const auto inner = [](Communicator& world) {
+    for (int i = 0; i < 60; ++i) {
+      std::this_thread::sleep_for(25ms);
+      barrier(world);
+    }
+  };
+  threads::run(2, 700ms, [&](Communicator& world) {
+    if (world.rank() == 0) threads::run(2, 30s, inner);
+    barrier(world);
+  });
+}
+
 TEST(Threads, TheRootCauseWinsAndEveryWaitEnds) {
   for (int failing = 0; failing < 4; ++failing) {
     std::atomic<int> ended{0};
