@@ -18,14 +18,14 @@ def options_of(plan):
 
 def computing(lines, plans):
     """Seconds of computing a step and layer, for each plan. One measurement for all of them: the
-    synchronous plan on the link without a limit, less what its ranks waited for messages. A plan
-    that computes a share of the rows of experts computes at least that share of it."""
-    sync = [l for l in lines if l["mbit"] is None and options_of(l["plan"]).get("schedule", "sync") == "sync"]
+    least that any run of the synchronous plan took outside its waits for messages. A plan that
+    leaves out rows of experts takes the share of it that its FLOPs are of the synchronous plan's."""
+    sync = [l for l in lines if options_of(l["plan"]).get("schedule", "sync") == "sync"]
     if not sync:
-        raise SystemExit("bounds: no run of a synchronous plan at the rate 'none'")
+        raise SystemExit("bounds: no run of a synchronous plan")
     a = min((l["denoise_s"] - l["wait_s"]) / (l["steps"] * len(l["layer_bytes"])) for l in sync)
-    share = lambda plan: min([1.0] + [l["rows"] / sync[0]["rows"] for l in lines if l["plan"] == plan and l.get("rows")])
-    return {plan: a * share(plan) for plan in plans}
+    flops = {l["plan"]: l["flops"] for l in lines}
+    return {plan: a * min(1.0, flops[plan] / sync[0]["flops"]) for plan in plans}
 
 
 def bound(line, a, megabit):
@@ -52,8 +52,8 @@ def rows_of(lines):
             rates[line["mbit"]] = max(rates.get(line["mbit"], 0), line["mbit_each_way"])
     seconds = {key: median(l["denoise_s"] for l in found) for key, found in runs.items()}
     plans = list(dict.fromkeys(plan for plan, _ in runs))
-    sync = next(p for p in plans if options_of(p).get("schedule", "sync") == "sync")
     a_of = computing([l for found in runs.values() for l in found], plans)
+    sync = next(p for p in plans if options_of(p).get("schedule", "sync") == "sync")
     for mbit in sorted({m for _, m in runs if m}):
         for plan in plans:
             if (plan, mbit) not in runs:

@@ -14,9 +14,9 @@ spec.loader.exec_module(bounds)
 MB = 1_000_000
 
 
-def run(plan, mbit, seconds, layer_bytes, wait=0.0, rows=100):
+def run(plan, mbit, seconds, layer_bytes, wait=0.0, flops=100):
     return {"bench": "schedule", "mbit": mbit, "plan": plan, "steps": 5, "denoise_s": seconds, "wait_s": wait,
-            "rows": rows, "layer_bytes": layer_bytes, "sent_bytes": sum(layer_bytes), "link_bytes": 0}
+            "flops": flops, "layer_bytes": layer_bytes, "sent_bytes": sum(layer_bytes), "link_bytes": 0}
 
 
 class Bounds(unittest.TestCase):
@@ -32,7 +32,7 @@ class Bounds(unittest.TestCase):
         rows = self.rows(*lines)
         self.assertEqual({r["a_ms"] for r in rows.values()}, {1000})
 
-    def test_rows_that_are_not_computed_take_no_time(self):
+    def test_a_plan_that_computes_less_takes_that_share_of_the_time(self):
         lines = [run(p, m, 60.0, [1 * MB] * 4, 40.0, r) for p, r in (("schedule=sync", 100), ("schedule=adaptive", 51))
                  for m in (None, 8.0)]
         self.assertEqual(self.rows(*lines)["schedule=adaptive"]["bound_s"], round(0.51 * 20, 3))
@@ -45,9 +45,13 @@ class Bounds(unittest.TestCase):
                 self.assertEqual(row["bound_s"], least)
                 self.assertEqual(row["of_bound"], least / 80)
 
-    def test_lines_without_a_free_link_are_refused(self):
+    def test_the_least_synchronous_run_of_any_rate_counts(self):
+        lines = [run("schedule=sync", m, t, [MB] * 4, w) for m, t, w in ((None, 23.0, 1.0), (8.0, 60.0, 40.0))]
+        self.assertEqual(self.rows(*lines)["schedule=sync"]["a_ms"], 1000)
+
+    def test_lines_without_a_synchronous_plan_are_refused(self):
         with self.assertRaises(SystemExit):
-            self.rows(run("schedule=sync", 8.0, 80.0, [MB] * 4))
+            self.rows(run("schedule=displaced", 8.0, 80.0, [MB] * 4))
 
     def test_takes_the_bandwidth_that_was_reached_and_the_median_run(self):
         lines = [run("schedule=sync", m, t, [10 * MB] * 4) for m, t in ((None, 20.0), (8.0, 99.0), (8.0, 70.0),
