@@ -46,12 +46,12 @@ void MetaWeights::record(const std::string& name, const Shape& shape) const {
 }
 
 // What a real run reads, packs and frees: recorded, not counted as memory.
-Tensor MetaWeights::passing(const std::string& name, const Shape& shape, DType dtype) const {
+Tensor MetaWeights::passing(const std::string& name, const Shape& shape, const nn::Cut& cut) const {
   record(name, shape);
   tensor::Scope uncounted = tensor::current_scope();
   uncounted.memory = nullptr;
   const tensor::BindScope bound(uncounted);
-  return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
+  return Tensor::empty(cut.of(shape), DType::f32, Device::meta, MemoryClass::weights);
 }
 
 Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
@@ -61,26 +61,25 @@ Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
   return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
 }
 
-ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k,
-                                DType compute) const {
-  return ops::pack_weight(passing(name, {n, k}, DType::f32), compute);
+ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                                const nn::Cut& cut) const {
+  return ops::pack_weight(passing(name, {n, k}, cut), compute);
 }
 
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
-                                int64_t k, DType compute) const {
-  return ops::pack_paired_weight(passing(gate, {n, k}, DType::f32), passing(up, {n, k}, DType::f32),
-                                 compute);
+                                int64_t k, DType compute, const nn::Cut& cut) const {
+  return ops::pack_paired_weight(passing(gate, {n, k}, cut), passing(up, {n, k}, cut), compute);
 }
 
 ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& bias,
                                   const Shape& shape, DType compute) const {
   const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
-  return ops::pack_conv(passing(weight, shape, DType::f32), b, compute);
+  return ops::pack_conv(passing(weight, shape), b, compute);
 }
 
-Tensor MetaWeights::vector(const std::string& name, int64_t n) const {
+Tensor MetaWeights::vector(const std::string& name, int64_t n, const nn::Cut& cut) const {
   record(name, {n});
-  return Tensor::empty({n}, DType::f32, Device::meta, MemoryClass::weights);
+  return Tensor::empty(cut.of({n}), DType::f32, Device::meta, MemoryClass::weights);
 }
 
 std::map<std::string, Shape> MetaWeights::asked() const {

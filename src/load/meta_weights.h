@@ -22,13 +22,13 @@ class MetaWeights : public nn::Weights {
 
   bool has(const std::string& name) const override;
   tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override;
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
-                     ops::DType compute) const override;
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
+                     const nn::Cut& cut = {}) const override;
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType compute) const override;
+                     ops::DType compute, const nn::Cut& cut = {}) const override;
   ops::ConvWeight conv(const std::string& weight, const std::string& bias,
                        const tensor::Shape& shape, ops::DType compute) const override;
-  tensor::Tensor vector(const std::string& name, int64_t n) const override;
+  tensor::Tensor vector(const std::string& name, int64_t n, const nn::Cut& cut = {}) const override;
 
   /// Names and shapes asked for so far.
   std::map<std::string, tensor::Shape> asked() const;
@@ -37,7 +37,7 @@ class MetaWeights : public nn::Weights {
 
  private:
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
-                         tensor::DType dtype) const;
+                         const nn::Cut& cut = {}) const;
   void record(const std::string& name, const tensor::Shape& shape) const;
 
   std::optional<TensorSet> known_;

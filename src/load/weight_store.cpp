@@ -15,6 +15,7 @@
 namespace tessera::load {
 namespace {
 
+using nn::Cut;
 using ops::DType;
 using tensor::Device;
 using tensor::Shape;
@@ -27,7 +28,7 @@ enum class Form : uint8_t { matrix, paired, conv, vector, stored };
 struct Key {
   Form form;
   std::string file, name, second_file, second;
-  int64_t row_begin, row_end;  // the slice of axis 0
+  std::string slice;  // what is taken of either; "": all
   DType dtype;
   uint8_t packing;
   tensor::Device device;
@@ -36,11 +37,10 @@ struct Key {
 
  private:
   std::tuple<const Form&, const std::string&, const std::string&, const std::string&,
-             const std::string&, const int64_t&, const int64_t&, const DType&, const uint8_t&,
+             const std::string&, const std::string&, const DType&, const uint8_t&,
              const tensor::Device&>
   tied() const {
-    return std::tie(form, file, name, second_file, second, row_begin, row_end, dtype, packing,
-                    device);
+    return std::tie(form, file, name, second_file, second, slice, dtype, packing, device);
   }
 };
 
@@ -129,14 +129,13 @@ class StoredWeights : public nn::Weights {
   Tensor get(const std::string& name, const Shape& shape) const override {
     const SafetensorsFile& file = checked(name, shape);
     const DType dtype = file.dtype(name);
-    const auto storage = shelf_->share<Storage>(
-        key(Form::stored, name, "", shape.rank() > 0 ? shape[0] : 1, dtype), [&] {
-          if (device_ != Device::cpu) return there(file.get(name));
-          auto copy = Storage::allocate(file.entry(name).bytes(), Device::cpu,
-                                        tensor::MemoryClass::weights);
-          file.read(name, copy->data());
-          return copy;
-        });
+    const auto storage = shelf_->share<Storage>(key(Form::stored, name, "", dtype), [&] {
+      if (device_ != Device::cpu) return there(file.get(name));
+      auto copy =
+          Storage::allocate(file.entry(name).bytes(), Device::cpu, tensor::MemoryClass::weights);
+      file.read(name, copy->data());
+      return copy;
+    });
     return Tensor::over(storage, 0, shape, dtype);
   }
 
@@ -153,18 +152,20 @@ class StoredWeights : public nn::Weights {
     return file;
   }
 
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute) const override {
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const Cut& cut = {}) const override {
     const SafetensorsFile& w = floats(name, {n, k});
-    return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", n, compute), [&] {
-      return ops::pack_weight(w.get(name), compute, device_);
+    return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", compute, cut), [&] {
+      return ops::pack_weight(nn::taken(w.get(name), cut), compute, device_);
     });
   }
 
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType compute) const override {
+                     DType compute, const Cut& cut = {}) const override {
     const SafetensorsFile &g = floats(gate, {n, k}), &u = floats(up, {n, k});
-    return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, n, compute), [&] {
-      return ops::pack_paired_weight(g.get(gate), u.get(up), compute, device_);
+    return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, compute, cut), [&] {
+      return ops::pack_paired_weight(nn::taken(g.get(gate), cut), nn::taken(u.get(up), cut),
+                                     compute, device_);
     });
   }
 
@@ -174,22 +175,23 @@ class StoredWeights : public nn::Weights {
     const SafetensorsFile& w = floats(weight, shape);
     const SafetensorsFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
     return shelf_->share<ops::ConvWeight::element_type>(
-        key(Form::conv, weight, bias, shape[0], compute), [&] {
+        key(Form::conv, weight, bias, compute), [&] {
           return ops::pack_conv(w.get(weight), b ? b->get(bias) : Tensor(), compute, device_);
         });
   }
 
-  Tensor vector(const std::string& name, int64_t n) const override {
+  Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
     const SafetensorsFile& stored = floats(name, {n});
-    const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", n, DType::f32), [&] {
-      const std::vector<float> values = stored.get(name).to_floats();
-      if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), {n}));
+    const Shape mine = cut.of({n});
+    const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", DType::f32, cut), [&] {
+      const std::vector<float> values = nn::taken(stored.get(name), cut).to_floats();
+      if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), mine));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
       auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
       if (!values.empty()) std::memcpy(copy->data(), values.data(), values.size() * sizeof(float));
       return copy;
     });
-    return Tensor::over(storage, 0, {n}, DType::f32);
+    return Tensor::over(storage, 0, mine, DType::f32);
   }
 
  private:
@@ -202,17 +204,15 @@ class StoredWeights : public nn::Weights {
     return file;
   }
 
-  Key key(Form form, const std::string& name, const std::string& second, int64_t rows,
-          DType dtype) const {
-    return {form,
-            tensors_.file(name).identity(),
-            name,
-            second.empty() ? "" : tensors_.file(second).identity(),
-            second,
-            0,
-            rows,
-            dtype,
-            ops::packing_of(device_),
+  Key key(Form form, const std::string& name, const std::string& second, DType dtype,
+          const Cut& cut = {}) const {
+    std::string slice;
+    for (const nn::Range& r : cut.ranges)
+      slice += fmt::format("{}:{}-{} ", cut.axis, r.begin, r.end);
+    return {form,   tensors_.file(name).identity(),
+            name,   second.empty() ? "" : tensors_.file(second).identity(),
+            second, slice,
+            dtype,  ops::packing_of(device_),
             device_};
   }
 

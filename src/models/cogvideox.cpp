@@ -27,7 +27,10 @@ nn::Geometry geometry_of(const CogVideoXConfig& c) {
 
 CogVideoX::CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights,
                      const nn::Portion& portion, DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   const int64_t d = config.hidden(), time = config.time_embed_dim, p = config.patch_size;
   const int64_t volume = geometry_.patch_size[0] * p * p;
   if (portion.conditioning)
@@ -64,7 +67,8 @@ CogVideoX::Block CogVideoX::load_block(const nn::Weights& weights, int64_t index
   const std::string name = fmt::format("transformer_blocks.{}.", index),
                     attention = name + "attn1.";
   auto linear = [&](const char* part) {
-    return nn::Linear(weights, attention + part, d, d, dtype_, config_.attention_bias);
+    return nn::Linear(weights, attention + part, d, d, dtype_,
+                      {.bias = config_.attention_bias, .split = split_heads(d, dim)});
   };
   Block block;
   block.modulation1 =
@@ -76,7 +80,8 @@ CogVideoX::Block CogVideoX::load_block(const nn::Weights& weights, int64_t index
   block.heads = {{linear("to_q"), HeadNorm::layer(weights, attention + "norm_q", dim)},
                  {linear("to_k"), HeadNorm::layer(weights, attention + "norm_k", dim)},
                  linear("to_v")};
-  block.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_);
+  block.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_,
+                         {.split = nn::Split::inputs({{d, dim}})});
   block.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
   return block;
 }
@@ -179,16 +184,16 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
   const int64_t text = c.size(0), all = text + x.size(0);
-  const nn::Heads heads = room_for_heads(x, all);
+  const nn::Heads heads = w.heads.room(x, all);
   w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), p.rows), p.angles, part_of(heads, text, all));
   w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_rows), {}, part_of(heads, 0, text));
   const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
-  x = w.out(seen.body, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
-  c = w.out(seen.prefix, {.gate = part(m, 5, d), .row_of = p.text_rows, .residual = c});
+  x = w.out(seen.body, gated(m, 2, p.rows, x), seams.reduce);
+  c = w.out(seen.prefix, gated(m, 5, p.text_rows, c), seams.reduce);
   const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), p.rows);
-  x = w.feed_forward(fed, {.gate = part(n, 2, d), .row_of = p.rows, .residual = x});
+  x = w.feed_forward(fed, gated(n, 2, p.rows, x), seams.reduce);
   const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_rows);
-  c = w.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = p.text_rows, .residual = c});
+  c = w.feed_forward(fed_text, gated(n, 5, p.text_rows, c), seams.reduce);
 }
 
 Tensor CogVideoX::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -27,7 +27,10 @@ nn::Geometry geometry_of(const DitMoeConfig& c) {
 
 DitMoe::DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn::Portion& portion,
                DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   load_ends(weights, portion);
   for (int64_t b = blocks_.begin; b < blocks_.end; ++b)
     layers_.push_back(load_block(weights, portion, b));
@@ -62,10 +65,11 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
   const int64_t d = config_.hidden_size, inner = config_.expert_width();
   const std::string name = fmt::format("blocks.{}.", index), attention = name + "attn.";
   Block block;
-  block.qkv =
-      nn::Linear(weights, attention + (config_.fused_qkv ? "Wqkv" : "qkv"), 3 * d, d, dtype_);
-  block.out =
-      nn::Linear(weights, attention + (config_.fused_qkv ? "out_proj" : "proj"), d, d, dtype_);
+  const nn::Split::Piece heads{d, config_.head_dim()};
+  block.qkv = nn::Linear(weights, attention + (config_.fused_qkv ? "Wqkv" : "qkv"), 3 * d, d,
+                         dtype_, {.split = nn::Split::outputs({heads, heads, heads})});
+  block.out = nn::Linear(weights, attention + (config_.fused_qkv ? "out_proj" : "proj"), d, d,
+                         dtype_, {.split = nn::Split::inputs({heads})});
   if (config_.qk_norm) {
     block.q_norm = HeadNorm::layer(weights, attention + "q_norm", config_.head_dim());
     block.k_norm = HeadNorm::layer(weights, attention + "k_norm", config_.head_dim());
@@ -76,18 +80,15 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
   block.router.block = static_cast<int>(index);
   block.router.options.top_k = static_cast<int>(config_.num_experts_per_tok);
   block.router.options.renormalise = config_.norm_topk_prob;
-  auto expert = [&](const std::string& prefix, int64_t width, DType dtype) -> ops::Expert {
-    return {weights.paired(prefix + "gate_proj.weight", prefix + "up_proj.weight", width, d, dtype),
-            weights.matrix(prefix + "down_proj.weight", d, width, dtype)};
-  };
   auto bank = std::make_shared<std::vector<ops::Expert>>();
   for (int64_t e = 0; e < config_.num_experts; ++e)
-    bank->push_back(portion.holds_expert(e) ? expert(fmt::format("{}moe.experts.{}.", name, e),
-                                                     inner, portion.expert_dtype.value_or(dtype_))
-                                            : ops::Expert{});
+    bank->push_back(portion.holds_expert(e)
+                        ? nn::load_expert(weights, fmt::format("{}moe.experts.{}.", name, e), inner,
+                                          d, portion.expert_dtype.value_or(dtype_))
+                        : ops::Expert{});
   if (config_.n_shared_experts > 0)
-    block.experts.shared =
-        expert(name + "moe.shared_experts.", config_.n_shared_experts * d, dtype_);
+    block.experts.shared = nn::load_expert(weights, name + "moe.shared_experts.",
+                                           config_.n_shared_experts * d, d, dtype_);
   block.experts.routed = std::move(bank);
   return block;
 }
@@ -156,9 +157,10 @@ void DitMoe::block(int index, const nn::StepContext& step, const nn::Placement& 
   Tensor& x = hidden.tokens.body;
 
   const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.rows));
-  const Tensor q = w.q_norm(part(qkv, 0, d)), k = w.k_norm(part(qkv, 1, d));
-  const Tensor seen = seams.attention.attend(index, p.view, {q, k, part(qkv, 2, d)});
-  x = w.out(seen, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
+  const int64_t mine = qkv.size(1) / 3;
+  const Tensor q = w.q_norm(part(qkv, 0, mine)), k = w.k_norm(part(qkv, 1, mine));
+  const Tensor seen = seams.attention.attend(index, p.view, {q, k, part(qkv, 2, mine)});
+  x = w.out(seen, gated(m, 2, p.rows, x), seams.reduce);
 
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
   const Tensor mixed = seams.experts.apply(index, p.view, fed, w.router, w.experts);

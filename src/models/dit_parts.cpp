@@ -15,14 +15,17 @@ TwoLinears::TwoLinears(const nn::Weights& weights, const std::string& name, int6
 TwoLinears TwoLinears::feed_forward(const nn::Weights& weights, const std::string& name,
                                     int64_t dim, int64_t inner, DType dtype) {
   TwoLinears result;
-  result.first_ = nn::Linear(weights, name + ".net.0.proj", inner, dim, dtype);
-  result.second_ = nn::Linear(weights, name + ".net.2", dim, inner, dtype);
+  result.first_ = nn::Linear(weights, name + ".net.0.proj", inner, dim, dtype,
+                             {.split = nn::Split::outputs({{inner}})});
+  result.second_ = nn::Linear(weights, name + ".net.2", dim, inner, dtype,
+                              {.split = nn::Split::inputs({{inner}})});
   result.activation_ = ops::Activation::gelu_tanh;
   return result;
 }
 
-Tensor TwoLinears::operator()(const Tensor& x, const ops::MatmulOptions& last) const {
-  return second_(first_(x, {.activation = activation_}), last);
+Tensor TwoLinears::operator()(const Tensor& x, const ops::MatmulOptions& last,
+                              nn::Reduce* reduce) const {
+  return second_(first_(x, {.activation = activation_}), last, reduce);
 }
 
 HeadNorm HeadNorm::rms(const nn::Weights& weights, const std::string& name, int64_t dim) {
@@ -59,11 +62,11 @@ nn::Heads Projections::operator()(const Tensor& x, const ops::RotaryTable& angle
   return {q(x, angles, into.q), k(x, angles, into.k), v(x, {.into = into.v})};
 }
 
-nn::Heads room_for_heads(const Tensor& x, int64_t tokens, int64_t silent) {
-  const auto room = [&](int64_t rows) {
-    return Tensor::empty({rows, x.size(1)}, x.dtype(), x.device());
+nn::Heads Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {
+  const auto empty = [&](int64_t rows) {
+    return Tensor::empty({rows, v.weight()->n}, x.dtype(), x.device());
   };
-  return {room(tokens - silent), room(tokens), room(tokens)};
+  return {empty(tokens - silent), empty(tokens), empty(tokens)};
 }
 
 nn::Heads part_of(const nn::Heads& heads, int64_t begin, int64_t end) {

@@ -22,11 +22,13 @@ class TwoLinears {
   /// `<name>.linear_1` [inner, in], `<name>.linear_2` [out, inner].
   TwoLinears(const nn::Weights& weights, const std::string& name, int64_t in, int64_t inner,
              int64_t out, ops::Activation activation, DType dtype);
-  /// A block's feed-forward layer: `<name>.net.0.proj`, `<name>.net.2`, GELU by tanh.
+  /// A block's feed-forward layer: `<name>.net.0.proj`, `<name>.net.2`, GELU by tanh; its width is
+  /// split.
   static TwoLinears feed_forward(const nn::Weights& weights, const std::string& name, int64_t dim,
                                  int64_t inner, DType dtype);
   /// x [tokens, in] -> [tokens, out]; `last` is what follows the second layer.
-  Tensor operator()(const Tensor& x, const ops::MatmulOptions& last = {}) const;
+  Tensor operator()(const Tensor& x, const ops::MatmulOptions& last = {},
+                    nn::Reduce* reduce = nullptr) const;
 
  private:
   nn::Linear first_, second_;
@@ -60,10 +62,14 @@ struct Projections {
 
   nn::Heads operator()(const Tensor& x, const ops::RotaryTable& angles = {},
                        const nn::Heads& into = {}) const;
+  /// Room for heads of so many tokens like those of x; without queries of the first `silent` ones.
+  nn::Heads room(const Tensor& x, int64_t tokens, int64_t silent = 0) const;
 };
 
-/// Room for heads of so many tokens, as wide as x; without queries of the first `silent` ones.
-nn::Heads room_for_heads(const Tensor& x, int64_t tokens, int64_t silent = 0);
+/// Heads, side by side as in a projection, are split one by one.
+inline nn::Split split_heads(int64_t width, int64_t head_dim) {
+  return nn::Split::outputs({{width, head_dim}});
+}
 /// The heads of some of its tokens.
 nn::Heads part_of(const nn::Heads& heads, int64_t begin, int64_t end);
 /// Text and latent of a tensor of both; and the tensor of both, put together if they are apart.
@@ -85,6 +91,12 @@ struct TokenNorm {
 /// Columns [i * width, (i + 1) * width).
 inline Tensor part(const Tensor& x, int64_t i, int64_t width) {
   return x.slice(1, i * width, (i + 1) * width);
+}
+/// What follows a branch of a block: the i-th part of a modulation gates it, and the stream is
+/// added.
+inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::RowMap& rows,
+                                const Tensor& stream) {
+  return {.gate = part(modulation, i, stream.size(1)), .row_of = rows, .residual = stream};
 }
 /// A stored tensor, widened to f32 and seen as [rows, columns].
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,

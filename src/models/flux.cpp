@@ -34,7 +34,10 @@ nn::Geometry geometry_of(const FluxConfig& c) {
 
 Flux::Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Portion& portion,
            DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   const int64_t d = config.hidden();
   const auto embedder = [&](const char* name, int64_t in) {
     return TwoLinears(weights, std::string("time_text_embed.") + name, in, d, d,
@@ -67,7 +70,7 @@ Projections Flux::load_heads(const nn::Weights& weights, const std::string& name
   const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
   auto linear = [&](const char* which) {
     const std::string part = text ? fmt::format("add_{}_proj", which) : fmt::format("to_{}", which);
-    return nn::Linear(weights, name + part, d, d, dtype_);
+    return nn::Linear(weights, name + part, d, d, dtype_, {.split = split_heads(d, dim)});
   };
   return {{linear("q"), HeadNorm::rms(weights, name + (text ? "norm_added_q" : "norm_q"), dim)},
           {linear("k"), HeadNorm::rms(weights, name + (text ? "norm_added_k" : "norm_k"), dim)},
@@ -80,7 +83,8 @@ Flux::Block Flux::load_double(const nn::Weights& weights, int64_t index) const {
   auto stream = [&](bool text) -> Stream {
     return {
         load_heads(weights, name + "attn.", text),
-        nn::Linear(weights, name + (text ? "attn.to_add_out" : "attn.to_out.0"), d, d, dtype_),
+        nn::Linear(weights, name + (text ? "attn.to_add_out" : "attn.to_out.0"), d, d, dtype_,
+                   {.split = nn::Split::inputs({{d, config_.attention_head_dim}})}),
         nn::Linear(weights, name + (text ? "norm1_context.linear" : "norm1.linear"), 6 * d, d,
                    dtype_),
         TwoLinears::feed_forward(weights, name + (text ? "ff_context" : "ff"), d, 4 * d, dtype_)};
@@ -97,8 +101,10 @@ Flux::Block Flux::load_single(const nn::Weights& weights, int64_t index) const {
   Block block;
   block.heads = load_heads(weights, name + "attn.", false);
   block.modulation = nn::Linear(weights, name + "norm.linear", 3 * d, d, dtype_);
-  block.widen = nn::Linear(weights, name + "proj_mlp", 4 * d, d, dtype_);
-  block.out = nn::Linear(weights, name + "proj_out", d, 5 * d, dtype_);
+  block.widen = nn::Linear(weights, name + "proj_mlp", 4 * d, d, dtype_,
+                           {.split = nn::Split::outputs({{4 * d}})});
+  block.out = nn::Linear(weights, name + "proj_out", d, 5 * d, dtype_,
+                         {.split = nn::Split::inputs({{d, config_.attention_head_dim}, {4 * d}})});
   return block;
 }
 
@@ -191,17 +197,17 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
   Tensor c = streams.prefix, x = streams.body;
   const int64_t text = c.size(0), all = text + x.size(0);
 
-  const nn::Heads heads = room_for_heads(x, all);
+  const nn::Heads heads = w.picture.heads.room(x, all);
   w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), p.rows), p.angles,
                   part_of(heads, text, all));
   w.text.heads(norm(c, part(n, 0, d), part(n, 1, d), p.text_rows), {}, part_of(heads, 0, text));
   const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
-  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
-  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = p.text_rows, .residual = c});
+  x = w.picture.out(seen.body, gated(m, 2, p.rows, x), seams.reduce);
+  c = w.text.out(seen.prefix, gated(n, 2, p.text_rows, c), seams.reduce);
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
-  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = p.rows, .residual = x});
+  x = w.picture.feed_forward(fed, gated(m, 5, p.rows, x), seams.reduce);
   const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_rows);
-  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = p.text_rows, .residual = c});
+  c = w.text.feed_forward(fed_text, gated(n, 5, p.text_rows, c), seams.reduce);
   return {c, x};
 }
 
@@ -216,11 +222,11 @@ nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement&
 
   const Tensor before = TokenNorm()(x, part(m, 0, d), part(m, 1, d), p.both_rows);
   const Tensor seen = seams.attention.attend(site, p.view, w.heads(before, p.both_angles));
-  const Tensor wide = Tensor::empty({x.size(0), 5 * d}, x.dtype(), x.device());
-  tensor::copy_into(part(wide, 0, d), seen);
-  w.widen(before, {.activation = ops::Activation::gelu_tanh, .into = wide.slice(1, d, 5 * d)});
-  return apart(w.out(wide, {.gate = part(m, 2, d), .row_of = p.both_rows, .residual = x}),
-               streams.prefix.size(0));
+  const int64_t heads = seen.size(1), all = heads + w.widen.weight()->n;
+  const Tensor wide = Tensor::empty({x.size(0), all}, x.dtype(), x.device());
+  tensor::copy_into(wide.slice(1, 0, heads), seen);
+  w.widen(before, {.activation = ops::Activation::gelu_tanh, .into = wide.slice(1, heads, all)});
+  return apart(w.out(wide, gated(m, 2, p.both_rows, x), seams.reduce), streams.prefix.size(0));
 }
 
 Tensor Flux::head(const nn::StepContext& step, const nn::Placement& placement,

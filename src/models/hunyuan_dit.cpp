@@ -56,7 +56,10 @@ Tensor with_mean(const Tensor& tokens, int64_t rows, const Tensor& stored) {
 
 HunyuanDit::HunyuanDit(const HunyuanDitConfig& config, const nn::Weights& weights,
                        const nn::Portion& portion, DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   const int64_t d = config.hidden();
   if (portion.conditioning) load_conditioning(weights);
   if (portion.embed)
@@ -95,8 +98,8 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
   const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
   const int64_t text = config_.cross_attention_dim;
   const std::string name = fmt::format("blocks.{}.", index);
-  auto linear = [&](const char* part, int64_t in) {
-    return nn::Linear(weights, name + part, d, in, dtype_);
+  auto linear = [&](const char* part, int64_t in, const nn::Split& split = {}) {
+    return nn::Linear(weights, name + part, d, in, dtype_, {.split = split});
   };
   auto norm = [&](const char* part, int64_t width) {
     return TokenNorm::load(weights, name + part, width, 1e-6f);
@@ -106,15 +109,16 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
   block.norm1 = norm("norm1.norm", d);
   block.norm2 = norm("norm2", d);
   block.norm3 = norm("norm3", d);
+  const nn::Split heads = split_heads(d, dim), rows = nn::Split::inputs({{d, dim}});
   auto head = [&](const char* part, int64_t in, const char* norm_name) -> NormedHeads {
-    return {linear(part, in), HeadNorm::layer(weights, name + norm_name, dim)};
+    return {linear(part, in, heads), HeadNorm::layer(weights, name + norm_name, dim)};
   };
   block.self = {head("attn1.to_q", d, "attn1.norm_q"), head("attn1.to_k", d, "attn1.norm_k"),
-                linear("attn1.to_v", d)};
-  block.self_out = linear("attn1.to_out.0", d);
+                linear("attn1.to_v", d, heads)};
+  block.self_out = linear("attn1.to_out.0", d, rows);
   block.cross = {head("attn2.to_q", d, "attn2.norm_q"), head("attn2.to_k", text, "attn2.norm_k"),
-                 linear("attn2.to_v", text)};
-  block.cross_out = linear("attn2.to_out.0", d);
+                 linear("attn2.to_v", text, heads)};
+  block.cross_out = linear("attn2.to_out.0", d, rows);
   block.feed_forward = TwoLinears::feed_forward(
       weights, name + "ff", d, static_cast<int64_t>(double(d) * config_.mlp_ratio), dtype_);
   if (geometry_.skip_from.at(static_cast<size_t>(index)) >= 0) {
@@ -243,7 +247,7 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
   const nn::Heads& text = context.heads.of(index, [&] {
     return nn::Heads{{}, w.cross.k(context.text), w.cross.v(context.text)};
   });
-  const int heads = static_cast<int>(config_.num_attention_heads);
+  const int heads = geometry_.attention.at(static_cast<size_t>(index)).heads;
   Tensor& x = hidden.tokens.body;
 
   if (w.skip.weight()) {
@@ -254,11 +258,11 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
   }
   const nn::Heads asked = w.self(w.norm1(x, shift, {}, p.rows), p.angles);
   const Tensor seen = seams.attention.attend(index, p.view, asked);
-  x = w.self_out(seen, {.residual = x});
+  x = w.self_out(seen, {.residual = x}, seams.reduce);
   const Tensor read =
       ops::attention(w.cross.q(w.norm2(x), p.angles), text.k, text.v, heads, heads, p.sees);
-  x = w.cross_out(read, {.residual = x});
-  x = w.feed_forward(w.norm3(x), {.residual = x});
+  x = w.cross_out(read, {.residual = x}, seams.reduce);
+  x = w.feed_forward(w.norm3(x), {.residual = x}, seams.reduce);
   const auto& skips = geometry_.skip_from;
   if (std::find(skips.begin(), skips.end(), index) != skips.end()) hidden.skips[index] = x;
 }

@@ -40,7 +40,10 @@ Tensor one_of(const Tensor& all, int64_t expert) {
 
 Llada::Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
              DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   const std::string table =
       config.ling_names ? "model.word_embeddings.weight" : "model.embed_tokens.weight";
   if (portion.embed) embedding_ = weights.get(table, {config.vocabulary, config.hidden});
@@ -64,10 +67,8 @@ Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index,
     for (int64_t b = 0; b < index; ++b) block.expert_site += config_.sparse[static_cast<size_t>(b)];
     load_experts(weights, index, portion, block);
   } else {
-    block.dense = {
-        weights.paired(name + "mlp.gate_proj.weight", name + "mlp.up_proj.weight",
-                       config_.dense_width, config_.hidden, dtype_),
-        weights.matrix(name + "mlp.down_proj.weight", config_.hidden, config_.dense_width, dtype_)};
+    block.dense =
+        nn::load_expert(weights, name + "mlp.", config_.dense_width, config_.hidden, dtype_);
   }
   return block;
 }
@@ -75,19 +76,24 @@ Llada::Block Llada::load_block(const nn::Weights& weights, int64_t index,
 void Llada::load_attention(const nn::Weights& weights, const std::string& name,
                            Block& block) const {
   const LladaConfig& c = config_;
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const nn::Split::Piece q{c.heads * c.head_dim, c.head_dim},
+      kv{c.kv_heads * c.head_dim, c.head_dim};
   const std::string at = name + (c.ling_names ? "attention." : "self_attn.");
-  auto linear = [&](const std::string& tail, int64_t n, int64_t k, bool bias) {
-    return nn::Linear(weights, at + tail, n, k, dtype_, bias);
+  auto heads = [&](const char* tail, std::vector<nn::Split::Piece> pieces) {
+    int64_t width = 0;
+    for (const auto& piece : pieces) width += piece.width;
+    return nn::Linear(weights, at + tail, width, c.hidden, dtype_,
+                      {.bias = c.qkv_bias, .split = nn::Split::outputs(std::move(pieces))});
   };
   if (c.ling_names) {
-    block.qkv = linear("query_key_value", q + 2 * kv, c.hidden, c.qkv_bias);
+    block.qkv = heads("query_key_value", {q, kv, kv});
   } else {
-    block.q = linear("q_proj", q, c.hidden, c.qkv_bias);
-    block.k = linear("k_proj", kv, c.hidden, c.qkv_bias);
-    block.v = linear("v_proj", kv, c.hidden, c.qkv_bias);
+    block.q = heads("q_proj", {q});
+    block.k = heads("k_proj", {kv});
+    block.v = heads("v_proj", {kv});
   }
-  block.out = linear(c.ling_names ? "dense" : "o_proj", c.hidden, q, c.out_bias);
+  block.out = nn::Linear(weights, at + (c.ling_names ? "dense" : "o_proj"), c.hidden, q.width,
+                         dtype_, {.bias = c.out_bias, .split = nn::Split::inputs({q})});
   if (!c.qk_norm) return;
   block.q_norm =
       weights.vector(at + (c.ling_names ? "query_layernorm.weight" : "q_norm.weight"), c.head_dim);
@@ -110,13 +116,11 @@ void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Po
   o.top_groups = static_cast<int>(c.top_groups);
   if (c.ranking_bias) o.bias = weights.vector(name + "gate.expert_bias", c.experts);
   const DType routed = portion.expert_dtype.value_or(dtype_);
-  auto expert = [&](const std::string& at, int64_t width, DType dtype) -> ops::Expert {
-    return {weights.paired(at + "gate_proj.weight", at + "up_proj.weight", width, c.hidden, dtype),
-            weights.matrix(at + "down_proj.weight", c.hidden, width, dtype)};
-  };
   auto bank = std::make_shared<std::vector<ops::Expert>>();
   if (weights.has(name + "experts.gate_up_proj")) {  // all experts in one tensor, gate above up
     const int64_t width = c.expert_width;
+    const nn::Cut columns = nn::Split::outputs({{width}}).of(weights.shard()),
+                  rows = nn::Split::inputs({{width}}).of(weights.shard());
     const Tensor both =
         weights.get(name + "experts.gate_up_proj", {c.experts, 2 * width, c.hidden});
     const Tensor down = weights.get(name + "experts.down_proj", {c.experts, c.hidden, width});
@@ -125,17 +129,20 @@ void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Po
       if (!portion.holds_expert(e)) continue;
       const Tensor one = one_of(both, e);
       bank->back() = {
-          ops::pack_paired_weight(one.slice(0, 0, width), one.slice(0, width, 2 * width), routed),
-          ops::pack_weight(one_of(down, e), routed)};
+          ops::pack_paired_weight(nn::taken(one.slice(0, 0, width), columns),
+                                  nn::taken(one.slice(0, width, 2 * width), columns), routed),
+          ops::pack_weight(nn::taken(one_of(down, e), rows), routed)};
     }
   } else {
     for (int64_t e = 0; e < c.experts; ++e)
       bank->push_back(portion.holds_expert(e)
-                          ? expert(fmt::format("{}experts.{}.", name, e), c.expert_width, routed)
+                          ? nn::load_expert(weights, fmt::format("{}experts.{}.", name, e),
+                                            c.expert_width, c.hidden, routed)
                           : ops::Expert{});
   }
   if (c.shared_width > 0)
-    block.experts.shared = expert(name + "shared_experts.", c.shared_width, dtype_);
+    block.experts.shared =
+        nn::load_expert(weights, name + "shared_experts.", c.shared_width, c.hidden, dtype_);
   block.experts.routed = std::move(bank);
 }
 
@@ -167,7 +174,8 @@ Tensor Llada::normed(const Tensor& x, const Tensor& weight, int64_t width) const
 }
 
 nn::Heads Llada::heads_of(const Block& w, const Tensor& x, const ops::RotaryTable& rotary) const {
-  const int64_t wide = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
+  const nn::AttentionSite& site = geometry_.attention.front();
+  const int64_t wide = site.heads * config_.head_dim, kv = site.kv_heads * config_.head_dim;
   Tensor q, k, v;
   if (config_.ling_names) {
     const Tensor all = w.qkv(x);

@@ -13,7 +13,7 @@
 #include "models/text/text_encoder.h"
 #include "nn/block_stack.h"
 #include "nn/latent_form.h"
-#include "nn/weights.h"
+#include "nn/sharded_weights.h"
 
 namespace tessera::models {
 
@@ -130,7 +130,8 @@ struct PipelineSpec {
 template <class Network, class Config>
 auto network_of(const Config& config) {
   return [config](const nn::Weights& weights, const nn::Portion& portion, nn::DType dtype) {
-    return std::make_unique<Network>(config, weights, portion, dtype);
+    return std::make_unique<Network>(config, nn::ShardedWeights(weights, portion.shard), portion,
+                                     dtype);
   };
 }
 /// PipelineSpec::facts of numbers.

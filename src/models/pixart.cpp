@@ -28,7 +28,10 @@ nn::Geometry geometry_of(const PixartConfig& c) {
 
 Pixart::Pixart(const PixartConfig& config, const nn::Weights& weights, const nn::Portion& portion,
                DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   const int64_t d = config.hidden();
   if (portion.conditioning) load_conditioning(weights);
   if (portion.embed)
@@ -61,19 +64,21 @@ void Pixart::load_conditioning(const nn::Weights& weights) {
 Pixart::Block Pixart::load_block(const nn::Weights& weights, int64_t index) const {
   const int64_t d = config_.hidden(), text = config_.cross_attention_dim;
   const std::string name = fmt::format("transformer_blocks.{}.", index);
-  auto linear = [&](const std::string& part, int64_t in, bool bias) {
-    return nn::Linear(weights, name + part, d, in, dtype_, bias);
+  const int64_t dim = config_.attention_head_dim;
+  auto heads = [&](const std::string& part, int64_t in) {
+    return nn::Linear(weights, name + part, d, in, dtype_,
+                      {.bias = config_.attention_bias, .split = split_heads(d, dim)});
   };
-  const bool bias = config_.attention_bias;
+  auto out = [&](const std::string& part) {
+    return nn::Linear(weights, name + part, d, d, dtype_, {.split = nn::Split::inputs({{d, dim}})});
+  };
   Block block;
-  block.self = {{linear("attn1.to_q", d, bias), {}},
-                {linear("attn1.to_k", d, bias), {}},
-                linear("attn1.to_v", d, bias)};
-  block.self_out = linear("attn1.to_out.0", d, true);
-  block.cross_q = linear("attn2.to_q", d, bias);
-  block.cross_k = linear("attn2.to_k", text, bias);
-  block.cross_v = linear("attn2.to_v", text, bias);
-  block.cross_out = linear("attn2.to_out.0", d, true);
+  block.self = {{heads("attn1.to_q", d), {}}, {heads("attn1.to_k", d), {}}, heads("attn1.to_v", d)};
+  block.self_out = out("attn1.to_out.0");
+  block.cross_q = heads("attn2.to_q", d);
+  block.cross_k = heads("attn2.to_k", text);
+  block.cross_v = heads("attn2.to_v", text);
+  block.cross_out = out("attn2.to_out.0");
   block.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
   block.modulation = stored_f32(weights, name + "scale_shift_table", {6, d}, 1, 6 * d);
   return block;
@@ -152,17 +157,17 @@ void Pixart::block(int index, const nn::StepContext& step, const nn::Placement& 
     return nn::Heads{{}, w.cross_k(context.text), w.cross_v(context.text)};
   });
   const int64_t d = config_.hidden();
-  const int heads = static_cast<int>(config_.num_attention_heads);
+  const int heads = geometry_.attention.at(static_cast<size_t>(index)).heads;
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
   const nn::Heads asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.rows));
   const Tensor seen = seams.attention.attend(index, p.view, asked);
-  x = w.self_out(seen, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
+  x = w.self_out(seen, gated(m, 2, p.rows, x), seams.reduce);
   const Tensor read = ops::attention(w.cross_q(x), text.k, text.v, heads, heads, p.sees);
-  x = w.cross_out(read, {.residual = x});
+  x = w.cross_out(read, {.residual = x}, seams.reduce);
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
-  x = w.feed_forward(fed, {.gate = part(m, 5, d), .row_of = p.rows, .residual = x});
+  x = w.feed_forward(fed, gated(m, 5, p.rows, x), seams.reduce);
 }
 
 Tensor Pixart::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -35,7 +35,10 @@ nn::Geometry geometry_of(const Sd3Config& c) {
 
 Sd3::Sd3(const Sd3Config& config, const nn::Weights& weights, const nn::Portion& portion,
          DType dtype)
-    : config_(config), dtype_(dtype), geometry_(geometry_of(config)), blocks_(portion.blocks) {
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
   const int64_t d = config.hidden(), most = config.pos_embed_max_size;
   if (portion.conditioning) {
     const std::string emb = "time_text_embed.";
@@ -63,7 +66,7 @@ Projections Sd3::load_heads(const nn::Weights& weights, const std::string& name,
   const int64_t d = config_.hidden(), dim = config_.attention_head_dim;
   auto linear = [&](const char* which) {
     const std::string part = text ? fmt::format("add_{}_proj", which) : fmt::format("to_{}", which);
-    return nn::Linear(weights, name + part, d, d, dtype_);
+    return nn::Linear(weights, name + part, d, d, dtype_, {.split = split_heads(d, dim)});
   };
   auto norm = [&](const std::string& which) {
     if (!config_.qk_norm) return HeadNorm();
@@ -84,6 +87,10 @@ Projections Sd3::load_heads(const nn::Weights& weights, const std::string& name,
 Sd3::Block Sd3::load_block(const nn::Weights& weights, int64_t index) const {
   const int64_t d = config_.hidden();
   const std::string name = fmt::format("transformer_blocks.{}.", index), attention = name + "attn.";
+  auto out = [&](const std::string& part) {
+    return nn::Linear(weights, part, d, d, dtype_,
+                      {.split = nn::Split::inputs({{d, config_.attention_head_dim}})});
+  };
   Block block;
   for (size_t i = 0; i < geometry_.attention.size(); ++i)
     if (geometry_.attention[i].block == index && geometry_.attention[i].joint)
@@ -92,20 +99,20 @@ Sd3::Block Sd3::load_block(const nn::Weights& weights, int64_t index) const {
   block.last = index + 1 == config_.num_layers;
   block.picture.heads = load_heads(weights, attention, false, true);
   block.text.heads = load_heads(weights, attention, true, !block.last);
-  block.picture.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_);
+  block.picture.out = out(attention + "to_out.0");
   block.picture.modulation =
       nn::Linear(weights, name + "norm1.linear", (block.dual ? 9 : 6) * d, d, dtype_);
   block.picture.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
   block.text.modulation =
       nn::Linear(weights, name + "norm1_context.linear", (block.last ? 2 : 6) * d, d, dtype_);
   if (!block.last) {
-    block.text.out = nn::Linear(weights, attention + "to_add_out", d, d, dtype_);
+    block.text.out = out(attention + "to_add_out");
     block.text.feed_forward =
         TwoLinears::feed_forward(weights, name + "ff_context", d, 4 * d, dtype_);
   }
   if (block.dual) {
     block.second = load_heads(weights, name + "attn2.", false, true);
-    block.second_out = nn::Linear(weights, name + "attn2.to_out.0", d, d, dtype_);
+    block.second_out = out(name + "attn2.to_out.0");
   }
   return block;
 }
@@ -168,7 +175,7 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
   const int64_t text = c.size(0), all = text + x.size(0);
-  const nn::Heads heads = room_for_heads(x, all, w.last ? text : 0);
+  const nn::Heads heads = w.picture.heads.room(x, all, w.last ? text : 0);
   const nn::Heads of_text = part_of(heads, 0, text);
   w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), p.rows), {}, part_of(heads, text, all));
   // The last block's text has no shift first: its norm is continuous, scale before shift.
@@ -183,17 +190,17 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
     const nn::Heads alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.rows));
     second = seams.attention.attend(w.site + 1, p.view, alone);
   }
-  x = w.picture.out(seen.body, {.gate = part(m, 2, d), .row_of = p.rows, .residual = x});
-  if (w.dual) x = w.second_out(second, {.gate = part(m, 8, d), .row_of = p.rows, .residual = x});
+  x = w.picture.out(seen.body, gated(m, 2, p.rows, x), seams.reduce);
+  if (w.dual) x = w.second_out(second, gated(m, 8, p.rows, x), seams.reduce);
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
-  x = w.picture.feed_forward(fed, {.gate = part(m, 5, d), .row_of = p.rows, .residual = x});
+  x = w.picture.feed_forward(fed, gated(m, 5, p.rows, x), seams.reduce);
   if (w.last) {
     c = Tensor();
     return;
   }
-  c = w.text.out(seen.prefix, {.gate = part(n, 2, d), .row_of = p.text_rows, .residual = c});
+  c = w.text.out(seen.prefix, gated(n, 2, p.text_rows, c), seams.reduce);
   const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_rows);
-  c = w.text.feed_forward(fed_text, {.gate = part(n, 5, d), .row_of = p.text_rows, .residual = c});
+  c = w.text.feed_forward(fed_text, gated(n, 5, p.text_rows, c), seams.reduce);
 }
 
 Tensor Sd3::head(const nn::StepContext& step, const nn::Placement& placement,

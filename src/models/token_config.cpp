@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
-#include "models/llada_shard.h"
+#include "nn/sharded_weights.h"
 
 namespace tessera::models {
 namespace {
@@ -251,10 +251,8 @@ std::unique_ptr<nn::TokenModel> LladaRecipe::make(const nn::Weights& weights,
                                                   int block) const {
   LladaConfig config = config_;
   if (facts_.block_causal) config.causal_block = block > 0 ? block : facts_.block;
-  if (portion.shard.count == 1) return std::make_unique<Llada>(config, weights, portion, dtype);
-  const nn::CutWeights mine(
-      weights, [&](const std::string& name) { return shard_cut(config_, portion.shard, name); });
-  return std::make_unique<Llada>(shard_of(config, portion.shard), mine, portion, dtype);
+  return std::make_unique<Llada>(config, nn::ShardedWeights(weights, portion.shard), portion,
+                                 dtype);
 }
 
 std::vector<std::pair<std::string, std::string>> LladaRecipe::sizes() const {

@@ -13,12 +13,6 @@
 
 namespace tessera::nn {
 
-/// Which of how many parts every layer's weights are cut into: heads, and the widths of
-/// feed-forward layers (tensor parallelism, Shoeybi et al. 2019).
-struct Shard {
-  int index = 0, count = 1;
-};
-
 /// The part of a model that a rank builds; blocks are [begin, end).
 struct Portion {
   Range blocks;

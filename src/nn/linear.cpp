@@ -9,30 +9,42 @@
 namespace tessera::nn {
 
 Linear::Linear(const Weights& weights, const std::string& name, int64_t n, int64_t k,
-               ops::DType dtype, bool bias)
-    : weight_(weights.matrix(name + ".weight", n, k, dtype)) {
-  if (bias) bias_ = weights.vector(name + ".bias", n);
+               ops::DType dtype, const LinearForm& form) {
+  const Cut cut = form.split.of(weights.shard());
+  partial_ = form.split.by_inputs && !cut.whole();
+  weight_ = weights.matrix(name + ".weight", n, k, dtype, cut);
+  if (form.bias) bias_ = weights.vector(name + ".bias", n, partial_ ? Cut{} : cut);
 }
 
 ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
                            const ops::MatmulOptions& options, Reduce* reduce) {
   if (!reduce) return ops::matmul(x, weight, options);
-  require(options.activation == ops::Activation::none && !options.gate.defined() &&
-              !options.into.defined(),
+  require(options.activation == ops::Activation::none && !options.into.defined() &&
+              (options.residual.defined() || !options.gate.defined()),
           ErrorCode::usage,
-          "a product split along k takes no activation, no gate and no place for its result: they "
-          "need the whole sum");
-  ops::Tensor sum = ops::matmul(x, weight, {.out = ops::DType::f32, .out_as_input = false});
-  reduce->sum(sum);
-  if (options.bias.defined()) sum = ops::add_row(sum, options.bias);
-  if (options.residual.defined()) sum = ops::add(sum, ops::cast(options.residual, ops::DType::f32));
-  return ops::cast(sum, x.dtype());
+          "a product split along k takes no activation and no place for its result, which need the "
+          "whole sum, and a gate with a residual only");
+  const auto finish = [&](const ops::Tensor& sum, Range rows) {
+    ops::Tensor y = options.bias.defined() ? ops::add_row(sum, options.bias) : sum;
+    if (options.residual.defined()) {
+      const ops::Tensor stream =
+          ops::cast(options.residual.slice(0, rows.begin, rows.end), ops::DType::f32);
+      y = options.gate.defined()
+              ? ops::add_gated(stream, y, options.gate, options.row_of.part(rows.begin, rows.end))
+              : ops::add(y, stream);
+    }
+    return ops::cast(y, x.dtype());
+  };
+  return reduce->sum(ops::matmul(x, weight, {.out = ops::DType::f32, .out_as_input = false}),
+                     finish);
 }
 
 ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,
                                Reduce* reduce) const {
+  require(reduce || !partial_, ErrorCode::usage,
+          "a layer split by its inputs needs the ranks that hold the rest of it");
   options.bias = bias_;
-  return reduced_matmul(x, weight_, options, reduce);
+  return reduced_matmul(x, weight_, options, partial_ ? reduce : nullptr);
 }
 
 }  // namespace tessera::nn

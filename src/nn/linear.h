@@ -8,21 +8,27 @@
 
 namespace tessera::nn {
 
-/// A product of which `reduce`'s ranks hold a part each along k: summed in f32, then bias and
-/// residual, once; the result in the dtype of x. Null: a plain product. Other options are not for
-/// split products.
+/// A product of which `reduce`'s ranks hold a part each along k: summed in f32, then bias, gate and
+/// residual, once; the result in the dtype of x. Null: a plain product. An activation is not for
+/// split products, and a gate is there for a residual.
 ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
                            const ops::MatmulOptions& options, Reduce* reduce);
 
-/// y = x W^T + b with weights `<name>.weight` [n, k] and `<name>.bias` [n].
+/// What a layer is beside its sizes.
+struct LinearForm {
+  bool bias = true;
+  Split split{};  ///< over the ranks of tensor parallelism
+};
+
+/// y = x W^T + b with weights `<name>.weight` [n, k] and `<name>.bias` [n], or a shard of them.
 class Linear {
  public:
   Linear() = default;
   Linear(const Weights& weights, const std::string& name, int64_t n, int64_t k, ops::DType dtype,
-         bool bias = true);
+         const LinearForm& form = {});
 
-  /// x [tokens, k] -> [tokens, n]; the bias of `options` is this layer's.
-  /// `reduce`: of the ranks among which k is split, or null.
+  /// x [tokens, k] -> [tokens, n]; the bias of `options` is this layer's. What is split by its
+  /// outputs gives the shard's columns; what is split by its inputs takes them, and needs `reduce`.
   ops::Tensor operator()(const ops::Tensor& x, ops::MatmulOptions options = {},
                          Reduce* reduce = nullptr) const;
 
@@ -32,6 +38,7 @@ class Linear {
  private:
   ops::Weight weight_;
   ops::Tensor bias_;
+  bool partial_ = false;  // other ranks hold the rest along k
 };
 
 }  // namespace tessera::nn

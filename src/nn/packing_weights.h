@@ -10,13 +10,14 @@ namespace tessera::nn {
 /// Weights that only say how to get() a tensor: everything else is packed from that.
 class PackingWeights : public Weights {
  public:
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k,
-                     ops::DType compute) const override {
-    return ops::pack_weight(get(name, {n, k}), compute);
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
+                     const Cut& cut = {}) const override {
+    return ops::pack_weight(taken(get(name, {n, k}), cut), compute);
   }
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType compute) const override {
-    return ops::pack_paired_weight(get(gate, {n, k}), get(up, {n, k}), compute);
+                     ops::DType compute, const Cut& cut = {}) const override {
+    return ops::pack_paired_weight(taken(get(gate, {n, k}), cut), taken(get(up, {n, k}), cut),
+                                   compute);
   }
   ops::ConvWeight conv(const std::string& weight, const std::string& bias,
                        const tensor::Shape& shape, ops::DType compute) const override {
@@ -24,8 +25,8 @@ class PackingWeights : public Weights {
     return ops::pack_conv(get(weight, shape), bias.empty() ? none : vector(bias, shape[0]),
                           compute);
   }
-  tensor::Tensor vector(const std::string& name, int64_t n) const override {
-    return ops::cast(get(name, {n}), ops::DType::f32);
+  tensor::Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
+    return ops::cast(taken(get(name, {n}), cut), ops::DType::f32);
   }
 };
 

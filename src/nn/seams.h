@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "nn/moe/router.h"
 #include "nn/moe/row_peers.h"
 #include "nn/segments.h"
+#include "nn/split.h"
 #include "tensor/tensor.h"
 
 namespace tessera::nn {
@@ -65,6 +67,21 @@ struct Geometry {
   int64_t hidden = 0, channels_in = 0, channels_out = 0;
   std::array<int64_t, 3> patch_size{1, 1, 1};
   bool norm_over_heads = false;  ///< a q/k norm spans heads: they cannot be split
+
+  Shard shard{};  ///< whose heads and widths of experts these are
+
+  /// Of a shard of the whole.
+  Geometry of(const Shard& one) const {
+    const auto mine = [&](int64_t size) { return split({0, size}, one.count, one.index).size(); };
+    Geometry part = *this;
+    part.shard = one;
+    for (AttentionSite& site : part.attention) {
+      site.heads = static_cast<int>(mine(site.heads));
+      site.kv_heads = static_cast<int>(mine(site.kv_heads));
+    }
+    for (ExpertSite& site : part.experts) site.inner = mine(site.inner);
+    return part;
+  }
 };
 
 /// Queries, keys and values of some tokens: [tokens, heads * head_dim] each; may be undefined.
@@ -113,11 +130,15 @@ class Experts : public StepAware {
                        const ExpertWeights& weights) = 0;
 };
 
-/// Sums a row-split product (f32) over its ranks, before its bias; the same bits on all of them.
+/// Sums products that are split along their inputs, over the ranks that have a part each: the same
+/// bits on all of them.
 class Reduce {
  public:
+  /// What becomes of some rows of the sum (bias, gate, residual): [rows, n] of the result's dtype.
+  using Finish = std::function<Tensor(const Tensor& sum, Range rows)>;
   virtual ~Reduce() = default;
-  virtual void sum(Tensor& x) = 0;
+  /// part: f32 [tokens, n] -> the finished sum [tokens, n]. A row is finished on whatever rank.
+  virtual Tensor sum(const Tensor& part, const Finish& finish) = 0;
 };
 
 /// What a model may ask of the world outside its rank.

@@ -38,6 +38,8 @@ class RowMap {
   /// Throws Error(usage) unless it has a row for each of `tokens`, all of them in `table`.
   void check(const char* op, int64_t tokens, const char* name, const tensor::Tensor& table) const;
   const int32_t* data() const;
+  /// Of the tokens [begin, end) alone.
+  RowMap part(int64_t begin, int64_t end) const;
 
  private:
   tensor::Tensor rows_;

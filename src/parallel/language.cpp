@@ -27,8 +27,8 @@ std::vector<std::string> language_problems(const Plan& plan, const nn::Geometry&
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
   if (plan.expert > 1 && geometry.experts.empty())
     found.push_back("expert=: the model has no experts");
-  const auto placement = placement_problems(plan, geometry);
-  found.insert(found.end(), placement.begin(), placement.end());
+  for (const auto& some : {placement_problems(plan, geometry), tensor_problems(plan, geometry)})
+    found.insert(found.end(), some.begin(), some.end());
   return found;
 }
 

@@ -18,15 +18,16 @@ class PlainWeights : public nn::Weights {
   Tensor get(const std::string&, const tensor::Shape& shape) const override {
     return Tensor::zeros(shape, DType::f32);
   }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute) const override {
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const nn::Cut&) const override {
     Tensor w = Tensor::zeros({n, k}, DType::f32);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < k; ++j)
         w.row<float>(i)[j] = name[0] == 'h' && name[1] == 'e' && i == 1 ? -1.0f : 1.0f;
     return ops::pack_weight(w, compute);
   }
-  ops::Weight paired(const std::string&, const std::string&, int64_t, int64_t,
-                     DType) const override {
+  ops::Weight paired(const std::string&, const std::string&, int64_t, int64_t, DType,
+                     const nn::Cut&) const override {
     return nullptr;
   }
   ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape& shape,
@@ -35,7 +36,7 @@ class PlainWeights : public nn::Weights {
     w.data<float>()[4] = 1;  // first filter, first channel, middle
     return ops::pack_conv(w, Tensor::zeros({shape[0]}, DType::f32), compute);
   }
-  Tensor vector(const std::string&, int64_t n) const override {
+  Tensor vector(const std::string&, int64_t n, const nn::Cut&) const override {
     return Tensor::zeros({n}, DType::f32);
   }
 };

@@ -52,6 +52,32 @@ TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
   EXPECT_EQ(w->k, 32);
 }
 
+TEST(WeightStore, PacksEverySliceOnce) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto one = store.open(written(folder)), two = store.open(written(folder));
+  const nn::Cut rows{0, {{16, 48}}}, columns{1, {{0, 8}, {16, 24}}}, others{1, {{0, 8}, {24, 32}}};
+  const ops::Weight w = one->matrix("w", 48, 32, DType::f32, rows);
+  EXPECT_EQ(w->n, 32);
+  EXPECT_EQ(w, two->matrix("w", 48, 32, DType::f32, rows));
+  EXPECT_NE(w, one->matrix("w", 48, 32, DType::f32));
+  const ops::Weight c = one->matrix("w", 48, 32, DType::f32, columns);
+  EXPECT_EQ(c->k, 16);
+  EXPECT_EQ(c, two->matrix("w", 48, 32, DType::f32, columns));
+  const ops::Weight d = one->matrix("w", 48, 32, DType::f32, others);
+  EXPECT_NE(c, d);
+  const std::vector<float> ones(16, 1.0f);
+  const Tensor x = Tensor::from(std::span<const float>(ones), {1, 16});
+  EXPECT_EQ(ops::matmul(x, d).to_floats()[0] - ops::matmul(x, c).to_floats()[0], 8 * 8);
+  EXPECT_EQ(one->paired("w", "u", 48, 32, DType::f32, rows),
+            two->paired("w", "u", 48, 32, DType::f32, rows));
+  const Tensor b = one->vector("b", 48, rows);
+  EXPECT_EQ(b.raw(), two->vector("b", 48, rows).raw());
+  EXPECT_EQ(b.to_floats()[0], 16.0f);
+  EXPECT_EQ(b.size(0), 32);
+  EXPECT_THROW(one->matrix("w", 32, 32, DType::f32, rows), Error) << "sizes are those of the file";
+}
+
 TEST(WeightStore, EachRankCountsWhatRanksShare) {
   using tensor::MemoryClass;
   const ScratchFolder folder;

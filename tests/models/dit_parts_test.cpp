@@ -43,14 +43,14 @@ TEST(DitParts, HeadsOfBothStreamsAreWrittenBehindEachOther) {
     for (const auto& turn : {none, angles}) {
       if (turn.cos.defined() && !normed) continue;
       const Projections p = projections(normed);
-      const nn::Heads room = room_for_heads(x, 5);
+      const nn::Heads room = p.room(x, 5);
       p(words, {}, part_of(room, 0, 2));
       p(x, turn, part_of(room, 2, 5));
       const nn::Heads text = p(words), body = p(x, turn);
       for (const auto of : {&nn::Heads::q, &nn::Heads::k, &nn::Heads::v})
         EXPECT_EQ((room.*of).to_floats(), ops::concat_rows({text.*of, body.*of}).to_floats());
     }
-  const nn::Heads last = room_for_heads(x, 5, 2);  // whose text does not ask
+  const nn::Heads last = projections(false).room(x, 5, 2);  // whose text does not ask
   EXPECT_EQ(last.q.size(0), 3);
   EXPECT_EQ(part_of(last, 0, 2).q.size(0), 0);
   EXPECT_EQ(part_of(last, 0, 2).k.size(0), 2);

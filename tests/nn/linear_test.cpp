@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "nn/counting_weights.h"
+#include "nn/sharded_weights.h"
 #include "ops/elementwise.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {
 namespace {
+
+using tensor::Tensor;
 
 TEST(Linear, MultipliesByTheTransposeAndAddsItsBias) {
   const Linear layer(CountingWeights(), "layer", 2, 3, ops::DType::f32);
@@ -17,36 +20,66 @@ TEST(Linear, MultipliesByTheTransposeAndAddsItsBias) {
 }
 
 TEST(Linear, WithoutBias) {
-  const Linear layer(CountingWeights(), "layer", 2, 3, ops::DType::f32, false);
+  const Linear layer(CountingWeights(), "layer", 2, 3, ops::DType::f32, {.bias = false});
   EXPECT_FALSE(layer.bias().defined());
 }
 
 // Sums what was given before; the last product gets the sum.
 class Remembering : public Reduce {
  public:
-  void sum(tensor::Tensor& x) override {
+  Tensor sum(const Tensor& part, const Finish& finish) override {
     ++calls;
-    if (sum_.defined()) x = ops::add(x, sum_);
-    sum_ = x;
+    sum_ = sum_.defined() ? ops::add(part, sum_) : part;
+    return finish(sum_, {0, sum_.size(0)});
   }
   int calls = 0;
 
  private:
-  tensor::Tensor sum_;
+  Tensor sum_;
 };
 
-TEST(Linear, PartsOfASplitProductAreSummedBeforeBiasAndResidual) {
-  const Linear layer(CountingWeights(), "layer", 2, 3, ops::DType::f32);
-  const std::vector<float> values{1, 2, 3}, more{0.5f, 7};
-  const auto x = tensor::Tensor::from(std::span<const float>(values), {1, 3});
-  const auto residual = tensor::Tensor::from(std::span<const float>(more), {1, 2});
-  Remembering twice;
-  layer(x, {}, &twice);
-  EXPECT_EQ(layer(x, {.residual = residual}, &twice).to_floats(),
-            (std::vector<float>{2 * 8 + 100.5f, 2 * 26 + 107}));
-  EXPECT_EQ(twice.calls, 2);
-  EXPECT_THROW(reduced_matmul(x, layer.weight(), {.activation = ops::Activation::silu}, &twice),
-               Error);
+Tensor line(const std::vector<float>& values) {
+  return Tensor::from(std::span<const float>(values), {1, std::ssize(values)});
+}
+
+TEST(Linear, ShardsByOutputsHaveColumnsAndTheirBiases) {
+  const CountingWeights all;
+  const auto x = line({1, 2, 3});
+  const LinearForm form{.split = Split::outputs({{2}, {4, 2}})};
+  const auto whole = Linear(all, "layer", 6, 3, ops::DType::f32, form)(x).to_floats();
+  for (int r = 0; r < 2; ++r) {
+    const Linear layer(ShardedWeights(all, {r, 2}), "layer", 6, 3, ops::DType::f32, form);
+    const size_t at = static_cast<size_t>(r);
+    EXPECT_EQ(layer(x).to_floats(),
+              (std::vector<float>{whole[at], whole[2 + 2 * at], whole[3 + 2 * at]}));
+    EXPECT_EQ(layer.bias().size(0), 3);
+  }
+}
+
+TEST(Linear, ShardsByInputsAreSummedBeforeBiasGateAndResidual) {
+  const CountingWeights all;
+  const LinearForm form{.split = Split::inputs({{4, 2}})};
+  const auto layer = [&](int r) {
+    return Linear(ShardedWeights(all, {r, 2}), "layer", 2, 4, ops::DType::f32, form);
+  };
+  const auto residual = line({0.5f, 7}), gate = line({2, 3});
+  Remembering sums;
+  layer(0)(line({1, 2}), {}, &sums);  // 1 x 0 + 2 x 1 and 1 x 4 + 2 x 5
+  EXPECT_EQ(layer(1)(line({3, 4}), {.gate = gate, .residual = residual}, &sums).to_floats(),
+            (std::vector<float>{2 * (20 + 100) + 0.5f, 3 * (60 + 100) + 7}));
+  EXPECT_EQ(sums.calls, 2);
+  EXPECT_THROW(layer(0)(line({1, 2})), Error) << "the rest of the sum";
+  EXPECT_THROW(layer(0)(line({1, 2}), {.activation = ops::Activation::silu}, &sums), Error);
+  EXPECT_THROW(layer(0)(line({1, 2}), {.gate = gate}, &sums), Error);
+}
+
+TEST(Linear, WithoutShardsNothingIsSummed) {
+  const CountingWeights all;
+  const LinearForm form{.split = Split::inputs({{3}})};
+  const Linear layer(all, "layer", 2, 3, ops::DType::f32, form);
+  Remembering sums;
+  EXPECT_EQ(layer(line({1, 2, 3}), {}, &sums).to_floats(), (std::vector<float>{108, 126}));
+  EXPECT_EQ(sums.calls, 0);
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ TEST(RowMap, IsCheckedAgainstTokensAndTables) {
   empty.check("op", 0, "gate", Tensor::zeros({0, 3}, DType::f32));
   EXPECT_THROW(none.check("op", 7, "gate", Tensor::zeros({0, 3}, DType::f32)), Error);
   EXPECT_THROW(map.check("op", 2, "gate", table), Error);
+  EXPECT_EQ(none.part(0, 1).data(), nullptr);
+  map.part(1, 3).check("op", 2, "gate", table);
+  EXPECT_EQ(map.part(1, 3).data(), map.data() + 1);
   EXPECT_THROW(RowMap(outside).check("op", 2, "gate", table), Error);
   EXPECT_THROW(RowMap(below).check("op", 1, "gate", table), Error);
   RowMap(ones, Device::meta)

@@ -97,7 +97,7 @@ TextStates ClipEncoder::finish(const Tensor& x, const Tensor& previous,
   states.pooled = ops::gather_rows(last, ends, DType::f32);
   if (config_.projects)  // outside the text model, so without its prefix
     states.projected = nn::Linear(weights(), "text_projection", config_.projection_dim,
-                                  config_.hidden_size, dtype(), false)(states.pooled);
+                                  config_.hidden_size, dtype(), {.bias = false})(states.pooled);
   return states;
 }
 

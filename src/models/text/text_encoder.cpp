@@ -58,7 +58,7 @@ Tensor TextEncoder::layer_norm(const Tensor& x, const std::string& name, double 
 }
 
 nn::Linear TextEncoder::linear(const std::string& name, int64_t n, int64_t k, bool bias) const {
-  return nn::Linear(*weights_, prefix_ + name, n, k, dtype_, bias);
+  return nn::Linear(*weights_, prefix_ + name, n, k, dtype_, {.bias = bias});
 }
 
 Tensor TextEncoder::look_up(const std::string& name, int64_t count, int64_t width,

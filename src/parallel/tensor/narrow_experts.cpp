@@ -1,5 +1,9 @@
 #include "parallel/tensor/narrow_experts.h"
 
+#include <algorithm>
+#include <numeric>
+
+#include "base/fail.h"
 #include "comm/collectives.h"
 #include "ops/elementwise.h"
 
@@ -7,9 +11,31 @@ namespace tessera::parallel {
 
 using tensor::Tensor;
 
-void OrderedReduce::sum(Tensor& x) {
-  x = comm::sum(group_, x.contiguous(), {"reduce", -1});
+std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry) {
+  std::vector<std::string> found;
+  if (plan.tensor == 1 || geometry.shard.count > 1) return found;
+  if (geometry.norm_over_heads)
+    found.push_back(fmt::format(
+        "tensor={}: the norms of this model's queries and keys span all heads; leave it out",
+        plan.tensor));
+  for (const nn::AttentionSite& site : geometry.attention) {
+    const int shared = std::gcd(site.heads, site.kv_heads);
+    if (shared % plan.tensor == 0) continue;
+    std::vector<int> valid;
+    for (int d = 1; d <= shared; ++d)
+      if (shared % d == 0) valid.push_back(d);
+    found.push_back(
+        fmt::format("tensor={} does not divide {} heads and {} of keys and values; valid are: {}",
+                    plan.tensor, site.heads, site.kv_heads, fmt::join(valid, ", ")));
+    break;
+  }
+  return found;
+}
+
+Tensor OrderedReduce::sum(const Tensor& part, const Finish& finish) {
+  const Tensor all = comm::sum(group_, part.contiguous(), {"reduce", -1});
   group_.advance();
+  return finish(all, {0, all.size(0)});
 }
 
 Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
@@ -19,9 +45,8 @@ Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const n
   const Tensor wide = ops::cast(tokens, tensor::DType::f32);
   const Tensor rows = ops::expert_rows(wide, routing, *weights.routed);
   log.show({call, tokens, gate, weights, routing, rows});
-  Tensor sum = ops::combine_rows(rows, routing.weights, weights.shared_rows(wide));
-  reduce_.sum(sum);
-  return ops::cast(sum, tokens.dtype());
+  return reduce_.sum(ops::combine_rows(rows, routing.weights, weights.shared_rows(wide)),
+                     [&](const Tensor& sum, nn::Range) { return ops::cast(sum, tokens.dtype()); });
 }
 
 }  // namespace tessera::parallel

@@ -1,15 +1,22 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "comm/communicator.h"
 #include "nn/moe/backend.h"
+#include "tessera/plan.h"
 
 namespace tessera::parallel {
 
-/// Sums f32 products over a group in the order of its ranks: the same bits on each of them.
+/// Why tensor= cannot cut a model, one sentence each; empty: it can.
+std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry);
+
+/// Sums over a group in the order of its ranks.
 class OrderedReduce : public nn::Reduce {
  public:
   explicit OrderedReduce(comm::Communicator& group) : group_(group) {}
-  void sum(nn::Tensor& x) override;
+  nn::Tensor sum(const nn::Tensor& part, const Finish& finish) override;
 
  private:
   comm::Communicator& group_;
