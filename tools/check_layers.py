@@ -46,16 +46,19 @@ PARTS = {
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
-NAMED = re.compile(r"(?<![\w:])(?:tessera::)?(" + "|".join(LAYERS) + r")::")
+# A layer named by what is in it, or as a whole: using namespace, an alias, a namespace that is opened.
+NAMED = re.compile(r"(?<![\w:])(?:(?:::)?tessera::)?(" + "|".join(LAYERS) + r")::"
+                   r"|\bnamespace\s+(?:\w+\s*=\s*)?(?:::)?(?:tessera::)?(" + "|".join(LAYERS) + r")\s*[;{]")
 
 
 def foreign_names(root, path):
-    """(line, namespace) of each layer that a file of src/ names without seeing it."""
+    """(line, namespace) of each layer that a file of src/ or apps/ names without seeing it."""
     seen = ALLOWED.get(owner_of(path), set())
     text = source_tree.without_comments(source_tree.read(root, path))
     for match in NAMED.finditer(text):
-        if match.group(1) not in seen:
-            yield text.count("\n", 0, match.start()) + 1, match.group(1)
+        name = match.group(1) or match.group(2)
+        if name not in seen:
+            yield text.count("\n", 0, match.start()) + 1, name
 
 
 def includes(root, path):
@@ -112,7 +115,7 @@ def check_includes(root):
     for path in source_tree.code_files(root, "src", "include", "apps"):
         owner = owner_of(path)
         graph[path] = []
-        if path.parts[0] == "src":
+        if path.parts[0] in ("src", "apps"):
             for line, name in foreign_names(root, path):
                 offences.append(f"{path}:{line}: {name}:: is not on the line of {owner}: "
                                 f"{LAYERS.get(owner, '') or '(api only)'}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the same commands with two builds and says where pictures, texts, tensors or reports differ.
 
-python3 tools/compare_builds.py OLD NEW [--only WORD] [--data FOLDER]
+python3 tools/compare_builds.py OLD NEW [--only WORD] [--data FOLDER] [--renamed OLD=NEW ...]
 
 OLD and NEW are two `tessera` programs of one instruction set. What has to be equal is equal bit by
 bit: files, standard output, and reports but for their times. Memory (peak_bytes) is compared, too,
@@ -145,6 +145,13 @@ def differences(old, new):
     return [n for n in names if n not in memory], memory
 
 
+def renamed(left, pairs):
+    """What an older build left, under the names of today."""
+    for old, new in pairs:
+        left = {re.sub(old, new, name): value for name, value in left.items()}
+    return left
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("old")
@@ -152,7 +159,10 @@ def main():
     parser.add_argument("--only", default="", help="commands whose name holds this word")
     parser.add_argument("--data", type=pathlib.Path, default=DATA,
                         help="folder of diffusers/MODEL/model and moe/MODEL/model")
+    parser.add_argument("--renamed", nargs="+", default=[], metavar="OLD=NEW",
+                        help="keys that OLD called otherwise: a regular expression and what stands for it")
     options = parser.parse_args()
+    pairs = [tuple(pair.split("=", 1)) for pair in options.renamed]
     programs = [str(pathlib.Path(p).resolve()) for p in (options.old, options.new)]
     count = bad = 0
     for name, arguments in commands():
@@ -166,7 +176,7 @@ def main():
         for program in programs:
             with tempfile.TemporaryDirectory() as out:
                 results.append(run(program, arguments, pathlib.Path(out), options.data.resolve()))
-        must, memory = differences(*results)
+        must, memory = differences(renamed(results[0], pairs), results[1])
         count += 1
         bad += bool(must)
         state = "DIFFERS" if must else "equal"

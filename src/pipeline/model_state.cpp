@@ -181,8 +181,9 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
     state.folder.component("transformer");
   require(state.folder.has("transformer") || state.has_vae() || state.language, ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
-          "transformer ({}), and AutoencoderKL",
-          model, state.folder.class_name, models::known_types(models::pipelines()));
+          "transformer ({}), VAEs ({}) and language models ({})",
+          model, state.folder.class_name, models::known_types(models::pipelines()),
+          models::known_types(models::vaes()), models::known_types(models::language_models()));
   if (state.folder.has("transformer")) {
     const load::Component& part = state.folder.component("transformer");
     state.recipe = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));

@@ -36,6 +36,11 @@ class CheckLayers(unittest.TestCase):
                                        "kernels::Isa isa;\n"},
                     "src/load/x.cpp:3", "kernels:: is not on the line of load")
         self.expect({"src/load/x.cpp": "ops::Weight w;\nbase::load::X y;\n"})
+        for line in ("using namespace tessera::comm;", "using namespace comm;", "namespace c = ::tessera::comm;",
+                     "namespace tessera::comm {", "auto x = ::tessera::comm::all();"):
+            self.expect({"src/models/x.cpp": line + "\n"}, "src/models/x.cpp:1", "comm:: is not on the line of models")
+        self.expect({"src/models/x.cpp": "namespace tessera::models {\nusing namespace nn;\n"})
+        self.expect({"apps/cli/x.cpp": "tessera::comm::Communicator* c;\n"}, "comm:: is not on the line of apps")
 
     def test_programs_see_the_public_face_only(self):
         self.expect({"src/base/fail.h": "", "apps/cli/main.cpp": '#include "base/fail.h"\n'},

@@ -11,6 +11,11 @@ import compare_builds as compared  # noqa: E402
 
 
 class CompareBuilds(unittest.TestCase):
+    def test_keys_may_have_been_renamed(self):
+        old = {"a.layers[0].rows": 1, "a.rows": 2}
+        self.assertEqual(compared.renamed(old, [(r"(layers\[\d+\])\.rows", r"\1.assignments")]),
+                         {"a.layers[0].assignments": 1, "a.rows": 2})
+
     def test_commands_cover_models_and_plans_under_names_of_their_own(self):
         names = [name for name, _ in compared.commands()]
         self.assertGreaterEqual(len(names), 40)
