@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "comm/collectives.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 #include "ops/sampling.h"
@@ -34,8 +33,8 @@ nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device dev
 }
 
 // Where the model's tensors are; a latent on meta makes all of it meta.
-tensor::Device device_of(const Assembly& assembly, const Tensor& latent) {
-  return latent.is_meta() ? tensor::Device::meta : assembly.device;
+tensor::Device device_of(const Setup& setup, const Tensor& latent) {
+  return latent.is_meta() ? tensor::Device::meta : setup.residence.device;
 }
 
 void show(const DenoiseControl& control, const std::string& name, const Tensor& x) {
@@ -50,16 +49,16 @@ void check_hidden(const nn::Hidden& hidden, const std::string& part) {
 }
 
 Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
-                const nn::Placement& placement, const Tensor& latent, Assembly& assembly,
+                const nn::Placement& placement, const Tensor& latent, Setup& setup,
                 const DenoiseControl& control, Watch watch, int half = 0) {
   nn::Hidden hidden = model.embed(placement, latent);
   const bool trace = watch == Watch::blocks && control.trace, check = watch == Watch::numbers;
   if (trace) show(control, "embedding", hidden.tokens.body);
   if (check) check_hidden(hidden, "the embedding");
-  for (int64_t b = assembly.blocks.begin; b < assembly.blocks.end; ++b) {
+  for (int64_t b = setup.blocks.begin; b < setup.blocks.end; ++b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    model.block(static_cast<int>(b), step, placement, hidden, assembly.seams(half));
-    if (assembly.world) assembly.world->advance();
+    model.block(static_cast<int>(b), step, placement, hidden, setup.seams(half));
+    if (setup.world) setup.world->advance();
     if (check) check_hidden(hidden, "'" + model.block_name(static_cast<int>(b)) + "'");
     if (!trace) continue;
     const std::string name = model.block_name(static_cast<int>(b));
@@ -75,8 +74,8 @@ using Places = std::vector<nn::PlacementPtr>;
 
 // All rows at once, or the two halves that go in turn.
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
-                 const Assembly& assembly) {
-  if (!assembly.turns) return {model.place(context, view)};
+                 const Setup& setup) {
+  if (!setup.turns) return {model.place(context, view)};
   const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
   return {model.place(context, take_rows(view, 0, cut)),
           model.place(context, take_rows(view, cut, rows))};
@@ -84,26 +83,18 @@ Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn
 
 // A rank without rows for a half goes through its exchanges all the same.
 Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const Places& places,
-                  const Tensor& latent, Assembly& assembly, const DenoiseControl& control) {
+                  const Tensor& latent, Setup& setup, const DenoiseControl& control) {
   // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
   const Watch watch = latent.device() == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
-  if (places.size() == 1)
-    return run_rows(model, step, *places[0], latent, assembly, control, watch);
+  if (places.size() == 1) return run_rows(model, step, *places[0], latent, setup, control, watch);
   const int64_t first = nn::token_count(places[0]->view.body);
   const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
   std::vector<Tensor> out(2);
-  assembly.turns->run([&](int i) {
+  setup.turns->run([&](int i) {
     const auto at = static_cast<size_t>(i);
-    out[at] = run_rows(model, step, *places[at], latents[at], assembly, control, watch, i);
+    out[at] = run_rows(model, step, *places[at], latents[at], setup, control, watch, i);
   });
   return ops::concat_rows(out);
-}
-
-// Rank 0 decides, so that all ranks stop before the same step.
-bool go_on(Assembly& assembly, const DenoiseControl& control) {
-  const bool stop = control.stop.stop_requested();
-  if (!assembly.world || assembly.world->size() == 1) return !stop;
-  return !comm::agreed(*assembly.world, 0, stop, {"go", -1});
 }
 
 // Conditional rows first, then as many unconditional ones.
@@ -123,8 +114,8 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int6
 class Guard {
  public:
   Guard(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
-        Assembly& assembly, int steps)
-      : model_(model), context_(context), view_(view), assembly_(assembly), steps_(steps) {}
+        Setup& setup, int steps)
+      : model_(model), context_(context), view_(view), setup_(setup), steps_(steps) {}
 
   /// Before step i: what the network is to be given.
   void keep(const Tensor& time, const Tensor& input) {
@@ -144,9 +135,9 @@ class Guard {
   // The step after the last good latent once more, part by part; other ranks would not join in, and
   // old results have gone.
   [[noreturn]] void find(int i) {
-    if ((!assembly_.world || assembly_.world->size() == 1) && !assembly_.plan.stale())
-      run_rows(model_, *model_.at(context_, time_), *model_.place(context_, view_), good_,
-               assembly_, {}, Watch::numbers);
+    if ((!setup_.world || setup_.world->size() == 1) && !setup_.plan.stale())
+      run_rows(model_, *model_.at(context_, time_), *model_.place(context_, view_), good_, setup_,
+               {}, Watch::numbers);
     fail(ErrorCode::model,
          "step {} of {} leaves no numbers (NaN or infinity) in the latent: use less guidance or "
          "another scheduler; if that is the same, the model's files are damaged",
@@ -155,7 +146,7 @@ class Guard {
   const nn::Denoiser& model_;
   const nn::Context& context_;
   const nn::TokenView& view_;
-  Assembly& assembly_;
+  Setup& setup_;
   int steps_;
   Tensor time_, good_;
 };
@@ -163,47 +154,46 @@ class Guard {
 }  // namespace
 
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
-               const Tensor& timestep, const Tensor& latent, Assembly& assembly,
+               const Tensor& timestep, const Tensor& latent, Setup& setup,
                const DenoiseControl& control) {
-  assembly.begin_step({0, 1, true, true});
-  const tensor::Device device = device_of(assembly, latent);
-  const nn::ContextPtr context = model.prepare(placed(conditioning, device), assembly.shape());
+  setup.begin_step({0, 1, true, true});
+  const tensor::Device device = device_of(setup, latent);
+  const nn::ContextPtr context = model.prepare(placed(conditioning, device), setup.shape());
   const nn::StepContextPtr step = model.at(*context, timestep.to(device));
-  const nn::PlacementPtr placement = model.place(*context, assembly.view());
+  const nn::PlacementPtr placement = model.place(*context, setup.view());
   const Tensor out =
-      run_rows(model, *step, *placement, latent.to(device), assembly, control, Watch::blocks);
-  assembly.finish();
+      run_rows(model, *step, *placement, latent.to(device), setup, control, Watch::blocks);
+  setup.finish();
   return out.to(latent.device());
 }
 
 Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const sample::Sampler& sampler, const Guidance& guidance, Tensor latent,
-               const std::function<Tensor(int step)>& noise, Assembly& assembly,
+               const std::function<Tensor(int step)>& noise, Setup& setup,
                const DenoiseControl& control) {
-  const nn::TokenShape shape = assembly.shape();
-  const nn::TokenView view = assembly.view();
-  const tensor::Device home = latent.device(), device = device_of(assembly, latent);
+  const nn::TokenShape shape = setup.shape();
+  const nn::TokenView view = setup.view();
+  const tensor::Device home = latent.device(), device = device_of(setup, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
-  const Places places = places_of(model, *context, view, assembly);
+  const Places places = places_of(model, *context, view, setup);
   latent = latent.to(device);
   const auto& [pt, p, q] = model.geometry().patch_size;
   const bool watched = control.trace != nullptr;
   RecordedStep network(
       [&](const Tensor& time, const Tensor& input) {
-        return run_blocks(model, *model.at(*context, time), places, input, assembly, control);
+        return run_blocks(model, *model.at(*context, time), places, input, setup, control);
       },
-      sampler.steps() >= kWorthRecording && !watched && assembly.may_record(),
-      assembly.experts.get());
+      sampler.steps() >= kWorthRecording && !watched && setup.may_record(), setup.experts.get());
   sample::History history;
-  Guard guard(model, *context, view, assembly, sampler.steps());
+  Guard guard(model, *context, view, setup, sampler.steps());
   for (int i = 0; i < sampler.steps(); ++i) {
     if (i > 0) tensor::settle(device);  // so that what on_step says has happened
-    require(go_on(assembly, control), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
+    require(setup.go_on(control.stop), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
             sampler.steps());
     if (control.on_step) control.on_step(i, sampler.steps());
     const int steps = sampler.steps();
-    assembly.begin_step({i, steps, assembly.plan.fresh(i, steps),
-                         i + 1 == steps || assembly.plan.fresh(i + 1, steps)});
+    setup.begin_step(
+        {i, steps, setup.plan.fresh(i, steps), i + 1 == steps || setup.plan.fresh(i + 1, steps)});
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
@@ -219,7 +209,7 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
       show(control, fmt::format("latents.{}", i + 1), latent);
     }
   }
-  assembly.finish();
+  setup.finish();
   return latent.to(home);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "nn/block_stack.h"
-#include "parallel/assemble.h"
+#include "parallel/setup.h"
 #include "sample/sampler.h"
 
 namespace tessera::parallel {
@@ -30,18 +30,19 @@ struct DenoiseControl {
 /// The one loop: steps over the model's blocks, under any plan. Tensors are this rank's: `latent`
 /// f32 [tokens that the rank holds, C * patch] starts as noise, noise(i) gives step i's noise in
 /// the same layout, `conditioning` is of the rank's rows (guidance branches counted). The latent
-/// lives on assembly.device and comes back to where it was given; noise and conditioning may be on
-/// the host. A step begins when the one before it is computed. Rank 0 alone heeds control.stop and
-/// calls on_step. Throws Error(cancelled) within a step of a stop request, on all ranks.
+/// lives on setup.residence.device and comes back to where it was given; noise and conditioning may
+/// be on the host. A step begins when the one before it is computed. Rank 0 alone heeds
+/// control.stop and calls on_step. Throws Error(cancelled) within a step of a stop request, on all
+/// ranks.
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const sample::Sampler& sampler, const Guidance& guidance,
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,
-                       Assembly& assembly, const DenoiseControl& control);
+                       Setup& setup, const DenoiseControl& control);
 
 /// One forward pass of the model at given timesteps f32 [rows]: prediction f32 [tokens, C' *
 /// patch]. trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).
 tensor::Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
-                       const tensor::Tensor& timestep, const tensor::Tensor& latent,
-                       Assembly& assembly, const DenoiseControl& control);
+                       const tensor::Tensor& timestep, const tensor::Tensor& latent, Setup& setup,
+                       const DenoiseControl& control);
 
 }  // namespace tessera::parallel

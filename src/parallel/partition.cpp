@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/fail.h"
+#include "nn/kv_attention.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
@@ -157,6 +158,11 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
 
 nn::TokenView Partition::view(int rank, int patch) const { return view(std::vector{rank}, patch); }
 
+std::vector<Range> Partition::whole_rows(int rank) const {
+  if (workload_.text) return nn::rows_of_lengths(workload_.text->lengths);
+  return std::vector<Range>(rows(rank).size(), {-workload_.prefix, workload_.tokens()});
+}
+
 bool Partition::whole_pictures() const {
   return std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
                      [&](std::string_view axis) { return mesh_.size(axis) == 1; });
@@ -207,10 +213,6 @@ Tensor Partition::join(const std::vector<Tensor>& parts) const {
   std::vector<Tensor> rows;
   for (const Piece& piece : pieces) rows.push_back(piece.rows);
   return concatenated(rows);
-}
-
-std::vector<Range> whole_rows(const Workload& workload, size_t rows) {
-  return std::vector<Range>(rows, {-workload.prefix, workload.tokens()});
 }
 
 nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end) {

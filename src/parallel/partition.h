@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "comm/mesh.h"
+#include "nn/moe/selection_rule.h"
 #include "nn/seams.h"
 #include "tessera/plan.h"
 
@@ -16,6 +18,14 @@ struct Workload {
   int branches = 1;               ///< 2 with guidance
   int steps = 1;
   int64_t prefix = 0;  ///< text tokens of a row
+  /// What measures whole pictures: rescaled guidance, a scheduler's dynamic thresholding.
+  bool rescales = false, thresholds = false;
+  /// Of a language model, in place of all that.
+  struct Sequences {
+    std::vector<int64_t> lengths;  ///< the most tokens that each will have
+    nn::SelectionRule rule{};      ///< who chooses the experts of its tokens
+  };
+  std::optional<Sequences> text{};
 
   int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
 };
@@ -42,6 +52,8 @@ class Partition {
   nn::TokenView view(int rank, int patch = -1) const;
   /// What ranks of the same rows hold together, in order of ids.
   nn::TokenView view(const std::vector<int>& ranks, int patch = -1) const;
+  /// The ids of each of a rank's rows, text included: what one keeps who keeps all of them.
+  std::vector<nn::Range> whole_rows(int rank) const;
   /// The sizes of a rank's part of the request, as its model is told them.
   nn::TokenShape shape(int rank) const {
     return {static_cast<int>(rows(rank).size()), workload_.prefix, workload_.grid};
@@ -79,8 +91,6 @@ int expert_place(const Plan& plan, int rank);
 /// The first rank that holds the same experts.
 int expert_lender(const Plan& plan, int rank);
 
-/// The ids of all rows of a request, text included: what a rank keeps that keeps all of `rows`.
-std::vector<nn::Range> whole_rows(const Workload& workload, size_t rows);
 /// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
 nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end);
 /// The part of a token model's view whose places in its packed order are in `places`.

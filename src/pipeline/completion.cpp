@@ -1,7 +1,6 @@
 #include "pipeline/completion.h"
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -10,14 +9,12 @@
 #include "base/stop.h"
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
-#include "comm/threads/launch.h"
 #include "nn/moe/row_usage.h"
-#include "parallel/language.h"
+#include "parallel/decode.h"
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
-#include "pipeline/model_state.h"
+#include "pipeline/launch.h"
 #include "pipeline/token_memory.h"
-#include "sample/decode.h"
 
 namespace tessera::pipeline {
 
@@ -79,12 +76,14 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
   return all;
 }
 
+namespace {
+
+// Whether a pass stands under the request's selection rule: all that commit tokens, unless asked
+// otherwise.
 bool ruled(const CompleteRequest& request, PassKind kind) {
   if (kind == PassKind::prefill || kind == PassKind::finalise) return request.select_prefill;
   return kind != PassKind::refresh || request.select_refresh;
 }
-
-namespace {
 
 // What becomes of one prompt's tokens as text.
 class Answer {
@@ -144,6 +143,7 @@ std::vector<std::string> block_texts(const sample::RowPass& p, const sample::Blo
 struct Course {
   const CompleteRequest& request;
   const CompleteControl& control;
+  const PassWatch& watch;
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
@@ -159,7 +159,8 @@ struct Course {
     std::set<int> rows;
     for (const auto& p : passes)
       if (ruled(request, p.pass.kind)) rows.insert(p.row);
-    policy.restrict_to(rows);
+    if (watch.before) watch.before(rows);
+    policy.restrict_to(std::move(rows));
     ++result.forwards;
     fresh_uses = true;
     pass = {};
@@ -210,6 +211,7 @@ struct Order {
   ModelState& state;
   const CompleteRequest& request;
   const CompleteControl& control;
+  const PassWatch& watch;
   sample::DecodingPolicy policy;
   nn::SelectionRule rule;
   sample::SpecialIds special;
@@ -228,7 +230,7 @@ struct Order {
 std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
   Language& language = *state.language;
   nn::Portion portion =
-      parallel::language_portion(state.options.plan, language.geometry(state.dtype()), rank);
+      parallel::portion_of(state.options.plan, language.geometry(state.dtype()), rank);
   portion.expert_dtype = state.expert_dtype();
   return language.model(facts().block_causal ? policy.block : 0, state.dtype(), weight_store(),
                         rank, portion);
@@ -239,35 +241,31 @@ CompleteResult Order::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const int64_t sent_before =
       world ? world->ledger().total().bytes : 0;  // what agreed on the start
-  const tensor::BindScope bind(state.workers.scope(world ? rank : -1, &meters));
-  const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
-  const auto held = model(rank);
-  const nn::TokenModel& own = *held;
-  const auto assembly = parallel::assemble_language(
-      own, state.options.plan, rule,
-      sample::sequence_lengths(prompts, policy, facts().block_causal), world);
+  const auto own = model(rank);
+  const parallel::Workload workload{
+      .text = {{sample::sequence_lengths(prompts, policy, facts().block_causal), rule}}};
+  parallel::Setup setup(state.options.plan, own->geometry(), workload, world);
   static const CompleteControl quiet;
-  Course course{
-      request,          rank == 0 ? control : quiet,
-      special,          tokens,
-      *assembly.policy, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
+  Course course{request,
+                rank == 0 ? control : quiet,
+                watch,
+                special,
+                tokens,
+                *setup.policy,
+                std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
   course.result.completions.resize(prompts.size());
   course.sure.resize(prompts.size());
-  assembly.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
-  sample::DecodeControl watch;
-  if (!world) watch.stop = control.stop;
-  watch.before = [&](const auto& passes) {
-    if (world)  // all ranks stop before the same pass
-      require(!comm::agreed(*world, 0, control.stop.stop_requested(), {"go", -1}),
-              ErrorCode::cancelled, "stopped after {} passes", course.result.forwards);
-    course.before(passes);
+  setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
+  if (watch.experts) setup.experts->log().watch(watch.experts);
+  sample::DecodeControl passes;
+  passes.stop = control.stop;
+  passes.before = [&](const auto& rows) { course.before(rows); };
+  passes.after = [&](const auto& p, const auto& walk, const auto&) {
+    return course.after(p, walk);
   };
-  watch.after = [&](const auto& p, const auto& walk, const auto&) { return course.after(p, walk); };
-  const auto begin = std::chrono::steady_clock::now();
-  const auto out = sample::decode(assembly.split ? *assembly.split : own, prompts, policy, special,
-                                  facts().block_causal, assembly.seams(), watch);
-  course.result.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const base::Stopwatch clock;
+  const auto out = parallel::decode(*own, prompts, policy, special, setup, passes);
+  course.result.seconds = clock.seconds();
   course.end(out, prompts);
   if (world) {
     const std::lock_guard lock(mutex);
@@ -278,39 +276,36 @@ CompleteResult Order::run(comm::Communicator* world) {
 
 void check_plan(const ModelState& state) {
   const Plan& plan = state.options.plan;
-  const auto found = parallel::language_problems(plan, state.language->geometry(state.dtype()));
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  parallel::require_runnable(plan, state.language->geometry(state.dtype()),
+                             {.text = parallel::Workload::Sequences{}});
   if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
 }
 
 CompleteResult run_ranks(Order& order) {
-  ModelState& state = order.state;
-  const RunOptions& options = state.options;
-  const int world = options.plan.world();
-  if (world == 1) return order.run(nullptr);
+  const ModelState& state = order.state;
+  const Plan& plan = state.options.plan;
+  const Processes* const processes = state.options.processes;
+  for (int r = 0; r < plan.world() && !processes; ++r) order.networks.push_back(order.model(r));
   CompleteResult result;
-  if (!options.processes) {
-    for (int r = 0; r < world; ++r) order.networks.push_back(order.model(r));
-    comm::threads::run(world, options.comm_timeout, [&](comm::Communicator& ranks) {
-      CompleteResult made = order.run(&ranks);
-      if (ranks.rank() == 0) result = std::move(made);
-    });
-    return result;
-  }
-  comm::Communicator& ranks = world_of(state.place, *options.processes);
-  result = order.run(&ranks);
-  int64_t sums[] = {static_cast<int64_t>(order.meters.all->total().bytes), order.bytes_sent};
-  comm::sum(ranks, sums, {"report", -1});
+  launch_ranks(state, order.meters, order.control.stop, [&](comm::Communicator* world) {
+    CompleteResult made = order.run(world);
+    if (!world || world->rank() == 0) result = std::move(made);
+  });
+  result.bytes_read = order.meters.all->total().bytes;
+  result.bytes_sent = order.bytes_sent;
+  if (!processes || plan.world() == 1) return result;
+  int64_t sums[] = {static_cast<int64_t>(result.bytes_read), result.bytes_sent};
+  comm::sum(world_of(state.place, *processes), sums, {"report", -1});
   result.bytes_read = static_cast<double>(sums[0]);
-  order.bytes_sent = sums[1];
-  result.elsewhere = ranks.rank() != 0;
+  result.bytes_sent = sums[1];
+  result.elsewhere = processes->rank != 0;
   return result;
 }
 
 }  // namespace
 
-CompleteResult complete(ModelState& state, const CompleteRequest& q,
-                        const CompleteControl& control) {
+CompleteResult complete(ModelState& state, const CompleteRequest& q, const CompleteControl& control,
+                        const PassWatch& watch) {
   check_request(q);
   const Turn turn(state);
   const base::BindStop stop(control.stop);
@@ -340,10 +335,8 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q,
   plan_tokens(state, run);
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   if (!said.empty()) control.on_note(said);
-  Order order{state, q, control, policy, rule, special, std::move(prompts), tokens, meters};
+  Order order{state, q, control, watch, policy, rule, special, std::move(prompts), tokens, meters};
   CompleteResult result = run_ranks(order);
-  if (!state.options.processes) result.bytes_read = order.meters.all->total().bytes;
-  result.bytes_sent = order.bytes_sent;
   result.has_texts = tokens != nullptr;
   result.select = nn::to_string(rule);
   result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <set>
 #include <vector>
 
+#include "nn/moe/log.h"
 #include "pipeline/language.h"
 #include "pipeline/model_state.h"
 #include "sample/decode.h"
@@ -9,9 +12,16 @@
 
 namespace tessera::pipeline {
 
+/// What a study sees of a run on one rank; both may be empty.
+struct PassWatch {
+  /// Before each pass: the prompts that are in it under the selection rule.
+  std::function<void(const std::set<int>& prompts)> before;
+  std::function<void(const nn::MoeWork&)> experts;  ///< each call of an MoE layer
+};
+
 /// Answers to prompts; as Model::complete.
 CompleteResult complete(ModelState& state, const CompleteRequest& request,
-                        const CompleteControl& control);
+                        const CompleteControl& control, const PassWatch& watch = {});
 
 /// The policy that a request's words mean for a model. Throws Error(usage).
 sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::TokenFacts& facts);
@@ -19,8 +29,5 @@ sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::T
 std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& request,
                                             const Language& language,
                                             const sample::DecodingPolicy& policy);
-/// Whether a pass stands under the request's selection rule: all that commit tokens, unless asked
-/// otherwise.
-bool ruled(const CompleteRequest& request, sample::PassKind kind);
 
 }  // namespace tessera::pipeline

@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
-#include "comm/threads/launch.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/gather_reports.h"
+#include "pipeline/launch.h"
 #include "pipeline/noise.h"
 #include "pipeline/redundancy.h"
 
@@ -35,15 +34,15 @@ struct Ranks {
 
   Tensor run(comm::Communicator* world);
   void note_steps(const std::vector<double>& marks);
-  void note_rank(const parallel::Assembly& assembly);
+  void note_rank(const parallel::Setup& setup);
   void note_work(int rank, double flops_before);
 };
 
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
 class Start {
  public:
-  Start(const GenerateRequest& request, const Job& job, const parallel::Assembly& assembly)
-      : job_(job), assembly_(assembly), noise_(request.noise, request.seed) {
+  Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup)
+      : job_(job), setup_(setup), noise_(request.noise, request.seed) {
     const auto given = job.given.find("latents");
     const bool drawn = given == job.given.end();
     latents_ = drawn ? tokens(noise_.draw(job.noise_shape()), job.noise_form())
@@ -66,19 +65,19 @@ class Start {
 
  private:
   Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
-    return assembly_.partition.cut(nn::tokens_of_latent(whole, job_.layout, form), assembly_.rank);
+    return setup_.partition.cut(nn::tokens_of_latent(whole, job_.layout, form), setup_.rank);
   }
   const Job& job_;
-  const parallel::Assembly& assembly_;
+  const parallel::Setup& setup_;
   Noise noise_;
   Tensor latents_;
 };
 
 // Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
-Tensor gathered(const parallel::Assembly& assembly, const Tensor& mine) {
-  if (!assembly.world) return mine;
-  const auto parts = comm::gather(*assembly.world, 0, mine.contiguous(), {"gather", -1});
-  return parts.empty() ? Tensor() : assembly.partition.join(parts);
+Tensor gathered(const parallel::Setup& setup, const Tensor& mine) {
+  if (!setup.world) return mine;
+  const auto parts = comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1});
+  return parts.empty() ? Tensor() : setup.partition.join(parts);
 }
 
 void Ranks::note_steps(const std::vector<double>& marks) {
@@ -89,11 +88,11 @@ void Ranks::note_steps(const std::vector<double>& marks) {
   report.forwards = steps;
 }
 
-void Ranks::note_rank(const parallel::Assembly& assembly) {
+void Ranks::note_rank(const parallel::Setup& setup) {
   const std::lock_guard lock(mutex);
   const int steps = job.sampler->steps();
   auto& layers = report.layers;
-  for (const nn::MoeEvent& event : assembly.expert_events()) {
+  for (const nn::MoeEvent& event : setup.expert_events()) {
     if (layers.size() <= static_cast<size_t>(event.site))
       layers.resize(static_cast<size_t>(event.site) + 1);
     Report::Layer& layer = layers[static_cast<size_t>(event.site)];
@@ -107,9 +106,9 @@ void Ranks::note_rank(const parallel::Assembly& assembly) {
     for (int64_t rows : event.rows) layer.rows += event.sent ? rows : 0;
     layer.rows_changed += event.changed;
   }
-  report.kept_row_bytes = std::max(report.kept_row_bytes, assembly.peak_kept_bytes());
-  if (!assembly.world) return;
-  for (const auto& [key, entry] : assembly.world->ledger().entries()) {
+  report.kept_row_bytes = std::max(report.kept_row_bytes, setup.peak_kept_bytes());
+  if (!setup.world) return;
+  for (const auto& [key, entry] : setup.world->ledger().entries()) {
     Report::Traffic& traffic = report.traffic[key];
     traffic.messages += entry.messages;
     traffic.bytes += entry.bytes;
@@ -137,19 +136,16 @@ void Ranks::note_work(int rank, double flops_before) {
 
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
-  const tensor::BindScope bind(state.workers.scope(world ? rank : -1, &job.meters));
-  const base::BindStop stop(world ? std::stop_token() : control.stop);  // ranks agree on theirs
   const double flops_before = state.workers.scope(rank, &job.meters).meter->total().flops;
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model =
       *job.networks.at(static_cast<size_t>(parallel::expert_place(plan, rank)));
-  parallel::Assembly assembly(model.geometry(), plan, job.workload(), world);
-  assembly.device = state.device();
-  assembly.fixed_weights = job.resident_blocks < 0;
+  parallel::Setup setup(plan, model.geometry(), job.workload(), world,
+                        {state.device(), job.resident_blocks < 0});
   RedundancyProbe probe;
   if (request.compare_steps)
-    assembly.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
-  Start start(request, job, assembly);
+    setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
+  Start start(request, job, setup);
   std::vector<double> marks;
   parallel::DenoiseControl watch;
   if (rank == 0) {
@@ -161,18 +157,18 @@ Tensor Ranks::run(comm::Communicator* world) {
   }
   if (trace.wanted())
     watch.trace = [&](const std::string& name, const Tensor& x) {
-      const Tensor whole = gathered(assembly, x);
+      const Tensor whole = gathered(setup, x);
       if (rank == 0) trace.tokens(name, whole);
     };
   const Tensor mine = parallel::denoise(
-      model, take_rows(job.conditioning, assembly.partition.rows(rank)), *job.sampler, job.guidance,
-      start.latents(), [&](int step) { return start.noise(step); }, assembly, watch);
-  const Tensor all = gathered(assembly, mine);
+      model, take_rows(job.conditioning, setup.partition.rows(rank)), *job.sampler, job.guidance,
+      start.latents(), [&](int step) { return start.noise(step); }, setup, watch);
+  const Tensor all = gathered(setup, mine);
   if (rank == 0) {
     marks.push_back(clock.seconds());
     note_steps(marks);
   }
-  note_rank(assembly);
+  note_rank(setup);
   note_work(rank, flops_before);
   if (request.compare_steps) {
     report.similarity = probe.steps();
@@ -203,21 +199,6 @@ void Trace::write(const std::string& path) const {
   if (wanted_) load::write_safetensors(path, tensors_);
 }
 
-void check_plan(const ModelState& state, const Job& job) {
-  const auto found = parallel::problems(state.options.plan, state.geometry(), job.workload());
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
-  const bool whole = parallel::Partition(state.options.plan, job.workload()).whole_pictures();
-  require(
-      job.guidance.rescale == 0 || whole, ErrorCode::plan,
-      "the plan cannot run: --guidance-rescale measures whole pictures, and '{}' cuts them into "
-      "pieces: leave it out, or choose a plan that does not cut pictures",
-      to_string(state.options.plan));
-  require(!job.sampler->whole_pictures() || whole, ErrorCode::plan,
-          "the plan cannot run: this scheduler's 'thresholding' measures whole pictures, and '{}' "
-          "cuts them into pieces: choose a plan that does not cut pictures",
-          to_string(state.options.plan));
-}
-
 void load_ranks(ModelState& state, Job& job) {
   const Processes* const processes = state.options.processes;
   const Plan& plan = state.options.plan;
@@ -232,20 +213,11 @@ Tensor denoise(ModelState& state, const GenerateRequest& request, const RunContr
                const Job& job, Trace& trace, Report& report) {
   Ranks ranks{state, request, control, job, trace, report, {}};
   Tensor latent;
-  if (state.options.plan.world() == 1) {
-    latent = ranks.run(nullptr);
-  } else if (state.options.processes) {
-    comm::Communicator& world = world_of(state.place, *state.options.processes);
-    latent = ranks.run(&world);
-    gather_reports(world, report);
-    if (world.rank() != 0) return {};
-  } else {
-    comm::threads::run(state.options.plan.world(), state.options.comm_timeout,
-                       [&](comm::Communicator& world) {
-                         const Tensor all = ranks.run(&world);
-                         if (world.rank() == 0) latent = all;
-                       });
-  }
+  launch_ranks(state, job.meters, control.stop, [&](comm::Communicator* world) {
+    const Tensor all = ranks.run(world);
+    if (!world || world->rank() == 0) latent = all;
+    if (world && state.options.processes) gather_reports(*world, report);
+  });
   return latent;
 }
 

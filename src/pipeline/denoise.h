@@ -25,8 +25,6 @@ class Trace {
   std::map<std::string, tensor::Tensor> tensors_;
 };
 
-/// Throws Error(plan) when the plan of an open model cannot run a job; reads no weights.
-void check_plan(const ModelState& state, const Job& job);
 /// Loads the transformers of all ranks of this process into job.networks.
 void load_ranks(ModelState& state, Job& job);
 /// The most that was held at once, by memory class, and "total".

@@ -65,13 +65,13 @@ Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
     const auto model = recipe.make(weights, whole, dtype);
     result.parameters = weights.parameters();
     const nn::Conditioning conditioning = given ? on_meta(*given) : recipe.example(rows);
-    parallel::Assembly assembly(
-        model->geometry(), {},
+    parallel::Setup setup(
+        {}, model->geometry(),
         {pictures, layout.grid(), branches ? 2 : 1, 1, recipe.prefix(conditioning)});
     parallel::forward(
         *model, conditioning, Tensor::empty({rows}, DType::f32, Device::meta),
         Tensor::empty({rows * layout.tokens(), layout.token_channels()}, DType::f32, Device::meta),
-        assembly, {});
+        setup, {});
   }
   result.flops_per_step = scope.meter->total().flops;
   result.work = scope.meter->entries();

@@ -105,8 +105,6 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   std::string all = names.latent + ", " + names.timestep;
   for (const auto& name : names.conditioning) all += ", " + name;
   const Tensor latent = as_f32(input(file, inputs, names.latent, all));
-  require(state.options.plan.world() == 1, ErrorCode::plan,
-          "forward runs one component on one rank; leave out --plan and --ranks");
   const nn::TokenLayout layout = layout_of(recipe, latent, file, names.latent, inputs);
   const int rows = static_cast<int>(latent.size(0));
   Tensor time = as_f32(input(file, inputs, names.timestep, all));
@@ -126,12 +124,12 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
       outputs[name] = ops::cast(x, DType::f32).reshape({rows, x.size(0) / rows, x.size(1)});
     };
   const auto network = state.transformer();
-  parallel::Assembly assembly(network->geometry(), {},
-                              {rows, layout.grid(), 1, 1, recipe.prefix(conditioning)});
-  assembly.device = state.device();
+  parallel::Setup setup({}, network->geometry(),
+                        {rows, layout.grid(), 1, 1, recipe.prefix(conditioning)}, nullptr,
+                        {state.device()});
   const Tensor out =
       parallel::forward(*network, conditioning, time,
-                        nn::tokens_of_latent(latent, layout, recipe.form), assembly, watch);
+                        nn::tokens_of_latent(latent, layout, recipe.form), setup, watch);
   nn::TokenLayout predicted = layout;
   predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);
   outputs["out"] = nn::latent_of_tokens(out, predicted, recipe.form);
@@ -219,6 +217,8 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
           "component '{}' is not known; known are transformer, vae.decode, vae.encode, "
           "text_encoder (_2, _3), and model of a language model",
           component.substr(0, 60));
+  require(!transformer || state.options.plan.world() == 1, ErrorCode::plan,
+          "forward runs one component on one rank; leave out --plan and --ranks");
   const std::string part = transformer ? "transformer" : text ? component : "vae";
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true

@@ -4,9 +4,8 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
-#include "nn/kv_attention.h"
-#include "nn/moe/moe_layers.h"
 #include "ops/elementwise.h"
+#include "parallel/decode.h"
 #include "pipeline/token_memory.h"
 
 namespace tessera::pipeline {
@@ -138,8 +137,6 @@ Tensor spread(const Tensor& packed, const Asked& asked) {
 
 Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
-  require(state.options.plan.world() == 1, ErrorCode::plan,
-          "forward runs one component on one rank; leave out --plan and --ranks");
   Language& language = *state.language;
   const Asked asked = read(inputs, language.recipe().facts());
   plan_tokens(state, {asked.visible, asked.length, asked.block});
@@ -147,26 +144,23 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
   whole.expert_dtype = state.expert_dtype();
   const auto held = language.model(asked.block, state.dtype(), weight_store(), 0, whole);
   const nn::TokenModel& model = *held;
-  nn::TokenView view{-1, {}, {}, {}, {}};
+  sample::TokenPass pass{.ids = asked.ids};
   for (int r = 0; r < static_cast<int>(asked.rows); ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];
-    view.rows.push_back(r);
-    view.body.push_back({r, {0, count}});
-    view.lengths.push_back(count);
+    pass.view.rows.push_back(r);
+    pass.view.body.push_back({r, {0, count}});
+    pass.view.lengths.push_back(count);
   }
-  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(asked.visible));
-  nn::MoeLayers experts;
-  attention.begin_step({.index = 0});
-  const auto placement = model.place(view);
-  nn::Hidden hidden = model.embed(asked.ids, view);
+  pass.decide = pass.view.body;
+  parallel::Setup setup({}, model.geometry(), {.text = {{asked.visible}}});
   Tensors outputs;
-  if (trace) outputs["hidden.0"] = spread(hidden.tokens.body, asked);
-  for (int b = 0; b < model.geometry().blocks; ++b) {
-    require(!stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    model.block(b, {}, *placement, hidden, {attention, experts});
-    if (trace) outputs[fmt::format("hidden.{}", b + 1)] = spread(hidden.tokens.body, asked);
-  }
-  outputs["logits"] = outputs["out"] = spread(model.logits(hidden, view, view.body), asked);
+  const Tensor logits =
+      parallel::forward(model, pass, setup, [&](int blocks, const Tensor& stream) {
+        if (trace) outputs[fmt::format("hidden.{}", blocks)] = spread(stream, asked);
+        require(blocks == setup.blocks.end || !stop.stop_requested(), ErrorCode::cancelled,
+                "stopped before block {}", blocks);
+      });
+  outputs["logits"] = outputs["out"] = spread(logits, asked);
   return outputs;
 }
 

@@ -76,7 +76,7 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   result.sampler = job.sampler_name;
-  check_plan(state, job);
+  parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
   plan_memory(state, request, job);
   result.report.notes = job.notes;
   if (control.on_note)

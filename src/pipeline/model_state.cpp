@@ -7,8 +7,7 @@
 #include "base/fail.h"
 #include "base/is_there.h"
 #include "load/meta_weights.h"
-#include "parallel/experts/exchange.h"
-#include "parallel/partition.h"
+#include "parallel/setup.h"
 #include "pipeline/estimate.h"
 #include "pipeline/resolve_model.h"
 #include "pipeline/streamed.h"
@@ -105,12 +104,8 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
   loading.meter = tensor::current_scope().meter;
   const tensor::BindScope bind(loading);
   const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
-  nn::Portion portion = recipe->whole();
+  nn::Portion portion = parallel::portion_of(options.plan, geometry(), rank);
   portion.expert_dtype = expert_dtype();
-  const auto sites = geometry().experts;
-  if (options.plan.expert > 1 && !sites.empty())
-    for (int owner : parallel::expert_owners(options.plan, sites.front().experts))
-      portion.experts.push_back(owner == parallel::expert_place(options.plan, rank));
   require(resident < 0 || !portion.expert_dtype, ErrorCode::usage,
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");

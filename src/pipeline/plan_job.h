@@ -42,7 +42,8 @@ struct Job {
     return form == nn::LatentForm::packed ? nn::LatentForm::picture : form;
   }
   parallel::Workload workload() const {
-    return {pictures(), layout.grid(), guidance.branches() ? 2 : 1, sampler->steps(), prefix};
+    return {pictures(), layout.grid(),         guidance.branches() ? 2 : 1, sampler->steps(),
+            prefix,     guidance.rescale != 0, sampler->whole_pictures()};
   }
 };
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "base/fail.h"
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
 #include "parallel/experts/exchange.h"
@@ -32,8 +31,7 @@ class Ranks {
         workload_(with_text(recipe, workload)),
         partition_(plan_, workload_),
         model_(make({})) {
-    const auto found = parallel::problems(plan_, model_->geometry(), workload_);
-    require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+    parallel::require_runnable(plan_, model_->geometry(), workload_);
     const auto& sites = model_->geometry().experts;
     if (!sites.empty()) owners_ = parallel::expert_owners(plan_, sites.front().experts);
   }
@@ -87,12 +85,12 @@ class Ranks {
     tensor::Scope scope;
     scope.memory = std::make_shared<tensor::MemoryTracker>();
     const tensor::BindScope bind(scope);
-    parallel::Assembly assembly(model_->geometry(), {}, workload_);
-    assembly.partition = partition_;
-    assembly.rank = rank;
+    parallel::Setup setup({}, model_->geometry(), workload_);
+    setup.partition = partition_;
+    setup.rank = rank;
     parallel::forward(
         *model_, recipe_.example(rows), Tensor::empty({rows}, DType::f32, Device::meta),
-        Tensor::empty({tokens, layout_.token_channels()}, DType::f32, Device::meta), assembly, {});
+        Tensor::empty({tokens, layout_.token_channels()}, DType::f32, Device::meta), setup, {});
     return activations_[size] = scope.memory->peak(MemoryClass::activations);
   }
   int64_t keys_and_values(int rank) const {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "models/registry.h"
-#include "parallel/assemble.h"
+#include "parallel/setup.h"
 #include "tessera/report.h"
 #include "tessera/request.h"
 

@@ -5,9 +5,7 @@
 
 #include "base/fail.h"
 #include "load/meta_weights.h"
-#include "nn/kv_attention.h"
-#include "nn/moe/moe_layers.h"
-#include "parallel/language.h"
+#include "parallel/decode.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -28,20 +26,14 @@ struct Rehearsal {
 };
 
 // Of this process: its rank's part, or those of all ranks that are its threads.
-nn::Portion portion_of(const ModelState& state, std::optional<DType> experts) {
-  const RunOptions& options = state.options;
-  nn::Portion portion{{0, state.language->recipe().blocks()}, true, true};
-  if (options.processes)
-    portion = parallel::language_portion(options.plan, state.language->geometry(state.dtype()),
-                                         options.processes->rank);
-  portion.expert_dtype = experts;
-  return portion;
-}
-
 int64_t weights_of(const ModelState& state, DType dtype, std::optional<DType> experts) {
+  const Processes* const processes = state.options.processes;
+  nn::Portion portion =
+      parallel::portion_of(processes ? state.options.plan : Plan{}, state.language->geometry(dtype),
+                           processes ? processes->rank : 0);
+  portion.expert_dtype = experts;
   const Rehearsal rehearsal;
-  const auto part =
-      state.language->recipe().make(load::MetaWeights(), portion_of(state, experts), dtype, 0);
+  const auto part = state.language->recipe().make(load::MetaWeights(), portion, dtype, 0);
   return rehearsal.scope.memory->peak(tensor::MemoryClass::weights);
 }
 
@@ -63,25 +55,18 @@ TokenNeed token_need(const ModelState& state, const TokenRun& run) {
   const auto model = recipe.make(weights, {{0, recipe.blocks()}, true, true}, state.dtype(),
                                  recipe.facts().block_causal ? run.block : 0);
   need.parameters = weights.parameters();
-  nn::TokenView view{-1, {}, {}, {}, {}};
-  nn::Segments decided;
+  sample::TokenPass pass{.ids = std::vector<int32_t>(static_cast<size_t>(tokens))};
   for (size_t r = 0; r < run.lengths.size(); ++r) {
     const int64_t length = run.lengths[r];
-    view.rows.push_back(static_cast<int>(r));
-    view.body.push_back({static_cast<int>(r), {0, length}});
-    view.lengths.push_back(length);
-    decided.push_back({static_cast<int>(r), {std::max<int64_t>(0, length - run.decided), length}});
+    pass.view.rows.push_back(static_cast<int>(r));
+    pass.view.body.push_back({static_cast<int>(r), {0, length}});
+    pass.view.lengths.push_back(length);
+    pass.decide.push_back(
+        {static_cast<int>(r), {std::max<int64_t>(0, length - run.decided), length}});
   }
-  nn::KvAttention attention(model->geometry(), nn::rows_of_lengths(run.lengths));
-  nn::MoeLayers experts;
-  attention.begin_step({.index = 0});
-  const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);
-  const auto placement = model->place(view);
-  nn::Hidden hidden = model->embed(ids, view);
-  for (int b = 0; b < model->geometry().blocks; ++b)
-    model->block(b, {}, *placement, hidden, {attention, experts});
-  model->logits(hidden, view, decided);
-  need.kv = attention.slots().bytes();
+  parallel::Setup setup({}, model->geometry(), {.text = {{run.lengths}}});
+  parallel::forward(*model, pass, setup, {});
+  need.kv = rehearsal.scope.memory->peak(tensor::MemoryClass::kv);
   need.flops = rehearsal.scope.meter->total().flops;
   need.work = rehearsal.scope.meter->entries();
   const int64_t ranks = state.options.processes ? 1 : state.options.plan.world();

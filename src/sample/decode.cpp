@@ -3,23 +3,15 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "ops/finite.h"
 
 namespace tessera::sample {
 namespace {
 
 using tensor::Tensor;
 
-// A forward pass over all sequences that have one to make.
-struct Batch {
-  nn::TokenView view{-1, {}, {}, {}, {}};
-  nn::Segments decide;
-  std::vector<int32_t> ids;
-};
-
-Batch pack(const std::vector<RowPass>& passes,
-           const std::vector<std::unique_ptr<BlockWalk>>& walks) {
-  Batch batch;
+TokenPass pack(int index, const std::vector<RowPass>& passes,
+               const std::vector<std::unique_ptr<BlockWalk>>& walks) {
+  TokenPass batch{index, {}, {}, {}};
   for (const RowPass& p : passes) {
     const auto& ids = walks[size_t(p.row)]->ids();
     batch.view.rows.push_back(p.row);
@@ -29,35 +21,6 @@ Batch pack(const std::vector<RowPass>& passes,
     batch.ids.insert(batch.ids.end(), ids.begin() + p.pass.ids.begin, ids.begin() + p.pass.ids.end);
   }
   return batch;
-}
-
-// With `look` every block's tokens are checked, wherever they are.
-Tensor forward(const nn::TokenModel& model, const Batch& batch, const nn::Seams& seams, int pass,
-               bool look) {
-  const nn::StepInfo info{pass, 0, true, true};
-  seams.attention.begin_step(info);
-  seams.experts.begin_step(info);
-  const auto placement = model.place(batch.view);
-  nn::Hidden hidden = model.embed(batch.ids, batch.view);
-  const Tensor& tokens = hidden.tokens.body;
-  look |= !tokens.defined() ||
-          tokens.device() == tensor::Device::cpu;  // there it costs nothing beside a block
-  if (look) ops::require_finite(tokens, "the embedding");
-  for (int b = 0; b < model.geometry().blocks; ++b) {
-    model.block(b, {}, *placement, hidden, seams);
-    if (look) ops::require_finite(tokens, fmt::format("block {}", b));
-  }
-  return model.logits(hidden, batch.view, batch.decide);
-}
-
-// Logits on the host, all of them numbers; else the pass is made again to find the block that
-// spoils them.
-Tensor checked_forward(const nn::TokenModel& model, const Batch& batch, const nn::Seams& seams,
-                       int pass) {
-  const Tensor logits = forward(model, batch, seams, pass, false).to(tensor::Device::cpu);
-  if (ops::all_finite(logits)) return logits;
-  ops::require_finite(forward(model, batch, seams, pass, true), "the head");
-  return logits;
 }
 
 MaskedLogits masked(const Tensor& logits, const Pass& pass, const BlockWalk& walk,
@@ -82,10 +45,9 @@ std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
   return lengths;
 }
 
-std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<TokenPrompt>& prompts,
-                            const DecodingPolicy& policy, const SpecialIds& special,
-                            bool block_causal, const nn::Seams& seams,
-                            const DecodeControl& control) {
+std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
+                            const SpecialIds& special, bool block_causal,
+                            const ForwardPass& forward, const DecodeControl& control) {
   check_policy(policy, block_causal);
   std::vector<std::unique_ptr<BlockWalk>> walks;
   for (const TokenPrompt& p : prompts)
@@ -98,7 +60,7 @@ std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<Token
       if (const auto next = walks[r]->next()) passes.push_back({int(r), *next, {}});
     if (passes.empty()) break;
     if (control.before) control.before(passes);
-    const Tensor logits = checked_forward(model, pack(passes, walks), seams, pass);
+    const Tensor logits = forward(pack(pass, passes, walks));
     int64_t at = 0;
     for (RowPass& p : passes) {
       BlockWalk& walk = *walks[size_t(p.row)];
@@ -112,8 +74,6 @@ std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<Token
       if (control.after && !control.after(p, walk, mine)) walk.cancel();
     }
   }
-  seams.attention.finish();
-  seams.experts.finish();
   for (size_t r = 0; r < walks.size(); ++r) {
     out[r].ids = walks[r]->ids();
     out[r].generated = walks[r]->generated();

@@ -4,7 +4,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "nn/block_stack.h"
+#include "nn/seams.h"
 #include "sample/block_walk.h"
 
 namespace tessera::sample {
@@ -45,12 +45,21 @@ struct DecodeControl {
 std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
                                       const DecodingPolicy& policy, bool block_causal);
 
+/// A forward pass over all sequences that have one to make.
+struct TokenPass {
+  int index = 0;
+  nn::TokenView view;
+  nn::Segments decide;       ///< whose logits are wanted; parts of view.body, in its order
+  std::vector<int32_t> ids;  ///< of view.body
+};
+/// -> logits f32 [tokens of pass.decide, vocabulary] on the host.
+using ForwardPass = std::function<tensor::Tensor(const TokenPass& pass)>;
+
 /// The one loop of masked diffusion decoding: prompts of any lengths as one batch, each as if it
 /// were alone, under any policy. A sequence that has ended is in no further pass. Throws
 /// Error(usage) for prompts that do not fit, Error(cancelled) after a stop request.
-std::vector<Decoded> decode(const nn::TokenModel& model, const std::vector<TokenPrompt>& prompts,
-                            const DecodingPolicy& policy, const SpecialIds& special,
-                            bool block_causal, const nn::Seams& seams,
-                            const DecodeControl& control = {});
+std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
+                            const SpecialIds& special, bool block_causal,
+                            const ForwardPass& forward, const DecodeControl& control = {});
 
 }  // namespace tessera::sample

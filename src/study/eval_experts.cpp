@@ -3,20 +3,13 @@
 #include <numeric>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "base/fail.h"
 #include "base/stop.h"
 #include "base/stopwatch.h"
 #include "evaluation/fit.h"
-#include "nn/kv_attention.h"
 #include "nn/moe/expert_selection.h"
-#include "nn/moe/moe_layers.h"
 #include "pipeline/completion.h"
-#include "pipeline/estimate.h"
-#include "pipeline/model_state.h"
-#include "pipeline/resolve_model.h"
-#include "sample/decode.h"
 #include "study/task_data.h"
 #include "tensor/device_pool.h"
 #include "tessera/study.h"
@@ -255,6 +248,7 @@ CompleteRequest asking(CompleteRequest as, const std::string& prompt, int64_t ma
   as.prompts = {prompt};
   as.prompt_ids.clear();
   as.chat.clear();
+  as.select = "vanilla";
   as.max_tokens = max_tokens;
   return as;
 }
@@ -266,56 +260,32 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   require(options.plan.world() == 1, ErrorCode::plan,
           "eval experts watches one rank, not {}; leave --plan and --ranks out",
           options.plan.world());
-  const pipeline::DeviceChoice place = pipeline::parse_device(options.device);
-  pipeline::start_device(place);
   const base::BindStop bind_stop(stop);
+  pipeline::ModelState state;
+  pipeline::open_model(name, options, state);
   const study::TaskData data =
       study::read_task_data(name, request.data, request.limit, request.max_tokens);
   const auto rules = rules_of(request, data);
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  base::ThreadPool pool(options.threads > 0 ? options.threads : std::max(1, cores));
-  tensor::Scope scope;
-  scope.pool = &pool;
-  const tensor::BindScope bind(scope);
-  pipeline::Language language(load::open_folder(pipeline::resolve_model(name)).component("model"));
-  language.compute_on(place.device);
-  const models::TokenFacts& facts = language.recipe().facts();
-  const sample::DecodingPolicy policy = pipeline::policy_of(request.complete, facts);
-  const auto dtype = pipeline::dtype_of(options);
-  nn::Portion whole{{0, language.recipe().blocks()}, true, true};
-  whole.expert_dtype = pipeline::expert_dtype_of(options);
-  const auto held = language.model(facts.block_causal ? policy.block : 0, dtype,
-                                   pipeline::weight_store(), 0, whole);
-  const nn::TokenModel& model = *held;
   Observer seen(rules);
+  pipeline::PassWatch watch;
+  watch.before = [&](const std::set<int>& prompts) { seen.rows = prompts; };
+  watch.experts = [&](const nn::MoeWork& work) { seen.see(work); };
+  CompleteControl control;
+  control.stop = stop;
   double decided = 0, tokens = 0;
   for (const bool weigh : {false, true}) {  // the busiest experts first
     seen.weigh = weigh;
     for (const auto& example : data.examples) {
-      const CompleteRequest one = asking(request.complete, example.prompt, data.max_tokens);
       seen.forget();
-      const auto prompts = pipeline::prompts_of(one, language, policy);
-      nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
-                                                      prompts, policy, facts.block_causal)));
-      nn::MoeLayers experts;
-      experts.log().watch([&](const nn::MoeWork& work) { seen.see(work); });
-      sample::DecodeControl control;
-      control.stop = stop;
-      control.before = [&](const std::vector<sample::RowPass>& passes) {
-        seen.rows.clear();
-        for (const auto& p : passes)
-          if (pipeline::ruled(one, p.pass.kind)) seen.rows.insert(p.row);
-      };
-      control.after = [&](const sample::RowPass& p, const auto&, const auto&) {
-        tokens += double(p.commits.size());
-        if (pipeline::ruled(one, p.pass.kind)) decided += double(p.commits.size());
-        return true;
-      };
-      sample::decode(model, prompts, policy, language.special(), facts.block_causal,
-                     {attention, experts}, control);
+      const CompleteResult made = pipeline::complete(
+          state, asking(request.complete, example.prompt, data.max_tokens), control, watch);
+      for (const auto& pass : made.completions.at(0).passes) {
+        tokens += double(pass.committed);
+        if (pass.ruled) decided += double(pass.committed);
+      }
     }
   }
-  ExpertStudy study = study_of(seen, rules, model.geometry());
+  ExpertStudy study = study_of(seen, rules, state.language->geometry(state.dtype()));
   study.decided = tokens > 0 ? decided / tokens : 1;
   return study;
 }

@@ -4,9 +4,8 @@
 #include "device/on_gpu.h"
 #include "models/token_config.h"
 #include "models/token_configs.h"
-#include "nn/kv_attention.h"
-#include "nn/moe/selected_experts.h"
-#include "sample/decode.h"
+#include "nn/moe/row_usage.h"
+#include "parallel/decode.h"
 #include "tensor/recording.h"
 
 namespace tessera::device {
@@ -24,20 +23,21 @@ std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& confi
   const auto model =
       recipe->make(WeightsOn(device, std::make_shared<SplitExperts>()),
                    {{0, recipe->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
-  nn::SelectedExperts experts(nn::parse_selection(select));
-  experts.policy->restrict_to({0, 1});
   sample::DecodingPolicy policy;
   policy.block = 4;
   policy.cache =
       causal ? sample::DecodingPolicy::Cache::block : sample::DecodingPolicy::Cache::dual;
   const std::vector<sample::TokenPrompt> prompts{{{3, 1, 4}, 8}, {{1, 5, 9, 2, 6}, 8}};
-  nn::KvAttention attention(model->geometry(),
-                            nn::rows_of_lengths(sample::sequence_lengths(prompts, policy, causal)));
-  const auto out =
-      sample::decode(*model, prompts, policy, {39, {}}, causal, {attention, experts.layers}, {});
+  nn::RowUsage usage;
+  parallel::Setup setup(
+      {}, model->geometry(),
+      {.text = {{sample::sequence_lengths(prompts, policy, causal), nn::parse_selection(select)}}});
+  setup.policy->restrict_to({0, 1});
+  setup.experts->log().watch([&](const nn::MoeWork& work) { usage.see(work); });
+  const auto out = parallel::decode(*model, prompts, policy, {39, {}}, setup);
   std::vector<std::vector<int32_t>> ids;
   for (const auto& one : out) ids.push_back(one.generated);
-  ids.push_back({static_cast<int32_t>(experts.usage.experts_read())});
+  ids.push_back({static_cast<int32_t>(usage.experts_read())});
   return ids;
 }
 

@@ -59,20 +59,17 @@ struct TinyTransformer {
     const Tensor latent =
         models::NamedNoise().get("latent", {2 * layout.tokens(), layout.token_channels()});
     const Tensor time = Tensor::from(std::vector<float>{400, 250}, {2});
-    parallel::Assembly assembly(network->geometry(), {},
-                                {2, layout.grid(), 1, 1, recipe.prefix(c)});
-    assembly.device = device;
-    return parallel::forward(*network, c, time, latent, assembly, {});
+    parallel::Setup setup({}, network->geometry(), {2, layout.grid(), 1, 1, recipe.prefix(c)},
+                          nullptr, {device});
+    return parallel::forward(*network, c, time, latent, setup, {});
   }
   /// Steps that a device may record.
   Tensor denoised(const nn::Conditioning& c, const nn::TokenLayout& layout, int steps) const {
     const Tensor latent =
         models::NamedNoise().get("latent", {2 * layout.tokens(), layout.token_channels()});
-    parallel::Assembly assembly(network->geometry(), {},
-                                {2, layout.grid(), 1, steps, recipe.prefix(c)});
-    assembly.device = device;
-    assembly.fixed_weights = true;
-    return parallel::denoise(*network, c, *sample::rectified_flow(steps), {}, latent, {}, assembly,
+    parallel::Setup setup({}, network->geometry(), {2, layout.grid(), 1, steps, recipe.prefix(c)},
+                          nullptr, {device, true});
+    return parallel::denoise(*network, c, *sample::rectified_flow(steps), {}, latent, {}, setup,
                              {});
   }
 };

@@ -6,7 +6,7 @@
 #include "comm/threads/launch.h"
 #include "engine/llada_golden.h"
 #include "engine/text_model.h"
-#include "parallel/language.h"
+#include "parallel/decode.h"
 #include "tessera/engine.h"
 
 // Language models on several ranks against one: ids, passes and distinct experts of each.
@@ -102,17 +102,13 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
   const auto pass = [&](comm::Communicator* world) {
     const int rank = world ? world->rank() : 0;
     const nn::Geometry geometry = golden.load()->geometry();
-    const auto own =
-        recipe->make(*golden.store.open(tensors), parallel::language_portion(plan, geometry, rank),
-                     nn::DType::f32, 0);
-    const auto made = parallel::assemble_language(
-        *own, plan, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla"), view.lengths, world);
-    made.policy->restrict_to({0});
-    const nn::TokenModel& model = (made.split ? *made.split : *own);
-    const auto placement = model.place(view);
-    nn::Hidden hidden = model.embed(ids, view);
-    for (int b = 0; b < geometry.blocks; ++b) model.block(b, {}, *placement, hidden, made.seams());
-    const auto values = model.logits(hidden, view, view.body).to_floats();
+    const auto own = recipe->make(*golden.store.open(tensors),
+                                  parallel::portion_of(plan, geometry, rank), nn::DType::f32, 0);
+    parallel::Setup setup(
+        plan, own->geometry(),
+        {.text = {{view.lengths, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla")}}}, world);
+    setup.policy->restrict_to({0});
+    const auto values = parallel::forward(*own, {0, view, view.body, ids}, setup, {}).to_floats();
     if (rank == 0) found = values;
   };
   if (plan.world() == 1)

@@ -1,9 +1,8 @@
 #include <set>
 
 #include "engine/llada_golden.h"
-#include "nn/kv_attention.h"
-#include "nn/moe/selected_experts.h"
-#include "sample/decode.h"
+#include "nn/moe/row_usage.h"
+#include "parallel/decode.h"
 
 // Every golden decoding run: tokens, forward passes, commits and experts exactly.
 namespace tessera {
@@ -82,6 +81,16 @@ Json record(const sample::RowPass& p, const std::vector<nn::RowUsage::Use>& uses
           {"unique_experts", experts}};
 }
 
+/// The strategies of one rank, and what rows used of the experts.
+struct Rig {
+  Rig(const nn::TokenModel& model, std::vector<int64_t> lengths, const nn::SelectionRule& rule)
+      : setup({}, model.geometry(), {.text = {{std::move(lengths), rule}}}) {
+    setup.experts->log().watch([this](const nn::MoeWork& work) { usage.see(work); });
+  }
+  parallel::Setup setup;
+  nn::RowUsage usage;
+};
+
 void check_run(const golden::LladaCase& golden, const Json& run, const nn::TokenModel& model,
                bool block_causal) {
   const auto recipe = golden.recipe(run.value("model", "model"));
@@ -90,9 +99,7 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   const sample::SpecialIds special{*recipe->facts().mask, recipe->facts().ends};
   const std::vector<sample::TokenPrompt> prompts{
       {run.at("prompt").get<std::vector<int32_t>>(), golden.json.at("gen_length").get<int64_t>()}};
-  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
-                                                  prompts, policy, block_causal)));
-  nn::SelectedExperts experts(selection_of(run));
+  Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal), selection_of(run));
   std::set<std::string> shared_in;
   for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
   Json forwards = Json::array();
@@ -102,17 +109,16 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
     std::set<int> rows;
     for (const auto& p : passes)
       if (shared_in.contains(sample::name_of(p.pass.kind))) rows.insert(p.row);
-    experts.policy->restrict_to(rows);
+    rig.setup.policy->restrict_to(rows);
   };
   control.after = [&](const sample::RowPass& p, const sample::BlockWalk&,
                       const tensor::Tensor& logits) {
-    forwards.push_back(record(p, experts.usage.take()));
+    forwards.push_back(record(p, rig.usage.take()));
     const auto values = logits.to_floats();
     decided.insert(decided.end(), values.begin(), values.end());
     return true;
   };
-  const auto out = sample::decode(model, prompts, policy, special, block_causal,
-                                  {attention, experts.layers}, control);
+  const auto out = parallel::decode(model, prompts, policy, special, rig.setup, control);
   const auto expected = run.at("tokens").get<std::vector<int32_t>>();
   EXPECT_EQ(block_causal ? out[0].generated : out[0].ids, expected);
   EXPECT_EQ(forwards, run.at("forwards"));
@@ -159,23 +165,21 @@ struct Outcome {
 
 Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPrompt>& prompts,
                   const DecodingPolicy& policy, bool block_causal, const std::string& select) {
-  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(sample::sequence_lengths(
-                                                  prompts, policy, block_causal)));
-  nn::SelectedExperts experts(nn::parse_selection(select));
+  Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal),
+          nn::parse_selection(select));
   Outcome outcome;
   sample::DecodeControl control;
   control.before = [&](const std::vector<sample::RowPass>& passes) {
     std::set<int> rows;
     for (const auto& p : passes) rows.insert(p.row);
-    experts.policy->restrict_to(rows);
+    rig.setup.policy->restrict_to(rows);
   };
   control.after = [&](const sample::RowPass& p, const sample::BlockWalk&, const tensor::Tensor& x) {
     const auto values = x.to_floats();
     if (p.row == 0) outcome.decided.insert(outcome.decided.end(), values.begin(), values.end());
     return true;
   };
-  outcome.out = sample::decode(model, prompts, policy, {95, {92}}, block_causal,
-                               {attention, experts.layers}, control);
+  outcome.out = parallel::decode(model, prompts, policy, {95, {92}}, rig.setup, control);
   return outcome;
 }
 

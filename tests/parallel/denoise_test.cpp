@@ -65,17 +65,17 @@ Tensor no_noise(int) { return {}; }
 
 TEST(Denoise, StepsFollowTheSampler) {
   const Echo model(1);
-  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 1});
+  parallel::Setup setup({}, model.geometry(), {1, {1, 1, 3}, 1, 1});
   const auto flow = sample::rectified_flow(2);
-  const Tensor out = denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, assembly, {});
+  const Tensor out = denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, setup, {});
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, 0.25f));  // z <- z - z/2, twice
 }
 
 TEST(Denoise, GuidanceReadsBothBranches) {
   const Echo model(1);
-  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 2, 1});
+  parallel::Setup setup({}, model.geometry(), {1, {1, 1, 3}, 2, 1});
   const auto flow = sample::rectified_flow(1);
-  const Tensor out = denoise(model, {}, *flow, {3, 2}, ones(3), no_noise, assembly, {});
+  const Tensor out = denoise(model, {}, *flow, {3, 2}, ones(3), no_noise, setup, {});
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, -2.0f));  // 1 - 3 * (1 - 0)
 }
 
@@ -98,13 +98,13 @@ class Broken : public Echo {
 
 TEST(Denoise, TheBlockThatMakesTheFirstInfinityIsNamed) {
   const Broken model;
-  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 5});
+  parallel::Setup setup({}, model.geometry(), {1, {1, 1, 3}, 1, 5});
   const auto flow = sample::rectified_flow(5);
   int steps = 0;
   DenoiseControl control;
   control.on_step = [&](int, int) { ++steps; };
   try {
-    denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, assembly, control);
+    denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, setup, control);
     FAIL() << "infinity passed";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::model);
@@ -124,9 +124,9 @@ TEST(Denoise, ASamplerThatLeavesNoNumbersIsNotTheModelsFault) {
     }
   } const wild;
   const Echo model(1);
-  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 3});
+  parallel::Setup setup({}, model.geometry(), {1, {1, 1, 3}, 1, 3});
   try {
-    denoise(model, {}, wild, {1, 2}, ones(3), no_noise, assembly, {});
+    denoise(model, {}, wild, {1, 2}, ones(3), no_noise, setup, {});
     FAIL() << "infinity passed";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("step 2 of 3 leaves no numbers"), std::string::npos)
@@ -136,7 +136,7 @@ TEST(Denoise, ASamplerThatLeavesNoNumbersIsNotTheModelsFault) {
 
 TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   const Echo model(1);
-  Assembly assembly(model.geometry(), {}, {1, {1, 1, 3}, 1, 1});
+  parallel::Setup setup({}, model.geometry(), {1, {1, 1, 3}, 1, 1});
   const auto flow = sample::rectified_flow(5);
   std::stop_source source;
   std::vector<std::string> names;
@@ -147,7 +147,7 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   };
   control.trace = [&](const std::string& name, const Tensor&) { names.push_back(name); };
   try {
-    denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, assembly, control);
+    denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, setup, control);
     FAIL() << "the stop request was ignored";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::cancelled);
@@ -217,10 +217,9 @@ std::vector<float> on_ranks(const std::string& text, int pictures, int culprit =
     std::vector<bool> mine;
     for (int owner : owners) mine.push_back(owner == expert_place(plan, world.rank()));
     const Layers model(mine, world.rank() == culprit ? 1 : -1, bad_row);
-    Assembly assembly(model.geometry(), plan, {pictures, {1, 1, kTokens}, 1, 3}, &world);
-    parts[static_cast<size_t>(world.rank())] =
-        denoise(model, {}, *flow, {1, 32}, assembly.partition.cut(noise, world.rank()), no_noise,
-                assembly, {});
+    parallel::Setup setup(plan, model.geometry(), {pictures, {1, 1, kTokens}, 1, 3}, &world);
+    parts[static_cast<size_t>(world.rank())] = denoise(
+        model, {}, *flow, {1, 32}, setup.partition.cut(noise, world.rank()), no_noise, setup, {});
   });
   return Partition(plan, {pictures, {1, 1, kTokens}}).join(parts).to_floats();
 }

@@ -23,8 +23,8 @@ void expert_plan(const Json& schedule, Plan& plan) {
   if (mode == "interweaved") plan.schedule = ExpertSchedule::interweaved;
   if (mode == "displaced") plan.schedule = ExpertSchedule::displaced;
   if (mode != "sync") {
-    plan.sync = SyncLayers::list;
     plan.sync_list = list_of(schedule["sync_layers"]);
+    if (!plan.sync_list.empty()) plan.sync = SyncLayers::list;
   }
   if (schedule["scores"] == "latest") plan.scores = StaleScores::latest;
   if (!schedule.contains("conditional")) return;
@@ -98,9 +98,9 @@ class DiceCase {
     const nn::TokenLayout layout = state_.recipe->layout(start.size(2), start.size(3));
     const auto held = state_.transformer(rank);
     const nn::Denoiser& model = *held;
-    parallel::Assembly assembly(model.geometry(), plan, {samples, layout.grid(), 2, steps}, world);
-    const parallel::Partition& partition = assembly.partition;
-    use_given_slots(plan, model.geometry(), assembly, layout.tokens());
+    parallel::Setup setup(plan, model.geometry(), {samples, layout.grid(), 2, steps}, world);
+    const parallel::Partition& partition = setup.partition;
+    use_given_slots(plan, model.geometry(), setup, layout.tokens());
     std::vector<int> classes;
     const auto labels = get("labels").to_ints();
     for (const int row : partition.rows(rank))
@@ -116,9 +116,9 @@ class DiceCase {
     parallel::denoise(
         model, state_.recipe->conditioning(classes, true), *sample::rectified_flow(steps),
         {case_["cfg_scale"], layout.channels}, partition.cut(nn::to_tokens(start, layout), rank),
-        [](int) { return Tensor(); }, assembly, control);
+        [](int) { return Tensor(); }, setup, control);
     const std::lock_guard lock(mutex);
-    outcome.events[size_t(rank)] = assembly.expert_events();
+    outcome.events[size_t(rank)] = setup.expert_events();
     if (!world) return;
     for (const auto& [key, entry] : world->ledger().entries()) {
       const bool rows = key.first == "dispatch" || key.first == "combine";
@@ -127,21 +127,21 @@ class DiceCase {
   }
 
   // KeptSlot::random: the slots of the case instead of ours.
-  void use_given_slots(const Plan& plan, const nn::Geometry& geometry, parallel::Assembly& assembly,
+  void use_given_slots(const Plan& plan, const nn::Geometry& geometry, parallel::Setup& setup,
                        int64_t tokens) {
     if (plan.conditional != KeptSlot::random) return;
     const auto slots = get("kept_slot").to_ints();
-    const auto rows = assembly.partition.rows(assembly.rank);
+    const auto rows = setup.partition.rows(setup.rank);
     const parallel::Timetable timetable(plan, int(geometry.experts.size()), case_["steps"]);
     parallel::ScheduleHooks hooks{.kept = [=](int row, int64_t id) {
       return uint32_t(slots[size_t(rows[size_t(row)] * tokens + id)]);
     }};
-    assembly.experts = std::make_unique<nn::MoeLayers>(
+    setup.experts = std::make_unique<nn::MoeLayers>(
         std::make_shared<nn::VanillaPolicy>(),
         std::make_unique<parallel::ScheduledExchange>(
             plan, timetable,
             parallel::ExpertExchange(
-                assembly.expert_group.get(),
+                setup.expert_group.get(),
                 parallel::experts_in_blocks(geometry.experts[0].experts, plan.expert)),
             hooks));
   }

@@ -53,12 +53,12 @@ struct Family {
       conditioning.tensors[name] = filled(x.shape(), x.dtype());
   }
   std::vector<float> run(const nn::Denoiser& model) const {
-    parallel::Assembly assembly(model.geometry(), {},
-                                {2, layout.grid(), 1, 1, recipe.prefix(conditioning)});
+    parallel::Setup setup({}, model.geometry(),
+                          {2, layout.grid(), 1, 1, recipe.prefix(conditioning)});
     const float times[] = {500, 20};
     return parallel::forward(model, conditioning, Tensor::from(std::span<const float>(times), {2}),
                              filled({2 * layout.tokens(), layout.token_channels()}, DType::f32),
-                             assembly, {})
+                             setup, {})
         .to_floats();
   }
 };
@@ -127,16 +127,15 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  parallel::Assembly assembly(
-      model.geometry(), {},
-      {2, family.layout.grid(), 1, 3, family.recipe.prefix(family.conditioning)});
+  parallel::Setup setup({}, model.geometry(),
+                        {2, family.layout.grid(), 1, 3, family.recipe.prefix(family.conditioning)});
   parallel::Guidance guidance;
   guidance.kept = model.geometry().channels_in;
   const Tensor noise =
       filled({2 * family.layout.tokens(), family.layout.token_channels()}, DType::f32);
   Work work;
   work.latent = parallel::denoise(model, family.conditioning, *sample::rectified_flow(3), guidance,
-                                  noise, {}, assembly, {})
+                                  noise, {}, setup, {})
                     .to_floats();
   for (const auto& [op, entry] : scope.meter->entries()) work.ops[op] = {entry.calls, entry.flops};
   return work;

@@ -3,13 +3,8 @@
 #include <set>
 
 #include "engine/text_model.h"
-#include "load/diffusers_folder.h"
-#include "nn/kv_attention.h"
-#include "nn/moe/moe_layers.h"
 #include "ops/routing.h"
 #include "pipeline/completion.h"
-#include "pipeline/model_state.h"
-#include "sample/decode.h"
 #include "tessera/engine.h"
 #include "tessera/study.h"
 
@@ -27,42 +22,30 @@ ExpertStudy study(const golden::TextModel& folder, const std::vector<std::string
 }
 
 /// The experts of each token in each deciding pass, by layer, as the model's router has them.
-class Routes final : public nn::Experts {
- public:
-  nn::Tensor apply(int site, const nn::TokenView& view, const nn::Tensor& tokens,
-                   const nn::Router& router, const nn::ExpertWeights& weights) override {
-    if (deciding) passes[site].push_back(ops::route(router.logits(tokens), router.options).ids);
-    return own_.apply(site, view, tokens, router, weights);
-  }
+struct Routes {
   bool deciding = false;
   std::map<int, std::vector<nn::Tensor>> passes;
   std::vector<int> blocks;  ///< of the sites
-
- private:
-  nn::MoeLayers own_;
 };
 
 /// Looks on while `prompt` is answered.
 void watch(const golden::TextModel& folder, const std::string& prompt, Routes& routes) {
-  pipeline::Language language(load::open_folder(folder.path()).component("model"));
-  const models::TokenFacts& facts = language.recipe().facts();
+  pipeline::ModelState state;
+  pipeline::open_model(folder.path(), golden::options(Precision::f32), state);
+  for (const nn::ExpertSite& site : state.language->geometry(tensor::DType::f32).experts)
+    routes.blocks.push_back(site.block);
   CompleteRequest request;
   request.prompts = {prompt};
   request.max_tokens = 16;
-  const sample::DecodingPolicy policy = pipeline::policy_of(request, facts);
-  const nn::Portion whole{{0, language.recipe().blocks()}, true, true};
-  const auto model = language.model(facts.block_causal ? policy.block : 0, tensor::DType::f32,
-                                    pipeline::weight_store(), 0, whole);
-  for (const nn::ExpertSite& site : model->geometry().experts) routes.blocks.push_back(site.block);
-  const auto prompts = pipeline::prompts_of(request, language, policy);
-  nn::KvAttention attention(model->geometry(), nn::rows_of_lengths(sample::sequence_lengths(
-                                                   prompts, policy, facts.block_causal)));
-  sample::DecodeControl control;
-  control.before = [&](const std::vector<sample::RowPass>& passes) {
-    routes.deciding = pipeline::ruled(request, passes.at(0).pass.kind);
+  pipeline::PassWatch looking;
+  looking.before = [&](const std::set<int>& prompts) { routes.deciding = !prompts.empty(); };
+  looking.experts = [&](const nn::MoeWork& work) {
+    const nn::Router& router = work.gate.router();
+    if (routes.deciding)
+      routes.passes[work.call.site].push_back(
+          ops::route(router.logits(work.tokens), router.options).ids);
   };
-  sample::decode(*model, prompts, policy, language.special(), facts.block_causal,
-                 {attention, routes}, control);
+  pipeline::complete(state, request, {}, looking);
 }
 
 double cosine(const std::map<int32_t, double>& a, const std::map<int32_t, double>& b) {

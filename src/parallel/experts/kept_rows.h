@@ -17,7 +17,7 @@ struct RowSizes {
   int64_t wire() const { return home() + tokens * top_k * 4; }
 };
 
-/// The most bytes of rows that a rank keeps between layers and steps, as Assembly::peak_kept_bytes
+/// The most bytes of rows that a rank keeps between layers and steps, as Setup::peak_kept_bytes
 /// counts them: from the plan alone. With `conditional` it is a bound, as if every token changed
 /// its experts in every step; else it is exact.
 int64_t kept_row_bytes(const Plan& plan, int steps, const RowSizes& sizes);

@@ -39,7 +39,7 @@ std::vector<std::vector<float>> run(int shards, int fresh, int steps) {
   comm::threads::run(shards, 20s, [&](comm::Communicator& world) {
     const Partition partition(plan, kWork);
     const std::string_view axes[] = {"distrifusion"};
-    DisplacedKv attention(g, whole_rows(kWork, 2), world, partition.mesh().group(0, axes),
+    DisplacedKv attention(g, partition.whole_rows(0), world, partition.mesh().group(0, axes),
                           partition);
     for (int s = 0; s < steps; ++s) {
       attention.begin_step({s, steps, s < fresh, s + 1 == steps || s + 1 < fresh});
@@ -90,7 +90,7 @@ TEST(DisplacedKv, SlotsKnowTheStepThatWroteThem) {
   const Plan plan = parse_plan("distrifusion=2");
   comm::threads::run(2, 20s, [&](comm::Communicator& world) {
     const Partition partition(plan, kWork);
-    DisplacedKv attention(g, whole_rows(kWork, 2), world, {0, 1}, partition);
+    DisplacedKv attention(g, partition.whole_rows(0), world, {0, 1}, partition);
     for (int s = 0; s < 4; ++s) {
       attention.begin_step({s, 4, s == 0, s == 3});
       attention.attend(0, partition.view(world.rank()), heads(s, partition, world.rank()));
@@ -150,7 +150,7 @@ TEST(DisplacedKv, RefusesTextTokens) {
     nn::Geometry g = geometry();
     g.attention[0].joint = true;
     const Partition alone({}, kWork);
-    EXPECT_THROW(DisplacedKv(g, whole_rows(kWork, 2), world, {0}, alone), Error);
+    EXPECT_THROW(DisplacedKv(g, alone.whole_rows(0), world, {0}, alone), Error);
   });
 }
 

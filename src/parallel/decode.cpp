@@ -1,0 +1,99 @@
+#include "parallel/decode.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/fail.h"
+#include "comm/collectives.h"
+#include "ops/elementwise.h"
+#include "ops/finite.h"
+
+namespace tessera::parallel {
+namespace {
+
+using nn::Range;
+using tensor::Tensor;
+
+// Of a pass that is cut: the last stream of the decided tokens travels, for it is smaller than
+// their logits, which every rank then computes.
+Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
+                     const sample::TokenPass& pass, const Setup& setup) {
+  const Range run = setup.partition.run(setup.rank);
+  std::vector<Tensor> parts;
+  for (const Range& place : places_of(pass.view.body, pass.decide)) {
+    const Range held{std::max(place.begin, run.begin), std::min(place.end, run.end)};
+    if (held.size() > 0)
+      parts.push_back(stream.slice(0, held.begin - run.begin, held.end - run.begin));
+  }
+  const Tensor mine = parts.empty() ? stream.slice(0, 0, 0) : ops::concat_rows(parts);
+  const Tensor all = ops::concat_rows(
+      comm::all_gather(*setup.token_group, mine.contiguous(), {"decide", -1}).wait());
+  nn::TokenView asked{pass.view.patch, pass.view.rows, {}, pass.decide, {}};
+  for (const nn::Segment& s : pass.decide) asked.lengths.push_back(s.ids.end);
+  return model.logits({.tokens = {.prefix = {}, .body = all}, .skips = {}}, asked, pass.decide);
+}
+
+// Logits on the host, all of them numbers; else the pass is made again to find the block that
+// spoils them.
+Tensor checked_forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup& setup) {
+  bool look = false;
+  const auto check = [&](int blocks, const Tensor& stream) {
+    if (look || stream.device() == tensor::Device::cpu)  // there it costs nothing beside a block
+      ops::require_finite(stream,
+                          blocks == 0 ? "the embedding" : fmt::format("block {}", blocks - 1));
+  };
+  const Tensor logits = forward(model, pass, setup, check).to(tensor::Device::cpu);
+  if (ops::all_finite(logits)) return logits;
+  look = true;
+  ops::require_finite(forward(model, pass, setup, check), "the head");
+  return logits;
+}
+
+}  // namespace
+
+Tensor forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup& setup,
+               const std::function<void(int blocks, const Tensor& stream)>& watch) {
+  setup.begin_pass(pass.index, pass.view);
+  const Range run = setup.partition.run(setup.rank);
+  require(static_cast<int64_t>(pass.ids.size()) == nn::token_count(pass.view.body),
+          ErrorCode::usage, "{} token ids for {} positions", pass.ids.size(),
+          nn::token_count(pass.view.body));
+  const auto mine =
+      std::span(pass.ids).subspan(static_cast<size_t>(run.begin), static_cast<size_t>(run.size()));
+  const nn::PlacementPtr placement = model.place(setup.view());
+  nn::Hidden hidden = model.embed(mine, placement->view);
+  const Tensor& stream = hidden.tokens.body;
+  if (watch) watch(0, stream);
+  for (int b = 0; b < setup.blocks.size(); ++b) {
+    model.block(b, {}, *placement, hidden, setup.seams());
+    if (setup.world) setup.world->advance();
+    if (watch) watch(b + 1, stream);
+  }
+  return setup.peers ? shared_logits(model, stream, pass, setup)
+                     : model.logits(hidden, placement->view, pass.decide);
+}
+
+std::vector<sample::Decoded> decode(const nn::TokenModel& model,
+                                    const std::vector<sample::TokenPrompt>& prompts,
+                                    const sample::DecodingPolicy& policy,
+                                    const sample::SpecialIds& special, Setup& setup,
+                                    const sample::DecodeControl& control) {
+  const auto& sites = model.geometry().attention;
+  const bool block_causal = !sites.empty() && sites.front().causal_block > 0;
+  sample::DecodeControl watch = control;
+  int passes = 0;
+  if (setup.world) watch.stop = {};
+  watch.before = [&](const std::vector<sample::RowPass>& rows) {
+    if (setup.world)
+      require(setup.go_on(control.stop), ErrorCode::cancelled, "stopped after {} passes", passes);
+    ++passes;
+    if (control.before) control.before(rows);
+  };
+  auto out = sample::decode(
+      prompts, policy, special, block_causal,
+      [&](const sample::TokenPass& pass) { return checked_forward(model, pass, setup); }, watch);
+  setup.finish();
+  return out;
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,213 @@
+#include "parallel/setup.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/fail.h"
+#include "comm/collectives.h"
+#include "nn/local.h"
+#include "parallel/sequence/displaced_kv.h"
+#include "parallel/tensor/narrow_experts.h"
+
+namespace tessera::parallel {
+namespace {
+
+using Problems = std::vector<std::string>;
+
+// A token's own number, the same on every rank (splitmix64).
+uint32_t token_number(uint64_t row, uint64_t id) {
+  uint64_t x = (row << 32 | id) + 0x9e3779b97f4a7c15ull;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return static_cast<uint32_t>((x ^ x >> 31) >> 32);
+}
+
+void picture_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
+                      Problems& found) {
+  if (plan.tensor > 1)
+    found.push_back(fmt::format(
+        "tensor={}: this version splits the weights of language models only; leave it out",
+        plan.tensor));
+  if (plan.data > workload.pictures && plan.data > plan.expert)
+    found.push_back(
+        fmt::format("data={}: the request has {} pictures; use data={} or more pictures", plan.data,
+                    workload.pictures, workload.pictures));
+  if (plan.distrifusion > workload.tokens())
+    found.push_back(fmt::format("distrifusion={}: a picture has {} tokens", plan.distrifusion,
+                                workload.tokens()));
+  for (const nn::AttentionSite& site : geometry.attention)
+    if (plan.distrifusion > 1 && (site.joint || site.causal_block > 0)) {
+      found.push_back("distrifusion is built for models whose attention sees picture tokens only");
+      break;
+    }
+  const bool whole = Partition(plan, workload).whole_pictures();
+  if (workload.rescales && !whole)
+    found.push_back(fmt::format(
+        "--guidance-rescale measures whole pictures, and '{}' cuts them into pieces: leave it out, "
+        "or choose a plan that does not cut pictures",
+        to_string(plan)));
+  if (workload.thresholds && !whole)
+    found.push_back(fmt::format(
+        "this scheduler's 'thresholding' measures whole pictures, and '{}' cuts them into pieces: "
+        "choose a plan that does not cut pictures",
+        to_string(plan)));
+}
+
+void text_problems(const Plan& plan, Problems& found) {
+  if (plan.distrifusion > 1)
+    found.push_back("distrifusion= is for pictures; language models take expert=N or tensor=N");
+  if (plan.schedule != ExpertSchedule::sync || plan.stale() || plan.warmup > 1 ||
+      plan.sync_every > 0)
+    found.push_back(
+        "nothing is stale between the passes of a language model; leave out schedule=, "
+        "conditional=, warmup= and sync-every=");
+  if (plan.expert > 1 && plan.tensor > 1)
+    found.push_back("expert= and tensor= do not go together yet; give one of them");
+  if (plan.data != plan.expert)
+    found.push_back(fmt::format(
+        "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
+}
+
+}  // namespace
+
+bool shares_experts(const Plan& plan) {
+  return plan.expert > 1 || plan.schedule != ExpertSchedule::sync ||
+         plan.conditional != KeptSlot::all;
+}
+
+Problems problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload) {
+  Problems found = tessera::problems(plan, plan.world());
+  if (!found.empty()) return found;
+  for (const Problems& some : {schedule_problems(plan, static_cast<int>(geometry.experts.size())),
+                               placement_problems(plan, geometry), tensor_problems(plan, geometry)})
+    found.insert(found.end(), some.begin(), some.end());
+  if (workload.text)
+    text_problems(plan, found);
+  else
+    picture_problems(plan, geometry, workload, found);
+  return found;
+}
+
+void require_runnable(const Plan& plan, const nn::Geometry& geometry, const Workload& workload) {
+  const Problems found = problems(plan, geometry, workload);
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+}
+
+nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank) {
+  nn::Portion portion{{0, geometry.blocks}, true, true};
+  portion.shard = {mesh_of(plan).coordinate(rank, "tensor"), plan.tensor};
+  if (plan.expert == 1 || geometry.experts.empty()) return portion;
+  const int place = expert_place(plan, rank);
+  for (const int owner : expert_owners(plan, geometry.experts.front().experts))
+    portion.experts.push_back(owner == place);
+  return portion;
+}
+
+nn::TokenView Setup::view() const {
+  nn::TokenView mine = partition.view(rank);
+  mine.peers = peers.get();
+  return mine;
+}
+
+void Setup::begin_step(const nn::StepInfo& info) {
+  attention->begin_step(info);
+  experts->begin_step(info);
+  if (second) second->begin_step(info);
+}
+
+void Setup::begin_pass(int index, nn::TokenView pass) {
+  partition = Partition::of_pass(plan, std::move(pass));
+  if (peers) peers->hold(partition.pass().body, partition.run(rank).begin);
+  begin_step({index, 0, true, true});
+}
+
+void Setup::finish() {
+  attention->finish();
+  experts->finish();
+  if (second) second->finish();
+}
+
+bool Setup::go_on(const std::stop_token& stop) const {
+  const bool asked = stop.stop_requested();
+  return !(world && world->size() > 1 ? comm::agreed(*world, 0, asked, {"go", -1}) : asked);
+}
+
+bool Setup::may_record() const {
+  return residence.device == tensor::Device::cuda && residence.fixed && plan.world() == 1 &&
+         !shares_experts(plan) && !experts->log().watched();
+}
+
+std::vector<nn::MoeEvent> Setup::expert_events() const {
+  std::vector<nn::MoeEvent> events = experts->log().events();
+  if (second)
+    events.insert(events.end(), second->log().events().begin(), second->log().events().end());
+  return events;
+}
+
+int64_t Setup::peak_kept_bytes() const {
+  // Both halves have their rows under way at once.
+  return experts->log().peak_kept_bytes() + (second ? second->log().peak_kept_bytes() : 0);
+}
+
+Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& workload,
+             comm::Communicator* ranks, const Residence& weights)
+    : plan(asked),
+      world(ranks),
+      rank(ranks ? ranks->rank() : 0),
+      partition(asked, workload),
+      residence(weights),
+      blocks{0, geometry.blocks} {
+  require_runnable(plan, geometry, workload);
+  require(plan.world() == (world ? world->size() : 1), ErrorCode::plan,
+          "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),
+          world ? world->size() : 1);
+  constexpr std::string_view kAxis[] = {"tensor"};
+  if (plan.tensor > 1) {
+    tensor_group = partition.mesh().communicator(*world, kAxis);
+    reduce = std::make_unique<OrderedReduce>(*tensor_group);
+  }
+  share_tokens(geometry, workload);
+  share_experts(geometry, workload);
+}
+
+void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload) {
+  const bool text = workload.text.has_value();
+  const std::string_view axis[] = {text ? "data" : "distrifusion"};
+  if (partition.mesh().size(axis[0]) > 1) {
+    token_group = partition.mesh().communicator(*world, axis);
+    attention = std::make_unique<DisplacedKv>(geometry, partition.whole_rows(rank), *token_group,
+                                              partition.mesh().group(rank, axis), partition);
+    if (text) peers = std::make_unique<GroupPeers>(*token_group);
+  } else if (text) {
+    attention = std::make_unique<nn::KvAttention>(geometry, partition.whole_rows(rank));
+  } else {
+    attention = std::make_unique<nn::LocalAttention>(geometry);
+  }
+}
+
+void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload) {
+  std::shared_ptr<const nn::ExpertPolicy> chooses = std::make_shared<nn::VanillaPolicy>();
+  if (workload.text) chooses = policy = std::make_shared<nn::SelectionPolicy>(workload.text->rule);
+  if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
+  ScheduleHooks hooks{.kept = [rows = partition.rows(rank)](int row, int64_t id) {
+    return token_number(static_cast<uint64_t>(rows.at(static_cast<size_t>(row))),
+                        static_cast<uint64_t>(id));
+  }};
+  if (plan.schedule == ExpertSchedule::staggered_batch) {
+    turns = std::make_unique<Turns>();
+    hooks.travels = [this] { turns->hand_over(); };
+  }
+  const int steps = workload.text ? std::numeric_limits<int>::max() : workload.steps;
+  const int count = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
+  const auto backend = [&]() -> std::unique_ptr<nn::ExpertBackend> {
+    if (reduce) return std::make_unique<NarrowExperts>(*reduce);
+    if (!shares_experts(plan)) return std::make_unique<nn::LocalBackend>();
+    return std::make_unique<ScheduledExchange>(
+        plan, Timetable(plan, static_cast<int>(geometry.experts.size()), steps),
+        ExpertExchange(expert_group.get(), expert_owners(plan, count)), hooks);
+  };
+  experts = std::make_unique<nn::MoeLayers>(chooses, backend());
+  if (turns) second = std::make_unique<nn::MoeLayers>(chooses, backend());
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "nn/block_stack.h"
+#include "nn/moe/moe_layers.h"
+#include "nn/moe/selection_policy.h"
+#include "parallel/experts/scheduled.h"
+#include "parallel/partition.h"
+#include "parallel/sequence/group_peers.h"
+#include "parallel/turns.h"
+#include "tessera/plan.h"
+
+namespace tessera::parallel {
+
+/// Why a plan cannot run a request on a model, pictures or text, one sentence each; empty: it can.
+/// A layer that is too narrow for tensor= is named by the model, when a shard of it is built.
+std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
+                                  const Workload& workload);
+/// Throws Error(plan) with them.
+void require_runnable(const Plan& plan, const nn::Geometry& geometry, const Workload& workload);
+
+/// What a rank builds of a model: all blocks, with the experts or the shard that are its.
+nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank);
+
+/// Whether expert rows pass an exchange under a plan, if only with the rank itself.
+bool shares_experts(const Plan& plan);
+
+/// Where the weights of a rank's model are.
+struct Residence {
+  tensor::Device device = tensor::Device::cpu;  ///< in a run of pictures, of the latent too
+  bool fixed = false;  ///< they stay where they are, from the first step to the last
+};
+
+/// The strategies of one rank for one request, for pictures or text. State between steps and passes
+/// lives here.
+struct Setup {
+  /// `geometry`: of what the rank has built; it and `ranks` must outlive this. `ranks` may be null
+  /// for a plan of one rank. Throws Error(plan) for a plan that cannot run.
+  Setup(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
+        comm::Communicator* ranks = nullptr, const Residence& residence = {});
+  Setup(const Setup&) = delete;
+  Setup& operator=(const Setup&) = delete;
+
+  Plan plan;
+  comm::Communicator* world;  ///< null: one rank
+  int rank;
+  Partition partition;  ///< of text: of the pass that has begun
+  Residence residence;
+  nn::Range blocks;  ///< of my stage
+  std::unique_ptr<comm::Communicator> expert_group, token_group, tensor_group;
+  std::unique_ptr<nn::Attention> attention;
+  std::unique_ptr<nn::Reduce> reduce;           ///< null: weights are whole
+  std::shared_ptr<nn::SelectionPolicy> policy;  ///< of text: who chooses its experts
+  std::unique_ptr<nn::MoeLayers> experts;
+  std::unique_ptr<Turns> turns;           ///< of a staggered batch: of its halves
+  std::unique_ptr<nn::MoeLayers> second;  ///< experts of the second half
+  std::unique_ptr<GroupPeers> peers;      ///< of text: ranks that hold other tokens of a pass
+
+  /// My tokens.
+  nn::TokenView view() const;
+  nn::TokenShape shape() const { return partition.shape(rank); }
+  /// Of the first half of a staggered batch, or the second; else of all rows.
+  nn::Seams seams(int half = 0) const {
+    return {*attention, half == 0 ? *experts : *second, reduce.get()};
+  }
+  void begin_step(const nn::StepInfo& info);
+  /// The same for a pass over text: its tokens, on every rank alike.
+  void begin_pass(int index, nn::TokenView pass);
+  void finish();
+  /// Whether to begin another step or pass; rank 0 decides, so that all ranks stop before the same.
+  bool go_on(const std::stop_token& stop) const;
+  /// Whether a step's work on the device is the same in every step, so that it can be recorded: no
+  /// other rank takes part, nothing is stale, and nobody watches.
+  bool may_record() const;
+  /// What the experts did, call by call.
+  std::vector<nn::MoeEvent> expert_events() const;
+  /// The most bytes of expert rows that were kept between layers, steps or halves.
+  int64_t peak_kept_bytes() const;
+
+ private:
+  void share_tokens(const nn::Geometry& geometry, const Workload& workload);
+  void share_experts(const nn::Geometry& geometry, const Workload& workload);
+};
+
+}  // namespace tessera::parallel

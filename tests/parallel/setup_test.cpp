@@ -1,0 +1,110 @@
+#include "parallel/setup.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::parallel {
+namespace {
+
+TEST(Setup, OneRankRunsAllBlocks) {
+  nn::Geometry geometry;
+  geometry.blocks = 7;
+  const parallel::Setup setup({.warmup = 2}, geometry, {1, {1, 1, 4}, 1, 3});
+  EXPECT_EQ(setup.blocks, (nn::Range{0, 7}));
+  EXPECT_TRUE(setup.plan.fresh(1, 5));
+  EXPECT_FALSE(setup.plan.fresh(2, 5));
+}
+
+nn::Geometry with_experts(int experts) {
+  nn::Geometry geometry;
+  geometry.blocks = 2;
+  for (int b = 0; b < 2; ++b) {
+    geometry.attention.push_back({.block = b, .heads = 1, .kv_heads = 1, .head_dim = 8});
+    geometry.experts.push_back({b, experts, 2, 8});
+  }
+  return geometry;
+}
+
+TEST(Setup, SaysWhyAPlanCannotRun) {
+  const auto why = [](const std::string& plan, Workload workload) {
+    const auto found = problems(parse_plan(plan), with_experts(4), workload);
+    return found.empty() ? std::string() : found.front();
+  };
+  EXPECT_EQ(why("expert=4", {1, {1, 4, 4}, 2, 5}), "")
+      << "ranks without a picture still hold experts";
+  EXPECT_NE(why("expert=5", {8, {1, 4, 4}, 2, 5}).find("the model has 4 experts"),
+            std::string::npos);
+  EXPECT_NE(why("data=3", {2, {1, 4, 4}, 2, 5}).find("the request has 2 pictures"),
+            std::string::npos);
+  EXPECT_NE(why("distrifusion=17", {2, {1, 4, 4}, 2, 5}).find("16 tokens"), std::string::npos);
+  EXPECT_NE(why("schedule=interweaved,sync=0+2", {2, {1, 4, 4}, 2, 5}).find("names layer 2"),
+            std::string::npos);
+}
+
+TEST(Setup, WantsAsManyRanksAsThePlan) {
+  EXPECT_THROW(parallel::Setup(parse_plan("expert=2"), with_experts(4), {2, {1, 4, 4}, 2, 5}),
+               Error);
+}
+
+TEST(Setup, OfAnInvalidPlanIsNeverBuilt) {
+  for (const char* plan : {"cfg=2", "pipefusion=2", "patches=2", "budget=40", "tensor=2"})
+    EXPECT_FALSE(problems(parse_plan(plan), with_experts(4), {2, {1, 4, 4}, 2, 5}).empty()) << plan;
+  EXPECT_THROW(parallel::Setup(parse_plan("budget=40"), with_experts(4), {2, {1, 4, 4}, 2, 5}),
+               Error);
+}
+
+nn::Geometry of_text() {
+  nn::Geometry g;
+  g.blocks = 2;
+  g.attention = {{.block = 0, .heads = 4, .kv_heads = 2, .head_dim = 8},
+                 {.block = 1, .heads = 4, .kv_heads = 2, .head_dim = 8}};
+  g.experts = {{.block = 1, .experts = 5, .top_k = 2, .inner = 16}};
+  return g;
+}
+
+TEST(Setup, SaysWhyAPlanCannotRunText) {
+  const auto problems_of = [](const char* plan) {
+    std::string all;
+    for (const auto& one : problems(parse_plan(plan), of_text(), {.text = Workload::Sequences{}}))
+      all += one + "; ";
+    return all;
+  };
+  for (const char* good : {"", "expert=2", "expert=5", "tensor=2", "expert=2,placement=0+1+1+0+1"})
+    EXPECT_EQ(problems_of(good), "") << good;
+  const std::pair<const char*, const char*> bad[] = {
+      {"data=2", "prompts are not spread"},
+      {"expert=6", "use at most 5"},
+      {"expert=2,data=4", "prompts are not spread"},
+      {"expert=2,data=2,tensor=2", "give one of them"},
+      {"expert=2,schedule=displaced", "nothing is stale"},
+      {"expert=2,warmup=2", "nothing is stale"},
+      {"distrifusion=2", "for pictures"},
+      {"expert=2,placement=0+1", "places 2 experts"},
+  };
+  for (const auto& [plan, says] : bad)
+    EXPECT_NE(problems_of(plan).find(says), std::string::npos) << plan << ": " << problems_of(plan);
+}
+
+TEST(Setup, WhatMeasuresWholePicturesIsRefusedWhereTheyAreCut) {
+  Workload workload{2, {1, 4, 4}, 2, 5};
+  workload.rescales = workload.thresholds = true;
+  EXPECT_TRUE(problems(parse_plan("data=2"), with_experts(4), workload).empty());
+  EXPECT_EQ(problems(parse_plan("distrifusion=2"), with_experts(4), workload).size(), 2u);
+}
+
+TEST(Setup, APortionHoldsItsExpertsOrItsShard) {
+  EXPECT_TRUE(portion_of({}, of_text(), 0).experts.empty());
+  EXPECT_EQ(portion_of(parse_plan("expert=2"), of_text(), 1).experts,
+            (std::vector<bool>{false, false, true, true, true}));
+  EXPECT_EQ(portion_of(parse_plan("expert=2,placement=strided"), of_text(), 1).experts,
+            (std::vector<bool>{false, true, false, true, false}));
+  EXPECT_EQ(portion_of(parse_plan("data=4,expert=2"), of_text(), 3).experts,
+            portion_of(parse_plan("expert=2"), of_text(), 1).experts);
+  const nn::Shard shard = portion_of(parse_plan("tensor=2"), of_text(), 1).shard;
+  EXPECT_EQ(shard.index, 1);
+  EXPECT_EQ(shard.count, 2);
+}
+
+}  // namespace
+}  // namespace tessera::parallel
