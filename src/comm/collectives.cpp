@@ -68,20 +68,6 @@ std::vector<Tensor> gather(Communicator& comm, int root, const Tensor& message, 
   return all;
 }
 
-Tensor sum(Communicator& comm, const Tensor& x, const Tag& tag) {
-  require(x.dtype() == tensor::DType::f32 && x.dense(), ErrorCode::rank,
-          "'{}' sums dense f32 tensors", tag.operation);
-  const std::vector<Tensor> all = all_gather(comm, x.to(tensor::Device::cpu), tag).wait();
-  Tensor total = Tensor::zeros(x.shape(), tensor::DType::f32);
-  float* out = total.data<float>();
-  for (const Tensor& part : all) {
-    require(part.elements() == x.elements(), ErrorCode::rank, "'{}' sums {} and {} elements",
-            tag.operation, x.elements(), part.elements());
-    for (int64_t i = 0; i < x.elements(); ++i) out[i] += part.data<float>()[i];
-  }
-  return total.to(x.device());
-}
-
 namespace {
 
 template <class Merge>

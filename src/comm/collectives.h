@@ -35,8 +35,6 @@ tensor::Tensor broadcast(Communicator& comm, int root, const tensor::Tensor& mes
 /// Messages of all at `root`, by rank; empty elsewhere.
 std::vector<tensor::Tensor> gather(Communicator& comm, int root, const tensor::Tensor& message,
                                    const Tag& tag);
-/// Sum of f32 tensors of one shape, in rank order on every rank: the same bits everywhere.
-tensor::Tensor sum(Communicator& comm, const tensor::Tensor& x, const Tag& tag);
 /// Sums of whole numbers over the ranks, or the largest, element by element; in place, equal on
 /// all.
 void sum(Communicator& comm, std::span<int64_t> values, const Tag& tag);

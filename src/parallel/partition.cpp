@@ -64,8 +64,14 @@ int expert_place(const Plan& plan, int rank) {
   return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
 }
 
-int expert_lender(const Plan& plan, int rank) {
-  return expert_group(plan, 0).at(static_cast<size_t>(expert_place(plan, rank)));
+int portion_number(const Plan& plan, int rank) {
+  return expert_place(plan, rank) * plan.tensor + mesh_of(plan).coordinate(rank, "tensor");
+}
+
+int portion_lender(const Plan& plan, int rank) {
+  int first = 0;
+  while (portion_number(plan, first) != portion_number(plan, rank)) ++first;
+  return first;
 }
 
 Partition::Partition(const Plan& plan, const Workload& workload, PatchShape shape)

@@ -88,8 +88,11 @@ comm::Mesh mesh_of(const Plan& plan);
 std::vector<int> expert_group(const Plan& plan, int rank);
 /// The place of a rank in that group: equal places hold equal experts.
 int expert_place(const Plan& plan, int rank);
-/// The first rank that holds the same experts.
-int expert_lender(const Plan& plan, int rank);
+/// The number of a rank's portion of the weights, its experts and its shard: equal numbers hold
+/// equal portions.
+int portion_number(const Plan& plan, int rank);
+/// The first rank that holds the same portion.
+int portion_lender(const Plan& plan, int rank);
 
 /// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
 nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end);

@@ -24,10 +24,6 @@ uint32_t token_number(uint64_t row, uint64_t id) {
 
 void picture_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
                       Problems& found) {
-  if (plan.tensor > 1)
-    found.push_back(fmt::format(
-        "tensor={}: this version splits the weights of language models only; leave it out",
-        plan.tensor));
   if (plan.data > workload.pictures && plan.data > plan.expert)
     found.push_back(
         fmt::format("data={}: the request has {} pictures; use data={} or more pictures", plan.data,
@@ -61,8 +57,6 @@ void text_problems(const Plan& plan, Problems& found) {
     found.push_back(
         "nothing is stale between the passes of a language model; leave out schedule=, "
         "conditional=, warmup= and sync-every=");
-  if (plan.expert > 1 && plan.tensor > 1)
-    found.push_back("expert= and tensor= do not go together yet; give one of them");
   if (plan.data != plan.expert)
     found.push_back(fmt::format(
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));

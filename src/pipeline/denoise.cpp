@@ -92,13 +92,15 @@ void Ranks::note_rank(const parallel::Setup& setup) {
   const std::lock_guard lock(mutex);
   const int steps = job.sampler->steps();
   auto& layers = report.layers;
-  for (const nn::MoeEvent& event : setup.expert_events()) {
+  const int same = state.options.plan.tensor;  // ranks that compute with the same tokens
+  const bool first = setup.partition.mesh().coordinate(setup.rank, "tensor") == 0;
+  for (const nn::MoeEvent& event : first ? setup.expert_events() : std::vector<nn::MoeEvent>()) {
     if (layers.size() <= static_cast<size_t>(event.site))
       layers.resize(static_cast<size_t>(event.site) + 1);
     Report::Layer& layer = layers[static_cast<size_t>(event.site)];
     layer.block = event.site;
     if (event.step == 0) layer.tokens += event.tokens;
-    layer.mean_experts += double(event.distinct) / steps / state.options.plan.world();
+    layer.mean_experts += double(event.distinct) * same / steps / state.options.plan.world();
     layer.oldest = std::max(layer.oldest, event.oldest);
     layer.ages.resize(
         static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
@@ -117,12 +119,12 @@ void Ranks::note_rank(const parallel::Setup& setup) {
   }
 }
 
-// Ranks whose experts are the same hold the transformer that the first of them loaded.
+// Ranks of one portion hold the transformer that the first of them loaded.
 void Ranks::note_work(int rank, double flops_before) {
   const std::lock_guard lock(mutex);
   const tensor::Scope own = state.workers.scope(rank, &job.meters),
                       lender =
-                          state.workers.scope(parallel::expert_lender(state.options.plan, rank));
+                          state.workers.scope(parallel::portion_lender(state.options.plan, rank));
   Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
   if (own.memory != lender.memory) {
     const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
@@ -139,7 +141,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   const double flops_before = state.workers.scope(rank, &job.meters).meter->total().flops;
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model =
-      *job.networks.at(static_cast<size_t>(parallel::expert_place(plan, rank)));
+      *job.networks.at(static_cast<size_t>(parallel::portion_number(plan, rank)));
   parallel::Setup setup(plan, model.geometry(), job.workload(), world,
                         {state.device(), job.resident_blocks < 0});
   RedundancyProbe probe;
@@ -202,11 +204,13 @@ void Trace::write(const std::string& path) const {
 void load_ranks(ModelState& state, Job& job) {
   const Processes* const processes = state.options.processes;
   const Plan& plan = state.options.plan;
-  for (const int r : parallel::expert_group(plan, 0))
-    job.networks.push_back(processes && parallel::expert_place(plan, processes->rank) !=
-                                            parallel::expert_place(plan, r)
-                               ? nullptr
-                               : state.transformer(r, job.resident_blocks));
+  job.networks.resize(static_cast<size_t>(plan.expert) * static_cast<size_t>(plan.tensor));
+  for (int r = 0; r < plan.world(); ++r) {
+    const int number = parallel::portion_number(plan, r);
+    const bool mine = !processes || parallel::portion_number(plan, processes->rank) == number;
+    if (mine && parallel::portion_lender(plan, r) == r)
+      job.networks[static_cast<size_t>(number)] = state.transformer(r, job.resident_blocks);
+  }
 }
 
 Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,

@@ -93,13 +93,13 @@ nn::Geometry ModelState::geometry() const {
 }
 
 std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident) {
-  return transformers.get(resident, parallel::expert_place(options.plan, rank),
+  return transformers.get(resident, parallel::portion_number(options.plan, rank),
                           [&] { return load_transformer(rank, resident); });
 }
 
 std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
   (void)check_transformer();  // what is to be said of it was said before
-  tensor::Scope loading = workers.scope(parallel::expert_lender(options.plan, rank));
+  tensor::Scope loading = workers.scope(parallel::portion_lender(options.plan, rank));
   loading.pool = workers.pool.get();
   loading.meter = tensor::current_scope().meter;
   const tensor::BindScope bind(loading);

@@ -60,8 +60,9 @@ class Ranks {
     workload.prefix = recipe.prefix(recipe.example(1));
     return workload;
   }
-  std::unique_ptr<nn::Denoiser> make(std::vector<bool> experts) const {
+  std::unique_ptr<nn::Denoiser> make(std::vector<bool> experts, int shards = 1) const {
     nn::Portion part{.blocks = {0, recipe_.blocks}, .experts = std::move(experts)};
+    part.shard = {shards - 1, shards};
     part.expert_dtype = expert_dtype_;
     return recipe_.make(load::MetaWeights(), part, dtype_);
   }
@@ -73,7 +74,7 @@ class Ranks {
     tensor::Scope scope;
     scope.memory = std::make_shared<tensor::MemoryTracker>();
     const tensor::BindScope bind(scope);
-    const auto part = make(plan_.expert > 1 ? mine : std::vector<bool>{});
+    const auto part = make(plan_.expert > 1 ? mine : std::vector<bool>{}, plan_.tensor);
     return weights_[experts] = scope.memory->current(MemoryClass::weights);
   }
   // Its experts get as many rows as it sends: a routing that loads all of them alike.

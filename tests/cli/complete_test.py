@@ -219,11 +219,9 @@ class Complete(ProgramTest):
         self.refused(4, *words, "data=2", says="prompts are not spread")
         self.refused(4, *words, "expert=2,schedule=displaced", says="nothing is stale")
         self.refused(4, *words, "distrifusion=2", says="for pictures")
-        self.refused(4, *words, "expert=2,data=2,tensor=2", says="give one of them")
+        self.refused(4, *words, "expert=2,data=2,tensor=2", says="leave out expert=")
         self.refused(4, *words, "expert=2", "--ranks", 3, says="needs 2 ranks")
         self.refused(4, *words, "ulysses=2", says="leave out")
-        self.refused(4, "generate", "shapes", "--class", "red circle", "--plan", "tensor=2",
-                     says="language models only")
 
     def test_visualise_shows_blocks_on_standard_error(self):
         ask = ("complete", MOE / "model", "--max-tokens", "8", "--block", "4", "--stop-at-eos", "none",

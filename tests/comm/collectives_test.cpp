@@ -17,12 +17,6 @@ TEST(Collectives, AnExchangeTakesOneMessageForEachRank) {
   });
 }
 
-TEST(Collectives, OnlyF32IsSummed) {
-  threads::run(1, 10s, [](Communicator& world) {
-    EXPECT_THROW(sum(world, Tensor::zeros({1}, DType::bf16), {"x", 0}), Error);
-  });
-}
-
 TEST(Collectives, WholeNumbersAreMergedExactlyOnEveryRank) {
   for (int ranks : {1, 2, 3})
     threads::run(ranks, 10s, [&](Communicator& world) {

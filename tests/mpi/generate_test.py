@@ -52,6 +52,9 @@ class GenerateTest(unittest.TestCase):
                          [r["peak_bytes"]["weights"] for r in reports[1]["per_rank"]])
         halves = ["--plan", "expert=3,schedule=staggered-batch,placement=strided"]
         self.assertEqual(one, self.latents("halves", MPIRUN + ["-np", "3"], *halves))
+        for plan, ranks in (("tensor=2", 2), ("data=2,tensor=2", 4)):
+            self.assertEqual(self.latents("threads", [], "--plan", plan),
+                             self.latents("processes", MPIRUN + ["-np", str(ranks)], "--plan", plan), plan)
         stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]
         self.assertEqual(self.latents("threads", [], *stale),
                          self.latents("processes", MPIRUN + ["-np", "2"], *stale))

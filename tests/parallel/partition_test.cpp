@@ -230,7 +230,7 @@ TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   EXPECT_EQ(expert_group(plan, 1), (std::vector<int>{0, 1}));
   EXPECT_EQ(expert_group(plan, 2), (std::vector<int>{2, 3}));
   EXPECT_EQ(expert_place(plan, 3), 1);
-  EXPECT_EQ(expert_lender(plan, 3), 1);
+  EXPECT_EQ(portion_lender(plan, 3), 1);
   const Plan stages = parse_plan("data=2,pipefusion=2,ulysses=2,expert=4");
   EXPECT_EQ(expert_group(stages, 3), (std::vector<int>{2, 3, 6, 7}));
   EXPECT_EQ(expert_place(stages, 6), 2);

@@ -42,6 +42,24 @@ TEST(Setup, SaysWhyAPlanCannotRun) {
             std::string::npos);
 }
 
+TEST(Setup, SaysWhyTensorCannotCutPictures) {
+  nn::Geometry geometry = with_experts(4);
+  for (nn::AttentionSite& site : geometry.attention) site.heads = site.kv_heads = 6;
+  const auto why = [&](const char* plan) {
+    std::string all;
+    for (const auto& one : problems(parse_plan(plan), geometry, {2, {1, 4, 4}, 2, 5}))
+      all += one + "; ";
+    return all;
+  };
+  for (const char* good : {"tensor=2", "tensor=3", "data=2,tensor=6"}) EXPECT_EQ(why(good), "");
+  EXPECT_NE(why("tensor=4").find("valid are: 1, 2, 3, 6"), std::string::npos);
+  EXPECT_NE(why("tensor=2,distrifusion=2").find("leave out expert="), std::string::npos);
+  EXPECT_NE(why("data=2,expert=2,tensor=2").find("leave out expert="), std::string::npos);
+  EXPECT_NE(why("tensor=2,schedule=interweaved").find("leave out schedule="), std::string::npos);
+  geometry.norm_over_heads = true;
+  EXPECT_NE(why("tensor=2").find("span all heads"), std::string::npos);
+}
+
 TEST(Setup, WantsAsManyRanksAsThePlan) {
   EXPECT_THROW(parallel::Setup(parse_plan("expert=2"), with_experts(4), {2, {1, 4, 4}, 2, 5}),
                Error);
@@ -76,7 +94,8 @@ TEST(Setup, SaysWhyAPlanCannotRunText) {
       {"data=2", "prompts are not spread"},
       {"expert=6", "use at most 5"},
       {"expert=2,data=4", "prompts are not spread"},
-      {"expert=2,data=2,tensor=2", "give one of them"},
+      {"expert=2,data=2,tensor=2", "leave out expert="},
+      {"tensor=3", "valid are: 1, 2"},
       {"expert=2,schedule=displaced", "nothing is stale"},
       {"expert=2,warmup=2", "nothing is stale"},
       {"distrifusion=2", "for pictures"},

@@ -13,7 +13,14 @@ using tensor::Tensor;
 
 std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry) {
   std::vector<std::string> found;
-  if (plan.tensor == 1 || geometry.shard.count > 1) return found;
+  if (plan.tensor == 1) return found;
+  if (plan.expert > 1 || plan.distrifusion > 1)
+    found.push_back(
+        "tensor= goes with data= alone so far; leave out expert= and distrifusion=, or tensor=");
+  if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all)
+    found.push_back(
+        "under tensor= no row of experts travels; leave out schedule= and conditional=");
+  if (geometry.shard.count > 1) return found;  // of what is cut already
   if (geometry.norm_over_heads)
     found.push_back(fmt::format(
         "tensor={}: the norms of this model's queries and keys span all heads; leave it out",
@@ -33,9 +40,18 @@ std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& g
 }
 
 Tensor OrderedReduce::sum(const Tensor& part, const Finish& finish) {
-  const Tensor all = comm::sum(group_, part.contiguous(), {"reduce", -1});
+  const comm::Tag tag{"reduce", -1};
+  const auto rows_of = [&](int rank) { return nn::split({0, part.size(0)}, group_.size(), rank); };
+  std::vector<Tensor> theirs;
+  for (int r = 0; r < group_.size(); ++r)
+    theirs.push_back(part.slice(0, rows_of(r).begin, rows_of(r).end));
+  const std::vector<Tensor> parts = comm::all_to_all(group_, std::move(theirs), tag).wait();
+  Tensor sum = parts[0];
+  for (size_t r = 1; r < parts.size(); ++r) sum = ops::add(sum, parts[r]);
+  const Tensor mine = finish(sum, rows_of(group_.rank()));
+  const Tensor all = ops::concat_rows(comm::all_gather(group_, mine, tag).wait());
   group_.advance();
-  return finish(all, {0, all.size(0)});
+  return all;
 }
 
 Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,

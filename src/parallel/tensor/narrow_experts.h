@@ -12,7 +12,8 @@ namespace tessera::parallel {
 /// Why tensor= cannot cut a model, one sentence each; empty: it can.
 std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry);
 
-/// Sums over a group in the order of its ranks.
+/// Sums over a group in the order of its ranks: each sums and finishes a run of rows, which the
+/// others then get. Each sends (N - 1) / N of the sum in f32, and as much of what is finished.
 class OrderedReduce : public nn::Reduce {
  public:
   explicit OrderedReduce(comm::Communicator& group) : group_(group) {}

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "comm/threads/launch.h"
+#include "load/meta_weights.h"
+#include "models/tiny_model.h"
+#include "parallel/denoise.h"
+
+// tensor=N in every network of pictures: the prediction of one rank within the rounding of sums,
+// the same bits on every rank and in every run, and 1/N of the weights that are split.
+namespace tessera {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// A network with 12 heads of so many channels; {} in its configuration stands for them.
+struct Network {
+  const char *type, *config;
+  int64_t head_dim, text, frames;
+  int sums_of_latent, sums_of_text;  ///< of a forward pass
+
+  std::string json(int64_t dim) const {
+    std::string filled = config;
+    for (const auto& [name, value] :
+         {std::pair{"HEAD", dim}, {"HIDDEN", 12 * dim}, {"AXIS", dim / 3}})
+      for (size_t at = filled.find(name); at != std::string::npos; at = filled.find(name))
+        filled.replace(at, std::string(name).size(), std::to_string(value));
+    return filled;
+  }
+};
+
+const Network kNetworks[] = {
+    {"DiTMoE",
+     R"({"model_type": "dit_moe", "hidden_size": HIDDEN, "depth": 2, "num_heads": 12,
+         "patch_size": 2, "in_channels": 4, "input_size": 8, "mlp_ratio": 4, "num_experts": 4,
+         "num_experts_per_tok": 2, "n_shared_experts": 2, "norm_topk_prob": false,
+         "learn_sigma": true, "num_classes": 5, "attention": "flash", "qk_norm": true,
+         "frequency_embedding_size": 64})",
+     8, 0, 0, 4, 0},
+    {"PixArtTransformer2DModel",
+     R"({"num_attention_heads": 12, "attention_head_dim": HEAD, "num_layers": 2,
+         "sample_size": 128, "cross_attention_dim": HIDDEN, "caption_channels": 10})",
+     4, 6, 0, 6, 0},
+    {"SD3Transformer2DModel",
+     R"({"num_attention_heads": 12, "attention_head_dim": HEAD, "num_layers": 3, "in_channels": 4,
+         "out_channels": 4, "caption_projection_dim": HIDDEN, "joint_attention_dim": 10,
+         "pooled_projection_dim": 6, "pos_embed_max_size": 8, "qk_norm": "rms_norm",
+         "dual_attention_layers": [0]})",
+     4, 5, 0, 7, 4},
+    {"FluxTransformer2DModel",
+     R"({"num_attention_heads": 12, "attention_head_dim": HEAD, "num_layers": 1,
+         "num_single_layers": 2, "in_channels": 16, "joint_attention_dim": 10,
+         "pooled_projection_dim": 6, "axes_dims_rope": [AXIS, AXIS, AXIS],
+         "guidance_embeds": true})",
+     6, 5, 0, 4, 4},
+    {"HunyuanDiT2DModel",
+     R"({"num_attention_heads": 12, "attention_head_dim": HEAD, "num_layers": 4, "in_channels": 4,
+         "patch_size": 2, "cross_attention_dim": 10, "cross_attention_dim_t5": 16,
+         "pooled_projection_dim": 6, "text_len": 3, "text_len_t5": 5})",
+     4, 0, 0, 12, 0},
+    {"CogVideoXTransformer3DModel",
+     R"({"num_attention_heads": 12, "attention_head_dim": HEAD, "num_layers": 2, "in_channels": 4,
+         "out_channels": 4, "time_embed_dim": 8, "text_embed_dim": 10,
+         "use_rotary_positional_embeddings": true})",
+     16, 5, 3, 4, 4},
+};
+
+struct Ran {
+  std::vector<float> prediction;
+  int64_t summed = 0;  ///< bytes sent for sums
+};
+
+/// A forward pass of three rows on every rank of a plan; the ranks' predictions.
+std::vector<Ran> run(const Network& n, const std::string& text, DType dtype) {
+  const Plan plan = parse_plan(text);
+  const models::TinyModel whole(n.type, n.json(n.head_dim).c_str());
+  const nn::TokenLayout layout = whole.recipe.layout(4, 6, n.frames);
+  const nn::Conditioning conditioning = whole.conditioning(3, n.text);
+  const parallel::Workload workload{
+      .pictures = 3, .grid = layout.grid(), .prefix = whole.recipe.prefix(conditioning)};
+  std::vector<Ran> ran(static_cast<size_t>(plan.world()));
+  const auto pass = [&](comm::Communicator* world) {
+    const int rank = world ? world->rank() : 0;
+    const nn::Portion portion = parallel::portion_of(plan, whole.network->geometry(), rank);
+    const auto network = whole.recipe.make(models::NamedNoise(), portion, dtype);
+    parallel::Setup setup(plan, network->geometry(), workload, world);
+    nn::Conditioning mine;
+    const auto rows = setup.partition.rows(rank);
+    for (const auto& [name, x] : conditioning.tensors)
+      mine.tensors[name] = x.slice(0, rows.front(), rows.back() + 1).contiguous();
+    const Tensor time = Tensor::from(std::vector<float>(rows.size(), 400), {std::ssize(rows)});
+    const Tensor latent = setup.partition.cut(whole.latent(3, layout), rank);
+    auto& [prediction, summed] = ran[static_cast<size_t>(rank)];
+    prediction = parallel::forward(*network, mine, time, latent, setup, {}).to_floats();
+    if (!world) return;
+    const auto& sent = setup.tensor_group->ledger().entries();
+    summed = sent.at({"reduce", -1}).bytes;
+  };
+  if (plan.world() == 1)
+    pass(nullptr);
+  else
+    comm::threads::run(plan.world(), std::chrono::seconds(60),
+                       [&](comm::Communicator& world) { pass(&world); });
+  return ran;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double error = 0, length = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    error += std::pow(double(a[i]) - double(b[i]), 2);
+    length += std::pow(double(b[i]), 2);
+  }
+  return std::sqrt(error / length);
+}
+
+TEST(TensorParallel, EveryNetworkGivesThePredictionOfOneRank) {
+  for (const Network& n : kNetworks)
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const auto one = run(n, "", dtype)[0].prediction;
+      for (int ranks : {2, 3, 4}) {
+        const auto many = run(n, "tensor=" + std::to_string(ranks), dtype);
+        EXPECT_LT(distance(many[0].prediction, one), dtype == DType::f32 ? 1e-5 : 3e-2)
+            << n.type << " on " << ranks << " ranks";
+        for (const Ran& other : many) EXPECT_EQ(other.prediction, many[0].prediction) << n.type;
+      }
+      const auto two = run(n, "tensor=2", dtype), again = run(n, "tensor=2", dtype);
+      EXPECT_EQ(two[0].prediction, again[0].prediction) << n.type;
+    }
+}
+
+TEST(TensorParallel, SendsEveryRowOnceToBeSummedAndOnceFinished) {
+  for (const Network& n : kNetworks)
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (int ranks : {2, 4}) {
+        int64_t sent = 0;
+        for (const Ran& rank : run(n, "tensor=" + std::to_string(ranks), dtype))
+          sent += rank.summed;
+        const int64_t latent = 3 * 2 * 3 * std::max<int64_t>(n.frames, 1), text = 3 * n.text;
+        const int64_t channels =
+            (n.sums_of_latent * latent + n.sums_of_text * text) * 12 * n.head_dim;
+        EXPECT_EQ(sent, (ranks - 1) * channels * (4 + tensor::size_of(dtype))) << n.type;
+      }
+}
+
+TEST(TensorParallel, GoesWithRowsThatAreSpread) {
+  for (const Network& n : {kNetworks[0], kNetworks[3]}) {
+    const auto two = run(n, "tensor=2", DType::f32);
+    const auto spread = run(n, "data=3,tensor=2", DType::f32);
+    std::vector<float> rows;
+    for (size_t r = 0; r < spread.size(); r += 2) {
+      EXPECT_EQ(spread[r].prediction, spread[r + 1].prediction);
+      rows.insert(rows.end(), spread[r].prediction.begin(), spread[r].prediction.end());
+    }
+    EXPECT_EQ(rows, two[0].prediction) << n.type << ": a row does not depend on the others";
+  }
+}
+
+TEST(TensorParallel, ARankHoldsItsPartOfWhatIsSplit) {
+  for (const Network& n : kNetworks) {
+    const int64_t dim = n.head_dim * 24;
+    const auto recipe =
+        models::pipeline_of(n.type, {base::Json::parse(n.json(dim)), "config.json"});
+    const auto weights = [&](int count) {
+      tensor::Scope scope;
+      scope.memory = std::make_shared<tensor::MemoryTracker>();
+      const tensor::BindScope bind(scope);
+      nn::Portion portion = recipe.whole();
+      portion.shard = {count - 1, count};
+      const auto part = recipe.make(load::MetaWeights(), portion, DType::bf16);
+      return double(scope.memory->current(tensor::MemoryClass::weights));
+    };
+    const double all = weights(1), split = 2 * (all - weights(2));
+    EXPECT_GT(split / all, 0.4) << n.type;
+    for (int count : {3, 4, 6})
+      EXPECT_NEAR(weights(count), all - split + split / count, 0.01 * all) << n.type;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
