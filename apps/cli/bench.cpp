@@ -24,7 +24,7 @@ Command add_bench(CLI::App& program) {
               if (stop.stop_requested())
                 throw Error(ErrorCode::cancelled, "stopped before the last kernel");
             };
-            bench_kernels(*threads, print, *device);
+            bench_kernels(*threads, print, parse_device(*device));
           }};
 }
 

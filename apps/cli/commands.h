@@ -59,7 +59,8 @@ void read_examples(TaskSource& data, const std::stop_token& stop);
 
 /// Options that every command with a model shares.
 struct ModelOptions {
-  std::string model, plan, dtype = "bf16", transport = "auto", device = "cpu";
+  std::string model, plan, transport = "auto", device = "cpu";
+  Precision dtype = Precision::bf16;
   int threads = 0;
   int ranks = 0;  // 0: as many as the plan needs
   double comm_timeout = 60;
@@ -67,6 +68,14 @@ struct ModelOptions {
 };
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
+/// An option whose words stand for choices.
+template <class Choice>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,
+                        const std::string& description = "") {
+  return app.add_option_function<std::string>(
+      name, [&choice, name](const std::string& word) { choice = choice_of<Choice>(word, name); },
+      description);
+}
 /// Throws Error(usage) or Error(plan) for values that this version cannot run.
 RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);
 /// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with

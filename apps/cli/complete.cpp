@@ -65,7 +65,7 @@ void print_answers(const CompleteResult& result) {
 void complete(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
   const size_t prompts = read_prompts(o, stop);
-  if (!o.report.empty() && (!processes || processes->rank == 0)) check_writable(o.report);
+  if (!o.report.empty() && (!processes || processes->rank() == 0)) check_writable(o.report);
   Model model = Model::open(o.model->model, run, stop);
   const bool stream = !o.json && prompts == 1 && !o.visualise;
   BlockView view(prompts);
@@ -76,7 +76,7 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
     std::fwrite(p.text.data(), 1, p.text.size(), stdout);
     flush_results();
   };
-  if (!processes || processes->rank == 0) control.on_note = print_note;
+  if (!processes || processes->rank() == 0) control.on_note = print_note;
   const CompleteResult result = model.complete(o.request, control);
   if (result.elsewhere) return;
   if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);
@@ -143,10 +143,12 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
       ->group(how)
       ->type_name("N");
   app.add_option("--steps", q.steps)->check(whole(1, 1 << 16))->group(how)->type_name("N");
-  app.add_option("--cache", q.cache, "none, prefix, dual, vicinity:B,A,W or block")
+  app.add_option_function<std::string>(
+         "--cache", [&q](const std::string& text) { q.cache = parse_cache(text); },
+         "none, prefix, dual, vicinity:B,A,W or block")
       ->group(how)
       ->type_name("C");
-  app.add_option("--stop-at-eos", q.stop_at_eos, "none, block or early (default)")
+  add_choice(app, "--stop-at-eos", q.stop_at_eos, "none, block or early (default)")
       ->group(how)
       ->type_name("S");
 }

@@ -9,11 +9,11 @@ Command add_forward(CLI::App& program) {
   CLI::App* app = program.add_subcommand("forward", "Run one component on tensors from a file");
   auto model = std::make_shared<ModelOptions>();
   auto request = std::make_shared<ForwardRequest>();
-  model->dtype = "f32";
+  model->dtype = Precision::f32;
   add_model(*app, model);
   const char* group = "What to run";
-  app->add_option("--component", request->component,
-                  "transformer, model, text_encoder, vae.decode/encode")
+  add_choice(*app, "--component", request->component,
+             "transformer, model, text_encoder, vae.decode/encode")
       ->group(group)
       ->type_name("NAME");
   app->add_option("--inputs", request->inputs, "Safetensors file by the reference's argument names")

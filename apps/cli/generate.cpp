@@ -16,7 +16,8 @@ struct Options {
   Output output;
   std::optional<std::string> prompt;
   std::string classes, prompt_file, report;
-  std::string noise = "torch", progress = "auto", scheduler = "auto", binning = "off";
+  std::string progress = "auto", binning = "off", preview;
+  int preview_every = 1;
   std::string clean_caption;
   std::string tiling = "auto";
   bool latents_only = false;
@@ -122,7 +123,10 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--steps", q.steps, "Default: the model's; e.g. unipc")
       ->group(what)
       ->type_name("N");
-  app.add_option("--scheduler", o->scheduler)->group(what)->type_name("S");
+  app.add_option_function<std::string>(
+         "--scheduler", [&q](const std::string& name) { q.scheduler = parse_scheduler(name); })
+      ->group(what)
+      ->type_name("S");
   app.add_option("--guidance", q.guidance, "Default: the model's")->group(what)->type_name("G");
   app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
   app.add_option("--guidance-rescale", q.guidance_rescale)->group(what)->type_name("R");
@@ -130,8 +134,8 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(seed())
       ->group(what)
       ->type_name("S");
-  app.add_option("--rng", o->noise)
-      ->check(one_of({"torch", "philox"}))
+  add_choice(app, "--rng", q.noise)
+      ->check(one_of(words_of<NoiseSource>()))
       ->group(what)
       ->type_name("R");
 }
@@ -154,10 +158,15 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->type_name("F");
   app.add_option("--report", o->report)->group(files)->type_name("F");
   app.add_flag("--compare-steps", q.compare_steps)->group(files);
-  app.add_option("--progress", o->progress, "auto, plain or none (default auto)")
+  app.add_option("--progress", o->progress, "auto, plain or none; steps seen")
       ->check(one_of({"auto", "plain", "none"}))
       ->group(files)
       ->type_name("P");
+  app.add_option("--preview", o->preview)->group(files)->type_name("F");
+  app.add_option("--preview-every", o->preview_every)
+      ->check(whole(1, 1 << 20))
+      ->group(files)
+      ->type_name("N");
 }
 
 void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -175,10 +184,8 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
-  const bool first = !processes || processes->rank == 0;
+  const bool first = !processes || processes->rank() == 0;
   set_subject(o, stop);
-  o.request.noise = o.noise == "torch" ? NoiseSource::torch : NoiseSource::philox;
-  o.request.scheduler = o.scheduler;
   o.request.decode = !o.latents_only;
   o.request.binning = o.binning == "on";
   if (!o.clean_caption.empty()) o.request.clean_caption = o.clean_caption == "on";
@@ -188,7 +195,13 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
   if (first && !o.report.empty()) check_writable(o.report);
   ProgressView view(first ? o.progress : "none");
-  RunControl control{stop, [&](const Progress& p) { view.show(p); },
+  PreviewFile preview(first ? o.preview : "", o.preview_every);
+  RunControl control{stop,
+                     [&](const Progress& p) {
+                       view.show(p);
+                       if (const std::string said = preview.show(p, stop); !said.empty())
+                         view.note(said);
+                     },
                      [&](const std::string& sentence) { view.note(sentence); }};
   if (first && o.latents_only && o.output.asked)
     view.note("-o has no effect: --latents-only makes no picture");
@@ -196,8 +209,9 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   {
     Model model = Model::open(o.model->model, run, stop);
     o.output.videos = model.makes_videos();
+    if (first) check_preview(o.preview, o.output.videos);
     const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
-    std::vector<std::string> written{o.report, o.request.save_latents, o.request.trace};
+    std::vector<std::string> written{o.report, o.request.save_latents, o.request.trace, o.preview};
     if (first && !o.latents_only) written.push_back(check_output(o.output, count));
     if (first) check_writable(written);
     result = model.generate(o.request, control);

@@ -92,14 +92,15 @@ void print(const Inspection& i) {
   if (!i.unfit.empty()) std::printf("  does not fit: %s\n", i.unfit.c_str());
 }
 
-void inspect(Options& o) {
+void inspect(Options& o, const std::stop_token& stop) {
   const RunOptions run = run_options(*o.model);
   const auto names = known_model_sizes();
   std::error_code ignored;
   const bool by_name = std::count(names.begin(), names.end(), o.model->model) > 0 &&
                        !std::filesystem::exists(o.model->model, ignored);
-  const Inspection found = by_name ? inspect_by_name(o.model->model, run, o.request)
-                                   : Model::open(o.model->model, run).inspect(o.request);
+  const Inspection found = by_name
+                               ? inspect_by_name(o.model->model, run, o.request, stop)
+                               : Model::open(o.model->model, run, stop).inspect(o.request, stop);
   if (o.json)
     std::printf("%s\n", to_json(found).c_str());
   else
@@ -135,7 +136,7 @@ Command add_inspect(CLI::App& program) {
       ->type_name("G");
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_model_options(*app, o->model);
-  return {app, [o](const std::stop_token&) { inspect(*o); }};
+  return {app, [o](const std::stop_token& stop) { inspect(*o, stop); }};
 }
 
 }  // namespace tessera::cli

@@ -16,10 +16,9 @@ void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
 
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
   const char* group = "How it runs";
-  command
-      .add_option("--dtype", o->dtype,
-                  "f32, bf16 or int8 (default " + o->dtype + "); cpu or cuda[:N]")
-      ->check(one_of({"f32", "bf16", "int8"}))
+  add_choice(command, "--dtype", o->dtype,
+             std::string("f32, bf16 or int8 (default ") + word_of(o->dtype) + "); cpu or cuda[:N]")
+      ->check(one_of(words_of<Precision>()))
       ->group(group)
       ->type_name("T");
   command.add_option("--device", o->device)->group(group)->type_name("D");
@@ -90,7 +89,7 @@ void run_as_rank(const ModelOptions& o, bool last,
                 "--transport " + o.transport +
                     ": expected auto (mpi under mpirun, with nccl where it computes on GPUs; else "
                     "threads), 'threads', 'mpi' or 'nccl'");
-  if (between_gpus && o.device == "cpu")
+  if (between_gpus && parse_device(o.device).kind == DeviceKind::cpu)
     throw Error(ErrorCode::usage, "--transport nccl: it is for GPUs; add --device cuda");
   if (o.transport == "threads" || !started_by_mpirun()) {
     if (o.transport == "mpi" || between_gpus)
@@ -103,7 +102,7 @@ void run_as_rank(const ModelOptions& o, bool last,
   options.report = [](const Error& error) { complain(error.what(), 0); };
   options.give_up = [](const Error& error) { std::_Exit(static_cast<int>(error.code())); };
   if (last) options.ending = end_within;
-  run_processes(options, [&](Processes& processes) { body(&processes); });
+  run_processes(options, [&](const Processes& processes) { body(&processes); });
 }
 
 }  // namespace
@@ -116,30 +115,28 @@ void refuse_processes(const std::string& command) {
   if (!started_by_mpirun()) return;
   ModelOptions usual;
   run_as_rank(usual, false, [&](const Processes* processes) {
-    if (processes->ranks > 1)
+    if (processes->ranks() > 1)
       throw Error(ErrorCode::usage,
                   "'" + command + "' does not spread over processes, and mpirun started " +
-                      std::to_string(processes->ranks) +
+                      std::to_string(processes->ranks()) +
                       ": start it without mpirun; --ranks N runs ranks as threads");
   });
 }
 
 RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   RunOptions run;
-  run.device = o.device;
-  run.precision = o.dtype == "f32"    ? Precision::f32
-                  : o.dtype == "int8" ? Precision::int8
-                                      : Precision::bf16;
+  run.device = parse_device(o.device);
+  run.precision = o.dtype;
   run.threads = o.threads;
   run.plan = parse_plan(o.plan);
   run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
   run.processes = processes;
   if (!o.memory_budget.empty()) run.memory_budget = bytes_of(o.memory_budget, "--memory-budget");
-  if (processes && o.ranks != 0 && o.ranks != processes->ranks)
+  if (processes && o.ranks != 0 && o.ranks != processes->ranks())
     throw Error(ErrorCode::usage, "--ranks " + std::to_string(o.ranks) + ": mpirun started " +
-                                      std::to_string(processes->ranks) +
+                                      std::to_string(processes->ranks()) +
                                       " processes; leave it out");
-  const int ranks = processes ? processes->ranks : o.ranks;
+  const int ranks = processes ? processes->ranks() : o.ranks;
   const auto found = problems(run.plan, ranks == 0 ? run.plan.world() : ranks);
   if (!found.empty()) {
     std::string all;

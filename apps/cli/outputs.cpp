@@ -109,6 +109,13 @@ void print_name(const std::string& path) {
   flush_results();
 }
 
+void save_picture(const Picture& picture, const std::string& path, const Texts& texts,
+                  const std::stop_token& stop) {
+  const std::string kind = kind_of(path);
+  const auto save = kind == ".webp" ? save_webp : kind.starts_with(".j") ? save_jpeg : save_png;
+  save(picture, path, texts, stop);
+}
+
 void save_videos(const GenerateResult& result, const Output& o,
                  const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
   const std::vector<Picture>& all = result.pictures;
@@ -151,14 +158,39 @@ std::string check_output(Output& o, size_t count) {
   return file;
 }
 
+void check_preview(const std::string& path, bool videos) {
+  if (path.empty()) return;
+  const std::string kind = kind_of(path);
+  if (videos ? kind == ".mp4" : is_picture(kind)) return;
+  throw Error(ErrorCode::usage, "--preview '" + path + "': expected a name that ends in " +
+                                    (videos ? ".mp4" : ".png, .webp or .jpg"));
+}
+
+std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
+  const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or what the output shows
+  if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
+  try {
+    std::vector<Picture> made = p.preview();
+    const auto other = std::find_if(made.begin(), made.end(),
+                                    [&](const Picture& one) { return one.video != made[0].video; });
+    if (made.at(0).video >= 0)
+      save_mp4({made.begin(), other}, kUsualRate, path_, {}, stop);
+    else
+      save_picture(made[0], path_, {}, stop);
+    return "";
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::cancelled) throw;
+    path_.clear();
+    return std::string("no preview: ") + e.what();
+  }
+}
+
 void save_pictures(const GenerateResult& result, const Output& o,
                    const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
   if (o.videos && !is_folder(o.path)) return save_videos(result, o, text, stop);
   for (size_t i = 0; i < result.pictures.size(); ++i) {
     const std::string path = frame_path(result, o.path, i);
-    const std::string kind = kind_of(path);
-    const auto save = kind == ".webp" ? save_webp : kind.starts_with(".j") ? save_jpeg : save_png;
-    save(result.pictures[i], path, texts_of(text(i)), stop);
+    save_picture(result.pictures[i], path, texts_of(text(i)), stop);
     print_name(path);
   }
 }

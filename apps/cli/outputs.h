@@ -4,6 +4,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "tessera/engine.h"
 
@@ -24,5 +25,22 @@ std::string check_output(Output& output, size_t count);
 /// Writes all pictures or videos and prints their names; `text` is what is written into picture i.
 void save_pictures(const GenerateResult& result, const Output& output,
                    const std::function<std::string(size_t i)>& text, const std::stop_token& stop);
+
+/// Throws Error(usage) for a name that is not one of a picture or, with `videos`, of a video ("":
+/// none was asked for).
+void check_preview(const std::string& path, bool videos);
+
+/// Shows steps of a run in one file, each over the last: the first picture or video of a request.
+class PreviewFile {
+ public:
+  /// "": no file. One of `every` steps is shown.
+  PreviewFile(std::string path, int every) : path_(std::move(path)), every_(every) {}
+  /// Returns why there is none where there cannot be one; it is not tried again then.
+  std::string show(const Progress& progress, const std::stop_token& stop);
+
+ private:
+  std::string path_;
+  int every_;
+};
 
 }  // namespace tessera::cli

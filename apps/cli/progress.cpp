@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "tessera/words.h"
 
 namespace tessera::cli {
 
 struct ProgressView::State {
   bool bar = false, plain = false, line_open = false;
-  std::string phase;
+  std::optional<Phase> phase;
 };
 
 namespace {
@@ -36,12 +39,13 @@ std::string clock_of(double seconds) {
 std::string bar_line(const Progress& p) {
   char text[160];
   const int done = std::max(p.step, 0);
-  if (p.steps <= 0) return p.phase;
+  const char* const phase = word_of(p.phase);
+  if (p.steps <= 0) return phase;
   const double each = done > 0 ? p.seconds / done : 0;
   if (done == 0)
-    std::snprintf(text, sizeof text, "%-8s 0/%d", p.phase, p.steps);
+    std::snprintf(text, sizeof text, "%-8s 0/%d", phase, p.steps);
   else
-    std::snprintf(text, sizeof text, "%-8s %d/%d  %.3f s/step  %s %s", p.phase, done, p.steps, each,
+    std::snprintf(text, sizeof text, "%-8s %d/%d  %.3f s/step  %s %s", phase, done, p.steps, each,
                   clock_of(done < p.steps ? each * (p.steps - done) : p.seconds).c_str(),
                   done < p.steps ? "left" : "in all");
   const int room = terminal_width() - static_cast<int>(std::string(text).size()) - 4;
@@ -88,9 +92,9 @@ void ProgressView::show(const Progress& p) {
     const int quarter = std::max(p.steps / 4, 1);
     const bool worth = state_->phase != p.phase || p.step == p.steps || p.step % quarter == 0;
     if (worth && p.steps > 0)
-      std::fprintf(stderr, "%s %d/%d %.2fs\n", p.phase, p.step, p.steps, p.seconds);
+      std::fprintf(stderr, "%s %d/%d %.2fs\n", word_of(p.phase), p.step, p.steps, p.seconds);
     else if (worth)
-      std::fprintf(stderr, "%s\n", p.phase);
+      std::fprintf(stderr, "%s\n", word_of(p.phase));
   }
   state_->phase = p.phase;
   std::fflush(stderr);

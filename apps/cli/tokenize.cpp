@@ -31,8 +31,9 @@ std::string quoted(const std::string& piece) {
   return line + "\"";
 }
 
-void print(const std::vector<Tokenized>& all) {
+void print(const std::vector<Tokenized>& all, const std::stop_token& stop) {
   for (size_t i = 0; i < all.size(); ++i) {
+    if (stop.stop_requested()) throw Error(ErrorCode::cancelled, "stopped before all was shown");
     const Tokenized& one = all[i];
     std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", one.tokenizer.c_str(), one.ids.size());
     if (one.length > 0) std::printf(", padded to %ld", static_cast<long>(one.length));
@@ -49,11 +50,11 @@ void tokenize(Options& o, const std::stop_token& stop) {
     for (const std::string& line : read_lines(o.prompt_file, "--prompt-file", stop))
       q.prompts.push_back(line);
   if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
-  const auto all = Model::open(o.model.model, run_options(o.model)).tokenize(q);
+  const auto all = Model::open(o.model.model, run_options(o.model), stop).tokenize(q, stop);
   if (o.json)
     std::printf("%s\n", to_json(all).c_str());
   else
-    print(all);
+    print(all, stop);
 }
 
 }  // namespace

@@ -8,6 +8,20 @@
 
 namespace tessera {
 
+/// Keys and values that a pass does not compute again: the model's own way (block or dual), none,
+/// those before the block, those before and behind it, all but a window, or finished blocks.
+enum class KvCache : uint8_t { automatic, none, prefix, dual, vicinity, block };
+/// Which are kept; of vicinity the window, and the passes before the first that keeps any.
+struct CachePolicy {
+  KvCache kind = KvCache::automatic;
+  int before = 16, after = 16, warmup = 0;  ///< tokens, tokens, passes
+};
+/// Reads the word of a KvCache, or "vicinity:BEFORE,AFTER,WARMUP". Throws Error(usage).
+CachePolicy parse_cache(const std::string& text);
+
+/// What ends an answer after end-of-text: nothing; its block; or no mask standing before it.
+enum class StopAtEos : uint8_t { none, block, early };
+
 /// A request to a masked diffusion language model. Prompts come as texts, as ids or as one chat;
 /// all are one batch, and each answer is that of its prompt alone.
 struct CompleteRequest {
@@ -19,9 +33,9 @@ struct CompleteRequest {
   int block = 0;           ///< tokens of a block; 0: as the model says
   std::string decode;      ///< steps:N, threshold:T, factor:F, ...; "": threshold:0.9
   int steps = 0;           ///< commits a block is cut into, beside a threshold; 0: the model's way
-  std::string cache = "auto";  ///< none, prefix, dual, vicinity:B,A,W, block; auto: block or dual
-  std::string stop_at_eos = "early";  ///< none, block, early
-  std::string select = "vanilla";     ///< which experts tokens may use: des-vote:0.4, ...
+  CachePolicy cache;
+  StopAtEos stop_at_eos = StopAtEos::early;
+  std::string select = "vanilla";  ///< which experts tokens may use: des-vote:0.4, ...
   /// Every pass that commits tokens is under the rule. select_refresh false: not those that also
   /// fill the cache (refresh), though they decide most tokens of short answers. select_prefill:
   /// passes that commit nothing (prefill, finalise) are, too.
@@ -48,16 +62,23 @@ struct CompleteControl {
   std::function<void(const std::string&)> on_note;
 };
 
+/// What a forward pass is for: full and refresh compute everything (refresh to be kept), suffix,
+/// block and window a part on what was kept; prefill and finalise only fill the cache.
+enum class PassKind : uint8_t { full, refresh, suffix, block, window, prefill, finalise };
+
+/// Why an answer ended: with end-of-text, at a stop text, or at its length.
+enum class FinishReason { end, stop, length };
+
 /// One answer.
 struct Completion {
   std::vector<int32_t> prompt_ids;  ///< behind the chat template
   std::vector<int32_t> ids;
   std::vector<double> confidences;  ///< of each id when it was committed
   std::string text;                 ///< "" for a folder without a tokenizer
-  std::string finish;               ///< "end" (of text), "stop" (a stop text) or "length"
+  FinishReason finish = FinishReason::length;
   /// A forward pass that this prompt took part in.
   struct Pass {
-    std::string kind;  ///< full, refresh, suffix, block, window, prefill, finalise
+    PassKind kind = PassKind::full;
     int64_t from = 0, to = 0, committed = 0;
     bool ruled = false;            ///< under the rule of --select
     std::vector<int64_t> experts;  ///< distinct, by layer with experts

@@ -14,14 +14,15 @@
 #include "tessera/request.h"
 #include "tessera/tokenize.h"
 #include "tessera/version.h"
+#include "tessera/words.h"
 
 namespace tessera {
 
 /// A model folder that is open for work. Many threads may ask it at once, and callbacks, too: what
 /// a request computes with is its own, weights are shared, also by all models of a process that
 /// read the same files; each is answered as alone, and admitted to memory as if it were alone.
-/// Where ranks are processes it takes one request at a time, a second one is Error(usage). A model
-/// that was moved from throws Error(usage).
+/// Where ranks are processes all models over them take one request at a time, a second one is
+/// Error(usage). A model that was moved from throws Error(usage).
 class Model {
  public:
   /// Reads the folder's description and checks its parts; weights are loaded when first used.
@@ -50,10 +51,13 @@ class Model {
   CompleteResult complete(const CompleteRequest& request,
                           const CompleteControl& control = {}) const;
   /// Texts to the tokens that a run would see, by every tokenizer of the folder. Throws
-  /// Error(usage) for models without one, Error(model) for one that is malformed.
-  std::vector<Tokenized> tokenize(const TokenizeRequest& request) const;
-  /// Parts, shapes and parameters, and the memory a run would take.
-  Inspection inspect(const GenerateRequest& request = {}) const;
+  /// Error(usage) for models without one, Error(model) for one that is malformed, Error(cancelled)
+  /// after a stop request.
+  std::vector<Tokenized> tokenize(const TokenizeRequest& request,
+                                  const std::stop_token& stop = {}) const;
+  /// Parts, shapes and parameters, and the memory a run would take. Throws Error(cancelled) after a
+  /// stop request.
+  Inspection inspect(const GenerateRequest& request = {}, const std::stop_token& stop = {}) const;
 
   /// What an open model holds; known to the library alone.
   struct State;
@@ -68,7 +72,7 @@ class Model {
 /// Inspection of a model known by its size's name ("dit_moe_s", "_b", "_l", "_xl", "_g"), without
 /// files. Throws Error(model) for an unknown name, listing the known ones.
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
-                           const GenerateRequest& request = {});
+                           const GenerateRequest& request = {}, const std::stop_token& stop = {});
 /// Names that inspect_by_name knows.
 std::vector<std::string> known_model_sizes();
 

@@ -20,24 +20,22 @@ enum class StaleScores { stale, latest };
 /// Which rank of a group has which experts: runs of neighbours, one in turn, or as a list says.
 enum class ExpertPlacement { blocks, strided, list };
 
+/// Directions in which ranks are spread.
+enum class PlanAxis { data, distrifusion, tensor };
+
 /// More ranks than any plan may need.
 inline constexpr int kMostRanks = 4096;
 
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
-  int data = 1;        ///< groups of pictures
-  int cfg = 1;         ///< guidance branches apart: 1 or 2
-  int pipefusion = 1;  ///< stages of blocks (PipeFusion, Fang et al. 2024)
-  int patches = 1;     ///< pieces of a picture that pass the stages; a count, not an axis
-  int ulysses = 1;     ///< shards of attention heads (DeepSpeed-Ulysses)
-  int ring = 1;        ///< shards of keys and values (Ring Attention)
-  int tensor = 1;      ///< shards of the weights
+  int data = 1;    ///< groups of pictures
+  int tensor = 1;  ///< shards of the weights
   int distrifusion =
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
   int warmup = 1;  ///< first steps in which nothing is stale, >= 1
   /// Axes that come first, outermost first; the others follow in the order of axes_of(Plan{}).
-  std::vector<std::string> order{};
+  std::vector<PlanAxis> order{};
 
   ExpertSchedule schedule = ExpertSchedule::sync;
   int budget = 50;  ///< of adaptive: percent of the expert rows that a step sends
@@ -54,7 +52,7 @@ struct Plan {
   /// Ranks that the plan needs.
   int world() const {
     int64_t ranks = 1;
-    for (const int64_t n : {data, cfg, pipefusion, ulysses, ring, tensor, distrifusion})
+    for (const int64_t n : {data, distrifusion, tensor})
       ranks = ranks > kMostRanks ? ranks : ranks * n;
     return static_cast<int>(ranks > kMostRanks ? kMostRanks + 1 : ranks);
   }
@@ -77,7 +75,7 @@ struct Axis {
   int size = 1;
 };
 /// The axes of a plan, outermost first: ranks that are neighbours differ along the last one. The
-/// default order is data, cfg, pipefusion, ring, ulysses, distrifusion, tensor.
+/// default order is data, distrifusion, tensor.
 std::vector<Axis> axes_of(const Plan& plan);
 
 /// Reads "name=value,name=value" over the defaults; "expert=N" alone implies "data=N". Throws

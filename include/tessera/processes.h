@@ -8,18 +8,27 @@
 
 namespace tessera {
 
-namespace comm {
-class Communicator;
-}
+/// The ranks of a run that are processes, started by mpirun: run_processes makes it. Models that
+/// are opened with it take one request at a time, all of them together.
+class Processes {
+ public:
+  /// How the ranks are joined; known to the library alone.
+  struct State;
+  explicit Processes(std::unique_ptr<State> state);
+  ~Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
 
-/// The ranks of a run that are processes, started by mpirun.
-struct Processes {
-  int rank = 0, ranks = 1;
-  int on_this_machine = 1;              ///< ranks that share its cores
-  comm::Communicator* world = nullptr;  ///< known to the library alone
-  int index_here = 0;                   ///< of this rank among those of its machine
-  /// The same ranks once each computes on a GPU of its own; known to the library alone.
-  mutable std::shared_ptr<comm::Communicator> gpus{};
+  /// This process, from 0 on.
+  int rank() const;
+  /// All of them.
+  int ranks() const;
+  /// Those that share the cores of this process's machine.
+  int on_this_machine() const;
+  State& state() const { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
 };
 
 /// How a rank that is a process ends when the run fails.
@@ -44,6 +53,7 @@ bool started_by_mpirun();
 /// throws an EchoError on every rank, as one of them has reported the root cause: with its own code
 /// where the rank itself failed, with ErrorCode::rank where another did, or was lost. Once in a
 /// process. Throws Error(plan) when the library was built without MPI.
-void run_processes(const ProcessOptions& options, const std::function<void(Processes&)>& body);
+void run_processes(const ProcessOptions& options,
+                   const std::function<void(const Processes&)>& body);
 
 }  // namespace tessera

@@ -6,23 +6,32 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/request.h"
+
 namespace tessera {
+
+/// The most bytes that were held at once, by what they were for, and of all together.
+struct MemoryPeaks {
+  int64_t weights = 0, activations = 0, kv = 0, buffers = 0, total = 0;
+  bool operator==(const MemoryPeaks&) const = default;
+};
 
 /// What happened in a run.
 struct Report {
-  std::string version, model, plan, device, precision, instruction_set;
+  std::string version, model, plan, device, instruction_set;
+  Precision precision = Precision::bf16;
   int threads = 1, ranks = 1;
-  std::vector<std::string> notes;  ///< what one should know about the way that the run took
-  std::map<std::string, double> phase_seconds;  ///< load, denoise, decode, save
+  std::vector<std::string> notes;         ///< what one should know about the way that the run took
+  std::map<Phase, double> phase_seconds;  ///< load, denoise, decode
   std::vector<double> step_seconds;
-  int forwards = 0;                           ///< forward passes of the transformer
-  std::map<std::string, int64_t> peak_bytes;  ///< of rank 0's process, by memory class, and "total"
-  int64_t peak_resident_bytes = 0;            ///< of the process, as the system counts
-  double flops = 0;                           ///< of all ops on all ranks
+  int forwards = 0;                 ///< forward passes of the transformer
+  MemoryPeaks peak_bytes;           ///< of this request in rank 0's process
+  int64_t peak_resident_bytes = 0;  ///< of the process, as the system counts
+  double flops = 0;                 ///< of all ops on all ranks, previews left out
   /// What one rank held and computed. Weights that ranks of one process share count for each.
   struct Rank {
-    std::map<std::string, int64_t> peak_bytes;  ///< by memory class, and "total"
-    double flops = 0;                           ///< of denoising
+    MemoryPeaks peak_bytes;
+    double flops = 0;  ///< of denoising
   };
   std::vector<Rank> per_rank;
   struct Layer {
@@ -61,14 +70,6 @@ struct Report {
 };
 /// The report as a JSON document.
 std::string to_json(const Report& report);
-
-/// A picture: RGB, 8 bits, lines from top to bottom, `3 * width * height` bytes.
-struct Picture {
-  int64_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;
-  std::string label;          ///< class or prompt it answers
-  int video = -1, frame = 0;  ///< place in a video; -1: a picture
-};
 
 /// The pictures of a request and what happened on the way.
 struct GenerateResult {

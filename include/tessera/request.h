@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/picture.h"
 #include "tessera/plan.h"
 #include "tessera/processes.h"
 #include "tessera/tensor.h"
@@ -21,12 +22,21 @@ enum class Precision { f32, bf16, int8 };
 /// Where noise comes from: the numbers of a PyTorch CPU generator, or a counter-based one.
 enum class NoiseSource { torch, philox };
 
+/// Kinds of devices that compute.
+enum class DeviceKind { cpu, cuda };
+/// Where models compute. One GPU a process: ranks that are threads share it; of ranks that are
+/// processes, the i-th of a machine takes its GPU i.
+struct DeviceOption {
+  DeviceKind kind = DeviceKind::cpu;
+  std::optional<int> index{};  ///< of the GPU; not set: the first, or that of the rank
+};
+/// Reads "cpu", "cuda" or "cuda:N". Throws Error(usage).
+DeviceOption parse_device(const std::string& text);
+
 /// How a model runs, whatever it is asked.
 struct RunOptions {
   Precision precision = Precision::bf16;
-  /// Where models compute: "cpu", "cuda" (the first GPU) or "cuda:N". One GPU a process: ranks that
-  /// are threads share it; of ranks that are processes, the i-th of a machine takes its GPU i.
-  std::string device = "cpu";
+  DeviceOption device;
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;
   /// Bytes that weights, activations and buffers of a generate run may take; 0: nearly all that the
@@ -43,6 +53,29 @@ struct RunOptions {
 /// Whether latents are decoded in tiles whose seams are blended: where memory asks for it, always,
 /// or never.
 enum class VaeTiling { automatic, on, off };
+
+/// How a step goes from a prediction to the next latent: as the folder says; of models of classes
+/// rectified_flow or ddpm; of those of text a class of diffusers over the folder's configuration.
+enum class SchedulerName {
+  automatic,
+  rectified_flow,
+  flow_euler,
+  dpm_multistep,
+  dpm_singlestep,
+  unipc,
+  deis,
+  euler,
+  euler_ancestral,
+  heun,
+  lcm,
+  ddim,
+  ddpm,
+  cogvideox_ddim,
+  cogvideox_dpm
+};
+/// Reads a word of the command line ("euler-ancestral") or the name of a class of diffusers
+/// ("EulerAncestralDiscreteScheduler"). Throws Error(usage) that lists the words.
+SchedulerName parse_scheduler(const std::string& text);
 
 /// One request for pictures or videos. What is not set has the model's default.
 struct GenerateRequest {
@@ -67,9 +100,7 @@ struct GenerateRequest {
   int count = 1;         ///< pictures for each class or prompt
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
-  /// What the folder says; of a model of classes "rectified-flow" or "ddpm"; of one of text a class
-  /// of diffusers, or its short form ("euler-ancestral"), over the folder's configuration.
-  std::string scheduler = "auto";
+  SchedulerName scheduler = SchedulerName::automatic;
   std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
   TensorViews initial_tensors;  ///< the same from memory, which is read during the call alone
   std::string save_latents;     ///< safetensors file for the final `latents`; empty: none
@@ -80,10 +111,20 @@ struct GenerateRequest {
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
 };
 
+/// What forward can run of a folder; `model` is a language model's network.
+enum class ModelPart {
+  transformer,
+  model,
+  vae_decode,
+  vae_encode,
+  text_encoder,
+  text_encoder_2,
+  text_encoder_3
+};
+
 /// One component on named tensors.
 struct ForwardRequest {
-  std::string component = "transformer";  ///< transformer, model (a language model), vae.decode,
-                                          ///< vae.encode, text_encoder, text_encoder_2, _3
+  ModelPart component = ModelPart::transformer;
   std::string inputs;   ///< safetensors file, by the reference's argument names; "": `tensors`
   TensorViews tensors;  ///< the same from memory, which is read during the call alone
   std::string outputs;  ///< safetensors file to write; "": what comes back is all
@@ -92,11 +133,21 @@ struct ForwardRequest {
   int64_t vae_tile = 0;                   ///< as in GenerateRequest
 };
 
+/// What a run is doing: encoding text, loading weights, denoising, decoding latents.
+enum class Phase { encode, load, denoise, decode };
+
 /// Where a run is; handed to the progress callback on the caller's thread.
 struct Progress {
-  const char* phase = "";  ///< "encode", "load", "denoise", "decode", "save"
-  int step = 0, steps = 0;
-  double seconds = 0;  ///< since the phase began
+  Phase phase = Phase::load;
+  int step = 0, steps = 0;  ///< done, and in all
+  double seconds = 0;       ///< since the phase began
+  /// There while denoising, for the time of the callback: decodes the latent of this step, noise
+  /// and all, to pictures (a video's frames) as the result has them. Costs nothing unless called;
+  /// then the VAE is read and released again. In tiles where memory asks for it. Throws
+  /// Error(model) for a folder without a VAE, Error(memory) where it does not fit beside the
+  /// transformer, Error(cancelled) after a stop request: a callback that catches them lets the run
+  /// go on.
+  std::function<std::vector<Picture>()> preview{};
 };
 
 /// What the caller holds in hand during a run. Known to all ranks before the start.

@@ -54,7 +54,7 @@ struct PlanSpeed {
   int batch = 0;
   double seconds = 0;              ///< of a request: denoising and decoding
   double pictures_per_second = 0;  ///< batch / seconds
-  int64_t peak_bytes = 0;          ///< of all ranks and classes, the loading of the model included
+  int64_t peak_bytes = 0;          ///< of all ranks and classes
 };
 /// Measures every plan with every batch; `line` gets the results by batch, then by plan. One model
 /// is open at a time; opening it, and its first short request, do not count. Throws as
@@ -65,7 +65,7 @@ void measure_speed(const std::string& model, const RunOptions& options, const Sp
 /// The limits of this machine by probe and each kernel's share of them; of a GPU, what its library
 /// product of 8192 x 8192 x 8192 and a copy within its memory reach. `device`: as in RunOptions.
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line,
-                   const std::string& device = "cpu");
+                   const DeviceOption& device = {});
 
 /// JSON lines with prompt, answer and task.
 struct TaskSource {

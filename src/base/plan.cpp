@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "tessera/words.h"
 
 namespace tessera {
 namespace {
@@ -124,18 +125,15 @@ std::string write_placement(const Plan& plan) {
   return plan.placement == ExpertPlacement::blocks ? "blocks" : "";
 }
 
-constexpr std::array<std::pair<const char*, int Plan::*>, 7> kAxes{{
-    {"data", &Plan::data},
-    {"cfg", &Plan::cfg},
-    {"pipefusion", &Plan::pipefusion},
-    {"ring", &Plan::ring},
-    {"ulysses", &Plan::ulysses},
-    {"distrifusion", &Plan::distrifusion},
-    {"tensor", &Plan::tensor},
+constexpr std::array<std::pair<PlanAxis, int Plan::*>, 3> kAxes{{
+    {PlanAxis::data, &Plan::data},
+    {PlanAxis::distrifusion, &Plan::distrifusion},
+    {PlanAxis::tensor, &Plan::tensor},
 }};
 
 std::string order_of(const Plan& plan) {
-  std::vector<std::string> names = plan.order;  // unknown ones, too: read_order refuses them
+  std::vector<std::string> names;  // doubled and unknown ones, too: read_order refuses them
+  for (const PlanAxis axis : plan.order) names.emplace_back(word_of(axis));
   for (const Axis& axis : axes_of(plan))
     if (std::count(names.begin(), names.end(), axis.name) == 0) names.push_back(axis.name);
   return fmt::format("{}", fmt::join(names, "+"));
@@ -146,13 +144,14 @@ void read_order(Plan& plan, std::string_view text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('+', at), text.size());
     const std::string_view name = text.substr(at, end - at);
-    const auto known = [&](const auto& axis) { return axis.first == name; };
-    require(std::any_of(kAxes.begin(), kAxes.end(), known) &&
-                std::count(plan.order.begin(), plan.order.end(), name) == 0,
-            ErrorCode::plan,
-            "plan entry 'order={}': expected axes, each once and outermost first, such as {}",
-            text.substr(0, 80), order_of({}));
-    plan.order.emplace_back(name);
+    const auto named = std::find_if(kAxes.begin(), kAxes.end(),
+                                    [&](const auto& axis) { return name == word_of(axis.first); });
+    require(
+        named != kAxes.end() && std::count(plan.order.begin(), plan.order.end(), named->first) == 0,
+        ErrorCode::plan,
+        "plan entry 'order={}': expected axes, each once and outermost first, such as {}",
+        text.substr(0, 80), order_of({}));
+    plan.order.push_back(named->first);
     at = end + 1;
   }
   if (order_of(plan) == order_of({})) plan.order.clear();
@@ -162,11 +161,6 @@ const std::vector<Entry>& entries() {
   using E = ExpertSchedule;
   static const std::vector<Entry> all{
       number("data", &Plan::data),
-      number("cfg", &Plan::cfg),
-      number("pipefusion", &Plan::pipefusion),
-      number("patches", &Plan::patches),
-      number("ulysses", &Plan::ulysses),
-      number("ring", &Plan::ring),
       number("tensor", &Plan::tensor),
       number("distrifusion", &Plan::distrifusion),
       number("expert", &Plan::expert),
@@ -207,10 +201,12 @@ std::string known_names() {
 
 std::vector<Axis> axes_of(const Plan& plan) {
   std::vector<Axis> axes;
-  const auto add = [&](const auto& axis) { axes.push_back({axis.first, plan.*axis.second}); };
-  for (const std::string& name : plan.order)
+  const auto add = [&](const auto& axis) {
+    axes.push_back({word_of(axis.first), plan.*axis.second});
+  };
+  for (const PlanAxis first : plan.order)
     for (const auto& axis : kAxes)
-      if (axis.first == name) add(axis);
+      if (axis.first == first) add(axis);
   for (const auto& axis : kAxes)
     if (std::count(plan.order.begin(), plan.order.end(), axis.first) == 0) add(axis);
   return axes;
@@ -272,16 +268,7 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (plan.world() != ranks)
     found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
                                 to_string(plan), plan.world(), ranks, plan.world()));
-  Plan other = plan;
-  for (int Plan::*field :
-       {&Plan::data, &Plan::distrifusion, &Plan::expert, &Plan::tensor, &Plan::warmup})
-    other.*field = 1;
-  if (other.world() > 1 || plan.patches > 1)
-    found.push_back(
-        "this version spreads a request by data, expert, distrifusion and tensor; leave out cfg, "
-        "pipefusion, patches, ulysses and ring");
-  // Ranks that hold different tokens.
-  const int different = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
+  const int different = plan.data * plan.distrifusion;  // ranks that hold different tokens
   if (different % plan.expert != 0)
     found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
                                 plan.expert, different));

@@ -3,6 +3,7 @@
 #include "base/json_text.h"
 #include "engine/state.h"
 #include "pipeline/completion.h"
+#include "tessera/words.h"
 
 namespace tessera {
 
@@ -31,7 +32,7 @@ std::string to_json(const CompleteResult& r) {
     int64_t deciding = 0;
     for (const auto& p : c.passes) {
       deciding += p.committed > 0;
-      passes.push_back({{"kind", p.kind},
+      passes.push_back({{"kind", word_of(p.kind)},
                         {"from", p.from},
                         {"to", p.to},
                         {"committed", p.committed},
@@ -45,7 +46,7 @@ std::string to_json(const CompleteResult& r) {
          {"ids", c.ids},
          {"confidences", c.confidences},
          {"text", c.text},
-         {"finish", c.finish},
+         {"finish", word_of(c.finish)},
          {"usage", {{"prompt_tokens", c.prompt_ids.size()}, {"completion_tokens", count}}},
          {"forwards", c.passes.size()},
          {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},

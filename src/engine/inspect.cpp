@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "engine/state.h"
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
@@ -161,8 +162,9 @@ void add_tokens(Inspection& found, const Model::State& state) {
 
 }  // namespace
 
-Inspection Model::inspect(const GenerateRequest& request) const {
+Inspection Model::inspect(const GenerateRequest& request, const std::stop_token& stop) const {
   const State& state = this->state();
+  const base::BindStop asked(stop);
   pipeline::check_request(request);
   Inspection found;
   found.model = state.folder.path;
@@ -174,6 +176,7 @@ Inspection Model::inspect(const GenerateRequest& request) const {
   };
   bool whole = true;  // what came without weights cannot be checked
   for (const load::Component& part : state.folder.components) {
+    base::check_stop();
     found.components.push_back(describe(state, part));
     const bool there = found.components.back().downloaded;
     if (part.name == "transformer")
@@ -218,7 +221,8 @@ std::vector<std::string> known_model_sizes() {
 }
 
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
-                           const GenerateRequest& request) {
+                           const GenerateRequest& request, const std::stop_token& stop) {
+  const base::BindStop asked(stop);
   pipeline::check_request(options);
   pipeline::check_request(request);
   for (const auto& [known, config] : models::named_sizes()) {

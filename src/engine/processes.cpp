@@ -3,10 +3,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "base/fail.h"
 #include "comm/mpi/launch.h"
 #include "comm/nccl/library.h"
+#include "pipeline/processes.h"
 
 namespace tessera {
 namespace {
@@ -23,7 +25,8 @@ int told(const char* name, int least, int most) {
 
 bool started_by_mpirun() { return comm::mpi::launched(); }
 
-void run_processes(const ProcessOptions& options, const std::function<void(Processes&)>& body) {
+void run_processes(const ProcessOptions& options,
+                   const std::function<void(const Processes&)>& body) {
   require(options.comm_timeout.count() > 0, ErrorCode::usage,
           "comm_timeout of {} ms: expected a time above 0", options.comm_timeout.count());
   comm::nccl::prepare_environment(told("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
@@ -36,8 +39,13 @@ void run_processes(const ProcessOptions& options, const std::function<void(Proce
   mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
     const int near = here <= world.size() ? here : 1;
-    Processes processes{world.rank(), world.size(), near, &world, index < near ? index : 0};
-    body(processes);
+    auto state = std::make_unique<Processes::State>();
+    state->rank = world.rank();
+    state->ranks = world.size();
+    state->on_this_machine = near;
+    state->world = &world;
+    state->index_here = index < near ? index : 0;
+    body(Processes(std::move(state)));
   });
 }
 

@@ -2,9 +2,23 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tessera/words.h"
+
 namespace tessera {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json json_of(const MemoryPeaks& peaks) {
+  return {{"activations", peaks.activations},
+          {"buffers", peaks.buffers},
+          {"kv", peaks.kv},
+          {"total", peaks.total},
+          {"weights", peaks.weights}};
+}
+
+}  // namespace
 
 std::string to_json(const Report& r) {
   Json layers = Json::array();
@@ -39,21 +53,24 @@ std::string to_json(const Report& r) {
                             {"error", e.error}});
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank)
-    ranks.push_back({{"peak_bytes", rank.peak_bytes}, {"flops", rank.flops}});
+    ranks.push_back({{"peak_bytes", json_of(rank.peak_bytes)}, {"flops", rank.flops}});
+  std::map<std::string, double> seconds;
+  for (const auto& [phase, taken] : r.phase_seconds) seconds[word_of(phase)] = taken;
+  const bool int8 = r.precision == Precision::int8;
   Json document{{"version", r.version},
                 {"model", r.model},
                 {"plan", r.plan},
                 {"device", r.device},
-                {"precision", r.precision},
+                {"precision", int8 ? "bf16, experts i8" : word_of(r.precision)},
                 {"instruction_set", r.instruction_set},
                 {"threads", r.threads},
                 {"ranks", r.ranks},
                 {"notes", r.notes},
-                {"phase_seconds", r.phase_seconds},
+                {"phase_seconds", seconds},
                 {"step_seconds", r.step_seconds},
                 {"forwards", r.forwards},
                 {"flops", r.flops},
-                {"peak_bytes", r.peak_bytes},
+                {"peak_bytes", json_of(r.peak_bytes)},
                 {"peak_resident_bytes", r.peak_resident_bytes},
                 {"per_rank", ranks},
                 {"kept_row_bytes", r.kept_row_bytes},

@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "base/json_text.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "engine/state.h"
 #include "pipeline/encode_text.h"
 #include "tokenizer/folder.h"
@@ -24,8 +25,10 @@ std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
   require(request.tokenizer.empty() || request.tokenizer == "model", ErrorCode::usage,
           "a language model has one tokenizer; leave out {}", base::printable(request.tokenizer));
   std::vector<Tokenized> all;
-  for (const std::string& text : request.prompts)
+  for (const std::string& text : request.prompts) {
+    base::check_stop();
     all.push_back(of_language(language, language.prompt(text, request.raw)));
+  }
   if (!request.chat.empty()) all.push_back(of_language(language, language.chat(request.chat)));
   return all;
 }
@@ -53,6 +56,7 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
     for (const auto& part : state.recipe->text_parts) {
       if (!state.folder.has(part.tokenizer)) continue;
       known += (known.empty() ? "" : ", ") + part.tokenizer;
+      base::check_stop();
       if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
         all.push_back(of_part(state, part, prompt));
     }
@@ -64,7 +68,9 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
 
 }  // namespace
 
-std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request) const {
+std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
+                                       const std::stop_token& stop) const {
+  const base::BindStop bind(stop);
   require(!request.prompts.empty() || !request.chat.empty(), ErrorCode::usage,
           "there is no text; give --prompt, --prompt-file or --chat");
   const State& state = this->state();

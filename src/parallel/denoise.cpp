@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "comm/collectives.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 #include "ops/sampling.h"
@@ -97,6 +98,34 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   return ops::concat_rows(out);
 }
 
+/// What rank 0 says before a step; show: send it your latent, and hear what it says next.
+enum class Word : uint8_t { go, stop, show };
+
+Word said(comm::Communicator* world, Word word) {
+  if (!world || world->size() == 1) return word;
+  Tensor message = Tensor::zeros({1}, DType::u8);
+  *message.data<uint8_t>() = static_cast<uint8_t>(word);
+  return static_cast<Word>(*comm::broadcast(*world, 0, message, {"go", -1}).data<uint8_t>());
+}
+
+// Rank 0 decides, so that all ranks stop before the same step; until then its caller may ask for
+// the latent of all of them.
+bool go_on(const Setup& setup, const DenoiseControl& control, int step, int steps,
+           const Tensor& latent) {
+  const auto whole = [&] { return gathered(setup, latent.to(tensor::Device::cpu)); };
+  Word word = Word::show;
+  while (setup.rank != 0 && word == Word::show)
+    if ((word = said(setup.world, Word::go)) == Word::show) whole();
+  if (setup.rank != 0) return word == Word::go;
+  if (control.on_step && !control.stop.stop_requested())
+    control.on_step(step, steps, [&] {
+      said(setup.world, Word::show);
+      return whole();
+    });
+  word = control.stop.stop_requested() ? Word::stop : Word::go;
+  return said(setup.world, word) == Word::go;
+}
+
 // Conditional rows first, then as many unconditional ones.
 Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
@@ -153,6 +182,12 @@ class Guard {
 
 }  // namespace
 
+Tensor gathered(const Setup& setup, const Tensor& mine) {
+  if (!setup.world) return mine;
+  const auto parts = comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1});
+  return parts.empty() ? Tensor() : setup.partition.join(parts);
+}
+
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const Tensor& timestep, const Tensor& latent, Setup& setup,
                const DenoiseControl& control) {
@@ -188,10 +223,9 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   Guard guard(model, *context, view, setup, sampler.steps());
   for (int i = 0; i < sampler.steps(); ++i) {
     if (i > 0) tensor::settle(device);  // so that what on_step says has happened
-    require(setup.go_on(control.stop), ErrorCode::cancelled, "stopped before step {} of {}", i + 1,
-            sampler.steps());
-    if (control.on_step) control.on_step(i, sampler.steps());
     const int steps = sampler.steps();
+    require(go_on(setup, control, i, steps, latent), ErrorCode::cancelled,
+            "stopped before step {} of {}", i + 1, steps);
     setup.begin_step(
         {i, steps, setup.plan.fresh(i, steps), i + 1 == steps || setup.plan.fresh(i + 1, steps)});
     const float scale = sampler.input_scale(i);

@@ -22,7 +22,9 @@ struct Guidance {
 /// What a caller may watch and stop.
 struct DenoiseControl {
   std::stop_token stop;
-  std::function<void(int step, int count)> on_step;  ///< before each step
+  /// Before each step. What it gets gives, for the time of the call, the latent of all ranks in the
+  /// order of the request, on the host; others take no part in the call and join in by themselves.
+  std::function<void(int step, int count, const std::function<tensor::Tensor()>& latent)> on_step;
   /// Gets tensors in token layout, on the host.
   std::function<void(const std::string& name, const tensor::Tensor&)> trace;
 };
@@ -38,6 +40,9 @@ tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& condit
                        const sample::Sampler& sampler, const Guidance& guidance,
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,
                        Setup& setup, const DenoiseControl& control);
+
+/// Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
+tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine);
 
 /// One forward pass of the model at given timesteps f32 [rows]: prediction f32 [tokens, C' *
 /// patch]. trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).

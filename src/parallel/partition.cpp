@@ -53,7 +53,11 @@ Tensor concatenated(const std::vector<Tensor>& pieces) {
 
 }  // namespace
 
-comm::Mesh mesh_of(const Plan& plan) { return comm::Mesh(axes_of(plan)); }
+comm::Mesh mesh_of(const Plan& plan) {
+  std::vector<Axis> axes = axes_of(plan);
+  for (const char* name : {"cfg", "pipefusion", "ring", "ulysses"}) axes.push_back({name, 1});
+  return comm::Mesh(std::move(axes));
+}
 
 std::vector<int> expert_group(const Plan& plan, int rank) {
   return mesh_of(plan).overlay(rank, kTokenAxes, plan.expert);
@@ -74,8 +78,11 @@ int portion_lender(const Plan& plan, int rank) {
   return first;
 }
 
-Partition::Partition(const Plan& plan, const Workload& workload, PatchShape shape)
-    : mesh_(mesh_of(plan)), patches_(plan.patches), shape_(shape), workload_(workload) {}
+Partition::Partition(comm::Mesh mesh, const Workload& workload, int patches, PatchShape shape)
+    : mesh_(std::move(mesh)), patches_(patches), shape_(shape), workload_(workload) {}
+
+Partition::Partition(const Plan& plan, const Workload& workload)
+    : Partition(mesh_of(plan), workload) {}
 
 Partition Partition::of_pass(const Plan& plan, nn::TokenView pass) {
   require(pass.lengths.size() == pass.body.size(), ErrorCode::usage,

@@ -37,10 +37,12 @@ enum class PatchShape { runs, bands };
 /// patches, of its shard of each, from the first step to the last; shards may be uneven or empty.
 class Partition {
  public:
-  /// Of a request for pictures: `data` and `cfg` part its rows, `patches` their latent, `ring`,
-  /// `ulysses` and `distrifusion` each patch; the first two part the text, too, which belongs to
-  /// the first patch.
-  Partition(const Plan& plan, const Workload& workload, PatchShape shape = PatchShape::runs);
+  /// Of a request for pictures over a mesh with the axes of mesh_of: `data` and `cfg` part its
+  /// rows, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch; the first two
+  /// part the text, too, which belongs to the first patch.
+  Partition(comm::Mesh mesh, const Workload& workload, int patches = 1,
+            PatchShape shape = PatchShape::runs);
+  Partition(const Plan& plan, const Workload& workload);
   /// Of one pass of a language model: `data` parts its packed order into runs.
   static Partition of_pass(const Plan& plan, nn::TokenView pass);
 
@@ -82,7 +84,8 @@ class Partition {
   bool of_pass_ = false;
 };
 
-/// The ranks of a plan, in its order of axes.
+/// The ranks of a plan, in its order of axes, and axes of one rank that partitions know and no plan
+/// has.
 comm::Mesh mesh_of(const Plan& plan);
 /// Ranks that share experts with `rank`: runs of `expert` neighbours that hold different tokens.
 std::vector<int> expert_group(const Plan& plan, int rank);

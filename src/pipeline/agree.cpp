@@ -15,6 +15,7 @@
 #include "pipeline/model_state.h"
 #include "pipeline/tensor_view.h"
 #include "tessera/version.h"
+#include "tessera/words.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -54,7 +55,7 @@ void say_model(const ModelState& state, Terms& terms) {
   terms.say("the version", kVersion);
   terms.say("the instruction set", kernels::name_of(kernels::active_isa()));
   terms.say("--plan", to_string(state.options.plan));
-  terms.say("--dtype", shown(state.options.precision));
+  terms.say("--dtype", word_of(state.options.precision));
   terms.say("--device", name_of(state.place.device));
   for (const load::Component& part : state.folder.components) {
     terms.say("the configuration of " + part.name, part.config.dump());
@@ -132,8 +133,8 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   terms.say("--frames", shown(frames));
   terms.say("--count", shown(count));
   terms.say("--seed", shown(seed));
-  terms.say("--rng", shown(noise));
-  terms.say("--scheduler", scheduler);
+  terms.say("--rng", word_of(noise));
+  terms.say("--scheduler", word_of(scheduler));
   if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
   for (const auto& [name, view] : initial_tensors) {
     const tensor::Tensor x = tensor_of(name, view);
@@ -165,8 +166,9 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request) {
   terms.say("--block", shown(block));
   terms.say("--decode", decode);
   terms.say("--steps", shown(steps));
-  terms.say("--cache", cache);
-  terms.say("--stop-at-eos", stop_at_eos);
+  terms.say("--cache", fmt::format("{}:{},{},{}", word_of(cache.kind), cache.before, cache.after,
+                                   cache.warmup));
+  terms.say("--stop-at-eos", word_of(stop_at_eos));
   terms.say("--select", select);
   terms.say("--select-refresh", shown(select_refresh));
   terms.say("--select-prefill", shown(select_prefill));

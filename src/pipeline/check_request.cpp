@@ -27,14 +27,13 @@ void check_request(const RunOptions& o) {
   number("--threads", o.threads, 0, 4096);
   number("--memory-budget", o.memory_budget, 0, kMostBytes);
   number("--comm-timeout (milliseconds)", o.comm_timeout.count(), 1, 86'400'000);
-  if (!o.processes) return;
-  number("processes: ranks", o.processes->ranks, 1, 1 << 16);
-  number("processes: rank", o.processes->rank, 0, o.processes->ranks - 1);
-  number("processes: on_this_machine", o.processes->on_this_machine, 1, o.processes->ranks);
+  choice("--device", o.device.kind, DeviceKind::cuda);
+  number("--device cuda", o.device.index.value_or(0), 0, 1 << 16);
 }
 
 void check_request(const GenerateRequest& q) {
   choice("--rng", q.noise, NoiseSource::philox);
+  choice("--scheduler", q.scheduler, SchedulerName::cogvideox_dpm);
   choice("--vae-tiling", q.vae_tiling, VaeTiling::off);
   number("--count", q.count, 1, 100'000);
   number("--width", q.width, 0, 1 << 20);
@@ -48,9 +47,14 @@ void check_request(const CompleteRequest& q) {
   number("--block", q.block, 0, 1 << 20);
   number("--max-tokens", q.max_tokens, 0, int64_t{1} << 40);
   number("--steps", q.steps, 0, 1 << 20);
+  choice("--cache", q.cache.kind, KvCache::block);
+  for (const int count : {q.cache.before, q.cache.after, q.cache.warmup})
+    number("--cache vicinity", count, 0, 1 << 20);
+  choice("--stop-at-eos", q.stop_at_eos, StopAtEos::early);
 }
 
 void check_request(const ForwardRequest& q) {
+  choice("--component", q.component, ModelPart::text_encoder_3);
   choice("--vae-tiling", q.vae_tiling, VaeTiling::off);
   number("--vae-tiling (pixels)", q.vae_tile, 0, 1 << 20);
 }

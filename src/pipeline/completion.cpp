@@ -19,7 +19,6 @@
 namespace tessera::pipeline {
 
 using sample::DecodingPolicy;
-using sample::PassKind;
 
 DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& facts) {
   DecodingPolicy p;
@@ -31,11 +30,10 @@ DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& fac
   if (q.steps != 0) p.steps = q.steps;
   if (p.steps == 0 && facts.block_causal && p.rule == DecodingPolicy::Rule::threshold)
     p.steps = p.block;  // LLaDA2's own way
-  if (q.cache != "auto")
-    sample::read_cache(q.cache, p);
-  else
-    p.cache = facts.block_causal ? DecodingPolicy::Cache::block : DecodingPolicy::Cache::dual;
-  sample::read_stop(q.stop_at_eos, p);
+  p.cache = q.cache;
+  if (p.cache.kind == KvCache::automatic)
+    p.cache.kind = facts.block_causal ? KvCache::block : KvCache::dual;
+  p.stop = q.stop_at_eos;
   p.temperature = q.temperature;
   p.seed = q.seed;
   sample::check_policy(p, facts.block_causal);
@@ -172,7 +170,7 @@ struct Course {
       result.pass_seconds.push_back(pass.seconds());
     }
     Completion& made = result.completions[static_cast<size_t>(p.row)];
-    made.passes.push_back({sample::name_of(p.pass.kind),
+    made.passes.push_back({p.pass.kind,
                            p.pass.ids.begin,
                            p.pass.ids.end,
                            static_cast<int64_t>(p.commits.size()),
@@ -200,7 +198,9 @@ struct Course {
         made.confidences.push_back(sure[i][static_cast<int64_t>(prompts[i].ids.size() + t)]);
       const std::string rest = answers[i].advance(made.ids, true);
       made.text = answers[i].text();
-      made.finish = answers[i].stopped() ? "stop" : out[i].ended ? "end" : "length";
+      made.finish = answers[i].stopped() ? FinishReason::stop
+                    : out[i].ended       ? FinishReason::end
+                                         : FinishReason::length;
       if (control.on_progress) control.on_progress({static_cast<int>(i), rest, {}, 0, true});
     }
   }
@@ -298,7 +298,7 @@ CompleteResult run_ranks(Order& order) {
   comm::sum(world_of(state.place, *processes), sums, {"report", -1});
   result.bytes_read = static_cast<double>(sums[0]);
   result.bytes_sent = sums[1];
-  result.elsewhere = processes->rank != 0;
+  result.elsewhere = processes->rank() != 0;
   return result;
 }
 
@@ -311,7 +311,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const base::BindStop stop(control.stop);
   require(state.language != nullptr, ErrorCode::usage,
           "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
-  if (state.options.processes) agree(*state.options.processes->world, terms_of(state, q));
+  if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
   check_plan(state);
   Language& language = *state.language;
   const RunMeters meters(state.workers.ranks.size());

@@ -48,6 +48,7 @@ struct Decoding {
   const ModelState& state;
   const RunControl& control;
   const Job& job;
+  const std::optional<models::Tiling>& tiles;
   const Tensor& tokens;
   const models::VaeSpec vae = state.vae();
   const std::unique_ptr<models::VaeDecoder> decoder = state.load_vae();
@@ -59,7 +60,7 @@ struct Decoding {
   }
   void progress(int done, int count) const {
     stop_if_asked(done, count);
-    if (control.on_progress) control.on_progress({"decode", done, count, clock.seconds()});
+    if (control.on_progress) control.on_progress({Phase::decode, done, count, clock.seconds()});
   }
   // Of one picture's or video's pieces; the last one is told when all is done.
   void piece(int i, int done, int count) const {
@@ -84,7 +85,7 @@ Tensor Decoding::whole(int i, const Tensor& z) const {
   const Tensor x = z.to(state.device());
   models::VaeWatch watch;
   watch.piece = [&](int done, int count) {
-    job.tiles ? stop_if_asked(done, count) : piece(i, done, count);
+    tiles ? stop_if_asked(done, count) : piece(i, done, count);
   };
   const Tensor made = decoder->decode(x, spatial, watch).to(tensor::Device::cpu);
   if (!vae.video && !ops::all_finite(made))  // once more, to say where it began
@@ -100,34 +101,36 @@ Tensor Decoding::decoded(int i) const {
   const auto one = [&](const Tensor& z) { return whole(i, z); };
   const Tensor z = latent(i);
   const Tensor made =
-      job.tiles ? models::decode_tiles(z, vae.factor, *job.tiles, one,
-                                       [&](int done, int count) { piece(i, done, count); })
-                : one(z);
+      tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
+                                   [&](int done, int count) { piece(i, done, count); })
+            : one(z);
   return vae.video ? nn::swap_frames(to_unit(made))
                    : to_unit(cropped(made, job.crop_height, job.crop_width));
 }
 
 }  // namespace
 
-Tensor decode(const ModelState& state, const RunControl& control, const Job& job,
-              const Tensor& tokens, std::vector<Picture>& pictures, bool keep) {
-  const Decoding decoding{state, control, job, tokens};
+Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
+               const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
+  const Decoding decoding{state, control, job, tiles, tokens};
   const bool video = decoding.vae.video;
+  Decoded made;
   std::vector<Tensor> units;
   for (int i = 0; i < job.pictures(); ++i) {
     if (!video) decoding.progress(i, job.pictures());
     const Tensor unit = decoding.decoded(i);
-    if (keep) units.push_back(unit);
+    if (numbers) units.push_back(unit);
     const std::string& label = job.labels[static_cast<size_t>(i)];
     const int64_t frames = video ? unit.size(1) : 1, channels = unit.size(-3);
     const Tensor each = unit.reshape({frames, channels, unit.size(-2), unit.size(-1)});
     for (int64_t t = 0; t < frames; ++t)
-      pictures.push_back(
+      made.pictures.push_back(
           picture_of(each.slice(0, t, t + 1), label, video ? i : -1, static_cast<int>(t)));
   }
   if (control.on_progress)
-    control.on_progress({"decode", job.pictures(), job.pictures(), decoding.clock.seconds()});
-  return keep ? ops::concat_rows(units) : Tensor();
+    control.on_progress({Phase::decode, job.pictures(), job.pictures(), decoding.clock.seconds()});
+  if (numbers) made.numbers = ops::concat_rows(units);
+  return made;
 }
 
 }  // namespace tessera::pipeline

@@ -7,9 +7,17 @@
 
 namespace tessera::pipeline {
 
-/// Latents in token layout to pictures, one at a time, or to the frames of videos. With `keep` also
-/// the numbers in [0, 1]: [pictures, 3, H, W], or [videos, frames, 3, H, W]; else undefined.
-tensor::Tensor decode(const ModelState& state, const RunControl& control, const Job& job,
-                      const tensor::Tensor& tokens, std::vector<Picture>& pictures, bool keep);
+/// Pictures, or the frames of videos.
+struct Decoded {
+  std::vector<Picture> pictures;
+  /// If they were asked for: the numbers in [0, 1], [pictures, 3, H, W] or [videos, frames, 3, H,
+  /// W].
+  tensor::Tensor numbers;
+};
+
+/// Latents in token layout to pictures, one at a time, whole or in tiles.
+Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
+               const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
+               bool numbers = false);
 
 }  // namespace tessera::pipeline

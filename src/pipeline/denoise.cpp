@@ -13,6 +13,7 @@
 #include "pipeline/gather_reports.h"
 #include "pipeline/launch.h"
 #include "pipeline/noise.h"
+#include "pipeline/preview.h"
 #include "pipeline/redundancy.h"
 
 namespace tessera::pipeline {
@@ -33,7 +34,8 @@ struct Ranks {
   base::Stopwatch clock;
 
   Tensor run(comm::Communicator* world);
-  void note_steps(const std::vector<double>& marks);
+  void tell(int step, double seconds, const std::function<Tensor()>& latent) const;
+  void note_steps(const std::vector<double>& marks, const Tensor& latent);
   void note_rank(const parallel::Setup& setup);
   void note_work(int rank, double flops_before);
 };
@@ -73,17 +75,17 @@ class Start {
   Tensor latents_;
 };
 
-// Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
-Tensor gathered(const parallel::Setup& setup, const Tensor& mine) {
-  if (!setup.world) return mine;
-  const auto parts = comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1});
-  return parts.empty() ? Tensor() : setup.partition.join(parts);
+// Says where the run is, and shows it to whom asks.
+void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent) const {
+  if (!control.on_progress) return;
+  const auto show = [&] { return preview(state, control.stop, job, latent()); };
+  control.on_progress({Phase::denoise, step, job.sampler->steps(), seconds, show});
 }
 
-void Ranks::note_steps(const std::vector<double>& marks) {
+void Ranks::note_steps(const std::vector<double>& marks, const Tensor& latent) {
   const int steps = job.sampler->steps();
-  if (control.on_progress) control.on_progress({"denoise", steps, steps, marks.back()});
-  report.phase_seconds["denoise"] = marks.back();
+  tell(steps, marks.back(), [&] { return latent; });
+  report.phase_seconds[Phase::denoise] = marks.back();
   for (size_t i = 1; i < marks.size(); ++i) report.step_seconds.push_back(marks[i] - marks[i - 1]);
   report.forwards = steps;
 }
@@ -123,13 +125,13 @@ void Ranks::note_rank(const parallel::Setup& setup) {
 void Ranks::note_work(int rank, double flops_before) {
   const std::lock_guard lock(mutex);
   const tensor::Scope own = state.workers.scope(rank, &job.meters),
-                      lender =
-                          state.workers.scope(parallel::portion_lender(state.options.plan, rank));
+                      lender = state.workers.scope(
+                          parallel::portion_lender(state.options.plan, rank), &job.meters);
   Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
   if (own.memory != lender.memory) {
     const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
-    work.peak_bytes["weights"] += weights;
-    work.peak_bytes["total"] += weights;
+    work.peak_bytes.weights += weights;
+    work.peak_bytes.total += weights;
   }
   const size_t place = state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
@@ -152,9 +154,9 @@ Tensor Ranks::run(comm::Communicator* world) {
   parallel::DenoiseControl watch;
   if (rank == 0) {
     watch.stop = control.stop;
-    watch.on_step = [&](int step, int count) {
+    watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
       marks.push_back(clock.seconds());
-      if (control.on_progress) control.on_progress({"denoise", step, count, marks.back()});
+      tell(step, marks.back(), latent);
     };
   }
   if (trace.wanted())
@@ -168,7 +170,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   const Tensor all = gathered(setup, mine);
   if (rank == 0) {
     marks.push_back(clock.seconds());
-    note_steps(marks);
+    note_steps(marks, all);
   }
   note_rank(setup);
   note_work(rank, flops_before);
@@ -181,14 +183,10 @@ Tensor Ranks::run(comm::Communicator* world) {
 
 }  // namespace
 
-std::map<std::string, int64_t> peaks_of(const tensor::MemoryTracker& memory) {
-  std::map<std::string, int64_t> peaks;
-  for (int i = 0; i < tensor::kMemoryClasses; ++i) {
-    const auto memory_class = static_cast<tensor::MemoryClass>(i);
-    peaks[tensor::name_of(memory_class)] = memory.peak(memory_class);
-  }
-  peaks["total"] = memory.peak();
-  return peaks;
+MemoryPeaks peaks_of(const tensor::MemoryTracker& memory) {
+  using tensor::MemoryClass;
+  return {memory.peak(MemoryClass::weights), memory.peak(MemoryClass::activations),
+          memory.peak(MemoryClass::kv), memory.peak(MemoryClass::buffers), memory.peak()};
 }
 
 void Trace::tokens(const std::string& name, const Tensor& x) {
@@ -207,9 +205,10 @@ void load_ranks(ModelState& state, Job& job) {
   job.networks.resize(static_cast<size_t>(plan.expert) * static_cast<size_t>(plan.tensor));
   for (int r = 0; r < plan.world(); ++r) {
     const int number = parallel::portion_number(plan, r);
-    const bool mine = !processes || parallel::portion_number(plan, processes->rank) == number;
+    const bool mine = !processes || parallel::portion_number(plan, processes->rank()) == number;
     if (mine && parallel::portion_lender(plan, r) == r)
-      job.networks[static_cast<size_t>(number)] = state.transformer(r, job.resident_blocks);
+      job.networks[static_cast<size_t>(number)] =
+          state.transformer(r, job.resident_blocks, &job.meters);
   }
 }
 

@@ -27,8 +27,8 @@ class Trace {
 
 /// Loads the transformers of all ranks of this process into job.networks.
 void load_ranks(ModelState& state, Job& job);
-/// The most that was held at once, by memory class, and "total".
-std::map<std::string, int64_t> peaks_of(const tensor::MemoryTracker& memory);
+/// The most that was held at once.
+MemoryPeaks peaks_of(const tensor::MemoryTracker& memory);
 /// Noise to latents in token layout f32, on the ranks of the model's plan.
 tensor::Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,
                        const Job& job, Trace& trace, Report& report);

@@ -9,25 +9,31 @@
 #include "kernels/gpu.h"
 #include "tensor/device_pool.h"
 
-namespace tessera::pipeline {
+namespace tessera {
 
-using tensor::Device;
-
-DeviceChoice parse_device(const std::string& text) {
+DeviceOption parse_device(const std::string& text) {
   if (text == "cpu") return {};
-  DeviceChoice choice{Device::cuda, 0};
-  if (text == "cuda") return choice;
+  if (text == "cuda") return {DeviceKind::cuda};
   const std::string head = "cuda:";
-  const char* const end = text.data() + text.size();
-  bool known = text.starts_with(head) && text.size() > head.size();
+  int index = -1;
+  bool known = text.starts_with(head);
   if (known) {
-    const auto [rest, error] = std::from_chars(text.data() + head.size(), end, choice.index);
-    known = error == std::errc() && rest == end && choice.index >= 0;
-    choice.named = true;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + head.size(), end, index);
+    known = error == std::errc() && rest == end && index >= 0;
   }
   require(known, ErrorCode::usage, "--device {}: expected 'cpu', 'cuda' or 'cuda:N'",
           base::printable(text));
-  return choice;
+  return {DeviceKind::cuda, index};
+}
+
+namespace pipeline {
+
+using tensor::Device;
+
+DeviceChoice choose_device(const DeviceOption& option) {
+  if (option.kind == DeviceKind::cpu) return {};
+  return {Device::cuda, option.index.value_or(0), option.index.has_value()};
 }
 
 void start_device(const DeviceChoice& choice) {
@@ -52,19 +58,21 @@ void check_gpus(int gpus, int ranks) {
 }
 
 void start_device(DeviceChoice& choice, const Processes& processes) {
-  if (choice.device != Device::cuda || processes.ranks == 1) return start_device(choice);
+  if (choice.device != Device::cuda || processes.ranks() == 1) return start_device(choice);
   require(!choice.named, ErrorCode::usage,
           "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
           "and rank i of a machine takes its GPU i",
-          choice.index, processes.ranks);
-  if (!tensor::has_device()) check_gpus(kernels::gpu_count(), processes.on_this_machine);
-  choice.index = processes.index_here;
+          choice.index, processes.ranks());
+  if (!tensor::has_device()) check_gpus(kernels::gpu_count(), processes.on_this_machine());
+  Processes::State& state = processes.state();
+  choice.index = state.index_here;
   start_device(choice);
-  if (!processes.gpus) processes.gpus = comm::nccl::over(*processes.world);
+  if (!state.gpus) state.gpus = comm::nccl::over(*state.world);
 }
 
 comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes) {
-  return choice.device == Device::cuda && processes.gpus ? *processes.gpus : *processes.world;
+  const Processes::State& state = processes.state();
+  return choice.device == Device::cuda && state.gpus ? *state.gpus : *state.world;
 }
 
 std::string device_name(const DeviceChoice& choice) {
@@ -78,4 +86,5 @@ int64_t free_device_memory() {
   return pool->runtime().memory().free + use.live + use.waiting;
 }
 
-}  // namespace tessera::pipeline
+}  // namespace pipeline
+}  // namespace tessera

@@ -2,8 +2,9 @@
 
 #include <string>
 
+#include "pipeline/processes.h"
 #include "tensor/storage.h"
-#include "tessera/processes.h"
+#include "tessera/request.h"
 
 namespace tessera::pipeline {
 
@@ -13,8 +14,8 @@ struct DeviceChoice {
   int index = 0;       ///< of the GPU
   bool named = false;  ///< whether the user chose it
 };
-/// Reads "cpu", "cuda" or "cuda:N". Throws Error(usage).
-DeviceChoice parse_device(const std::string& text);
+/// Of what the caller asked for.
+DeviceChoice choose_device(const DeviceOption& option);
 /// Takes a GPU into use for the rest of the process, if the choice is one and none is. Throws
 /// Error(usage) where it cannot serve, or another one is in use already.
 void start_device(const DeviceChoice& choice);

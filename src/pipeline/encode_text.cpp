@@ -218,7 +218,7 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
             i + 1);
     if (control.on_progress)
       control.on_progress(
-          {"encode", static_cast<int>(i), static_cast<int>(texts.size()), clock.seconds()});
+          {Phase::encode, static_cast<int>(i), static_cast<int>(texts.size()), clock.seconds()});
     const Text& text = texts[i];
     EncodedText made{{}, {}, text.part.tokens};
     if (text.there) {

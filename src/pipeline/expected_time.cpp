@@ -137,7 +137,7 @@ void announce(const ModelState& state, const Outline& outline, const RunControl&
   if (flops < kWorthMeasuring) return;
   const tensor::BindScope bind(state.workers.scope());
   ExpectedTime time = expected_time(need, measure_rates(state.dtype()));
-  if (state.options.processes) time.step /= state.options.processes->ranks;
+  if (state.options.processes) time.step /= state.options.processes->ranks();
   if (time.whole() >= kLong) control.on_note("expects " + time.sentence());
 }
 

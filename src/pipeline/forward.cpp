@@ -18,6 +18,7 @@
 #include "pipeline/forward_tokens.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/tensor_view.h"
+#include "tessera/words.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -173,7 +174,7 @@ Tensor run_encoder(const ModelState& state, const Tensor& pictures, const VaeRun
 
 Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
                 const ForwardRequest& request) {
-  const bool decode = request.component == "vae.decode";
+  const bool decode = request.component == ModelPart::vae_decode;
   const char* const other = decode ? "z" : "x";
   const Tensor sample = as_f32(
       input(file, inputs, inputs.contains(other) ? other : "sample",
@@ -207,16 +208,11 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
   check_request(request);
   const Turn turn(state);
   const base::BindStop stop(control.stop);
-  const std::string& component = request.component;
-  const bool transformer = component == "transformer" || component == "model";
+  const std::string component = word_of(request.component);
+  const bool transformer = request.component <= ModelPart::model;
   const bool language = transformer && state.language != nullptr;
-  const bool decode = component == "vae.decode", encode = component == "vae.encode";
-  const bool text =
-      component == "text_encoder" || component == "text_encoder_2" || component == "text_encoder_3";
-  require(transformer || decode || encode || text, ErrorCode::usage,
-          "component '{}' is not known; known are transformer, vae.decode, vae.encode, "
-          "text_encoder (_2, _3), and model of a language model",
-          component.substr(0, 60));
+  const bool decode = request.component == ModelPart::vae_decode;
+  const bool text = request.component >= ModelPart::text_encoder;
   require(!transformer || state.options.plan.world() == 1, ErrorCode::plan,
           "forward runs one component on one rank; leave out --plan and --ranks");
   const std::string part = transformer ? "transformer" : text ? component : "vae";
@@ -246,7 +242,7 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                           : text ? forward_text(state, component, inputs, request.trace, control)
                                  : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled,
-          "stopped before the result of '{}' was there", request.component);
+          "stopped before the result of '{}' was there", component);
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = data_of(x);
   if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);

@@ -34,8 +34,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.model = state.name;
   report.plan = to_string(state.options.plan);
   report.device = device_name(state.place);
-  report.precision = name_of(state.dtype());
-  if (state.expert_dtype()) report.precision += ", experts i8";
+  report.precision = state.options.precision;
   report.instruction_set = kernels::name_of(kernels::active_isa());
   report.threads = state.workers.pool->threads();
   report.ranks = state.options.plan.world();
@@ -43,7 +42,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   if (state.options.processes)  // what the others did
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
       report.flops += report.per_rank[rank].flops;
-  report.peak_bytes = peaks_of(*state.workers.memory);
+  report.peak_bytes = peaks_of(*job.meters.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
@@ -71,7 +70,8 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   const Turn turn(state);
   const base::BindStop stop(control.stop);
   GenerateResult result;
-  if (state.options.processes) agree(*state.options.processes->world, terms_of(state, request));
+  if (state.options.processes)
+    agree(*state.options.processes->state().world, terms_of(state, request));
   Job job = plan_job(state, request, control);
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
@@ -83,24 +83,25 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
     for (const std::string& note : job.notes) control.on_note(note);
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const base::Stopwatch clock;
-  if (control.on_progress) control.on_progress({"load", 0, 0, 0});
+  if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
   std::optional<ForThisRun> loaded{std::in_place, state};
   load_ranks(state, job);
-  result.report.phase_seconds["load"] = clock.seconds();
+  result.report.phase_seconds[Phase::load] = clock.seconds();
   Trace trace(job, !request.trace.empty());
   const Tensor tokens = denoise(state, request, control, job, trace, result.report);
-  job.networks.clear();
+  if (!state.options.keep_parts) job.networks.clear();
   loaded.reset();
-  if (state.options.processes && state.options.processes->rank != 0) {
+  if (state.options.processes && state.options.processes->rank() != 0) {
     result.elsewhere = true;
     return result;
   }
   const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
   if (request.decode) {
     const base::Stopwatch decoding;
-    const Tensor image = decode(state, control, job, tokens, result.pictures, trace.wanted());
-    if (trace.wanted()) trace.plain(state.video() ? "video" : "image", image);
-    result.report.phase_seconds["decode"] = decoding.seconds();
+    Decoded made = decode(state, control, job, job.tiles, tokens, trace.wanted());
+    if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
+    result.pictures = std::move(made.pictures);
+    result.report.phase_seconds[Phase::decode] = decoding.seconds();
   }
   result.latents = latents.to_floats();
   result.latents_shape.assign(latents.shape().begin(), latents.shape().end());

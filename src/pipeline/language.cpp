@@ -142,7 +142,7 @@ std::string Language::check(nn::DType dtype) const {
 std::shared_ptr<const nn::TokenModel> Language::model(int block, nn::DType dtype,
                                                       const load::WeightStore& store, int rank,
                                                       const nn::Portion& portion) {
-  return models_.get(block, rank, [&] {
+  return models_.get(block, rank, {}, [&] {
     if (!checked_) (void)check(dtype);  // who runs it says what is to be said
     checked_ = true;
     return recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);

@@ -22,29 +22,13 @@ using Tiles = std::optional<models::Tiling>;
        room.allows, remedy);
 }
 
-// Whole if that fits, else the largest tiles that do: the published size, and halves of 1024.
-Tiles fitting(const ModelState& state, const Job& job, const Room& room) {
-  const models::VaeSpec vae = state.vae();
-  const auto need = [&](const Tiles& tiles) {
-    return decode_need(vae, state.dtype(), job.layout, tiles);
-  };
-  const Need whole = need({});
-  if (whole.peak <= room.bytes) return {};
-  Need last = whole;
-  for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
-    const Tiles tiles = vae_tiles(state, pixels);
-    last = need(tiles);
-    if (last.peak <= room.bytes) return tiles;
-  }
-  refuse(last, room, "use a smaller size");
-}
-
 void plan_tiles(const ModelState& state, const GenerateRequest& request, const Room& room,
                 Job& job) {
   const int64_t factor = state.vae_factor();
   const bool asked = request.vae_tiling == VaeTiling::on;
   if (asked) job.tiles = vae_tiles(state, request.vae_tile);
-  if (request.vae_tiling == VaeTiling::automatic) job.tiles = fitting(state, job, room);
+  if (request.vae_tiling == VaeTiling::automatic)
+    job.tiles = fitting_tiles(state, job.layout, room);
   const Need need = decode_need(state.vae(), state.dtype(), job.layout, job.tiles);
   if (need.peak > room.bytes) refuse(need, room, "let --vae-tiling be auto, or use a smaller size");
   if (!job.tiles) return;
@@ -83,15 +67,34 @@ std::string amount(double bytes) {
                       : fmt::format("{:.1f} MB", bytes / 1e6);
 }
 
-Room room_of(const ModelState& state) {
+Room room_of(const ModelState& state, int64_t held) {
   const int64_t budget = state.options.memory_budget;
-  if (budget > 0) return {budget, "--memory-budget allows " + amount(double(budget))};
-  if (state.device() != Device::cpu) {
+  const std::string beside =
+      held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
+  if (budget > 0)
+    return {budget - held, "--memory-budget allows " + amount(double(budget)) + beside};
+  if (state.device() != Device::cpu) {  // what is held is not free
     const auto have = static_cast<double>(free_device_memory());
     return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
   }
   const auto have = static_cast<double>(base::usable_memory());
-  return {static_cast<int64_t>(0.95 * have), "the machine has " + amount(have)};
+  return {static_cast<int64_t>(0.95 * have) - held, "the machine has " + amount(have) + beside};
+}
+
+Tiles fitting_tiles(const ModelState& state, const nn::TokenLayout& layout, const Room& room) {
+  const models::VaeSpec vae = state.vae();
+  const auto need = [&](const Tiles& tiles) {
+    return decode_need(vae, state.dtype(), layout, tiles);
+  };
+  const Need whole = need({});
+  if (whole.peak <= room.bytes) return {};
+  Need last = whole;
+  for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
+    const Tiles tiles = vae_tiles(state, pixels);
+    last = need(tiles);
+    if (last.peak <= room.bytes) return tiles;
+  }
+  refuse(last, room, "use a smaller size");
 }
 
 models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {

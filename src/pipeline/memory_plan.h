@@ -30,8 +30,13 @@ struct Room {
   int64_t bytes;
   std::string allows;
 };
-/// RunOptions::memory_budget, else nearly all that the machine or the GPU has.
-Room room_of(const ModelState& state);
+/// RunOptions::memory_budget, else nearly all that the machine or the GPU has; less what the run
+/// holds already.
+Room room_of(const ModelState& state, int64_t held = 0);
+/// None if a latent can be decoded whole, else the largest tiles that fit: of the published size,
+/// or halves of 1024 pixels. Throws Error(memory) when none do.
+std::optional<models::Tiling> fitting_tiles(const ModelState& state, const nn::TokenLayout& layout,
+                                            const Room& room);
 
 /// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
 /// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in

@@ -92,14 +92,20 @@ nn::Geometry ModelState::geometry() const {
   return recipe->make(weights, recipe->whole(), dtype())->geometry();
 }
 
-std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident) {
-  return transformers.get(resident, parallel::portion_number(options.plan, rank),
-                          [&] { return load_transformer(rank, resident); });
+std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident,
+                                                            const RunMeters* meters) {
+  const int lender = parallel::portion_lender(options.plan, rank);
+  const tensor::Scope loading = workers.scope(lender, meters);
+  Trackers memory;
+  if (meters) memory.push_back(meters->memory);
+  if (meters && loading.memory != meters->memory) memory.push_back(loading.memory);
+  return transformers.get(resident, parallel::portion_number(options.plan, rank), memory,
+                          [&] { return load_transformer(rank, resident, loading); });
 }
 
-std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
+std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident,
+                                                           tensor::Scope loading) const {
   (void)check_transformer();  // what is to be said of it was said before
-  tensor::Scope loading = workers.scope(parallel::portion_lender(options.plan, rank));
   loading.pool = workers.pool.get();
   loading.meter = tensor::current_scope().meter;
   const tensor::BindScope bind(loading);
@@ -149,20 +155,22 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
   return make(weight_store().open(tensors, device()));
 }
 
-Turn::Turn(ModelState& state) : state_(state) {
-  taken_ = state.options.processes != nullptr;
-  require(!taken_ || !state.working.exchange(true), ErrorCode::usage,
-          "'{}' works on a request already, and its ranks are processes, which take one at a time: "
-          "wait for its end",
+Turn::Turn(const ModelState& state) {
+  if (!state.options.processes) return;
+  std::atomic<bool>& working = state.options.processes->state().working;
+  require(!working.exchange(true), ErrorCode::usage,
+          "'{}' stands on ranks that are processes, and these work on a request already: they take "
+          "one at a time, of all models together; wait for its end",
           state.name);
+  working_ = &working;
 }
 
 void open_model(const std::string& model, const RunOptions& options, ModelState& state) {
   const auto found =
-      problems(options.plan, options.processes ? options.processes->ranks : options.plan.world());
+      problems(options.plan, options.processes ? options.processes->ranks() : options.plan.world());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;
-  state.place = parse_device(options.device);
+  state.place = choose_device(options.device);
   if (options.processes)
     start_device(state.place, *options.processes);
   else

@@ -32,7 +32,6 @@ struct ModelState {
   Workers workers;
   Loaded<nn::Denoiser> transformers;        ///< by rank of an expert group
   std::atomic<int64_t> foreseen_tokens{0};  ///< of the largest run of a language model that fits
-  std::atomic<bool> working{false};         ///< on a request of ranks that are processes
 
   nn::DType dtype() const;
   tensor::Device device() const { return place.device; }
@@ -53,8 +52,9 @@ struct ModelState {
   /// What plans need to know of the transformer; reads no file.
   nn::Geometry geometry() const;
   /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
-  /// from 0 on, so many of its blocks stay in memory.
-  std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1);
+  /// from 0 on, so many of its blocks stay in memory. It counts in `meters` while it is held.
+  std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1,
+                                                  const RunMeters* meters = nullptr);
   /// The VAE's halves, checked and loaded for this call; released with the result.
   std::unique_ptr<models::VaeDecoder> load_vae() const;
   std::unique_ptr<models::VaeEncoder> load_vae_encoder() const;
@@ -64,26 +64,26 @@ struct ModelState {
       const std::string& part, const std::function<void(const std::string&)>& note = {}) const;
 
  private:
-  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;
+  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident,
+                                                 tensor::Scope loading) const;
 };
 
 /// Reads the folder and starts the device; as Model::open.
 void open_model(const std::string& model, const RunOptions& options, ModelState& state);
 
-/// One request at a time, of a model whose ranks are processes: they would answer two in other
-/// orders. Throws Error(usage) when a callback, or another thread, asks one that works.
+/// One request at a time, of all models whose ranks are the same processes: they would answer two
+/// in other orders. Throws Error(usage) when a callback, or another thread, asks while they work.
 class Turn {
  public:
-  explicit Turn(ModelState& state);
+  explicit Turn(const ModelState& state);
   ~Turn() {
-    if (taken_) state_.working = false;
+    if (working_) *working_ = false;
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
  private:
-  ModelState& state_;
-  bool taken_ = false;
+  std::atomic<bool>* working_ = nullptr;
 };
 
 /// The one store of packed weights of the process.

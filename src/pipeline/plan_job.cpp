@@ -14,18 +14,32 @@
 #include "pipeline/expected_time.h"
 #include "pipeline/tensor_view.h"
 #include "sample/scheduler.h"
+#include "tessera/words.h"
 
 namespace tessera::pipeline {
 namespace {
 
 using tensor::Tensor;
 
+constexpr int64_t kMostPictures = 100'000;  // of a request
+
+// Checked before anything is made for each of them.
+int picture_count(int64_t subjects, const GenerateRequest& request) {
+  const int64_t count = std::max<int64_t>(subjects, 1) * request.count;
+  require(count <= kMostPictures, ErrorCode::usage,
+          "{} pictures (--count {} of {}): expected at most {} in a request", count, request.count,
+          subjects, kMostPictures);
+  return static_cast<int>(count);
+}
+
 std::string class_scheduler(const ModelState& state, const GenerateRequest& request) {
-  if (request.scheduler != "auto") {
-    require(request.scheduler == "rectified-flow" || request.scheduler == "ddpm", ErrorCode::usage,
-            "scheduler '{}' is not known; known are auto, rectified-flow and ddpm",
-            request.scheduler);
-    return request.scheduler;
+  const SchedulerName asked = request.scheduler;
+  if (asked != SchedulerName::automatic) {
+    require(asked == SchedulerName::rectified_flow || asked == SchedulerName::ddpm,
+            ErrorCode::usage,
+            "--scheduler {}: not one that fits this model; those are auto, rectified-flow, ddpm",
+            word_of(asked));
+    return word_of(asked);
   }
   const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
   if (!named) return state.recipe->scheduler;
@@ -157,7 +171,7 @@ void choose_sampler(const ModelState& state, const GenerateRequest& request, int
   const models::PipelineSpec& recipe = *state.recipe;
   const load::Component& part = state.folder.component("scheduler");
   sample::SchedulerConfig config{part.class_name, part.config};
-  if (request.scheduler != "auto")
+  if (request.scheduler != SchedulerName::automatic)
     config = sample::other_scheduler(config, request.scheduler, recipe.predicts_flow);
   job.sampler_name = config.name;
   job.sampler =
@@ -202,6 +216,7 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
                                     ? encoded(state, request, branches.two, control, job)
                                     : read_embeddings(request);
   const int64_t prompts = prompt_count(recipe, embeddings, branches.two);
+  picture_count(prompts, request);
   for (int64_t p = 0; p < prompts; ++p)
     for (int i = 0; i < request.count; ++i)
       job.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
@@ -271,12 +286,12 @@ Outline outline_of(const ModelState& state, const GenerateRequest& request, cons
   const models::PipelineSpec& recipe = *state.recipe;
   Outline outline;
   const auto prompts = static_cast<int>(request.prompts.size());
-  const auto subjects = std::max(static_cast<int>(request.classes.size()) + prompts, 1);
   outline.layout = job.layout;
   outline.branches = recipe.text_inputs.empty()
                          ? job.guidance_asked != 1
                          : branches_of(recipe, request, job.guidance_asked).two;
-  outline.pictures = subjects * request.count;
+  outline.pictures =
+      picture_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request);
   outline.texts = prompts == 0 ? 0 : prompts + (outline.branches ? 1 : 0);
   outline.steps = steps;
   outline.decode = request.decode;

@@ -30,7 +30,7 @@ int64_t weights_of(const ModelState& state, DType dtype, std::optional<DType> ex
   const Processes* const processes = state.options.processes;
   nn::Portion portion =
       parallel::portion_of(processes ? state.options.plan : Plan{}, state.language->geometry(dtype),
-                           processes ? processes->rank : 0);
+                           processes ? processes->rank() : 0);
   portion.expert_dtype = experts;
   const Rehearsal rehearsal;
   const auto part = state.language->recipe().make(load::MetaWeights(), portion, dtype, 0);
@@ -39,7 +39,7 @@ int64_t weights_of(const ModelState& state, DType dtype, std::optional<DType> ex
 
 // Ranks that share this machine's memory.
 int64_t sharing(const ModelState& state) {
-  return state.options.processes ? std::max(1, state.options.processes->on_this_machine) : 1;
+  return state.options.processes ? std::max(1, state.options.processes->on_this_machine()) : 1;
 }
 
 }  // namespace

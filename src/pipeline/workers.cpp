@@ -13,14 +13,17 @@ int thread_count_of(const RunOptions& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   // Cores that mpirun has not dealt out belong to all ranks of the machine.
   const bool bound = cores < sysconf(_SC_NPROCESSORS_ONLN);
-  const int sharing = options.processes && !bound ? options.processes->on_this_machine : 1;
+  const int sharing = options.processes && !bound ? options.processes->on_this_machine() : 1;
   return std::max(1, cores / sharing);
 }
 
 }  // namespace
 
 RunMeters::RunMeters(size_t count) {
-  for (size_t r = 0; r < count; ++r) ranks.push_back(std::make_shared<tensor::Meter>(all));
+  for (size_t r = 0; r < count; ++r) {
+    ranks.push_back(std::make_shared<tensor::Meter>(all));
+    rank_memory.push_back(std::make_shared<tensor::MemoryTracker>(memory));
+  }
 }
 
 void Workers::start(const RunOptions& options) {
@@ -28,17 +31,16 @@ void Workers::start(const RunOptions& options) {
   const int count = options.processes ? 1 : options.plan.world();
   pool = std::make_unique<base::ThreadPool>(threads);
   for (int r = 0; r < count && count > 1; ++r)
-    ranks.push_back({std::make_unique<base::ThreadPool>(std::max(1, threads / count)),
-                     std::make_shared<tensor::MemoryTracker>(memory)});
+    ranks.push_back(std::make_unique<base::ThreadPool>(std::max(1, threads / count)));
 }
 
 tensor::Scope Workers::scope(int rank, const RunMeters* meters) const {
   tensor::Scope scope;
   const bool shared = rank < 0 || ranks.empty();
   const auto place = static_cast<size_t>(rank);
-  scope.pool = shared ? pool.get() : ranks[place].pool.get();
-  scope.memory = shared ? memory : ranks[place].memory;
+  scope.pool = shared ? pool.get() : ranks[place].get();
   if (meters) scope.meter = shared ? meters->all : meters->ranks[place];
+  if (meters) scope.memory = shared ? meters->memory : meters->rank_memory[place];
   return scope;
 }
 

@@ -9,29 +9,25 @@
 
 namespace tessera::pipeline {
 
-/// What the ranks of one request do, apart from what other requests do at the same time.
+/// What the ranks of one request do and hold, apart from what other requests do at the same time.
 struct RunMeters {
   explicit RunMeters(size_t ranks = 0);
   std::shared_ptr<tensor::Meter> all = std::make_shared<tensor::Meter>();
   std::vector<std::shared_ptr<tensor::Meter>> ranks;  ///< that are threads, where there are several
+  std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
+  std::vector<std::shared_ptr<tensor::MemoryTracker>> rank_memory;  ///< likewise
 };
 
-/// What a model computes with, shared by its requests: threads, and accounts of memory.
+/// The threads that a model computes with, shared by its requests.
 struct Workers {
-  /// Of one rank that is a thread of this process.
-  struct Rank {
-    std::unique_ptr<base::ThreadPool> pool;  ///< its part of all threads
-    std::shared_ptr<tensor::MemoryTracker> memory;
-  };
-
   /// As options say: threads are divided over the ranks of this process.
   void start(const RunOptions& options);
-  /// What surrounds the work of a rank; -1: of the process.
+  /// What surrounds the work of a rank; -1: of the process. Without meters nothing is counted.
   tensor::Scope scope(int rank = -1, const RunMeters* meters = nullptr) const;
 
   std::unique_ptr<base::ThreadPool> pool;  ///< all threads; null: the caller's alone
-  std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
-  std::vector<Rank> ranks;  ///< where there are several
+  /// Of each rank that is a thread of this process, where there are several.
+  std::vector<std::unique_ptr<base::ThreadPool>> ranks;
 };
 
 }  // namespace tessera::pipeline

@@ -7,9 +7,6 @@
 namespace tessera::sample {
 namespace {
 
-using Cache = DecodingPolicy::Cache;
-using Stop = DecodingPolicy::Stop;
-
 class BidirectionalWalk : public BlockWalk {
  public:
   BidirectionalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens,
@@ -34,11 +31,11 @@ class BidirectionalWalk : public BlockWalk {
     write(chosen);
     ++passes_;
     if (pass.kind == PassKind::refresh) stale_ = false;
-    if (policy_.stop == Stop::none) return;
+    if (policy_.stop == StopAtEos::none) return;
     const int64_t end = first_end({prompt_, block_.end});
     if (end == block_.end) return;
     const bool whole = masks_in(block_) == 0;
-    if (policy_.stop == Stop::early && masks_in({prompt_, end}) == 0)
+    if (policy_.stop == StopAtEos::early && masks_in({prompt_, end}) == 0)
       std::fill(ids_.begin() + end, ids_.end(), ids_[size_t(end)]);
     else if (whole)
       std::fill(ids_.begin() + block_.end, ids_.end(), ids_[size_t(end)]);
@@ -51,14 +48,14 @@ class BidirectionalWalk : public BlockWalk {
   Pass pass_of(int64_t length) const {
     const Pass all{PassKind::refresh, {0, length}, block_, length};
     const Pass full{PassKind::full, {0, length}, block_, length};
-    switch (policy_.cache) {
-      case Cache::prefix:
+    switch (policy_.cache.kind) {
+      case KvCache::prefix:
         return stale_ ? all : Pass{PassKind::suffix, {block_.begin, length}, block_, length};
-      case Cache::dual: return stale_ ? all : Pass{PassKind::block, block_, block_, length};
-      case Cache::vicinity: {
-        if (passes_ < policy_.warmup) return full;
-        const Range window{std::max<int64_t>(0, block_.begin - policy_.before),
-                           std::min(length, block_.end + policy_.after)};
+      case KvCache::dual: return stale_ ? all : Pass{PassKind::block, block_, block_, length};
+      case KvCache::vicinity: {
+        if (passes_ < policy_.cache.warmup) return full;
+        const Range window{std::max<int64_t>(0, block_.begin - policy_.cache.before),
+                           std::min(length, block_.end + policy_.cache.after)};
         return stale_ ? all : Pass{PassKind::window, window, block_, length};
       }
       default: return full;
@@ -105,13 +102,13 @@ class CausalWalk : public BlockWalk {
     write(chosen);
     const Range so_far{prompt_, block_.end};
     const int64_t end = first_end(so_far);
-    if (policy_.stop == Stop::none || end == so_far.end) return;
+    if (policy_.stop == StopAtEos::none || end == so_far.end) return;
     done_ = masks_in(block_) == 0 ||
-            (policy_.stop == Stop::early && masks_in({block_.begin, end}) == 0);
+            (policy_.stop == StopAtEos::early && masks_in({block_.begin, end}) == 0);
   }
 
  private:
-  bool cached() const { return policy_.cache == Cache::block; }
+  bool cached() const { return policy_.cache.kind == KvCache::block; }
   void enter_next() {
     block_ = {block_.end, block_.end + policy_.block};
     rule_->begin_block(masks_in(block_));
@@ -120,19 +117,6 @@ class CausalWalk : public BlockWalk {
 };
 
 }  // namespace
-
-const char* name_of(PassKind kind) {
-  switch (kind) {
-    case PassKind::full: return "full";
-    case PassKind::refresh: return "refresh";
-    case PassKind::suffix: return "suffix";
-    case PassKind::block: return "block";
-    case PassKind::window: return "window";
-    case PassKind::prefill: return "prefill";
-    case PassKind::finalise: return "finalise";
-  }
-  return "";
-}
 
 int64_t sequence_length(int64_t prompt, int64_t max_tokens, const DecodingPolicy& policy,
                         bool block_causal) {
@@ -179,7 +163,7 @@ int64_t BlockWalk::settled() const {
 
 std::vector<int32_t> BlockWalk::generated() const {
   Range result{prompt_, prompt_ + settled()};
-  if (policy_.stop != Stop::none) {
+  if (policy_.stop != StopAtEos::none) {
     const int64_t end = first_end(result);
     result.end = std::min(result.end, end + 1);
   }
@@ -188,7 +172,7 @@ std::vector<int32_t> BlockWalk::generated() const {
 
 bool BlockWalk::ended() const {
   const Range result{prompt_, prompt_ + settled()};
-  return policy_.stop != Stop::none && first_end(result) != result.end;
+  return policy_.stop != StopAtEos::none && first_end(result) != result.end;
 }
 
 std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,

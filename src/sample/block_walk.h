@@ -13,12 +13,6 @@ namespace tessera::sample {
 
 using nn::Range;
 
-/// What a forward pass is for: full and refresh compute everything (refresh to be kept), suffix,
-/// block and window a part on what was kept; prefill and finalise only fill the cache.
-enum class PassKind : uint8_t { full, refresh, suffix, block, window, prefill, finalise };
-/// "full", "refresh", ...
-const char* name_of(PassKind kind);
-
 /// One forward pass of one sequence.
 struct Pass {
   PassKind kind = PassKind::full;

@@ -7,16 +7,16 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "tessera/words.h"
 
-namespace tessera::sample {
+namespace tessera {
+namespace sample {
 namespace {
 
 using Rule = DecodingPolicy::Rule;
-using Cache = DecodingPolicy::Cache;
 
 constexpr const char* kRules =
     "steps:N, threshold:T, factor:F, hierarchy:T,LOW and credit:T,ALPHA,GAMMA,BETA";
-constexpr const char* kCaches = "none, prefix, dual, vicinity:BEFORE,AFTER,WARMUP and block";
 
 struct Words {
   std::string name;
@@ -96,35 +96,6 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
   }
 }
 
-void read_cache(const std::string& text, DecodingPolicy& policy) {
-  const Words words = split(text);
-  const std::pair<const char*, Cache> plain[] = {{"none", Cache::none},
-                                                 {"prefix", Cache::prefix},
-                                                 {"dual", Cache::dual},
-                                                 {"block", Cache::block}};
-  if (words.name == "vicinity") {
-    expect_count(text, words, 3, 3);
-    policy.cache = Cache::vicinity;
-    policy.before = whole(text, words.values[0], 0);
-    policy.after = whole(text, words.values[1], 0);
-    policy.warmup = whole(text, words.values[2], 0);
-    return;
-  }
-  for (const auto& [name, cache] : plain)
-    if (text == name) {
-      policy.cache = cache;
-      return;
-    }
-  fail(ErrorCode::usage, "cache {} is not known; known are {}", base::printable(text), kCaches);
-}
-
-void read_stop(const std::string& text, DecodingPolicy& policy) {
-  using Stop = DecodingPolicy::Stop;
-  require(text == "none" || text == "block" || text == "early", ErrorCode::usage,
-          "stop-at-eos {} is not known; known are none, block and early", base::printable(text));
-  policy.stop = text == "none" ? Stop::none : text == "block" ? Stop::block : Stop::early;
-}
-
 void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.block >= 1, ErrorCode::usage, "a block of {} tokens; expected 1 or more", p.block);
   require(p.temperature >= 0 && p.temperature <= 100, ErrorCode::usage,
@@ -132,14 +103,26 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.steps >= 0 && p.steps <= p.block, ErrorCode::usage,
           "{} steps for a block of {} tokens: every pass commits at least one; use at most {}",
           p.steps, p.block, p.block);
+  const KvCache cache = p.cache.kind;
   if (block_causal)
-    require(p.cache == Cache::none || p.cache == Cache::block, ErrorCode::usage,
+    require(cache == KvCache::none || cache == KvCache::block, ErrorCode::usage,
             "this model is block-causal: its caches are none and block, where nothing is stale");
   else
-    require(p.cache != Cache::block, ErrorCode::usage,
+    require(cache != KvCache::block, ErrorCode::usage,
             "this model is bidirectional: its caches are none, prefix, dual and vicinity");
   require(p.steps == 0 || p.rule == Rule::steps || p.rule == Rule::threshold, ErrorCode::usage,
           "a schedule of steps goes with steps and threshold only; leave --steps out");
 }
 
-}  // namespace tessera::sample
+}  // namespace sample
+
+CachePolicy parse_cache(const std::string& text) {
+  const sample::Words words = sample::split(text);
+  if (words.name != word_of(KvCache::vicinity) || words.values.empty())
+    return {choice_of<KvCache>(text, "cache")};
+  sample::expect_count(text, words, 3, 3);
+  return {KvCache::vicinity, sample::whole(text, words.values[0], 0),
+          sample::whole(text, words.values[1], 0), sample::whole(text, words.values[2], 0)};
+}
+
+}  // namespace tessera

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tessera/complete.h"
+
 namespace tessera::sample {
 
 /// How a masked diffusion model fills in its masks: which positions a pass commits, what it
@@ -13,21 +15,14 @@ struct DecodingPolicy {
   /// (Wu et al. 2025); hierarchy: a best of every run of masks; credit: confidence that lasts
   /// counts more.
   enum class Rule : uint8_t { steps, threshold, factor, hierarchy, credit };
-  /// Keys and values that a pass does not compute again: none; prefix: before the block; dual:
-  /// before and behind; vicinity: all but a window; block: finished blocks of a block-causal model.
-  enum class Cache : uint8_t { none, prefix, dual, vicinity, block };
-  /// After end-of-text: nothing; the run ends after its block; or as soon as no mask stands before
-  /// it.
-  enum class Stop : uint8_t { none, block, early };
 
   Rule rule = Rule::threshold;
   int steps = 0;  ///< commits a block is cut into; 0: no schedule
   double threshold = 0.9, factor = 1, low = 0.4;
   double alpha = 0.7, gamma = 0.2, beta = 0.8;  ///< credit
   bool commit_last_failing = false;             ///< factor, as the published program
-  Cache cache = Cache::none;
-  int before = 16, after = 16, warmup = 0;  ///< vicinity: tokens, tokens, passes
-  Stop stop = Stop::none;
+  CachePolicy cache{KvCache::none};             ///< not automatic
+  StopAtEos stop = StopAtEos::none;
   int block = 32;  ///< tokens
   double temperature = 0;
   uint64_t seed = 0;
@@ -36,10 +31,6 @@ struct DecodingPolicy {
 /// Reads "steps:N", "threshold:T", "factor:F[,upstream]", "hierarchy:T,LOW" or
 /// "credit:T[,alpha,gamma,beta]" into a policy. Throws Error(usage) naming what does not fit.
 void read_decode(const std::string& text, DecodingPolicy& policy);
-/// Reads "none", "prefix", "dual", "vicinity:BEFORE,AFTER,WARMUP" or "block". Throws Error(usage).
-void read_cache(const std::string& text, DecodingPolicy& policy);
-/// Reads "none", "block" or "early". Throws Error(usage).
-void read_stop(const std::string& text, DecodingPolicy& policy);
 /// Throws Error(usage) for options that contradict each other or the kind of model.
 void check_policy(const DecodingPolicy& policy, bool block_causal);
 

@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "tessera/words.h"
 
-namespace tessera::sample {
+namespace tessera {
+namespace sample {
 namespace {
 
 // A walk of one number, or one picture of them: no latent survives steps that this one does not.
@@ -30,20 +32,21 @@ void check_finite(const Sampler& sampler, const std::string& where, int64_t toke
 }  // namespace
 
 const std::vector<Scheduler>& schedulers() {
+  using S = SchedulerName;
   static const std::vector<Scheduler> all{
-      {"FlowMatchEulerDiscreteScheduler", "flow-euler", FlowPath::always, flow_match_euler},
-      {"DPMSolverMultistepScheduler", "dpm++", FlowPath::asked, dpm_solver},
-      {"DPMSolverSinglestepScheduler", "dpm++-single", FlowPath::asked, dpm_singlestep},
-      {"UniPCMultistepScheduler", "unipc", FlowPath::asked, unipc},
-      {"DEISMultistepScheduler", "deis", FlowPath::asked, deis},
-      {"EulerDiscreteScheduler", "euler", FlowPath::never, euler_discrete},
-      {"EulerAncestralDiscreteScheduler", "euler-ancestral", FlowPath::never, euler_ancestral},
-      {"HeunDiscreteScheduler", "heun", FlowPath::never, heun_discrete},
-      {"LCMScheduler", "lcm", FlowPath::never, lcm},
-      {"DDIMScheduler", "ddim", FlowPath::never, ddim},
-      {"DDPMScheduler", "ddpm", FlowPath::never, ddpm},
-      {"CogVideoXDDIMScheduler", "cogvideox-ddim", FlowPath::never, cogvideox_ddim},
-      {"CogVideoXDPMScheduler", "cogvideox-dpm", FlowPath::never, cogvideox_dpm},
+      {"FlowMatchEulerDiscreteScheduler", S::flow_euler, FlowPath::always, flow_match_euler},
+      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::asked, dpm_solver},
+      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::asked, dpm_singlestep},
+      {"UniPCMultistepScheduler", S::unipc, FlowPath::asked, unipc},
+      {"DEISMultistepScheduler", S::deis, FlowPath::asked, deis},
+      {"EulerDiscreteScheduler", S::euler, FlowPath::never, euler_discrete},
+      {"EulerAncestralDiscreteScheduler", S::euler_ancestral, FlowPath::never, euler_ancestral},
+      {"HeunDiscreteScheduler", S::heun, FlowPath::never, heun_discrete},
+      {"LCMScheduler", S::lcm, FlowPath::never, lcm},
+      {"DDIMScheduler", S::ddim, FlowPath::never, ddim},
+      {"DDPMScheduler", S::ddpm, FlowPath::never, ddpm},
+      {"CogVideoXDDIMScheduler", S::cogvideox_ddim, FlowPath::never, cogvideox_ddim},
+      {"CogVideoXDPMScheduler", S::cogvideox_dpm, FlowPath::never, cogvideox_dpm},
   };
   return all;
 }
@@ -60,8 +63,7 @@ bool of_cogvideox(const std::string& name) { return name.starts_with("CogVideoX"
 
 }  // namespace
 
-SchedulerConfig other_scheduler(const SchedulerConfig& folder, const std::string& option,
-                                bool flow) {
+SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName option, bool flow) {
   std::vector<std::string> fit;
   const Scheduler* chosen = nullptr;
   for (const Scheduler& s : schedulers()) {
@@ -69,11 +71,11 @@ SchedulerConfig other_scheduler(const SchedulerConfig& folder, const std::string
         flow ? s.flow != FlowPath::never
              : s.flow != FlowPath::always && of_cogvideox(s.name) == of_cogvideox(folder.name);
     if (!fits) continue;
-    fit.push_back(s.option);
-    if (option == s.name || option == s.option) chosen = &s;
+    fit.emplace_back(word_of(s.option));
+    if (option == s.option) chosen = &s;
   }
   require(chosen != nullptr, ErrorCode::usage,
-          "--scheduler {}: not one that fits this model; those are auto, {}", option,
+          "--scheduler {}: not one that fits this model; those are auto, {}", word_of(option),
           fmt::join(fit, ", "));
   SchedulerConfig result{chosen->name, folder.config};
   if (flow && chosen->flow == FlowPath::asked) {
@@ -105,4 +107,12 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
        class_name, known);
 }
 
-}  // namespace tessera::sample
+}  // namespace sample
+
+SchedulerName parse_scheduler(const std::string& text) {
+  for (const sample::Scheduler& scheduler : sample::schedulers())
+    if (text == scheduler.name) return scheduler.option;
+  return choice_of<SchedulerName>(text, "--scheduler");
+}
+
+}  // namespace tessera

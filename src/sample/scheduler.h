@@ -6,6 +6,7 @@
 
 #include "base/config_reader.h"
 #include "sample/sampler.h"
+#include "tessera/request.h"
 
 namespace tessera::sample {
 
@@ -23,7 +24,7 @@ enum class FlowPath : uint8_t { never, asked, always };
 /// A scheduler of diffusers by its class name.
 struct Scheduler {
   const char* name;
-  const char* option;  ///< as --scheduler takes it
+  SchedulerName option;
   FlowPath flow;
   std::unique_ptr<Sampler> (*make)(const base::ConfigReader& config,
                                    const ScheduleRequest& request);
@@ -42,10 +43,9 @@ struct SchedulerConfig {
   base::Json config;
 };
 /// Another class over the configuration of a folder's scheduler, as `from_config` of diffusers
-/// makes it: `option` is a class name or its short form. If the denoiser predicts a flow, its
-/// solver is told to. Throws Error(usage) for a name that is not known or does not fit.
-SchedulerConfig other_scheduler(const SchedulerConfig& folder, const std::string& option,
-                                bool flow);
+/// makes it. If the denoiser predicts a flow, its solver is told to. Throws Error(usage) for one
+/// that does not fit.
+SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName option, bool flow);
 
 /// FlowMatchEulerDiscreteScheduler (Esser et al. 2024): Euler steps of a flow, sigmas shifted by a
 /// constant or by the picture's size.

@@ -131,9 +131,9 @@ void Bench::moves(const std::string& kernel, const std::string& shape, double by
 namespace tessera {
 
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line,
-                   const std::string& device) {
+                   const DeviceOption& device) {
   require(threads >= 1, ErrorCode::usage, "{} threads: expected 1 or more", threads);
-  const pipeline::DeviceChoice place = pipeline::parse_device(device);
+  const pipeline::DeviceChoice place = pipeline::choose_device(device);
   pipeline::start_device(place);
   base::ThreadPool pool(threads);
   tensor::Scope scope;

@@ -36,7 +36,7 @@ Made make(Model& model, const EvalRequest& request, const study::Subjects& subje
                                 result.latents.begin() + static_cast<int64_t>(size) * (i + 1));
     for (Picture& picture : result.pictures) made.pictures.push_back(std::move(picture));
     for (const auto& layer : result.report.layers) made.rows += layer.rows;
-    made.peak_bytes = std::max(made.peak_bytes, result.report.peak_bytes["total"]);
+    made.peak_bytes = std::max(made.peak_bytes, result.report.peak_bytes.total);
   }
   made.seconds = clock.seconds();
   return made;

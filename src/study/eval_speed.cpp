@@ -58,8 +58,8 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
             model.generate(of_batch(request.generate, *subjects, batch), control);
         Measured& mine = measured[{batch, p}];
         auto& phases = result.report.phase_seconds;
-        mine.seconds.push_back(phases["denoise"] + phases["decode"]);
-        mine.peak_bytes = std::max(mine.peak_bytes, result.report.peak_bytes["total"]);
+        mine.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
+        mine.peak_bytes = std::max(mine.peak_bytes, result.report.peak_bytes.total);
       }
     }
   for (const auto& [key, mine] : measured) {

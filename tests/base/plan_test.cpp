@@ -9,26 +9,27 @@ namespace {
 
 TEST(Plan, WritesWhatItReads) {
   for (const char* text :
-       {"", "cfg=2", "data=2,pipefusion=3,patches=6,warmup=2",
+       {"", "tensor=2", "data=2,distrifusion=3,warmup=2",
         "data=4,expert=2,schedule=interweaved,sync=deep,conditional=low,stride=3",
         "schedule=displaced,sync=0+3+5,sync-every=4,scores=latest",
         "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
         "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
         "data=2,expert=2,placement=1+0+0+1",
-        "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor"})
+        "data=2,distrifusion=2,order=distrifusion+data+tensor"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
-  EXPECT_EQ(parse_plan("cfg=2,ulysses=3").world(), 6);
+  EXPECT_EQ(parse_plan("data=2,tensor=3").world(), 6);
   EXPECT_EQ(to_string(parse_plan("expert=4")), "data=4,expert=4") << "expert alone implies data";
 }
 
 TEST(Plan, NamesWhatItCannotRead) {
-  for (const char* text : {"cfg",
-                           "cfg=0",
-                           "cfg=-1",
-                           "cfg=two",
+  for (const char* text : {"data",
+                           "data=0",
+                           "data=-1",
+                           "data=two",
                            "speed=9",
-                           "cfg=2,cfg=2",
-                           "cfg=99999999",
+                           "data=2,data=2",
+                           "data=99999999",
+                           "cfg=2",
                            "stride=0",
                            "sync=0+",
                            "sync=middle",
@@ -63,14 +64,14 @@ TEST(Plan, TheOrderOfAxesIsPartOfIt) {
       names += axis.name.substr(0, 1) + std::to_string(axis.size);
     return names;
   };
-  EXPECT_EQ(order("data=2,ring=3"), "d2c1p1r3u1d1t1");
-  EXPECT_EQ(order("data=2,ring=3,order=ring+tensor"), "r3t1d2c1p1u1d1");
-  EXPECT_EQ(to_string(parse_plan("data=2,order=data+cfg")), "data=2") << "the default order";
+  EXPECT_EQ(order("data=2,tensor=3"), "d2d1t3");
+  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2");
+  EXPECT_EQ(to_string(parse_plan("data=2,order=data+distrifusion")), "data=2") << "the default";
 }
 
 TEST(Plan, SaysWhyItCannotRun) {
   EXPECT_TRUE(problems(parse_plan(""), 1).empty());
-  EXPECT_EQ(problems(parse_plan("cfg=2"), 1).size(), 2u);
+  EXPECT_EQ(problems(parse_plan("data=2"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan(""), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("data=3,expert=2"), 3).size(), 1u);
   EXPECT_EQ(problems(parse_plan("sync=deep"), 1).size(), 1u);
@@ -105,10 +106,10 @@ TEST(Plan, ValuesThatNoPlanHas) {
   EXPECT_TRUE(refused([](Plan& p) { p.stride = -1; }));
   EXPECT_TRUE(refused([](Plan& p) { p.scores = static_cast<StaleScores>(4); }));
   EXPECT_TRUE(refused([](Plan& p) { p.sync = SyncLayers::list; }));
-  EXPECT_TRUE(refused([](Plan& p) { p.order = {"heads"}; }));
-  EXPECT_TRUE(refused([](Plan& p) { p.order = {"data", "data"}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.order = {static_cast<PlanAxis>(7)}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.order = {PlanAxis::data, PlanAxis::data}; }));
   Plan large;
-  large.data = large.ulysses = large.ring = large.tensor = 1 << 16;
+  large.data = large.distrifusion = large.tensor = 1 << 16;
   EXPECT_EQ(large.world(), kMostRanks + 1);
   EXPECT_EQ(problems(large, large.world()).size(), 1u);
 }

@@ -109,6 +109,23 @@ class Interrupt(ProgramTest):
             self.assertIn(process.returncode, (130, 2), err)  # 2: it was told that it is too long
             (self.folder / "prompt.txt").unlink()
 
+    def test_ends_while_texts_are_shown_as_tokens(self):
+        (self.folder / "lines.txt").write_text("sort hello world\n" * 400_000)
+        process = started("tokenize", "tasks-a", "--prompt-file", "lines.txt", cwd=self.folder)
+        while not catches_interrupt(process):
+            time.sleep(0.01)
+        while process.poll() is None and seconds_of(process) < 0.5:  # of many
+            time.sleep(0.005)
+        begin = seconds_of(process)
+        process.send_signal(signal.SIGINT)
+        err = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.returncode, 130, err)
+        self.assertLess(usage.ru_utime + usage.ru_stime - begin, 0.3)  # CPU time: the machine may be busy
+
     def test_an_old_picture_stays(self):
         (self.folder / "x.png").write_text("old")
         self.assertEqual(self.ends_after(signal.SIGINT, *LONG)[0], 130)

@@ -120,7 +120,8 @@ class Pixart(ProgramTest):
         done = self.run_here(*self.run_it[:-2], *size, "l", "--scheduler", "heun", "--report", "r.json")
         self.assertIn("note: 3 steps of this scheduler are 5 forward passes", done.stderr)
         self.assertEqual(json.loads((self.folder / "r.json").read_text())["forwards"], 5)
-        for name in ("hein", "flow-euler", "cogvideox-ddim", "rectified-flow"):
+        self.refused(2, *self.run_it[:-2], *size, "l", "--scheduler", "hein", says=["--scheduler 'hein'", "heun"])
+        for name in ("flow-euler", "cogvideox-ddim", "rectified-flow"):
             self.refused(2, *self.run_it[:-2], *size, "l", "--scheduler", name,
                          says=["--scheduler " + name, "auto", "unipc"])
 

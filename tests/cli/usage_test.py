@@ -165,10 +165,10 @@ class Arguments(ProgramTest):
     def test_plans(self):
         self.refused(4, "generate", "shapes", "--class", "1", "--ranks", "2",
                      says=["needs 1 rank", "2 were given"])
-        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "ulises=2",
-                     says=["'ulises'", "ulysses"])
-        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "cfg=0", says="'cfg=0'")
-        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "cfg", says="no value")
+        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "distrifussion=2",
+                     says=["'distrifussion'", "distrifusion"])
+        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "data=0", says="'data=0'")
+        self.refused(4, "generate", "shapes", "--class", "1", "--plan", "data", says="no value")
 
     def test_what_belongs_together(self):
         self.refused(2, "generate", "shapes", "--class", "1", "--compare-steps", "--plan",

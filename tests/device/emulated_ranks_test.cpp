@@ -9,13 +9,14 @@
 #include "device/emulated_nccl.h"
 #include "engine/golden.h"
 #include "engine/llada_golden.h"
+#include "pipeline/processes.h"
 
 namespace tessera::device {
 namespace {
 
 RunOptions options(const std::string& device, const std::string& plan) {
   RunOptions run = golden::options(Precision::bf16);
-  run.device = device;
+  run.device = parse_device(device);
   run.plan = parse_plan(plan);
   return run;
 }
@@ -37,7 +38,7 @@ CompleteResult completed(const RunOptions& run) {
   q.max_tokens = 16;
   q.block = 8;
   q.select = "vanilla";
-  q.stop_at_eos = "none";
+  q.stop_at_eos = StopAtEos::none;
   return Model::open(golden.folder + "/model", run).complete(q);
 }
 
@@ -48,8 +49,12 @@ int64_t on_ranks(const std::string& plan, const std::function<void(const RunOpti
   RunOptions run = options("cuda", plan);
   const int ranks = run.plan.world();
   comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& world) {
-    Processes processes{world.rank(), ranks, ranks, &world, world.rank()};
-    processes.gpus = comm::nccl::over(world, EmulatedNccl::functions());
+    auto state = std::make_unique<Processes::State>();
+    state->rank = state->index_here = world.rank();
+    state->ranks = state->on_this_machine = ranks;
+    state->world = &world;
+    state->gpus = comm::nccl::over(world, EmulatedNccl::functions());
+    const Processes processes(std::move(state));
     RunOptions mine = run;
     mine.processes = &processes;
     body(mine);
@@ -68,7 +73,7 @@ TEST(RanksWithGpus, GenerateWhatOneProcessDoes) {
     GenerateResult there;
     const int64_t moved = on_ranks(plan, [&](const RunOptions& run) {
       GenerateResult made = generated(run);
-      if (run.processes->rank == 0) there = std::move(made);
+      if (run.processes->rank() == 0) there = std::move(made);
     });
     EXPECT_EQ(there.latents, here.latents) << plan;
     EXPECT_EQ(moved > 0, std::string(plan) != "data=2") << plan << ": " << moved;
@@ -84,7 +89,7 @@ TEST(RanksWithGpus, CompleteWhatOneProcessDoes) {
     CompleteResult there;
     on_ranks(plan, [&](const RunOptions& run) {
       CompleteResult made = completed(run);
-      if (run.processes->rank == 0) there = std::move(made);
+      if (run.processes->rank() == 0) there = std::move(made);
     });
     ASSERT_EQ(there.completions.size(), here.completions.size());
     for (size_t i = 0; i < here.completions.size(); ++i)
@@ -96,7 +101,7 @@ TEST(RanksWithGpus, AFailureOfOneIsThatOfAll) {
   try {
     on_ranks("expert=2", [&](const RunOptions& run) {
       RunOptions mine = run;
-      if (run.processes->rank == 1) mine.memory_budget = 1000;
+      if (run.processes->rank() == 1) mine.memory_budget = 1000;
       generated(mine);
     });
     FAIL();

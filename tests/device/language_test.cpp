@@ -25,8 +25,7 @@ std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& confi
                    {{0, recipe->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
   sample::DecodingPolicy policy;
   policy.block = 4;
-  policy.cache =
-      causal ? sample::DecodingPolicy::Cache::block : sample::DecodingPolicy::Cache::dual;
+  policy.cache.kind = causal ? KvCache::block : KvCache::dual;
   const std::vector<sample::TokenPrompt> prompts{{{3, 1, 4}, 8}, {{1, 5, 9, 2, 6}, 8}};
   nn::RowUsage usage;
   parallel::Setup setup(

@@ -17,7 +17,7 @@ using golden::Scratch;
 RunOptions options(const std::string& device, const std::string& plan,
                    Precision precision = Precision::bf16) {
   RunOptions run = golden::options(precision);
-  run.device = device;
+  run.device = parse_device(device);
   run.plan = parse_plan(plan);
   return run;
 }
@@ -174,7 +174,7 @@ TEST(RunsOnGpu, BlocksAreStreamedIntoABudget) {
   const GenerateResult here = generated("dit_moe_flash", options("cpu", ""));
   const Gpu gpu;
   RunOptions run = options("cuda", "");
-  run.memory_budget = here.report.peak_bytes.at("total") * 9 / 10;
+  run.memory_budget = here.report.peak_bytes.total * 9 / 10;
   const GenerateResult there = generated("dit_moe_flash", run);
   EXPECT_EQ(there.report.notes.size(), 1u);
   expect_same(there.latents, here.latents, tolerance_of(Precision::bf16));
@@ -190,7 +190,7 @@ TEST(RunsOnGpu, LanguageModelsCompleteAsOnTheCpu) {
         q.max_tokens = 16;
         q.block = 8;
         q.select = *plan ? "vanilla" : "des-vote:0.5";
-        q.stop_at_eos = "none";
+        q.stop_at_eos = StopAtEos::none;
         const RunOptions how = options(device, plan, bitwise() ? Precision::bf16 : Precision::f32);
         const auto made = Model::open(golden.folder + "/model", how).complete(q);
         return std::pair{made.completions[0].ids, made.completions[1].ids};

@@ -20,7 +20,7 @@ CompleteRequest batch(const std::string& select) {
   q.block = 8;
   q.decode = "threshold:0.5";
   q.select = select;
-  q.stop_at_eos = "none";
+  q.stop_at_eos = StopAtEos::none;
   return q;
 }
 
@@ -69,7 +69,7 @@ TEST(CompleteRanks, EveryCacheGivesTheRunOfOne) {
                                      {"llada_moe", "vicinity:4,4,1"},
                                      {"llada2", "none"}}) {
     CompleteRequest q = batch("des-max:0.5");
-    q.cache = cache;
+    q.cache = parse_cache(cache);
     expect_same(run(model, "", Precision::f32, q), run(model, "expert=3", Precision::f32, q),
                 cache);
     expect_same(run(model, "", Precision::f32, q), run(model, "tensor=2", Precision::f32, q),

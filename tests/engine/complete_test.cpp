@@ -11,8 +11,8 @@ CompleteRequest request_of(const base::Json& run, int block) {
   q.prompt_ids = {run.at("prompt").get<std::vector<int32_t>>()};
   q.max_tokens = 32;
   q.block = block;
-  q.cache = "none";
-  q.stop_at_eos = "none";
+  q.cache = {KvCache::none};
+  q.stop_at_eos = StopAtEos::none;
   return q;
 }
 
@@ -28,22 +28,22 @@ TEST(Complete, GivesTheGoldenTokensThroughThePublicFace) {
     Model model = open(moe.folder + "/model");
     CompleteRequest q = request_of(run_named(moe, "dual_threshold"), 8);
     q.decode = "threshold:0.8";
-    q.cache = "auto";
+    q.cache = {};
     const CompleteResult result = model.complete(q);
     const auto whole = moe.ids("dual_threshold.tokens");
     EXPECT_EQ(result.completions[0].ids, std::vector<int32_t>(whole.begin() + 13, whole.end()));
     EXPECT_EQ(result.forwards, 15);
-    EXPECT_EQ(result.completions[0].finish, "length");
+    EXPECT_EQ(result.completions[0].finish, FinishReason::length);
     EXPECT_GT(result.bytes_read, 0);
   }
   Model model = open(two.folder + "/model");
   CompleteRequest q = request_of(run_named(two, "eos_early_cached"), 8);
   q.decode = "threshold:0.8";
-  q.cache = "auto";
-  q.stop_at_eos = "early";
+  q.cache = {};
+  q.stop_at_eos = StopAtEos::early;
   const CompleteResult result = model.complete(q);
   EXPECT_EQ(result.completions[0].ids, two.ids("eos_early_cached.tokens"));
-  EXPECT_EQ(result.completions[0].finish, "end");
+  EXPECT_EQ(result.completions[0].finish, FinishReason::end);
   EXPECT_EQ(result.forwards, 10);
 }
 

@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/stop.h"
 #include "golden.h"
 #include "load/tensor_set.h"
 #include "parallel/experts/exchange.h"
@@ -114,18 +115,18 @@ TEST(Inspect, ForetellsWhatARunKeeps) {
       buffers += rank.exchange + rank.kept_rows;
     }
     EXPECT_EQ(report.kept_row_bytes, kept) << plan;
-    EXPECT_EQ(report.peak_bytes.at("kv"), kv) << plan;
-    EXPECT_LE(report.peak_bytes.at("buffers"), buffers + buffers / 2) << plan;
-    EXPECT_GE(2 * report.peak_bytes.at("buffers"), report.kept_row_bytes) << plan;
+    EXPECT_EQ(report.peak_bytes.kv, kv) << plan;
+    EXPECT_LE(report.peak_bytes.buffers, buffers + buffers / 2) << plan;
+    EXPECT_GE(2 * report.peak_bytes.buffers, report.kept_row_bytes) << plan;
     ASSERT_EQ(report.per_rank.size(), foretold.size()) << plan;
     double flops = 0;
     for (size_t r = 0; r < foretold.size(); ++r) {
       const auto& peak = report.per_rank[r].peak_bytes;
-      EXPECT_NEAR(double(peak.at("weights")), double(foretold[r].weights),
+      EXPECT_NEAR(double(peak.weights), double(foretold[r].weights),
                   0.05 * double(foretold[r].weights))
           << plan << ", rank " << r;
-      EXPECT_EQ(peak.at("kv"), foretold[r].kv) << plan << ", rank " << r;
-      EXPECT_LE(peak.at("total"), report.peak_bytes.at("total")) << plan << ", rank " << r;
+      EXPECT_EQ(peak.kv, foretold[r].kv) << plan << ", rank " << r;
+      EXPECT_LE(peak.total, report.peak_bytes.total) << plan << ", rank " << r;
       flops += report.per_rank[r].flops;
     }
     EXPECT_DOUBLE_EQ(flops, report.flops) << plan;
@@ -156,6 +157,18 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
           << r;
     }
   }
+}
+
+// In a callback of a run that was told to stop, the thread's own stop is that run's.
+TEST(Inspect, HeedsItsOwnStopAlone) {
+  std::stop_source stopped;
+  stopped.request_stop();
+  const RunOptions run = golden::options(Precision::f32);
+  const Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", run);
+  const base::BindStop around(stopped.get_token());
+  EXPECT_FALSE(model.inspect().components.empty());
+  EXPECT_FALSE(inspect_by_name("dit_moe_s", run).components.empty());
+  EXPECT_THROW(model.inspect({}, stopped.get_token()), Error);
 }
 
 TEST(Inspect, ReadsAFolder) {

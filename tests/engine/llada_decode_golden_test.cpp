@@ -17,9 +17,8 @@ DecodingPolicy policy_of(const Json& run, bool block_causal, int block) {
   p.threshold = run.value("threshold", p.threshold);
   if (block_causal) {
     p.steps = run.at("steps").get<int>();
-    p.cache =
-        run.at("cached").get<bool>() ? DecodingPolicy::Cache::block : DecodingPolicy::Cache::none;
-    sample::read_stop(run.at("eos").get<std::string>(), p);
+    p.cache.kind = run.at("cached").get<bool>() ? KvCache::block : KvCache::none;
+    p.stop = choice_of<StopAtEos>(run.at("eos").get<std::string>(), "eos");
     return p;
   }
   const std::string rule = run.at("rule").get<std::string>();
@@ -38,14 +37,12 @@ DecodingPolicy policy_of(const Json& run, bool block_causal, int block) {
   p.beta = p.rule == Rule::credit ? run.value("beta", p.beta) : p.beta;
   const std::string cache = run.at("cache").get<std::string>();
   if (cache == "vicinity") {
-    p.cache = DecodingPolicy::Cache::vicinity;
-    p.before = run.at("prefix_look").get<int>();
-    p.after = run.at("after_look").get<int>();
-    p.warmup = run.at("warmup_steps").get<int>();
+    p.cache = {KvCache::vicinity, run.at("prefix_look").get<int>(), run.at("after_look").get<int>(),
+               run.at("warmup_steps").get<int>()};
   } else {
-    sample::read_cache(cache, p);
+    p.cache = parse_cache(cache);
   }
-  if (run.value("early_stop", false)) p.stop = DecodingPolicy::Stop::block;
+  if (run.value("early_stop", false)) p.stop = StopAtEos::block;
   return p;
 }
 
@@ -74,7 +71,7 @@ Json record(const sample::RowPass& p, const std::vector<nn::RowUsage::Use>& uses
   Json commits = Json::array(), experts = Json::array();
   for (const auto& c : p.commits) commits.push_back({c.position, c.token});
   for (const auto& use : uses) experts.push_back(use.distinct);
-  return {{"kind", sample::name_of(p.pass.kind)},
+  return {{"kind", word_of(p.pass.kind)},
           {"from", p.pass.ids.begin},
           {"to", p.pass.ids.end},
           {"commit", commits},
@@ -108,7 +105,7 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   control.before = [&](const std::vector<sample::RowPass>& passes) {
     std::set<int> rows;
     for (const auto& p : passes)
-      if (shared_in.contains(sample::name_of(p.pass.kind))) rows.insert(p.row);
+      if (shared_in.contains(word_of(p.pass.kind))) rows.insert(p.row);
     rig.setup.policy->restrict_to(rows);
   };
   control.after = [&](const sample::RowPass& p, const sample::BlockWalk&,
@@ -192,7 +189,7 @@ TEST(LladaDecode, ABatchOfUnequalPromptsIsItsPromptsAloneBitByBit) {
     for (const char* select : {"vanilla", "des-vote:0.25"})
       for (const double temperature : {0.0, 0.7}) {
         DecodingPolicy policy{.threshold = 0.6, .block = 8, .temperature = temperature, .seed = 3};
-        sample::read_cache(causal ? "block" : "dual", policy);
+        policy.cache = parse_cache(causal ? "block" : "dual");
         const Outcome all = run_plain(*model, kPrompts, policy, causal, select);
         for (size_t i = 0; i < kPrompts.size(); ++i) {
           const Outcome one = run_plain(*model, {kPrompts[i]}, policy, causal, select);
@@ -207,7 +204,7 @@ TEST(LladaDecode, ABatchOfUnequalPromptsIsItsPromptsAloneBitByBit) {
 TEST(LladaDecode, KeptBlocksAreFullRecomputationBitByBit) {
   const auto model = golden::LladaCase("llada2").load("model", 8);
   DecodingPolicy full{.steps = 8, .threshold = 0.7, .block = 8}, kept = full;
-  kept.cache = DecodingPolicy::Cache::block;
+  kept.cache = {KvCache::block};
   const Outcome a = run_plain(*model, {kPrompts[0]}, full, true, "vanilla");
   const Outcome b = run_plain(*model, {kPrompts[0]}, kept, true, "vanilla");
   EXPECT_EQ(a.out[0].generated, b.out[0].generated);
@@ -217,7 +214,7 @@ TEST(LladaDecode, KeptBlocksAreFullRecomputationBitByBit) {
 TEST(LladaDecode, AWindowOverEverythingIsNoCacheBitByBit) {
   const auto model = golden::LladaCase("llada_moe").load();
   DecodingPolicy none{.threshold = 0.7, .block = 8}, window = none;
-  sample::read_cache("vicinity:1000,1000,0", window);  // refreshes all of it in each pass
+  window.cache = parse_cache("vicinity:1000,1000,0");  // refreshes all of it in each pass
   const Outcome a = run_plain(*model, {kPrompts[1]}, none, false, "vanilla");
   const Outcome b = run_plain(*model, {kPrompts[1]}, window, false, "vanilla");
   EXPECT_EQ(a.out[0].ids, b.out[0].ids);

@@ -3,9 +3,9 @@
 namespace tessera {
 namespace {
 
-TEST(Model, RefusesAPlanOfManyRanks) {
+TEST(Model, RefusesAPlanThatCannotRun) {
   RunOptions run = golden::options(Precision::f32);
-  run.plan.cfg = 2;
+  run.plan.data = 0;
   EXPECT_THROW(Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", run), Error);
 }
 

@@ -16,7 +16,7 @@ TEST(Processes, KnowsWhetherMpirunStartedIt) {
 }
 
 TEST(Processes, NeedWaysToReportAndToGiveUp) {
-  EXPECT_THROW(run_processes({}, [](Processes&) {}), Error);
+  EXPECT_THROW(run_processes({}, [](const Processes&) {}), Error);
 }
 
 }  // namespace

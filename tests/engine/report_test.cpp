@@ -12,9 +12,16 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   report.model = "a \"quoted\" name \xff\n";
   report.step_seconds = {0.5, 0.25};
   report.layers.push_back({3, 1.5, 64});
+  report.precision = Precision::int8;
+  report.phase_seconds[Phase::denoise] = 2;
+  report.peak_bytes = {.weights = 5, .total = 9};
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_EQ(json["step_seconds"].size(), 2u);
   EXPECT_EQ(json["experts_touched"][0]["block"], 3);
+  EXPECT_EQ(json["precision"], "bf16, experts i8");
+  EXPECT_EQ(json["phase_seconds"]["denoise"], 2);
+  EXPECT_EQ(json["peak_bytes"]["weights"], 5);
+  EXPECT_EQ(json["peak_bytes"]["total"], 9);
   Inspection inspection;
   inspection.components.push_back({"vae", "AutoencoderKL", "/x", 10, 20, true, {{"depth", "2"}}});
   inspection.ranks.push_back({.experts = 2, .tokens = 3, .weights = 5, .kept_rows = 7});

@@ -40,7 +40,7 @@ Ask text(const Model& model, const std::string& name, int block, int max_tokens)
   q.prompt_ids = {{5, 17, 30, 2}, {8, 9}};
   q.max_tokens = max_tokens;
   q.block = block;
-  q.stop_at_eos = "none";
+  q.stop_at_eos = StopAtEos::none;
   return {name, [&model, q] {
             const CompleteResult result = model.complete(q);
             std::vector<float> all{static_cast<float>(result.forwards)};
@@ -163,16 +163,61 @@ TEST(RequestsAtOnce, ACallbackMayAskItsOwnModel) {
   EXPECT_EQ(inside, alone);
 }
 
-// Flops are those of the request, not of what others do.
+// Work and memory are those of the request, not of what others do or did.
 TEST(RequestsAtOnce, AReportCountsItsOwnRequest) {
-  const Model model = open(kMoe, "", true);
+  for (const char* plan : {"", "expert=2"}) {
+    const Model model = open(kMoe, plan, true);
+    const auto report = [&](int64_t size, int count) {
+      GenerateRequest q;
+      q.classes = {"1"};
+      q.width = q.height = size;
+      q.count = count;
+      q.steps = 2;
+      q.decode = false;
+      return model.generate(q).report;
+    };
+    const Report large = report(128, 4), small = report(64, 1);
+    EXPECT_GT(small.flops, 0);
+    EXPECT_EQ(report(64, 1).flops, small.flops);
+    EXPECT_GT(small.peak_bytes.activations, 0);
+    EXPECT_LT(2 * small.peak_bytes.activations, large.peak_bytes.activations);
+    EXPECT_EQ(small.peak_bytes.weights, large.peak_bytes.weights) << "found where they are";
+    std::thread other([&] {
+      for (int i = 0; i < 10; ++i)
+        EXPECT_GE(report(128, 4).peak_bytes.activations, large.peak_bytes.activations / 2);
+    });
+    for (int i = 0; i < 20; ++i) {
+      const Report again = report(64, 1);
+      if (*plan == 0) {
+        EXPECT_EQ(again.peak_bytes.activations, small.peak_bytes.activations);
+      }
+      EXPECT_LT(again.peak_bytes.activations, large.peak_bytes.activations / 2) << plan;
+      EXPECT_EQ(again.peak_bytes.weights, small.peak_bytes.weights) << plan;
+      EXPECT_EQ(again.flops, small.flops) << plan;
+    }
+    other.join();
+  }
+}
+
+// Models, sizes, plans and dtypes, all at once.
+TEST(RequestsAtOnce, OfOtherModelsSizesAndPlansAreAnsweredAsAlone) {
+  const Scratch scratch;
+  const Model one = open(kMoe), ranks = open(kMoe, "expert=2,schedule=interweaved,warmup=1"),
+              shards = open(kMoe, "distrifusion=2"),
+              language = open(golden::LladaCase("llada2").folder + "/model");
+  RunOptions bf16 = golden::options(Precision::bf16);
+  const Model shapes = Model::open("shapes", bf16);
   GenerateRequest q;
-  q.classes = {"1"};
+  q.classes = {"3"};
   q.steps = 2;
-  q.decode = false;
-  const double first = model.generate(q).report.flops;
-  EXPECT_GT(first, 0);
-  EXPECT_EQ(model.generate(q).report.flops, first);
+  const Ask decoded{"shapes, decoded", [&] {
+                      const Picture made = shapes.generate(q).pictures.at(0);
+                      return std::vector<float>(made.rgb.begin(), made.rgb.end());
+                    }};
+  expect_as_alone({picture(one, "small", 64, 1, 1), picture(one, "large", 128, 2, 3),
+                   picture(ranks, "stale, on ranks", 64, 3, 2),
+                   picture(shards, "shards", 128, 4, 1), text(language, "text", 8, 12), decoded},
+                  50);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tessera/tokenize.h"
 
 #include "base/json.h"
+#include "base/stop.h"
 #include "engine/text_model.h"
 
 namespace tessera {
@@ -45,6 +46,16 @@ TEST(Tokenize, APipelinesTokenizersGiveTheReferencesIds) {
       EXPECT_GE(seen, 3) << name << ' ' << tokenizer;
     }
   }
+}
+
+TEST(Tokenize, HeedsItsOwnStopAlone) {
+  std::stop_source stopped;
+  stopped.request_stop();
+  const golden::TextModel folder("llada_moe");
+  const Model model = Model::open(folder.path(), golden::options(Precision::f32));
+  const base::BindStop around(stopped.get_token());
+  EXPECT_EQ(model.tokenize({.prompts = {"Hi"}}).size(), 1u);
+  EXPECT_THROW(model.tokenize({.prompts = {"Hi"}}, stopped.get_token()), Error);
 }
 
 TEST(Tokenize, NamesWhatDoesNotFit) {

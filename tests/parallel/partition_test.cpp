@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <random>
@@ -24,18 +25,40 @@ int draw(std::mt19937& random, int lowest, int highest) {
   return lowest + int(random() % uint32_t(highest - lowest + 1));
 }
 
-Plan random_plan(std::mt19937& random) {
-  Plan plan;
-  plan.data = draw(random, 1, 3);
-  plan.cfg = draw(random, 1, 2);
-  plan.ring = draw(random, 1, 3);
-  plan.ulysses = draw(random, 1, 3);
-  plan.distrifusion = random() % 3 == 0 ? draw(random, 2, 4) : 1;
-  plan.pipefusion = draw(random, 1, 2);
-  plan.tensor = draw(random, 1, 2);
-  plan.patches = draw(random, 1, 6);
-  if (random() % 2) plan.order = {"ulysses", "pipefusion", "ring"};
-  return plan;
+// Ranks along all axes that a partition knows, and patches.
+struct Cut {
+  int data = 1, cfg = 1, ring = 1, ulysses = 1, distrifusion = 1, pipefusion = 1, tensor = 1;
+  int patches = 1;
+  bool reordered = false;
+
+  comm::Mesh mesh() const {
+    std::vector<Axis> axes{{"data", data},    {"cfg", cfg},         {"pipefusion", pipefusion},
+                           {"ring", ring},    {"ulysses", ulysses}, {"distrifusion", distrifusion},
+                           {"tensor", tensor}};
+    if (reordered) std::rotate(axes.begin(), axes.begin() + 3, axes.begin() + 5);
+    return comm::Mesh(axes);
+  }
+  int world() const { return mesh().size(); }
+  std::string text() const {
+    std::string text = "patches=" + std::to_string(patches);
+    const comm::Mesh all = mesh();
+    for (const Axis& axis : all.axes()) text += "," + axis.name + "=" + std::to_string(axis.size);
+    return text;
+  }
+};
+
+Cut random_cut(std::mt19937& random) {
+  Cut cut;
+  cut.data = draw(random, 1, 3);
+  cut.cfg = draw(random, 1, 2);
+  cut.ring = draw(random, 1, 3);
+  cut.ulysses = draw(random, 1, 3);
+  cut.distrifusion = random() % 3 == 0 ? draw(random, 2, 4) : 1;
+  cut.pipefusion = draw(random, 1, 2);
+  cut.tensor = draw(random, 1, 2);
+  cut.patches = draw(random, 1, 6);
+  cut.reordered = random() % 2;
+  return cut;
 }
 
 Workload random_workload(std::mt19937& random) {
@@ -68,78 +91,75 @@ bool first_of_its_kind(const Partition& partition, int rank) {
   return mesh.coordinate(rank, "pipefusion") == 0 && mesh.coordinate(rank, "tensor") == 0;
 }
 
-using Body = std::function<void(const Plan&, const Workload&, const Partition&)>;
-void with_random_plans(uint32_t seed, int rounds, const Body& body) {
+using Body = std::function<void(const Cut&, const Workload&, const Partition&)>;
+void with_random_cuts(uint32_t seed, int rounds, const Body& body) {
   std::mt19937 random(seed);
   for (int round = 0; round < rounds && !testing::Test::HasFatalFailure(); ++round) {
-    const Plan plan = random_plan(random);
+    const Cut cut = random_cut(random);
     const Workload work = random_workload(random);
     const auto shape = random() % 2 ? PatchShape::bands : PatchShape::runs;
-    body(plan, work, Partition(plan, work, shape));
+    body(cut, work, Partition(cut.mesh(), work, cut.patches, shape));
   }
 }
 
 TEST(Partition, EveryTokenOfEveryRowHasOneOwner) {
-  with_random_plans(
-      1, 400, [&](const Plan& plan, const Workload& work, const Partition& partition) {
-        std::map<Token, int> owners;
-        for (int r = 0; r < plan.world(); ++r)
-          if (first_of_its_kind(partition, r))
-            for (const Token& token : tokens_of(partition, r, -1)) ++owners[token];
-        ASSERT_EQ(owners.size(),
-                  size_t(work.pictures * work.branches * (work.prefix + work.tokens())))
-            << to_string(plan);
-        // Without ring and ulysses each shard has the whole text.
-        const int copies = plan.ring * plan.ulysses == 1 ? plan.distrifusion : 1;
-        for (const auto& [token, count] : owners)
-          ASSERT_EQ(count, token.second < 0 ? copies : 1) << to_string(plan);
-      });
+  with_random_cuts(1, 400, [&](const Cut& cut, const Workload& work, const Partition& partition) {
+    std::map<Token, int> owners;
+    for (int r = 0; r < cut.world(); ++r)
+      if (first_of_its_kind(partition, r))
+        for (const Token& token : tokens_of(partition, r, -1)) ++owners[token];
+    ASSERT_EQ(owners.size(), size_t(work.pictures * work.branches * (work.prefix + work.tokens())))
+        << cut.text();
+    // Without ring and ulysses each shard has the whole text.
+    const int copies = cut.ring * cut.ulysses == 1 ? cut.distrifusion : 1;
+    for (const auto& [token, count] : owners)
+      ASSERT_EQ(count, token.second < 0 ? copies : 1) << cut.text();
+  });
 }
 
 TEST(Partition, ARankOwnsTheUnionOfItsShardsOfAllPatches) {
-  with_random_plans(2, 200, [&](const Plan& plan, const Workload&, const Partition& partition) {
-    for (int r = 0; r < plan.world(); ++r) {
+  with_random_cuts(2, 200, [&](const Cut& cut, const Workload&, const Partition& partition) {
+    for (int r = 0; r < cut.world(); ++r) {
       std::vector<Token> all = tokens_of(partition, r, -1), parts;
-      for (int p = 0; p < plan.patches; ++p) {
+      for (int p = 0; p < cut.patches; ++p) {
         const auto part = tokens_of(partition, r, p);
         parts.insert(parts.end(), part.begin(), part.end());
       }
       std::sort(all.begin(), all.end());
       std::sort(parts.begin(), parts.end());
-      ASSERT_EQ(all, parts) << to_string(plan) << ", rank " << r;
+      ASSERT_EQ(all, parts) << cut.text() << ", rank " << r;
     }
   });
 }
 
 TEST(Partition, CuttingAndJoiningGiveTheWhole) {
-  with_random_plans(
-      3, 300, [&](const Plan& plan, const Workload& work, const Partition& partition) {
-        const Tensor whole = counted(work.pictures * work.tokens());
-        std::vector<Tensor> parts;
-        for (int r = 0; r < plan.world(); ++r) {
-          parts.push_back(partition.cut(whole, r));
-          // A row of the latent for each token of a branch, in the order of the view.
-          const auto rows = partition.rows(r);
-          int64_t at = 0;
-          for (const nn::Segment& s : partition.view(r).body) {
-            if (rows[size_t(s.row)] / work.pictures != rows[0] / work.pictures) break;
-            const int64_t first = rows[size_t(s.row)] % work.pictures * work.tokens() + s.ids.begin;
-            ASSERT_EQ(parts.back().row<float>(at)[0], float(2 * first)) << to_string(plan);
-            at += s.ids.size();
-          }
-        }
-        ASSERT_EQ(partition.join(parts).to_floats(), whole.to_floats()) << to_string(plan);
-      });
+  with_random_cuts(3, 300, [&](const Cut& cut, const Workload& work, const Partition& partition) {
+    const Tensor whole = counted(work.pictures * work.tokens());
+    std::vector<Tensor> parts;
+    for (int r = 0; r < cut.world(); ++r) {
+      parts.push_back(partition.cut(whole, r));
+      // A row of the latent for each token of a branch, in the order of the view.
+      const auto rows = partition.rows(r);
+      int64_t at = 0;
+      for (const nn::Segment& s : partition.view(r).body) {
+        if (rows[size_t(s.row)] / work.pictures != rows[0] / work.pictures) break;
+        const int64_t first = rows[size_t(s.row)] % work.pictures * work.tokens() + s.ids.begin;
+        ASSERT_EQ(parts.back().row<float>(at)[0], float(2 * first)) << cut.text();
+        at += s.ids.size();
+      }
+    }
+    ASSERT_EQ(partition.join(parts).to_floats(), whole.to_floats()) << cut.text();
+  });
 }
 
 TEST(Partition, RanksTogetherHoldWhatEachOfThemHolds) {
   std::mt19937 random(4);
   for (int round = 0; round < 100; ++round) {
-    const Plan plan = random_plan(random);
-    const Partition partition(plan, random_workload(random));
+    const Cut cut = random_cut(random);
+    const Partition partition(cut.mesh(), random_workload(random), cut.patches);
     const std::string_view axes[] = {"ulysses"};
-    const auto group = partition.mesh().group(draw(random, 0, plan.world() - 1), axes);
-    for (const int patch : {-1, draw(random, 0, plan.patches - 1)}) {
+    const auto group = partition.mesh().group(draw(random, 0, cut.world() - 1), axes);
+    for (const int patch : {-1, draw(random, 0, cut.patches - 1)}) {
       const nn::TokenView all = partition.view(group, patch);
       int64_t text = 0, body = 0;
       for (const int r : group) {
@@ -147,30 +167,26 @@ TEST(Partition, RanksTogetherHoldWhatEachOfThemHolds) {
         EXPECT_EQ(one.rows, all.rows);
         text += nn::token_count(one.prefix);
         body += nn::token_count(one.body);
-        EXPECT_NO_THROW(places_of(all.body, one.body)) << to_string(plan);
+        EXPECT_NO_THROW(places_of(all.body, one.body)) << cut.text();
       }
       EXPECT_EQ(nn::token_count(all.body), body);
-      const bool parted = plan.ring * plan.ulysses > 1;
+      const bool parted = cut.ring * cut.ulysses > 1;
       EXPECT_EQ(nn::token_count(all.prefix), parted ? text : text / int64_t(group.size()));
     }
   }
 }
 
 TEST(Partition, BandsAreTheSameLinesOfEveryFrame) {
-  Plan plan;
-  plan.patches = 2;
-  const Partition bands(plan, {1, {3, 4, 5}}, PatchShape::bands);
+  const Partition bands(mesh_of({}), {1, {3, 4, 5}}, 2, PatchShape::bands);
   EXPECT_EQ(bands.view(0, 1).body, (nn::Segments{{0, {10, 20}}, {0, {30, 40}}, {0, {50, 60}}}));
   EXPECT_EQ(bands.view(0).body, (nn::Segments{{0, {0, 60}}}));
-  const Partition runs(plan, {1, {3, 4, 5}});
+  const Partition runs(mesh_of({}), {1, {3, 4, 5}}, 2);
   EXPECT_EQ(runs.view(0, 1).body, (nn::Segments{{0, {30, 60}}}));
 }
 
 TEST(Partition, TextRidesWithTheFirstPatch) {
-  Plan plan;
-  plan.patches = 3;
-  plan.ulysses = 2;
-  const Partition partition(plan, {1, {1, 1, 12}, 1, 1, 5});
+  const Cut cut{.ulysses = 2, .patches = 3};
+  const Partition partition(cut.mesh(), {1, {1, 1, 12}, 1, 1, 5}, cut.patches);
   EXPECT_EQ(partition.view(0, 0).prefix, (nn::Segments{{0, {-5, -3}}}));
   EXPECT_EQ(partition.view(1, 0).prefix, (nn::Segments{{0, {-3, 0}}}));
   EXPECT_TRUE(partition.view(1, 1).prefix.empty());
@@ -184,7 +200,8 @@ TEST(Partition, RowsAreConditionalFirst) {
   EXPECT_EQ(partition.rows(1), (std::vector<int>{2, 3, 4, 7, 8, 9}));
   EXPECT_EQ(partition.view(1).body.size(), 6u);
   EXPECT_EQ(partition.shape(1).rows, 6);
-  EXPECT_EQ(Partition(parse_plan("cfg=2"), {3, {1, 1, 7}, 2}).rows(1), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(Partition(Cut{.cfg = 2}.mesh(), {3, {1, 1, 7}, 2}).rows(1),
+            (std::vector<int>{3, 4, 5}));
 }
 
 const nn::TokenView kPass{-1, {0, 3}, {}, {{0, {4, 9}}, {3, {0, 2}}}, {12, 2}};
@@ -217,7 +234,7 @@ TEST(Partition, FindsPartsInThePackedOrder) {
 }
 
 TEST(Partition, RowsOfAViewKeepTheirNumbers) {
-  const nn::TokenView whole = Partition({}, {3, {1, 1, 7}, 1, 1, 2}).view(0);
+  const nn::TokenView whole = Partition(Plan{}, {3, {1, 1, 7}, 1, 1, 2}).view(0);
   const nn::TokenView part = take_rows(whole, 1, 3);
   EXPECT_EQ(part.rows, (std::vector<int>{1, 2}));
   EXPECT_EQ(part.body, (nn::Segments{{1, {0, 7}}, {2, {0, 7}}}));
@@ -231,9 +248,9 @@ TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   EXPECT_EQ(expert_group(plan, 2), (std::vector<int>{2, 3}));
   EXPECT_EQ(expert_place(plan, 3), 1);
   EXPECT_EQ(portion_lender(plan, 3), 1);
-  const Plan stages = parse_plan("data=2,pipefusion=2,ulysses=2,expert=4");
-  EXPECT_EQ(expert_group(stages, 3), (std::vector<int>{2, 3, 6, 7}));
-  EXPECT_EQ(expert_place(stages, 6), 2);
+  const Plan slices = parse_plan("data=2,distrifusion=2,tensor=2,expert=4");
+  EXPECT_EQ(expert_group(slices, 3), (std::vector<int>{1, 3, 5, 7}));
+  EXPECT_EQ(expert_place(slices, 5), 2);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST(Terms, EveryPartOfARequestCounts) {
       [](Q& q) { q.count = 2; },
       [](Q& q) { q.seed = 1; },
       [](Q& q) { q.noise = NoiseSource::philox; },
-      [](Q& q) { q.scheduler = "ddpm"; },
+      [](Q& q) { q.scheduler = SchedulerName::ddpm; },
       [](Q& q) { q.save_latents = "x"; },
       [](Q& q) {
         static const float one = 1;
@@ -140,27 +140,28 @@ TEST(Terms, EveryPartOfACompletionCounts) {
   ModelState state;
   state.folder.path = ".";
   using Q = CompleteRequest;
-  const std::vector<std::function<void(Q&)>> changes = {[](Q&) {},
-                                                        [](Q& q) { q.prompts = {"a"}; },
-                                                        [](Q& q) {
-                                                          q.prompt_ids = {{1, 2}};
-                                                        },
-                                                        [](Q& q) {
-                                                          q.prompt_ids = {{1}, {2}};
-                                                        },
-                                                        [](Q& q) { q.chat = "[]"; },
-                                                        [](Q& q) { q.raw = true; },
-                                                        [](Q& q) { q.max_tokens = 4; },
-                                                        [](Q& q) { q.block = 4; },
-                                                        [](Q& q) { q.decode = "steps:4"; },
-                                                        [](Q& q) { q.steps = 4; },
-                                                        [](Q& q) { q.cache = "none"; },
-                                                        [](Q& q) { q.stop_at_eos = "none"; },
-                                                        [](Q& q) { q.select = "topk:2"; },
-                                                        [](Q& q) { q.select_prefill = true; },
-                                                        [](Q& q) { q.temperature = 1; },
-                                                        [](Q& q) { q.seed = 1; },
-                                                        [](Q& q) { q.stop = {"x"}; }};
+  const std::vector<std::function<void(Q&)>> changes = {
+      [](Q&) {},
+      [](Q& q) { q.prompts = {"a"}; },
+      [](Q& q) {
+        q.prompt_ids = {{1, 2}};
+      },
+      [](Q& q) {
+        q.prompt_ids = {{1}, {2}};
+      },
+      [](Q& q) { q.chat = "[]"; },
+      [](Q& q) { q.raw = true; },
+      [](Q& q) { q.max_tokens = 4; },
+      [](Q& q) { q.block = 4; },
+      [](Q& q) { q.decode = "steps:4"; },
+      [](Q& q) { q.steps = 4; },
+      [](Q& q) { q.cache.kind = KvCache::none; },
+      [](Q& q) { q.stop_at_eos = StopAtEos::none; },
+      [](Q& q) { q.select = "topk:2"; },
+      [](Q& q) { q.select_prefill = true; },
+      [](Q& q) { q.temperature = 1; },
+      [](Q& q) { q.seed = 1; },
+      [](Q& q) { q.stop = {"x"}; }};
   std::set<std::vector<std::pair<std::string, std::string>>> seen;
   for (const auto& change : changes) {
     Q request;

@@ -41,7 +41,7 @@ TEST(CheckRequest, OptionsOutOfTheirRange) {
   };
   says([](RunOptions& o) { o.plan.data = 0; }, "'data=0'");  // divided by it
   says([](RunOptions& o) { o.plan.expert = 0; }, "'expert=0'");
-  says([](RunOptions& o) { o.plan.ulysses = -2; }, "'ulysses=-2'");
+  says([](RunOptions& o) { o.plan.tensor = -2; }, "'tensor=-2'");
   says([](RunOptions& o) { o.plan.warmup = 0; }, "'warmup=0'");
   says([](RunOptions& o) { o.plan.budget = 101; }, "'budget=101'");
   says([](RunOptions& o) { o.plan.schedule = static_cast<ExpertSchedule>(99); }, "schedule");
@@ -59,6 +59,8 @@ TEST(CheckRequest, OptionsOutOfTheirRange) {
   says([](RunOptions& o) { o.comm_timeout = 0ms; }, "--comm-timeout");
   says([](RunOptions& o) { o.comm_timeout = -5ms; }, "--comm-timeout");
   says([](RunOptions& o) { o.precision = static_cast<Precision>(7); }, "--dtype 7");
+  says([](RunOptions& o) { o.device.kind = static_cast<DeviceKind>(2); }, "--device 2");
+  says([](RunOptions& o) { o.device = {DeviceKind::cuda, -1}; }, "--device cuda -1");
 }
 
 TEST(CheckRequest, RequestsOutOfTheirRange) {
@@ -76,12 +78,16 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   says([](GenerateRequest& q) { q.text_tokens = -1; }, "--text-tokens -1");
   says([](GenerateRequest& q) { q.steps = -1; }, "-1 steps");
   says([](GenerateRequest& q) { q.guidance = NAN; }, "--guidance nan");
+  says([](GenerateRequest& q) { q.scheduler = static_cast<SchedulerName>(99); }, "--scheduler 99");
+  says([](GenerateRequest& q) { q.scheduler = SchedulerName::unipc; }, "rectified-flow, ddpm");
   says([](GenerateRequest& q) { q.noise = static_cast<NoiseSource>(5); }, "--rng 5");
   says([](GenerateRequest& q) { q.vae_tiling = static_cast<VaeTiling>(5); }, "--vae-tiling 5");
   says([](GenerateRequest& q) { q.save_latents = q.trace = "/tmp/one"; }, "written twice");
   ForwardRequest forward;
   forward.vae_tile = -1;
   EXPECT_NE(refusal([&] { model.forward(forward); }).find("-1"), std::string::npos);
+  forward = {.component = static_cast<ModelPart>(9)};
+  EXPECT_NE(refusal([&] { model.forward(forward); }).find("--component 9"), std::string::npos);
   Model language = Model::open(TESSERA_TEST_DATA "/moe/llada_moe/model", {.threads = 2});
   const auto complete = [&](const std::function<void(CompleteRequest&)>& change, const char* name) {
     CompleteRequest q;
@@ -93,6 +99,9 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   complete([](CompleteRequest& q) { q.block = -1; }, "--block -1");
   complete([](CompleteRequest& q) { q.steps = -1; }, "--steps -1");
   complete([](CompleteRequest& q) { q.max_tokens = -1; }, "--max-tokens -1");
+  complete([](CompleteRequest& q) { q.cache.kind = static_cast<KvCache>(9); }, "--cache 9");
+  complete([](CompleteRequest& q) { q.cache = {KvCache::vicinity, -1}; }, "vicinity -1");
+  complete([](CompleteRequest& q) { q.stop_at_eos = static_cast<StopAtEos>(3); }, "-eos 3");
   complete([](CompleteRequest& q) { q.temperature = NAN; }, "temperature nan");
 }
 
@@ -125,7 +134,7 @@ TEST(CheckRequest, ACallbackMayThrowAnything) {
   q.count = 2;
   RunControl control;
   control.on_progress = [](const Progress& p) {
-    if (std::string(p.phase) == "denoise" && p.step == 1) throw 7;
+    if (p.phase == Phase::denoise && p.step == 1) throw 7;
   };
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(model.generate(q, control), int);

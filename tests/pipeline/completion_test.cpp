@@ -16,7 +16,7 @@ TEST(Completion, StreamsWhatIsFinalAndEndsAtStopTexts) {
   q.raw = true;
   q.max_tokens = 24;
   q.block = 8;
-  q.stop_at_eos = "none";
+  q.stop_at_eos = StopAtEos::none;
   std::string streamed;
   bool ended = false;
   CompleteControl control;
@@ -34,7 +34,7 @@ TEST(Completion, StreamsWhatIsFinalAndEndsAtStopTexts) {
   const Completion cut = model.complete(q, control).completions[0];
   EXPECT_EQ(cut.text, whole.text.substr(0, whole.text.find(q.stop[0])));
   EXPECT_EQ(streamed, cut.text);
-  EXPECT_EQ(cut.finish, "stop");
+  EXPECT_EQ(cut.finish, FinishReason::stop);
   EXPECT_LT(cut.passes.size(), whole.passes.size());
 }
 
@@ -57,7 +57,7 @@ TEST(Completion, AStreamNeverSplitsACharacter) {
     q.prompt_ids = {{first, 7}};
     q.max_tokens = 32;
     q.block = 8;
-    q.stop_at_eos = "none";
+    q.stop_at_eos = StopAtEos::none;
     std::string streamed;
     CompleteControl control;
     control.on_progress = [&](const CompleteProgress& p) {
@@ -99,27 +99,27 @@ TEST(Completion, PassesThatCommitTokensAreUnderTheRule) {
   q.prompt_ids = {{1, 2, 3}};
   q.max_tokens = 24;
   q.block = 8;
-  q.stop_at_eos = "none";
+  q.stop_at_eos = StopAtEos::none;
   q.select = "des-vote:0.25";
   for (const char* cache : {"none", "prefix", "dual", "vicinity:4,4,1"}) {
-    q.cache = cache;
+    q.cache = parse_cache(cache);
     const CompleteResult result = moe.complete(q);
     EXPECT_EQ(ruled_share(result), 1) << cache;
     for (const auto& pass : result.completions[0].passes) {
       EXPECT_TRUE(pass.ruled);
-      EXPECT_LE(most(pass), 4) << cache << " " << pass.kind;  // a quarter of 16
+      EXPECT_LE(most(pass), 4) << cache << " " << word_of(pass.kind);  // a quarter of 16
     }
   }
-  q.cache = "dual";
+  q.cache = {KvCache::dual};
   q.select_refresh = false;
   const CompleteResult before = moe.complete(q);
   EXPECT_LT(ruled_share(before), 1);
   for (const auto& pass : before.completions[0].passes) {
-    EXPECT_EQ(pass.ruled, pass.kind != "refresh");
+    EXPECT_EQ(pass.ruled, pass.kind != PassKind::refresh);
     EXPECT_EQ(most(pass) <= 4, pass.ruled);
   }
   Model two = open(golden::LladaCase("llada2").folder + "/model");
-  q.cache = "auto";
+  q.cache = {};
   q.select_refresh = true;
   q.prompt_ids = {std::vector<int32_t>(11, 5)};
   for (const bool prefill : {false, true}) {
@@ -127,7 +127,7 @@ TEST(Completion, PassesThatCommitTokensAreUnderTheRule) {
     const CompleteResult result = two.complete(q);
     EXPECT_EQ(ruled_share(result), 1);
     for (const auto& pass : result.completions[0].passes)
-      EXPECT_EQ(pass.ruled, prefill || pass.kind == "block") << pass.kind;
+      EXPECT_EQ(pass.ruled, prefill || pass.kind == PassKind::block) << word_of(pass.kind);
   }
 }
 
@@ -138,7 +138,7 @@ TEST(Completion, ConfidencesAreThoseOfTheThreshold) {
   q.max_tokens = 13;
   q.block = 8;
   q.decode = "steps:1";  // a pass fills the block: what it commits is the arg max of that pass
-  q.stop_at_eos = "none";
+  q.stop_at_eos = StopAtEos::none;
   const Completion all = model.complete(q).completions[0];
   ASSERT_EQ(all.confidences.size(), 13u);
   q.decode = "steps:8";  // one at a time, the surest first: no first commit is less sure
@@ -193,7 +193,7 @@ TEST(Completion, BadInputIsOneLineThatNamesIt) {
   has(refused([](auto& q) { q.prompts = {""}; }), "--prompt ''");
   has(refused([](auto& q) { q.prompt_ids.push_back({}); }), "prompt 1 holds no token");
   has(refused([](auto& q) { q.block = 500; }), "block of 500");
-  has(refused([](auto& q) { q.cache = "block"; }), "bidirectional");
+  has(refused([](auto& q) { q.cache = {KvCache::block}; }), "bidirectional");
   has(refused([](auto& q) { q.select = "topk:17"; }), "the model has 16");
   has(refused([](auto& q) { q.select = "des-vote:0.01"; }), "leaves no expert");
   has(refused([](auto& q) {
@@ -227,7 +227,7 @@ TEST(Completion, Int8ExpertsChangeValuesButNotHowExpertsAreChosen) {
     q.max_tokens = 12;
     q.block = 8;
     q.select = "des-vote:0.5";
-    q.stop_at_eos = "none";
+    q.stop_at_eos = StopAtEos::none;
     const auto run = [&](bool int8, const std::string& plan) {
       RunOptions options = golden::options(int8 ? Precision::int8 : Precision::bf16);
       options.plan = parse_plan(plan);

@@ -15,7 +15,7 @@ TEST(Decode, APictureOfEachLatentWithItsLabel) {
   int last = -1;
   const GenerateResult result =
       model.generate(request, {.stop = {}, .on_progress = [&](const Progress& p) {
-                                 if (std::string(p.phase) == "decode") last = p.step;
+                                 if (p.phase == Phase::decode) last = p.step;
                                }});
   ASSERT_EQ(result.pictures.size(), 2u);
   EXPECT_NE(result.pictures[0].label, result.pictures[1].label);

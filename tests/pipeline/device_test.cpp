@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "comm/threads/launch.h"
 #include "tensor/device_pool.h"
@@ -19,7 +20,7 @@ using tensor::Device;
 
 std::string refusal(const std::string& text) {
   try {
-    parse_device(text);
+    (void)parse_device(text);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::usage);
     return error.what();
@@ -28,9 +29,11 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(Device, IsReadFromItsName) {
-  EXPECT_EQ(parse_device("cpu").device, Device::cpu);
-  EXPECT_EQ(parse_device("cuda").device, Device::cuda);
-  EXPECT_EQ(parse_device("cuda").index, 0);
+  EXPECT_EQ(parse_device("cpu").kind, DeviceKind::cpu);
+  EXPECT_EQ(parse_device("cuda").kind, DeviceKind::cuda);
+  EXPECT_FALSE(parse_device("cuda").index);
+  EXPECT_EQ(choose_device(parse_device("cuda")).index, 0);
+  EXPECT_EQ(choose_device(parse_device("cuda")).device, Device::cuda);
   EXPECT_EQ(parse_device("cuda:12").index, 12);
   for (const char* text : {"tpu", "", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "CUDA"})
     EXPECT_NE(refusal(text).find("expected 'cpu', 'cuda' or 'cuda:N'"), std::string::npos) << text;
@@ -65,20 +68,26 @@ TEST(Device, ARankOfAMachineTakesItsGpu) {
   tensor::use_device(
       std::make_shared<tensor::DevicePool>(std::make_shared<tensor::FakeRuntime>(1 << 20)));
   comm::threads::run(1, std::chrono::seconds(10), [](comm::Communicator& world) {
-    Processes processes{5, 8, 4, &world, 1};
-    processes.gpus = world.group({0});  // open already
-    DeviceChoice choice = parse_device("cuda");
+    auto of = std::make_unique<Processes::State>();
+    of->rank = 5;
+    of->ranks = 8;
+    of->on_this_machine = 4;
+    of->world = &world;
+    of->index_here = 1;
+    of->gpus = world.group({0});  // open already
+    const Processes processes(std::move(of));
+    DeviceChoice choice = choose_device(parse_device("cuda"));
     start_device(choice, processes);
     EXPECT_EQ(choice.index, 1);
-    EXPECT_EQ(&world_of(choice, processes), processes.gpus.get());
+    EXPECT_EQ(&world_of(choice, processes), processes.state().gpus.get());
     EXPECT_EQ(&world_of({}, processes), &world) << "what computes on the cpu goes by MPI";
-    DeviceChoice named = parse_device("cuda:1");
+    DeviceChoice named = choose_device(parse_device("cuda:1"));
     EXPECT_NE(text_of([&] { start_device(named, processes); }).find("cannot share a GPU"),
               std::string::npos);
-    Processes alone{0, 1, 1, &world};
+    const Processes alone(std::make_unique<Processes::State>());
     start_device(named, alone);
     EXPECT_EQ(named.index, 1);
-    EXPECT_FALSE(alone.gpus);
+    EXPECT_FALSE(alone.state().gpus);
   });
   tensor::use_device(nullptr);
 }

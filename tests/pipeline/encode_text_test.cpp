@@ -106,7 +106,7 @@ TEST(EncodeText, ForwardGivesStates) {
         {{"input_ids", Tensor::from(std::span<const int32_t>(ids), {1, 4})},
          {"attention_mask", Tensor::from(std::span<const int32_t>(attended), {1, 4})}});
     ForwardRequest q;
-    q.component = "text_encoder";
+    q.component = ModelPart::text_encoder;
     q.inputs = scratch / "in.safetensors";
     q.outputs = scratch / "out.safetensors";
     q.trace = true;

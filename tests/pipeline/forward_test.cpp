@@ -111,7 +111,7 @@ TEST(Forward, RunsBothHalvesOfAVae) {
     const Scratch scratch;
     load::write_safetensors(scratch / "in.safetensors", {{"sample", io.get(half + ".in")}});
     ForwardRequest request;
-    request.component = "vae." + half;
+    request.component = choice_of<ModelPart>("vae." + half, "half");
     request.inputs = scratch / "in.safetensors";
     request.outputs = scratch / "out.safetensors";
     request.trace = true;
@@ -135,7 +135,7 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
       scratch / "picture.safetensors",
       {{"sample", tensor::Tensor::from(std::span<const float>(pixels), {1, 3, 128, 192})}});
   Model model = Model::open("scenes", golden::options(Precision::f32));
-  const auto run = [&](const char* half, const char* in, int64_t tile) {
+  const auto run = [&](ModelPart half, const char* in, int64_t tile) {
     ForwardRequest request;
     request.component = half;
     request.inputs = scratch / in;
@@ -145,11 +145,11 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
     model.forward(request);
     return SafetensorsFile(request.outputs);
   };
-  const auto whole = run("vae.encode", "picture.safetensors", 0).get("mean");
+  const auto whole = run(ModelPart::vae_encode, "picture.safetensors", 0).get("mean");
   EXPECT_EQ(whole.shape(), (tensor::Shape{1, 4, 16, 24}));
-  EXPECT_EQ(run("vae.encode", "picture.safetensors", 192).get("mean").to_floats(),
+  EXPECT_EQ(run(ModelPart::vae_encode, "picture.safetensors", 192).get("mean").to_floats(),
             whole.to_floats());
-  const SafetensorsFile tiled = run("vae.encode", "picture.safetensors", 96);
+  const SafetensorsFile tiled = run(ModelPart::vae_encode, "picture.safetensors", 96);
   EXPECT_EQ(tiled.get("logvar").shape(), whole.shape());
   const double error = golden::l2_error(tiled.get("mean").to_floats(), whole.to_floats());
   EXPECT_GT(error, 0) << "tiles see less of the picture";
@@ -157,20 +157,20 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
   const auto corner = [](const tensor::Tensor& x, int64_t end) {
     return x.slice(2, 0, end).slice(3, 0, end).contiguous();
   };
-  const auto expect_alone = [&](const char* half, const char* from, const tensor::Tensor& whole_in,
+  const auto expect_alone = [&](ModelPart half, const char* from, const tensor::Tensor& whole_in,
                                 const tensor::Tensor& all, int64_t in, int64_t out) {
     load::write_safetensors(scratch / "corner.safetensors", {{"sample", corner(whole_in, in)}});
     const tensor::Tensor alone = run(half, "corner.safetensors", 0).get(from);
     EXPECT_LT(golden::max_error(corner(all, out).to_floats(), corner(alone, out).to_floats()), 1e-6)
-        << half;
+        << word_of(half);
   };
   const auto pixels_in = SafetensorsFile(scratch / "picture.safetensors").get("sample");
-  expect_alone("vae.encode", "mean", pixels_in, tiled.get("mean"), 96, 9);
+  expect_alone(ModelPart::vae_encode, "mean", pixels_in, tiled.get("mean"), 96, 9);
   load::write_safetensors(scratch / "latent.safetensors", {{"sample", whole}});
-  const auto decoded = run("vae.decode", "latent.safetensors", 96).get("out");
+  const auto decoded = run(ModelPart::vae_decode, "latent.safetensors", 96).get("out");
   EXPECT_EQ(decoded.shape(), (tensor::Shape{1, 3, 128, 192}));
-  expect_alone("vae.decode", "out", whole, decoded, 12, 72);
-  EXPECT_THROW(run("vae.decode", "latent.safetensors", 7), Error) << "no tile is so small";
+  expect_alone(ModelPart::vae_decode, "out", whole, decoded, 12, 72);
+  EXPECT_THROW(run(ModelPart::vae_decode, "latent.safetensors", 7), Error) << "no tile is so small";
 }
 
 TEST(Forward, EndsAfterAStopRequest) {
@@ -195,7 +195,7 @@ TEST(Forward, EndsAfterAStopRequest) {
 }
 
 // What a program hands over from memory is checked as what a file holds.
-std::string refusal(const std::string& model, const std::string& component, TensorViews tensors,
+std::string refusal(const std::string& model, ModelPart component, TensorViews tensors,
                     VaeTiling tiling = VaeTiling::off) {
   ForwardRequest request;
   request.component = component;
@@ -217,7 +217,7 @@ TEST(Forward, RefusesSamplesWithoutPixels) {
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{1, 4, 0, 64}, {1, 4, 64, 0}, {0, 4, 8, 8}, {4}})
     for (const VaeTiling tiling : {VaeTiling::off, VaeTiling::on})
-      for (const char* half : {"vae.decode", "vae.encode"})
+      for (const ModelPart half : {ModelPart::vae_decode, ModelPart::vae_encode})
         EXPECT_NE(
             refusal("pixart_alpha", half, {{"sample", {ElementType::f32, shape, &one}}}, tiling)
                 .find("the sample is"),
@@ -228,7 +228,7 @@ TEST(Forward, RefusesPositionsThatAreNone) {
   const std::vector<float> latent(64),
       places[] = {{0, NAN, 0}, {0, 0, -1}, {0, 4294967296.0f, 1}, {0, INFINITY, 0}};
   for (const std::vector<float>& ids : places)
-    EXPECT_NE(refusal("flux_dev", "transformer",
+    EXPECT_NE(refusal("flux_dev", ModelPart::transformer,
                       {{"hidden_states", {ElementType::f32, {1, 1, 64}, latent.data()}},
                        {"img_ids", {ElementType::f32, {1, 3}, ids.data()}}})
                   .find("'img_ids' holds"),

@@ -18,7 +18,7 @@ load::SafetensorsFile run(const golden::Scratch& scratch, const std::string& fol
                           const Tensors& inputs, bool trace = false) {
   load::write_safetensors(scratch / "in.safetensors", inputs);
   Model::open(folder, golden::options(Precision::f32))
-      .forward({.component = "model",
+      .forward({.component = ModelPart::model,
                 .inputs = scratch / "in.safetensors",
                 .outputs = scratch / "out.safetensors",
                 .trace = trace});

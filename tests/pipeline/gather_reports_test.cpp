@@ -23,7 +23,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     report.layers = {layer};
     report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5};
     report.kept_row_bytes = 10 * rank;
-    report.per_rank = {{{{"weights", 100 + rank}, {"total", 200 + rank}}, 1.5 * rank}};
+    report.per_rank = {{{.weights = 100 + rank, .kv = 3, .total = 200 + rank}, 1.5 * rank}};
     gather_reports(world, report);
     if (rank != 0) return;
     ASSERT_EQ(report.layers.size(), 1u);
@@ -38,8 +38,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     ASSERT_EQ(report.per_rank.size(), 3u);
     for (int r = 0; r < 3; ++r) {
       const Report::Rank& one = report.per_rank[static_cast<size_t>(r)];
-      EXPECT_EQ(one.peak_bytes,
-                (std::map<std::string, int64_t>{{"weights", 100 + r}, {"total", 200 + r}}));
+      EXPECT_EQ(one.peak_bytes, (MemoryPeaks{.weights = 100 + r, .kv = 3, .total = 200 + r}));
       EXPECT_EQ(one.flops, 1.5 * r);
     }
   });

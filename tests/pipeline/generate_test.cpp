@@ -30,7 +30,7 @@ GenerateRequest request_of(const Case& c, const SafetensorsFile& io, const Scrat
   request.classes = c.classes;
   request.steps = c.steps;
   request.guidance = c.guidance;
-  request.scheduler = c.scheduler;
+  request.scheduler = parse_scheduler(c.scheduler);
   request.decode = false;
   request.initial_latents = scratch / "start.safetensors";
   request.save_latents = scratch / "end.safetensors";
@@ -166,7 +166,7 @@ TEST(Generate, StopsWithinAStepAndLeavesNothing) {
   RunControl control;
   control.stop = source.get_token();
   control.on_progress = [&](const Progress& p) {
-    if (std::string(p.phase) == "denoise" && p.step == 1) source.request_stop();
+    if (p.phase == Phase::denoise && p.step == 1) source.request_stop();
   };
   GenerateRequest r = latents_only();
   r.save_latents = scratch / "end.safetensors";
@@ -188,7 +188,7 @@ TEST(Generate, LetsGoOfItsNetworkHoweverItEnds) {
   request.steps = 4;
   RunControl control;
   control.on_progress = [&](const Progress& p) {
-    if (std::string(p.phase) != "denoise" || p.step != 1) return;
+    if (p.phase != Phase::denoise || p.step != 1) return;
     EXPECT_GT(pipeline::weight_store().live(), before);
     throw Error(ErrorCode::usage, "enough");
   };

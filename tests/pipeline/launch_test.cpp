@@ -31,7 +31,7 @@ TEST(Launch, RanksThatAreThreadsWorkInScopesOfTheirOwn) {
     ASSERT_NE(world, nullptr);
     EXPECT_EQ(world->size(), 3);
     const auto rank = size_t(world->rank());
-    EXPECT_EQ(tensor::current_scope().memory, rig.state.workers.ranks[rank].memory);
+    EXPECT_EQ(tensor::current_scope().memory, rig.meters.rank_memory[rank]);
     EXPECT_EQ(tensor::current_scope().meter, rig.meters.ranks[rank]);
     const std::lock_guard lock(mutex);
     seen.insert(world->rank());
@@ -46,7 +46,7 @@ TEST(Launch, OneRankHasNoWorldAndStopsAnywhere) {
   int calls = 0;
   launch_ranks(rig.state, rig.meters, source.get_token(), [&](comm::Communicator* world) {
     EXPECT_EQ(world, nullptr);
-    EXPECT_EQ(tensor::current_scope().memory, rig.state.workers.memory);
+    EXPECT_EQ(tensor::current_scope().memory, rig.meters.memory);
     EXPECT_EQ(tensor::current_scope().meter, rig.meters.all);
     EXPECT_TRUE(base::current_stop().stop_requested());
     ++calls;

@@ -43,13 +43,13 @@ TEST(MemoryPlan, StreamsBlocksWithinTheBudgetAndComputesTheSameLatents) {
   run.request.decode = false;
   const auto whole = run();
   EXPECT_TRUE(run.notes.empty());
-  const int64_t peak = whole.report.peak_bytes.at("total");
+  const int64_t peak = whole.report.peak_bytes.total;
   run.options.memory_budget = peak * 9 / 10;
   const auto streamed = run();
   ASSERT_EQ(run.notes.size(), 1u);
   EXPECT_NE(run.notes[0].find("streams the transformer"), std::string::npos) << run.notes[0];
   EXPECT_EQ(streamed.latents, whole.latents);
-  EXPECT_LE(streamed.report.peak_bytes.at("total"), run.options.memory_budget);
+  EXPECT_LE(streamed.report.peak_bytes.total, run.options.memory_budget);
   EXPECT_EQ(streamed.report.notes, run.notes);
   run.options.memory_budget = 2 * peak;  // foreseen as if every token of the texts were visible
   EXPECT_EQ(run().latents, whole.latents);
@@ -73,7 +73,7 @@ TEST(MemoryPlan, TilesThePicturesThatDoNotFit) {
   ASSERT_GE(run.notes.size(), 1u);
   EXPECT_NE(run.notes.back().find("in tiles with blended seams"), std::string::npos)
       << run.notes.back();
-  EXPECT_LE(result.report.peak_bytes.at("total"), run.options.memory_budget);
+  EXPECT_LE(result.report.peak_bytes.total, run.options.memory_budget);
   run.request.vae_tiling = VaeTiling::off;
   EXPECT_NE(run.refusal().find("--vae-tiling"), std::string::npos);
 }
@@ -115,11 +115,11 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   const base::Json config = base::read_json(kData + "pixart_alpha/model/vae/config.json");
   const auto& peaks = result.report.peak_bytes;
   run.request.decode = false;
-  const int64_t denoise = run().report.peak_bytes.at("total");
+  const int64_t denoise = run().report.peak_bytes.total;
   const auto decode =
       pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}), tensor::DType::f32,
                             {.channels = 4, .size = {1, 8, 8}, .patch = {1, 2, 2}}, {});
-  EXPECT_LE(double(peaks.at("total")), 1.05 * double(std::max(denoise, decode.peak)));
+  EXPECT_LE(double(peaks.total), 1.05 * double(std::max(denoise, decode.peak)));
 }
 
 TEST(MemoryPlan, SaysWhatIsMissingWhenNothingHelps) {

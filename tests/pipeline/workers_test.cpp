@@ -13,15 +13,19 @@ TEST(Workers, ThreadsAreDividedOverTheRanks) {
   ASSERT_EQ(workers.ranks.size(), 2u);
   EXPECT_EQ(workers.scope().pool->threads(), 5);
   EXPECT_EQ(workers.scope(1).pool->threads(), 2);
-  EXPECT_NE(workers.scope(0).memory, workers.scope(1).memory);
   EXPECT_EQ(workers.scope(1).meter, nullptr) << "without a request nothing is counted";
+  EXPECT_EQ(workers.scope(1).memory, nullptr);
+  const RunMeters one(2), other(2);
+  EXPECT_NE(workers.scope(0, &one).memory, workers.scope(1, &one).memory);
+  EXPECT_NE(workers.scope(0, &one).memory, workers.scope(0, &other).memory);
 }
 
 TEST(Workers, OneRankIsTheProcess) {
   Workers workers;
   workers.start({.threads = 3});
   EXPECT_TRUE(workers.ranks.empty());
-  EXPECT_EQ(workers.scope(0).memory, workers.scope().memory);
+  const RunMeters meters(workers.ranks.size());
+  EXPECT_EQ(workers.scope(0, &meters).memory, workers.scope(-1, &meters).memory);
 }
 
 TEST(RunMeters, OfARequestSumUpThoseOfItsRanks) {
@@ -31,6 +35,9 @@ TEST(RunMeters, OfARequestSumUpThoseOfItsRanks) {
   EXPECT_EQ(meters.all->total().flops, 7);
   EXPECT_EQ(meters.ranks[1]->total().flops, 4);
   EXPECT_EQ(RunMeters(2).all->total().flops, 0);
+  meters.rank_memory[1]->add(tensor::MemoryClass::kv, 7);
+  EXPECT_EQ(meters.memory->peak(), 7);
+  EXPECT_EQ(meters.rank_memory[0]->peak(), 0);
 }
 
 }  // namespace

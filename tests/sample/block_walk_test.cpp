@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/error.h"
+#include "tessera/words.h"
 
 namespace tessera::sample {
 namespace {
@@ -19,7 +20,7 @@ std::unique_ptr<BlockWalk> walk(int prompt, int64_t tokens, const DecodingPolicy
 std::string story(BlockWalk& walk, int32_t token) {
   std::string text;
   while (const auto pass = walk.next()) {
-    text += std::string(name_of(pass->kind)) + std::to_string(pass->ids.begin) + "-" +
+    text += std::string(word_of(pass->kind)) + std::to_string(pass->ids.begin) + "-" +
             std::to_string(pass->ids.end) + " ";
     std::vector<Prediction> commits;
     for (int64_t i = pass->decide.begin; i < pass->decide.end; ++i)
@@ -36,39 +37,39 @@ TEST(BlockWalk, BlocksStandBehindThePromptOrAtMultiples) {
 }
 
 TEST(BlockWalk, EachCacheComputesItsPart) {
-  DecodingPolicy p{.cache = DecodingPolicy::Cache::prefix, .block = 2};
-  auto two_step = [&](DecodingPolicy::Cache cache) {
-    p.cache = cache;
+  DecodingPolicy p{.cache = {KvCache::prefix}, .block = 2};
+  auto two_step = [&](KvCache cache) {
+    p.cache.kind = cache;
     auto w = walk(3, 2, p, false);
     const auto first = w->next();
     w->commit(*first, {{3, 1, 1}});
     return std::make_pair(*first, *w->next());
   };
-  const auto prefix = two_step(DecodingPolicy::Cache::prefix);
+  const auto prefix = two_step(KvCache::prefix);
   EXPECT_EQ(prefix.first.kind, PassKind::refresh);
   EXPECT_EQ(prefix.second.ids, (Range{3, 5}));
-  p.before = 1;
-  p.after = 9;
-  EXPECT_EQ(two_step(DecodingPolicy::Cache::vicinity).second.ids, (Range{2, 5}));
-  p.warmup = 1;
-  const auto warm = two_step(DecodingPolicy::Cache::vicinity);
+  p.cache.before = 1;
+  p.cache.after = 9;
+  EXPECT_EQ(two_step(KvCache::vicinity).second.ids, (Range{2, 5}));
+  p.cache.warmup = 1;
+  const auto warm = two_step(KvCache::vicinity);
   EXPECT_EQ(warm.first.kind, PassKind::full);
   EXPECT_EQ(warm.second.kind, PassKind::refresh);  // nothing is kept yet
 }
 
 TEST(BlockWalk, FinishedBlocksAreKeptByOneMorePass) {
-  DecodingPolicy p{.cache = DecodingPolicy::Cache::block, .block = 4};
+  DecodingPolicy p{.cache = {KvCache::block}, .block = 4};
   EXPECT_EQ(story(*walk(5, 6, p, true), 1), "prefill0-4 block4-8 finalise4-8 block8-12 ");
   EXPECT_EQ(story(*walk(2, 2, p, true), 1), "block0-4 ");
 }
 
 TEST(BlockWalk, EndsWithItsBlockOrEarly) {
-  DecodingPolicy p{.stop = DecodingPolicy::Stop::block, .block = 4};
+  DecodingPolicy p{.stop = StopAtEos::block, .block = 4};
   auto w = walk(2, 8, p, false);
   EXPECT_EQ(story(*w, kEnd), "full0-10 ");
   EXPECT_EQ(w->generated(), (std::vector<int32_t>{kEnd}));
   EXPECT_TRUE(w->ended());
-  p.stop = DecodingPolicy::Stop::early;
+  p.stop = StopAtEos::early;
   for (bool causal : {false, true}) {
     auto early = walk(4, 8, p, causal);
     const auto pass = *early->next();

@@ -17,10 +17,9 @@ TEST(DecodingPolicy, ReadsEveryForm) {
   EXPECT_EQ(p.beta, 0.25);
   read_decode("factor:2,upstream", p);
   EXPECT_TRUE(p.commit_last_failing);
-  read_cache("vicinity:3,5,2", p);
-  EXPECT_EQ(p.after, 5);
-  read_stop("early", p);
-  EXPECT_EQ(p.stop, DecodingPolicy::Stop::early);
+  EXPECT_EQ(parse_cache("vicinity:3,5,2").after, 5);
+  EXPECT_EQ(parse_cache("vicinity").kind, KvCache::vicinity);
+  EXPECT_EQ(parse_cache("auto").kind, KvCache::automatic);
 }
 
 TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
@@ -30,18 +29,17 @@ TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
         "hierarchy:0.9", "hierarchy:0.4,0.9", "hierarchy:0.9,0.9", "factor:1,down",
         "credit:0.1,2,3,4,5", "threshold:nan"})
     EXPECT_THROW(read_decode(text, p), Error) << text;
-  for (const char* text : {"", "all", "vicinity", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
-    EXPECT_THROW(read_cache(text, p), Error) << text;
-  EXPECT_THROW(read_stop("late", p), Error);
+  for (const char* text : {"", "all", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
+    EXPECT_THROW(parse_cache(text), Error) << text;
 }
 
 TEST(DecodingPolicy, RefusesOptionsThatContradict) {
-  EXPECT_THROW(check_policy({.cache = DecodingPolicy::Cache::dual}, true), Error);
-  EXPECT_THROW(check_policy({.cache = DecodingPolicy::Cache::block}, false), Error);
+  EXPECT_THROW(check_policy({.cache = {KvCache::dual}}, true), Error);
+  EXPECT_THROW(check_policy({.cache = {KvCache::block}}, false), Error);
   EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::factor, .steps = 4}, false), Error);
   EXPECT_THROW(check_policy({.steps = 33, .block = 32}, false), Error);
   EXPECT_THROW(check_policy({.block = 0}, false), Error);
-  EXPECT_NO_THROW(check_policy({.steps = 8, .cache = DecodingPolicy::Cache::block}, true));
+  EXPECT_NO_THROW(check_policy({.steps = 8, .cache = {KvCache::block}}, true));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "sample/scheduler.h"
 
 #include "sample/scheduler_settings.h"
+#include "tessera/words.h"
 
 namespace tessera::sample {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 TEST(Scheduler, EveryNameMakesASamplerFromAnEmptyConfiguration) {
   for (const Scheduler& s : schedulers()) {
     const auto sampler = sampler_of(s.name, "{}", 5, 16);
-    const bool twice = std::string(s.option) == "heun";
+    const bool twice = s.option == SchedulerName::heun;
     EXPECT_EQ(sampler->steps(), twice ? 9 : 5) << s.name;
     for (int i = 0; i + 1 < sampler->steps(); i += twice ? 2 : 1)
       EXPECT_GT(sampler->timestep(i), sampler->timestep(i + 1)) << s.name;
@@ -47,23 +48,27 @@ TEST(Scheduler, OnlySolversOfAFlowFitADenoiserThatPredictsOne) {
 
 TEST(Scheduler, AnotherClassOverAFoldersConfiguration) {
   const SchedulerConfig sd3{"FlowMatchEulerDiscreteScheduler", base::Json{{"shift", 3.0}}};
-  const SchedulerConfig unipc = other_scheduler(sd3, "unipc", true);
+  const SchedulerConfig unipc = other_scheduler(sd3, SchedulerName::unipc, true);
   EXPECT_EQ(unipc.name, "UniPCMultistepScheduler");
   EXPECT_EQ(unipc.config["flow_shift"], 3.0);
   EXPECT_EQ(unipc.config["prediction_type"], "flow_prediction");
   EXPECT_TRUE(unipc.config["use_flow_sigmas"]);
   const SchedulerConfig pixart{"DPMSolverMultistepScheduler", base::Json{{"beta_end", 0.01}}};
-  const SchedulerConfig heun = other_scheduler(pixart, "HeunDiscreteScheduler", false);
+  const SchedulerConfig heun =
+      other_scheduler(pixart, parse_scheduler("HeunDiscreteScheduler"), false);
   EXPECT_EQ(heun.name, "HeunDiscreteScheduler");
   EXPECT_EQ(heun.config, pixart.config);
   const SchedulerConfig cogvideox{"CogVideoXDDIMScheduler", base::Json::object()};
-  EXPECT_EQ(other_scheduler(cogvideox, "cogvideox-dpm", false).name, "CogVideoXDPMScheduler");
-  for (const auto& [folder, option, flow] : {std::tuple{sd3, "heun", true},
-                                             {pixart, "flow-euler", false},
-                                             {pixart, "hein", false},
-                                             {pixart, "cogvideox-ddim", false},
-                                             {cogvideox, "euler", false}})
-    EXPECT_THROW(other_scheduler(folder, option, flow), Error) << folder.name << option;
+  EXPECT_EQ(other_scheduler(cogvideox, parse_scheduler("cogvideox-dpm"), false).name,
+            "CogVideoXDPMScheduler");
+  using S = SchedulerName;
+  for (const auto& [folder, option, flow] : {std::tuple{sd3, S::heun, true},
+                                             {pixart, S::flow_euler, false},
+                                             {pixart, S::rectified_flow, false},
+                                             {pixart, S::cogvideox_ddim, false},
+                                             {cogvideox, S::euler, false}})
+    EXPECT_THROW(other_scheduler(folder, option, flow), Error) << folder.name << word_of(option);
+  EXPECT_THROW(parse_scheduler("hein"), Error);
 }
 
 TEST(Scheduler, NoStepsOrTooManyAreRefused) {

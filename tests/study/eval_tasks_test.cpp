@@ -105,7 +105,7 @@ TEST(EvalTasks, EveryPassThatCommitsTokensIsUnderTheRule) {
   const std::string path = answered(folder);
   TaskRequest request;
   request.max_tokens = 16;
-  request.complete.stop_at_eos = "none";
+  request.complete.stop_at_eos = StopAtEos::none;
   request.complete.block = 8;
   request.selects = {"des-vote:0.25"};
   const auto lines = lines_of(path, request);

@@ -113,10 +113,10 @@ void StaleRows::forget(int lowest, const Segments& of) {
 }
 
 int StaleRows::needed(int lowest) const {
-  for (const auto& [step, calls] : steps_)
-    for (const CallRows& call : calls)
-      if (step >= lowest && !call.rows.defined() && !call.reused.empty())
-        lowest = std::min(lowest, step - 1);
+  for (auto at = steps_.rbegin(); at != steps_.rend() && at->first >= lowest;
+       ++at)  // links go back
+    for (const CallRows& call : at->second)
+      if (!call.rows.defined() && !call.reused.empty()) lowest = std::min(lowest, at->first - 1);
   return lowest;
 }
 

@@ -46,6 +46,21 @@ TEST(StaleRows, OneCallWithJustTheseTokensIsReadInPlace) {
   EXPECT_EQ(kept.read(0, {{0, {0, 4}}}, 1, call.rows, part).raw(), call.rows.raw());
 }
 
+TEST(StaleRows, RowsUnderWayNeedThoseOfEveryStepThatTheyReuse) {
+  StaleRows kept;
+  launch(kept, 0, {{0, {0, 4}}});
+  const CallRows* before = &kept.at(0).back();
+  for (int step : {1, 2, 3}) {  // none of them is home yet
+    CallRows& call = kept.launch(step, {{0, {0, 4}}});
+    call.sources.resize(4);
+    call.reuse(1, *before, 1);
+    before = &call;
+  }
+  EXPECT_EQ(kept.needed(4), 4) << "nothing from there on is under way";
+  EXPECT_EQ(kept.needed(3), 0) << "3 reuses 2, which reuses 1, which reuses 0";
+  EXPECT_EQ(kept.needed(2), 0);
+}
+
 TEST(StaleRows, ACallGoesWhenAllOfItsTokensAreForgotten) {
   StaleRows kept;
   launch(kept, 0, {{0, {0, 4}}, {1, {0, 4}}});

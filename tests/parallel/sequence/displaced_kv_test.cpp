@@ -58,7 +58,7 @@ TEST(DisplacedKv, FreshStepsAreLocalBitForBit) {
 
 TEST(DisplacedKv, LaterStepsSeeOtherShardsOneStepOld) {
   const auto got = run(2, 1, 3);
-  const Partition whole({}, kWork);
+  const Partition whole(Plan{}, kWork);
   const nn::Geometry g = geometry();
   for (int s = 1; s < 3; ++s) {
     const nn::Heads now = heads(s, whole, 0), before = heads(s - 1, whole, 0);
@@ -149,7 +149,7 @@ TEST(DisplacedKv, RefusesTextTokens) {
   comm::threads::run(1, 20s, [](comm::Communicator& world) {
     nn::Geometry g = geometry();
     g.attention[0].joint = true;
-    const Partition alone({}, kWork);
+    const Partition alone(Plan{}, kWork);
     EXPECT_THROW(DisplacedKv(g, alone.whole_rows(0), world, {0}, alone), Error);
   });
 }
