@@ -102,7 +102,7 @@ TEST(Denoise, TheBlockThatMakesTheFirstInfinityIsNamed) {
   const auto flow = sample::rectified_flow(5);
   int steps = 0;
   DenoiseControl control;
-  control.on_step = [&](int, int) { ++steps; };
+  control.on_step = [&](int, int, const auto&) { ++steps; };
   try {
     denoise(model, {}, *flow, {1, 2}, ones(3), no_noise, setup, control);
     FAIL() << "infinity passed";
@@ -142,7 +142,7 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   std::vector<std::string> names;
   DenoiseControl control;
   control.stop = source.get_token();
-  control.on_step = [&](int step, int) {
+  control.on_step = [&](int step, int, const auto&) {
     if (step == 1) source.request_stop();
   };
   control.trace = [&](const std::string& name, const Tensor&) { names.push_back(name); };
@@ -152,7 +152,7 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::cancelled);
   }
-  // The step in which the request came ends before its next block.
+  // The step that was told of when the request came does not begin.
   EXPECT_EQ(names, (std::vector<std::string>{"model_output.0", "latents.1"}));
 }
 
