@@ -66,7 +66,7 @@ TEST(Setup, WantsAsManyRanksAsThePlan) {
 }
 
 TEST(Setup, OfAnInvalidPlanIsNeverBuilt) {
-  for (const char* plan : {"cfg=2", "pipefusion=2", "patches=2", "budget=40", "tensor=2"})
+  for (const char* plan : {"budget=40", "sync=deep", "tensor=2"})
     EXPECT_FALSE(problems(parse_plan(plan), with_experts(4), {2, {1, 4, 4}, 2, 5}).empty()) << plan;
   EXPECT_THROW(parallel::Setup(parse_plan("budget=40"), with_experts(4), {2, {1, 4, 4}, 2, 5}),
                Error);

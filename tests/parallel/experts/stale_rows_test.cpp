@@ -48,7 +48,7 @@ TEST(StaleRows, OneCallWithJustTheseTokensIsReadInPlace) {
 
 TEST(StaleRows, RowsUnderWayNeedThoseOfEveryStepThatTheyReuse) {
   StaleRows kept;
-  launch(kept, 0, {{0, {0, 4}}});
+  launch(kept, 0, {{0, {0, 4}}}).sources.resize(4);
   const CallRows* before = &kept.at(0).back();
   for (int step : {1, 2, 3}) {  // none of them is home yet
     CallRows& call = kept.launch(step, {{0, {0, 4}}});
