@@ -73,7 +73,10 @@ template <class Choice>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,
                         const std::string& description = "") {
   return app.add_option_function<std::string>(
-      name, [&choice, name](const std::string& word) { choice = choice_of<Choice>(word, name); },
+      name,
+      [&choice, name](const std::string& word) {
+        if (!word.empty()) choice = choice_of<Choice>(word, name);  // empty: refused after parsing
+      },
       description);
 }
 /// Throws Error(usage) or Error(plan) for values that this version cannot run.

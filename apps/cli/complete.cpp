@@ -144,7 +144,10 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
       ->type_name("N");
   app.add_option("--steps", q.steps)->check(whole(1, 1 << 16))->group(how)->type_name("N");
   app.add_option_function<std::string>(
-         "--cache", [&q](const std::string& text) { q.cache = parse_cache(text); },
+         "--cache",
+         [&q](const std::string& text) {
+           if (!text.empty()) q.cache = parse_cache(text);  // empty: refused after parsing
+         },
          "none, prefix, dual, vicinity:B,A,W or block")
       ->group(how)
       ->type_name("C");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 #include "base/fail.h"
 #include "base/stopwatch.h"
@@ -135,7 +134,7 @@ void Ranks::note_work(int rank, double flops_before) {
   }
   const size_t place = state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
-  report.per_rank[place] = std::move(work);
+  report.per_rank[place] = work;
 }
 
 Tensor Ranks::run(comm::Communicator* world) {
