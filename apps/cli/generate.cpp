@@ -124,7 +124,10 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(what)
       ->type_name("N");
   app.add_option_function<std::string>(
-         "--scheduler", [&q](const std::string& name) { q.scheduler = parse_scheduler(name); })
+         "--scheduler",
+         [&q](const std::string& name) {
+           if (!name.empty()) q.scheduler = parse_scheduler(name);  // empty: refused after parsing
+         })
       ->group(what)
       ->type_name("S");
   app.add_option("--guidance", q.guidance, "Default: the model's")->group(what)->type_name("G");
@@ -162,8 +165,10 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(one_of({"auto", "plain", "none"}))
       ->group(files)
       ->type_name("P");
-  app.add_option("--preview", o->preview)->group(files)->type_name("F");
+  CLI::Option* const preview =
+      app.add_option("--preview", o->preview)->group(files)->type_name("F");
   app.add_option("--preview-every", o->preview_every)
+      ->needs(preview)
       ->check(whole(1, 1 << 20))
       ->group(files)
       ->type_name("N");
@@ -199,8 +204,10 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   RunControl control{stop,
                      [&](const Progress& p) {
                        view.show(p);
-                       if (const std::string said = preview.show(p, stop); !said.empty())
-                         view.note(said);
+                       if (const std::string said = preview.show(p, stop); !said.empty()) {
+                         view.end_line();
+                         print_note(said);
+                       }
                      },
                      [&](const std::string& sentence) { view.note(sentence); }};
   if (first && o.latents_only && o.output.asked)
@@ -217,6 +224,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     result = model.generate(o.request, control);
   }
   view.end_line();
+  if (preview.waits()) print_note("no preview: this run had no step to show; see --preview-every");
   if (!result.elsewhere) save(result, o, stop);
 }
 

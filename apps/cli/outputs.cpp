@@ -160,6 +160,9 @@ std::string check_output(Output& o, size_t count) {
 
 void check_preview(const std::string& path, bool videos) {
   if (path.empty()) return;
+  if (is_special(path))
+    throw Error(ErrorCode::usage,
+                "--preview '" + path + "': a preview is replaced step by step; name a file");
   const std::string kind = kind_of(path);
   if (videos ? kind == ".mp4" : is_picture(kind)) return;
   throw Error(ErrorCode::usage, "--preview '" + path + "': expected a name that ends in " +
@@ -171,6 +174,7 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
   try {
     std::vector<Picture> made = p.preview();
+    shown_ = true;
     const auto other = std::find_if(made.begin(), made.end(),
                                     [&](const Picture& one) { return one.video != made[0].video; });
     if (made.at(0).video >= 0)

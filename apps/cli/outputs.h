@@ -37,10 +37,13 @@ class PreviewFile {
   PreviewFile(std::string path, int every) : path_(std::move(path)), every_(every) {}
   /// Returns why there is none where there cannot be one; it is not tried again then.
   std::string show(const Progress& progress, const std::stop_token& stop);
+  /// Whether a preview is wanted that no step has given yet.
+  bool waits() const { return !path_.empty() && !shown_; }
 
  private:
   std::string path_;
   int every_;
+  bool shown_ = false;
 };
 
 }  // namespace tessera::cli

@@ -6,6 +6,7 @@
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
 #include "pipeline/check_request.h"
+#include "pipeline/completion.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/expected_time.h"
 #include "pipeline/rank_memory.h"
@@ -131,6 +132,7 @@ void add_seconds(Inspection& found, const Model::State& state, const pipeline::T
 
 // What a language model holds beside its sizes, and a run of one prompt.
 void add_tokens(Inspection& found, const Model::State& state) {
+  pipeline::check_token_plan(state);
   const pipeline::Language& language = *state.language;
   const models::TokenFacts& facts = language.recipe().facts();
   auto& shown = found.components.back().facts;

@@ -52,8 +52,8 @@ void picture_problems(const Plan& plan, const nn::Geometry& geometry, const Work
 void text_problems(const Plan& plan, Problems& found) {
   if (plan.distrifusion > 1)
     found.push_back("distrifusion= is for pictures; language models take expert=N or tensor=N");
-  if (plan.schedule != ExpertSchedule::sync || plan.stale() || plan.warmup > 1 ||
-      plan.sync_every > 0)
+  if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all ||
+      plan.warmup > 1 || plan.sync_every > 0)
     found.push_back(
         "nothing is stale between the passes of a language model; leave out schedule=, "
         "conditional=, warmup= and sync-every=");

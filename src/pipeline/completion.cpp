@@ -274,13 +274,6 @@ CompleteResult Order::run(comm::Communicator* world) {
   return std::move(course.result);
 }
 
-void check_plan(const ModelState& state) {
-  const Plan& plan = state.options.plan;
-  parallel::require_runnable(plan, state.language->geometry(state.dtype()),
-                             {.text = parallel::Workload::Sequences{}});
-  if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
-}
-
 CompleteResult run_ranks(Order& order) {
   const ModelState& state = order.state;
   const Plan& plan = state.options.plan;
@@ -304,6 +297,13 @@ CompleteResult run_ranks(Order& order) {
 
 }  // namespace
 
+void check_token_plan(const ModelState& state) {
+  const Plan& plan = state.options.plan;
+  parallel::require_runnable(plan, state.language->geometry(state.dtype()),
+                             {.text = parallel::Workload::Sequences{}});
+  if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
+}
+
 CompleteResult complete(ModelState& state, const CompleteRequest& q, const CompleteControl& control,
                         const PassWatch& watch) {
   check_request(q);
@@ -312,7 +312,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   require(state.language != nullptr, ErrorCode::usage,
           "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
   if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
-  check_plan(state);
+  check_token_plan(state);
   Language& language = *state.language;
   const RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));

@@ -23,6 +23,8 @@ struct PassWatch {
 CompleteResult complete(ModelState& state, const CompleteRequest& request,
                         const CompleteControl& control, const PassWatch& watch = {});
 
+/// Throws Error(plan) for a plan under which a language model cannot run.
+void check_token_plan(const ModelState& state);
 /// The policy that a request's words mean for a model. Throws Error(usage).
 sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::TokenFacts& facts);
 /// Its prompts as ids, checked against vocabulary and context. Throws Error(usage).

@@ -30,7 +30,7 @@ struct ModelState {
   std::unique_ptr<Language> language;          ///< null: not a language model
   std::vector<std::string> class_names;        ///< empty: classes have numbers only
   Workers workers;
-  Loaded<nn::Denoiser> transformers;        ///< by rank of an expert group
+  Loaded<nn::Denoiser> transformers;        ///< by parallel::portion_number
   std::atomic<int64_t> foreseen_tokens{0};  ///< of the largest run of a language model that fits
 
   nn::DType dtype() const;

@@ -31,7 +31,7 @@ struct Job {
   std::vector<std::string> notes;               ///< what one should know about it
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
   RunMeters meters;
-  /// The transformer by rank of an expert group, while it is needed.
+  /// The transformer by parallel::portion_number, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
 
   int pictures() const { return static_cast<int>(labels.size()); }

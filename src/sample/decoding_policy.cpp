@@ -117,11 +117,16 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
 }  // namespace sample
 
 CachePolicy parse_cache(const std::string& text) {
+  using K = KvCache;
+  for (const K kind : {K::automatic, K::none, K::prefix, K::dual, K::block})
+    if (text == word_of(kind)) return {kind};
   const sample::Words words = sample::split(text);
-  if (words.name != word_of(KvCache::vicinity) || words.values.empty())
-    return {choice_of<KvCache>(text, "cache")};
+  require(words.name == word_of(K::vicinity), ErrorCode::usage,
+          "cache {} is not known; known are auto, none, prefix, dual, block and "
+          "vicinity:BEFORE,AFTER,WARMUP",
+          base::printable(text));
   sample::expect_count(text, words, 3, 3);
-  return {KvCache::vicinity, sample::whole(text, words.values[0], 0),
+  return {K::vicinity, sample::whole(text, words.values[0], 0),
           sample::whole(text, words.values[1], 0), sample::whole(text, words.values[2], 0)};
 }
 

@@ -44,6 +44,25 @@ class Outputs(ProgramTest):
         self.refused(2, *QUICK, "-o", "x.gif", says=["'x.gif'", ".png", ".jpg"])
         self.refused(2, *QUICK, "-o", "", says="''")
 
+    def test_previews(self):
+        quick = ("generate", "shapes", "--class", "1", "--steps", "4", "--progress", "none")
+        done = self.run_here(*quick, "--preview", "p.png", "--preview-every", "3")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "tessera.png\n", ""))
+        self.assertTrue(is_png(self.folder / "p.png"))
+        done = self.run_here(*quick, "--preview", "q.png", "--preview-every", "4")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: no preview: ", done.stderr)
+        self.assertFalse((self.folder / "q.png").exists())
+        os.symlink("/dev/full", self.folder / "full.png")
+        done = self.run_here(*quick, "--preview", "full.png")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: no preview: cannot write 'full.png'", done.stderr)
+        os.mkfifo(self.folder / "fifo.png")
+        self.refused(2, *quick, "--preview", "fifo.png", says=["'fifo.png'", "name a file"])
+        self.refused(2, *quick, "--preview", "x.gif", says=["'x.gif'", ".png"])
+        self.refused(2, *quick, "--preview", "tessera.png", says="would be written twice")
+        self.refused(2, *quick, "--preview-every", "2", says=["--preview-every", "--preview"])
+
     def test_a_file_where_a_folder_is_meant(self):
         (self.folder / "file").write_text("x")
         self.refused(2, *QUICK, "-o", "file/", says="file")

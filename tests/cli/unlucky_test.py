@@ -168,7 +168,7 @@ class Values(ProgramTest):
 
     def test_an_empty_value_is_no_default(self):
         for option in ("--plan", "--memory-budget", "--report", "--trace", "--vae-tiling", "-o", "--dtype",
-                       "--initial-latents", "--device", "--transport"):
+                       "--initial-latents", "--device", "--transport", "--scheduler"):
             self.refused(2, *QUICK, option, "", says=["''" if option != "--dtype" else "--dtype"])
         for option in ("--chat", "--select", "--decode", "--cache"):
             self.refused(2, "complete", "tasks-a", "--prompt", "x", option, "", says=[option, "''"])

@@ -92,6 +92,21 @@ TEST(Inspect, BadPlansAreRefusedBeforeAnythingIsComputed) {
     }
 }
 
+TEST(Inspect, BadPlansOfLanguageModelsAreRefused) {
+  for (const auto& [plan, reason] :
+       {std::pair<std::string, std::string>{"tensor=3", "tensor=3 does not divide"},
+        {"expert=99", "expert=99"},
+        {"distrifusion=2", "distrifusion= is for pictures; language models take"}})
+    try {
+      Model::open(TESSERA_TEST_DATA "/moe/llada2/model", under(plan)).inspect();
+      ADD_FAILURE() << plan << " was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::plan);
+      EXPECT_NE(std::string(e.what()).find(reason), std::string::npos) << e.what();
+      EXPECT_EQ(std::string(e.what()).find("nothing is stale"), std::string::npos) << e.what();
+    }
+}
+
 // Foretold of each rank against what a run reports of the one that needs most.
 TEST(Inspect, ForetellsWhatARunKeeps) {
   const char* folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";

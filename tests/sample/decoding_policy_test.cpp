@@ -18,7 +18,6 @@ TEST(DecodingPolicy, ReadsEveryForm) {
   read_decode("factor:2,upstream", p);
   EXPECT_TRUE(p.commit_last_failing);
   EXPECT_EQ(parse_cache("vicinity:3,5,2").after, 5);
-  EXPECT_EQ(parse_cache("vicinity").kind, KvCache::vicinity);
   EXPECT_EQ(parse_cache("auto").kind, KvCache::automatic);
 }
 
@@ -29,7 +28,7 @@ TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
         "hierarchy:0.9", "hierarchy:0.4,0.9", "hierarchy:0.9,0.9", "factor:1,down",
         "credit:0.1,2,3,4,5", "threshold:nan"})
     EXPECT_THROW(read_decode(text, p), Error) << text;
-  for (const char* text : {"", "all", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
+  for (const char* text : {"", "all", "vicinity", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
     EXPECT_THROW(parse_cache(text), Error) << text;
 }
 
