@@ -28,7 +28,8 @@ TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
         "hierarchy:0.9", "hierarchy:0.4,0.9", "hierarchy:0.9,0.9", "factor:1,down",
         "credit:0.1,2,3,4,5", "threshold:nan"})
     EXPECT_THROW(read_decode(text, p), Error) << text;
-  for (const char* text : {"", "all", "vicinity", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
+  for (const char* text :
+       {"", "all", "vicinity", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
     EXPECT_THROW(parse_cache(text), Error) << text;
 }
 
