@@ -1,6 +1,8 @@
 #include "pipeline/denoise.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "base/fail.h"
@@ -77,7 +79,12 @@ class Start {
 // Says where the run is, and shows it to whom asks.
 void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent) const {
   if (!control.on_progress) return;
-  const auto show = [&] { return preview(state, control.stop, job, latent()); };
+  const auto within = std::make_shared<std::atomic<bool>>(true);
+  const auto show = [&, within] {
+    require(*within, ErrorCode::usage, "a preview is asked for within the callback of its step");
+    return preview(state, control.stop, job, latent());
+  };
+  const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
   control.on_progress({Phase::denoise, step, job.sampler->steps(), seconds, show});
 }
 

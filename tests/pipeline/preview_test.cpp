@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "engine/golden.h"
+#include "engine/text_model.h"
 
 namespace tessera {
 namespace {
@@ -140,6 +141,14 @@ TEST(Preview, AStopWithinOneEndsTheRunOnAllRanks) {
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::cancelled) << e.what();
     }
+  }
+}
+
+TEST(Preview, IsRefusedAfterItsStep) {
+  for (const char* plan : {"", "expert=2"}) {
+    std::function<std::vector<Picture>()> kept;
+    shapes(plan).generate(three_pictures(), asking([&](const Progress& p) { kept = p.preview; }));
+    EXPECT_NE(golden::error_of(kept).find("within the callback"), std::string::npos);
   }
 }
 
