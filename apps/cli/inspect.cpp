@@ -30,15 +30,15 @@ std::string number_of(size_t first, size_t last) {
 
 // Neighbours that need the same share a line.
 void print_ranks(const Inspection& i) {
-  std::printf("\nMemory of each rank under %s\n", i.plan.c_str());
+  std::printf("\nEach rank under %s, at most\n", i.plan.empty() ? "the budget" : i.plan.c_str());
   std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s\n", "ranks", "experts", "tokens",
-              "weights", "activations", "K/V", "exchange", "kept rows", "sum");
+              "weights", "activations", "K/V", "buffers", "all at once", "sent a step");
   for (size_t first = 0, last = 0; first < i.ranks.size(); first = ++last) {
     const Inspection::Rank& r = i.ranks[first];
     while (last + 1 < i.ranks.size() && i.ranks[last + 1] == r) ++last;
     std::printf("  %-9s %7d %8ld", number_of(first, last).c_str(), r.experts,
                 static_cast<long>(r.tokens));
-    for (int64_t bytes : {r.weights, r.activations, r.kv, r.exchange, r.kept_rows, r.sum()})
+    for (int64_t bytes : {r.weights, r.activations, r.kv, r.buffers, r.total, r.sent})
       std::printf(" %11s", amount(double(bytes)).c_str());
     std::printf("\n");
   }
@@ -134,6 +134,9 @@ Command add_inspect(CLI::App& program) {
                   "Guidance scale, 1 for none (default: the model's)")
       ->group(group)
       ->type_name("G");
+  app->add_option("--memory-budget", o->model->memory_budget, "Bytes that a process may take")
+      ->group(group)
+      ->type_name("SIZE");
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_model_options(*app, o->model);
   return {app, [o](const std::stop_token& stop) { inspect(*o, stop); }};

@@ -28,10 +28,12 @@ struct Report {
   MemoryPeaks peak_bytes;           ///< of this request in rank 0's process
   int64_t peak_resident_bytes = 0;  ///< of the process, as the system counts
   double flops = 0;                 ///< of all ops on all ranks, previews left out
-  /// What one rank held and computed. Weights that ranks of one process share count for each.
+  /// What one rank held, computed and sent while it denoised. Weights that ranks of one process
+  /// share count for each; a message is its receiver's from when that expects it.
   struct Rank {
     MemoryPeaks peak_bytes;
-    double flops = 0;  ///< of denoising
+    double flops = 0;
+    int64_t sent_bytes = 0;
   };
   std::vector<Rank> per_rank;
   struct Layer {
@@ -112,19 +114,21 @@ struct Inspection {
   /// pass; empty where it was not measured.
   std::map<std::string, double> seconds;
   std::string expected;  ///< the same as a sentence
-  /// What a rank of a plan needs, in bytes; docs/plans.md has the formulas.
+  /// What a rank of a plan will hold at most, in bytes, and do in a step: found by running the plan
+  /// without weights. It is what Report::per_rank says of the run.
   struct Rank {
     int experts = 0;     ///< of each layer
     int64_t tokens = 0;  ///< of all its rows
     int64_t weights = 0, activations = 0;
-    int64_t kv = 0;         ///< keys and values of other ranks' tokens
-    int64_t exchange = 0;   ///< messages and rows of one layer's exchange
-    int64_t kept_rows = 0;  ///< expert rows kept between layers, steps or halves
-    int64_t sum() const { return weights + activations + kv + exchange + kept_rows; }
+    int64_t kv = 0;       ///< keys and values that are kept
+    int64_t buffers = 0;  ///< messages, and expert rows kept between layers, steps or halves
+    int64_t total = 0;    ///< of all at once
+    double flops = 0;     ///< of a step, or of a pass over all tokens
+    int64_t sent = 0;     ///< bytes, in the same
     bool operator==(const Rank&) const = default;
   };
   std::string plan;         ///< "" without one
-  std::vector<Rank> ranks;  ///< of the plan
+  std::vector<Rank> ranks;  ///< of the plan, or of a run within a memory budget; else empty
 };
 /// The inspection as a JSON document.
 std::string to_json(const Inspection& inspection);

@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "comm/patience.h"
+#include "tensor/scope.h"
 
 namespace tessera::comm {
 
@@ -38,7 +39,9 @@ Pending::Pending(Pending&& other) noexcept
     : source_(std::exchange(other.source_, nullptr)),
       order_(other.order_),
       tag_(other.tag_),
-      begin_(other.begin_) {}
+      begin_(other.begin_),
+      memory_(std::move(other.memory_)),
+      expected_(other.expected_) {}
 
 Pending& Pending::operator=(Pending&& other) noexcept {
   drop();
@@ -46,6 +49,8 @@ Pending& Pending::operator=(Pending&& other) noexcept {
   order_ = other.order_;
   tag_ = other.tag_;
   begin_ = other.begin_;
+  memory_ = std::move(other.memory_);
+  expected_ = other.expected_;
   return *this;
 }
 
@@ -54,6 +59,7 @@ Pending::~Pending() { drop(); }
 void Pending::drop() noexcept {
   if (const auto source = std::exchange(source_, nullptr))
     source->transport->inbox().forget(source->channel, source->from, order_);
+  if (const auto memory = std::exchange(memory_, nullptr)) memory->arrived(expected_, 0);
 }
 
 bool Pending::done() {
@@ -91,7 +97,10 @@ Tensor Pending::wait() {
       "different programs",
       transport.rank(), tag_.operation, tag_.site, source.from, message.tag.operation,
       message.tag.site);
-  return message.data;
+  if (source.from == transport.rank()) return message.data;
+  if (const auto memory = std::exchange(memory_, nullptr))
+    memory->arrived(expected_, message.data.bytes());
+  return message.data.held_as(tensor::MemoryClass::buffers);
 }
 
 std::unique_ptr<Communicator> Communicator::world(std::shared_ptr<Transport> transport,
@@ -151,6 +160,7 @@ void Communicator::send(int to, Tensor data, const Tag& tag) {
              transport_->rank(), patience.seconds(), tag.operation, layer_of(tag),
              standstill(*transport_, there));
     });
+    data = data.held_as({});
   }
   Message message{tag, std::move(data)};
   message.order = sent_[static_cast<size_t>(to)]++;
@@ -175,6 +185,8 @@ Pending Communicator::receive(int from, const Tag& tag) {
   pending.source_ = source;
   pending.tag_ = tag;
   pending.begin_ = Clock::now();
+  if (from != rank_) pending.memory_ = tensor::current_scope().memory;
+  if (pending.memory_) pending.expected_ = pending.memory_->expect();
   return pending;
 }
 

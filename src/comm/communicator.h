@@ -12,7 +12,8 @@ namespace tessera::comm {
 
 class Communicator;
 
-/// A receive that was started. It co-owns what it needs; dropping it drops the message.
+/// A receive that was started. It co-owns what it needs; dropping it drops the message. From its
+/// start the message counts as buffers of the caller's scope.
 class Pending {
  public:
   Pending() = default;
@@ -35,6 +36,8 @@ class Pending {
   uint64_t order_ = 0;
   Tag tag_;
   std::chrono::steady_clock::time_point begin_;
+  std::shared_ptr<tensor::MemoryTracker> memory_;  // null: of nobody else, or not counted
+  uint64_t expected_ = 0;                          // there
 };
 
 /// Ranks that talk to each other: the world, or a group of it. Messages between two ranks of a
@@ -53,8 +56,9 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
 
-  /// Hands `data` over; it must not be written any more. Returns at once, but for a receiver that
-  /// is far behind (Transport::kMostAhead): start a receive before the send that answers it.
+  /// Hands `data` over; it must not be written any more, and is no memory of this rank. Returns at
+  /// once, but for a receiver that is far behind (Transport::kMostAhead): start a receive before
+  /// the send that answers it.
   void send(int to, tensor::Tensor data, const Tag& tag);
   /// Starts a receive.
   Pending receive(int from, const Tag& tag);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "tensor/scope.h"
 
 namespace tessera::comm {
 
@@ -73,7 +72,6 @@ void Inbox::expect(uint64_t channel, int from, uint64_t order) {
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto& memory = tensor::current_scope().memory) memory_ = memory;
     Slot& slot = channels_[channel].senders[from].slots[order];
     slot.expected = true;
     if (slot.message)
@@ -207,11 +205,6 @@ uint64_t Inbox::ahead(int from) const {
 void Inbox::await_room(int from, uint64_t limit, const std::function<void()>& expired) {
   std::unique_lock lock(mutex_);
   wait(lock, expired, [&] { return came_[from] - accepted_[from] <= limit; });
-}
-
-std::shared_ptr<tensor::MemoryTracker> Inbox::memory() const {
-  const std::lock_guard lock(mutex_);
-  return memory_;
 }
 
 size_t Inbox::channels() const {

@@ -59,8 +59,6 @@ class Inbox {
   bool awaited() const { return awaited_ > 0; }
   /// Is called when awaited() becomes true. Before messages are expected.
   void when_awaited(std::function<void()> call) { when_awaited_ = std::move(call); }
-  /// Where memory of messages is counted: with that of who expects them; or null.
-  std::shared_ptr<tensor::MemoryTracker> memory() const;
   /// Channels that are remembered.
   size_t channels() const;
 
@@ -92,7 +90,6 @@ class Inbox {
   std::map<int, uint64_t> accepted_, came_;  // bytes by sender
   std::atomic<int64_t> awaited_{0};
   std::function<void()> when_awaited_;
-  std::shared_ptr<tensor::MemoryTracker> memory_;
   std::optional<Error> failure_;
   std::shared_ptr<Gate> gate_;
 };

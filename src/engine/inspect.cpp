@@ -9,9 +9,7 @@
 #include "pipeline/completion.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/expected_time.h"
-#include "pipeline/rank_memory.h"
 #include "pipeline/token_memory.h"
-#include "sample/scheduler.h"
 #include "tokenizer/folder.h"
 
 namespace tessera {
@@ -67,36 +65,19 @@ Component describe(const Model::State& state, const load::Component& part) {
   return shown;
 }
 
-struct Run {
-  nn::TokenLayout layout;
-  int steps = 1;
-  bool branches = false;
-};
-
-Run plan_run(Inspection& found, const models::PipelineSpec& recipe,
-             const models::PipelineSpec::Defaults& defaults, const RunOptions& options,
-             const GenerateRequest& request, int64_t factor) {
-  require(request.count >= 1 && request.count <= 100000, ErrorCode::usage,
-          "--count {}: expected a number from 1 to 100000", request.count);
-  Run run;
-  const auto patch = recipe.layout(0, 0).patch;
-  run.layout = recipe.layout(pipeline::latent_pixels(request.height, factor, patch[1], "height"),
-                             pipeline::latent_pixels(request.width, factor, patch[2], "width"),
-                             pipeline::latent_frames(recipe, request.frames));
-  const float guidance = request.guidance.value_or(defaults.guidance);
-  run.branches = recipe.text_inputs.empty() ? guidance != 1
-                                            : pipeline::branches_of(recipe, request, guidance).two;
-  run.steps = request.steps.value_or(defaults.steps);
-  require(run.steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", run.steps);
-  found.plan = to_string(options.plan);
-  if (!found.plan.empty())
-    found.ranks =
-        pipeline::rank_memory(recipe, options, run.layout,
-                              {request.count, run.layout.grid(), run.branches ? 2 : 1, run.steps});
-  found.width = run.layout.size[2] * factor;
-  found.height = run.layout.size[1] * factor;
-  found.rows = (run.branches ? 2 : 1) * request.count;
-  return run;
+// The run of a request, and what its ranks need where a plan or a budget asks for it.
+void add_run(Inspection& found, const pipeline::ModelState& state, pipeline::Job& job) {
+  const int64_t factor = state.vae_factor();
+  found.plan = to_string(state.options.plan);
+  if (!found.plan.empty() || state.options.memory_budget > 0) {
+    pipeline::Fit fit = pipeline::fit_transformer(state, job);
+    found.ranks = std::move(fit.need.ranks);
+    if (state.options.memory_budget > 0) found.unfit = std::move(fit.problem);
+  }
+  found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
+  found.width = job.layout.size[2] * factor;
+  found.height = job.layout.size[1] * factor;
+  found.rows = (job.guidance.branches() ? 2 : 1) * job.pictures();
 }
 
 void add_need(Inspection& found, const pipeline::RunNeed& need, nn::DType dtype) {
@@ -153,6 +134,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
   if (!found.components.back().downloaded) found.components.back().parameters = need.parameters;
   found.flops_per_step = need.flops;
   found.plan = to_string(state.options.plan);
+  if (!found.plan.empty() || state.options.memory_budget > 0) found.ranks = need.ranks;
   found.rows = 1;
   found.memory = {{"weights", need.weights},
                   {"activations", need.activations},
@@ -193,24 +175,16 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
     found.components.push_back({name, type, "", 0, 0, false, {}});
   if (state.language && whole) note(state.language->check(state.dtype()));
   if (!state.recipe) return found;
-  const Run run =
-      plan_run(found, *state.recipe, state.defaults, state.options, request, state.vae_factor());
-  if (!state.recipe->text_inputs.empty() && state.folder.has("scheduler")) {
-    const load::Component& part = state.folder.component("scheduler");
-    sample::make_sampler(part.class_name, part.config, part.folder + "/scheduler_config.json",
-                         {.steps = run.steps,
-                          .tokens = run.layout.tokens(),
-                          .even_sigmas = state.recipe->even_sigmas,
-                          .flow = state.recipe->predicts_flow});
-  }
+  pipeline::Job job = pipeline::sketch_job(state, request);
+  add_run(found, state, job);
   const tensor::BindScope bind(state.workers.scope());
-  const int texts = state.recipe->text_inputs.empty() ? 0 : run.branches ? 2 : 1;
+  const int texts = !state.recipe->takes_text() ? 0 : job.guidance.branches() ? 2 : 1;
   add_need(found,
-           pipeline::run_need(state, {.layout = run.layout,
-                                      .pictures = request.count,
+           pipeline::run_need(state, {.layout = job.layout,
+                                      .pictures = job.pictures(),
                                       .texts = texts,
-                                      .branches = run.branches,
-                                      .steps = run.steps,
+                                      .branches = job.guidance.branches(),
+                                      .steps = job.sampler->steps(),
                                       .decode = true}),
            state.dtype());
   return found;
@@ -229,26 +203,25 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
   pipeline::check_request(request);
   for (const auto& [known, config] : models::named_sizes()) {
     if (known != name) continue;
-    const models::PipelineSpec recipe =
-        models::pipeline_of(config.at("model_type"), {config, name});
+    pipeline::ModelState state;
+    state.options = options;
+    state.recipe = models::pipeline_of(config.at("model_type"), {config, name});
+    state.defaults = state.recipe->defaults;
+    state.workers.start({.threads = options.threads});
     Inspection found;
     found.model = name;
     found.pipeline = "sizes by name, no files";
     Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
-    for (const auto& [fact, value] : recipe.facts) part.facts[fact] = value;
-    const Run run = plan_run(found, recipe, recipe.defaults, options, request, 8);
-    pipeline::RunNeed need;
-    need.denoise =
-        pipeline::estimate(recipe, pipeline::dtype_of(options), run.layout, request.count,
-                           run.branches, nullptr, pipeline::expert_dtype_of(options));
-    need.peak = need.denoise.peak;
-    need.pictures = request.count;
-    need.steps = run.steps;
+    for (const auto& [fact, value] : state.recipe->facts) part.facts[fact] = value;
+    pipeline::Job job = pipeline::sketch_job(state, request);
+    add_run(found, state, job);
+    const pipeline::RunNeed need = pipeline::run_need(state, {.layout = job.layout,
+                                                              .pictures = job.pictures(),
+                                                              .branches = job.guidance.branches(),
+                                                              .steps = job.sampler->steps()});
     part.parameters = need.denoise.parameters;
-    pipeline::Workers workers;
-    workers.start({.threads = options.threads});
-    const tensor::BindScope bind(workers.scope());
-    add_need(found, need, pipeline::dtype_of(options));
+    const tensor::BindScope bind(state.workers.scope());
+    add_need(found, need, state.dtype());
     found.components.push_back(part);
     return found;
   }

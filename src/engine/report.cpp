@@ -18,6 +18,12 @@ Json json_of(const MemoryPeaks& peaks) {
           {"weights", peaks.weights}};
 }
 
+Json json_of(const Report::Rank& rank) {
+  return {{"peak_bytes", json_of(rank.peak_bytes)},
+          {"flops", rank.flops},
+          {"sent_bytes", rank.sent_bytes}};
+}
+
 }  // namespace
 
 std::string to_json(const Report& r) {
@@ -52,8 +58,7 @@ std::string to_json(const Report& r) {
                             {"rows", e.rows},
                             {"error", e.error}});
   Json ranks = Json::array();
-  for (const auto& rank : r.per_rank)
-    ranks.push_back({{"peak_bytes", json_of(rank.peak_bytes)}, {"flops", rank.flops}});
+  for (const auto& rank : r.per_rank) ranks.push_back(json_of(rank));
   std::map<std::string, double> seconds;
   for (const auto& [phase, taken] : r.phase_seconds) seconds[word_of(phase)] = taken;
   const bool int8 = r.precision == Precision::int8;
@@ -89,9 +94,10 @@ std::string to_json(const Inspection& i) {
                      {"weights", r.weights},
                      {"activations", r.activations},
                      {"kv", r.kv},
-                     {"exchange", r.exchange},
-                     {"kept_rows", r.kept_rows},
-                     {"sum", r.sum()}});
+                     {"buffers", r.buffers},
+                     {"total", r.total},
+                     {"flops", r.flops},
+                     {"sent", r.sent}});
   Json components = Json::array();
   for (const Component& c : i.components)
     components.push_back({{"name", c.name},

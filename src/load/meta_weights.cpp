@@ -15,6 +15,7 @@ using ops::DType;
 using tensor::Device;
 using tensor::MemoryClass;
 using tensor::Shape;
+using tensor::Storage;
 using tensor::Tensor;
 
 std::string listed(const char* what, const std::vector<NamedItem>& items) {
@@ -27,6 +28,13 @@ bool matches(const std::string& name, std::span<const std::string> patterns) {
     if (!pattern.ends_with('*')) return name == pattern;
     return name.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
   });
+}
+
+// What makes two weights the same one.
+std::string key_of(const char* form, const std::string& names, DType dtype, const nn::Cut& cut) {
+  std::string key = fmt::format("{} {} {}", form, names, name_of(dtype));
+  for (const nn::Range& r : cut.ranges) key += fmt::format(" {}:{}-{}", cut.axis, r.begin, r.end);
+  return key;
 }
 
 bool same(const Shape& shape, const std::vector<int64_t>& sizes) {
@@ -54,32 +62,57 @@ Tensor MetaWeights::passing(const std::string& name, const Shape& shape, const n
   return Tensor::empty(cut.of(shape), DType::f32, Device::meta, MemoryClass::weights);
 }
 
+template <class T, class Make>
+std::shared_ptr<T> MetaWeights::share(const std::string& key, const Make& make) const {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const void>& known = shared_[key];
+  if (const auto value = known.lock())
+    return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
+  std::shared_ptr<T> made = make();
+  known = made;
+  return made;
+}
+
+Tensor MetaWeights::held(const std::string& name, const Shape& shape, DType dtype,
+                         const nn::Cut& cut) const {
+  record(name, shape);
+  const Shape mine = cut.of(shape);
+  const auto storage = share<Storage>(key_of("stored", name, dtype, cut), [&] {
+    return Storage::allocate(mine.elements() * size_of(dtype), Device::meta, MemoryClass::weights);
+  });
+  return Tensor::over(storage, 0, mine, dtype);
+}
+
 Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
   DType dtype = stored_;
   if (known_ && known_->has(name)) dtype = dtype_of(known_->entry(name).dtype).value_or(stored_);
-  record(name, shape);
-  return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
+  return held(name, shape, dtype);
 }
 
 ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                                 const nn::Cut& cut) const {
-  return ops::pack_weight(passing(name, {n, k}, cut), compute);
+  const Tensor w = passing(name, {n, k}, cut);
+  return share<ops::Weight::element_type>(key_of("matrix", name, compute, cut),
+                                          [&] { return ops::pack_weight(w, compute); });
 }
 
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute, const nn::Cut& cut) const {
-  return ops::pack_paired_weight(passing(gate, {n, k}, cut), passing(up, {n, k}, cut), compute);
+  const Tensor g = passing(gate, {n, k}, cut), u = passing(up, {n, k}, cut);
+  return share<ops::Weight::element_type>(key_of("paired", gate + " " + up, compute, cut),
+                                          [&] { return ops::pack_paired_weight(g, u, compute); });
 }
 
 ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& bias,
                                   const Shape& shape, DType compute) const {
+  const Tensor w = passing(weight, shape);
   const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
-  return ops::pack_conv(passing(weight, shape), b, compute);
+  return share<ops::ConvWeight::element_type>(key_of("conv", weight + " " + bias, compute, {}),
+                                              [&] { return ops::pack_conv(w, b, compute); });
 }
 
 Tensor MetaWeights::vector(const std::string& name, int64_t n, const nn::Cut& cut) const {
-  record(name, {n});
-  return Tensor::empty(cut.of({n}), DType::f32, Device::meta, MemoryClass::weights);
+  return held(name, {n}, DType::f32, cut);
 }
 
 std::map<std::string, Shape> MetaWeights::asked() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -12,7 +13,8 @@
 namespace tessera::load {
 
 /// Weights that hold nothing: they record what a model asks for and hand out meta tensors, so that
-/// a model is built in full, its names checked and its memory estimated, before a byte is read.
+/// a model is built in full, its names checked and its memory estimated, before a byte is read. As
+/// in a WeightStore, what is asked for twice is there once, while anybody holds it.
 class MetaWeights : public nn::Weights {
  public:
   /// Without files: get() gives tensors of dtype `stored`, has() says no.
@@ -38,12 +40,17 @@ class MetaWeights : public nn::Weights {
  private:
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
                          const nn::Cut& cut = {}) const;
+  tensor::Tensor held(const std::string& name, const tensor::Shape& shape, tensor::DType dtype,
+                      const nn::Cut& cut = {}) const;
+  template <class T, class Make>
+  std::shared_ptr<T> share(const std::string& key, const Make& make) const;
   void record(const std::string& name, const tensor::Shape& shape) const;
 
   std::optional<TensorSet> known_;
   tensor::DType stored_ = tensor::DType::bf16;
   mutable std::mutex mutex_;
   mutable std::map<std::string, tensor::Shape> asked_;
+  mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 
 /// Compares what a model asked for with what `folder` holds. Throws one Error(model) naming all

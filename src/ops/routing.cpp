@@ -1,5 +1,10 @@
 #include "ops/routing.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
 #include "base/fail.h"
 #include "kernels/routing.h"
 #include "kernels/table.h"
@@ -16,6 +21,43 @@ kernels::RouteArgs route_args(const Tensor& logits, const RoutingOptions& o) {
   args.groups = o.groups, args.top_groups = o.top_groups, args.top_k = o.top_k;
   args.renormalise = o.renormalise, args.scale = o.scale;
   return args;
+}
+
+namespace {
+
+// Where a share of all tokens ends, expert by expert.
+std::vector<double> assumed_ends(int64_t experts) {
+  const tensor::Assumptions& assumed = tensor::current_scope().assumptions;
+  std::vector<double> ends = assumed.expert_load;
+  if (ends.empty())
+    ends.assign(static_cast<size_t>(std::clamp(std::ceil(assumed.touched_experts * double(experts)),
+                                               1.0, double(experts))),
+                1.0);
+  require(static_cast<int64_t>(ends.size()) <= experts, ErrorCode::usage,
+          "a load of {} experts is assumed; the layer has {}", ends.size(), experts);
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  const double sum = ends.back();
+  for (double& end : ends) end /= sum;
+  return ends;
+}
+
+}  // namespace
+
+Routing host_routing(Routing routing, int64_t experts) {
+  if (!routing.ids.is_meta())
+    return {routing.ids.to(tensor::Device::cpu), routing.weights.to(tensor::Device::cpu)};
+  const int64_t tokens = routing.ids.size(0), slots = routing.ids.size(1);
+  routing = {Tensor::empty(routing.ids.shape(), DType::i32),
+             Tensor::zeros(routing.weights.shape(), DType::f32)};
+  const std::vector<double> ends = assumed_ends(experts);
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t j = 0; j < slots; ++j) {
+      // Every slot spreads over all experts, a token's slots far from each other.
+      const double place = double((t + j * tokens / slots) % tokens) + 0.5;
+      const auto expert = std::upper_bound(ends.begin(), ends.end() - 1, place / double(tokens));
+      routing.ids.row<int32_t>(t)[j] = static_cast<int32_t>(expert - ends.begin());
+    }
+  return routing;
 }
 
 void check_route(const Tensor& logits, const RoutingOptions& o) {

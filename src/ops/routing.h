@@ -30,6 +30,10 @@ struct RoutingOptions {
 /// softmax or sigmoid of the logits, f32 [tokens, experts].
 Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* scores = nullptr);
 
+/// A routing where the host can read it. On meta one is made up: the tokens of each slot go to the
+/// layer's experts in the shares that the scope assumes.
+Routing host_routing(Routing routing, int64_t experts);
+
 /// Throws Error(usage) for logits or options that route() does not take.
 void check_route(const Tensor& logits, const RoutingOptions& options);
 

@@ -154,8 +154,8 @@ class Guard {
   }
   /// After step i.
   void check(int i, const Tensor& latent) {
-    const bool host = latent.device() == tensor::Device::cpu;
-    if (!host && (i + 1) % kBetweenChecks != 0 && i + 1 != steps_) return;
+    const bool waits = latent.device() == tensor::Device::cuda;
+    if (waits && (i + 1) % kBetweenChecks != 0 && i + 1 != steps_) return;
     if (!ops::all_finite(latent)) find(i);
     good_ = {};
   }

@@ -72,12 +72,6 @@ int portion_number(const Plan& plan, int rank) {
   return expert_place(plan, rank) * plan.tensor + mesh_of(plan).coordinate(rank, "tensor");
 }
 
-int portion_lender(const Plan& plan, int rank) {
-  int first = 0;
-  while (portion_number(plan, first) != portion_number(plan, rank)) ++first;
-  return first;
-}
-
 Partition::Partition(comm::Mesh mesh, const Workload& workload, int patches, PatchShape shape)
     : mesh_(std::move(mesh)), patches_(patches), shape_(shape), workload_(workload) {}
 

@@ -94,8 +94,6 @@ int expert_place(const Plan& plan, int rank);
 /// The number of a rank's portion of the weights, its experts and its shard: equal numbers hold
 /// equal portions.
 int portion_number(const Plan& plan, int rank);
-/// The first rank that holds the same portion.
-int portion_lender(const Plan& plan, int rank);
 
 /// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
 nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end);

@@ -218,7 +218,7 @@ struct Order {
   std::vector<sample::TokenPrompt> prompts;
   const tokenizer::ByteLevelBpe* tokens = nullptr;
   RunMeters meters{};
-  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, while they are needed
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, of those here
   std::mutex mutex{};
   int64_t bytes_sent = 0;  // of the ranks of this process
 
@@ -233,7 +233,7 @@ std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
       parallel::portion_of(state.options.plan, language.geometry(state.dtype()), rank);
   portion.expert_dtype = state.expert_dtype();
   return language.model(facts().block_causal ? policy.block : 0, state.dtype(), weight_store(),
-                        rank, portion);
+                        rank, portion, state.workers.scope(rank, &meters).memory);
 }
 
 // One rank's share; what it makes is the same on all of them.
@@ -241,7 +241,7 @@ CompleteResult Order::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const int64_t sent_before =
       world ? world->ledger().total().bytes : 0;  // what agreed on the start
-  const auto own = model(rank);
+  const auto& own = networks.at(static_cast<size_t>(rank));
   const parallel::Workload workload{
       .text = {{sample::sequence_lengths(prompts, policy, facts().block_causal), rule}}};
   parallel::Setup setup(state.options.plan, own->geometry(), workload, world);
@@ -278,7 +278,10 @@ CompleteResult run_ranks(Order& order) {
   const ModelState& state = order.state;
   const Plan& plan = state.options.plan;
   const Processes* const processes = state.options.processes;
-  for (int r = 0; r < plan.world() && !processes; ++r) order.networks.push_back(order.model(r));
+  order.networks.resize(static_cast<size_t>(plan.world()));
+  for (int r = 0; r < plan.world(); ++r)
+    if (!processes || processes->rank() == r)
+      order.networks[static_cast<size_t>(r)] = order.model(r);
   CompleteResult result;
   launch_ranks(state, order.meters, order.control.stop, [&](comm::Communicator* world) {
     CompleteResult made = order.run(world);

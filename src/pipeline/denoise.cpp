@@ -38,7 +38,7 @@ struct Ranks {
   void tell(int step, double seconds, const std::function<Tensor()>& latent) const;
   void note_steps(const std::vector<double>& marks, const Tensor& latent);
   void note_rank(const parallel::Setup& setup);
-  void note_work(int rank, double flops_before);
+  void note_work(int rank, int64_t sent);
 };
 
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
@@ -48,7 +48,7 @@ class Start {
       : job_(job), setup_(setup), noise_(request.noise, request.seed) {
     const auto given = job.given.find("latents");
     const bool drawn = given == job.given.end();
-    latents_ = drawn ? tokens(noise_.draw(job.noise_shape()), job.noise_form())
+    latents_ = drawn ? tokens(draw(), job.noise_form())
                      : tokens(ops::cast(given->second, DType::f32), job.form);
     const float scale = job.sampler->initial_scale();
     if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
@@ -57,8 +57,8 @@ class Start {
   Tensor noise(int step) {
     const auto given = job_.given.find("noise." + std::to_string(step));
     if (given == job_.given.end()) {
-      for (int i = 1; i < job_.sampler->noise_draws(step); ++i) noise_.draw(job_.noise_shape());
-      return tokens(noise_.draw(job_.noise_shape()), job_.noise_form());
+      for (int i = 1; i < job_.sampler->noise_draws(step); ++i) draw();
+      return tokens(draw(), job_.noise_form());
     }
     require(given->second.shape() == job_.latent_shape(), ErrorCode::usage,
             "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
@@ -67,6 +67,11 @@ class Start {
   }
 
  private:
+  Tensor draw() {
+    const bool meta = setup_.residence.device == tensor::Device::meta;
+    return meta ? Tensor::empty(job_.noise_shape(), DType::f32, tensor::Device::meta)
+                : noise_.draw(job_.noise_shape());
+  }
   Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
     return setup_.partition.cut(nn::tokens_of_latent(whole, job_.layout, form), setup_.rank);
   }
@@ -127,29 +132,29 @@ void Ranks::note_rank(const parallel::Setup& setup) {
   }
 }
 
-// Ranks of one portion hold the transformer that the first of them loaded.
-void Ranks::note_work(int rank, double flops_before) {
+void Ranks::note_work(int rank, int64_t sent) {
   const std::lock_guard lock(mutex);
-  const tensor::Scope own = state.workers.scope(rank, &job.meters),
-                      lender = state.workers.scope(
-                          parallel::portion_lender(state.options.plan, rank), &job.meters);
-  Report::Rank work{peaks_of(*own.memory), own.meter->total().flops - flops_before};
-  if (own.memory != lender.memory) {
-    const int64_t weights = lender.memory->peak(tensor::MemoryClass::weights);
-    work.peak_bytes.weights += weights;
-    work.peak_bytes.total += weights;
-  }
+  const tensor::Scope own = state.workers.scope(rank, &job.meters);
+  Report::Rank work{peaks_of(*own.memory), own.meter->total().flops, sent};
   const size_t place = state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
   report.per_rank[place] = work;
 }
 
+// By the plan: not to agree on going on, and to show or return what was made.
+int64_t sent_by(comm::Communicator* world) {
+  int64_t bytes = 0;
+  if (!world) return bytes;
+  for (const auto& [key, entry] : world->ledger().entries())
+    if (key.first != "go" && key.first != "gather") bytes += entry.bytes;
+  return bytes;
+}
+
 Tensor Ranks::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
-  const double flops_before = state.workers.scope(rank, &job.meters).meter->total().flops;
+  const int64_t sent_before = sent_by(world);
   const Plan& plan = state.options.plan;
-  const nn::Denoiser& model =
-      *job.networks.at(static_cast<size_t>(parallel::portion_number(plan, rank)));
+  const nn::Denoiser& model = *job.networks.at(static_cast<size_t>(rank));
   parallel::Setup setup(plan, model.geometry(), job.workload(), world,
                         {state.device(), job.resident_blocks < 0});
   RedundancyProbe probe;
@@ -173,13 +178,14 @@ Tensor Ranks::run(comm::Communicator* world) {
   const Tensor mine = parallel::denoise(
       model, take_rows(job.conditioning, setup.partition.rows(rank)), *job.sampler, job.guidance,
       start.latents(), [&](int step) { return start.noise(step); }, setup, watch);
+  const int64_t sent = sent_by(world) - sent_before;
   const Tensor all = gathered(setup, mine);
   if (rank == 0) {
     marks.push_back(clock.seconds());
     note_steps(marks, all);
   }
   note_rank(setup);
-  note_work(rank, flops_before);
+  note_work(rank, sent);
   if (request.compare_steps) {
     report.similarity = probe.steps();
     report.stale_errors = probe.stale_rows();
@@ -208,14 +214,10 @@ void Trace::write(const std::string& path) const {
 void load_ranks(ModelState& state, Job& job) {
   const Processes* const processes = state.options.processes;
   const Plan& plan = state.options.plan;
-  job.networks.resize(static_cast<size_t>(plan.expert) * static_cast<size_t>(plan.tensor));
-  for (int r = 0; r < plan.world(); ++r) {
-    const int number = parallel::portion_number(plan, r);
-    const bool mine = !processes || parallel::portion_number(plan, processes->rank()) == number;
-    if (mine && parallel::portion_lender(plan, r) == r)
-      job.networks[static_cast<size_t>(number)] =
-          state.transformer(r, job.resident_blocks, &job.meters);
-  }
+  job.networks.resize(static_cast<size_t>(plan.world()));
+  for (int r = 0; r < plan.world(); ++r)
+    if (!processes || processes->rank() == r)
+      job.networks[static_cast<size_t>(r)] = state.transformer(r, job.resident_blocks, &job.meters);
 }
 
 Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,

@@ -15,13 +15,6 @@ using tensor::Tensor;
 
 constexpr int64_t kMostTokens = int64_t{1} << 26;  // of a step: 17 GB for the narrowest activations
 
-nn::Conditioning on_meta(const nn::Conditioning& real) {
-  nn::Conditioning shapes;
-  for (const auto& [name, x] : real.tensors)
-    shapes.tensors[name] = Tensor::empty(x.shape(), x.dtype(), Device::meta);
-  return shapes;
-}
-
 }  // namespace
 
 int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char* side) {
@@ -44,15 +37,19 @@ std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
   return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
 }
 
-Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
-                  const nn::TokenLayout& layout, int pictures, bool branches,
-                  const nn::Conditioning* given, std::optional<nn::DType> experts) {
-  const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
+void check_tokens(const nn::TokenLayout& layout, int64_t rows) {
   require(
       layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
       "a step of this run has {} rows of {} tokens, too many for any machine: use a smaller size "
       "or --count",
       rows, layout.tokens());
+}
+
+Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
+                  const nn::TokenLayout& layout, int pictures, bool branches,
+                  std::optional<nn::DType> experts) {
+  const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
+  check_tokens(layout, rows);
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   scope.meter = std::make_shared<tensor::Meter>();
@@ -64,7 +61,7 @@ Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
     whole.expert_dtype = experts;
     const auto model = recipe.make(weights, whole, dtype);
     result.parameters = weights.parameters();
-    const nn::Conditioning conditioning = given ? on_meta(*given) : recipe.example(rows);
+    const nn::Conditioning conditioning = recipe.example(rows);
     parallel::Setup setup(
         {}, model->geometry(),
         {pictures, layout.grid(), branches ? 2 : 1, 1, recipe.prefix(conditioning)});

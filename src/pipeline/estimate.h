@@ -21,12 +21,12 @@ struct Estimate {
   int64_t weights = 0, activations = 0, peak = 0;  ///< bytes
   int64_t parameters = 0;
 };
-/// `conditioning`: of all rows, or null for the longest texts.
-/// Nothing is read but the sizes in `recipe`. Throws Error(memory) for more tokens than any machine
-/// could hold.
+/// Throws Error(memory) for more tokens in a step than any machine could hold.
+void check_tokens(const nn::TokenLayout& layout, int64_t rows);
+/// Of one rank, with the longest texts. Nothing is read but the sizes in `recipe`. Throws as
+/// check_tokens.
 Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
                   const nn::TokenLayout& layout, int pictures, bool branches,
-                  const nn::Conditioning* conditioning = nullptr,
                   std::optional<nn::DType> experts = std::nullopt);
 /// How a run computes, and in what its routed experts' weights are, if in something else.
 nn::DType dtype_of(const RunOptions& options);

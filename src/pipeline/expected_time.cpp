@@ -107,7 +107,7 @@ std::string ExpectedTime::sentence() const {
 RunNeed run_need(const ModelState& state, const Outline& outline) {
   RunNeed need;
   need.denoise = estimate(*state.recipe, state.dtype(), outline.layout, outline.pictures,
-                          outline.branches, nullptr, state.expert_dtype());
+                          outline.branches, state.expert_dtype());
   if (outline.texts > 0) need.text = text_need(state, outline.texts);
   if (outline.decode && state.has_vae())
     need.decode = decode_need(state.vae(), state.dtype(), outline.layout, {});

@@ -20,8 +20,9 @@ Json written(const Report& report) {
   for (const auto& [key, t] : report.traffic)
     traffic.push_back(
         {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
-  for (const auto& [peak, flops] : report.per_rank)
-    ranks.push_back({peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, flops});
+  for (const auto& [peak, flops, sent] : report.per_rank)
+    ranks.push_back(
+        {peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, flops, sent});
   return {
       {"layers", layers}, {"traffic", traffic}, {"ranks", ranks}, {"kept", report.kept_row_bytes}};
 }
@@ -42,7 +43,7 @@ Report read(const Json& json) {
   for (const Json& t : json.at("traffic"))
     report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
   for (const Json& r : json.at("ranks"))
-    report.per_rank.push_back({{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5)});
+    report.per_rank.push_back({{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)});
   report.kept_row_bytes = json.at("kept");
   return report;
 }

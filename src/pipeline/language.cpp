@@ -139,10 +139,15 @@ std::string Language::check(nn::DType dtype) const {
   return load::check_names(asked, tensors, part_.folder);
 }
 
-std::shared_ptr<const nn::TokenModel> Language::model(int block, nn::DType dtype,
-                                                      const load::WeightStore& store, int rank,
-                                                      const nn::Portion& portion) {
-  return models_.get(block, rank, {}, [&] {
+load::MetaWeights Language::on_meta() const {
+  if (!load::has_weights(part_.folder)) return load::MetaWeights();
+  return load::MetaWeights(load::open_weights(part_));
+}
+
+std::shared_ptr<const nn::TokenModel> Language::model(
+    int block, nn::DType dtype, const load::WeightStore& store, int rank,
+    const nn::Portion& portion, const std::shared_ptr<tensor::MemoryTracker>& rank_memory) {
+  return models_.get(block, rank, rank_memory, [&] {
     if (!checked_) (void)check(dtype);  // who runs it says what is to be said
     checked_ = true;
     return recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);

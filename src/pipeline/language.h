@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "load/diffusers_folder.h"
+#include "load/meta_weights.h"
 #include "load/weight_store.h"
 #include "models/token_recipe.h"
 #include "pipeline/loaded.h"
@@ -42,13 +43,16 @@ class Language {
   /// malformed JSON, for something that the template does not read, or a folder without template.
   std::vector<int32_t> chat(const std::string& json) const;
   /// The network for blocks of so many tokens, or a rank's part of it, checked and loaded on first
-  /// use. A rank's portion is always the same.
-  std::shared_ptr<const nn::TokenModel> model(int block, nn::DType dtype,
-                                              const load::WeightStore& store, int rank,
-                                              const nn::Portion& portion);
+  /// use. A rank's portion is always the same. It counts as Loaded says.
+  std::shared_ptr<const nn::TokenModel> model(
+      int block, nn::DType dtype, const load::WeightStore& store, int rank,
+      const nn::Portion& portion,
+      const std::shared_ptr<tensor::MemoryTracker>& rank_memory = nullptr);
   /// What plans need to know of the network; reads no file. Throws Error(plan) for a shard that the
   /// network cannot be cut into.
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
+  /// Weights on meta, of the dtypes that the files say if they are there.
+  load::MetaWeights on_meta() const;
   /// Throws Error(model) naming every tensor that is missing or of another shape; returns a
   /// sentence that names tensors which nothing reads, or "".
   std::string check(nn::DType dtype) const;

@@ -1,6 +1,7 @@
 #include "pipeline/launch.h"
 
 #include "base/stop.h"
+#include "comm/simulated/launch.h"
 #include "comm/threads/launch.h"
 
 namespace tessera::pipeline {
@@ -9,17 +10,20 @@ void launch_ranks(const ModelState& state, const RunMeters& meters, const std::s
                   const std::function<void(comm::Communicator* world)>& rank) {
   const RunOptions& options = state.options;
   const auto run = [&](comm::Communicator* world) {
-    const tensor::BindScope bind(state.workers.scope(world ? world->rank() : -1, &meters));
+    const tensor::BindScope bind(state.workers.scope(world ? world->rank() : 0, &meters));
     const base::BindStop halt(world ? std::stop_token() : stop);
     rank(world);
   };
-  if (options.plan.world() == 1)
-    run(nullptr);
-  else if (options.processes)
-    run(&world_of(state.place, *options.processes));
-  else
-    comm::threads::run(options.plan.world(), options.comm_timeout,
-                       [&](comm::Communicator& world) { run(&world); });
+  const int world = options.plan.world();
+  if (world == 1) return run(nullptr);
+  if (options.processes) return run(&world_of(state.place, *options.processes));
+  if (state.device() != tensor::Device::meta)
+    return comm::threads::run(world, options.comm_timeout,
+                              [&](comm::Communicator& ranks) { run(&ranks); });
+  std::vector<tensor::Scope> scopes;
+  for (int r = 0; r < world; ++r) scopes.push_back(state.workers.scope(r, &meters));
+  comm::simulated::run(scopes, options.comm_timeout,
+                       [&](comm::Communicator& ranks) { rank(&ranks); });
 }
 
 }  // namespace tessera::pipeline

@@ -1,6 +1,7 @@
 #include "pipeline/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/fail.h"
 #include "base/machine_memory.h"
@@ -16,10 +17,37 @@ using tensor::DType;
 using tensor::Tensor;
 using Tiles = std::optional<models::Tiling>;
 
+std::string too_large(int64_t bytes, int64_t weights, int64_t activations, const Room& room,
+                      const std::string& remedy) {
+  return fmt::format("this run would need about {} (weights {}, activations {}), {}: {}",
+                     amount(double(bytes)), amount(double(weights)), amount(double(activations)),
+                     room.allows, remedy);
+}
+
 [[noreturn]] void refuse(const Need& need, const Room& room, const char* remedy) {
-  fail(ErrorCode::memory, "this run would need about {} (weights {}, activations {}), {}: {}",
-       amount(double(need.peak)), amount(double(need.weights)), amount(double(need.activations)),
-       room.allows, remedy);
+  fail(ErrorCode::memory, "{}", too_large(need.peak, need.weights, need.activations, room, remedy));
+}
+
+// More ranks with fewer experts each, or a budget that would do.
+std::string remedy_of(const ModelState& state, const Job& job, int64_t least, const Room& room) {
+  const Plan& plan = state.options.plan;
+  const auto sites = state.geometry().experts;
+  const int most = sites.empty() || plan.data != plan.expert ? 0 : sites.front().experts;
+  for (int ranks = 2 * plan.expert; state.options.processes && ranks <= most; ranks *= 2) {
+    ModelState wider;
+    set_stage(state, wider);
+    wider.options.processes = state.options.processes;
+    wider.options.plan.expert = wider.options.plan.data = ranks;
+    wider.options.plan.placement = ExpertPlacement::blocks;
+    const int64_t bytes = rehearse(wider, job).process;
+    if (bytes <= room.bytes)
+      return fmt::format("--plan {} needs {} a rank", to_string(wider.options.plan),
+                         amount(double(bytes)));
+  }
+  const std::string smaller = "use a smaller size or --count";
+  if (state.options.memory_budget == 0) return smaller;
+  return fmt::format("it fits into --memory-budget {:.1f}MB; else {}",
+                     std::ceil(double(least) / 1e5) / 10, smaller);
 }
 
 void plan_tiles(const ModelState& state, const GenerateRequest& request, const Room& room,
@@ -41,25 +69,6 @@ void plan_tiles(const ModelState& state, const GenerateRequest& request, const R
                   asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
 
-void plan_blocks(ModelState& state, const Need& need, const Room& room, Job& job) {
-  int64_t resident = -1;
-  if (need.peak > room.bytes) {
-    const char* smaller = "use a smaller size or --count";
-    if (state.options.plan.world() > 1) refuse(need, room, smaller);
-    const PartWeights parts = part_weights(*state.recipe, state.dtype());
-    resident = resident_blocks(parts, room.bytes - need.activations);
-    const int64_t least = parts.fixed + parts.largest(0);
-    if (resident < 0) refuse({least, need.activations, least + need.activations}, room, smaller);
-    job.notes.push_back(fmt::format(
-        "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in "
-        "memory, "
-        "the others are read from the file in every step",
-        amount(double(parts.whole())), amount(double(room.bytes)), resident, parts.blocks.size()));
-  }
-  state.transformers.keep_only(resident);
-  job.resident_blocks = resident;
-}
-
 }  // namespace
 
 std::string amount(double bytes) {
@@ -77,8 +86,12 @@ Room room_of(const ModelState& state, int64_t held) {
     const auto have = static_cast<double>(free_device_memory());
     return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
   }
-  const auto have = static_cast<double>(base::usable_memory());
-  return {static_cast<int64_t>(0.95 * have) - held, "the machine has " + amount(have) + beside};
+  const Processes* const processes = state.options.processes;
+  const int sharing = processes ? std::max(1, processes->on_this_machine()) : 1;
+  const double have = static_cast<double>(base::usable_memory()) / sharing;
+  return {
+      static_cast<int64_t>(0.95 * have) - held,
+      "the machine has " + amount(have) + (sharing > 1 ? " for each of its ranks" : "") + beside};
 }
 
 Tiles fitting_tiles(const ModelState& state, const nn::TokenLayout& layout, const Room& room) {
@@ -95,6 +108,37 @@ Tiles fitting_tiles(const ModelState& state, const nn::TokenLayout& layout, cons
     if (last.peak <= room.bytes) return tiles;
   }
   refuse(last, room, "use a smaller size");
+}
+
+Fit fit_transformer(const ModelState& state, Job& job) {
+  const Room room = room_of(state);
+  job.resident_blocks = -1;
+  Fit fit{rehearse(state, job), ""};
+  const auto refused = [&](int64_t weights, int64_t rest) {
+    fit.problem =
+        too_large(weights + rest, weights, rest, room, remedy_of(state, job, weights + rest, room));
+    return fit;
+  };
+  if (fit.need.process <= room.bytes) return fit;
+  int64_t weights = 0;
+  for (const Inspection::Rank& rank : fit.need.ranks) weights = std::max(weights, rank.weights);
+  const int64_t rest = fit.need.process - weights;
+  if (state.options.plan.world() > 1) return refused(weights, rest);
+  const PartWeights parts = part_weights(*state.recipe, state.dtype());
+  // Where none seem to fit, their peak and that of activations still need not meet.
+  job.resident_blocks = std::max<int64_t>(resident_blocks(parts, room.bytes - rest), 0);
+  for (;; --job.resident_blocks) {
+    fit.need = rehearse(state, job);
+    const int64_t least = fit.need.ranks[0].weights;
+    if (fit.need.process <= room.bytes) break;
+    if (job.resident_blocks == 0) return refused(least, fit.need.process - least);
+  }
+  job.notes.push_back(fmt::format(
+      "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
+      "the others are read from the file in every step",
+      amount(double(parts.whole())), amount(double(room.bytes)), job.resident_blocks,
+      parts.blocks.size()));
+  return fit;
 }
 
 models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {
@@ -134,10 +178,10 @@ void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
           "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: use a "
           "smaller size or --count",
           job.pictures(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
-  const Estimate denoise =
-      estimate(*state.recipe, state.dtype(), job.layout, job.pictures(), job.guidance.branches(),
-               &job.conditioning, state.expert_dtype());
-  plan_blocks(state, {denoise.weights, denoise.activations, denoise.peak}, room, job);
+  check_tokens(job.layout, int64_t{job.pictures()} * (job.guidance.branches() ? 2 : 1));
+  const Fit fit = fit_transformer(state, job);
+  if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
+  state.transformers.keep_only(job.resident_blocks);
   if (request.decode) plan_tiles(state, request, room, job);
 }
 

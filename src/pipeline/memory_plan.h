@@ -5,6 +5,7 @@
 
 #include "pipeline/estimate.h"
 #include "pipeline/plan_job.h"
+#include "pipeline/rehearse.h"
 
 namespace tessera::pipeline {
 
@@ -30,13 +31,22 @@ struct Room {
   int64_t bytes;
   std::string allows;
 };
-/// RunOptions::memory_budget, else nearly all that the machine or the GPU has; less what the run
-/// holds already.
+/// Of this process: RunOptions::memory_budget, else nearly all that the machine or the GPU has,
+/// shared with the ranks beside it; less what the run holds already.
 Room room_of(const ModelState& state, int64_t held = 0);
 /// None if a latent can be decoded whole, else the largest tiles that fit: of the published size,
 /// or halves of 1024 pixels. Throws Error(memory) when none do.
 std::optional<models::Tiling> fitting_tiles(const ModelState& state, const nn::TokenLayout& layout,
                                             const Room& room);
+
+/// What the ranks of a job need, and why they do not fit; "": they do.
+struct Fit {
+  Rehearsal need;
+  std::string problem;
+};
+/// Chooses how many blocks of the transformer stay in memory (job.resident_blocks; on one rank, and
+/// said in job.notes). Reads no weight.
+Fit fit_transformer(const ModelState& state, Job& job);
 
 /// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
 /// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in

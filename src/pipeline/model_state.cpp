@@ -92,32 +92,40 @@ nn::Geometry ModelState::geometry() const {
   return recipe->make(weights, recipe->whole(), dtype())->geometry();
 }
 
-std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident,
-                                                            const RunMeters* meters) {
-  const int lender = parallel::portion_lender(options.plan, rank);
-  const tensor::Scope loading = workers.scope(lender, meters);
-  Trackers memory;
-  if (meters) memory.push_back(meters->memory);
-  if (meters && loading.memory != meters->memory) memory.push_back(loading.memory);
-  return transformers.get(resident, parallel::portion_number(options.plan, rank), memory,
-                          [&] { return load_transformer(rank, resident, loading); });
-}
-
-std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident,
-                                                           tensor::Scope loading) const {
-  (void)check_transformer();  // what is to be said of it was said before
-  loading.pool = workers.pool.get();
-  loading.meter = tensor::current_scope().meter;
-  const tensor::BindScope bind(loading);
-  const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
+nn::Portion ModelState::portion(int rank) const {
   nn::Portion portion = parallel::portion_of(options.plan, geometry(), rank);
   portion.expert_dtype = expert_dtype();
-  require(resident < 0 || !portion.expert_dtype, ErrorCode::usage,
+  return portion;
+}
+
+std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident,
+                                                            const RunMeters* meters) {
+  tensor::Scope loading = tensor::current_scope();
+  loading.pool = workers.pool.get();
+  const tensor::BindScope bind(loading);
+  return transformers.get(resident, parallel::portion_number(options.plan, rank),
+                          workers.scope(rank, meters).memory,
+                          [&] { return load_transformer(rank, resident); });
+}
+
+std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
+  require(resident < 0 || !expert_dtype(), ErrorCode::usage,
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");
-  if (resident < 0) return recipe->make(*weight_store().open(tensors, device()), portion, dtype());
-  return std::make_unique<StreamedDenoiser>(*recipe, weight_store().open(tensors, device()),
-                                            dtype(), resident);
+  const auto weights = transformer_weights();
+  if (resident < 0) return recipe->make(*weights, portion(rank), dtype());
+  return std::make_unique<StreamedDenoiser>(*recipe, weights, dtype(), resident);
+}
+
+std::shared_ptr<const nn::Weights> ModelState::transformer_weights() const {
+  const bool meta = device() == tensor::Device::meta;
+  if (meta &&
+      !(folder.has("transformer") && load::has_weights(folder.component("transformer").folder)))
+    return std::make_shared<load::MetaWeights>();
+  const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
+  if (meta) return std::make_shared<load::MetaWeights>(tensors);
+  (void)check_transformer();  // what is to be said of it was said before
+  return weight_store().open(tensors, device());
 }
 
 std::string ModelState::check_vae() const {

@@ -51,8 +51,13 @@ struct ModelState {
   std::string check_vae() const;
   /// What plans need to know of the transformer; reads no file.
   nn::Geometry geometry() const;
+  /// Its weights, checked; on meta those that the files have, or would have.
+  std::shared_ptr<const nn::Weights> transformer_weights() const;
+  /// What a rank holds of it.
+  nn::Portion portion(int rank) const;
   /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
-  /// from 0 on, so many of its blocks stay in memory. It counts in `meters` while it is held.
+  /// from 0 on, so many of its blocks stay in memory. While it is held, it counts with what the
+  /// scope and the rank's meter count.
   std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1,
                                                   const RunMeters* meters = nullptr);
   /// The VAE's halves, checked and loaded for this call; released with the result.
@@ -64,8 +69,7 @@ struct ModelState {
       const std::string& part, const std::function<void(const std::string&)>& note = {}) const;
 
  private:
-  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident,
-                                                 tensor::Scope loading) const;
+  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;
 };
 
 /// Reads the folder and starts the device; as Model::open.

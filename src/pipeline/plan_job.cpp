@@ -100,6 +100,15 @@ int64_t guided_channels(const models::PipelineSpec& recipe, const std::string& s
   return other == recipe.guided_channels_of.end() ? recipe.guided_channels : other->second;
 }
 
+void choose_class_sampler(const ModelState& state, const GenerateRequest& request, int steps,
+                          Job& job) {
+  const std::string scheduler = class_scheduler(state, request);
+  job.sampler_name = scheduler;
+  job.sampler =
+      scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
+  job.guidance = {job.guidance_asked, guided_channels(*state.recipe, scheduler)};
+}
+
 void plan_classes(const ModelState& state, const GenerateRequest& request, int steps, Job& job) {
   std::vector<int> classes;
   for (int number : class_numbers(request.classes, state.class_names, state.recipe->classes))
@@ -108,11 +117,7 @@ void plan_classes(const ModelState& state, const GenerateRequest& request, int s
     job.labels.push_back(state.class_names.empty()
                              ? "class " + std::to_string(number)
                              : state.class_names[static_cast<size_t>(number)]);
-  const std::string scheduler = class_scheduler(state, request);
-  job.sampler_name = scheduler;
-  job.sampler =
-      scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
-  job.guidance = {job.guidance_asked, guided_channels(*state.recipe, scheduler)};
+  choose_class_sampler(state, request, steps, job);
   job.conditioning = state.recipe->conditioning(classes, job.guidance.branches());
 }
 
@@ -182,6 +187,10 @@ void choose_sampler(const ModelState& state, const GenerateRequest& request, int
                             .flow = recipe.predicts_flow});
 }
 
+parallel::Guidance text_guidance(const models::PipelineSpec& recipe, const Branches& branches) {
+  return {branches.scale, recipe.guided_channels, recipe.guided_channels};
+}
+
 // What a sampler does otherwise than one would think.
 void note_passes(const ModelState& state, int steps, Job& job) {
   const sample::Sampler& sampler = *job.sampler;
@@ -231,8 +240,7 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
                            .guidance = branches.embedded},
                           job.conditioning);
   job.prefix = recipe.prefix(job.conditioning);
-  const int64_t channels = recipe.guided_channels;
-  job.guidance = {branches.scale, channels, channels};
+  job.guidance = text_guidance(recipe, branches);
 }
 
 // The size that the reference pipeline computes in place of the one that was asked for.
@@ -281,6 +289,17 @@ void plan_size(const ModelState& state, const GenerateRequest& request, Job& job
                              latent_pixels(width, factor, patch[2], "width"), frames);
 }
 
+// What a request is before anything is encoded: its sizes, and how many steps it asks for.
+int begin_job(const ModelState& state, const GenerateRequest& request, Job& job) {
+  job.meters = RunMeters(state.workers.ranks.size());
+  job.guidance_asked = request.guidance.value_or(state.defaults.guidance);
+  for (const float scale : {job.guidance_asked, request.true_guidance})
+    require(scale >= 0 && scale <= 1000, ErrorCode::usage,
+            "--guidance {}: expected a number from 0 to 1000", scale);
+  plan_size(state, request, job);
+  return request.steps.value_or(state.defaults.steps);
+}
+
 Outline outline_of(const ModelState& state, const GenerateRequest& request, const Job& job,
                    int steps) {
   const models::PipelineSpec& recipe = *state.recipe;
@@ -321,15 +340,9 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
       ErrorCode::usage,
       "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "
       "and choose a model with experts");
-  const models::PipelineSpec::Defaults& defaults = state.defaults;
   Job job;
-  job.meters = RunMeters(state.workers.ranks.size());
-  job.guidance_asked = request.guidance.value_or(defaults.guidance);
-  for (const float scale : {job.guidance_asked, request.true_guidance})
-    require(scale >= 0 && scale <= 1000, ErrorCode::usage,
-            "--guidance {}: expected a number from 0 to 1000", scale);
   check_subject(state, request);
-  plan_size(state, request, job);
+  const int steps = begin_job(state, request, job);
   if (request.decode && state.folder.absent.contains("vae"))
     state.folder.component("vae", ", or save latents alone: --latents-only --save-latents FILE");
   require(!request.decode || state.has_vae(), ErrorCode::model,
@@ -339,7 +352,6 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
   for (const std::string& said :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
     if (!said.empty()) job.notes.push_back(said);
-  const int steps = request.steps.value_or(defaults.steps);
   announce(state, outline_of(state, request, job, steps), control);
   if (state.recipe->text_inputs.empty())
     plan_classes(state, request, steps, job);
@@ -349,6 +361,26 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
   note_without_effect(*state.recipe, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
     read_initial(request, job);
+  return job;
+}
+
+Job sketch_job(const ModelState& state, const GenerateRequest& request) {
+  const models::PipelineSpec& recipe = *state.recipe;
+  Job job;
+  const int steps = begin_job(state, request, job);
+  require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
+  job.labels.resize(static_cast<size_t>(outline_of(state, request, job, steps).pictures));
+  if (!recipe.takes_text()) {
+    choose_class_sampler(state, request, steps, job);
+  } else {
+    job.guidance = text_guidance(recipe, branches_of(recipe, request, job.guidance_asked));
+    job.sampler = sample::rectified_flow(steps);
+    if (state.folder.has("scheduler")) choose_sampler(state, request, steps, job);
+  }
+  const int64_t rows = int64_t{job.pictures()} * (job.guidance.branches() ? 2 : 1);
+  check_tokens(job.layout, rows);
+  job.conditioning = recipe.example(rows);
+  job.prefix = recipe.prefix(job.conditioning);
   return job;
 }
 

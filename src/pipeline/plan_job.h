@@ -31,7 +31,7 @@ struct Job {
   std::vector<std::string> notes;               ///< what one should know about it
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
   RunMeters meters;
-  /// The transformer by parallel::portion_number, while it is needed.
+  /// The transformer by rank, of those of this process, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
 
   int pictures() const { return static_cast<int>(labels.size()); }
@@ -52,5 +52,7 @@ struct Job {
 /// run and released.
 Job plan_job(const ModelState& state, const GenerateRequest& request,
              const RunControl& control = {});
+/// The same as far as configurations tell it: texts are the longest, and on meta.
+Job sketch_job(const ModelState& state, const GenerateRequest& request);
 
 }  // namespace tessera::pipeline

@@ -17,6 +17,7 @@ struct TokenRun {
 
 /// What it takes on this process, found on meta; `flops` are those of a pass over all tokens.
 struct TokenNeed : Need {
+  std::vector<Inspection::Rank> ranks;
   int64_t kv = 0;  ///< keys and values; part of the activations
   int64_t parameters = 0;
   double flops = 0;

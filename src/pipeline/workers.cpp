@@ -20,10 +20,9 @@ int thread_count_of(const RunOptions& options) {
 }  // namespace
 
 RunMeters::RunMeters(size_t count) {
-  for (size_t r = 0; r < count; ++r) {
-    ranks.push_back(std::make_shared<tensor::Meter>(all));
-    rank_memory.push_back(std::make_shared<tensor::MemoryTracker>(memory));
-  }
+  for (size_t r = 0; r < std::max<size_t>(count, 1); ++r)
+    ranks.push_back(
+        {std::make_shared<tensor::Meter>(all), std::make_shared<tensor::MemoryTracker>(memory)});
 }
 
 void Workers::start(const RunOptions& options) {
@@ -37,10 +36,12 @@ void Workers::start(const RunOptions& options) {
 tensor::Scope Workers::scope(int rank, const RunMeters* meters) const {
   tensor::Scope scope;
   const bool shared = rank < 0 || ranks.empty();
-  const auto place = static_cast<size_t>(rank);
+  const auto place = static_cast<size_t>(shared ? 0 : rank);
   scope.pool = shared ? pool.get() : ranks[place].get();
-  if (meters) scope.meter = shared ? meters->all : meters->ranks[place];
-  if (meters) scope.memory = shared ? meters->memory : meters->rank_memory[place];
+  scope.assumptions = assumptions;
+  if (!meters) return scope;
+  scope.meter = rank < 0 ? meters->all : meters->ranks.at(place).work;
+  scope.memory = rank < 0 ? meters->memory : meters->ranks.at(place).memory;
   return scope;
 }
 

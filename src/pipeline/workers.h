@@ -11,11 +11,15 @@ namespace tessera::pipeline {
 
 /// What the ranks of one request do and hold, apart from what other requests do at the same time.
 struct RunMeters {
+  struct Rank {
+    std::shared_ptr<tensor::Meter> work;
+    std::shared_ptr<tensor::MemoryTracker> memory;
+  };
+  /// `ranks`: as many as Workers have; 0 is one as well.
   explicit RunMeters(size_t ranks = 0);
   std::shared_ptr<tensor::Meter> all = std::make_shared<tensor::Meter>();
-  std::vector<std::shared_ptr<tensor::Meter>> ranks;  ///< that are threads, where there are several
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
-  std::vector<std::shared_ptr<tensor::MemoryTracker>> rank_memory;  ///< likewise
+  std::vector<Rank> ranks;  ///< of this process; they count in `all` and `memory` as well
 };
 
 /// The threads that a model computes with, shared by its requests.
@@ -28,6 +32,7 @@ struct Workers {
   std::unique_ptr<base::ThreadPool> pool;  ///< all threads; null: the caller's alone
   /// Of each rank that is a thread of this process, where there are several.
   std::vector<std::unique_ptr<base::ThreadPool>> ranks;
+  tensor::Assumptions assumptions{};  ///< of ranks on meta
 };
 
 }  // namespace tessera::pipeline

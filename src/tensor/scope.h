@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "tensor/storage.h"
@@ -40,6 +41,8 @@ class Meter {
 struct Assumptions {
   /// Share of a layer's experts that get at least one token, 0..1.
   double touched_experts = 1.0;
+  /// The rows of each expert of a layer, to any scale; empty: alike in all that are touched.
+  std::vector<double> expert_load{};
 };
 
 /// What surrounds the ops of a thread. It may change speed and accounting, never results.

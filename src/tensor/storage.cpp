@@ -22,11 +22,9 @@ constexpr int64_t kOwnPagesFrom = int64_t{1} << 18;
 
 size_t index_of(MemoryClass memory_class) { return static_cast<size_t>(memory_class); }
 
-void raise_to(std::atomic<int64_t>& peak, int64_t value) {
-  int64_t seen = peak.load();
-  while (seen < value && !peak.compare_exchange_weak(seen, value)) {
-  }
-}
+void raise_to(int64_t& peak, int64_t value) { peak = std::max(peak, value); }
+
+constexpr size_t kBuffers = static_cast<size_t>(MemoryClass::buffers);
 
 constexpr size_t kMostSpare = 8;  // pages that wait serve a weight of an eighth of them or more
 
@@ -127,18 +125,64 @@ void MemoryTracker::add(MemoryClass memory_class, int64_t bytes) {
   if (whole_) whole_->add(memory_class, bytes);
 }
 
+void MemoryTracker::raise() {
+  raise_to(spans_.empty() ? peaks_[kBuffers] : spans_.back().buffers, current_[kBuffers]);
+  raise_to(spans_.empty() ? total_peak_ : spans_.back().total, total_);
+}
+
 void MemoryTracker::add_shared(MemoryClass memory_class, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
   const size_t i = index_of(memory_class);
-  raise_to(peaks_[i], current_[i].fetch_add(bytes) + bytes);
-  raise_to(total_peak_, total_.fetch_add(bytes) + bytes);
+  current_[i] += bytes;
+  total_ += bytes;
+  if (i != kBuffers) raise_to(peaks_[i], current_[i]);
+  raise();
+}
+
+uint64_t MemoryTracker::expect() {
+  const uint64_t whole = whole_ ? whole_->expect() : 0;
+  const std::lock_guard lock(mutex_);
+  spans_.push_back({current_[kBuffers], total_, true, whole});
+  return first_ + spans_.size() - 1;
+}
+
+void MemoryTracker::arrived(uint64_t expected, int64_t bytes) {
+  uint64_t whole = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto begin = static_cast<size_t>(expected - first_);
+    spans_.at(begin).open = false;
+    whole = spans_[begin].whole;
+    for (size_t i = begin; i < spans_.size(); ++i) {
+      spans_[i].buffers += bytes;
+      spans_[i].total += bytes;
+    }
+    for (; !spans_.empty() && !spans_.front().open; spans_.pop_front(), ++first_) {
+      raise_to(peaks_[kBuffers], spans_.front().buffers);
+      raise_to(total_peak_, spans_.front().total);
+    }
+  }
+  if (whole_) whole_->arrived(whole, bytes);
 }
 
 int64_t MemoryTracker::current(MemoryClass memory_class) const {
-  return current_[index_of(memory_class)].load();
+  const std::lock_guard lock(mutex_);
+  return current_[index_of(memory_class)];
 }
 
 int64_t MemoryTracker::peak(MemoryClass memory_class) const {
-  return peaks_[index_of(memory_class)].load();
+  const std::lock_guard lock(mutex_);
+  int64_t peak = peaks_[index_of(memory_class)];
+  for (const Span& span : spans_)
+    if (memory_class == MemoryClass::buffers) raise_to(peak, span.buffers);
+  return peak;
+}
+
+int64_t MemoryTracker::peak() const {
+  const std::lock_guard lock(mutex_);
+  int64_t peak = total_peak_;
+  for (const Span& span : spans_) raise_to(peak, span.total);
+  return peak;
 }
 
 PageReuse::PageReuse() { spare_pages().enter(); }
@@ -147,29 +191,29 @@ PageReuse::~PageReuse() { spare_pages().leave(); }
 std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryClass memory_class) {
   std::shared_ptr<Storage> storage(new Storage);
   storage->device_ = device;
-  storage->memory_class_ = memory_class;
+  storage->bytes_ = bytes;
   if (device == Device::cpu) {
     const int64_t alignment = bytes >= kHugePageFrom ? int64_t{1} << 21 : 64;
     const int64_t rounded = (bytes + kSlack + alignment - 1) / alignment * alignment;
     const bool own = memory_class == MemoryClass::weights && bytes >= kOwnPagesFrom;
-    if (own) storage->owner_ = own_pages(bytes + kSlack, alignment);
-    void* data =
-        own ? const_cast<void*>(storage->owner_.get())
-            : std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
-    require(data != nullptr, ErrorCode::memory,
+    const std::shared_ptr<void> memory =
+        own ? own_pages(bytes + kSlack, alignment)
+            : std::shared_ptr<void>(
+                  std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded)),
+                  std::free);
+    require(memory != nullptr, ErrorCode::memory,
             "cannot allocate {} MB for {}: use a smaller size, batch or model", bytes >> 20,
             name_of(memory_class));
     if (bytes >= kHugePageFrom)
-      madvise(data, static_cast<size_t>(own ? bytes : rounded), MADV_HUGEPAGE);
-    storage->data_ = static_cast<std::byte*>(data);
-    storage->owned_ = !own;
+      madvise(memory.get(), static_cast<size_t>(own ? bytes : rounded), MADV_HUGEPAGE);
+    storage->data_ = static_cast<std::byte*>(memory.get());
+    storage->memory_ = memory;
   } else if (device == Device::cuda) {
-    storage->pool_ = device_pool();
-    storage->data_ = storage->pool_->take(bytes, memory_class, current_scope().arena);
+    const auto pool = device_pool();
+    storage->data_ = pool->take(bytes, memory_class, current_scope().arena);
+    storage->memory_ = {storage->data_, [pool](std::byte* data) { pool->give(data); }};
   }
-  storage->bytes_ = bytes;
-  storage->tracker_ = current_scope().memory;
-  if (storage->tracker_) storage->tracker_->add(memory_class, bytes);
+  storage->count(memory_class);
   return storage;
 }
 
@@ -178,13 +222,28 @@ std::shared_ptr<Storage> Storage::view(const void* data, int64_t bytes,
   std::shared_ptr<Storage> storage(new Storage);
   storage->data_ = static_cast<std::byte*>(const_cast<void*>(data));
   storage->bytes_ = bytes;
-  storage->owner_ = std::move(owner);
+  storage->memory_ = std::move(owner);
   return storage;
 }
 
+std::shared_ptr<Storage> Storage::part(const Storage& of, int64_t begin, int64_t bytes,
+                                       std::optional<MemoryClass> counted) {
+  std::shared_ptr<Storage> storage(new Storage);
+  storage->device_ = of.device_;
+  storage->data_ = of.data_ ? of.data_ + begin : nullptr;
+  storage->bytes_ = bytes;
+  storage->memory_ = of.memory_;
+  if (counted) storage->count(*counted);
+  return storage;
+}
+
+void Storage::count(MemoryClass memory_class) {
+  memory_class_ = memory_class;
+  tracker_ = current_scope().memory;
+  if (tracker_) tracker_->add(memory_class, bytes_);
+}
+
 Storage::~Storage() {
-  if (owned_) std::free(data_);
-  if (pool_) pool_->give(data_);
   if (tracker_) tracker_->add(memory_class_, -bytes_);
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 namespace tessera::tensor {
 
@@ -18,7 +20,9 @@ constexpr int kMemoryClasses = 4;
 const char* name_of(MemoryClass memory_class);
 
 /// Counts live bytes by class, and the peaks. Thread-safe. Bytes of meta tensors count too, so a
-/// run on `meta` gives the memory of the real one.
+/// run on `meta` gives the memory of the real one. A message is memory of its receiver from where
+/// that expects it, whenever it arrives: so peaks follow from what a rank does, not from how fast
+/// its peers do it, and are those of processes where ranks are threads.
 class MemoryTracker {
  public:
   /// `whole`: counts everything that this one counts as well, such as a process its ranks.
@@ -27,14 +31,30 @@ class MemoryTracker {
   /// What somebody else of the whole holds already: counts here only.
   void add_shared(MemoryClass memory_class, int64_t bytes);
   bool part_of_whole() const { return whole_ != nullptr; }
+  /// A message is expected from now on; its number is for arrived().
+  uint64_t expect();
+  /// What was expected is in the hands of who expected it, who counts it from now on, or will never
+  /// come: 0 bytes. Until now it was here, among the buffers.
+  void arrived(uint64_t expected, int64_t bytes);
   int64_t current(MemoryClass memory_class) const;
   int64_t peak(MemoryClass memory_class) const;
   /// The largest sum over all classes that was alive at once.
-  int64_t peak() const { return total_peak_.load(); }
+  int64_t peak() const;
 
  private:
-  std::array<std::atomic<int64_t>, kMemoryClasses> current_{}, peaks_{};
-  std::atomic<int64_t> total_{0}, total_peak_{0};
+  /// Peaks from one expectation to the next.
+  struct Span {
+    int64_t buffers = 0, total = 0;
+    bool open = true;    // what was expected when it began has not arrived
+    uint64_t whole = 0;  // the number of that expectation there
+  };
+  void raise();
+
+  mutable std::mutex mutex_;
+  std::array<int64_t, kMemoryClasses> current_{}, peaks_{};
+  int64_t total_ = 0, total_peak_ = 0;
+  std::deque<Span> spans_;  // from the first that is open on
+  uint64_t first_ = 0;      // number of spans_.front()
   const std::shared_ptr<MemoryTracker> whole_;
 };
 
@@ -50,8 +70,6 @@ class PageReuse {
   PageReuse& operator=(const PageReuse&) = delete;
 };
 
-class DevicePool;
-
 /// A block of bytes that tensors share; freed with its last owner.
 class Storage {
  public:
@@ -61,6 +79,10 @@ class Storage {
   /// Foreign memory; `owner` keeps it alive. Read only by agreement.
   static std::shared_ptr<Storage> view(const void* data, int64_t bytes,
                                        std::shared_ptr<const void> owner);
+  /// Some bytes of another storage, which stay while either lives. They count once more as memory
+  /// of this class in the caller's scope, or, without a class, nowhere.
+  static std::shared_ptr<Storage> part(const Storage& of, int64_t begin, int64_t bytes,
+                                       std::optional<MemoryClass> counted);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -72,14 +94,14 @@ class Storage {
 
  private:
   Storage() = default;
+  void count(MemoryClass memory_class);
+
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   Device device_ = Device::cpu;
   MemoryClass memory_class_ = MemoryClass::activations;
-  bool owned_ = false;
   std::shared_ptr<MemoryTracker> tracker_;
-  std::shared_ptr<const void> owner_;
-  std::shared_ptr<DevicePool> pool_;  // of device memory
+  std::shared_ptr<const void> memory_;  // freed with its last owner
 };
 
 }  // namespace tessera::tensor

@@ -245,6 +245,14 @@ Tensor Tensor::to(Device device, MemoryClass memory_class) const {
   return copy;
 }
 
+Tensor Tensor::held_as(std::optional<MemoryClass> memory_class) const {
+  require(dense(), ErrorCode::usage, "a view {} is held by who made it", shape_);
+  Tensor held = *this;
+  held.storage_ = Storage::part(*storage_, offset_, bytes(), memory_class);
+  held.offset_ = 0;
+  return held;
+}
+
 void copy_into(const Tensor& to, const Tensor& from) {
   require(to.shape() == from.shape() && to.dtype() == from.dtype(), ErrorCode::usage,
           "a tensor {} of {} cannot be copied into {} of {}", from.shape(), name_of(from.dtype()),

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -68,6 +69,9 @@ class Tensor {
   /// The same elements on a device: itself if it is there, else dense. From a GPU it waits until
   /// they are computed. To meta: the shape; from meta: Error(usage).
   Tensor to(Device device, MemoryClass memory_class = MemoryClass::activations) const;
+  /// The same elements, which must be dense, as memory of this class in the caller's scope, whoever
+  /// made them; without a class as nobody's, such as those on their way to another rank.
+  Tensor held_as(std::optional<MemoryClass> memory_class) const;
   /// Elements as floats, dense order (any dtype), wherever they are. Not on meta.
   std::vector<float> to_floats() const;
   /// Elements of an i32 or i64 tensor. Throws Error(usage) for other dtypes.

@@ -122,16 +122,6 @@ TEST(Inbox, CountsWhatNobodyExpectsYet) {
   EXPECT_EQ(calls, 1) << "it was there already";
 }
 
-TEST(Inbox, MemoryOfMessagesCountsWithThatOfWhoExpectsThem) {
-  Inbox inbox;
-  EXPECT_EQ(inbox.memory(), nullptr);
-  tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  const tensor::BindScope bound(scope);
-  inbox.expect(1, 0, 0);
-  EXPECT_EQ(inbox.memory(), scope.memory);
-}
-
 // A deadline that is looked at only when nothing arrives would never end this.
 TEST(Inbox, AWaitAsksTheClockHoweverOftenSomethingElseArrives) {
   Inbox inbox;

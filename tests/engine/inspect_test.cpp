@@ -61,8 +61,15 @@ TEST(Inspect, RanksOfAPlanShareTheExperts) {
   EXPECT_EQ(rank.tokens, 2 * 2 * 256);
   // 28 layers, 7 experts of 3 * 1152 * 4608 elements less.
   EXPECT_NEAR(double(alone.ranks[0].weights - rank.weights), 28.0 * 7 * 3 * 1152 * 4608 * 2, 1e8);
-  EXPECT_EQ(rank.kept_rows, 0);
-  EXPECT_EQ(stale.ranks[7].kept_rows, 28 * rank.tokens * 2 * (1152 * 2 + 4));
+  EXPECT_EQ(rank.kv, 0);
+  EXPECT_GT(rank.sent, 28 * rank.tokens * 7 / 8 * 2 * 2 * 1152 * 2) << "rows, there and back";
+  // Rows of all layers are under way at once, and of one at home.
+  const int64_t kept = 28 * rank.tokens * 2 * (1152 * 2 + 4);
+  EXPECT_GT(stale.ranks[7].buffers, kept);
+  EXPECT_LT(stale.ranks[7].buffers, kept + kept / 7);
+  EXPECT_LT(rank.buffers, kept / 7);
+  EXPECT_LT(stale.ranks[7].activations, rank.activations * 11 / 10)
+      << "results that wait do not keep those that were sent to others";
   EXPECT_EQ(stale.ranks[0], stale.ranks[7]);
 }
 
@@ -107,47 +114,6 @@ TEST(Inspect, BadPlansOfLanguageModelsAreRefused) {
     }
 }
 
-// Foretold of each rank against what a run reports of the one that needs most.
-TEST(Inspect, ForetellsWhatARunKeeps) {
-  const char* folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
-  for (const char* plan :
-       {"expert=2", "expert=2,schedule=interweaved", "expert=3,schedule=displaced,sync-every=3",
-        "expert=2,schedule=adaptive,budget=30", "expert=2,schedule=staggered-batch",
-        "data=2,distrifusion=2,expert=4,schedule=interweaved,sync=deep"}) {
-    GenerateRequest request;
-    request.count = 1;
-    request.steps = 6;
-    request.classes = {"1"};
-    request.count = 5;
-    request.decode = false;
-    Model model = Model::open(folder, under(plan));
-    const auto foretold = model.inspect(request).ranks;
-    const Report report = model.generate(request).report;
-    int64_t kept = 0, kv = 0, buffers = 0;
-    for (const Inspection::Rank& rank : foretold) {
-      kept = std::max(kept, rank.kept_rows);
-      kv += rank.kv;
-      buffers += rank.exchange + rank.kept_rows;
-    }
-    EXPECT_EQ(report.kept_row_bytes, kept) << plan;
-    EXPECT_EQ(report.peak_bytes.kv, kv) << plan;
-    EXPECT_LE(report.peak_bytes.buffers, buffers + buffers / 2) << plan;
-    EXPECT_GE(2 * report.peak_bytes.buffers, report.kept_row_bytes) << plan;
-    ASSERT_EQ(report.per_rank.size(), foretold.size()) << plan;
-    double flops = 0;
-    for (size_t r = 0; r < foretold.size(); ++r) {
-      const auto& peak = report.per_rank[r].peak_bytes;
-      EXPECT_NEAR(double(peak.weights), double(foretold[r].weights),
-                  0.05 * double(foretold[r].weights))
-          << plan << ", rank " << r;
-      EXPECT_EQ(peak.kv, foretold[r].kv) << plan << ", rank " << r;
-      EXPECT_LE(peak.total, report.peak_bytes.total) << plan << ", rank " << r;
-      flops += report.per_rank[r].flops;
-    }
-    EXPECT_DOUBLE_EQ(flops, report.flops) << plan;
-  }
-}
-
 TEST(Inspect, ForetellsTheWeightsOfARank) {
   const std::string folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
   const load::TensorSet tensors = load::open_component(folder);
@@ -166,10 +132,7 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
       const auto network =
           recipe.make(*store.open(tensors), portion,
                       precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
-      // The table of classes stays as the file has it, f32 here, and is foretold as bf16.
-      EXPECT_NEAR(double(scope.memory->current(tensor::MemoryClass::weights)),
-                  double(foretold[r].weights), 0.015 * double(foretold[r].weights))
-          << r;
+      EXPECT_EQ(scope.memory->current(tensor::MemoryClass::weights), foretold[r].weights) << r;
     }
   }
 }

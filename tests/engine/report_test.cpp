@@ -24,10 +24,10 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   EXPECT_EQ(json["peak_bytes"]["total"], 9);
   Inspection inspection;
   inspection.components.push_back({"vae", "AutoencoderKL", "/x", 10, 20, true, {{"depth", "2"}}});
-  inspection.ranks.push_back({.experts = 2, .tokens = 3, .weights = 5, .kept_rows = 7});
+  inspection.ranks.push_back({.experts = 2, .tokens = 3, .weights = 5, .buffers = 7});
   const auto shown = nlohmann::json::parse(to_json(inspection));
   EXPECT_EQ(shown["components"][0]["facts"]["depth"], "2");
-  EXPECT_EQ(shown["ranks"][0]["sum"], 12);
+  EXPECT_EQ(shown["ranks"][0]["buffers"], 7);
 }
 
 }  // namespace

@@ -64,6 +64,27 @@ TEST(MetaWeights, CountsPackedBytesOnly) {
   EXPECT_EQ(scope.memory->peak(), bytes) << "the unpacked weight is freed once it is packed";
 }
 
+TEST(MetaWeights, CountsASliceOnceWhileItIsHeld) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bound(scope);
+  const auto held = [&] { return scope.memory->current(tensor::MemoryClass::weights); };
+  const MetaWeights weights;
+  const nn::Cut upper{0, {{0, 32}}}, lower{0, {{32, 64}}};
+  ops::Weight first = weights.matrix("w", 64, 64, DType::bf16, upper);
+  const int64_t half = held();
+  const ops::Weight again = weights.matrix("w", 64, 64, DType::bf16, upper);
+  EXPECT_EQ(again, first);
+  EXPECT_EQ(held(), half);
+  {
+    const ops::Weight rest = weights.matrix("w", 64, 64, DType::bf16, lower);
+    EXPECT_EQ(held(), 2 * half);
+    const Tensor table = weights.get("w", {64, 64}), same = weights.get("w", {64, 64});
+    EXPECT_EQ(held(), 2 * half + 64 * 64 * 2) << "as it is stored, it is another";
+  }
+  EXPECT_EQ(held(), half);
+}
+
 TEST(MetaWeights, AnswersForTheFilesItKnows) {
   const ScratchFolder folder;
   const MetaWeights weights(written(folder, fitting()));

@@ -68,6 +68,29 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertFalse((self.folder / "x").exists())
 
+    def test_a_budget_admits_the_plan_that_fits_into_it(self):
+        one = self.latents("one", [])
+        budget = ["--memory-budget", "0.9MB", "--report", str(self.folder / "report.json")]
+        ranks = lambda: [r["peak_bytes"]["total"] for r in
+                         json.loads((self.folder / "report.json").read_text())["per_rank"]]
+        four = MPIRUN + ["-np", "4"]
+        self.assertEqual(one, self.latents("experts", four, "--plan", "expert=4", *budget))
+        self.assertLess(max(ranks()), 900000)
+        patches = ["--plan", "distrifusion=4"]  # all experts are on all ranks
+        done = subprocess.run([*four, PROGRAM, *ARGUMENTS, *patches, *budget, "--save-latents",
+                               str(self.folder / "patches")],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(done.returncode, 6, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn("allows 0.9 MB: --plan data=2,distrifusion=4,expert=2 needs ", lines[0])
+        self.assertFalse((self.folder / "patches").exists())
+        need = float(lines[0].split("would need about ")[1].split(" MB")[0]) * 1e6
+        budget[1] = f"{need * 1.1 / 1e6:.2f}MB"
+        self.latents("patches", four, *patches, *budget)
+        self.assertGreater(max(ranks()), 900000)
+        self.assertAlmostEqual(max(ranks()), need, delta=0.05 * need)
+
     def test_commands_of_one_process_are_refused_in_one_line(self):
         inputs = ["--inputs", "x", "--outputs", "y"]
         for words in (["forward", MODEL, *inputs], ["eval", MODEL], ["inspect", MODEL],

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
+
+#include "tensor/scope.h"
+#include "tessera/error.h"
 
 namespace tessera::ops {
 namespace {
@@ -33,6 +37,40 @@ TEST(Routing, SoftmaxWithoutRenormalisationKeepsItsMass) {
   const Tensor logits = Tensor::from(std::vector<float>{0, std::log(3.0f)}, {1, 2});
   EXPECT_NEAR(route(logits, {.top_k = 1}).weights.to_floats()[0], 0.75f, 1e-6);
   EXPECT_NEAR(route(logits, {.top_k = 1, .renormalise = true}).weights.to_floats()[0], 1.0f, 1e-6);
+}
+
+// Tokens by expert, and how often a token has an expert twice.
+std::pair<std::vector<int64_t>, int64_t> loads(const Routing& routing, int64_t experts) {
+  std::vector<int64_t> load(static_cast<size_t>(experts));
+  int64_t twice = 0;
+  const auto ids = routing.ids.to_ints();
+  for (size_t i = 0; i < ids.size(); ++i) ++load[static_cast<size_t>(ids[i])];
+  for (size_t i = 1; i < ids.size(); i += 2) twice += ids[i] == ids[i - 1];
+  return {load, twice};
+}
+
+TEST(Routing, OnMetaOneIsMadeUpFromWhatTheScopeAssumes) {
+  tensor::Scope scope;
+  const auto made = [&](int64_t tokens) {
+    const tensor::BindScope bind(scope);
+    return loads(
+        host_routing(
+            route(Tensor::empty({tokens, 4}, DType::f32, tensor::Device::meta), {.top_k = 2}), 4),
+        4);
+  };
+  EXPECT_EQ(made(64), (std::pair{std::vector<int64_t>{32, 32, 32, 32}, int64_t{0}}));
+  scope.assumptions.touched_experts = 0.5;
+  EXPECT_EQ(made(64), (std::pair{std::vector<int64_t>{64, 64, 0, 0}, int64_t{0}}));
+  scope.assumptions.expert_load = {3, 1, 0, 4};
+  EXPECT_EQ(made(64), (std::pair{std::vector<int64_t>{48, 16, 0, 64}, int64_t{0}}));
+  EXPECT_EQ(made(0).second, 0);
+  scope.assumptions.expert_load = {1, 1, 1, 1, 1};
+  EXPECT_THROW(made(1), Error);
+}
+
+TEST(Routing, OnTheHostItIsWhatItIs) {
+  const Routing real = route(Tensor::zeros({1, 4}, DType::f32), {.top_k = 3});
+  EXPECT_EQ(host_routing(real, 4).ids.data<int32_t>(), real.ids.data<int32_t>());
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   EXPECT_EQ(expert_group(plan, 1), (std::vector<int>{0, 1}));
   EXPECT_EQ(expert_group(plan, 2), (std::vector<int>{2, 3}));
   EXPECT_EQ(expert_place(plan, 3), 1);
-  EXPECT_EQ(portion_lender(plan, 3), 1);
+  EXPECT_EQ(portion_number(plan, 3), portion_number(plan, 1));
   const Plan slices = parse_plan("data=2,distrifusion=2,tensor=2,expert=4");
   EXPECT_EQ(expert_group(slices, 3), (std::vector<int>{1, 3, 5, 7}));
   EXPECT_EQ(expert_place(slices, 5), 2);

@@ -14,7 +14,7 @@ TEST(Estimate, GrowsWithPicturesButNotItsWeights) {
   EXPECT_GT(four.activations, 2 * one.activations);
   EXPECT_NEAR(four.flops_per_step / one.flops_per_step, 4, 0.1);
   const auto experts = expert_dtype_of({.precision = Precision::int8});
-  const Estimate small = estimate(recipe, nn::DType::bf16, layout, 1, true, nullptr, experts);
+  const Estimate small = estimate(recipe, nn::DType::bf16, layout, 1, true, experts);
   EXPECT_LT(small.weights, one.weights * 3 / 4);
   const Estimate wide = estimate(recipe, nn::DType::f32, layout, 1, true);
   EXPECT_GT(wide.weights, one.weights * 17 / 10);

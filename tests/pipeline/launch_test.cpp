@@ -31,8 +31,8 @@ TEST(Launch, RanksThatAreThreadsWorkInScopesOfTheirOwn) {
     ASSERT_NE(world, nullptr);
     EXPECT_EQ(world->size(), 3);
     const auto rank = size_t(world->rank());
-    EXPECT_EQ(tensor::current_scope().memory, rig.meters.rank_memory[rank]);
-    EXPECT_EQ(tensor::current_scope().meter, rig.meters.ranks[rank]);
+    EXPECT_EQ(tensor::current_scope().memory, rig.meters.ranks[rank].memory);
+    EXPECT_EQ(tensor::current_scope().meter, rig.meters.ranks[rank].work);
     const std::lock_guard lock(mutex);
     seen.insert(world->rank());
   });
@@ -46,8 +46,8 @@ TEST(Launch, OneRankHasNoWorldAndStopsAnywhere) {
   int calls = 0;
   launch_ranks(rig.state, rig.meters, source.get_token(), [&](comm::Communicator* world) {
     EXPECT_EQ(world, nullptr);
-    EXPECT_EQ(tensor::current_scope().memory, rig.meters.memory);
-    EXPECT_EQ(tensor::current_scope().meter, rig.meters.all);
+    EXPECT_EQ(tensor::current_scope().memory, rig.meters.ranks[0].memory);
+    EXPECT_EQ(tensor::current_scope().meter, rig.meters.ranks[0].work);
     EXPECT_TRUE(base::current_stop().stop_requested());
     ++calls;
   });

@@ -9,44 +9,83 @@ TEST(Loaded, MakesWhatIsNotThere) {
   Loaded<int> loaded;
   int made = 0;
   const auto make = [&] { return std::make_unique<int>(++made); };
-  const auto first = loaded.get(0, 0, {}, make);
-  EXPECT_EQ(loaded.get(0, 0, {}, make), first);
-  EXPECT_EQ(*loaded.get(0, 1, {}, make), 2);
-  const auto other = loaded.get(8, 0, {}, make);
+  const auto first = loaded.get(0, 0, nullptr, make);
+  EXPECT_EQ(loaded.get(0, 0, nullptr, make), first);
+  EXPECT_EQ(*loaded.get(0, 1, nullptr, make), 2);
+  const auto other = loaded.get(8, 0, nullptr, make);
   EXPECT_EQ(*other, 3);
   EXPECT_EQ(*first, 1) << "who holds one keeps it";
-  EXPECT_EQ(*loaded.get(0, 0, {}, make), 4) << "another variant was asked for since";
+  EXPECT_EQ(*loaded.get(0, 0, nullptr, make), 4) << "another variant was asked for since";
   loaded.keep_only(0);
-  EXPECT_EQ(*loaded.get(0, 0, {}, make), 4);
+  EXPECT_EQ(*loaded.get(0, 0, nullptr, make), 4);
   loaded.keep_only(8);
-  EXPECT_EQ(*loaded.get(0, 0, {}, make), 5);
+  EXPECT_EQ(*loaded.get(0, 0, nullptr, make), 5);
   loaded.release();
-  EXPECT_EQ(*loaded.get(0, 0, {}, make), 6);
+  EXPECT_EQ(*loaded.get(0, 0, nullptr, make), 6);
 }
 
 TEST(Loaded, KeepsNothingOfWhatFails) {
   Loaded<int> loaded;
-  EXPECT_THROW(loaded.get(0, 0, {}, []() -> std::unique_ptr<int> { throw 7; }), int);
-  EXPECT_EQ(*loaded.get(0, 0, {}, [] { return std::make_unique<int>(1); }), 1);
+  EXPECT_THROW(loaded.get(0, 0, nullptr, []() -> std::unique_ptr<int> { throw 7; }), int);
+  EXPECT_EQ(*loaded.get(0, 0, nullptr, [] { return std::make_unique<int>(1); }), 1);
 }
 
-TEST(Loaded, WhatWasThereCountsWhileItIsHeld) {
-  using tensor::MemoryClass;
-  const auto first = std::make_shared<tensor::MemoryTracker>(),
-             second = std::make_shared<tensor::MemoryTracker>();
-  Loaded<int> loaded;
-  const auto made = loaded.get(0, 0, {first}, [&] {
-    first->add(MemoryClass::weights, 30);
-    first->add(MemoryClass::buffers, 5);
-    return std::make_unique<int>(1);
-  });
-  auto found = loaded.get(0, 0, {second}, []() -> std::unique_ptr<int> { throw 7; });
+using tensor::MemoryClass;
+using tensor::MemoryTracker;
+
+struct Network {
+  std::shared_ptr<tensor::Storage> weights =
+      tensor::Storage::allocate(30, tensor::Device::cpu, MemoryClass::weights);
+  std::shared_ptr<tensor::Storage> table =
+      tensor::Storage::allocate(5, tensor::Device::cpu, MemoryClass::activations);
+};
+
+tensor::Scope counted_by(const std::shared_ptr<MemoryTracker>& memory) {
+  tensor::Scope scope;
+  scope.memory = memory;
+  return scope;
+}
+
+TEST(Loaded, CountsForRequestAndRankWhileItIsHeld) {
+  const auto first = std::make_shared<MemoryTracker>(), second = std::make_shared<MemoryTracker>();
+  const auto rank = std::make_shared<MemoryTracker>(first);
+  Loaded<Network> loaded;
+  const auto make = [] { return std::make_unique<Network>(); };
+  std::shared_ptr<const Network> made;
+  {
+    const tensor::BindScope bind(counted_by(first));
+    made = loaded.get(0, 0, rank, make);
+  }
+  EXPECT_EQ(first->current(MemoryClass::weights), 30);
+  EXPECT_EQ(rank->current(MemoryClass::weights), 30);
+  EXPECT_EQ(rank->current(MemoryClass::activations), 5) << "what it keeps beside its weights";
+  const tensor::BindScope bind(counted_by(second));
+  const auto other = std::make_shared<MemoryTracker>(second);
+  auto found = loaded.get(0, 0, other, make);
   EXPECT_EQ(found.get(), made.get());
-  EXPECT_EQ(second->current(MemoryClass::weights), 30);
+  EXPECT_EQ(second->peak(), 35) << "once, where it was there";
+  EXPECT_EQ(other->peak(), 35);
   found.reset();
   EXPECT_EQ(second->current(MemoryClass::weights), 0);
-  EXPECT_EQ(second->peak(), 30);
-  EXPECT_EQ(first->current(MemoryClass::weights), 30);
+  EXPECT_EQ(other->current(MemoryClass::activations), 0);
+  made.reset();
+  EXPECT_EQ(rank->current(MemoryClass::weights), 0);
+  EXPECT_EQ(first->current(MemoryClass::weights), 30) << "it is still loaded";
+  loaded.release();
+  EXPECT_EQ(first->current(MemoryClass::weights), 0);
+}
+
+TEST(Loaded, ARankIsNotTheSumOfItsBuilding) {
+  const auto request = std::make_shared<MemoryTracker>();
+  const auto rank = std::make_shared<MemoryTracker>(request);
+  const tensor::BindScope bind(counted_by(request));
+  Loaded<Network> loaded;
+  const auto network = loaded.get(0, 0, rank, [] {
+    (void)tensor::Storage::allocate(1000, tensor::Device::cpu, MemoryClass::activations);
+    return std::make_unique<Network>();
+  });
+  EXPECT_EQ(request->peak(), 1000);
+  EXPECT_EQ(rank->peak(), 35) << "of the run, not of what was packed before it";
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "pipeline/token_memory.h"
 
+#include <mutex>
+#include <set>
+
 #include "engine/llada_golden.h"
 #include "engine/text_model.h"
+#include "pipeline/completion.h"
 
 namespace tessera {
 namespace {
@@ -57,6 +61,59 @@ TEST(TokenMemory, InspectForeseesWhatARunHolds) {
     EXPECT_GT(found.memory.at("kv"), 0);
     EXPECT_GT(found.memory.at("activations"), found.memory.at("kv"));
     EXPECT_EQ(found.components[0].facts.at("mask_token_id"), "95");
+  }
+}
+
+// Of the networks of all ranks, which share what several of them hold.
+int64_t loaded_bytes(const pipeline::ModelState& state) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  const auto weights =
+      load::WeightStore().open(load::open_weights(state.folder.component("model")));
+  std::vector<std::unique_ptr<nn::TokenModel>> networks;
+  for (int rank = 0; rank < state.options.plan.world(); ++rank)
+    networks.push_back(state.language->recipe().make(
+        *weights,
+        parallel::portion_of(state.options.plan, state.language->geometry(state.dtype()), rank),
+        state.dtype(), 0));
+  return scope.memory->current(tensor::MemoryClass::weights);
+}
+
+TEST(TokenMemory, RanksHoldWhatIsForeseen) {
+  const golden::TextModel folder("llada_moe");
+  for (const std::string plan : {"tensor=2", "expert=2"}) {
+    RunOptions options = golden::options(Precision::bf16);
+    options.plan = parse_plan(plan);
+    pipeline::ModelState state;
+    pipeline::open_model(folder.path(), options, state);
+    CompleteRequest q;
+    q.prompt_ids = {{1, 2, 3, 4, 5, 6, 7, 8}};
+    q.max_tokens = q.block = 8;
+    q.cache.kind = KvCache::none;  // every pass is over all tokens
+    std::mutex mutex;
+    std::set<std::shared_ptr<tensor::MemoryTracker>> ranks;
+    pipeline::PassWatch watch;
+    watch.experts = [&](const nn::MoeWork&) {
+      const std::lock_guard lock(mutex);
+      ranks.insert(tensor::current_scope().memory);
+    };
+    pipeline::complete(state, q, {}, watch);
+    const auto need = pipeline::token_need(state, {{16}, 8, 8});
+    ASSERT_EQ(need.ranks.size(), 2u);
+    ASSERT_EQ(ranks.size(), 2u);
+    for (const Inspection::Rank& foretold : need.ranks) {
+      EXPECT_GT(foretold.sent, 0) << plan;
+      for (const auto& did : ranks) {
+        EXPECT_EQ(did->peak(tensor::MemoryClass::kv), foretold.kv) << plan;
+        EXPECT_EQ(did->peak(tensor::MemoryClass::weights), foretold.weights) << plan;
+        if (plan != "tensor=2") continue;  // routing says who computes what
+        EXPECT_NEAR(double(did->peak()), double(foretold.total), 0.05 * double(did->peak()))
+            << plan;
+      }
+    }
+    // Slices are padded to whole tiles, so those of all ranks may weigh more than the network.
+    EXPECT_EQ(loaded_bytes(state), need.weights) << plan;
   }
 }
 

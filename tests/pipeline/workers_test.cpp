@@ -25,19 +25,24 @@ TEST(Workers, OneRankIsTheProcess) {
   workers.start({.threads = 3});
   EXPECT_TRUE(workers.ranks.empty());
   const RunMeters meters(workers.ranks.size());
-  EXPECT_EQ(workers.scope(0, &meters).memory, workers.scope(-1, &meters).memory);
+  const tensor::Scope rank = workers.scope(0, &meters), process = workers.scope(-1, &meters);
+  EXPECT_EQ(rank.pool, process.pool);
+  process.memory->add(tensor::MemoryClass::weights, 3);
+  rank.memory->add(tensor::MemoryClass::kv, 5);
+  EXPECT_EQ(rank.memory->peak(), 5);
+  EXPECT_EQ(process.memory->peak(), 8);
 }
 
 TEST(RunMeters, OfARequestSumUpThoseOfItsRanks) {
   const RunMeters meters(2);
-  meters.ranks[0]->add("matmul", 3, 1);
-  meters.ranks[1]->add("matmul", 4, 1);
+  meters.ranks[0].work->add("matmul", 3, 1);
+  meters.ranks[1].work->add("matmul", 4, 1);
   EXPECT_EQ(meters.all->total().flops, 7);
-  EXPECT_EQ(meters.ranks[1]->total().flops, 4);
+  EXPECT_EQ(meters.ranks[1].work->total().flops, 4);
   EXPECT_EQ(RunMeters(2).all->total().flops, 0);
-  meters.rank_memory[1]->add(tensor::MemoryClass::kv, 7);
+  meters.ranks[1].memory->add(tensor::MemoryClass::kv, 7);
   EXPECT_EQ(meters.memory->peak(), 7);
-  EXPECT_EQ(meters.rank_memory[0]->peak(), 0);
+  EXPECT_EQ(meters.ranks[0].memory->peak(), 0);
 }
 
 }  // namespace

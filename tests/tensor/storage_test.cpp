@@ -29,6 +29,55 @@ TEST(Storage, CountsBytesByClassAndFreesThem) {
   EXPECT_EQ(scope.memory->peak(), 150);
 }
 
+TEST(Storage, MessagesAreMemoryFromWhereTheyAreExpected) {
+  const auto process = std::make_shared<MemoryTracker>();
+  const auto rank = std::make_shared<MemoryTracker>(process);
+  rank->add(MemoryClass::activations, 100);
+  const uint64_t first = rank->expect();
+  rank->add(MemoryClass::activations, 50);
+  rank->add(MemoryClass::activations, -50);
+  const uint64_t second = rank->expect();
+  const uint64_t lost = rank->expect();
+  rank->add(MemoryClass::kv, 10);
+  rank->arrived(second, 1000);
+  EXPECT_EQ(rank->peak(MemoryClass::buffers), 1000);
+  EXPECT_EQ(rank->peak(), 1110);
+  EXPECT_EQ(rank->current(MemoryClass::buffers), 0) << "who has it counts it";
+  rank->arrived(first, 7);
+  rank->arrived(lost, 0);
+  for (const auto& tracker : {rank, process}) {
+    EXPECT_EQ(tracker->peak(MemoryClass::buffers), 1007);
+    EXPECT_EQ(tracker->peak(), 1117);
+    EXPECT_EQ(tracker->peak(MemoryClass::activations), 150);
+  }
+  rank->add(MemoryClass::buffers, 1);
+  EXPECT_EQ(rank->peak(), 1117);
+}
+
+TEST(Storage, PartsCountWithWhoHoldsThem) {
+  Scope mine, yours;
+  mine.memory = std::make_shared<MemoryTracker>();
+  yours.memory = std::make_shared<MemoryTracker>();
+  std::shared_ptr<Storage> whole, sent, held;
+  {
+    const BindScope bind(mine);
+    whole = Storage::allocate(100, Device::cpu, MemoryClass::activations);
+    sent = Storage::part(*whole, 20, 30, {});
+  }
+  whole->data()[20] = std::byte{7};
+  whole.reset();
+  EXPECT_EQ(mine.memory->current(MemoryClass::activations), 0);
+  {
+    const BindScope bind(yours);
+    held = Storage::part(*sent, 0, 30, MemoryClass::buffers);
+  }
+  sent.reset();
+  EXPECT_EQ(held->data()[0], std::byte{7});
+  EXPECT_EQ(yours.memory->current(MemoryClass::buffers), 30);
+  held.reset();
+  EXPECT_EQ(yours.memory->current(MemoryClass::buffers), 0);
+}
+
 int64_t resident_bytes() {
   int64_t size = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> size >> resident;

@@ -12,7 +12,6 @@
 #include "base/fail.h"
 #include "comm/mpi/orphan.h"
 #include "comm/transport.h"
-#include "tensor/scope.h"
 
 namespace tessera::comm::mpi {
 
@@ -283,12 +282,7 @@ bool Progress::take_headers() {
     const auto flight = std::make_shared<Flight>();
     flight->from = status.MPI_SOURCE;
     flight->channel = header.channel;
-    {
-      tensor::Scope counted;
-      counted.memory = inbox_.memory();
-      const tensor::BindScope bound(counted);
-      flight->message = announced(header, names_);
-    }
+    flight->message = announced(header, names_);
     const int64_t along = header.bytes <= kInline ? header.bytes : 0;
     require(size == static_cast<int>(sizeof header) + along, ErrorCode::rank,
             "a header of {} bytes arrived from rank {}, which says {}", size, flight->from,

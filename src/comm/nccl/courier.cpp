@@ -76,7 +76,6 @@ Courier::Courier(std::shared_ptr<Transport> host, std::chrono::milliseconds dead
       deadline_(deadline),
       nccl_(nccl),
       runtime_(runtime_in_use()),
-      memory_(tensor::current_scope().memory),
       compute_(tensor::current_scope().stream),
       links_(static_cast<size_t>(host_->size()) * static_cast<size_t>(host_->size())),
       dock_(std::make_shared<Dock>()),
@@ -189,7 +188,6 @@ void Courier::end() {
 
 void Courier::work() {
   tensor::Scope scope;
-  scope.memory = memory_;
   scope.stream = compute_;
   const tensor::BindScope bound(scope);
   bool aborted = false;

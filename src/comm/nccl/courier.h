@@ -69,7 +69,6 @@ class Courier : public Gate {
   const std::chrono::milliseconds deadline_;
   const Functions nccl_;
   const std::shared_ptr<tensor::DeviceRuntime> runtime_;
-  const std::shared_ptr<tensor::MemoryTracker> memory_;
   void* const compute_;                       // the stream that memory from the pool belongs to
   std::vector<std::unique_ptr<Link>> links_;  // by (from, to); used by one thread
   Link::Clock::time_point looked_{};

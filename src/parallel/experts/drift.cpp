@@ -15,7 +15,10 @@ namespace {
 
 constexpr int64_t kGrain = 64;
 
-Tensor on_host(const Tensor& rows) { return ops::cast(rows.to(tensor::Device::cpu), DType::f32); }
+// On meta it takes the memory, and is not there to be read.
+Tensor on_host(const Tensor& rows) {
+  return ops::cast(rows.is_meta() ? rows : rows.to(tensor::Device::cpu), DType::f32);
+}
 
 // Sums in one order, so that any number of ranks and threads chooses the same rows.
 template <class Term>
@@ -31,6 +34,7 @@ std::vector<float> per_row(int64_t rows, int64_t columns, const Term& term) {
 
 std::vector<float> relative_moves(const Tensor& before, const Tensor& now) {
   const Tensor a = on_host(before), b = on_host(now);
+  if (b.is_meta()) return std::vector<float>(static_cast<size_t>(b.size(0)));
   return per_row(b.size(0), b.size(1), [&](int64_t i, int64_t columns) {
     const float* x = a.data<float>() + i * a.stride(0);
     const float* y = b.data<float>() + i * b.stride(0);
@@ -45,6 +49,7 @@ std::vector<float> relative_moves(const Tensor& before, const Tensor& now) {
 
 std::vector<float> row_lengths(const Tensor& rows) {
   const Tensor r = on_host(rows);
+  if (r.is_meta()) return std::vector<float>(static_cast<size_t>(r.size(0)));
   return per_row(r.size(0), r.size(1), [&](int64_t i, int64_t columns) {
     const float* x = r.data<float>() + i * r.stride(0);
     double length = 0;

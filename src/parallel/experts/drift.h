@@ -17,7 +17,7 @@ struct RowDrift {
 };
 
 /// [n, hidden] of two steps -> how far each row moved, relative to its length: |now - before| /
-/// |before|, 0 for a row of zeros.
+/// |before|, 0 for a row of zeros. On meta no row moves.
 std::vector<float> relative_moves(const tensor::Tensor& before, const tensor::Tensor& now);
 /// L2 norms of the rows of [n, hidden].
 std::vector<float> row_lengths(const tensor::Tensor& rows);

@@ -132,29 +132,46 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
   return flight;
 }
 
-void ExpertExchange::compute(ExpertFlight& flight) const {
+void ExpertExchange::read_numbers(const Tensor& numbers, int64_t rows,
+                                  std::vector<int32_t>& ids) const {
+  const auto count = static_cast<size_t>(rows), before = ids.size();
+  ids.resize(before + count);
+  if (numbers.is_meta()) {  // my experts in turn
+    std::vector<int32_t> mine;
+    for (size_t e = 0; e < owner_.size(); ++e)
+      if (owner_[e] == rank()) mine.push_back(static_cast<int32_t>(e));
+    for (size_t i = 0; i < count; ++i) ids[before + i] = mine[i % mine.size()];
+  } else if (count > 0) {
+    std::memcpy(&ids[before], numbers.to(tensor::Device::cpu).raw(), count * sizeof(int32_t));
+  }
+}
+
+void ExpertExchange::compute(ExpertFlight& flight, bool waits) const {
   const std::vector<Tensor> arrived = flight.dispatch.wait();
   std::vector<Tensor> parts;
   std::vector<int32_t> ids;
   for (const Tensor& message : arrived) {
     const auto [rows, numbers] = parts_of(message, flight.hidden);
-    const Tensor bytes = numbers.to(tensor::Device::cpu);
-    const size_t before = ids.size(), count = static_cast<size_t>(rows.size(0));
-    ids.resize(before + count);
-    if (count > 0) std::memcpy(&ids[before], bytes.raw(), count * sizeof(int32_t));
+    read_numbers(numbers, rows.size(0), ids);
     parts.push_back(rows);
   }
   const int64_t count = static_cast<int64_t>(ids.size());
   Tensor rows = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
-  if (count > 0)
-    rows = ops::expert_rows(
-        rows, {Tensor::from(std::span<const int32_t>(ids), {count, 1}).to(rows.device()), {}},
-        *flight.weights.routed);
+  Tensor experts = Tensor::from(std::span<const int32_t>(ids), {count, 1});
+  experts = experts.to(rows.device());
+  if (count > 0) rows = ops::expert_rows(rows, {experts, {}}, *flight.weights.routed);
   std::vector<Tensor> replies;
   int64_t at = 0;
   for (const Tensor& part : parts) {
     replies.push_back(rows.slice(0, at, at + part.size(0)));
     at += part.size(0);
+  }
+  if (waits && ranks() > 1) {
+    Tensor& own = replies[static_cast<size_t>(rank())];
+    const Tensor copy =
+        Tensor::empty(own.shape(), own.dtype(), own.device(), tensor::MemoryClass::buffers);
+    tensor::copy_into(copy, own);
+    own = copy;
   }
   flight.combine = start(std::move(replies), "combine", flight.site);
   flight.computed = true;

@@ -38,7 +38,8 @@ class ExpertExchange {
   ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
                         const std::vector<int32_t>& pairs, nn::ExpertWeights weights) const;
   /// Waits for the rows that others sent, runs my experts on all of them, sends the results back.
-  void compute(ExpertFlight& flight) const;
+  /// `waits`: my own results are kept for long, and shall not keep those of others in memory.
+  void compute(ExpertFlight& flight, bool waits = false) const;
   /// Waits for the results: rows [tokens * k, hidden] get those of flight.pairs, each at its place.
   void finish(ExpertFlight& flight, const tensor::Tensor& rows) const;
 
@@ -50,6 +51,8 @@ class ExpertExchange {
  private:
   /// flight.pairs and flight.begin: one stable counting sort over experts, rank by rank.
   void group(const int32_t* expert, const std::vector<int32_t>& pairs, ExpertFlight& flight) const;
+  /// Adds the experts of a message's rows.
+  void read_numbers(const tensor::Tensor& numbers, int64_t rows, std::vector<int32_t>& ids) const;
   comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;
   comm::Communicator* group_;
   std::vector<int> owner_;

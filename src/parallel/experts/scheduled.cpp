@@ -60,7 +60,7 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
   if (!full) {
     const std::vector<KeptToken> before = kept.find(step - 1, mine.of);
     return adaptive ? choose_by_drift(call.view, moves, before, mine, event)
-                    : choose_by_slot(call.view, before, mine, event);
+                    : choose_by_slot(call.view, before, tokens.is_meta(), mine, event);
   }
   std::vector<int32_t> pairs;
   for (int64_t pair = 0; pair < ids.elements(); ++pair)
@@ -68,10 +68,12 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
   return pairs;
 }
 
-// All but one slot of a token are left out, if the step before has a row of the same expert.
+// All but one slot of a token are left out, if the step before has a row of the same expert. Where
+// nobody knows whether it has (`assumed`), its rows are kept and the new ones sent: either may be.
 std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view,
                                                        const std::vector<KeptToken>& before,
-                                                       CallRows& mine, nn::MoeEvent& event) const {
+                                                       bool assumed, CallRows& mine,
+                                                       nn::MoeEvent& event) const {
   const Tensor& ids = mine.routing.ids;
   const int64_t k = ids.size(1);
   std::vector<int32_t> pairs;
@@ -86,10 +88,8 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
         const int32_t id = ids.data<int32_t>()[pair];
         if (id < 0) continue;
         const int64_t old = pair == t * k + keep ? -1 : place_of(id, was);
-        if (old >= 0) {
-          mine.reuse(pair, *was.call, old);
-          continue;
-        }
+        if (old >= 0) mine.reuse(pair, *was.call, old);
+        if (old >= 0 && !assumed) continue;
         event.changed += pair != t * k + keep;
         pairs.push_back(static_cast<int32_t>(pair));
       }
@@ -166,8 +166,8 @@ CallRows& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& token
   return mine;
 }
 
-void ScheduledExchange::compute(CallRows& call) {
-  if (call.flight && !call.flight->computed) exchange_.compute(*call.flight);
+void ScheduledExchange::compute(CallRows& call, bool waits) {
+  if (call.flight && !call.flight->computed) exchange_.compute(*call.flight, waits);
   if (waiting_ == &call) waiting_ = nullptr;
 }
 
@@ -181,7 +181,7 @@ void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn:
   for (CallRows& call : sites_[site].at(source)) {
     if (call.rows.defined()) continue;
     if (!call.flight->computed) let_others_work(log);
-    compute(call);
+    compute(call, false);
     let_others_work(log);
     const Tensor& ids = call.routing.ids;
     const int32_t *first = ids.data<int32_t>(), *last = first + ids.elements();
@@ -239,16 +239,16 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   const int step = call.step.index;
   StaleRows& kept = sites_[call.site];
   if (timetable_.forced(step)) kept.forget_before(step);
-  const ops::Routing made = gate(tokens);  // what travels where is the host's
   nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .rows = {}};
-  ops::Routing routing{made.ids.to(tensor::Device::cpu), made.weights.to(tensor::Device::cpu)};
+  // What travels where is the host's.
+  ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
   event.distinct = distinct(routing.ids, weights.experts());
   CallRows& mine = launch(call, tokens, std::move(routing), weights, event);
   const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, the experts of rows that have arrived: of the layer before
   // (interweaved), or of the step before (displaced).
-  if (waiting_ && waiting_ != &mine) compute(*waiting_);
-  for (CallRows& before : kept.at(step - 1)) compute(before);
+  if (waiting_ && waiting_ != &mine) compute(*waiting_, true);
+  for (CallRows& before : kept.at(step - 1)) compute(before, true);
   event.lag = timetable_.lag(step, call.site);
   if (event.lag > 0 && mine.flight && plan_.schedule == ExpertSchedule::interweaved)
     waiting_ = &mine;

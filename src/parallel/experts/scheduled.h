@@ -40,13 +40,14 @@ class ScheduledExchange final : public nn::ExpertBackend {
   std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens, CallRows& mine,
                               nn::MoeEvent& event);
   std::vector<int32_t> choose_by_slot(const nn::TokenView& view,
-                                      const std::vector<KeptToken>& before, CallRows& mine,
-                                      nn::MoeEvent& event) const;
+                                      const std::vector<KeptToken>& before, bool assumed,
+                                      CallRows& mine, nn::MoeEvent& event) const;
   std::vector<int32_t> choose_by_drift(const nn::TokenView& view, const std::vector<float>& moves,
                                        const std::vector<KeptToken>& before, CallRows& mine,
                                        nn::MoeEvent& event) const;
   void count(const std::vector<int32_t>& pairs, const CallRows& mine, nn::MoeEvent& event) const;
-  void compute(CallRows& call);
+  /// `waits`: its results are not read at once.
+  void compute(CallRows& call, bool waits);
   void let_others_work(nn::MoeLog& log);
   /// All calls of a step, in their order, so that ranks without tokens in one take part alike.
   void bring_home(int site, int source, const nn::Tensor& like, nn::MoeLog& log);
