@@ -1,4 +1,4 @@
-// A picture through the library: the shipped model, one class, the PNG beside the program's caller.
+// An image through the library: the shipped model, one class, the PNG beside the program's caller.
 
 #include <cstdio>
 
@@ -15,9 +15,8 @@ int main(int argc, char** argv) {
     request.classes = {argv[1]};
     request.steps = 10;
     const tessera::GenerateResult result = model.generate(request);
-    tessera::save_png(result.pictures.at(0), argv[2]);
-    std::printf("%s, %d forward passes\n", result.pictures[0].label.c_str(),
-                result.report.forwards);
+    tessera::save_png(result.images.at(0), argv[2]);
+    std::printf("%s, %d forward passes\n", result.images[0].label.c_str(), result.report.forwards);
   } catch (const tessera::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

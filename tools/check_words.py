@@ -12,6 +12,8 @@ TEXT = {".cpp", ".h", ".cu", ".cuh", ".py", ".md", ".txt", ".cmake", ".json", ".
 SELF = {"tools/check_words.py", "tests/tools/check_words_test.py", "LICENSE"}
 DATA = ("tests/data/", "tests/fuzz/corpus/", "models/")
 
+CODE_FOLDERS = ("src", "include", "apps", "tests", "bench", "examples")
+
 # The library throws tessera::Error; it never prints, exits or aborts.
 LIBRARY = [
     (re.compile(r"(?<![\w.>])(?:std::)?(?:printf|puts|putchar|perror|vprintf)\s*\("), "prints"),
@@ -25,12 +27,24 @@ EVERYWHERE = [
     (re.compile(r"\bGTEST_SKIP\b(?!\(\) <<\s+\S)|\bDISABLED_"), "a test that does not run and gives no reason"),
     (re.compile(r"(?<![\w.])/(?:work|root|home)/\w"), "a path of one machine"),
 ]
+# Words of the glossary in CONTRIBUTING: what went, and what stands for it.
+GONE = [
+    (re.compile(r"(?i)(?<!webp)(?<!webp_)pictures?(?!_)"), "say image, or sample of a batch"),
+    (re.compile(r"\b(?:KvSlots|kv_slots)\b"), "say KvCache"),
+    (re.compile(r"\b(?:RowPeers|RowUsage|RowPass|row_peers|row_usage)\b"), "say sequence"),
+    (re.compile(r"\b(?:CallRows|StaleRows|stale_rows)\b"), "say results, or assignments"),
+    (re.compile(r"\b(?:CommitRule|commit_rules?)\b"), "say unmasking policy"),
+    (re.compile(r"\bTwoLinears\b"), "say Mlp"),
+    (re.compile(r"(?i)\b\w*recipe\w*"), "say pipeline, or spec"),
+]
 NAMES = re.compile(r"^(?:utils?|helpers?|common|misc)(?:\.|_|$)")
 
 
 def offences_in(path, text):
     """Offences of one file; code is read without its comments where only code counts."""
     rules = [(rule, why, text) for rule, why in EVERYWHERE]
+    if path.parts[0] in CODE_FOLDERS:
+        rules += [(rule, why, text) for rule, why in GONE]
     if path.parts[0] in ("src", "include") and path.suffix in source_tree.CODE:
         bare = source_tree.without_comments(text)
         rules += [(rule, f"the library {why}", bare) for rule, why in LIBRARY]

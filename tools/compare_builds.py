@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the same commands with two builds and says where pictures, texts, tensors or reports differ.
+"""Runs the same commands with two builds and says where images, texts, tensors or reports differ.
 
 python3 tools/compare_builds.py OLD NEW [--only WORD] [--data FOLDER] [--renamed OLD=NEW ...]
 
@@ -35,7 +35,7 @@ TOKEN_RULES = [
     ["--cache", "prefix", "--decode", "factor:1.5"], ["--temperature", "0.7", "--seed", "3"],
 ]
 SMALL = ["--width", "128", "--height", "128"]
-PICTURES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux_schnell": SMALL, "sd3": SMALL,
+IMAGES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux_schnell": SMALL, "sd3": SMALL,
             "sd35": SMALL, "hunyuandit": SMALL, "hunyuandit_v11": SMALL,
             "cogvideox_2b": [*SMALL, "--frames", "9"], "cogvideox_5b": [*SMALL, "--frames", "9"]}
 
@@ -70,7 +70,7 @@ def commands():
         yield f"{model} {plan}", ["generate", f"DATA/moe/{model}/model", "--class", "1", "--steps", "4",
                                   "--latents-only", "--save-latents", "OUT/l.safetensors", *files,
                                   *planned(plan)]
-    for model, size in PICTURES.items():
+    for model, size in IMAGES.items():
         folder = f"DATA/diffusers/{model}/model"
         yield f"{model} inspect", ["inspect", folder, "--json"]
         yield f"{model} generate", ["generate", folder, "--prompt", "a cat on a mat", "--steps", "2", "-o", "OUT",

@@ -21,7 +21,7 @@ EPILOG = """\
 example:
   python3 tools/convert_dit_moe.py dit_moe_s_8E2A.pt dit_moe_s
   build/release/tessera inspect dit_moe_s
-Put an AutoencoderKL (config.json and its safetensors) into dit_moe_s/vae to get pictures from it.
+Put an AutoencoderKL (config.json and its safetensors) into dit_moe_s/vae to get images from it.
 
 exit status: 0 done, 2 wrong use or unwritable output, 3 a checkpoint that cannot be converted"""
 

@@ -23,7 +23,7 @@ DATA = ROOT / "tests/data"
 MOST = {"f32": 1e-3, "bf16": 5e-2}  # L2; words of language models have to be the same
 
 
-def pictures(name, model, *what):
+def images(name, model, *what):
     return [{"name": f"{name} {dtype}", "dtype": dtype,
              "run": ["generate", model, *what, "--dtype", dtype, "--seed", "1", "--latents-only",
                      "--progress", "none", "--save-latents", "{out}"]} for dtype in ("f32", "bf16")]
@@ -45,13 +45,13 @@ def jobs():
     moe, diffusers = DATA / "moe", DATA / "diffusers"
     found = []
     for folder in ("dit_moe_flash", "dit_moe_timm"):
-        found += pictures(folder, moe / folder / "model", "--class", "1,3", "--steps", "4")
-    found += pictures("shapes", "shapes", "--class", "5", "--steps", "10")
+        found += images(folder, moe / folder / "model", "--class", "1,3", "--steps", "4")
+    found += images("shapes", "shapes", "--class", "5", "--steps", "10")
     for plan in ("data=2", "expert=2", "distrifusion=2", "expert=2,schedule=displaced"):
-        found += pictures(f"dit_moe_flash, {plan}", moe / "dit_moe_flash/model", "--class", "1,3", "--steps", "4",
+        found += images(f"dit_moe_flash, {plan}", moe / "dit_moe_flash/model", "--class", "1,3", "--steps", "4",
                           "--guidance", "1.5", "--ranks", "2", "--plan", plan)
-    found += pictures("scenes", "scenes", "--prompt", "a red circle", "--steps", "10")
-    found += pictures("CogVideoX", diffusers / "cogvideox_2b/model", "--prompt", "a cat", "--steps", "2")
+    found += images("scenes", "scenes", "--prompt", "a red circle", "--steps", "10")
+    found += images("CogVideoX", diffusers / "cogvideox_2b/model", "--prompt", "a cat", "--steps", "2")
     for name, folder in ("FLUX", "flux_dev"), ("PixArt", "pixart_alpha"), ("CogVideoX", "cogvideox_2b"):
         found += component(name, f"diffusers/{folder}", "transformer", "io_transformer.safetensors", "fwd0.in.")
     for folder in ("llada_moe", "llada2"):

@@ -6,7 +6,7 @@
 
 Each run is a class, a configuration and a number of steps. The denoiser is a formula that
 tests/sample/scheduler_golden_test.cpp computes alike: tanh(input) * 0.8 + bias. Noise is a formula,
-too. `x` holds the latents of two pictures after every pass of a run of 4 steps, else after the last.
+too. `x` holds the latents of two images after every pass of a run of 4 steps, else after the last.
 """
 import json
 import math

@@ -136,20 +136,20 @@ class AutoencoderKL(nn.Module):
         self.quant_conv = nn.Conv2d(2 * latent, 2 * latent, 1)
         self.post_quant_conv = nn.Conv2d(latent, latent, 1)
 
-    def encode(self, pictures):
+    def encode(self, images):
         """[n, 3, 128, 128] in [0, 1] -> mean and log variance of the latents [n, 4, 16, 16]."""
-        mean, log_variance = self.quant_conv(self.encoder(pictures * 2 - 1)).chunk(2, dim=1)
+        mean, log_variance = self.quant_conv(self.encoder(images * 2 - 1)).chunk(2, dim=1)
         return mean, log_variance.clamp(-30, 20)
 
     def decode(self, latents):
-        """[n, 4, 16, 16] -> pictures in [-1, 1]."""
+        """[n, 4, 16, 16] -> images in [-1, 1]."""
         return self.decoder(self.post_quant_conv(latents))
 
 
-def loss(model, pictures, generator):
-    mean, log_variance = model.encode(pictures)
+def loss(model, images, generator):
+    mean, log_variance = model.encode(images)
     noise = torch.randn(mean.shape, generator=generator)
     z = mean + (0.5 * log_variance).exp() * noise
-    error = model.decode(z) - (pictures * 2 - 1)
+    error = model.decode(z) - (images * 2 - 1)
     kl = 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).mean()
     return error.abs().mean() + 2 * (error**2).mean() + 1e-4 * kl

@@ -1,4 +1,4 @@
-"""A small classifier of the same pictures; evaluation asks it what it sees."""
+"""A small classifier of the same images; evaluation asks it what it sees."""
 
 from torch import nn
 from torch.nn import functional as F
@@ -7,7 +7,7 @@ WIDTHS = [16, 32, 48, 64, 96]
 
 
 class Critic(nn.Module):
-    """3x3 convolutions of stride 2 with ReLU, mean over the picture, one Linear."""
+    """3x3 convolutions of stride 2 with ReLU, mean over the image, one Linear."""
 
     def __init__(self, classes):
         super().__init__()
@@ -16,15 +16,15 @@ class Critic(nn.Module):
         self.hidden = nn.Linear(WIDTHS[-1] * 16, 128)
         self.head = nn.Linear(128, classes)
 
-    def see(self, pictures):
+    def see(self, images):
         """[n, 3, 128, 128] in [0, 1] -> features [n, 128], seven channels by place [n, 7 * 16]."""
-        x = pictures * 2 - 1
+        x = images * 2 - 1
         for conv in self.convs:
             x = F.relu(conv(x))
         return F.relu(self.hidden(x.flatten(1))), x[:, :7].flatten(1)
 
-    def forward(self, pictures):
-        return self.head(self.see(pictures)[0])
+    def forward(self, images):
+        return self.head(self.see(images)[0])
 
 
 def config(classes):

@@ -13,7 +13,7 @@ from shapes_data import CLASSES, draw
 CARD = """# shapes
 
 A class-conditional DiT-MoE (8 layers, 8 experts, top-2, one shared expert) over the latents of a small
-AutoencoderKL: 128 x 128 pictures of one coloured shape, {count} classes, bf16.
+AutoencoderKL: 128 x 128 images of one coloured shape, {count} classes, bf16.
 
 | | |
 |---|---|
@@ -21,8 +21,8 @@ AutoencoderKL: 128 x 128 pictures of one coloured shape, {count} classes, bf16.
 | recipe | `training/train_shapes.py`: AdamW for the autoencoder and the critic, Muon for the DiT-MoE; rectified flow with logit-normal times, 10 % of labels dropped, load balance 0.01, exponential average of the weights |
 | time | {minutes} minutes (autoencoder, critic, DiT-MoE) on {threads} thread of a shared machine |
 | seed | {seed} |
-| quality | the critic recognises {score:.1%} of {of} pictures (25 steps, guidance 1.5); on fresh real pictures it is right in {real:.2%} |
-| check it | `tessera eval shapes --pictures 1000 --steps 25` |
+| quality | the critic recognises {score:.1%} of {of} images (25 steps, guidance 1.5); on fresh real images it is right in {real:.2%} |
+| check it | `tessera eval shapes --images 1000 --steps 25` |
 
 Train it again: `python3 training/train_shapes.py --out models/shapes --seed {seed}`
 """
@@ -85,13 +85,13 @@ def golden(path, model, vae, scale, seed=7):
 
 @torch.no_grad()
 def reference(path, critic, count=20000, kept=2000, seed=1234):
-    """What the exported critic sees in real pictures: moments of all, features of some."""
+    """What the exported critic sees in real images: moments of all, features of some."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % len(CLASSES)
     features, spatial = [], []
     for y in labels.split(100):
-        picture, places = critic.see((draw(y, generator) * 255).round() / 255)
-        features.append(picture.double())
+        image, places = critic.see((draw(y, generator) * 255).round() / 255)
+        features.append(image.double())
         spatial.append(places.double())
     features, spatial = torch.cat(features), torch.cat(spatial)
     tensors = {"features": features[torch.randperm(count, generator=generator)[:kept]].half()}

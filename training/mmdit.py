@@ -63,7 +63,7 @@ def modulate(x, shift, scale):
 
 
 class Attention(nn.Module):
-    """One attention over text and picture, with weights of its own for each."""
+    """One attention over text and image, with weights of its own for each."""
 
     def __init__(self, d, dim, last):
         super().__init__()

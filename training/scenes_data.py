@@ -1,4 +1,4 @@
-"""Procedural pictures of two or three coloured shapes in a stated relation, and their captions."""
+"""Procedural images of two or three coloured shapes in a stated relation, and their captions."""
 
 import random
 import zlib
@@ -78,21 +78,21 @@ def _distance(shape, x, y):
 
 
 def draw(scenes, rng):
-    """Scenes -> pictures [n, 3, 128, 128] in [0, 1]; places, sizes and the ground vary."""
+    """Scenes -> images [n, 3, 128, 128] in [0, 1]; places, sizes and the ground vary."""
     axis = (torch.arange(SIZE) + 0.5) / SIZE * 2 - 1
-    pictures = []
+    images = []
     for things, relations in scenes:
         ground = rng.uniform(0.72, 0.92)
-        picture = torch.full((3, SIZE, SIZE), ground)
+        image = torch.full((3, SIZE, SIZE), ground)
         middles, sizes = places(relations, rng)
         for (colour, shape), (cx, cy) in zip(things, middles):
             size = rng.uniform(*sizes)
             distance = _distance(shape, (axis[None, :] - cx) / size, (axis[:, None] - cy) / size)
             mask = (0.5 - distance * size * SIZE / 2).clamp(0, 1)
             tint = torch.tensor([c + rng.uniform(-0.03, 0.03) for c in COLOURS[colour]]).clamp(0, 1)
-            picture += mask * (tint[:, None, None] - picture)
-        pictures.append(picture)
-    return torch.stack(pictures)
+            image += mask * (tint[:, None, None] - image)
+        images.append(image)
+    return torch.stack(images)
 
 
 def unseen_captions(count, seed):

@@ -12,8 +12,8 @@ WORDS = ["a", *COLOURS, *SHAPES, *" ".join(RELATIONS).split()]
 
 CARD = """# scenes
 
-A text-to-picture MM-DiT of SD3's form (8 blocks, width 128) with two small CLIP text encoders and an AutoencoderKL:
-128 x 128 pictures of two or three coloured shapes in a stated relation, bf16. Captions read like "a red circle left of
+A text-to-image MM-DiT of SD3's form (8 blocks, width 128) with two small CLIP text encoders and an AutoencoderKL:
+128 x 128 images of two or three coloured shapes in a stated relation, bf16. Captions read like "a red circle left of
 a blue square" or "a black cross above a green circle right of a yellow triangle".
 
 | | |
@@ -23,7 +23,7 @@ a blue square" or "a black cross above a green circle right of a yellow triangle
 | recipe | `training/train_scenes.py`: AdamW for the autoencoder (from that of `shapes`), Muon for the transformer and its text encoders together; rectified flow with logit-normal times, 10 % of captions dropped, exponential average of the weights |
 | time | {minutes} minutes (autoencoder, the rest) on {threads} thread of a shared machine |
 | seed | {seed} |
-| check it | `tessera eval scenes --pictures 500 --steps 20` |
+| check it | `tessera eval scenes --images 500 --steps 20` |
 
 Train it again: `python3 training/train_scenes.py --out models/scenes --start models/shapes/vae --seed {seed}`
 """

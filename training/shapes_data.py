@@ -1,4 +1,4 @@
-"""Procedural pictures of one coloured shape on a plain background, drawn from signed distances."""
+"""Procedural images of one coloured shape on a plain background, drawn from signed distances."""
 
 import math
 
@@ -56,7 +56,7 @@ def _distance(shape, x, y):
 
 
 def draw(labels, generator):
-    """labels [n] -> pictures [n, 3, 128, 128] in [0, 1]; place, size, rotation and ground vary."""
+    """labels [n] -> images [n, 3, 128, 128] in [0, 1]; place, size, rotation and ground vary."""
     n = len(labels)
 
     def uniform(low, high, *shape):

@@ -47,8 +47,8 @@ def train_autoencoder(vae, start, minutes, rng, generator):
     vae.load_state_dict({k: v.float() for k, v in load_file(start / "diffusion_pytorch_model.safetensors").items()})
 
     def step_loss():
-        pictures = draw([scene(rng) for _ in range(8)], rng)
-        return autoencoder.loss(vae, pictures.contiguous(memory_format=torch.channels_last), generator)
+        images = draw([scene(rng) for _ in range(8)], rng)
+        return autoencoder.loss(vae, images.contiguous(memory_format=torch.channels_last), generator)
 
     vae.to(memory_format=torch.channels_last)
     train(adamw(vae.parameters(), 2e-3), step_loss, minutes, "autoencoder")
@@ -56,7 +56,7 @@ def train_autoencoder(vae, start, minutes, rng, generator):
 
 @torch.no_grad()
 def latents_of(vae, count, rng):
-    """Means of the latents of fresh pictures, and the token ids of their captions."""
+    """Means of the latents of fresh images, and the token ids of their captions."""
     latents, ids = [], []
     for _ in range(count // 50):
         scenes = [scene(rng) for _ in range(50)]
@@ -84,7 +84,7 @@ def parse():
     parser.add_argument("--work", type=Path, default=Path("/tmp/tessera-scenes"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, nargs=2, default=(12, 110), metavar=("VAE", "MMDIT"))
-    parser.add_argument("--pictures", type=int, default=24000)
+    parser.add_argument("--images", type=int, default=24000)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--resume", type=Path, help="weights of an earlier training to go on from")
@@ -104,7 +104,7 @@ def main():
         train_autoencoder(vae, args.start, args.minutes[0], rng, generator)
         torch.save(vae.state_dict(), file)
     round_to_bf16(vae.eval())
-    latents, ids = latents_of(vae, args.pictures, rng)
+    latents, ids = latents_of(vae, args.images, rng)
     shift, scale = latents.mean().item(), 1 / latents.std().item()
     latents = (latents - shift) * scale
     say("latents", tuple(latents.shape), f"shift {shift:.4f} scale {scale:.4f}")

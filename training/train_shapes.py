@@ -22,9 +22,9 @@ from shapes_data import CLASSES, draw, random_labels
 
 def train_autoencoder(vae, minutes, generator):
     def step_loss():
-        pictures = draw(random_labels(24, generator), generator)
+        images = draw(random_labels(24, generator), generator)
         top, left = torch.randint(0, 65, (2,), generator=generator).tolist()
-        crop = pictures[..., top : top + 64, left : left + 64]  # half the side, a quarter of the cost
+        crop = images[..., top : top + 64, left : left + 64]  # half the side, a quarter of the cost
         return autoencoder.loss(vae, crop.contiguous(memory_format=torch.channels_last), generator)
 
     vae.to(memory_format=torch.channels_last)
@@ -33,17 +33,17 @@ def train_autoencoder(vae, minutes, generator):
 
 @torch.no_grad()
 def drawn(count, generator):
-    """Pictures as bytes, and their labels."""
+    """Images as bytes, and their labels."""
     labels = random_labels(count, generator)
     return torch.cat([(draw(y, generator) * 255).round().byte() for y in labels.split(100)]), labels
 
 
 def train_critic(critic, minutes, generator):
-    pictures, labels = drawn(24000, generator)
+    images, labels = drawn(24000, generator)
 
     def step_loss():
         pick = torch.randint(0, len(labels), (64,), generator=generator)
-        x = pictures[pick].float() / 255
+        x = images[pick].float() / 255
         if torch.rand((), generator=generator) < 0.5:
             x = x.flip(3)  # no class depends on left and right
         x = x + 0.03 * torch.randn(x.shape, generator=generator)
@@ -64,7 +64,7 @@ def accuracy_on_real(critic, seed, count=2000):
 
 @torch.no_grad()
 def latents_of(vae, count, generator):
-    """Means of the latents of fresh pictures, and their labels."""
+    """Means of the latents of fresh images, and their labels."""
     latents, labels = [], []
     for _ in range(count // 100):
         y = random_labels(100, generator)
@@ -80,8 +80,8 @@ def recognised(model, vae, critic, scale, count, seed):
     right = 0
     for y in labels.split(100):
         z = sample(model, torch.randn(len(y), 4, 16, 16, generator=generator), y)
-        pictures = (vae.decode(z / scale) * 0.5 + 0.5).clamp(0, 1)
-        right += (critic(pictures).argmax(1) == y).sum().item()
+        images = (vae.decode(z / scale) * 0.5 + 0.5).clamp(0, 1)
+        right += (critic(images).argmax(1) == y).sum().item()
     return right / count
 
 
@@ -140,7 +140,7 @@ def main():
     stage("critic", critic, lambda: train_critic(critic, args.minutes[1], generator))
     facts = {"seed": args.seed, "minutes": list(args.minutes), "threads": args.threads,
              "critic_real": accuracy_on_real(critic, args.seed + 1)}
-    say("critic on fresh pictures:", facts["critic_real"])
+    say("critic on fresh images:", facts["critic_real"])
     export.round_to_bf16(vae)
     latents, labels = latents_of(vae, 20000, generator)
     scale = 1 / latents.std().item()

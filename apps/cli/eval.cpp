@@ -16,13 +16,15 @@ struct Options {
 
 void print_json(const PlanQuality& q) {
   std::printf(
-      "{\"plan\": \"%s\", \"pictures\": %d, \"latent_error\": %.6g, \"latent_error_95\": %.3g, "
-      "\"psnr\": %.4g, \"psnr_95\": %.3g, \"recognised\": %.6g, \"rows\": %ld, \"rows_share\": "
+      "{\"plan\": \"%s\", \"images\": %d, \"latent_error\": %.6g, \"latent_error_95\": %.3g, "
+      "\"psnr\": %.4g, \"psnr_95\": %.3g, \"recognised\": %.6g, \"assignments\": %ld, "
+      "\"assignments_share\": "
       "%.5g, \"frechet\": %.5g, \"spatial_frechet\": %.5g, \"inception_score\": %.5g, "
       "\"precision\": %.4g, \"recall\": %.4g, \"peak_bytes\": %ld, \"seconds\": %.4g}\n",
-      q.plan.c_str(), q.pictures, q.latent_error, q.latent_error_half, q.psnr, q.psnr_half,
-      q.recognised, static_cast<long>(q.rows), q.rows_share, q.frechet, q.spatial_frechet,
-      q.inception_score, q.precision, q.recall, static_cast<long>(q.peak_bytes), q.seconds);
+      q.plan.c_str(), q.images, q.latent_error, q.latent_error_half, q.psnr, q.psnr_half,
+      q.recognised, static_cast<long>(q.assignments), q.assignments_share, q.frechet,
+      q.spatial_frechet, q.inception_score, q.precision, q.recall, static_cast<long>(q.peak_bytes),
+      q.seconds);
 }
 
 void print_row(const PlanQuality& q) {
@@ -30,7 +32,7 @@ void print_row(const PlanQuality& q) {
   std::printf("%-52s %8.4f +- %.4f  %6.2f dB", plan.c_str(), q.latent_error, q.latent_error_half,
               q.psnr);
   if (q.recognised >= 0) std::printf("  %6.2f %%", 100 * q.recognised);
-  std::printf("  %5.1f %% rows\n", 100 * q.rows_share);
+  std::printf("  %5.1f %% assignments\n", 100 * q.assignments_share);
   if (q.frechet >= 0)
     std::printf("  FID %.3f, sFID %.3f, inception score %.2f, precision %.3f, recall %.3f\n",
                 q.frechet, q.spatial_frechet, q.inception_score, q.precision, q.recall);
@@ -69,11 +71,11 @@ Command add_eval(CLI::App& program) {
   app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
       ->group(group)
       ->type_name("P ...");
-  app->add_option("--pictures", o->request.pictures, "Pictures of each plan (default 320)")
+  app->add_option("--images", o->request.images, "Images of each plan (default 320)")
       ->check(whole(1, 1000000))
       ->group(group)
       ->type_name("N");
-  app->add_option("--batch", o->request.batch, "Pictures at once (default 32)")
+  app->add_option("--batch", o->request.batch, "Images at once (default 32)")
       ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N");

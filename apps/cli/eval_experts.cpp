@@ -38,8 +38,8 @@ void eval_experts(Options& o, const std::stop_token& stop) {
         c.select.c_str(), c.layer, c.size, c.rule.recall, c.fixed.recall, c.random.recall,
         c.rule.residual, c.fixed.residual, c.random.residual, c.rule.hits, c.fixed.hits,
         c.random.hits);
-  std::printf("\na layer's experts: %.3g us a row + %.3g us a distinct expert (R2 %.3f)\n",
-              1e6 * study.per_row, 1e6 * study.per_expert, study.explained);
+  std::printf("\na layer's experts: %.3g us an assignment + %.3g us a distinct expert (R2 %.3f)\n",
+              1e6 * study.per_assignment, 1e6 * study.per_expert, study.explained);
 }
 
 }  // namespace

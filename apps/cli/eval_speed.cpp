@@ -17,12 +17,12 @@ struct Options {
 void print(const PlanSpeed& s, bool json) {
   if (json)
     std::printf(
-        "{\"plan\": \"%s\", \"batch\": %d, \"seconds\": %.5g, \"pictures_per_second\": %.5g, "
+        "{\"plan\": \"%s\", \"batch\": %d, \"seconds\": %.5g, \"images_per_second\": %.5g, "
         "\"peak_bytes\": %ld}\n",
-        s.plan.c_str(), s.batch, s.seconds, s.pictures_per_second, static_cast<long>(s.peak_bytes));
+        s.plan.c_str(), s.batch, s.seconds, s.images_per_second, static_cast<long>(s.peak_bytes));
   else
     std::printf("%5d  %-48s %9.3f  %10.2f  %8.1f\n", s.batch,
-                s.plan.empty() ? "synchronous" : s.plan.c_str(), s.seconds, s.pictures_per_second,
+                s.plan.empty() ? "synchronous" : s.plan.c_str(), s.seconds, s.images_per_second,
                 static_cast<double>(s.peak_bytes) / 1e6);
 }
 
@@ -35,7 +35,7 @@ void eval_speed(Options& o, const std::stop_token& stop) {
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanSpeed& s) {
         if (!std::exchange(begun, true))
-          std::printf("%5s  %-48s %9s  %10s  %8s\n", "batch", "plan", "seconds", "pictures/s",
+          std::printf("%5s  %-48s %9s  %10s  %8s\n", "batch", "plan", "seconds", "images/s",
                       "peak MB");
         print(s, o.json);
         flush_results();
@@ -55,7 +55,7 @@ Command add_eval_speed(CLI::App& eval) {
   app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
       ->group(group)
       ->type_name("P ...");
-  app->add_option("--batches", r.batches, "Pictures at once (default 1,2,4,8,16,32)")
+  app->add_option("--batches", r.batches, "Images at once (default 1,2,4,8,16,32)")
       ->delimiter(',')
       ->check(whole(1, 100000))
       ->group(group)

@@ -61,26 +61,26 @@ std::string in_quotes(const std::string& value) {
 
 // The form that other programs read: the prompt, what to lead away from, then "Name: value, ...".
 std::string parameters_of(const GenerateResult& result, const Options& o, size_t i) {
-  const Picture& picture = result.pictures[i];
+  const Image& image = result.images[i];
   char guidance[32];
   std::snprintf(guidance, sizeof guidance, "%g", double{result.guidance});
-  std::string text = picture.label + "\n";
+  std::string text = image.label + "\n";
   if (o.request.negative_prompt) text += "Negative prompt: " + *o.request.negative_prompt + "\n";
   text += "Steps: " + std::to_string(result.steps) + ", Sampler: " + result.sampler +
           ", CFG scale: " + guidance + ", Seed: " + std::to_string(o.request.seed) +
-          ", Size: " + std::to_string(picture.width) + "x" + std::to_string(picture.height) +
+          ", Size: " + std::to_string(image.width) + "x" + std::to_string(image.height) +
           ", Model: " + in_quotes(o.model->model);
-  const bool video = picture.video >= 0;
-  const int count = video ? result.pictures.back().video + 1 : int(result.pictures.size());
+  const bool video = image.video >= 0;
+  const int count = video ? result.images.back().video + 1 : int(result.images.size());
   if (count > 1)
     text += ", Batch size: " + std::to_string(count) +
-            ", Batch pos: " + std::to_string(video ? picture.video : static_cast<int>(i));
+            ", Batch pos: " + std::to_string(video ? image.video : static_cast<int>(i));
   return text + ", Version: Tessera " + kVersion;
 }
 
 void save(const GenerateResult& result, const Options& o, const std::stop_token& stop) {
   const auto text = [&](size_t i) { return parameters_of(result, o, i); };
-  save_pictures(result, o.output, text, stop);
+  save_images(result, o.output, text, stop);
   if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
@@ -107,7 +107,7 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
 void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* what = "What to make";
-  app.add_option("--count", q.count, "Pictures for each class or prompt (default 1)")
+  app.add_option("--count", q.count, "Images for each class or prompt (default 1)")
       ->group(what)
       ->type_name("N");
   app.add_option("--width", q.width, "Default: as trained; off")
@@ -181,7 +181,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_files(app, o);
   add_model_options(app, o->model);
   const char* group = "How it runs";
-  app.add_option("--memory-budget", o->model->memory_budget, "Stream weights, cut pictures to fit")
+  app.add_option("--memory-budget", o->model->memory_budget, "Stream weights, cut images to fit")
       ->group(group)
       ->type_name("SIZE");
   app.add_option("--vae-tiling", o->tiling)->group(group)->type_name("T");
@@ -211,7 +211,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
                      },
                      [&](const std::string& sentence) { view.note(sentence); }};
   if (first && o.latents_only && o.output.asked)
-    view.note("-o has no effect: --latents-only makes no picture");
+    view.note("-o has no effect: --latents-only makes no image");
   GenerateResult result;
   {
     Model model = Model::open(o.model->model, run, stop);
@@ -231,7 +231,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
 }  // namespace
 
 Command add_generate(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("generate", "Make pictures");
+  CLI::App* app = program.add_subcommand("generate", "Make images");
   auto options = std::make_shared<Options>();
   add_options(*app, options);
   return {app,

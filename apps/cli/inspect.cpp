@@ -79,8 +79,9 @@ void print(const Inspection& i) {
                 static_cast<long>(i.answer_tokens), static_cast<long>(i.prompt_tokens),
                 static_cast<long>(i.block), where.c_str());
   else
-    std::printf("\nA run of %ld x %ld pixels, %ld rows in a step%s\n", static_cast<long>(i.width),
-                static_cast<long>(i.height), static_cast<long>(i.rows), where.c_str());
+    std::printf("\nA run of %ld x %ld pixels, %ld sequences in a step%s\n",
+                static_cast<long>(i.width), static_cast<long>(i.height),
+                static_cast<long>(i.sequences), where.c_str());
   std::printf("  %-12s %.2f GFLOP a %s\n", "work", i.flops_per_step / 1e9,
               text ? "pass over all of it" : "step");
   if (text) std::printf("  %-12s %s\n", "K/V", amount(double(i.memory.at("kv"))).c_str());
@@ -123,7 +124,7 @@ Command add_inspect(CLI::App& program) {
       ->group(group)
       ->type_name("W");
   app->add_option("--height", o->request.height)->check(positive())->group(group)->type_name("H");
-  app->add_option("--count", o->request.count, "Pictures at once (default 1)")
+  app->add_option("--count", o->request.count, "Images at once (default 1)")
       ->group(group)
       ->type_name("N");
   app->add_option("--steps", o->request.steps, "Denoising steps (default: the model's)")

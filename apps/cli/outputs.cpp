@@ -42,7 +42,7 @@ void check_folder(const std::string& output) {
   check_writable((there / "tessera").string());
 }
 
-bool is_picture(const std::string& kind) {
+bool is_image(const std::string& kind) {
   return kind == ".png" || kind == ".webp" || kind == ".jpg" || kind == ".jpeg";
 }
 
@@ -52,21 +52,19 @@ void check_kind(const Output& o) {
         ErrorCode::usage,
         "output '-': for standard output name /dev/stdout, for a file of that name ./-.png");
   const std::string kind = kind_of(o.path);
-  const bool picture = is_picture(kind), video = kind == ".mp4";
-  if (!picture && !video)
+  const bool image = is_image(kind), video = kind == ".mp4";
+  if (!image && !video)
     throw Error(ErrorCode::usage, "output '" + o.path + "': expected a name that ends in " +
                                       (o.videos ? ".mp4" : ".png, .webp or .jpg") +
                                       ", or a folder (with '/' at its end)");
-  if (o.videos && picture)
-    throw Error(ErrorCode::usage,
-                "output '" + o.path +
-                    "' is for a picture, and this model makes videos: name a .mp4 "
-                    "file, or a folder for the frames (with '/' at its end)");
+  if (o.videos && image)
+    throw Error(ErrorCode::usage, "output '" + o.path +
+                                      "' is for an image, and this model makes videos: name a .mp4 "
+                                      "file, or a folder for the frames (with '/' at its end)");
   if (!o.videos && video)
-    throw Error(ErrorCode::usage,
-                "output '" + o.path +
-                    "' is for a video, and this model makes pictures: name a .png, "
-                    ".webp or .jpg file, or a folder (with '/' at its end)");
+    throw Error(ErrorCode::usage, "output '" + o.path +
+                                      "' is for a video, and this model makes images: name a .png, "
+                                      ".webp or .jpg file, or a folder (with '/' at its end)");
 }
 
 std::string numbered(const std::string& output, size_t index, size_t count) {
@@ -87,14 +85,14 @@ std::string numbered(const std::string& output, size_t index, size_t count) {
 
 // Frames stand in one folder, or in a folder a video.
 std::string frame_path(const GenerateResult& result, const std::string& output, size_t index) {
-  const Picture& picture = result.pictures[index];
-  if (picture.video < 0) return numbered(output, index, result.pictures.size());
+  const Image& image = result.images[index];
+  if (image.video < 0) return numbered(output, index, result.images.size());
   char folder[32] = "";
-  if (result.pictures.back().video > 0)
-    std::snprintf(folder, sizeof folder, "video-%04d/", picture.video);
+  if (result.images.back().video > 0)
+    std::snprintf(folder, sizeof folder, "video-%04d/", image.video);
   std::string place = (fs::path(output) / folder).string();
   if (!place.ends_with('/')) place += '/';
-  return numbered(place, static_cast<size_t>(picture.frame), 2);
+  return numbered(place, static_cast<size_t>(image.frame), 2);
 }
 
 using Texts = std::vector<std::pair<std::string, std::string>>;
@@ -104,21 +102,21 @@ Texts texts_of(const std::string& parameters) {
 }
 
 void print_name(const std::string& path) {
-  if (is_special(path)) return;  // the picture itself may be on standard output
+  if (is_special(path)) return;  // the image itself may be on standard output
   std::printf("%s\n", path.c_str());
   flush_results();
 }
 
-void save_picture(const Picture& picture, const std::string& path, const Texts& texts,
-                  const std::stop_token& stop) {
+void save_image(const Image& image, const std::string& path, const Texts& texts,
+                const std::stop_token& stop) {
   const std::string kind = kind_of(path);
   const auto save = kind == ".webp" ? save_webp : kind.starts_with(".j") ? save_jpeg : save_png;
-  save(picture, path, texts, stop);
+  save(image, path, texts, stop);
 }
 
 void save_videos(const GenerateResult& result, const Output& o,
                  const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
-  const std::vector<Picture>& all = result.pictures;
+  const std::vector<Image>& all = result.images;
   const size_t videos = all.empty() ? 0 : static_cast<size_t>(all.back().video) + 1;
   for (size_t begin = 0, end = 0, video = 0; begin < all.size(); begin = end, ++video) {
     while (end < all.size() && all[end].video == all[begin].video) ++end;
@@ -139,10 +137,10 @@ std::string check_output(Output& o, size_t count) {
   } else if (special) {
     if (o.videos)
       throw Error(ErrorCode::usage, "output '" + o.path +
-                                        "' takes one picture, and this model makes videos: name a "
+                                        "' takes one image, and this model makes videos: name a "
                                         ".mp4 file or a folder");
     if (count > 1)
-      throw Error(ErrorCode::usage, "output '" + o.path + "' takes one picture, not " +
+      throw Error(ErrorCode::usage, "output '" + o.path + "' takes one image, not " +
                                         std::to_string(count) + "; name a folder");
   } else {
     check_kind(o);
@@ -164,7 +162,7 @@ void check_preview(const std::string& path, bool videos) {
     throw Error(ErrorCode::usage,
                 "--preview '" + path + "': a preview is replaced step by step; name a file");
   const std::string kind = kind_of(path);
-  if (videos ? kind == ".mp4" : is_picture(kind)) return;
+  if (videos ? kind == ".mp4" : is_image(kind)) return;
   throw Error(ErrorCode::usage, "--preview '" + path + "': expected a name that ends in " +
                                     (videos ? ".mp4" : ".png, .webp or .jpg"));
 }
@@ -173,14 +171,14 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or what the output shows
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
   try {
-    std::vector<Picture> made = p.preview();
+    std::vector<Image> made = p.preview();
     shown_ = true;
     const auto other = std::find_if(made.begin(), made.end(),
-                                    [&](const Picture& one) { return one.video != made[0].video; });
+                                    [&](const Image& one) { return one.video != made[0].video; });
     if (made.at(0).video >= 0)
       save_mp4({made.begin(), other}, kUsualRate, path_, {}, stop);
     else
-      save_picture(made[0], path_, {}, stop);
+      save_image(made[0], path_, {}, stop);
     return "";
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;
@@ -189,12 +187,12 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   }
 }
 
-void save_pictures(const GenerateResult& result, const Output& o,
-                   const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
+void save_images(const GenerateResult& result, const Output& o,
+                 const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
   if (o.videos && !is_folder(o.path)) return save_videos(result, o, text, stop);
-  for (size_t i = 0; i < result.pictures.size(); ++i) {
+  for (size_t i = 0; i < result.images.size(); ++i) {
     const std::string path = frame_path(result, o.path, i);
-    save_picture(result.pictures[i], path, texts_of(text(i)), stop);
+    save_image(result.images[i], path, texts_of(text(i)), stop);
     print_name(path);
   }
 }

@@ -10,7 +10,7 @@
 
 namespace tessera::cli {
 
-/// Where pictures or videos go: a file whose name says its kind, or a folder.
+/// Where images or videos go: a file whose name says its kind, or a folder.
 struct Output {
   std::optional<std::string> asked;  // not set: tessera.png, or tessera.mp4
   std::string path;                  // known once it was checked
@@ -19,18 +19,18 @@ struct Output {
 };
 
 /// Everything that is going to be written can be written; completes the path, and returns it if it
-/// is a file's. Asked before the work. `count` pictures or videos. Throws Error(usage).
+/// is a file's. Asked before the work. `count` images or videos. Throws Error(usage).
 std::string check_output(Output& output, size_t count);
 
-/// Writes all pictures or videos and prints their names; `text` is what is written into picture i.
-void save_pictures(const GenerateResult& result, const Output& output,
-                   const std::function<std::string(size_t i)>& text, const std::stop_token& stop);
+/// Writes all images or videos and prints their names; `text` is what is written into image i.
+void save_images(const GenerateResult& result, const Output& output,
+                 const std::function<std::string(size_t i)>& text, const std::stop_token& stop);
 
-/// Throws Error(usage) for a name that is not one of a picture or, with `videos`, of a video ("":
+/// Throws Error(usage) for a name that is not one of an image or, with `videos`, of a video ("":
 /// none was asked for).
 void check_preview(const std::string& path, bool videos);
 
-/// Shows steps of a run in one file, each over the last: the first picture or video of a request.
+/// Shows steps of a run in one file, each over the last: the first image or video of a request.
 class PreviewFile {
  public:
   /// "": no file. One of `every` steps is shown.

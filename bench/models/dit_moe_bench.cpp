@@ -9,7 +9,7 @@
 
 #include "bench.h"
 #include "models/dit_moe.h"
-#include "models/dit_moe_recipe.h"
+#include "models/dit_moe_pipeline.h"
 #include "models/random_weights.h"
 #include "nn/local.h"
 #include "nn/moe/moe_layers.h"
@@ -33,7 +33,7 @@ models::DitMoeConfig config_of(const std::string& size) {
 nn::TokenView whole(const nn::TokenShape& shape) {
   nn::TokenView view;
   for (int row = 0; row < kRows; ++row) {
-    view.rows.push_back(row);
+    view.sequences.push_back(row);
     view.body.push_back({row, {0, shape.tokens()}});
   }
   return view;

@@ -56,7 +56,7 @@ const Family& family_of(const std::string& name) {
   std::exit(2);
 }
 
-/// Values of the shapes that a recipe gives as an example.
+/// Values of the shapes that a spec gives as an example.
 nn::Conditioning filled(const nn::Conditioning& example, const bench::Place& place) {
   nn::Conditioning c;
   for (const auto& [name, x] : example.tensors)
@@ -66,11 +66,11 @@ nn::Conditioning filled(const nn::Conditioning& example, const bench::Place& pla
   return c;
 }
 
-nn::TokenLayout layout_of(const models::PipelineSpec& recipe, const std::string& name,
+nn::TokenLayout layout_of(const models::PipelineSpec& spec, const std::string& name,
                           int64_t tokens) {
   const bool video = name == "cogvideox";
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(double(video ? 1024 : tokens))));
-  return recipe.layout(2 * side, 2 * side, video ? tokens / 1024 : 0);
+  return spec.layout(2 * side, 2 * side, video ? tokens / 1024 : 0);
 }
 
 }  // namespace
@@ -83,13 +83,13 @@ int main(int argc, char** argv) {
   const std::string name = shape.substr(0, shape.find(':'));
   const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
   const Family& family = family_of(name);
-  const auto recipe = models::pipeline_of(family.type, {base::Json::parse(family.config), name});
-  const auto model = recipe.make(bench::RandomWeights(place.device), recipe.whole(), DType::bf16);
-  const nn::TokenLayout layout = layout_of(recipe, name, tokens);
-  const nn::Conditioning conditioning = filled(recipe.example(1), place);
-  const nn::TokenShape rows{1, recipe.prefix(conditioning), layout.grid()};
+  const auto spec = models::pipeline_of(family.type, {base::Json::parse(family.config), name});
+  const auto model = spec.make(bench::RandomWeights(place.device), spec.whole(), DType::bf16);
+  const nn::TokenLayout layout = layout_of(spec, name, tokens);
+  const nn::Conditioning conditioning = filled(spec.example(1), place);
+  const nn::TokenShape rows{1, spec.prefix(conditioning), layout.grid()};
   nn::TokenView view;
-  view.rows = {0};
+  view.sequences = {0};
   if (rows.prefix > 0) view.prefix = {{0, {-rows.prefix, 0}}};
   view.body = {{0, {0, rows.tokens()}}};
   const Tensor latent =

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   for (long i = 0; i < tokens; ++i) text.push_back(static_cast<int32_t>(i * 977 % ids));
   const nn::TokenView view{-1, {0}, {}, {{0, {0, tokens}}}, {tokens}};
   auto forward = [&](const std::string& select) {
-    nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(view.lengths));
+    nn::KvAttention attention(model.geometry(), nn::sequences_of_lengths(view.lengths));
     Clocked clocked(nn::parse_selection(select));
     const double whole = kernels::best_seconds(
         [&] {

@@ -6,7 +6,7 @@
 #include "nn/local_spatial.h"
 #include "place.h"
 
-// Decodes one picture with the sizes of Stable Diffusion's VAE and random weights:
+// Decodes one image with the sizes of Stable Diffusion's VAE and random weights:
 //   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times] [--device cpu|cuda]
 //   [--turns]
 // Prints a JSON line.

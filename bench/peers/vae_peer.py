@@ -1,4 +1,4 @@
-"""Decoding a picture with the sizes of Stable Diffusion's VAE and random weights in PyTorch: default
+"""Decoding an image with the sizes of Stable Diffusion's VAE and random weights in PyTorch: default
 (f32, channels first) and best (bf16, channels last), beside Tessera's decoder; compiled: best through
 torch.compile; compiled_graphed: that as a CUDA graph.
 

@@ -35,7 +35,7 @@ class Model {
   Model& operator=(Model&&) noexcept;
   ~Model();
 
-  /// Noise to pictures. Throws Error(usage) for sizes, steps or classes that do not fit,
+  /// Noise to images. Throws Error(usage) for sizes, steps or classes that do not fit,
   /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
   GenerateResult generate(const GenerateRequest& request, const RunControl& control = {}) const;
   /// Runs one component on named tensors: `out` and traced ones; vae.encode also gives `mean`
@@ -76,22 +76,22 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
 /// Names that inspect_by_name knows.
 std::vector<std::string> known_model_sizes();
 
-/// Writes a picture as PNG, the parameters as text chunks; beside the target, then renamed. Throws
+/// Writes an image as PNG, the parameters as text chunks; beside the target, then renamed. Throws
 /// Error(usage) when it cannot, Error(cancelled) after a stop request, as the others do.
-void save_png(const Picture& picture, const std::string& path,
+void save_png(const Image& image, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {},
               const std::stop_token& stop = {});
-/// Writes a picture as lossless WebP, the parameters in its XMP part and Exif user comment.
-void save_webp(const Picture& picture, const std::string& path,
+/// Writes an image as lossless WebP, the parameters in its XMP part and Exif user comment.
+void save_webp(const Image& image, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& text = {},
                const std::stop_token& stop = {});
-/// Writes a picture as JPEG of quality 95, "parameters" in its Exif user comment.
-void save_jpeg(const Picture& picture, const std::string& path,
+/// Writes an image as JPEG of quality 95, "parameters" in its Exif user comment.
+void save_jpeg(const Image& image, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& text = {},
                const std::stop_token& stop = {});
 /// Writes frames of one size as an MP4 video of `rate` frames a second, the parameters as its
 /// comment.
-void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
+void save_mp4(std::span<const Image> frames, double rate, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {},
               const std::stop_token& stop = {});
 /// Writes text the same way.

@@ -7,15 +7,16 @@
 namespace tessera {
 
 /// When the experts' results are read: in the step that computes them, one step later (interweaved)
-/// or two (displaced); DICE, ICCV 2025, section 3. Adaptive: in the same step, of the rows that the
-/// budget allows; the others keep the last result of their expert. Staggered batch: in the same
-/// step, too; a rank's rows are two halves, and one computes while the other's results travel.
+/// or two (displaced); DICE, ICCV 2025, section 3. Adaptive: in the same step, of the assignments
+/// that the budget allows; the others keep the last result of their expert. Staggered batch: in the
+/// same step, too; a rank's sequences are two halves, and one computes while the other's results
+/// travel.
 enum class ExpertSchedule { sync, interweaved, displaced, adaptive, staggered_batch };
 /// Which layers stay synchronous under a stale schedule (DICE, section 4.1).
 enum class SyncLayers { none, deep, shallow, staggered, list };
 /// Which slot of a token is sent in a step that skips the others (DICE, section 4.2).
 enum class KeptSlot { all, low, high, random };
-/// Whose router weights multiply a stale row: those of its own step, or the newest.
+/// Whose router weights multiply a stale result: those of its own step, or the newest.
 enum class StaleScores { stale, latest };
 /// Which rank of a group has which experts: runs of neighbours, one in turn, or as a list says.
 enum class ExpertPlacement { blocks, strided, list };
@@ -28,7 +29,7 @@ inline constexpr int kMostRanks = 4096;
 
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
-  int data = 1;    ///< groups of pictures
+  int data = 1;    ///< groups of samples
   int tensor = 1;  ///< shards of the weights
   int distrifusion =
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
@@ -38,7 +39,7 @@ struct Plan {
   std::vector<PlanAxis> order{};
 
   ExpertSchedule schedule = ExpertSchedule::sync;
-  int budget = 50;  ///< of adaptive: percent of the expert rows that a step sends
+  int budget = 50;  ///< of adaptive: percent of the assignments that a step sends
   SyncLayers sync = SyncLayers::none;
   std::vector<int> sync_list{};  ///< of SyncLayers::list
   int sync_every = 0;  ///< also fresh: steps s of S with (S - s) % sync_every == 0; 0: none

@@ -38,12 +38,12 @@ struct Report {
   std::vector<Rank> per_rank;
   struct Layer {
     int block = 0;
-    double mean_experts = 0;    ///< distinct experts read in a step, on average
-    int64_t tokens = 0;         ///< of a step
-    int64_t rows = 0;           ///< (token, slot) rows that were sent to experts, in all steps
-    int64_t rows_changed = 0;   ///< of these: sent because a token's experts had changed
-    std::vector<int64_t> ages;  ///< how often a result of age 0, 1, 2 was read
-    int oldest = 0;             ///< age of the oldest row that was read
+    double mean_experts = 0;          ///< distinct experts read in a step, on average
+    int64_t tokens = 0;               ///< of a step
+    int64_t assignments = 0;          ///< that were sent to experts, in all steps
+    int64_t assignments_changed = 0;  ///< of these: sent because a token's experts had changed
+    std::vector<int64_t> ages;        ///< how often a result of age 0, 1, 2 was read
+    int oldest = 0;                   ///< age of the oldest result that was read
   };
   std::vector<Layer> layers;
   /// How alike a layer of experts is in two neighbouring steps (GenerateRequest::compare_steps).
@@ -53,12 +53,12 @@ struct Report {
     double outputs = 0;       ///< mean cosine of what the routed experts add
   };
   std::vector<Similarity> similarity;
-  /// How wrong rows of the step before would be, by their router score.
+  /// How wrong results of the step before would be, by their router score.
   struct StaleError {
     int layer = 0;
     double lowest_score = 0, highest_score = 0;  ///< the scores of a token's experts sum to 1
-    int64_t rows = 0;
-    double error = 0;  ///< mean of |row - old row| / |row|
+    int64_t assignments = 0;
+    double error = 0;  ///< mean of |result - old result| / |result|
   };
   std::vector<StaleError> stale_errors;
   /// What ranks sent to each other, over all ranks; keyed by operation and layer (-1: none).
@@ -73,10 +73,10 @@ struct Report {
 /// The report as a JSON document.
 std::string to_json(const Report& report);
 
-/// The pictures of a request and what happened on the way.
+/// The images of a request and what happened on the way.
 struct GenerateResult {
-  std::vector<Picture> pictures;  ///< with frames of videos in order; empty without decoding
-  std::vector<float> latents;     ///< as --save-latents writes them
+  std::vector<Image> images;   ///< with frames of videos in order; empty without decoding
+  std::vector<float> latents;  ///< as --save-latents writes them
   std::vector<int64_t> latents_shape;
   int steps = 0;  ///< that were made, asked for or not
   float guidance = 1;
@@ -100,8 +100,8 @@ struct Inspection {
   std::string device = "cpu";  ///< or "cuda:0 (NVIDIA H200)"
   std::vector<Component> components;
   std::vector<std::string> class_names;
-  std::vector<std::string> notes;           ///< what one should know about its files
-  int64_t width = 0, height = 0, rows = 0;  ///< of the run that the memory stands for
+  std::vector<std::string> notes;                ///< what one should know about its files
+  int64_t width = 0, height = 0, sequences = 0;  ///< of the run that the memory stands for
   /// The same of a language model: one prompt, its answer, and the tokens of a block.
   int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;
   double flops_per_step = 0;  ///< or of a pass over all tokens
@@ -118,7 +118,7 @@ struct Inspection {
   /// without weights. It is what Report::per_rank says of the run.
   struct Rank {
     int experts = 0;     ///< of each layer
-    int64_t tokens = 0;  ///< of all its rows
+    int64_t tokens = 0;  ///< of all its sequences
     int64_t weights = 0, activations = 0;
     int64_t kv = 0;       ///< keys and values that are kept
     int64_t buffers = 0;  ///< messages, and expert rows kept between layers, steps or halves

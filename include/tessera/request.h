@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/picture.h"
+#include "tessera/image.h"
 #include "tessera/plan.h"
 #include "tessera/processes.h"
 #include "tessera/tensor.h"
@@ -42,7 +42,7 @@ struct RunOptions {
   /// Bytes that weights, activations and buffers of a generate run may take; 0: nearly all that the
   /// machine has. Blocks of a transformer that does not fit are streamed from the file.
   int64_t memory_budget = 0;
-  /// Keep a transformer between requests; else it is released before pictures are decoded.
+  /// Keep a transformer between requests; else it is released before images are decoded.
   bool keep_parts = false;
   std::chrono::milliseconds comm_timeout{
       60000};  ///< a wait lasts no longer while the peer stands still
@@ -77,9 +77,9 @@ enum class SchedulerName {
 /// ("EulerAncestralDiscreteScheduler"). Throws Error(usage) that lists the words.
 SchedulerName parse_scheduler(const std::string& text);
 
-/// One request for pictures or videos. What is not set has the model's default.
+/// One request for images or videos. What is not set has the model's default.
 struct GenerateRequest {
-  std::vector<std::string> classes;  ///< class numbers or names; one picture each per `count`
+  std::vector<std::string> classes;  ///< class numbers or names; one image each per `count`
   std::vector<std::string> prompts;  ///< of models that take text, likewise
   std::optional<std::string> negative_prompt;  ///< what guidance leads away from; not set: ""
   std::string
@@ -97,7 +97,7 @@ struct GenerateRequest {
   bool binning = false;  ///< compute the trained size whose aspect is nearest, as the reference
                          ///< pipelines' resolution binning; PixArt then resizes and crops
   int64_t frames = 0;    ///< of a video; 0: as trained
-  int count = 1;         ///< pictures for each class or prompt
+  int count = 1;         ///< images for each class or prompt
   uint64_t seed = 0;
   NoiseSource noise = NoiseSource::torch;
   SchedulerName scheduler = SchedulerName::automatic;
@@ -142,12 +142,12 @@ struct Progress {
   int step = 0, steps = 0;  ///< done, and in all
   double seconds = 0;       ///< since the phase began
   /// There while denoising, for the time of the callback: decodes the latent of this step, noise
-  /// and all, to pictures (a video's frames) as the result has them. Costs nothing unless called;
+  /// and all, to images (a video's frames) as the result has them. Costs nothing unless called;
   /// then the VAE is read and released again. In tiles where memory asks for it. Throws
   /// Error(model) for a folder without a VAE, Error(memory) where it does not fit beside the
   /// transformer, Error(cancelled) after a stop request: a callback that catches them lets the run
   /// go on.
-  std::function<std::vector<Picture>()> preview{};
+  std::function<std::vector<Image>()> preview{};
 };
 
 /// What the caller holds in hand during a run. Known to all ranks before the start.

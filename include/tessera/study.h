@@ -18,24 +18,24 @@ namespace tessera {
 struct EvalRequest {
   std::vector<Plan> plans;   ///< each beside the synchronous plan, from the same noise
   GenerateRequest generate;  ///< steps, guidance, scheduler, first seed; classes: all in turn
-  int pictures = 320;        ///< of each plan
-  int batch = 32;            ///< pictures in one request
-  int unpaired_from = 1000;  ///< pictures; fewer say little about a distribution
+  int images = 320;          ///< of each plan
+  int batch = 32;            ///< images in one request
+  int unpaired_from = 1000;  ///< images; fewer say little about a distribution
 };
 /// The quality of a plan: means with half widths of 95 % confidence intervals.
 struct PlanQuality {
   std::string plan;  ///< "" is the synchronous one
-  int pictures = 0;
+  int images = 0;
   double latent_error = 0, latent_error_half = 0;  ///< |latent - synchronous| / |synchronous|
-  double psnr = 0, psnr_half = 0;                  ///< of the pictures, dB, at most 100
+  double psnr = 0, psnr_half = 0;                  ///< of the images, dB, at most 100
   double recognised = -1;                          ///< share the critic recognises; -1: no critic
-  /// Of all pictures at once, beside the real pictures that the critic's reference.safetensors
-  /// stands for; -1: no such file, or fewer pictures than unpaired_from.
+  /// Of all images at once, beside the real images that the critic's reference.safetensors
+  /// stands for; -1: no such file, or fewer images than unpaired_from.
   double frechet = -1, spatial_frechet = -1, inception_score = -1, precision = -1, recall = -1;
-  int64_t rows = 0;        ///< expert rows sent; the bytes between ranks follow them
-  double rows_share = 1;   ///< of what the synchronous plan sends
-  double seconds = 0;      ///< of all its requests
-  int64_t peak_bytes = 0;  ///< the most that one request held
+  int64_t assignments = 0;       ///< sent to experts; the bytes between ranks follow them
+  double assignments_share = 1;  ///< of what the synchronous plan sends
+  double seconds = 0;            ///< of all its requests
+  int64_t peak_bytes = 0;        ///< the most that one request held
 };
 /// Runs the synchronous plan and each other on one model; `line` gets a result as soon as it
 /// stands, the synchronous one first. Throws as Model::generate does.
@@ -45,16 +45,16 @@ void evaluate(const std::string& model, const RunOptions& options, const EvalReq
 /// How long requests of several sizes take under several plans.
 struct SpeedRequest {
   std::vector<Plan> plans;                       ///< none: the synchronous one
-  std::vector<int> batches{1, 2, 4, 8, 16, 32};  ///< pictures in a request
+  std::vector<int> batches{1, 2, 4, 8, 16, 32};  ///< images in a request
   GenerateRequest generate;                      ///< steps, guidance, scheduler, first seed
   int rounds = 3;                                ///< of all plans in turn; the median counts
 };
 struct PlanSpeed {
   std::string plan;
   int batch = 0;
-  double seconds = 0;              ///< of a request: denoising and decoding
-  double pictures_per_second = 0;  ///< batch / seconds
-  int64_t peak_bytes = 0;          ///< of all ranks and classes
+  double seconds = 0;            ///< of a request: denoising and decoding
+  double images_per_second = 0;  ///< batch / seconds
+  int64_t peak_bytes = 0;        ///< of all ranks and classes
 };
 /// Measures every plan with every batch; `line` gets the results by batch, then by plan. One model
 /// is open at a time; opening it, and its first short request, do not count. Throws as
@@ -159,9 +159,9 @@ struct ExpertStudy {
   std::vector<UniqueExperts> unique;
   std::vector<HitLikeness> likeness;
   std::vector<CoresetQuality> coresets;
-  /// Seconds of a layer's experts as per_row * (tokens * experts of each) + per_expert * distinct,
-  /// by least squares over all calls; explained: R squared.
-  double per_row = 0, per_expert = 0, explained = 0;
+  /// Seconds of a layer's experts as per_assignment * (tokens * experts of each) + per_expert *
+  /// distinct, by least squares over all calls; explained: R squared.
+  double per_assignment = 0, per_expert = 0, explained = 0;
   double decided = 1;  ///< share of the tokens that the passes which were looked into decided
 };
 /// Decodes the examples one by one and looks into each layer of each deciding pass. Throws as

@@ -278,10 +278,11 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
         "adaptive");
   const bool adaptive = plan.schedule == ExpertSchedule::adaptive;
   if (adaptive && plan.conditional != KeptSlot::all)
-    found.push_back("schedule=adaptive chooses the rows itself; leave out conditional=");
+    found.push_back("schedule=adaptive chooses the assignments itself; leave out conditional=");
   if (plan.schedule == ExpertSchedule::staggered_batch && plan.distrifusion > 1)
     found.push_back(
-        "schedule=staggered-batch cuts a rank's rows in two, and keys and values of distrifusion= "
+        "schedule=staggered-batch cuts a rank's sequences in two, and keys and values of "
+        "distrifusion= "
         "belong to all of them; leave one of the two out");
   if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
     found.push_back("placement= deals experts out to the ranks of expert=N; add it");
@@ -293,7 +294,7 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     }
   if (!adaptive && plan.budget != Plan{}.budget)
     found.push_back(
-        "budget= holds for the rows of schedule=adaptive; add it, or leave out budget=");
+        "budget= holds for the assignments of schedule=adaptive; add it, or leave out budget=");
   return found;
 }
 

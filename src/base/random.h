@@ -7,7 +7,7 @@
 
 namespace tessera::base {
 
-/// The numbers of a PyTorch CPU generator for a seed (mt19937), so that pictures can be compared
+/// The numbers of a PyTorch CPU generator for a seed (mt19937), so that images can be compared
 /// with those of the reference pipelines.
 class TorchGenerator {
  public:

@@ -88,11 +88,11 @@ void merge(Communicator& comm, std::span<int64_t> values, const Tag& tag, Merge 
 
 }  // namespace
 
-void sum(Communicator& comm, std::span<int64_t> values, const Tag& tag) {
+void all_reduce(Communicator& comm, std::span<int64_t> values, const Tag& tag) {
   merge(comm, values, tag, [](int64_t a, int64_t b) { return a + b; });
 }
 
-void max(Communicator& comm, std::span<int64_t> values, const Tag& tag) {
+void all_reduce_max(Communicator& comm, std::span<int64_t> values, const Tag& tag) {
   merge(comm, values, tag, [](int64_t a, int64_t b) { return a < b ? b : a; });
 }
 

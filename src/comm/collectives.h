@@ -37,8 +37,8 @@ std::vector<tensor::Tensor> gather(Communicator& comm, int root, const tensor::T
                                    const Tag& tag);
 /// Sums of whole numbers over the ranks, or the largest, element by element; in place, equal on
 /// all.
-void sum(Communicator& comm, std::span<int64_t> values, const Tag& tag);
-void max(Communicator& comm, std::span<int64_t> values, const Tag& tag);
+void all_reduce(Communicator& comm, std::span<int64_t> values, const Tag& tag);
+void all_reduce_max(Communicator& comm, std::span<int64_t> values, const Tag& tag);
 /// What `root` says, on every rank.
 bool agreed(Communicator& comm, int root, bool word, const Tag& tag);
 /// Returns when all have come.

@@ -21,8 +21,8 @@ int64_t parameters_on_meta(const Model::State& state, const load::Component& par
   const tensor::BindScope rehearsal(aside);
   const auto weights = std::make_shared<load::MetaWeights>();
   const models::Source source{part.config, part.folder + "/config.json"};
-  if (part.name == "transformer" && state.recipe) {
-    state.recipe->make(*weights, state.recipe->whole(), state.dtype());
+  if (part.name == "transformer" && state.spec) {
+    state.spec->make(*weights, state.spec->whole(), state.dtype());
   } else if (part.name == "vae") {
     const models::VaeSpec vae = state.vae();
     const auto decoder = vae.decoder(*weights, state.dtype());
@@ -77,7 +77,7 @@ void add_run(Inspection& found, const pipeline::ModelState& state, pipeline::Job
   found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
   found.width = job.layout.size[2] * factor;
   found.height = job.layout.size[1] * factor;
-  found.rows = (job.guidance.branches() ? 2 : 1) * job.pictures();
+  found.sequences = (job.guidance.branches() ? 2 : 1) * job.samples();
 }
 
 void add_need(Inspection& found, const pipeline::RunNeed& need, nn::DType dtype) {
@@ -115,9 +115,9 @@ void add_seconds(Inspection& found, const Model::State& state, const pipeline::T
 void add_tokens(Inspection& found, const Model::State& state) {
   pipeline::check_token_plan(state);
   const pipeline::Language& language = *state.language;
-  const models::TokenFacts& facts = language.recipe().facts();
+  const models::TokenFacts& facts = language.spec().facts();
   auto& shown = found.components.back().facts;
-  for (const auto& [name, value] : language.recipe().sizes()) shown[name] = value;
+  for (const auto& [name, value] : language.spec().sizes()) shown[name] = value;
   shown["tokenizer"] = language.has_tokenizer() ? fmt::format("{} tokens", language.tokens().size())
                                                 : "none: prompts as ids only";
   shown["chat_template"] = language.has_template() ? "yes" : "none";
@@ -135,7 +135,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
   found.flops_per_step = need.flops;
   found.plan = to_string(state.options.plan);
   if (!found.plan.empty() || state.options.memory_budget > 0) found.ranks = need.ranks;
-  found.rows = 1;
+  found.sequences = 1;
   found.memory = {{"weights", need.weights},
                   {"activations", need.activations},
                   {"kv", need.kv},
@@ -164,7 +164,7 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
     found.components.push_back(describe(state, part));
     const bool there = found.components.back().downloaded;
     if (part.name == "transformer")
-      for (const auto& [name, value] : state.recipe->facts)
+      for (const auto& [name, value] : state.spec->facts)
         found.components.back().facts[name] = value;
     if (part.name == "transformer" && there) note(state.check_transformer());
     if (part.name == "vae" && there) note(state.check_vae());
@@ -174,14 +174,14 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
   for (const auto& [name, type] : state.folder.absent)
     found.components.push_back({name, type, "", 0, 0, false, {}});
   if (state.language && whole) note(state.language->check(state.dtype()));
-  if (!state.recipe) return found;
+  if (!state.spec) return found;
   pipeline::Job job = pipeline::sketch_job(state, request);
   add_run(found, state, job);
   const tensor::BindScope bind(state.workers.scope());
-  const int texts = !state.recipe->takes_text() ? 0 : job.guidance.branches() ? 2 : 1;
+  const int texts = !state.spec->takes_text() ? 0 : job.guidance.branches() ? 2 : 1;
   add_need(found,
            pipeline::run_need(state, {.layout = job.layout,
-                                      .pictures = job.pictures(),
+                                      .samples = job.samples(),
                                       .texts = texts,
                                       .branches = job.guidance.branches(),
                                       .steps = job.sampler->steps(),
@@ -205,18 +205,18 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     if (known != name) continue;
     pipeline::ModelState state;
     state.options = options;
-    state.recipe = models::pipeline_of(config.at("model_type"), {config, name});
-    state.defaults = state.recipe->defaults;
+    state.spec = models::pipeline_of(config.at("model_type"), {config, name});
+    state.defaults = state.spec->defaults;
     state.workers.start({.threads = options.threads});
     Inspection found;
     found.model = name;
     found.pipeline = "sizes by name, no files";
     Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
-    for (const auto& [fact, value] : state.recipe->facts) part.facts[fact] = value;
+    for (const auto& [fact, value] : state.spec->facts) part.facts[fact] = value;
     pipeline::Job job = pipeline::sketch_job(state, request);
     add_run(found, state, job);
     const pipeline::RunNeed need = pipeline::run_need(state, {.layout = job.layout,
-                                                              .pictures = job.pictures(),
+                                                              .samples = job.samples(),
                                                               .branches = job.guidance.branches(),
                                                               .steps = job.sampler->steps()});
     part.parameters = need.denoise.parameters;

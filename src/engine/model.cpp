@@ -27,9 +27,9 @@ NamedTensors Model::forward(const ForwardRequest& request, const RunControl& con
   return pipeline::forward(state(), request, control);
 }
 
-bool Model::makes_videos() const { return state().recipe && state().recipe->frames_per_latent > 0; }
+bool Model::makes_videos() const { return state().spec && state().spec->frames_per_latent > 0; }
 
-int64_t Model::classes() const { return state().recipe ? state().recipe->classes : 0; }
+int64_t Model::classes() const { return state().spec ? state().spec->classes : 0; }
 
 Model Model::open(const std::string& model, const RunOptions& options,
                   const std::stop_token& stop) {

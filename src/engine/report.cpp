@@ -32,8 +32,8 @@ std::string to_json(const Report& r) {
     layers.push_back({{"block", layer.block},
                       {"mean_experts", layer.mean_experts},
                       {"tokens", layer.tokens},
-                      {"rows", layer.rows},
-                      {"rows_changed", layer.rows_changed},
+                      {"assignments", layer.assignments},
+                      {"assignments_changed", layer.assignments_changed},
                       {"ages", layer.ages},
                       {"oldest", layer.oldest}});
   Json traffic = Json::array();
@@ -55,7 +55,7 @@ std::string to_json(const Report& r) {
   for (const auto& e : r.stale_errors)
     stale_errors.push_back({{"layer", e.layer},
                             {"score", {e.lowest_score, e.highest_score}},
-                            {"rows", e.rows},
+                            {"assignments", e.assignments},
                             {"error", e.error}});
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(json_of(rank));
@@ -111,7 +111,7 @@ std::string to_json(const Inspection& i) {
                        ? Json{{"prompt_tokens", i.prompt_tokens},
                               {"answer_tokens", i.answer_tokens},
                               {"block", i.block}}
-                       : Json{{"width", i.width}, {"height", i.height}, {"rows", i.rows}};
+                       : Json{{"width", i.width}, {"height", i.height}, {"sequences", i.sequences}};
   const Json document{{"model", i.model},
                       {"pipeline", i.pipeline},
                       {"device", i.device},

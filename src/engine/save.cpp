@@ -9,37 +9,37 @@
 namespace tessera {
 namespace {
 
-media::Image image_of(const Picture& picture) {
-  return {static_cast<int>(picture.width), static_cast<int>(picture.height), picture.rgb};
+media::Image image_of(const Image& image) {
+  return {static_cast<int>(image.width), static_cast<int>(image.height), image.rgb};
 }
 
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace
 
-void save_png(const Picture& picture, const std::string& path, const Texts& text,
+void save_png(const Image& image, const std::string& path, const Texts& text,
               const std::stop_token& stop) {
   const base::BindStop bind(stop);
-  media::write_png(path, image_of(picture), {text.begin(), text.end()});
+  media::write_png(path, image_of(image), {text.begin(), text.end()});
 }
 
-void save_webp(const Picture& picture, const std::string& path, const Texts& text,
+void save_webp(const Image& image, const std::string& path, const Texts& text,
                const std::stop_token& stop) {
   const base::BindStop bind(stop);
-  media::write_webp(path, image_of(picture), {text.begin(), text.end()});
+  media::write_webp(path, image_of(image), {text.begin(), text.end()});
 }
 
-void save_jpeg(const Picture& picture, const std::string& path, const Texts& text,
+void save_jpeg(const Image& image, const std::string& path, const Texts& text,
                const std::stop_token& stop) {
   const base::BindStop bind(stop);
-  media::write_jpeg(path, image_of(picture), {text.begin(), text.end()});
+  media::write_jpeg(path, image_of(image), {text.begin(), text.end()});
 }
 
-void save_mp4(std::span<const Picture> frames, double rate, const std::string& path,
+void save_mp4(std::span<const Image> frames, double rate, const std::string& path,
               const Texts& text, const std::stop_token& stop) {
   const base::BindStop bind(stop);
   std::vector<media::Image> images;
-  for (const Picture& frame : frames) images.push_back(image_of(frame));
+  for (const Image& frame : frames) images.push_back(image_of(frame));
   media::write_mp4(path, images, rate, {text.begin(), text.end()});
 }
 

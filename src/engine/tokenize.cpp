@@ -37,7 +37,7 @@ std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
 Tokenized of_part(const Model::State& state, models::TextPart part, const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
   const models::TextBatch batch = pipeline::tokens_of(
-      state, part, pipeline::cleaned_prompts(*state.recipe, {prompt}, true, notes));
+      state, part, pipeline::cleaned_prompts(*state.spec, {prompt}, true, notes));
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));
@@ -53,7 +53,7 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
   std::vector<Tokenized> all;
   std::string known;
   for (const std::string& prompt : request.prompts)
-    for (const auto& part : state.recipe->text_parts) {
+    for (const auto& part : state.spec->text_parts) {
       if (!state.folder.has(part.tokenizer)) continue;
       known += (known.empty() ? "" : ", ") + part.tokenizer;
       base::check_stop();
@@ -75,7 +75,7 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
           "there is no text; give --prompt, --prompt-file or --chat");
   const State& state = this->state();
   if (state.language) return tokenize_language(*state.language, request);
-  require(state.recipe.has_value(), ErrorCode::usage, "'{}' takes no text", state.name);
+  require(state.spec.has_value(), ErrorCode::usage, "'{}' takes no text", state.name);
   return tokenize_pipeline(state, request);
 }
 

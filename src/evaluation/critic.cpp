@@ -65,13 +65,13 @@ Critic::Critic(const CriticConfig& config, const nn::Weights& weights) : config_
   head_ = nn::Linear(weights, "head", config.classes, config.hidden, DType::f32);
 }
 
-Sight Critic::see(const Tensor& pictures) const {
-  require(pictures.rank() == 4 && pictures.size(1) == config_.input &&
-              pictures.size(2) == config_.input && pictures.size(3) == 3,
-          ErrorCode::usage, "the critic sees pictures [n, {}, {}, 3], not {}", config_.input,
-          config_.input, pictures.shape().str());
-  Tensor x = Tensor::empty(pictures.shape(), DType::f32);
-  for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = pictures.data<float>()[i] * 2 - 1;
+Sight Critic::see(const Tensor& images) const {
+  require(images.rank() == 4 && images.size(1) == config_.input &&
+              images.size(2) == config_.input && images.size(3) == 3,
+          ErrorCode::usage, "the critic sees images [n, {}, {}, 3], not {}", config_.input,
+          config_.input, images.shape().str());
+  Tensor x = Tensor::empty(images.shape(), DType::f32);
+  for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = images.data<float>()[i] * 2 - 1;
   for (const ops::ConvWeight& conv : convs_) {
     x = ops::conv2d(x, conv,
                     {.stride = 2, .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1});

@@ -18,7 +18,7 @@ struct CriticConfig {
 /// Throws Error(model) naming the entry that is missing or out of range.
 CriticConfig parse_critic_config(const base::Json& config, const std::string& where);
 
-/// What a critic sees in n pictures, f32.
+/// What a critic sees in n images, f32.
 struct Sight {
   tensor::Tensor logits;    ///< [n, classes]
   tensor::Tensor features;  ///< [n, hidden]: what the last layer reads
@@ -27,14 +27,14 @@ struct Sight {
 };
 constexpr int64_t kSpatialChannels = 7;  // as many as sFID (Nash et al. 2021) reads
 
-/// The small classifier that ships beside a model and says what it sees in a picture: convolutions
+/// The small classifier that ships beside a model and says what it sees in an image: convolutions
 /// of stride 2 with ReLU, then two linear layers; f32.
 class Critic {
  public:
   Critic(const CriticConfig& config, const nn::Weights& weights);
-  /// pictures f32 [n, height, width, 3] in [0, 1] -> logits f32 [n, classes].
-  tensor::Tensor operator()(const tensor::Tensor& pictures) const { return see(pictures).logits; }
-  Sight see(const tensor::Tensor& pictures) const;
+  /// images f32 [n, height, width, 3] in [0, 1] -> logits f32 [n, classes].
+  tensor::Tensor operator()(const tensor::Tensor& images) const { return see(images).logits; }
+  Sight see(const tensor::Tensor& images) const;
   const CriticConfig& config() const { return config_; }
 
  private:

@@ -29,7 +29,7 @@ double relative_error(std::span<const float> a, std::span<const float> b) {
 
 double psnr(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   require(a.size() == b.size() && !a.empty(), ErrorCode::usage,
-          "pictures of {} and {} bytes compared", a.size(), b.size());
+          "images of {} and {} bytes compared", a.size(), b.size());
   double error = 0;
   for (size_t i = 0; i < a.size(); ++i) error += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
   error /= static_cast<double>(a.size());

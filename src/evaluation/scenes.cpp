@@ -26,17 +26,17 @@ constexpr const char* kShapes[] = {"circle", "square", "triangle", "cross"};
 
 constexpr double kStandsOut = 0.25;    // distance of a colour from the ground's
 constexpr double kColourReach = 0.35;  // distance of a thing's colour from the one it is called
-constexpr double kLeastArea = 0.005;   // of the picture
+constexpr double kLeastArea = 0.005;   // of the image
 constexpr double kLeastFit = 0.7;
 constexpr double kMostAspect = 1.4;
 constexpr size_t kMostThings = 6;
-constexpr double kLeastStep = 0.1;  // of the picture, from one middle to the other
+constexpr double kLeastStep = 0.1;  // of the image, from one middle to the other
 
 double distance(const Colour& a, const Colour& b) {
   return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
 }
 
-/// A picture as colours.
+/// An image as colours.
 struct View {
   std::span<const uint8_t> rgb;
   int64_t height, width;
@@ -202,7 +202,7 @@ Scene parse_scene(const std::string& caption, const std::string& where) {
 
 std::vector<SeenThing> see_things(std::span<const uint8_t> rgb, int64_t height, int64_t width) {
   require(height > 0 && width > 0 && rgb.size() == static_cast<size_t>(height * width * 3),
-          ErrorCode::usage, "{} bytes are no picture of {} x {}", rgb.size(), width, height);
+          ErrorCode::usage, "{} bytes are no image of {} x {}", rgb.size(), width, height);
   const View view{rgb, height, width};
   const Colour ground = median(view, border(height, width));
   std::vector<bool> open(static_cast<size_t>(height * width));

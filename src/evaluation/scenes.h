@@ -26,19 +26,19 @@ struct Scene {
 /// `where` and the word that does not fit, and for more than 6 things.
 Scene parse_scene(const std::string& caption, const std::string& where);
 
-/// A thing found in a picture; a colour or shape that is none of ours is "".
+/// A thing found in an image; a colour or shape that is none of ours is "".
 struct SeenThing {
   std::string colour, shape;
-  double x = 0, y = 0;  ///< its middle in shares of the picture's width and height, y downwards
+  double x = 0, y = 0;  ///< its middle in shares of the image's width and height, y downwards
 };
 
-/// The things in a picture [height, width, 3] on a plain ground: what stands out from the colour of
-/// its border, joined pixels together; specks under half a percent of the picture do not count. A
+/// The things in an image [height, width, 3] on a plain ground: what stands out from the colour of
+/// its border, joined pixels together; specks under half a percent of the image do not count. A
 /// shape is the one that fills the thing's box best (intersection over union, at least 0.7).
 std::vector<SeenThing> see_things(std::span<const uint8_t> rgb, int64_t height, int64_t width);
 
 /// Whether these are the scene's things, no more and no less, and every relation holds: one lies to
-/// the left of another if its middle does, by a tenth of the picture or more and by more than it
+/// the left of another if its middle does, by a tenth of the image or more and by more than it
 /// lies up or down.
 bool shows(const std::vector<SeenThing>& seen, const Scene& scene);
 

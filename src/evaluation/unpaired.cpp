@@ -98,7 +98,7 @@ double frechet_distance(const Moments& a, const Moments& b) {
 
 double inception_score(const Tensor& logits) {
   const int64_t n = logits.size(0), classes = logits.size(1);
-  require(n >= 1, ErrorCode::usage, "a score of no pictures");
+  require(n >= 1, ErrorCode::usage, "a score of no images");
   std::vector<double> mean(static_cast<size_t>(classes));
   double certainty = 0;  // mean of sum p log p
   for (int64_t i = 0; i < n; ++i) {

@@ -18,7 +18,7 @@ Moments moments(const tensor::Tensor& features);
 /// al. 2017). Throws Error(usage) when their sizes differ.
 double frechet_distance(const Moments& a, const Moments& b);
 
-/// exp of the mean divergence of the classes of a picture from the classes of all (Salimans et al.
+/// exp of the mean divergence of the classes of an image from the classes of all (Salimans et al.
 /// 2016); logits f32 [n, classes]; from 1 to the number of classes.
 double inception_score(const tensor::Tensor& logits);
 

@@ -10,7 +10,7 @@ namespace tessera::kernels {
 constexpr int64_t kMomentRun = 64;
 
 /// Mean and biased variance of each channel over the pixels of a row: the half of a group norm that
-/// reads the picture. Sums are taken in f32 over runs of kMomentRun pixels, then in order in f64,
+/// reads the image. Sums are taken in f32 over runs of kMomentRun pixels, then in order in f64,
 /// so that threads do not matter.
 struct ChannelMomentsArgs {
   const void* x = nullptr;  ///< [rows, pixels, channels]; a row is dense

@@ -6,7 +6,7 @@
 
 namespace tessera::kernels {
 
-/// A picture of some frames: [frames, height, width, channels], dense.
+/// An image of some frames: [frames, height, width, channels], dense.
 struct PlaneSize {
   int64_t frames = 0, height = 0, width = 0;
 };

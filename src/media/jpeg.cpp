@@ -35,7 +35,7 @@ std::string encode_jpeg(const Image& image, const std::map<std::string, std::str
                     image.height <= kLongestSide &&
                     image.rgb.size() == size_t(image.width) * size_t(image.height) * 3;
   require(fits, ErrorCode::usage,
-          "a picture of {} x {} with {} bytes cannot be written as JPEG; expected sides of 1 to {}",
+          "an image of {} x {} with {} bytes cannot be written as JPEG; expected sides of 1 to {}",
           image.width, image.height, image.rgb.size(), kLongestSide);
   const std::unique_ptr<void, Destroy> compressor(tjInitCompress());
   require(compressor != nullptr, ErrorCode::memory, "there is no memory for a JPEG encoder");
@@ -44,7 +44,7 @@ std::string encode_jpeg(const Image& image, const std::map<std::string, std::str
   const int status = tjCompress2(compressor.get(), image.rgb.data(), image.width, 0, image.height,
                                  TJPF_RGB, &made, &size, TJSAMP_444, kQuality, TJFLAG_ACCURATEDCT);
   const std::unique_ptr<unsigned char, Free> owner(made);
-  require(status == 0, ErrorCode::usage, "a picture of {} x {} cannot be written as JPEG: {}",
+  require(status == 0, ErrorCode::usage, "an image of {} x {} cannot be written as JPEG: {}",
           image.width, image.height, tjGetErrorStr2(compressor.get()));
   std::string bytes(reinterpret_cast<const char*>(made), size);
   const auto parameters = text.find("parameters");

@@ -55,7 +55,7 @@ std::string text_chunk(const std::string& key, const std::string& value) {
                key + std::string(5, '\0') + body);  // no compression, language or translation
 }
 
-// libpng's record of one picture; frees what it holds.
+// libpng's record of one image; frees what it holds.
 struct PngImage {
   png_image image{};
   PngImage() { image.version = PNG_IMAGE_VERSION; }
@@ -72,7 +72,7 @@ struct PngBytes {
   PngBytes() {
     const cookie_io_functions_t calls{nullptr, append, nullptr, nullptr};
     file = fopencookie(this, "w", calls);
-    require(file != nullptr, ErrorCode::memory, "there is no memory for a PNG picture");
+    require(file != nullptr, ErrorCode::memory, "there is no memory for a PNG image");
   }
   ~PngBytes() {
     if (file) std::fclose(file);
@@ -97,7 +97,7 @@ struct PngBytes {
 Image to_image(const tensor::Tensor& x) {
   const bool fits = x.rank() == 3 && x.size(0) == 3 && is_float(x.dtype()) && x.size(1) > 0 &&
                     x.size(2) > 0 && x.size(1) < (1 << 20) && x.size(2) < (1 << 20);
-  require(fits, ErrorCode::usage, "a picture of shape {} ({}) was given; expected floats [3, H, W]",
+  require(fits, ErrorCode::usage, "an image of shape {} ({}) was given; expected floats [3, H, W]",
           x.shape().str(), name_of(x.dtype()));
   const std::vector<float> values = x.to_floats();
   Image image{static_cast<int>(x.size(2)), static_cast<int>(x.size(1)), {}};
@@ -114,7 +114,7 @@ Image to_image(const tensor::Tensor& x) {
 std::string encode_png(const Image& image, const std::map<std::string, std::string>& text) {
   const bool whole = image.width > 0 && image.height > 0 &&
                      image.rgb.size() == size_t(image.width) * size_t(image.height) * 3;
-  require(whole, ErrorCode::usage, "a picture of {} x {} with {} bytes cannot be written as PNG",
+  require(whole, ErrorCode::usage, "an image of {} x {} with {} bytes cannot be written as PNG",
           image.width, image.height, image.rgb.size());
   PngImage png;
   png.image.width = static_cast<png_uint_32>(image.width);
@@ -125,7 +125,7 @@ std::string encode_png(const Image& image, const std::map<std::string, std::stri
       png_image_write_to_stdio(&png.image, out.file, 0, image.rgb.data(), 0, nullptr) != 0 &&
       out.close();
   base::check_stop();
-  require(done, ErrorCode::usage, "a picture of {} x {} cannot be written as PNG: {}", image.width,
+  require(done, ErrorCode::usage, "an image of {} x {} cannot be written as PNG: {}", image.width,
           image.height, png.image.message);
   std::string chunks;
   for (const auto& [key, value] : text) chunks += text_chunk(key, value);
@@ -143,7 +143,7 @@ void write_png(const std::string& path, const Image& image,
 Image decode_png(const std::string& bytes, const std::string& name) {
   PngImage png;
   require(png_image_begin_read_from_memory(&png.image, bytes.data(), bytes.size()) != 0,
-          ErrorCode::usage, "'{}' is no PNG picture that can be read: {}", name, png.image.message);
+          ErrorCode::usage, "'{}' is no PNG image that can be read: {}", name, png.image.message);
   require(uint64_t{png.image.width} * png.image.height <= uint64_t{1} << 28, ErrorCode::usage,
           "'{}' has {} x {} pixels; expected at most 2^28", name, png.image.width,
           png.image.height);
@@ -152,7 +152,7 @@ Image decode_png(const std::string& bytes, const std::string& name) {
   image.rgb.resize(PNG_IMAGE_SIZE(png.image));
   const png_color black{0, 0, 0};
   require(png_image_finish_read(&png.image, &black, image.rgb.data(), 0, nullptr) != 0,
-          ErrorCode::usage, "'{}' is a damaged PNG picture: {}", name, png.image.message);
+          ErrorCode::usage, "'{}' is a damaged PNG image: {}", name, png.image.message);
   return image;
 }
 

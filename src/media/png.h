@@ -9,7 +9,7 @@
 
 namespace tessera::media {
 
-/// A picture of 8-bit red, green, blue; rows from the top, no gaps.
+/// An image of 8-bit red, green, blue; lines from the top, no gaps.
 struct Image {
   int width = 0, height = 0;
   std::vector<uint8_t> rgb;  ///< width * height * 3

@@ -33,7 +33,7 @@ std::vector<Place> places(int64_t from, int64_t to, int64_t begin, int64_t count
 
 Tensor resize_and_crop(const Tensor& x, int64_t height, int64_t width) {
   require(x.rank() == 3 && x.dtype() == DType::f32 && x.elements() > 0 && height > 0 && width > 0,
-          ErrorCode::usage, "a picture {} {} cannot become {} x {}; expected f32 [channels, H, W]",
+          ErrorCode::usage, "an image {} {} cannot become {} x {}; expected f32 [channels, H, W]",
           name_of(x.dtype()), x.shape().str(), width, height);
   if (x.size(1) == height && x.size(2) == width) return x;
   const double ratio =

@@ -111,11 +111,11 @@ std::string encode_webp(const Image& image, const std::map<std::string, std::str
                     image.height <= kLongestSide &&
                     image.rgb.size() == size_t(image.width) * size_t(image.height) * 3;
   require(fits, ErrorCode::usage,
-          "a picture of {} x {} with {} bytes cannot be written as WebP; expected sides of 1 to {}",
+          "an image of {} x {} with {} bytes cannot be written as WebP; expected sides of 1 to {}",
           image.width, image.height, image.rgb.size(), kLongestSide);
   const std::string bytes = Encoder().encode(image);
   base::check_stop();
-  require(!bytes.empty(), ErrorCode::usage, "a picture of {} x {} cannot be written as WebP",
+  require(!bytes.empty(), ErrorCode::usage, "an image of {} x {} cannot be written as WebP",
           image.width, image.height);
   return text.empty() ? bytes : with_text(bytes, text);
 }

@@ -9,9 +9,9 @@ namespace tessera::models {
 namespace {
 
 struct CogContext : nn::Context {
-  Tensor text;              // [rows * length, hidden]
-  Tensor positions;         // f32 [tokens of a row, hidden], or undefined
-  ops::RotaryTable angles;  // of one row's tokens, or undefined
+  Tensor text;              // [batch * length, hidden]
+  Tensor positions;         // f32 [tokens of a sequence, hidden], or undefined
+  ops::RotaryTable angles;  // of one sequence's tokens, or undefined
   int64_t length = 0;
 };
 
@@ -34,7 +34,7 @@ CogVideoX::CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights,
   const int64_t d = config.hidden(), time = config.time_embed_dim, p = config.patch_size;
   const int64_t volume = geometry_.patch_size[0] * p * p;
   if (portion.conditioning)
-    time_ = TwoLinears(weights, "time_embedding", d, time, time, ops::Activation::silu, DType::f32);
+    time_ = Mlp(weights, "time_embedding", d, time, time, ops::Activation::silu, DType::f32);
   if (portion.embed) {
     const int64_t in = config.in_channels;
     const Tensor patch = config.patch_size_t
@@ -82,7 +82,7 @@ CogVideoX::Block CogVideoX::load_block(const nn::Weights& weights, int64_t index
                  linear("to_v")};
   block.out = nn::Linear(weights, attention + "to_out.0", d, d, dtype_,
                          {.split = nn::Split::inputs({{d, dim}})});
-  block.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
+  block.mlp = Mlp::of_block(weights, name + "ff", d, 4 * d, dtype_);
   return block;
 }
 
@@ -104,14 +104,14 @@ Tensor CogVideoX::sincos_positions(const nn::TokenShape& shape) const {
 }
 
 ops::RotaryTable CogVideoX::rotary_positions(const nn::TokenShape& shape) const {
-  const int64_t lines = shape.grid[1], columns = shape.grid[2], dim = config_.attention_head_dim;
+  const int64_t height = shape.grid[1], width = shape.grid[2], dim = config_.attention_head_dim;
   nn::RotaryAxis time{{}, dim / 8}, down{{}, dim / 8 * 3 / 2}, across{{}, dim / 8 * 3 / 2};
-  nn::GridRegion on{0, 0, lines, columns};
+  nn::GridRegion on{0, 0, height, width};
   if (config_.patch_size_t == 0)
-    on = nn::centred_region(lines, columns, config_.sample_height / config_.patch_size,
+    on = nn::centred_region(height, width, config_.sample_height / config_.patch_size,
                             config_.sample_width / config_.patch_size);
-  const auto top = nn::spread_places(on.top, on.bottom, lines);
-  const auto left = nn::spread_places(on.left, on.right, columns);
+  const auto top = nn::spread_places(on.top, on.bottom, height);
+  const auto left = nn::spread_places(on.left, on.right, width);
   for (int64_t t = 0; t < shape.grid[0]; ++t)
     for (double y : top)
       for (double x : left) {
@@ -125,7 +125,7 @@ ops::RotaryTable CogVideoX::rotary_positions(const nn::TokenShape& shape) const 
 nn::ContextPtr CogVideoX::prepare(const nn::Conditioning& conditioning,
                                   const nn::TokenShape& shape) const {
   auto context = std::make_shared<CogContext>();
-  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.rows,
+  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.batch,
                                  config_.text_embed_dim, &context->length);
   require(context->length == shape.prefix, ErrorCode::usage,
           "'encoder_hidden_states' has {} tokens, the request {}", context->length, shape.prefix);
@@ -184,24 +184,25 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
   const int64_t text = c.size(0), all = text + x.size(0);
-  const nn::Heads heads = w.heads.room(x, all);
-  w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), p.rows), p.angles, part_of(heads, text, all));
-  w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_rows), {}, part_of(heads, 0, text));
+  const nn::Qkv heads = w.heads.room(x, all);
+  w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences), p.angles,
+          part_of(heads, text, all));
+  w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences), {}, part_of(heads, 0, text));
   const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
-  x = w.out(seen.body, gated(m, 2, p.rows, x), seams.reduce);
-  c = w.out(seen.prefix, gated(m, 5, p.text_rows, c), seams.reduce);
-  const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), p.rows);
-  x = w.feed_forward(fed, gated(n, 2, p.rows, x), seams.reduce);
-  const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_rows);
-  c = w.feed_forward(fed_text, gated(n, 5, p.text_rows, c), seams.reduce);
+  x = w.out(seen.body, gated(m, 2, p.sequences, x), seams.reduce);
+  c = w.out(seen.prefix, gated(m, 5, p.text_sequences, c), seams.reduce);
+  const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), p.sequences);
+  x = w.mlp(fed, gated(n, 2, p.sequences, x), seams.reduce);
+  const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
+  c = w.mlp(fed_text, gated(n, 5, p.text_sequences, c), seams.reduce);
 }
 
 Tensor CogVideoX::head(const nn::StepContext& step, const nn::Placement& placement,
                        const nn::Hidden& hidden) const {
   const Tensor& m = dit(step).final_modulation;
-  const auto& rows = dit(placement).rows;
+  const auto& sequences = dit(placement).sequences;
   const int64_t d = config_.hidden();
-  return head_(norm_out_(norm_final_(hidden.tokens.body), part(m, 0, d), part(m, 1, d), rows));
+  return head_(norm_out_(norm_final_(hidden.tokens.body), part(m, 0, d), part(m, 1, d), sequences));
 }
 
 }  // namespace tessera::models

@@ -32,7 +32,7 @@ class CogVideoX : public nn::Denoiser {
   const nn::Geometry& geometry() const override { return geometry_; }
   DType dtype() const override { return dtype_; }
 
-  /// Conditioning: "encoder_hidden_states" [rows, tokens, text_embed_dim].
+  /// Conditioning: "encoder_hidden_states" [batch, tokens, text_embed_dim].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -48,7 +48,7 @@ class CogVideoX : public nn::Denoiser {
     nn::Linear modulation1, modulation2, out;
     TokenNorm norm1, norm2;
     Projections heads;
-    TwoLinears feed_forward;
+    Mlp mlp;
   };
   Block load_block(const nn::Weights& weights, int64_t index) const;
   TokenNorm load_norm(const nn::Weights& weights, const std::string& name) const;
@@ -62,7 +62,7 @@ class CogVideoX : public nn::Denoiser {
   ops::Weight patch_;
   Tensor patch_bias_;
   nn::Linear text_, final_modulation_;
-  TwoLinears time_;
+  Mlp time_;
   TokenNorm norm_final_, norm_out_;
   PatchHead head_;
   std::vector<Block> layers_;

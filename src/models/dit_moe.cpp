@@ -8,8 +8,8 @@ namespace tessera::models {
 namespace {
 
 struct DitContext : nn::Context {
-  Tensor label_embedding;  // f32 [rows, hidden]
-  Tensor positions;        // f32 [tokens of a row, hidden]
+  Tensor label_embedding;  // f32 [batch, hidden]
+  Tensor positions;        // f32 [tokens of a sequence, hidden]
 };
 
 nn::Geometry geometry_of(const DitMoeConfig& c) {
@@ -96,11 +96,11 @@ DitMoe::Block DitMoe::load_block(const nn::Weights& weights, const nn::Portion& 
 nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
                                const nn::TokenShape& shape) const {
   const auto labels = conditioning.tensors.find("y");
-  require(labels != conditioning.tensors.end() && labels->second.elements() == shape.rows,
-          ErrorCode::usage, "a DiT-MoE needs one class label 'y' for each of its {} rows",
-          shape.rows);
+  require(labels != conditioning.tensors.end() && labels->second.elements() == shape.batch,
+          ErrorCode::usage, "a DiT-MoE needs one class label 'y' for each of its {} sequences",
+          shape.batch);
   auto context = std::make_shared<DitContext>();
-  std::vector<int32_t> ids(static_cast<size_t>(shape.rows));
+  std::vector<int32_t> ids(static_cast<size_t>(shape.batch));
   if (!labels->second.is_meta()) {
     const auto wanted = labels->second.to_ints();
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -118,7 +118,7 @@ nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
   } else if (positions_.is_meta()) {
     context->positions =
         Tensor::empty({shape.tokens(), config_.hidden_size}, DType::f32, tensor::Device::meta);
-  } else {  // another picture size than the trained one
+  } else {  // another image size than the trained one
     context->positions = nn::sincos_grid(nn::even_places(shape.grid[1]),
                                          nn::even_places(shape.grid[2]), config_.hidden_size)
                              .to(positions_.device());
@@ -156,15 +156,15 @@ void DitMoe::block(int index, const nn::StepContext& step, const nn::Placement& 
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.rows));
+  const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
   const int64_t mine = qkv.size(1) / 3;
   const Tensor q = w.q_norm(part(qkv, 0, mine)), k = w.k_norm(part(qkv, 1, mine));
   const Tensor seen = seams.attention.attend(index, p.view, {q, k, part(qkv, 2, mine)});
-  x = w.out(seen, gated(m, 2, p.rows, x), seams.reduce);
+  x = w.out(seen, gated(m, 2, p.sequences, x), seams.reduce);
 
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
   const Tensor mixed = seams.experts.apply(index, p.view, fed, w.router, w.experts);
-  x = ops::add_gated(x, mixed, part(m, 5, d), p.rows);
+  x = ops::add_gated(x, mixed, part(m, 5, d), p.sequences);
 }
 
 Tensor DitMoe::head(const nn::StepContext& step, const nn::Placement& placement,

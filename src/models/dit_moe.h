@@ -24,7 +24,7 @@ struct DitMoeConfig {
 };
 
 /// DiT-MoE (Fei et al. 2024, "Scaling Diffusion Transformers to 16 Billion Parameters"): a DiT
-/// (Peebles & Xie 2023) whose feed-forward layers are top-k experts beside a shared one.
+/// (Peebles & Xie 2023) whose MLPs are top-k experts beside a shared one.
 class DitMoe : public nn::Denoiser {
  public:
   DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -33,7 +33,7 @@ class DitMoe : public nn::Denoiser {
   const nn::Geometry& geometry() const override { return geometry_; }
   DType dtype() const override { return dtype_; }
 
-  /// Conditioning: "y" i32 [rows], labels in [0, num_classes]; the last is unconditional.
+  /// Conditioning: "y" i32 [batch], labels in [0, num_classes]; the last is unconditional.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;

@@ -6,15 +6,15 @@
 
 namespace tessera::models {
 
-TwoLinears::TwoLinears(const nn::Weights& weights, const std::string& name, int64_t in,
-                       int64_t inner, int64_t out, ops::Activation activation, DType dtype)
+Mlp::Mlp(const nn::Weights& weights, const std::string& name, int64_t in, int64_t inner,
+         int64_t out, ops::Activation activation, DType dtype)
     : first_(weights, name + ".linear_1", inner, in, dtype),
       second_(weights, name + ".linear_2", out, inner, dtype),
       activation_(activation) {}
 
-TwoLinears TwoLinears::feed_forward(const nn::Weights& weights, const std::string& name,
-                                    int64_t dim, int64_t inner, DType dtype) {
-  TwoLinears result;
+Mlp Mlp::of_block(const nn::Weights& weights, const std::string& name, int64_t dim, int64_t inner,
+                  DType dtype) {
+  Mlp result;
   result.first_ = nn::Linear(weights, name + ".net.0.proj", inner, dim, dtype,
                              {.split = nn::Split::outputs({{inner}})});
   result.second_ = nn::Linear(weights, name + ".net.2", dim, inner, dtype,
@@ -23,8 +23,7 @@ TwoLinears TwoLinears::feed_forward(const nn::Weights& weights, const std::strin
   return result;
 }
 
-Tensor TwoLinears::operator()(const Tensor& x, const ops::MatmulOptions& last,
-                              nn::Reduce* reduce) const {
+Tensor Mlp::operator()(const Tensor& x, const ops::MatmulOptions& last, nn::Reduce* reduce) const {
   return second_(first_(x, {.activation = activation_}), last, reduce);
 }
 
@@ -57,19 +56,19 @@ Tensor NormedHeads::operator()(const Tensor& x, const ops::RotaryTable& angles,
                    into);
 }
 
-nn::Heads Projections::operator()(const Tensor& x, const ops::RotaryTable& angles,
-                                  const nn::Heads& into) const {
+nn::Qkv Projections::operator()(const Tensor& x, const ops::RotaryTable& angles,
+                                const nn::Qkv& into) const {
   return {q(x, angles, into.q), k(x, angles, into.k), v(x, {.into = into.v})};
 }
 
-nn::Heads Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {
-  const auto empty = [&](int64_t rows) {
-    return Tensor::empty({rows, v.weight()->n}, x.dtype(), x.device());
+nn::Qkv Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {
+  const auto empty = [&](int64_t batch) {
+    return Tensor::empty({batch, v.weight()->n}, x.dtype(), x.device());
   };
   return {empty(tokens - silent), empty(tokens), empty(tokens)};
 }
 
-nn::Heads part_of(const nn::Heads& heads, int64_t begin, int64_t end) {
+nn::Qkv part_of(const nn::Qkv& heads, int64_t begin, int64_t end) {
   const int64_t silent = heads.k.size(0) - heads.q.size(0);
   return {heads.q.slice(0, std::max<int64_t>(begin - silent, 0), end - silent),
           heads.k.slice(0, begin, end), heads.v.slice(0, begin, end)};
@@ -107,10 +106,10 @@ Tensor stored_f32(const nn::Weights& weights, const std::string& name, const ten
 
 PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
   PackedText packed{tokens, {}};
-  const int64_t rows = mask.defined() ? mask.size(0) : 0;
+  const int64_t batch = mask.defined() ? mask.size(0) : 0;
   if (!mask.defined() || mask.is_meta()) return packed;
-  const int64_t length = mask.elements() / std::max<int64_t>(rows, 1);
-  require(tokens.size(0) == rows * length, ErrorCode::usage,
+  const int64_t length = mask.elements() / std::max<int64_t>(batch, 1);
+  require(tokens.size(0) == batch * length, ErrorCode::usage,
           "a text mask {} does not fit {} text tokens", mask.shape().str(), tokens.size(0));
   std::vector<int32_t> kept;
   int64_t at = 0;
@@ -118,7 +117,7 @@ PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
       tensor::is_float(mask.dtype()) ? mask.to_floats() : std::vector<float>{};
   const std::vector<int64_t> whole =
       flat.empty() && mask.elements() > 0 ? mask.to_ints() : std::vector<int64_t>{};
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < batch; ++r) {
     const int64_t begin = at;
     for (int64_t i = r * length; i < (r + 1) * length; ++i)
       if (flat.empty() ? whole[static_cast<size_t>(i)] != 0 : flat[static_cast<size_t>(i)] != 0)
@@ -134,7 +133,7 @@ std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
   for (const nn::Segment& s : body) {
-    const nn::Range& keys = text.at(static_cast<size_t>(s.row));
+    const nn::Range& keys = text.at(static_cast<size_t>(s.sequence));
     spans.push_back({at, at + s.ids.size(), keys.begin, keys.end});
     at += s.ids.size();
   }
@@ -154,7 +153,7 @@ Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, co
                  int shift, int scale) {
   const Tensor& m = dit(step).final_modulation;
   const int64_t d = body.size(1);
-  return TokenNorm()(body, part(m, shift, d), part(m, scale, d), dit(placement).rows);
+  return TokenNorm()(body, part(m, shift, d), part(m, scale, d), dit(placement).sequences);
 }
 
 nn::Geometry dit_geometry(int64_t blocks, int64_t heads, int64_t head_dim, bool joint) {
@@ -178,28 +177,28 @@ Tensor optional_input(const nn::Conditioning& conditioning, const char* name) {
   return found == conditioning.tensors.end() ? Tensor() : found->second;
 }
 
-Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t rows,
+Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,
                   int64_t channels, int64_t* length) {
   const Tensor x = optional_input(conditioning, name);
-  require(x.defined(), ErrorCode::usage, "the transformer needs '{}' [{}, tokens, {}]", name, rows,
+  require(x.defined(), ErrorCode::usage, "the transformer needs '{}' [{}, tokens, {}]", name, batch,
           channels);
   require(
-      x.rank() == 3 && x.size(0) == rows && x.size(2) == channels && tensor::is_float(x.dtype()),
+      x.rank() == 3 && x.size(0) == batch && x.size(2) == channels && tensor::is_float(x.dtype()),
       ErrorCode::usage, "'{}' is {} {}; expected floats [{}, tokens, {}]", name,
-      tensor::name_of(x.dtype()), x.shape().str(), rows, channels);
+      tensor::name_of(x.dtype()), x.shape().str(), batch, channels);
   *length = x.size(1);
-  return ops::cast(x.contiguous(), DType::f32).reshape({rows * x.size(1), channels});
+  return ops::cast(x.contiguous(), DType::f32).reshape({batch * x.size(1), channels});
 }
 
-Tensor row_input(const nn::Conditioning& conditioning, const char* name, int64_t rows,
-                 int64_t channels) {
+Tensor batch_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,
+                   int64_t channels) {
   const Tensor x = optional_input(conditioning, name);
-  require(x.defined(), ErrorCode::usage, "the transformer needs '{}' [{}, {}]", name, rows,
+  require(x.defined(), ErrorCode::usage, "the transformer needs '{}' [{}, {}]", name, batch,
           channels);
-  require(x.elements() == rows * channels && tensor::is_float(x.dtype()), ErrorCode::usage,
+  require(x.elements() == batch * channels && tensor::is_float(x.dtype()), ErrorCode::usage,
           "'{}' is {} {}; expected floats [{}, {}]", name, tensor::name_of(x.dtype()),
-          x.shape().str(), rows, channels);
-  return ops::cast(x.contiguous(), DType::f32).reshape({rows, channels});
+          x.shape().str(), batch, channels);
+  return ops::cast(x.contiguous(), DType::f32).reshape({batch, channels});
 }
 
 PatchHead::PatchHead(const nn::Weights& weights, int64_t patch, int64_t channels, int64_t dim,

@@ -16,16 +16,16 @@ using nn::DType;
 using nn::Tensor;
 
 /// Two linear layers with an activation between them, by the names that diffusers gives them.
-class TwoLinears {
+class Mlp {
  public:
-  TwoLinears() = default;
+  Mlp() = default;
   /// `<name>.linear_1` [inner, in], `<name>.linear_2` [out, inner].
-  TwoLinears(const nn::Weights& weights, const std::string& name, int64_t in, int64_t inner,
-             int64_t out, ops::Activation activation, DType dtype);
-  /// A block's feed-forward layer: `<name>.net.0.proj`, `<name>.net.2`, GELU by tanh; its width is
+  Mlp(const nn::Weights& weights, const std::string& name, int64_t in, int64_t inner, int64_t out,
+      ops::Activation activation, DType dtype);
+  /// A block's MLP: `<name>.net.0.proj`, `<name>.net.2`, GELU by tanh; its width is
   /// split.
-  static TwoLinears feed_forward(const nn::Weights& weights, const std::string& name, int64_t dim,
-                                 int64_t inner, DType dtype);
+  static Mlp of_block(const nn::Weights& weights, const std::string& name, int64_t dim,
+                      int64_t inner, DType dtype);
   /// x [tokens, in] -> [tokens, out]; `last` is what follows the second layer.
   Tensor operator()(const Tensor& x, const ops::MatmulOptions& last = {},
                     nn::Reduce* reduce = nullptr) const;
@@ -60,10 +60,10 @@ struct Projections {
   NormedHeads q, k;
   nn::Linear v;
 
-  nn::Heads operator()(const Tensor& x, const ops::RotaryTable& angles = {},
-                       const nn::Heads& into = {}) const;
+  nn::Qkv operator()(const Tensor& x, const ops::RotaryTable& angles = {},
+                     const nn::Qkv& into = {}) const;
   /// Room for heads of so many tokens like those of x; without queries of the first `silent` ones.
-  nn::Heads room(const Tensor& x, int64_t tokens, int64_t silent = 0) const;
+  nn::Qkv room(const Tensor& x, int64_t tokens, int64_t silent = 0) const;
 };
 
 /// Heads, side by side as in a projection, are split one by one.
@@ -71,7 +71,7 @@ inline nn::Split split_heads(int64_t width, int64_t head_dim) {
   return nn::Split::outputs({{width, head_dim}});
 }
 /// The heads of some of its tokens.
-nn::Heads part_of(const nn::Heads& heads, int64_t begin, int64_t end);
+nn::Qkv part_of(const nn::Qkv& heads, int64_t begin, int64_t end);
 /// Text and latent of a tensor of both; and the tensor of both, put together if they are apart.
 nn::Joint apart(const Tensor& both, int64_t prefix_tokens);
 Tensor together(const nn::Joint& streams);
@@ -83,7 +83,7 @@ struct TokenNorm {
 
   static TokenNorm load(const nn::Weights& weights, const std::string& name, int64_t dim,
                         float eps);
-  /// Then x * (1 + scale[row]) + shift[row]; either may be undefined.
+  /// Then x * (1 + scale[sequence]) + shift[sequence]; either may be undefined.
   Tensor operator()(const Tensor& x, const Tensor& shift = {}, const Tensor& scale = {},
                     const ops::RowMap& row_of = {}) const;
 };
@@ -94,22 +94,22 @@ inline Tensor part(const Tensor& x, int64_t i, int64_t width) {
 }
 /// What follows a branch of a block: the i-th part of a modulation gates it, and the stream is
 /// added.
-inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::RowMap& rows,
+inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::RowMap& batch,
                                 const Tensor& stream) {
-  return {.gate = part(modulation, i, stream.size(1)), .row_of = rows, .residual = stream};
+  return {.gate = part(modulation, i, stream.size(1)), .row_of = batch, .residual = stream};
 }
 /// A stored tensor, widened to f32 and seen as [rows, columns].
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
                   int64_t rows, int64_t columns);
 
-/// The text that each row of a batch attends to: tokens packed without padding.
+/// The text that each sequence of a batch attends to: tokens packed without padding.
 struct PackedText {
   Tensor tokens;                 ///< [sum of lengths, channels]
-  std::vector<nn::Range> spans;  ///< of each row
+  std::vector<nn::Range> spans;  ///< of each sequence
 };
-/// Leaves out what `mask` (i32 or f32 [rows, length], undefined: all ones) says is padding.
+/// Leaves out what `mask` (i32 or f32 [batch, length], undefined: all ones) says is padding.
 PackedText pack_text(const Tensor& tokens, const Tensor& mask);
-/// What latent tokens see of the text of their rows, all on this rank.
+/// What latent tokens see of the text of their sequences, all on this rank.
 std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,
                                            const std::vector<nn::Range>& text);
 
@@ -119,14 +119,14 @@ struct DitPlacement : nn::Placement {
   DitPlacement(const nn::Context& in, const nn::TokenView& of, tensor::Device device)
       : Placement(of),
         context(in),
-        rows(nn::rows_of(of.body), device),
-        text_rows(nn::rows_of(of.prefix), device) {}
+        sequences(nn::sequences_of(of.body), device),
+        text_sequences(nn::sequences_of(of.prefix), device) {}
   template <class C>
   const C& in() const {
     return dynamic_cast<const C&>(context);
   }
   const nn::Context& context;
-  ops::RowMap rows, text_rows;             ///< of the body's tokens, the prefix's
+  ops::RowMap sequences, text_sequences;   ///< of the body's tokens, the prefix's
   ops::RotaryTable angles;                 ///< of the body's tokens
   std::vector<ops::AttentionSpan> sees{};  ///< of the text: cross attention
 };
@@ -134,11 +134,11 @@ inline const DitPlacement& dit(const nn::Placement& placement) {
   return dynamic_cast<const DitPlacement&>(placement);
 }
 
-/// A step of blocks that are all modulated by one vector a row.
+/// A step of blocks that are all modulated by one vector a sequence.
 struct DitStep : nn::StepContext {
-  Tensor condition;                              ///< f32 [rows, channels]
-  Tensor final_modulation;                       ///< f32 [rows, 2 * hidden], of the head
-  nn::PerBlock<std::vector<Tensor>> modulation;  ///< f32 [rows, n * hidden] each
+  Tensor condition;                              ///< f32 [batch, channels]
+  Tensor final_modulation;                       ///< f32 [batch, 2 * hidden], of the head
+  nn::PerBlock<std::vector<Tensor>> modulation;  ///< f32 [batch, n * hidden] each
 
   /// What the layers of a block make of the condition.
   const std::vector<Tensor>& of(int block, std::initializer_list<const nn::Linear*> layers) const;
@@ -154,13 +154,13 @@ Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, co
 /// Blocks with one attention each over the body, or with the text if it is joint; no long skips.
 nn::Geometry dit_geometry(int64_t blocks, int64_t heads, int64_t head_dim, bool joint);
 
-/// A conditioning tensor as f32 or bf16 [rows * length, channels], checked: [rows, length,
+/// A conditioning tensor as f32 or bf16 [batch * length, channels], checked: [batch, length,
 /// channels]. Throws Error(usage) naming it and what fits. `length` receives what was found.
-Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t rows,
+Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,
                   int64_t channels, int64_t* length);
-/// A conditioning tensor f32 [rows, channels]. Throws Error(usage) unless it is there and fits.
-Tensor row_input(const nn::Conditioning& conditioning, const char* name, int64_t rows,
-                 int64_t channels);
+/// A conditioning tensor f32 [batch, channels]. Throws Error(usage) unless it is there and fits.
+Tensor batch_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,
+                   int64_t channels);
 /// A conditioning tensor, or none.
 Tensor optional_input(const nn::Conditioning& conditioning, const char* name);
 

@@ -10,15 +10,15 @@ namespace {
 constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 
 struct FluxContext : nn::Context {
-  Tensor text;              // [rows * length, hidden]
-  Tensor fixed;             // f32 [rows, hidden]: pooled text and guidance
-  ops::RotaryTable angles;  // of one row's text, then its picture
+  Tensor text;              // [batch * length, hidden]
+  Tensor fixed;             // f32 [batch, hidden]: pooled text and guidance
+  ops::RotaryTable angles;  // of one sequence's text, then its image
   int64_t length = 0;
 };
 
 struct FluxPlacement : DitPlacement {
   using DitPlacement::DitPlacement;
-  ops::RowMap both_rows;  // of the text's tokens, then the picture's
+  ops::RowMap both_rows;  // of the text's tokens, then the image's
   ops::RotaryTable both_angles;
 };
 
@@ -40,8 +40,8 @@ Flux::Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Porti
       blocks_(portion.blocks) {
   const int64_t d = config.hidden();
   const auto embedder = [&](const char* name, int64_t in) {
-    return TwoLinears(weights, std::string("time_text_embed.") + name, in, d, d,
-                      ops::Activation::silu, DType::f32);
+    return Mlp(weights, std::string("time_text_embed.") + name, in, d, d, ops::Activation::silu,
+               DType::f32);
   };
   if (portion.conditioning) {
     time_ = embedder("timestep_embedder", kWaves);
@@ -49,7 +49,7 @@ Flux::Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Porti
     pooled_ = embedder("text_embedder", config.pooled_projection_dim);
   }
   if (portion.embed) {
-    picture_in_ = nn::Linear(weights, "x_embedder", d, config.in_channels, dtype);
+    image_in_ = nn::Linear(weights, "x_embedder", d, config.in_channels, dtype);
     text_in_ = nn::Linear(weights, "context_embedder", d, config.joint_attention_dim, dtype);
   }
   if (portion.head) {
@@ -81,16 +81,15 @@ Flux::Block Flux::load_double(const nn::Weights& weights, int64_t index) const {
   const int64_t d = config_.hidden();
   const std::string name = fmt::format("transformer_blocks.{}.", index);
   auto stream = [&](bool text) -> Stream {
-    return {
-        load_heads(weights, name + "attn.", text),
-        nn::Linear(weights, name + (text ? "attn.to_add_out" : "attn.to_out.0"), d, d, dtype_,
-                   {.split = nn::Split::inputs({{d, config_.attention_head_dim}})}),
-        nn::Linear(weights, name + (text ? "norm1_context.linear" : "norm1.linear"), 6 * d, d,
-                   dtype_),
-        TwoLinears::feed_forward(weights, name + (text ? "ff_context" : "ff"), d, 4 * d, dtype_)};
+    return {load_heads(weights, name + "attn.", text),
+            nn::Linear(weights, name + (text ? "attn.to_add_out" : "attn.to_out.0"), d, d, dtype_,
+                       {.split = nn::Split::inputs({{d, config_.attention_head_dim}})}),
+            nn::Linear(weights, name + (text ? "norm1_context.linear" : "norm1.linear"), 6 * d, d,
+                       dtype_),
+            Mlp::of_block(weights, name + (text ? "ff_context" : "ff"), d, 4 * d, dtype_)};
   };
   Block block;
-  block.picture = stream(false);
+  block.image = stream(false);
   block.text = stream(true);
   return block;
 }
@@ -111,14 +110,15 @@ Flux::Block Flux::load_single(const nn::Weights& weights, int64_t index) const {
 nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
                              const nn::TokenShape& shape) const {
   auto context = std::make_shared<FluxContext>();
-  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.rows,
+  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.batch,
                                  config_.joint_attention_dim, &context->length);
   require(context->length == shape.prefix, ErrorCode::usage,
           "'encoder_hidden_states' has {} tokens, the request {}", context->length, shape.prefix);
   context->fixed = pooled_(
-      row_input(conditioning, "pooled_projections", shape.rows, config_.pooled_projection_dim));
+      batch_input(conditioning, "pooled_projections", shape.batch, config_.pooled_projection_dim));
   if (config_.guidance_embeds) {
-    const Tensor scale = row_input(conditioning, "guidance", shape.rows, 1).reshape({shape.rows});
+    const Tensor scale =
+        batch_input(conditioning, "guidance", shape.batch, 1).reshape({shape.batch});
     context->fixed = guidance_(ops::timestep_embedding(ops::scale(scale, 1000), kWaves),
                                {.residual = context->fixed});
   }
@@ -147,13 +147,13 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const FluxContext&>(context);
   auto placement = std::make_shared<FluxPlacement>(of, view, of.fixed.device());
-  nn::Segments both;  // ids in the table of a row
+  nn::Segments both;  // ids in the table of a sequence
   const auto add = [&](const nn::Segment& s, int64_t first) {
-    both.push_back({s.row, {first + s.ids.begin, first + s.ids.end}});
+    both.push_back({s.sequence, {first + s.ids.begin, first + s.ids.end}});
   };
   for (const nn::Segment& s : view.prefix) add(s, s.ids.begin < 0 ? of.length : 0);
   for (const nn::Segment& s : view.body) add(s, of.length);
-  placement->both_rows = ops::RowMap(nn::rows_of(both), of.fixed.device());
+  placement->both_rows = ops::RowMap(nn::sequences_of(both), of.fixed.device());
   placement->both_angles = nn::take_angles(of.angles, both);
   const auto& [cos, sin] = placement->both_angles;
   const int64_t text = nn::token_count(view.prefix);
@@ -174,7 +174,7 @@ nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) 
 nn::Hidden Flux::embed(const nn::Placement& placement, const Tensor& latent) const {
   const FluxContext& context = dit(placement).in<FluxContext>();
   return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
-                     .body = ops::cast(picture_in_(latent), dtype_)},
+                     .body = ops::cast(image_in_(latent), dtype_)},
           .skips = {}};
 }
 
@@ -190,28 +190,29 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
                              const nn::Joint& streams, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
   const auto& p = dit(placement);
-  const auto& modulations = step.of(site, {&w.picture.modulation, &w.text.modulation});
+  const auto& modulations = step.of(site, {&w.image.modulation, &w.text.modulation});
   const Tensor &m = modulations[0], &n = modulations[1];
   const int64_t d = config_.hidden();
   const TokenNorm norm;
   Tensor c = streams.prefix, x = streams.body;
   const int64_t text = c.size(0), all = text + x.size(0);
 
-  const nn::Heads heads = w.picture.heads.room(x, all);
-  w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), p.rows), p.angles,
-                  part_of(heads, text, all));
-  w.text.heads(norm(c, part(n, 0, d), part(n, 1, d), p.text_rows), {}, part_of(heads, 0, text));
+  const nn::Qkv heads = w.image.heads.room(x, all);
+  w.image.heads(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), p.angles,
+                part_of(heads, text, all));
+  w.text.heads(norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences), {},
+               part_of(heads, 0, text));
   const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
-  x = w.picture.out(seen.body, gated(m, 2, p.rows, x), seams.reduce);
-  c = w.text.out(seen.prefix, gated(n, 2, p.text_rows, c), seams.reduce);
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
-  x = w.picture.feed_forward(fed, gated(m, 5, p.rows, x), seams.reduce);
-  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_rows);
-  c = w.text.feed_forward(fed_text, gated(n, 5, p.text_rows, c), seams.reduce);
+  x = w.image.out(seen.body, gated(m, 2, p.sequences, x), seams.reduce);
+  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c), seams.reduce);
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
+  x = w.image.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
+  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
+  c = w.text.mlp(fed_text, gated(n, 5, p.text_sequences, c), seams.reduce);
   return {c, x};
 }
 
-// Text and picture share weights: they are one tensor, from the first of these blocks to the last.
+// Text and image share weights: they are one tensor, from the first of these blocks to the last.
 nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement& placement,
                              const nn::Joint& streams, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));

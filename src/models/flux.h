@@ -20,8 +20,8 @@ struct FluxConfig {
   int64_t blocks() const { return num_layers + num_single_layers; }
 };
 
-/// FLUX.1 (Black Forest Labs 2024): blocks with a stream each for text and picture, then blocks in
-/// which both share weights and attention stands beside the feed-forward layer.
+/// FLUX.1 (Black Forest Labs 2024): blocks with a stream each for text and image, then blocks in
+/// which both share weights and attention stands beside the MLP.
 class Flux : public nn::Denoiser {
  public:
   Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -31,8 +31,8 @@ class Flux : public nn::Denoiser {
   DType dtype() const override { return dtype_; }
   std::string block_name(int index) const override;
 
-  /// Conditioning: "encoder_hidden_states" [rows, tokens, joint_attention_dim],
-  /// "pooled_projections" [rows, pooled_projection_dim], and "guidance" [rows] where the model
+  /// Conditioning: "encoder_hidden_states" [batch, tokens, joint_attention_dim],
+  /// "pooled_projections" [batch, pooled_projection_dim], and "guidance" [batch] where the model
   /// embeds it.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
@@ -48,11 +48,11 @@ class Flux : public nn::Denoiser {
   struct Stream {
     Projections heads;
     nn::Linear out, modulation;
-    TwoLinears feed_forward;
+    Mlp mlp;
   };
   struct Block {
-    Stream picture, text;  ///< of a double block
-    Projections heads;     ///< of a single block
+    Stream image, text;  ///< of a double block
+    Projections heads;   ///< of a single block
     nn::Linear modulation, widen, out;
   };
   Block load_double(const nn::Weights& weights, int64_t index) const;
@@ -67,8 +67,8 @@ class Flux : public nn::Denoiser {
   DType dtype_;
   nn::Geometry geometry_;
   nn::Range blocks_;
-  nn::Linear picture_in_, text_in_, final_modulation_;
-  TwoLinears time_, guidance_, pooled_;
+  nn::Linear image_in_, text_in_, final_modulation_;
+  Mlp time_, guidance_, pooled_;
   PatchHead head_;
   std::vector<Block> layers_;
 };

@@ -14,11 +14,11 @@ constexpr int64_t kSizeNumbers = 6;  // of image_meta_size
 constexpr int64_t kBaseGrid = 32;  // tokens a side that positions are laid on: 512 pixels, patch 2
 
 struct HunyuanContext : nn::Context {
-  Tensor text;                    // all rows' tokens: [rows * length, channels]
-  std::vector<nn::Range> spans;   // of each row
-  nn::PerBlock<nn::Heads> heads;  // keys and values: the text does not change
-  Tensor extra;                   // f32 [rows, hidden]
-  ops::RotaryTable angles;        // of one row's tokens
+  Tensor text;                   // all sequences' tokens: [batch * length, channels]
+  std::vector<nn::Range> spans;  // of each sequence
+  nn::PerBlock<nn::Qkv> heads;   // keys and values: the text does not change
+  Tensor extra;                  // f32 [batch, hidden]
+  ops::RotaryTable angles;       // of one sequence's tokens
 };
 
 nn::Geometry geometry_of(const HunyuanDitConfig& c) {
@@ -31,14 +31,14 @@ nn::Geometry geometry_of(const HunyuanDitConfig& c) {
   return g;
 }
 
-// Mean of each row's tokens before the tokens: [rows * (length + 1), channels].
-Tensor with_mean(const Tensor& tokens, int64_t rows, const Tensor& stored) {
-  const int64_t length = tokens.size(0) / rows, channels = tokens.size(1);
-  const tensor::Shape shape{rows * (length + 1), channels};
+// Mean of each sequence's tokens before the tokens: [batch * (length + 1), channels].
+Tensor with_mean(const Tensor& tokens, int64_t batch, const Tensor& stored) {
+  const int64_t length = tokens.size(0) / batch, channels = tokens.size(1);
+  const tensor::Shape shape{batch * (length + 1), channels};
   if (tokens.is_meta()) return Tensor::empty(shape, DType::f32, tokens.device());
   const Tensor text = tokens.to(tensor::Device::cpu), positions = stored.to(tensor::Device::cpu),
                y = Tensor::empty(shape, DType::f32);
-  for (int64_t r = 0; r < rows; ++r)
+  for (int64_t r = 0; r < batch; ++r)
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0;
       for (int64_t t = 0; t < length; ++t) {
@@ -77,12 +77,10 @@ void HunyuanDit::load_conditioning(const nn::Weights& weights) {
   const int64_t d = config_.hidden(), t5 = config_.cross_attention_dim_t5;
   const int64_t pooled = config_.pooled_projection_dim, text = config_.cross_attention_dim;
   const std::string emb = "time_extra_emb.", pool = emb + "pooler.";
-  time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
-                     DType::f32);
+  time_ = Mlp(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu, DType::f32);
   const bool sized = config_.use_style_cond_and_image_meta_size;
-  extra_ =
-      TwoLinears(weights, emb + "extra_embedder", pooled + (sized ? kSizeNumbers * kWaves + d : 0),
-                 4 * d, d, ops::Activation::silu, DType::f32);
+  extra_ = Mlp(weights, emb + "extra_embedder", pooled + (sized ? kSizeNumbers * kWaves + d : 0),
+               4 * d, d, ops::Activation::silu, DType::f32);
   if (sized) styles_ = stored_f32(weights, emb + "style_embedder.weight", {1, d}, 1, d);
   const int64_t places = config_.text_len_t5 + 1, length = config_.text_len + config_.text_len_t5;
   pool_positions_ = stored_f32(weights, pool + "positional_embedding", {places, t5}, places, t5);
@@ -90,7 +88,7 @@ void HunyuanDit::load_conditioning(const nn::Weights& weights) {
   pool_k_ = nn::Linear(weights, pool + "k_proj", t5, t5, DType::f32);
   pool_v_ = nn::Linear(weights, pool + "v_proj", t5, t5, DType::f32);
   pool_out_ = nn::Linear(weights, pool + "c_proj", pooled, t5, DType::f32);
-  text_ = TwoLinears(weights, "text_embedder", t5, 4 * t5, text, ops::Activation::silu, dtype_);
+  text_ = Mlp(weights, "text_embedder", t5, 4 * t5, text, ops::Activation::silu, dtype_);
   padding_ = stored_f32(weights, "text_embedding_padding", {length, text}, length, text);
 }
 
@@ -109,18 +107,18 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
   block.norm1 = norm("norm1.norm", d);
   block.norm2 = norm("norm2", d);
   block.norm3 = norm("norm3", d);
-  const nn::Split heads = split_heads(d, dim), rows = nn::Split::inputs({{d, dim}});
+  const nn::Split heads = split_heads(d, dim), batch = nn::Split::inputs({{d, dim}});
   auto head = [&](const char* part, int64_t in, const char* norm_name) -> NormedHeads {
     return {linear(part, in, heads), HeadNorm::layer(weights, name + norm_name, dim)};
   };
   block.self = {head("attn1.to_q", d, "attn1.norm_q"), head("attn1.to_k", d, "attn1.norm_k"),
                 linear("attn1.to_v", d, heads)};
-  block.self_out = linear("attn1.to_out.0", d, rows);
+  block.self_out = linear("attn1.to_out.0", d, batch);
   block.cross = {head("attn2.to_q", d, "attn2.norm_q"), head("attn2.to_k", text, "attn2.norm_k"),
                  linear("attn2.to_v", text, heads)};
-  block.cross_out = linear("attn2.to_out.0", d, rows);
-  block.feed_forward = TwoLinears::feed_forward(
-      weights, name + "ff", d, static_cast<int64_t>(double(d) * config_.mlp_ratio), dtype_);
+  block.cross_out = linear("attn2.to_out.0", d, batch);
+  block.mlp = Mlp::of_block(weights, name + "ff", d,
+                            static_cast<int64_t>(double(d) * config_.mlp_ratio), dtype_);
   if (geometry_.skip_from.at(static_cast<size_t>(index)) >= 0) {
     block.skip_norm = norm("skip_norm", 2 * d);
     block.skip = linear("skip_linear", 2 * d);
@@ -128,13 +126,13 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
   return block;
 }
 
-// The mean of a row asks its tokens and itself (CLIP's attention pooling).
-Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t rows) const {
-  const Tensor all = with_mean(text, rows, pool_positions_);
-  const int64_t each = all.size(0) / rows;
+// The mean of a sequence asks its tokens and itself (CLIP's attention pooling).
+Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t batch) const {
+  const Tensor all = with_mean(text, batch, pool_positions_);
+  const int64_t each = all.size(0) / batch;
   nn::Segments first;
   std::vector<ops::AttentionSpan> spans;
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < batch; ++r) {
     first.push_back({r, {0, 1}});
     spans.push_back({r, r + 1, r * each, (r + 1) * each});
   }
@@ -144,46 +142,46 @@ Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t rows) const {
 }
 
 Tensor HunyuanDit::extra_embedding(const nn::Conditioning& conditioning, const Tensor& text,
-                                   int64_t rows) const {
-  const Tensor pooled = pooled_text(text, rows);
+                                   int64_t batch) const {
+  const Tensor pooled = pooled_text(text, batch);
   if (!styles_.defined()) return extra_(pooled);
-  const Tensor sizes =
-      row_input(conditioning, "image_meta_size", rows, kSizeNumbers).reshape({rows * kSizeNumbers});
+  const Tensor sizes = batch_input(conditioning, "image_meta_size", batch, kSizeNumbers)
+                           .reshape({batch * kSizeNumbers});
   const Tensor style = optional_input(conditioning, "style");
-  require(style.defined() && style.elements() == rows, ErrorCode::usage,
-          "the transformer needs one 'style' for each of its {} rows", rows);
-  const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);  // one style was trained
+  require(style.defined() && style.elements() == batch, ErrorCode::usage,
+          "the transformer needs one 'style' for each of its {} sequences", batch);
+  const std::vector<int32_t> ids(static_cast<size_t>(batch), 0);  // one style was trained
   return extra_(ops::concat_columns(
-      {pooled, ops::timestep_embedding(sizes, kWaves).reshape({rows, kSizeNumbers * kWaves}),
+      {pooled, ops::timestep_embedding(sizes, kWaves).reshape({batch, kSizeNumbers * kWaves}),
        ops::gather_rows(styles_, ids, DType::f32)}));
 }
 
 // Both texts side by side; padding has learned values and is attended to.
 Tensor HunyuanDit::all_text(const nn::Conditioning& conditioning, const Tensor& t5,
-                            int64_t rows) const {
+                            int64_t batch) const {
   const int64_t first = config_.text_len, second = config_.text_len_t5, all = first + second;
   int64_t length = 0;
-  const Tensor clip =
-      text_input(conditioning, "encoder_hidden_states", rows, config_.cross_attention_dim, &length);
+  const Tensor clip = text_input(conditioning, "encoder_hidden_states", batch,
+                                 config_.cross_attention_dim, &length);
   require(length == first, ErrorCode::usage, "'encoder_hidden_states' has {} tokens; expected {}",
           length, first);
   const Tensor projected = ops::cast(text_(ops::cast(t5, dtype_)), DType::f32);
   const Tensor table = ops::concat_rows({clip, projected, padding_});
   std::vector<int32_t> places;
-  auto add = [&](const char* name, int64_t count, int64_t begin, int64_t pad, int64_t row) {
+  auto add = [&](const char* name, int64_t count, int64_t begin, int64_t pad, int64_t sequence) {
     const Tensor mask = optional_input(conditioning, name);
-    require(!mask.defined() || mask.elements() == rows * count, ErrorCode::usage,
-            "'{}' is {}; expected [{}, {}]", name, mask.shape().str(), rows, count);
+    require(!mask.defined() || mask.elements() == batch * count, ErrorCode::usage,
+            "'{}' is {}; expected [{}, {}]", name, mask.shape().str(), batch, count);
     const bool given = mask.defined() && !mask.is_meta();
     const std::vector<int64_t> ones = given ? mask.to_ints() : std::vector<int64_t>();
     for (int64_t i = 0; i < count; ++i) {
-      const bool real = !given || ones[static_cast<size_t>(row * count + i)] != 0;
-      places.push_back(static_cast<int32_t>(real ? begin + row * count + i : pad + i));
+      const bool real = !given || ones[static_cast<size_t>(sequence * count + i)] != 0;
+      places.push_back(static_cast<int32_t>(real ? begin + sequence * count + i : pad + i));
     }
   };
-  for (int64_t r = 0; r < rows; ++r) {
-    add("text_embedding_mask", first, 0, rows * all, r);
-    add("text_embedding_mask_t5", second, rows * first, rows * all + first, r);
+  for (int64_t r = 0; r < batch; ++r) {
+    add("text_embedding_mask", first, 0, batch * all, r);
+    add("text_embedding_mask_t5", second, batch * first, batch * all + first, r);
   }
   return ops::gather_rows(table, places, dtype_);
 }
@@ -192,24 +190,24 @@ nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
                                    const nn::TokenShape& shape) const {
   auto context = std::make_shared<HunyuanContext>();
   int64_t length = 0;
-  const Tensor t5 = text_input(conditioning, "encoder_hidden_states_t5", shape.rows,
+  const Tensor t5 = text_input(conditioning, "encoder_hidden_states_t5", shape.batch,
                                config_.cross_attention_dim_t5, &length);
   require(length == config_.text_len_t5, ErrorCode::usage,
           "'encoder_hidden_states_t5' has {} tokens; expected {}", length, config_.text_len_t5);
-  context->extra = extra_embedding(conditioning, t5, shape.rows);
-  context->text = all_text(conditioning, t5, shape.rows);
+  context->extra = extra_embedding(conditioning, t5, shape.batch);
+  context->text = all_text(conditioning, t5, shape.batch);
   const int64_t each = config_.text_len + config_.text_len_t5;
-  for (int64_t r = 0; r < shape.rows; ++r) context->spans.push_back({r * each, (r + 1) * each});
-  const int64_t lines = shape.grid[1], columns = shape.grid[2];
+  for (int64_t r = 0; r < shape.batch; ++r) context->spans.push_back({r * each, (r + 1) * each});
+  const int64_t height = shape.grid[1], width = shape.grid[2];
   const int64_t pairs = config_.attention_head_dim / 2;
   if (t5.is_meta()) {
     const Tensor table = Tensor::empty({shape.tokens(), pairs}, DType::f32, t5.device());
     context->angles = {table, table};
     return context;
   }
-  const nn::GridRegion on = nn::centred_region(lines, columns, kBaseGrid, kBaseGrid);
-  const auto left = nn::spread_places(on.left, on.right, columns);
-  const auto top = nn::spread_places(on.top, on.bottom, lines);
+  const nn::GridRegion on = nn::centred_region(height, width, kBaseGrid, kBaseGrid);
+  const auto left = nn::spread_places(on.left, on.right, width);
+  const auto top = nn::spread_places(on.top, on.bottom, height);
   nn::RotaryAxis across{{}, pairs / 2}, down{{}, pairs / 2};
   for (double y : top)
     for (double x : left) across.places.push_back(x), down.places.push_back(y);
@@ -244,8 +242,8 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
   const auto& p = dit(placement);
   const Tensor& shift = dit(step).of(index, {&w.shift})[0];
   const auto& context = p.in<HunyuanContext>();
-  const nn::Heads& text = context.heads.of(index, [&] {
-    return nn::Heads{{}, w.cross.k(context.text), w.cross.v(context.text)};
+  const nn::Qkv& text = context.heads.of(index, [&] {
+    return nn::Qkv{{}, w.cross.k(context.text), w.cross.v(context.text)};
   });
   const int heads = geometry_.attention.at(static_cast<size_t>(index)).heads;
   Tensor& x = hidden.tokens.body;
@@ -256,13 +254,13 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
     x = w.skip(w.skip_norm(ops::concat_columns({x, from->second})));
     hidden.skips.erase(from);
   }
-  const nn::Heads asked = w.self(w.norm1(x, shift, {}, p.rows), p.angles);
+  const nn::Qkv asked = w.self(w.norm1(x, shift, {}, p.sequences), p.angles);
   const Tensor seen = seams.attention.attend(index, p.view, asked);
   x = w.self_out(seen, {.residual = x}, seams.reduce);
   const Tensor read =
       ops::attention(w.cross.q(w.norm2(x), p.angles), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x}, seams.reduce);
-  x = w.feed_forward(w.norm3(x), {.residual = x}, seams.reduce);
+  x = w.mlp(w.norm3(x), {.residual = x}, seams.reduce);
   const auto& skips = geometry_.skip_from;
   if (std::find(skips.begin(), skips.end(), index) != skips.end()) hidden.skips[index] = x;
 }

@@ -31,10 +31,10 @@ class HunyuanDit : public nn::Denoiser {
   const nn::Geometry& geometry() const override { return geometry_; }
   DType dtype() const override { return dtype_; }
 
-  /// Conditioning: "encoder_hidden_states" [rows, text_len, cross_attention_dim],
-  /// "encoder_hidden_states_t5" [rows, text_len_t5, cross_attention_dim_t5], their masks
+  /// Conditioning: "encoder_hidden_states" [batch, text_len, cross_attention_dim],
+  /// "encoder_hidden_states_t5" [batch, text_len_t5, cross_attention_dim_t5], their masks
   /// "text_embedding_mask" and "text_embedding_mask_t5" if there is padding; models that use them:
-  /// "image_meta_size" [rows, 6] and "style" i32 [rows].
+  /// "image_meta_size" [batch, 6] and "style" i32 [batch].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -50,21 +50,21 @@ class HunyuanDit : public nn::Denoiser {
     nn::Linear shift, self_out, cross_out, skip;
     Projections self, cross;
     TokenNorm norm1, norm2, norm3, skip_norm;
-    TwoLinears feed_forward;
+    Mlp mlp;
   };
   void load_conditioning(const nn::Weights& weights);
   Block load_block(const nn::Weights& weights, int64_t index) const;
-  Tensor pooled_text(const Tensor& text, int64_t rows) const;
+  Tensor pooled_text(const Tensor& text, int64_t batch) const;
   Tensor extra_embedding(const nn::Conditioning& conditioning, const Tensor& text,
-                         int64_t rows) const;
-  Tensor all_text(const nn::Conditioning& conditioning, const Tensor& t5, int64_t rows) const;
+                         int64_t batch) const;
+  Tensor all_text(const nn::Conditioning& conditioning, const Tensor& t5, int64_t batch) const;
 
   HunyuanDitConfig config_;
   DType dtype_;
   nn::Geometry geometry_;
   nn::Range blocks_;
   PatchEmbed patch_;
-  TwoLinears time_, extra_, text_;
+  Mlp time_, extra_, text_;
   nn::Linear pool_q_, pool_k_, pool_v_, pool_out_, final_modulation_;
   Tensor pool_positions_, padding_, styles_;
   PatchHead head_;

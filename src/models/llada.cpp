@@ -173,7 +173,7 @@ Tensor Llada::normed(const Tensor& x, const Tensor& weight, int64_t width) const
                        {.weight = weight, .width = width, .eps = static_cast<float>(config_.eps)});
 }
 
-nn::Heads Llada::heads_of(const Block& w, const Tensor& x, const ops::RotaryTable& rotary) const {
+nn::Qkv Llada::heads_of(const Block& w, const Tensor& x, const ops::RotaryTable& rotary) const {
   const nn::AttentionSite& site = geometry_.attention.front();
   const int64_t wide = site.heads * config_.head_dim, kv = site.kv_heads * config_.head_dim;
   Tensor q, k, v;
@@ -198,7 +198,7 @@ void Llada::block(int index, const nn::StepContext&, const nn::Placement& placem
   const nn::TokenView& view = placement.view;
   Tensor& x = hidden.tokens.body;
 
-  const nn::Heads heads = heads_of(w, normed(x, w.attention_norm), rotary);
+  const nn::Qkv heads = heads_of(w, normed(x, w.attention_norm), rotary);
   x = w.out(seams.attention.attend(index, view, heads), {.residual = x}, seams.reduce);
 
   const Tensor fed = normed(x, w.feed_norm);
@@ -217,8 +217,8 @@ Tensor Llada::logits(const nn::Hidden& hidden, const nn::TokenView& view,
   int64_t at = 0;
   size_t next = 0;
   for (const nn::Segment& s : view.body) {
-    for (; next < of.size() && of[next].row == s.row && of[next].ids.begin >= s.ids.begin &&
-           of[next].ids.end <= s.ids.end;
+    for (; next < of.size() && of[next].sequence == s.sequence &&
+           of[next].ids.begin >= s.ids.begin && of[next].ids.end <= s.ids.end;
          ++next)
       parts.push_back(
           x.slice(0, at + of[next].ids.begin - s.ids.begin, at + of[next].ids.end - s.ids.begin));

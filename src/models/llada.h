@@ -31,7 +31,7 @@ struct LladaConfig {
 };
 
 /// LLaDA-MoE (Zhu et al. 2025) and LLaDA2 (Ant 2025): masked diffusion language models,
-/// transformers without a causal mask whose feed-forward layers are experts.
+/// transformers without a causal mask whose MLPs are experts.
 class Llada : public nn::TokenModel {
  public:
   Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -61,7 +61,7 @@ class Llada : public nn::TokenModel {
   void load_attention(const nn::Weights& weights, const std::string& name, Block& block) const;
   void load_experts(const nn::Weights& weights, int64_t index, const nn::Portion& portion,
                     Block& block) const;
-  nn::Heads heads_of(const Block& block, const Tensor& x, const ops::RotaryTable& rotary) const;
+  nn::Qkv heads_of(const Block& block, const Tensor& x, const ops::RotaryTable& rotary) const;
   Tensor normed(const Tensor& x, const Tensor& weight, int64_t width = 0) const;
 
   LladaConfig config_;

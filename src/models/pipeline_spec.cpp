@@ -33,8 +33,8 @@ nn::Conditioning PipelineSpec::conditioning(const std::vector<int>& wanted, bool
     labels.push_back(label);
   }
   if (branches) labels.insert(labels.end(), wanted.size(), static_cast<int32_t>(classes));
-  const auto rows = static_cast<int64_t>(labels.size());
-  return {{{"y", Tensor::from(std::span<const int32_t>(labels), {rows})}}};
+  const auto batch = static_cast<int64_t>(labels.size());
+  return {{{"y", Tensor::from(std::span<const int32_t>(labels), {batch})}}};
 }
 
 int64_t PipelineSpec::prefix(const nn::Conditioning& conditioning) const {
@@ -43,10 +43,10 @@ int64_t PipelineSpec::prefix(const nn::Conditioning& conditioning) const {
   return text.rank() == 3 ? text.size(1) : 0;
 }
 
-nn::Conditioning PipelineSpec::example(int64_t rows) const {
+nn::Conditioning PipelineSpec::example(int64_t batch) const {
   nn::Conditioning made;
   for (const Input& input : inputs) {
-    std::vector<int64_t> sizes{rows};
+    std::vector<int64_t> sizes{batch};
     sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
     made.tensors[input.name] =
         Tensor::empty(tensor::Shape(sizes), input.dtype, tensor::Device::meta);

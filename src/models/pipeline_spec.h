@@ -36,16 +36,16 @@ struct TextPart {
 /// What one part made of the texts; `states.last` is undefined where the folder lacks the part.
 struct EncodedText {
   TextStates states;
-  nn::Tensor mask;  ///< i32 [rows, tokens]: ones, then zeros over padding
+  nn::Tensor mask;  ///< i32 [batch, tokens]: ones, then zeros over padding
   int64_t tokens = 0;
 };
 /// A run of a model that takes text.
 struct TextRun {
-  int64_t rows = 0, height = 0, width = 0;  ///< rows of the batch, pixels
+  int64_t batch = 0, height = 0, width = 0;  ///< sequences, pixels
   float guidance = 1;
 };
 
-/// What a configuration means and how a request becomes rows: all that a run needs to know of a
+/// What a configuration means and how a request becomes a batch: all that a run needs to know of a
 /// family of models, filled by the family's parse function.
 struct PipelineSpec {
   // The network.
@@ -61,7 +61,7 @@ struct PipelineSpec {
     std::vector<std::string> conditioning, optional;
     float timestep_scale = 1;  ///< times the file's timestep: the scheduler's
   } forward_names;
-  /// A conditioning tensor of a row: its shape without the rows, for estimates.
+  /// A conditioning tensor of a sequence: its shape without the batch, for estimates.
   struct Input {
     const char* name;
     std::vector<int64_t> sizes;
@@ -70,9 +70,9 @@ struct PipelineSpec {
   std::vector<Input> inputs;
 
   // The latent.
-  nn::TokenLayout trained;                            ///< of a picture or video of the trained size
-  nn::LatentForm form = nn::LatentForm::picture;      ///< how the reference pipeline holds latents
-  int64_t frames_per_latent = 0;                      ///< after the first; 0: a model of pictures
+  nn::TokenLayout trained;                            ///< of an image or video of the trained size
+  nn::LatentForm form = nn::LatentForm::image;        ///< how the reference pipeline holds latents
+  int64_t frames_per_latent = 0;                      ///< after the first; 0: a model of images
   int64_t guided_channels = 0;                        ///< that guidance moves
   std::map<std::string, int64_t> guided_channels_of;  ///< under schedulers that move others
 
@@ -89,7 +89,7 @@ struct PipelineSpec {
   bool cleans_captions = false;  ///< prompts go through tokenizer::clean_caption unless told
 
   // How text becomes conditioning.
-  bool joint_text = false;  ///< text tokens stand before the latent's in every row
+  bool joint_text = false;  ///< text tokens stand before the latent's in every sequence
   /// Names of the reference pipeline's embeddings ("prompt_embeds"; with "negative_" before it
   /// those of the other branch) and of the transformer's arguments. Empty: a model of classes.
   std::vector<std::pair<std::string, std::string>> text_inputs;
@@ -98,14 +98,14 @@ struct PipelineSpec {
   std::function<std::string(const std::string&)> plain_prompt;
   /// Encoded texts in the order of text_parts -> embeddings by the names of text_inputs. Throws
   /// Error(model) for encoders that do not fit.
-  std::function<std::map<std::string, nn::Tensor>(const std::vector<EncodedText>&, int64_t rows)>
+  std::function<std::map<std::string, nn::Tensor>(const std::vector<EncodedText>&, int64_t batch)>
       embeddings;
   /// Adds conditioning that is not text, sizes, guidance; null: there is none.
   std::function<void(const TextRun&, nn::Conditioning&)> add_conditions;
   /// What a pipeline with `use_resolution_binning` computes.
   struct Bin {
     int64_t height = 0, width = 0;  ///< pixels
-    bool resized_back = false;      ///< the picture is resized and cropped to what was asked for
+    bool resized_back = false;      ///< the image is resized and cropped to what was asked for
   };
   /// For a request of so many pixels; null: the pipeline knows no such sizes. Throws Error(model)
   /// for a model whose trained size has no table.
@@ -117,13 +117,14 @@ struct PipelineSpec {
   /// The latent of so many latent pixels and frames; 0: as trained. Throws Error(usage) for sizes
   /// that are no multiple of the patch.
   nn::TokenLayout layout(int64_t height, int64_t width, int64_t frames = 0) const;
-  /// Class labels of the pictures -> conditioning of all rows; with `branches` the unconditional
-  /// rows stand behind the conditional ones. Throws Error(usage) for a class that does not exist.
+  /// Class labels of the images -> conditioning of all sequences; with `branches` the unconditional
+  /// sequences stand behind the conditional ones. Throws Error(usage) for a class that does not
+  /// exist.
   nn::Conditioning conditioning(const std::vector<int>& labels, bool branches) const;
-  /// Text tokens that stand before the latent's in every row.
+  /// Text tokens that stand before the latent's in every sequence.
   int64_t prefix(const nn::Conditioning& conditioning) const;
-  /// Conditioning of so many rows on meta, for estimates.
-  nn::Conditioning example(int64_t rows) const;
+  /// Conditioning of so many sequences on meta, for estimates.
+  nn::Conditioning example(int64_t batch) const;
 };
 
 /// PipelineSpec::make of a network that is built from a configuration.
@@ -137,7 +138,7 @@ auto network_of(const Config& config) {
 /// PipelineSpec::facts of numbers.
 std::vector<std::pair<std::string, std::string>> facts_of(
     std::initializer_list<std::pair<const char*, int64_t>> sizes);
-/// The layout of a picture of so many latent pixels a side in square patches.
+/// The layout of an image of so many latent pixels a side in square patches.
 nn::TokenLayout square_layout(int64_t channels, int64_t patch, int64_t side);
 /// Throws Error(model) unless every head has the same even width and the whole fits.
 void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim);

@@ -9,11 +9,11 @@ namespace {
 constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 
 struct PixartContext : nn::Context {
-  Tensor text;                    // all rows' tokens, packed: [sum of lengths, hidden]
-  std::vector<nn::Range> spans;   // of each row
-  nn::PerBlock<nn::Heads> heads;  // keys and values: the text does not change
-  Tensor size;                    // f32 [rows, hidden] or undefined
-  Tensor positions;               // f32 [tokens of a row, hidden]
+  Tensor text;                   // all sequences' tokens, packed: [sum of lengths, hidden]
+  std::vector<nn::Range> spans;  // of each sequence
+  nn::PerBlock<nn::Qkv> heads;   // keys and values: the text does not change
+  Tensor size;                   // f32 [batch, hidden] or undefined
+  Tensor positions;              // f32 [tokens of a sequence, hidden]
 };
 
 nn::Geometry geometry_of(const PixartConfig& c) {
@@ -48,8 +48,8 @@ Pixart::Pixart(const PixartConfig& config, const nn::Weights& weights, const nn:
 void Pixart::load_conditioning(const nn::Weights& weights) {
   const int64_t d = config_.hidden();
   const auto embedder = [&](const char* name, int64_t width) {
-    return TwoLinears(weights, std::string("adaln_single.emb.") + name, kWaves, width, width,
-                      ops::Activation::silu, DType::f32);
+    return Mlp(weights, std::string("adaln_single.emb.") + name, kWaves, width, width,
+               ops::Activation::silu, DType::f32);
   };
   time_ = embedder("timestep_embedder", d);
   if (config_.use_additional_conditions) {
@@ -57,8 +57,8 @@ void Pixart::load_conditioning(const nn::Weights& weights) {
     aspect_ = embedder("aspect_ratio_embedder", d / 3);
   }
   modulation_ = nn::Linear(weights, "adaln_single.linear", 6 * d, d, dtype_);
-  caption_ = TwoLinears(weights, "caption_projection", config_.caption_channels, d, d,
-                        ops::Activation::gelu_tanh, dtype_);
+  caption_ = Mlp(weights, "caption_projection", config_.caption_channels, d, d,
+                 ops::Activation::gelu_tanh, dtype_);
 }
 
 Pixart::Block Pixart::load_block(const nn::Weights& weights, int64_t index) const {
@@ -79,18 +79,18 @@ Pixart::Block Pixart::load_block(const nn::Weights& weights, int64_t index) cons
   block.cross_k = heads("attn2.to_k", text);
   block.cross_v = heads("attn2.to_v", text);
   block.cross_out = out("attn2.to_out.0");
-  block.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
+  block.mlp = Mlp::of_block(weights, name + "ff", d, 4 * d, dtype_);
   block.modulation = stored_f32(weights, name + "scale_shift_table", {6, d}, 1, 6 * d);
   return block;
 }
 
-// Embedding of the picture's size: two numbers of resolution, then the aspect ratio.
-Tensor Pixart::size_embedding(const nn::Conditioning& conditioning, int64_t rows) const {
-  const Tensor pixels = row_input(conditioning, "resolution", rows, 2).reshape({rows * 2});
-  const Tensor ratio = row_input(conditioning, "aspect_ratio", rows, 1).reshape({rows});
+// Embedding of the image's size: two numbers of resolution, then the aspect ratio.
+Tensor Pixart::size_embedding(const nn::Conditioning& conditioning, int64_t batch) const {
+  const Tensor pixels = batch_input(conditioning, "resolution", batch, 2).reshape({batch * 2});
+  const Tensor ratio = batch_input(conditioning, "aspect_ratio", batch, 1).reshape({batch});
   const int64_t third = config_.hidden() / 3;
   const Tensor of_pixels =
-      resolution_(ops::timestep_embedding(pixels, kWaves)).reshape({rows, 2 * third});
+      resolution_(ops::timestep_embedding(pixels, kWaves)).reshape({batch, 2 * third});
   return ops::concat_columns({of_pixels, aspect_(ops::timestep_embedding(ratio, kWaves))});
 }
 
@@ -98,18 +98,18 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
                                const nn::TokenShape& shape) const {
   auto context = std::make_shared<PixartContext>();
   int64_t length = 0;
-  const Tensor given = text_input(conditioning, "encoder_hidden_states", shape.rows,
+  const Tensor given = text_input(conditioning, "encoder_hidden_states", shape.batch,
                                   config_.caption_channels, &length);
   const Tensor mask = optional_input(conditioning, "encoder_attention_mask");
-  require(!mask.defined() || mask.size(0) == shape.rows, ErrorCode::usage,
-          "'encoder_attention_mask' is {}; expected [{}, {}]", mask.shape().str(), shape.rows,
+  require(!mask.defined() || mask.size(0) == shape.batch, ErrorCode::usage,
+          "'encoder_attention_mask' is {}; expected [{}, {}]", mask.shape().str(), shape.batch,
           length);
   PackedText text = pack_text(given, mask);
-  for (int64_t r = static_cast<int64_t>(text.spans.size()); r < shape.rows; ++r)
+  for (int64_t r = static_cast<int64_t>(text.spans.size()); r < shape.batch; ++r)
     text.spans.push_back({r * length, (r + 1) * length});
   context->spans = text.spans;
   context->text = caption_(ops::cast(text.tokens, dtype_));
-  if (config_.use_additional_conditions) context->size = size_embedding(conditioning, shape.rows);
+  if (config_.use_additional_conditions) context->size = size_embedding(conditioning, shape.batch);
   const int64_t base = config_.sample_size / config_.patch_size;
   auto places = [&](int64_t count) {
     return nn::even_places(count, 0, double(base) / double(count) / config_.interpolation_scale);
@@ -153,21 +153,21 @@ void Pixart::block(int index, const nn::StepContext& step, const nn::Placement& 
   const Tensor& m = at.modulation.of(
       index, [&] { return std::vector{ops::add_row(at.condition, w.modulation)}; })[0];
   const auto& context = p.in<PixartContext>();
-  const nn::Heads& text = context.heads.of(index, [&] {
-    return nn::Heads{{}, w.cross_k(context.text), w.cross_v(context.text)};
+  const nn::Qkv& text = context.heads.of(index, [&] {
+    return nn::Qkv{{}, w.cross_k(context.text), w.cross_v(context.text)};
   });
   const int64_t d = config_.hidden();
   const int heads = geometry_.attention.at(static_cast<size_t>(index)).heads;
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  const nn::Heads asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.rows));
+  const nn::Qkv asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
   const Tensor seen = seams.attention.attend(index, p.view, asked);
-  x = w.self_out(seen, gated(m, 2, p.rows, x), seams.reduce);
+  x = w.self_out(seen, gated(m, 2, p.sequences, x), seams.reduce);
   const Tensor read = ops::attention(w.cross_q(x), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x}, seams.reduce);
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
-  x = w.feed_forward(fed, gated(m, 5, p.rows, x), seams.reduce);
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
+  x = w.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
 }
 
 Tensor Pixart::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -28,9 +28,9 @@ class Pixart : public nn::Denoiser {
   const nn::Geometry& geometry() const override { return geometry_; }
   DType dtype() const override { return dtype_; }
 
-  /// Conditioning: "encoder_hidden_states" [rows, tokens, caption_channels],
-  /// "encoder_attention_mask" [rows, tokens] if there is padding; models with micro-conditions:
-  /// "resolution" [rows, 2] and "aspect_ratio" [rows, 1].
+  /// Conditioning: "encoder_hidden_states" [batch, tokens, caption_channels],
+  /// "encoder_attention_mask" [batch, tokens] if there is padding; models with micro-conditions:
+  /// "resolution" [batch, 2] and "aspect_ratio" [batch, 1].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -45,19 +45,19 @@ class Pixart : public nn::Denoiser {
   struct Block {
     Projections self;
     nn::Linear self_out, cross_q, cross_k, cross_v, cross_out;
-    TwoLinears feed_forward;
+    Mlp mlp;
     Tensor modulation;  ///< f32 [6 * hidden]
   };
   void load_conditioning(const nn::Weights& weights);
   Block load_block(const nn::Weights& weights, int64_t index) const;
-  Tensor size_embedding(const nn::Conditioning& conditioning, int64_t rows) const;
+  Tensor size_embedding(const nn::Conditioning& conditioning, int64_t batch) const;
 
   PixartConfig config_;
   DType dtype_;
   nn::Geometry geometry_;
   nn::Range blocks_;
   PatchEmbed patch_;
-  TwoLinears time_, resolution_, aspect_, caption_;
+  Mlp time_, resolution_, aspect_, caption_;
   nn::Linear modulation_;
   Tensor final_modulation_;  ///< f32 [2 * hidden]
   PatchHead head_;

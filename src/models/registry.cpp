@@ -2,14 +2,14 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
-#include "models/cogvideox_recipe.h"
-#include "models/dit_moe_recipe.h"
-#include "models/flux_recipe.h"
-#include "models/hunyuan_dit_recipe.h"
-#include "models/llada2_recipe.h"
-#include "models/llada_moe_recipe.h"
-#include "models/pixart_recipe.h"
-#include "models/sd3_recipe.h"
+#include "models/cogvideox_pipeline.h"
+#include "models/dit_moe_pipeline.h"
+#include "models/flux_pipeline.h"
+#include "models/hunyuan_dit_pipeline.h"
+#include "models/llada2_spec.h"
+#include "models/llada_moe_spec.h"
+#include "models/pixart_pipeline.h"
+#include "models/sd3_pipeline.h"
 #include "models/text/bert_encoder.h"
 #include "models/text/clip_encoder.h"
 #include "models/text/t5_encoder.h"
@@ -56,14 +56,14 @@ VaeSpec vae(const Source& source) {
 
 const std::vector<PipelineFamily>& pipelines() {
   static const std::vector<PipelineFamily> all{
-      {"dit_moe", dit_moe_recipe},
-      {"DiTMoE", dit_moe_recipe},
-      {"PixArtTransformer2DModel", pixart_recipe},
-      {"Transformer2DModel", pixart_recipe},  // PixArt's name before diffusers 0.29
-      {"SD3Transformer2DModel", sd3_recipe},
-      {"FluxTransformer2DModel", flux_recipe},
-      {"HunyuanDiT2DModel", hunyuan_dit_recipe},
-      {"CogVideoXTransformer3DModel", cogvideox_recipe},
+      {"dit_moe", dit_moe_pipeline},
+      {"DiTMoE", dit_moe_pipeline},
+      {"PixArtTransformer2DModel", pixart_pipeline},
+      {"Transformer2DModel", pixart_pipeline},  // PixArt's name before diffusers 0.29
+      {"SD3Transformer2DModel", sd3_pipeline},
+      {"FluxTransformer2DModel", flux_pipeline},
+      {"HunyuanDiT2DModel", hunyuan_dit_pipeline},
+      {"CogVideoXTransformer3DModel", cogvideox_pipeline},
   };
   return all;
 }
@@ -90,9 +90,9 @@ const std::vector<TextEncoderFamily>& text_encoders() {
 
 const std::vector<LanguageFamily>& language_models() {
   static const std::vector<LanguageFamily> all{
-      {"LLaDAMoEModelLM", llada_moe_recipe},
-      {"LLaDA2MoeModelLM", llada2_recipe},
-      {"llada2_moe", llada2_recipe},
+      {"LLaDAMoEModelLM", llada_moe_spec},
+      {"LLaDA2MoeModelLM", llada2_spec},
+      {"llada2_moe", llada2_spec},
   };
   return all;
 }
@@ -112,7 +112,7 @@ std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Sour
       .make(source, weights, dtype);
 }
 
-std::unique_ptr<TokenRecipe> language_model_of(const Source& source) {
+std::unique_ptr<TokenSpec> language_model_of(const Source& source) {
   const base::Json& config = source.config;
   std::string type;
   if (const auto list = config.find("architectures");

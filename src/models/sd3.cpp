@@ -11,9 +11,9 @@ namespace {
 constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 
 struct Sd3Context : nn::Context {
-  Tensor text;       // [rows * length, hidden]
-  Tensor pooled;     // f32 [rows, hidden]
-  Tensor positions;  // f32 [tokens of a row, hidden]
+  Tensor text;       // [batch * length, hidden]
+  Tensor pooled;     // f32 [batch, hidden]
+  Tensor positions;  // f32 [tokens of a sequence, hidden]
   int64_t length = 0;
 };
 
@@ -42,10 +42,10 @@ Sd3::Sd3(const Sd3Config& config, const nn::Weights& weights, const nn::Portion&
   const int64_t d = config.hidden(), most = config.pos_embed_max_size;
   if (portion.conditioning) {
     const std::string emb = "time_text_embed.";
-    time_ = TwoLinears(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu,
-                       DType::f32);
-    pooled_ = TwoLinears(weights, emb + "text_embedder", config.pooled_projection_dim, d, d,
-                         ops::Activation::silu, DType::f32);
+    time_ =
+        Mlp(weights, emb + "timestep_embedder", kWaves, d, d, ops::Activation::silu, DType::f32);
+    pooled_ = Mlp(weights, emb + "text_embedder", config.pooled_projection_dim, d, d,
+                  ops::Activation::silu, DType::f32);
   }
   if (portion.embed) {
     patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
@@ -97,18 +97,17 @@ Sd3::Block Sd3::load_block(const nn::Weights& weights, int64_t index) const {
       block.site = static_cast<int>(i);
   block.dual = config_.dual_attention_layers.contains(index);
   block.last = index + 1 == config_.num_layers;
-  block.picture.heads = load_heads(weights, attention, false, true);
+  block.image.heads = load_heads(weights, attention, false, true);
   block.text.heads = load_heads(weights, attention, true, !block.last);
-  block.picture.out = out(attention + "to_out.0");
-  block.picture.modulation =
+  block.image.out = out(attention + "to_out.0");
+  block.image.modulation =
       nn::Linear(weights, name + "norm1.linear", (block.dual ? 9 : 6) * d, d, dtype_);
-  block.picture.feed_forward = TwoLinears::feed_forward(weights, name + "ff", d, 4 * d, dtype_);
+  block.image.mlp = Mlp::of_block(weights, name + "ff", d, 4 * d, dtype_);
   block.text.modulation =
       nn::Linear(weights, name + "norm1_context.linear", (block.last ? 2 : 6) * d, d, dtype_);
   if (!block.last) {
     block.text.out = out(attention + "to_add_out");
-    block.text.feed_forward =
-        TwoLinears::feed_forward(weights, name + "ff_context", d, 4 * d, dtype_);
+    block.text.mlp = Mlp::of_block(weights, name + "ff_context", d, 4 * d, dtype_);
   }
   if (block.dual) {
     block.second = load_heads(weights, name + "attn2.", false, true);
@@ -119,26 +118,26 @@ Sd3::Block Sd3::load_block(const nn::Weights& weights, int64_t index) const {
 
 nn::ContextPtr Sd3::prepare(const nn::Conditioning& conditioning,
                             const nn::TokenShape& shape) const {
-  const int64_t most = config_.pos_embed_max_size, lines = shape.grid[1], columns = shape.grid[2];
+  const int64_t most = config_.pos_embed_max_size, height = shape.grid[1], width = shape.grid[2];
   require(
-      lines <= most && columns <= most, ErrorCode::usage,
-      "a picture of {} x {} tokens (width x height) is larger than the {} x {} that this model has "
+      height <= most && width <= most, ErrorCode::usage,
+      "an image of {} x {} tokens (width x height) is larger than the {} x {} that this model has "
       "positions for",
-      columns, lines, most, most);
+      width, height, most, most);
   auto context = std::make_shared<Sd3Context>();
-  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.rows,
+  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.batch,
                                  config_.joint_attention_dim, &context->length);
   require(context->length == shape.prefix, ErrorCode::usage,
           "'encoder_hidden_states' has {} tokens, the request {}", context->length, shape.prefix);
   context->pooled = pooled_(
-      row_input(conditioning, "pooled_projections", shape.rows, config_.pooled_projection_dim));
+      batch_input(conditioning, "pooled_projections", shape.batch, config_.pooled_projection_dim));
   if (!positions_.defined()) return context;
   context->text = text_(ops::cast(text, dtype_));
   std::vector<int32_t> middle;  // of the square of positions
-  for (int64_t y = 0; y < lines; ++y)
-    for (int64_t x = 0; x < columns; ++x)
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x)
       middle.push_back(
-          static_cast<int32_t>(((most - lines) / 2 + y) * most + (most - columns) / 2 + x));
+          static_cast<int32_t>(((most - height) / 2 + y) * most + (most - width) / 2 + x));
   context->positions = ops::gather_rows(positions_, middle, DType::f32);
   return context;
 }
@@ -168,18 +167,19 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
                 nn::Hidden& hidden, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
   const auto& p = dit(placement);
-  const auto& modulations = dit(step).of(index, {&w.picture.modulation, &w.text.modulation});
+  const auto& modulations = dit(step).of(index, {&w.image.modulation, &w.text.modulation});
   const Tensor &m = modulations[0], &n = modulations[1];
   const int64_t d = config_.hidden();
   const TokenNorm norm;
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
   const int64_t text = c.size(0), all = text + x.size(0);
-  const nn::Heads heads = w.picture.heads.room(x, all, w.last ? text : 0);
-  const nn::Heads of_text = part_of(heads, 0, text);
-  w.picture.heads(norm(x, part(m, 0, d), part(m, 1, d), p.rows), {}, part_of(heads, text, all));
+  const nn::Qkv heads = w.image.heads.room(x, all, w.last ? text : 0);
+  const nn::Qkv of_text = part_of(heads, 0, text);
+  w.image.heads(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), {}, part_of(heads, text, all));
   // The last block's text has no shift first: its norm is continuous, scale before shift.
-  const Tensor told = norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_rows);
+  const Tensor told =
+      norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
   if (w.last)
     w.text.heads.k(told, {}, of_text.k), w.text.heads.v(told, {.into = of_text.v});
   else
@@ -187,20 +187,20 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   const nn::Joint seen = apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
   Tensor second;
   if (w.dual) {
-    const nn::Heads alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.rows));
+    const nn::Qkv alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.sequences));
     second = seams.attention.attend(w.site + 1, p.view, alone);
   }
-  x = w.picture.out(seen.body, gated(m, 2, p.rows, x), seams.reduce);
-  if (w.dual) x = w.second_out(second, gated(m, 8, p.rows, x), seams.reduce);
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.rows);
-  x = w.picture.feed_forward(fed, gated(m, 5, p.rows, x), seams.reduce);
+  x = w.image.out(seen.body, gated(m, 2, p.sequences, x), seams.reduce);
+  if (w.dual) x = w.second_out(second, gated(m, 8, p.sequences, x), seams.reduce);
+  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
+  x = w.image.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
   if (w.last) {
     c = Tensor();
     return;
   }
-  c = w.text.out(seen.prefix, gated(n, 2, p.text_rows, c), seams.reduce);
-  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_rows);
-  c = w.text.feed_forward(fed_text, gated(n, 5, p.text_rows, c), seams.reduce);
+  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c), seams.reduce);
+  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
+  c = w.text.mlp(fed_text, gated(n, 5, p.text_sequences, c), seams.reduce);
 }
 
 Tensor Sd3::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -19,7 +19,7 @@ struct Sd3Config {
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Stable Diffusion 3 and 3.5 (Esser et al. 2024): an MM-DiT, text and picture in one attention
+/// Stable Diffusion 3 and 3.5 (Esser et al. 2024): an MM-DiT, text and image in one attention
 /// with weights of their own.
 class Sd3 : public nn::Denoiser {
  public:
@@ -28,8 +28,8 @@ class Sd3 : public nn::Denoiser {
   const nn::Geometry& geometry() const override { return geometry_; }
   DType dtype() const override { return dtype_; }
 
-  /// Conditioning: "encoder_hidden_states" [rows, tokens, joint_attention_dim] and
-  /// "pooled_projections" [rows, pooled_projection_dim].
+  /// Conditioning: "encoder_hidden_states" [batch, tokens, joint_attention_dim] and
+  /// "pooled_projections" [batch, pooled_projection_dim].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -44,11 +44,11 @@ class Sd3 : public nn::Denoiser {
   struct Stream {
     Projections heads;
     nn::Linear out, modulation;
-    TwoLinears feed_forward;
+    Mlp mlp;
   };
   struct Block {
-    Stream picture, text;
-    Projections second;  ///< a second attention over the picture alone, where there is one
+    Stream image, text;
+    Projections second;  ///< a second attention over the image alone, where there is one
     nn::Linear second_out;
     int site = 0;  ///< of the joint attention; the second one's is the next
     bool dual = false, last = false;
@@ -63,7 +63,7 @@ class Sd3 : public nn::Denoiser {
   nn::Range blocks_;
   PatchEmbed patch_;
   Tensor positions_;  ///< f32 [pos_embed_max_size^2, hidden]
-  TwoLinears time_, pooled_;
+  Mlp time_, pooled_;
   nn::Linear text_, final_modulation_;
   PatchHead head_;
   std::vector<Block> layers_;

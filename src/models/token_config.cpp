@@ -246,16 +246,16 @@ void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaCo
   facts.ends = read.ids("eos_token_id", c.vocabulary);
 }
 
-std::unique_ptr<nn::TokenModel> LladaRecipe::make(const nn::Weights& weights,
-                                                  const nn::Portion& portion, nn::DType dtype,
-                                                  int block) const {
+std::unique_ptr<nn::TokenModel> LladaSpec::make(const nn::Weights& weights,
+                                                const nn::Portion& portion, nn::DType dtype,
+                                                int block) const {
   LladaConfig config = config_;
   if (facts_.block_causal) config.causal_block = block > 0 ? block : facts_.block;
   return std::make_unique<Llada>(config, nn::ShardedWeights(weights, portion.shard), portion,
                                  dtype);
 }
 
-std::vector<std::pair<std::string, std::string>> LladaRecipe::sizes() const {
+std::vector<std::pair<std::string, std::string>> LladaSpec::sizes() const {
   const LladaConfig& c = config_;
   return {{"vocab_size", std::to_string(c.vocabulary)},
           {"hidden_size", std::to_string(c.hidden)},

@@ -6,7 +6,7 @@
 
 #include "base/config_reader.h"
 #include "models/llada.h"
-#include "models/token_recipe.h"
+#include "models/token_spec.h"
 
 namespace tessera::models {
 
@@ -52,10 +52,10 @@ struct TokenDefaults {
 void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c,
                  TokenFacts& facts);
 
-/// A recipe over the shared network.
-class LladaRecipe : public TokenRecipe {
+/// A spec over the shared network.
+class LladaSpec : public TokenSpec {
  public:
-  LladaRecipe(LladaConfig config, TokenFacts facts)
+  LladaSpec(LladaConfig config, TokenFacts facts)
       : config_(std::move(config)), facts_(std::move(facts)) {}
   const TokenFacts& facts() const override { return facts_; }
   int64_t blocks() const override { return config_.layers(); }

@@ -28,7 +28,7 @@ struct Portion {
 };
 
 /// What a request asks of a model, by the argument names of the reference implementation
-/// (class labels i32 "y" [rows], "encoder_hidden_states", ...).
+/// (class labels i32 "y" [batch], "encoder_hidden_states", ...).
 struct Conditioning {
   std::map<std::string, Tensor> tensors;
 };
@@ -58,7 +58,7 @@ class Context {
 };
 using ContextPtr = std::shared_ptr<const Context>;
 
-/// Where the tokens of a view stand, as blocks need it (their rows, their rotary angles); each
+/// Where the tokens of a view stand, as blocks need it (their sequences, their rotary angles); each
 /// model derives its own. It serves all portions of the model.
 class Placement {
  public:
@@ -96,7 +96,7 @@ class Denoiser : public BlockStack {
   virtual ContextPtr prepare(const Conditioning& conditioning, const TokenShape& shape) const = 0;
   /// Once a request for each view (all tokens, or those of a patch). The context outlives it.
   virtual PlacementPtr place(const Context& context, const TokenView& view) const = 0;
-  /// Once a step: timestep f32 [rows], as the scheduler feeds it. The context outlives it.
+  /// Once a step: timestep f32 [batch], as the scheduler feeds it. The context outlives it.
   virtual StepContextPtr at(const Context& context, const Tensor& timestep) const = 0;
   /// latent f32 [tokens of the body, C * pt * p * q] -> the stream that the blocks work on.
   virtual Hidden embed(const Placement& placement, const Tensor& latent) const = 0;

@@ -17,11 +17,11 @@ Segments tokens_of(const TokenView& view, bool text) {
 
 }  // namespace
 
-void KvAttention::keep(int site, const TokenView& view, const Heads& heads) {
+void KvAttention::keep(int site, const TokenView& view, const Qkv& heads) {
   write(site, tokens_of(view, site_of(site).joint), heads.k, heads.v, step_.index);
 }
 
-Tensor KvAttention::attend(int index, const TokenView& view, const Heads& heads) {
+Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
   const AttentionSite& site = site_of(index);
   require(view.lengths.empty() || (!site.joint && view.lengths.size() == view.body.size()),
           ErrorCode::usage, "KvAttention: site {} with {} lengths for {} segments", index,
@@ -34,13 +34,13 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Heads& heads)
   for (size_t i = 0; i < asking.size(); ++i) {
     const Segment& s = asking[i];
     if (s.ids.size() == 0) continue;
-    Range seen = slots_.ids(index, s.row);
+    Range seen = slots_.ids(index, s.sequence);
     if (!view.lengths.empty()) seen.end = std::max(view.lengths[i], s.ids.end);
     const auto end_for = [&](int64_t id) {
       return block ? std::min((id / block + 1) * block, seen.end) : seen.end;
     };
     seen.end = end_for(s.ids.end - 1);
-    const int64_t first = slots_.places(index, s.row, seen).begin;
+    const int64_t first = slots_.places(index, s.sequence, seen).begin;
     for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block see the same
       const int64_t stop = std::min(end_for(id), s.ids.end);
       spans.push_back({at, at + stop - id, first, first + end_for(id) - seen.begin});
@@ -53,10 +53,10 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Heads& heads)
   return ops::attention(heads.q, k, v, q_heads, kv_heads, spans);
 }
 
-std::vector<Range> rows_of_lengths(const std::vector<int64_t>& lengths) {
-  std::vector<Range> rows;
-  for (const int64_t length : lengths) rows.push_back({0, length});
-  return rows;
+std::vector<Range> sequences_of_lengths(const std::vector<int64_t>& lengths) {
+  std::vector<Range> sequences;
+  for (const int64_t length : lengths) sequences.push_back({0, length});
+  return sequences;
 }
 
 }  // namespace tessera::nn

@@ -1,23 +1,23 @@
 #pragma once
 
-#include "nn/kv_slots.h"
+#include "nn/kv_cache.h"
 
 namespace tessera::nn {
 
 /// Attention over slots: the tokens of a view write their keys and values and ask all slots of
-/// their row that they may see: view.lengths of them where a view says so, with a causal_block the
-/// blocks up to their own. What a view leaves out is read as an earlier call left it.
+/// their sequence that they may see: view.lengths of them where a view says so, with a causal_block
+/// the blocks up to their own. What a view leaves out is read as an earlier call left it.
 class KvAttention : public Attention {
  public:
-  /// `rows`: the ids of each row, text included.
-  KvAttention(const Geometry& geometry, std::vector<Range> rows, Shard heads = {})
-      : geometry_(geometry), slots_(geometry, std::move(rows), heads) {}
-  Tensor attend(int site, const TokenView& view, const Heads& heads) override;
-  const KvSlots& slots() const { return slots_; }
+  /// `sequences`: the ids of each sequence, text included.
+  KvAttention(const Geometry& geometry, std::vector<Range> sequences, Shard heads = {})
+      : geometry_(geometry), slots_(geometry, std::move(sequences), heads) {}
+  Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
+  const KvCache& slots() const { return slots_; }
 
  protected:
   /// Writes what a call has computed: by default, of its own tokens.
-  virtual void keep(int site, const TokenView& view, const Heads& heads);
+  virtual void keep(int site, const TokenView& view, const Qkv& heads);
   void write(int site, const Segments& segments, const Tensor& k, const Tensor& v, int step) {
     slots_.write(site, segments, k, v, step);
   }
@@ -27,10 +27,10 @@ class KvAttention : public Attention {
 
  private:
   const Geometry& geometry_;
-  KvSlots slots_;
+  KvCache slots_;
 };
 
-/// The ids of rows of these lengths, without text.
-std::vector<Range> rows_of_lengths(const std::vector<int64_t>& lengths);
+/// The ids of sequences of these lengths, without text.
+std::vector<Range> sequences_of_lengths(const std::vector<int64_t>& lengths);
 
 }  // namespace tessera::nn

@@ -7,13 +7,13 @@ namespace tessera::nn {
 
 using tensor::Tensor;
 
-tensor::Shape latent_shape(const TokenLayout& l, LatentForm form, int64_t rows) {
+tensor::Shape latent_shape(const TokenLayout& l, LatentForm form, int64_t batch) {
   switch (form) {
-    case LatentForm::packed: return {rows, l.tokens(), l.token_channels()};
-    case LatentForm::video: return {rows, l.size[0], l.channels, l.size[1], l.size[2]};
-    case LatentForm::picture: break;
+    case LatentForm::packed: return {batch, l.tokens(), l.token_channels()};
+    case LatentForm::video: return {batch, l.size[0], l.channels, l.size[1], l.size[2]};
+    case LatentForm::image: break;
   }
-  return {rows, l.channels, l.size[1], l.size[2]};
+  return {batch, l.channels, l.size[1], l.size[2]};
 }
 
 Tensor swap_frames(const Tensor& x) {
@@ -24,11 +24,11 @@ Tensor swap_frames(const Tensor& x) {
 }
 
 Tensor tokens_of_latent(const Tensor& latent, const TokenLayout& layout, LatentForm form) {
-  const int64_t rows = latent.rank() > 0 ? latent.size(0) : 0;
-  require(latent.shape() == latent_shape(layout, form, rows), ErrorCode::usage,
-          "latents {}; expected {}", latent.shape().str(), latent_shape(layout, form, rows).str());
+  const int64_t batch = latent.rank() > 0 ? latent.size(0) : 0;
+  require(latent.shape() == latent_shape(layout, form, batch), ErrorCode::usage,
+          "latents {}; expected {}", latent.shape().str(), latent_shape(layout, form, batch).str());
   if (form == LatentForm::packed)
-    return latent.contiguous().reshape({rows * layout.tokens(), layout.token_channels()});
+    return latent.contiguous().reshape({batch * layout.tokens(), layout.token_channels()});
   return to_tokens(form == LatentForm::video ? swap_frames(latent) : latent, layout);
 }
 

@@ -4,13 +4,13 @@
 
 namespace tessera::nn {
 
-/// How the reference pipeline of a model holds its latents: [rows, C, H, W]; tokens
-/// [rows, tokens, C * patch] (FLUX); [rows, F, C, H, W] (CogVideoX).
-enum class LatentForm : uint8_t { picture, packed, video };
+/// How the reference pipeline of a model holds its latents: [batch, C, H, W]; tokens
+/// [batch, tokens, C * patch] (FLUX); [batch, F, C, H, W] (CogVideoX).
+enum class LatentForm : uint8_t { image, packed, video };
 
 /// The shape of so many latents.
-tensor::Shape latent_shape(const TokenLayout& layout, LatentForm form, int64_t rows);
-/// f32 of that shape -> [rows * tokens, C * patch]. Throws Error(usage) if it does not fit.
+tensor::Shape latent_shape(const TokenLayout& layout, LatentForm form, int64_t batch);
+/// f32 of that shape -> [batch * tokens, C * patch]. Throws Error(usage) if it does not fit.
 tensor::Tensor tokens_of_latent(const tensor::Tensor& latent, const TokenLayout& layout,
                                 LatentForm form);
 /// The inverse.

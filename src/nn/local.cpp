@@ -11,10 +11,10 @@
 namespace tessera::nn {
 namespace {
 
-Range tokens_of(const Segments& segments, int row) {
+Range tokens_of(const Segments& segments, int sequence) {
   int64_t at = 0;
   for (const Segment& s : segments) {
-    if (s.row == row) return {at, at + s.ids.size()};
+    if (s.sequence == sequence) return {at, at + s.ids.size()};
     at += s.ids.size();
   }
   return {0, 0};
@@ -23,8 +23,9 @@ Range tokens_of(const Segments& segments, int row) {
 void check_whole_rows(const Segments& segments) {
   std::set<int> seen;
   for (const Segment& s : segments)
-    require(seen.insert(s.row).second, ErrorCode::usage,
-            "row {} stands in two segments; attention on one rank takes whole rows", s.row);
+    require(seen.insert(s.sequence).second, ErrorCode::usage,
+            "sequence {} stands in two segments; attention on one rank takes whole sequences",
+            s.sequence);
 }
 
 std::vector<ops::AttentionSpan> body_spans(const Segments& body, int causal_block) {
@@ -43,7 +44,7 @@ std::vector<ops::AttentionSpan> body_spans(const Segments& body, int causal_bloc
 
 }  // namespace
 
-Tensor LocalAttention::attend(int site_index, const TokenView& view, const Heads& heads) {
+Tensor LocalAttention::attend(int site_index, const TokenView& view, const Qkv& heads) {
   const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(site_index));
   check_whole_rows(view.body);
   if (!site.joint)
@@ -51,11 +52,11 @@ Tensor LocalAttention::attend(int site_index, const TokenView& view, const Heads
                           body_spans(view.body, site.causal_block));
   check_whole_rows(view.prefix);
   const int64_t text = token_count(view.prefix), asking = site.prefix_queries ? text : 0;
-  std::vector<Range> order;  // text and body of a row become neighbours
+  std::vector<Range> order;  // text and body of a sequence become neighbours
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
   for (const Segment& s : view.body) {
-    const Range p = tokens_of(view.prefix, s.row), b = tokens_of(view.body, s.row);
+    const Range p = tokens_of(view.prefix, s.sequence), b = tokens_of(view.body, s.sequence);
     order.push_back(p);
     order.push_back({text + b.begin, text + b.end});
     const int64_t begin = std::exchange(at, at + p.size() + b.size());

@@ -4,11 +4,11 @@
 
 namespace tessera::nn {
 
-/// Attention where all tokens of all rows are on this rank.
+/// Attention where all tokens of all sequences are on this rank.
 class LocalAttention : public Attention {
  public:
   explicit LocalAttention(const Geometry& geometry) : geometry_(geometry) {}
-  Tensor attend(int site, const TokenView& view, const Heads& heads) override;
+  Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
 
  private:
   const Geometry& geometry_;

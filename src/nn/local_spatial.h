@@ -4,7 +4,7 @@
 
 namespace tessera::nn {
 
-/// Pictures that are whole on this rank.
+/// Images that are whole on this rank.
 class LocalSpatial : public Spatial {
  public:
   Plane conv(const ops::ConvWeight& weight, const Plane& x,

@@ -96,11 +96,12 @@ Tensor take_ranges(const Tensor& x, const std::vector<Range>& ranges) {
   return parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
 }
 
-Tensor take_tokens(const Tensor& table, int64_t per_row, const Segments& segments) {
+Tensor take_tokens(const Tensor& table, int64_t per_sequence, const Segments& segments) {
   std::vector<Range> ranges;
   for (const Segment& s : segments) {
-    const int64_t row = s.ids.begin < 0 ? s.row + 1 : s.row;  // text is counted from its end
-    ranges.push_back({row * per_row + s.ids.begin, row * per_row + s.ids.end});
+    const int64_t at =
+        s.ids.begin < 0 ? s.sequence + 1 : s.sequence;  // text is counted from its end
+    ranges.push_back({at * per_sequence + s.ids.begin, at * per_sequence + s.ids.end});
   }
   return take_ranges(table, ranges);
 }

@@ -44,10 +44,11 @@ std::vector<double> spread_places(int64_t begin, int64_t end, int64_t count);
 
 /// Rows of x by ranges, one after the other; a view of it if they stand like that already.
 tensor::Tensor take_ranges(const tensor::Tensor& x, const std::vector<Range>& ranges);
-/// Rows of a table with `per_row` entries for each row of the batch (0: the same for all rows), as
-/// the tokens of `segments` stand; a view of it if they stand like that already.
-tensor::Tensor take_tokens(const tensor::Tensor& table, int64_t per_row, const Segments& segments);
-/// The angles of the tokens of `segments`, from a table of one row's tokens.
+/// Rows of a table with `per_sequence` entries for each sequence of the batch (0: the same for
+/// all), as the tokens of `segments` stand; a view of it if they stand like that already.
+tensor::Tensor take_tokens(const tensor::Tensor& table, int64_t per_sequence,
+                           const Segments& segments);
+/// The angles of the tokens of `segments`, from a table of one sequence's tokens.
 ops::RotaryTable take_angles(const ops::RotaryTable& table, const Segments& segments);
 
 }  // namespace tessera::nn

@@ -10,7 +10,7 @@
 
 #include "nn/moe/expert_weights.h"
 #include "nn/moe/router.h"
-#include "nn/moe/row_peers.h"
+#include "nn/moe/sequence_peers.h"
 #include "nn/segments.h"
 #include "nn/split.h"
 #include "tensor/tensor.h"
@@ -23,16 +23,16 @@ using tensor::Tensor;
 /// The tokens of a call: mine. A patch of -1 means the tokens of all patches.
 struct TokenView {
   int patch = -1;
-  std::vector<int> rows;
+  std::vector<int> sequences;
   Segments prefix, body;           ///< text, latent
-  std::vector<int64_t> lengths{};  ///< token models: of the segments of body, all tokens of the row
-  RowPeers* peers = nullptr;       ///< ranks that hold the other tokens of these rows; null: none
+  std::vector<int64_t> lengths{};  ///< token models: all tokens of the sequence of each segment
+  SequencePeers* peers = nullptr;  ///< ranks with other tokens of these sequences; null: none
 };
 
-/// Sizes of a request: guidance branches x pictures, text tokens a row, latent grid (frames,
+/// Sizes of a request: guidance branches x images, text tokens a sequence, latent grid (frames,
 /// height, width in tokens).
 struct TokenShape {
-  int rows = 0;
+  int batch = 0;
   int64_t prefix = 0;
   std::array<int64_t, 3> grid{};
   int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
@@ -85,7 +85,7 @@ struct Geometry {
 };
 
 /// Queries, keys and values of some tokens: [tokens, heads * head_dim] each; may be undefined.
-struct Heads {
+struct Qkv {
   Tensor q, k, v;
 };
 
@@ -118,7 +118,7 @@ class Attention : public StepAware {
  public:
   /// Heads of the tokens of view.body, of a joint site those of view.prefix before them (queries of
   /// the text only if it asks). What the queries see, in their order.
-  virtual Tensor attend(int site, const TokenView& view, const Heads& heads) = 0;
+  virtual Tensor attend(int site, const TokenView& view, const Qkv& heads) = 0;
 };
 
 /// The experts of a layer, wherever they are: routed and shared.
@@ -134,10 +134,12 @@ class Experts : public StepAware {
 /// bits on all of them.
 class Reduce {
  public:
-  /// What becomes of some rows of the sum (bias, gate, residual): [rows, n] of the result's dtype.
-  using Finish = std::function<Tensor(const Tensor& sum, Range rows)>;
+  /// What becomes of some sequences of the sum (bias, gate, residual): [sequences, n] of the
+  /// result's dtype.
+  using Finish = std::function<Tensor(const Tensor& sum, Range sequences)>;
   virtual ~Reduce() = default;
-  /// part: f32 [tokens, n] -> the finished sum [tokens, n]. A row is finished on whatever rank.
+  /// part: f32 [tokens, n] -> the finished sum [tokens, n]. A sequence is finished on whatever
+  /// rank.
   virtual Tensor sum(const Tensor& part, const Finish& finish) = 0;
 };
 

@@ -18,9 +18,9 @@ inline Range split(Range range, int n, int i) {
   return {range.begin + range.size() * i / n, range.begin + range.size() * (i + 1) / n};
 }
 
-/// A run of tokens of one row; a row is a guidance branch x a picture, or a prompt.
+/// A run of tokens of one sequence; a sequence is a guidance branch x an image, or a prompt.
 struct Segment {
-  int row = 0;
+  int sequence = 0;
   Range ids;
   bool operator==(const Segment&) const = default;
 };
@@ -35,13 +35,13 @@ inline int64_t token_count(const Segments& segments) {
   return count;
 }
 
-/// The row of each token, in packed order.
-inline std::vector<int32_t> rows_of(const Segments& segments) {
-  std::vector<int32_t> rows;
-  rows.reserve(static_cast<size_t>(token_count(segments)));
+/// The sequence of each token, in packed order.
+inline std::vector<int32_t> sequences_of(const Segments& segments) {
+  std::vector<int32_t> sequences;
+  sequences.reserve(static_cast<size_t>(token_count(segments)));
   for (const Segment& s : segments)
-    rows.insert(rows.end(), static_cast<size_t>(s.ids.size()), s.row);
-  return rows;
+    sequences.insert(sequences.end(), static_cast<size_t>(s.ids.size()), s.sequence);
+  return sequences;
 }
 
 }  // namespace tessera::nn

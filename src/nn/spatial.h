@@ -5,7 +5,7 @@
 
 namespace tessera::nn {
 
-/// Some lines of a batch of pictures, channels last: data [rows, lines, width, channels] are lines
+/// Some lines of a batch of images, channels last: data [batch, lines, width, channels] are lines
 /// [begin, begin + lines) of `height`.
 struct Plane {
   tensor::Tensor data;
@@ -19,19 +19,19 @@ struct GroupNorm {
   float eps = 1e-6f;
 };
 
-/// What a VAE asks of its surroundings: everything in which lines of a picture meet. Whoever
-/// implements it may hold few lines of a picture, or none.
+/// What a VAE asks of its surroundings: everything in which lines of an image meet. Whoever
+/// implements it may hold few lines of an image, or none.
 class Spatial {
  public:
   virtual ~Spatial() = default;
-  /// ops::conv2d over whole pictures: its filter needs the lines beside mine, its padding stands at
-  /// the picture's edge. options.residual has the lines of the result.
+  /// ops::conv2d over whole images: its filter needs the lines beside mine, its padding stands at
+  /// the image's edge. options.residual has the lines of the result.
   virtual Plane conv(const ops::ConvWeight& weight, const Plane& x,
                      const ops::Conv2dOptions& options) = 0;
-  /// ops::channel_moments over whole pictures -> f32 [rows, 2, channels], the same on every rank.
+  /// ops::channel_moments over whole images -> f32 [batch, 2, channels], the same on every rank.
   virtual tensor::Tensor moments(const Plane& x) = 0;
-  /// Attention of every pixel of x over every pixel of its picture, one head: q, k, v and the
-  /// result [rows * lines * width, channels].
+  /// Attention of every pixel of x over every pixel of its image, one head: q, k, v and the
+  /// result [batch * lines * width, channels].
   virtual tensor::Tensor attend(const Plane& x, const tensor::Tensor& q, const tensor::Tensor& k,
                                 const tensor::Tensor& v) = 0;
 

@@ -10,7 +10,7 @@
 namespace tessera::nn {
 
 /// Which of how many parts every layer's weights are cut into: heads, and the widths of
-/// feed-forward layers (tensor parallelism, Shoeybi et al. 2019).
+/// MLPs (tensor parallelism, Shoeybi et al. 2019).
 struct Shard {
   int index = 0, count = 1;
 };

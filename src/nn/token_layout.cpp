@@ -26,15 +26,15 @@ Tensor to_tokens(const Tensor& latent, const TokenLayout& l) {
                     latent.size(1) == l.channels && (!five || latent.size(2) == l.size[0]) &&
                     latent.size(-2) == l.size[1] && latent.size(-1) == l.size[2];
   require(fits && latent.dtype() == DType::f32, ErrorCode::usage,
-          "latents {} {} do not fit: expected f32 [rows, {}{}, {}, {}]",
+          "latents {} {} do not fit: expected f32 [batch, {}{}, {}, {}]",
           tensor::name_of(latent.dtype()), latent.shape().str(), l.channels,
           l.size[0] > 1 ? fmt::format(", {}", l.size[0]) : "", l.size[1], l.size[2]);
-  const int64_t rows = latent.size(0);
+  const int64_t batch = latent.size(0);
   const auto [pt, p, q] = l.patch;
   const auto [gt, gh, gw] = l.grid();
-  const int64_t sizes[] = {rows, l.channels, gt, pt, gh, p, gw, q};
+  const int64_t sizes[] = {batch, l.channels, gt, pt, gh, p, gw, q};
   const int order[] = {0, 2, 4, 6, 1, 3, 5, 7};
-  return ops::permute(latent.contiguous(), sizes, order, {rows * l.tokens(), l.token_channels()});
+  return ops::permute(latent.contiguous(), sizes, order, {batch * l.tokens(), l.token_channels()});
 }
 
 Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {
@@ -43,13 +43,13 @@ Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {
               tokens.dtype() == DType::f32 && tokens.size(0) % l.tokens() == 0,
           ErrorCode::usage, "tokens {} do not fit a latent of {} tokens with {} channels",
           tokens.shape().str(), l.tokens(), l.token_channels());
-  const int64_t rows = tokens.size(0) / l.tokens();
-  const tensor::Shape shape = frames
-                                  ? tensor::Shape{rows, l.channels, l.size[0], l.size[1], l.size[2]}
-                                  : tensor::Shape{rows, l.channels, l.size[1], l.size[2]};
+  const int64_t batch = tokens.size(0) / l.tokens();
+  const tensor::Shape shape =
+      frames ? tensor::Shape{batch, l.channels, l.size[0], l.size[1], l.size[2]}
+             : tensor::Shape{batch, l.channels, l.size[1], l.size[2]};
   const auto [pt, p, q] = l.patch;
   const auto [gt, gh, gw] = l.grid();
-  const int64_t sizes[] = {rows, gt, gh, gw, l.channels, pt, p, q};
+  const int64_t sizes[] = {batch, gt, gh, gw, l.channels, pt, p, q};
   const int order[] = {0, 4, 1, 5, 2, 6, 3, 7};
   return ops::permute(tokens.contiguous(), sizes, order, shape);
 }

@@ -8,8 +8,8 @@
 namespace tessera::nn {
 
 /// How pixels of a latent become tokens: a token is a patch of pt x p x q pixels, its channels in
-/// the order (C, pt, p, q), channel slowest; tokens of a row run over frames, then lines, then
-/// columns.
+/// the order (C, pt, p, q), channel slowest; tokens of a sequence run over frames, then height,
+/// then width.
 struct TokenLayout {
   int64_t channels = 0;
   std::array<int64_t, 3> size{1, 1, 1};   ///< frames, height, width of the latent
@@ -22,10 +22,10 @@ struct TokenLayout {
   int64_t token_channels() const { return channels * patch[0] * patch[1] * patch[2]; }
 };
 
-/// latent f32 [rows, C, H, W] (one frame) or [rows, C, F, H, W] -> [rows * tokens, C * pt * p * q].
-/// Throws Error(usage) if the sizes are not multiples of the patch.
+/// latent f32 [batch, C, H, W] (one frame) or [batch, C, F, H, W] -> [batch * tokens, C * pt * p *
+/// q]. Throws Error(usage) if the sizes are not multiples of the patch.
 tensor::Tensor to_tokens(const tensor::Tensor& latent, const TokenLayout& layout);
-/// The inverse: [rows * tokens, C * pt * p * q] f32 -> [rows, C, H, W] or [rows, C, F, H, W].
+/// The inverse: [batch * tokens, C * pt * p * q] f32 -> [batch, C, H, W] or [batch, C, F, H, W].
 tensor::Tensor from_tokens(const tensor::Tensor& tokens, const TokenLayout& layout, bool frames);
 
 /// Rows of the last Linear of a model that emits (p, q, C) per token, in the order (C, p, q): for a

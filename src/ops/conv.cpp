@@ -19,12 +19,12 @@ void count(const char* op, double flops, int64_t bytes) {
     meter->add(op, flops, static_cast<double>(bytes));
 }
 
-// A row of a picture is one run of memory; rows may be apart (a view of lines).
+// A row of an image is one run of memory; rows may be apart (a view of lines).
 bool rows_dense(const Tensor& x) {
   return x.stride(2) == x.size(3) && (x.size(1) <= 1 || x.stride(1) == x.size(2) * x.size(3));
 }
 
-void check_picture(const char* op, const Tensor& x) {
+void check_image(const char* op, const Tensor& x) {
   require(x.rank() == 4 && tensor::is_float(x.dtype()), ErrorCode::usage,
           "{}: x {} of {}; expected floats [rows, height, width, channels]", op, x.shape(),
           tensor::name_of(x.dtype()));
@@ -90,25 +90,25 @@ ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tens
   return std::make_shared<const kernels::PackedConv>(std::move(packed));
 }
 
-Tensor conv2d(const Tensor& picture, const ConvWeight& weight, const Conv2dOptions& options) {
+Tensor conv2d(const Tensor& image, const ConvWeight& weight, const Conv2dOptions& options) {
   require(weight != nullptr, ErrorCode::usage, "conv2d: no filter; pack one with pack_conv");
-  check_picture("conv2d", picture);
-  if (options.scale_shift.defined()) check_scale_shift("conv2d", picture, options.scale_shift);
-  require(picture.is_meta() || !weight->data.is_meta(), ErrorCode::usage,
+  check_image("conv2d", image);
+  if (options.scale_shift.defined()) check_scale_shift("conv2d", image, options.scale_shift);
+  require(image.is_meta() || !weight->data.is_meta(), ErrorCode::usage,
           "conv2d: x has elements but the filter is on meta; put both on one device");
-  const Shape shape = result_shape(picture, *weight, options);
+  const Shape shape = result_shape(image, *weight, options);
   const Tensor y =
-      result_of(picture, shape, options.out_as_input ? picture.dtype() : options.out, options);
+      result_of(image, shape, options.out_as_input ? image.dtype() : options.out, options);
   count("conv2d",
         2.0 * static_cast<double>(y.elements()) *
             static_cast<double>(weight->in * weight->kh * weight->kw),
-        picture.bytes() + weight->data.bytes() + y.bytes() +
+        image.bytes() + weight->data.bytes() + y.bytes() +
             (options.residual.defined() ? y.bytes() : 0));
   if (y.is_meta() || y.elements() == 0) return y;
-  require_beside("conv2d", "filter", weight->data, picture.device());
-  require_beside("conv2d", "scale and shift", options.scale_shift, picture.device());
-  require_beside("conv2d", "residual", options.residual, picture.device());
-  const Tensor x = dense_rows(picture);
+  require_beside("conv2d", "filter", weight->data, image.device());
+  require_beside("conv2d", "scale and shift", options.scale_shift, image.device());
+  require_beside("conv2d", "residual", options.residual, image.device());
+  const Tensor x = dense_rows(image);
   kernels::table_of(x.device(), weight->isa)
       .conv({.x = x.raw(),
              .dtype = x.dtype(),
@@ -132,9 +132,9 @@ Tensor conv2d(const Tensor& picture, const ConvWeight& weight, const Conv2dOptio
   return y;
 }
 
-Tensor upsample_nearest_2x(const Tensor& picture) {
-  check_picture("upsample_nearest_2x", picture);
-  const Tensor x = dense_rows(picture);
+Tensor upsample_nearest_2x(const Tensor& image) {
+  check_image("upsample_nearest_2x", image);
+  const Tensor x = dense_rows(image);
   Tensor y =
       Tensor::empty({x.size(0), 2 * x.size(1), 2 * x.size(2), x.size(3)}, x.dtype(), x.device());
   count("upsample", 0, x.bytes() + y.bytes());
@@ -151,9 +151,9 @@ Tensor upsample_nearest_2x(const Tensor& picture) {
   return y;
 }
 
-Tensor channel_moments(const Tensor& picture) {
-  check_picture("channel_moments", picture);
-  const Tensor x = dense_rows(picture);
+Tensor channel_moments(const Tensor& image) {
+  check_image("channel_moments", image);
+  const Tensor x = dense_rows(image);
   Tensor moments = Tensor::empty({x.size(0), 2, x.size(3)}, DType::f32, x.device());
   count("group_norm", 3 * static_cast<double>(x.elements()), x.bytes() + moments.bytes());
   if (x.is_meta() || moments.elements() == 0) return moments;
@@ -199,10 +199,10 @@ Tensor group_scale_shift(const Tensor& moments, int groups, const Tensor& weight
   return result;
 }
 
-Tensor channel_affine(const Tensor& picture, const Tensor& scale_shift, bool silu) {
-  check_picture("channel_affine", picture);
-  check_scale_shift("channel_affine", picture, scale_shift);
-  const Tensor x = dense_rows(picture);
+Tensor channel_affine(const Tensor& image, const Tensor& scale_shift, bool silu) {
+  check_image("channel_affine", image);
+  check_scale_shift("channel_affine", image, scale_shift);
+  const Tensor x = dense_rows(image);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   count("group_norm", (silu ? 6.0 : 2.0) * static_cast<double>(x.elements()),
         x.bytes() + y.bytes());

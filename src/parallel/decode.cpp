@@ -28,7 +28,7 @@ Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
   const Tensor mine = parts.empty() ? stream.slice(0, 0, 0) : ops::concat_rows(parts);
   const Tensor all = ops::concat_rows(
       comm::all_gather(*setup.token_group, mine.contiguous(), {"decide", -1}).wait());
-  nn::TokenView asked{pass.view.patch, pass.view.rows, {}, pass.decide, {}};
+  nn::TokenView asked{pass.view.patch, pass.view.sequences, {}, pass.decide, {}};
   for (const nn::Segment& s : pass.decide) asked.lengths.push_back(s.ids.end);
   return model.logits({.tokens = {.prefix = {}, .body = all}, .skips = {}}, asked, pass.decide);
 }
@@ -83,11 +83,11 @@ std::vector<sample::Decoded> decode(const nn::TokenModel& model,
   sample::DecodeControl watch = control;
   int passes = 0;
   if (setup.world) watch.stop = {};
-  watch.before = [&](const std::vector<sample::RowPass>& rows) {
+  watch.before = [&](const std::vector<sample::SequencePass>& sequences) {
     if (setup.world)
       require(setup.go_on(control.stop), ErrorCode::cancelled, "stopped after {} passes", passes);
     ++passes;
-    if (control.before) control.before(rows);
+    if (control.before) control.before(sequences);
   };
   auto out = sample::decode(
       prompts, policy, special, block_causal,

@@ -19,10 +19,10 @@ using tensor::Tensor;
 constexpr int kWorthRecording = 4;  // steps
 constexpr int kBetweenChecks = 4;   // steps, of latents that are not on the host
 
-Tensor timesteps(float value, int rows, tensor::Device device) {
-  if (device == tensor::Device::meta) return Tensor::empty({rows}, DType::f32, device);
-  Tensor t = Tensor::empty({rows}, DType::f32);
-  std::fill_n(t.data<float>(), rows, value);
+Tensor timesteps(float value, int batch, tensor::Device device) {
+  if (device == tensor::Device::meta) return Tensor::empty({batch}, DType::f32, device);
+  Tensor t = Tensor::empty({batch}, DType::f32);
+  std::fill_n(t.data<float>(), batch, value);
   return t.to(device);
 }
 
@@ -73,16 +73,16 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
 
 using Places = std::vector<nn::PlacementPtr>;
 
-// All rows at once, or the two halves that go in turn.
+// All sequences at once, or the two halves that go in turn.
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
                  const Setup& setup) {
   if (!setup.turns) return {model.place(context, view)};
-  const size_t rows = view.rows.size(), cut = (rows + 1) / 2;
-  return {model.place(context, take_rows(view, 0, cut)),
-          model.place(context, take_rows(view, cut, rows))};
+  const size_t sequences = view.sequences.size(), cut = (sequences + 1) / 2;
+  return {model.place(context, take_sequences(view, 0, cut)),
+          model.place(context, take_sequences(view, cut, sequences))};
 }
 
-// A rank without rows for a half goes through its exchanges all the same.
+// A rank without sequences for a half goes through its exchanges all the same.
 Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const Places& places,
                   const Tensor& latent, Setup& setup, const DenoiseControl& control) {
   // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
@@ -126,7 +126,7 @@ bool go_on(const Setup& setup, const DenoiseControl& control, int step, int step
   return said(setup.world, word) == Word::go;
 }
 
-// Conditional rows first, then as many unconditional ones.
+// Conditional sequences first, then as many unconditional ones.
 Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
   if (!guidance.branches()) return prediction;
@@ -231,7 +231,7 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
     const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor time = timesteps(sampler.timestep(i), shape.rows, device);
+    const Tensor time = timesteps(sampler.timestep(i), shape.batch, device);
     guard.keep(time, input);
     const Tensor out = network(time, input);
     const Tensor prediction = guided(out, guidance, pt * p * q, shape.tokens());

@@ -10,12 +10,13 @@
 
 namespace tessera::parallel {
 
-/// Guidance of a request. Rows are [conditional pictures, unconditional pictures] when scale != 1.
+/// Guidance of a request. Sequences are [conditional samples, unconditional samples] when scale
+/// != 1.
 struct Guidance {
   float scale = 1;
   int64_t channels = 0;  ///< latent channels that are guided; the others are the conditional ones
   int64_t kept = 0;      ///< latent channels of a prediction that the sampler gets; 0: all
-  float rescale = 0;     ///< towards the conditional spread; needs whole pictures on a rank
+  float rescale = 0;     ///< towards the conditional spread; needs whole samples on a rank
   bool branches() const { return scale != 1; }
 };
 
@@ -31,20 +32,20 @@ struct DenoiseControl {
 
 /// The one loop: steps over the model's blocks, under any plan. Tensors are this rank's: `latent`
 /// f32 [tokens that the rank holds, C * patch] starts as noise, noise(i) gives step i's noise in
-/// the same layout, `conditioning` is of the rank's rows (guidance branches counted). The latent
-/// lives on setup.residence.device and comes back to where it was given; noise and conditioning may
-/// be on the host. A step begins when the one before it is computed. Rank 0 alone heeds
-/// control.stop and calls on_step. Throws Error(cancelled) within a step of a stop request, on all
-/// ranks.
+/// the same layout, `conditioning` is of the rank's sequences (guidance branches counted). The
+/// latent lives on setup.residence.device and comes back to where it was given; noise and
+/// conditioning may be on the host. A step begins when the one before it is computed. Rank 0 alone
+/// heeds control.stop and calls on_step. Throws Error(cancelled) within a step of a stop request,
+/// on all ranks.
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const sample::Sampler& sampler, const Guidance& guidance,
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,
                        Setup& setup, const DenoiseControl& control);
 
-/// Rows of all ranks at rank 0, in the order of the request; undefined elsewhere.
+/// Sequences of all ranks at rank 0, in the order of the request; undefined elsewhere.
 tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine);
 
-/// One forward pass of the model at given timesteps f32 [rows]: prediction f32 [tokens, C' *
+/// One forward pass of the model at given timesteps f32 [batch]: prediction f32 [tokens, C' *
 /// patch]. trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).
 tensor::Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const tensor::Tensor& timestep, const tensor::Tensor& latent, Setup& setup,

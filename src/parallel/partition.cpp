@@ -16,7 +16,7 @@ using nn::Segment;
 using nn::Segments;
 using tensor::Tensor;
 
-// Axes whose ranks hold different tokens; the last three part a row, outermost first.
+// Axes whose ranks hold different tokens; the last three part a sequence, outermost first.
 constexpr std::string_view kTokenAxes[] = {"data", "cfg", "ring", "ulysses", "distrifusion"};
 constexpr std::string_view kShardAxes[] = {"ring", "ulysses", "distrifusion"};
 
@@ -88,18 +88,17 @@ Partition Partition::of_pass(const Plan& plan, nn::TokenView pass) {
   return partition;
 }
 
-std::vector<int> Partition::rows(int rank) const {
-  if (of_pass_) return pass_.rows;
+std::vector<int> Partition::sequences(int rank) const {
+  if (of_pass_) return pass_.sequences;
   const auto part = [&](int count, std::string_view axis) {
     return nn::split({0, count}, mesh_.size(axis), mesh_.coordinate(rank, axis));
   };
-  const Range branches = part(workload_.branches, "cfg"),
-              pictures = part(workload_.pictures, "data");
-  std::vector<int> rows;
+  const Range branches = part(workload_.branches, "cfg"), samples = part(workload_.samples, "data");
+  std::vector<int> sequences;
   for (int64_t b = branches.begin; b < branches.end; ++b)
-    for (int64_t p = pictures.begin; p < pictures.end; ++p)
-      rows.push_back(static_cast<int>(b * workload_.pictures + p));
-  return rows;
+    for (int64_t p = samples.begin; p < samples.end; ++p)
+      sequences.push_back(static_cast<int>(b * workload_.samples + p));
+  return sequences;
 }
 
 std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) const {
@@ -111,14 +110,14 @@ std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) c
 }
 
 std::vector<Range> Partition::ids(int rank, int patch) const {
-  const auto& [frames, lines, columns] = workload_.grid;
+  const auto& [frames, height, width] = workload_.grid;
   std::vector<Range> held;
   for (int p = std::max(patch, 0); p < (patch < 0 ? patches_ : patch + 1); ++p) {
     std::vector<Range> whole;
     if (shape_ == PatchShape::runs) whole = {nn::split({0, workload_.tokens()}, patches_, p)};
-    const Range band = nn::split({0, lines}, patches_, p);
+    const Range band = nn::split({0, height}, patches_, p);
     for (int64_t f = 0; f < frames && shape_ == PatchShape::bands; ++f)
-      whole.push_back({(f * lines + band.begin) * columns, (f * lines + band.end) * columns});
+      whole.push_back({(f * height + band.begin) * width, (f * height + band.end) * width});
     const auto mine = shard(whole, rank);
     held.insert(held.end(), mine.begin(), mine.end());
   }
@@ -153,35 +152,35 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
   latent = merged(std::move(latent));
   nn::TokenView view;
   view.patch = patch;
-  view.rows.resize(rows(ranks.front()).size());
-  std::iota(view.rows.begin(), view.rows.end(), 0);
-  for (const int row : view.rows) {
+  view.sequences.resize(sequences(ranks.front()).size());
+  std::iota(view.sequences.begin(), view.sequences.end(), 0);
+  for (const int sequence : view.sequences) {
     for (const Range& r : text)
-      if (patch <= 0) view.prefix.push_back({row, r});
-    for (const Range& r : latent) view.body.push_back({row, r});
+      if (patch <= 0) view.prefix.push_back({sequence, r});
+    for (const Range& r : latent) view.body.push_back({sequence, r});
   }
   return view;
 }
 
 nn::TokenView Partition::view(int rank, int patch) const { return view(std::vector{rank}, patch); }
 
-std::vector<Range> Partition::whole_rows(int rank) const {
-  if (workload_.text) return nn::rows_of_lengths(workload_.text->lengths);
-  return std::vector<Range>(rows(rank).size(), {-workload_.prefix, workload_.tokens()});
+std::vector<Range> Partition::whole_sequences(int rank) const {
+  if (workload_.text) return nn::sequences_of_lengths(workload_.text->lengths);
+  return std::vector<Range>(sequences(rank).size(), {-workload_.prefix, workload_.tokens()});
 }
 
-bool Partition::whole_pictures() const {
+bool Partition::whole_samples() const {
   return std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
                      [&](std::string_view axis) { return mesh_.size(axis) == 1; });
 }
 
-// A rank's latent, once for all branches; a row is a picture of the request.
+// A rank's latent, once for all branches; a sequence is a sample of the request.
 Segments Partition::latent(int rank) const {
   Segments held;
-  const Range pictures =
-      nn::split({0, workload_.pictures}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
+  const Range samples =
+      nn::split({0, workload_.samples}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
   const std::vector<Range> mine = ids(rank, -1);
-  for (int64_t p = pictures.begin; p < pictures.end; ++p)
+  for (int64_t p = samples.begin; p < samples.end; ++p)
     for (const Range& r : mine) held.push_back({static_cast<int>(p), r});
   return held;
 }
@@ -189,7 +188,7 @@ Segments Partition::latent(int rank) const {
 Tensor Partition::cut(const Tensor& whole, int rank) const {
   std::vector<Range> places;
   for (const Segment& s : latent(rank)) {
-    const int64_t first = s.row * workload_.tokens();
+    const int64_t first = s.sequence * workload_.tokens();
     places.push_back({first + s.ids.begin, first + s.ids.end});
   }
   std::vector<Tensor> parts;
@@ -215,20 +214,21 @@ Tensor Partition::join(const std::vector<Tensor>& parts) const {
     }
   }
   std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(a.of.row, a.of.ids.begin) < std::pair(b.of.row, b.of.ids.begin);
+    return std::pair(a.of.sequence, a.of.ids.begin) < std::pair(b.of.sequence, b.of.ids.begin);
   });
   std::vector<Tensor> rows;
   for (const Piece& piece : pieces) rows.push_back(piece.rows);
   return concatenated(rows);
 }
 
-nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end) {
+nn::TokenView take_sequences(const nn::TokenView& view, size_t begin, size_t end) {
   nn::TokenView part;
   part.patch = view.patch;
-  part.rows.assign(view.rows.begin() + static_cast<std::ptrdiff_t>(begin),
-                   view.rows.begin() + static_cast<std::ptrdiff_t>(end));
+  part.sequences.assign(view.sequences.begin() + static_cast<std::ptrdiff_t>(begin),
+                        view.sequences.begin() + static_cast<std::ptrdiff_t>(end));
   const auto mine = [&](const Segment& segment) {
-    return std::find(part.rows.begin(), part.rows.end(), segment.row) != part.rows.end();
+    return std::find(part.sequences.begin(), part.sequences.end(), segment.sequence) !=
+           part.sequences.end();
   };
   std::copy_if(view.prefix.begin(), view.prefix.end(), std::back_inserter(part.prefix), mine);
   std::copy_if(view.body.begin(), view.body.end(), std::back_inserter(part.body), mine);
@@ -236,12 +236,12 @@ nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end) {
 }
 
 nn::TokenView take_places(const nn::TokenView& view, Range places) {
-  nn::TokenView part{view.patch, view.rows, {}, {}, {}};
+  nn::TokenView part{view.patch, view.sequences, {}, {}, {}};
   int64_t at = 0;
   for (size_t i = 0; i < view.body.size(); ++i) {
     const Segment& s = view.body[i];
     for (const Range& held : at_places({s.ids}, {places.begin - at, places.end - at})) {
-      part.body.push_back({s.row, held});
+      part.body.push_back({s.sequence, held});
       part.lengths.push_back(std::max(view.lengths.at(i), s.ids.end));
     }
     at += s.ids.size();
@@ -254,7 +254,7 @@ std::vector<Range> places_of(const Segments& whole, const Segments& parts) {
   int64_t at = 0;
   size_t next = 0;
   for (const Segment& s : whole) {
-    for (; next < parts.size() && parts[next].row == s.row &&
+    for (; next < parts.size() && parts[next].sequence == s.sequence &&
            parts[next].ids.begin >= s.ids.begin && parts[next].ids.end <= s.ids.end;
          ++next)
       places.push_back(

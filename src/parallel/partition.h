@@ -13,12 +13,12 @@ namespace tessera::parallel {
 
 /// The size of a request, as plans see it.
 struct Workload {
-  int pictures = 1;
-  std::array<int64_t, 3> grid{};  ///< tokens of a picture: frames, lines, columns
+  int samples = 1;
+  std::array<int64_t, 3> grid{};  ///< tokens of a sample: frames, height, width
   int branches = 1;               ///< 2 with guidance
   int steps = 1;
-  int64_t prefix = 0;  ///< text tokens of a row
-  /// What measures whole pictures: rescaled guidance, a scheduler's dynamic thresholding.
+  int64_t prefix = 0;  ///< text tokens of a sequence
+  /// What measures whole samples: rescaled guidance, a scheduler's dynamic thresholding.
   bool rescales = false, thresholds = false;
   /// Of a language model, in place of all that.
   struct Sequences {
@@ -37,9 +37,9 @@ enum class PatchShape { runs, bands };
 /// patches, of its shard of each, from the first step to the last; shards may be uneven or empty.
 class Partition {
  public:
-  /// Of a request for pictures over a mesh with the axes of mesh_of: `data` and `cfg` part its
-  /// rows, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch; the first two
-  /// part the text, too, which belongs to the first patch.
+  /// Of a request for samples over a mesh with the axes of mesh_of: `data` and `cfg` part its
+  /// sequences, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch; the first
+  /// two part the text, too, which belongs to the first patch.
   Partition(comm::Mesh mesh, const Workload& workload, int patches = 1,
             PatchShape shape = PatchShape::runs);
   Partition(const Plan& plan, const Workload& workload);
@@ -47,26 +47,26 @@ class Partition {
   static Partition of_pass(const Plan& plan, nn::TokenView pass);
 
   const comm::Mesh& mesh() const { return mesh_; }
-  /// The rows of a rank, by their numbers over the request: branch * pictures + picture.
-  std::vector<int> rows(int rank) const;
-  /// What a rank holds of a patch; -1: of all. Rows are numbered from 0, as its model knows them
-  /// (of a pass: as the pass does); text has the ids -prefix to -1.
+  /// The sequences of a rank, by their numbers over the request: branch * samples + sample.
+  std::vector<int> sequences(int rank) const;
+  /// What a rank holds of a patch; -1: of all. Sequences are numbered from 0, as its model knows
+  /// them (of a pass: as the pass does); text has the ids -prefix to -1.
   nn::TokenView view(int rank, int patch = -1) const;
-  /// What ranks of the same rows hold together, in order of ids.
+  /// What ranks of the same sequences hold together, in order of ids.
   nn::TokenView view(const std::vector<int>& ranks, int patch = -1) const;
-  /// The ids of each of a rank's rows, text included: what one keeps who keeps all of them.
-  std::vector<nn::Range> whole_rows(int rank) const;
+  /// The ids of each of a rank's sequences, text included: what one keeps who keeps all of them.
+  std::vector<nn::Range> whole_sequences(int rank) const;
   /// The sizes of a rank's part of the request, as its model is told them.
   nn::TokenShape shape(int rank) const {
-    return {static_cast<int>(rows(rank).size()), workload_.prefix, workload_.grid};
+    return {static_cast<int>(sequences(rank).size()), workload_.prefix, workload_.grid};
   }
   /// Of a pass: the places in its packed order that a rank has.
   nn::Range run(int rank) const;
   const nn::TokenView& pass() const { return pass_; }
-  /// Whether no rank holds a part of a picture only.
-  bool whole_pictures() const;
+  /// Whether no rank holds a part of a sample only.
+  bool whole_samples() const;
 
-  /// Latent rows [pictures * tokens, c] of the request -> those of a rank.
+  /// Latent rows [samples * tokens, c] of the request -> those of a rank.
   tensor::Tensor cut(const tensor::Tensor& whole, int rank) const;
   /// Latent rows of all ranks, by rank -> the request's.
   tensor::Tensor join(const std::vector<tensor::Tensor>& parts) const;
@@ -95,8 +95,8 @@ int expert_place(const Plan& plan, int rank);
 /// equal portions.
 int portion_number(const Plan& plan, int rank);
 
-/// The part of a view that holds the rows view.rows[begin, end), under their own numbers.
-nn::TokenView take_rows(const nn::TokenView& view, size_t begin, size_t end);
+/// The part of a view that holds the sequences view.sequences[begin, end), under their own numbers.
+nn::TokenView take_sequences(const nn::TokenView& view, size_t begin, size_t end);
 /// The part of a token model's view whose places in its packed order are in `places`.
 nn::TokenView take_places(const nn::TokenView& view, nn::Range places);
 /// Places in the packed order `whole` of segments that are parts of its, in its order. Throws

@@ -8,7 +8,7 @@
 
 namespace tessera::parallel {
 
-/// The network's part of the steps of a request: (timesteps f32 [rows], latent) -> prediction, the
+/// The network's part of the steps of a request: (timesteps f32 [batch], latent) -> prediction, the
 /// same sizes every time. Where it may, a device records the second call and does the later ones
 /// from the recording, with no work of the host between its kernels; the first fills caches.
 class RecordedStep {

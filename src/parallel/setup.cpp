@@ -15,43 +15,42 @@ namespace {
 using Problems = std::vector<std::string>;
 
 // A token's own number, the same on every rank (splitmix64).
-uint32_t token_number(uint64_t row, uint64_t id) {
-  uint64_t x = (row << 32 | id) + 0x9e3779b97f4a7c15ull;
+uint32_t token_number(uint64_t sequence, uint64_t id) {
+  uint64_t x = (sequence << 32 | id) + 0x9e3779b97f4a7c15ull;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ x >> 27) * 0x94d049bb133111ebull;
   return static_cast<uint32_t>((x ^ x >> 31) >> 32);
 }
 
-void picture_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
-                      Problems& found) {
-  if (plan.data > workload.pictures && plan.data > plan.expert)
-    found.push_back(
-        fmt::format("data={}: the request has {} pictures; use data={} or more pictures", plan.data,
-                    workload.pictures, workload.pictures));
+void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
+                     Problems& found) {
+  if (plan.data > workload.samples && plan.data > plan.expert)
+    found.push_back(fmt::format("data={}: the request has {} samples; use data={} or more samples",
+                                plan.data, workload.samples, workload.samples));
   if (plan.distrifusion > workload.tokens())
-    found.push_back(fmt::format("distrifusion={}: a picture has {} tokens", plan.distrifusion,
+    found.push_back(fmt::format("distrifusion={}: a sample has {} tokens", plan.distrifusion,
                                 workload.tokens()));
   for (const nn::AttentionSite& site : geometry.attention)
     if (plan.distrifusion > 1 && (site.joint || site.causal_block > 0)) {
-      found.push_back("distrifusion is built for models whose attention sees picture tokens only");
+      found.push_back("distrifusion is built for models whose attention sees image tokens only");
       break;
     }
-  const bool whole = Partition(plan, workload).whole_pictures();
+  const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(fmt::format(
-        "--guidance-rescale measures whole pictures, and '{}' cuts them into pieces: leave it out, "
-        "or choose a plan that does not cut pictures",
+        "--guidance-rescale measures whole samples, and '{}' cuts them into pieces: leave it out, "
+        "or choose a plan that does not cut samples",
         to_string(plan)));
   if (workload.thresholds && !whole)
     found.push_back(fmt::format(
-        "this scheduler's 'thresholding' measures whole pictures, and '{}' cuts them into pieces: "
-        "choose a plan that does not cut pictures",
+        "this scheduler's 'thresholding' measures whole samples, and '{}' cuts them into pieces: "
+        "choose a plan that does not cut samples",
         to_string(plan)));
 }
 
 void text_problems(const Plan& plan, Problems& found) {
   if (plan.distrifusion > 1)
-    found.push_back("distrifusion= is for pictures; language models take expert=N or tensor=N");
+    found.push_back("distrifusion= is for images; language models take expert=N or tensor=N");
   if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all ||
       plan.warmup > 1 || plan.sync_every > 0)
     found.push_back(
@@ -78,7 +77,7 @@ Problems problems(const Plan& plan, const nn::Geometry& geometry, const Workload
   if (workload.text)
     text_problems(plan, found);
   else
-    picture_problems(plan, geometry, workload, found);
+    sample_problems(plan, geometry, workload, found);
   return found;
 }
 
@@ -169,11 +168,12 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   const std::string_view axis[] = {text ? "data" : "distrifusion"};
   if (partition.mesh().size(axis[0]) > 1) {
     token_group = partition.mesh().communicator(*world, axis);
-    attention = std::make_unique<DisplacedKv>(geometry, partition.whole_rows(rank), *token_group,
-                                              partition.mesh().group(rank, axis), partition);
+    attention =
+        std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank), *token_group,
+                                      partition.mesh().group(rank, axis), partition);
     if (text) peers = std::make_unique<GroupPeers>(*token_group);
   } else if (text) {
-    attention = std::make_unique<nn::KvAttention>(geometry, partition.whole_rows(rank));
+    attention = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));
   } else {
     attention = std::make_unique<nn::LocalAttention>(geometry);
   }
@@ -183,8 +183,8 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   std::shared_ptr<const nn::ExpertPolicy> chooses = std::make_shared<nn::VanillaPolicy>();
   if (workload.text) chooses = policy = std::make_shared<nn::SelectionPolicy>(workload.text->rule);
   if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
-  ScheduleHooks hooks{.kept = [rows = partition.rows(rank)](int row, int64_t id) {
-    return token_number(static_cast<uint64_t>(rows.at(static_cast<size_t>(row))),
+  ScheduleHooks hooks{.kept = [sequences = partition.sequences(rank)](int sequence, int64_t id) {
+    return token_number(static_cast<uint64_t>(sequences.at(static_cast<size_t>(sequence))),
                         static_cast<uint64_t>(id));
   }};
   if (plan.schedule == ExpertSchedule::staggered_batch) {

@@ -17,7 +17,7 @@
 
 namespace tessera::parallel {
 
-/// Why a plan cannot run a request on a model, pictures or text, one sentence each; empty: it can.
+/// Why a plan cannot run a request on a model, samples or text, one sentence each; empty: it can.
 /// A layer that is too narrow for tensor= is named by the model, when a shard of it is built.
 std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
                                   const Workload& workload);
@@ -32,11 +32,11 @@ bool shares_experts(const Plan& plan);
 
 /// Where the weights of a rank's model are.
 struct Residence {
-  tensor::Device device = tensor::Device::cpu;  ///< in a run of pictures, of the latent too
+  tensor::Device device = tensor::Device::cpu;  ///< in a run of samples, of the latent too
   bool fixed = false;  ///< they stay where they are, from the first step to the last
 };
 
-/// The strategies of one rank for one request, for pictures or text. State between steps and passes
+/// The strategies of one rank for one request, for samples or text. State between steps and passes
 /// lives here.
 struct Setup {
   /// `geometry`: of what the rank has built; it and `ranks` must outlive this. `ranks` may be null
@@ -64,7 +64,7 @@ struct Setup {
   /// My tokens.
   nn::TokenView view() const;
   nn::TokenShape shape() const { return partition.shape(rank); }
-  /// Of the first half of a staggered batch, or the second; else of all rows.
+  /// Of the first half of a staggered batch, or the second; else of all sequences.
   nn::Seams seams(int half = 0) const {
     return {*attention, half == 0 ? *experts : *second, reduce.get()};
   }

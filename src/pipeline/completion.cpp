@@ -9,7 +9,7 @@
 #include "base/stop.h"
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
-#include "nn/moe/row_usage.h"
+#include "nn/moe/sequence_usage.h"
 #include "parallel/decode.h"
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
@@ -42,7 +42,7 @@ DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& fac
 
 std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Language& language,
                                             const DecodingPolicy& policy) {
-  const models::TokenFacts& facts = language.recipe().facts();
+  const models::TokenFacts& facts = language.spec().facts();
   std::vector<sample::TokenPrompt> all;
   require(q.max_tokens >= 0, ErrorCode::usage,
           "--max-tokens {}: must be at least 1, and fit the context of {} together with the prompt",
@@ -122,7 +122,7 @@ class Answer {
   bool stopped_ = false;
 };
 
-std::vector<std::string> block_texts(const sample::RowPass& p, const sample::BlockWalk& walk,
+std::vector<std::string> block_texts(const sample::SequencePass& p, const sample::BlockWalk& walk,
                                      const sample::SpecialIds& special,
                                      const tokenizer::ByteLevelBpe* tokens) {
   std::vector<std::string> texts;
@@ -147,29 +147,29 @@ struct Course {
   nn::SelectionPolicy& policy;
   std::vector<Answer> answers;
   CompleteResult result{};
-  nn::RowUsage usage{};
-  std::vector<nn::RowUsage::Use> uses{};
+  nn::SequenceUsage usage{};
+  std::vector<nn::SequenceUsage::Use> uses{};
   std::vector<std::map<int64_t, double>> sure{};  // confidences by prompt and position
   base::Stopwatch pass{};
   bool fresh_uses = false;
 
-  void before(const std::vector<sample::RowPass>& passes) {
-    std::set<int> rows;
+  void before(const std::vector<sample::SequencePass>& passes) {
+    std::set<int> sequences;
     for (const auto& p : passes)
-      if (ruled(request, p.pass.kind)) rows.insert(p.row);
-    if (watch.before) watch.before(rows);
-    policy.restrict_to(std::move(rows));
+      if (ruled(request, p.pass.kind)) sequences.insert(p.sequence);
+    if (watch.before) watch.before(sequences);
+    policy.restrict_to(std::move(sequences));
     ++result.forwards;
     fresh_uses = true;
     pass = {};
   }
 
-  bool after(const sample::RowPass& p, const sample::BlockWalk& walk) {
+  bool after(const sample::SequencePass& p, const sample::BlockWalk& walk) {
     if (std::exchange(fresh_uses, false)) {
       uses = usage.take();
       result.pass_seconds.push_back(pass.seconds());
     }
-    Completion& made = result.completions[static_cast<size_t>(p.row)];
+    Completion& made = result.completions[static_cast<size_t>(p.sequence)];
     made.passes.push_back({p.pass.kind,
                            p.pass.ids.begin,
                            p.pass.ids.end,
@@ -177,13 +177,14 @@ struct Course {
                            ruled(request, p.pass.kind),
                            {}});
     for (const auto& use : uses)
-      if (use.row == p.row) made.passes.back().experts.push_back(use.distinct);
-    for (const auto& c : p.commits) sure[static_cast<size_t>(p.row)][c.position] = c.confidence;
-    Answer& answer = answers[static_cast<size_t>(p.row)];
+      if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
+    for (const auto& c : p.commits)
+      sure[static_cast<size_t>(p.sequence)][c.position] = c.confidence;
+    Answer& answer = answers[static_cast<size_t>(p.sequence)];
     const std::string text = answer.advance(walk.generated(), false);
     if (control.on_progress)
       control.on_progress(
-          {p.row, text, block_texts(p, walk, special, tokens), p.pass.decide.begin, false});
+          {p.sequence, text, block_texts(p, walk, special, tokens), p.pass.decide.begin, false});
     return !answer.stopped();
   }
 
@@ -222,7 +223,7 @@ struct Order {
   std::mutex mutex{};
   int64_t bytes_sent = 0;  // of the ranks of this process
 
-  const models::TokenFacts& facts() const { return state.language->recipe().facts(); }
+  const models::TokenFacts& facts() const { return state.language->spec().facts(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
   CompleteResult run(comm::Communicator* world);
 };
@@ -259,7 +260,7 @@ CompleteResult Order::run(comm::Communicator* world) {
   if (watch.experts) setup.experts->log().watch(watch.experts);
   sample::DecodeControl passes;
   passes.stop = control.stop;
-  passes.before = [&](const auto& rows) { course.before(rows); };
+  passes.before = [&](const auto& sequences) { course.before(sequences); };
   passes.after = [&](const auto& p, const auto& walk, const auto&) {
     return course.after(p, walk);
   };
@@ -291,7 +292,7 @@ CompleteResult run_ranks(Order& order) {
   result.bytes_sent = order.bytes_sent;
   if (!processes || plan.world() == 1) return result;
   int64_t sums[] = {static_cast<int64_t>(result.bytes_read), result.bytes_sent};
-  comm::sum(world_of(state.place, *processes), sums, {"report", -1});
+  comm::all_reduce(world_of(state.place, *processes), sums, {"report", -1});
   result.bytes_read = static_cast<double>(sums[0]);
   result.bytes_sent = sums[1];
   result.elsewhere = processes->rank() != 0;
@@ -313,13 +314,13 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const Turn turn(state);
   const base::BindStop stop(control.stop);
   require(state.language != nullptr, ErrorCode::usage,
-          "'{}' is no language model; 'tessera generate' makes pictures with it", state.name);
+          "'{}' is no language model; 'tessera generate' makes images with it", state.name);
   if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
   check_token_plan(state);
   Language& language = *state.language;
   const RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
-  const models::TokenFacts& facts = language.recipe().facts();
+  const models::TokenFacts& facts = language.spec().facts();
   const sample::DecodingPolicy policy = policy_of(q, facts);
   const nn::SelectionRule rule = nn::parse_selection(q.select);
   nn::check_selection(rule, facts.experts, facts.top_k);

@@ -9,17 +9,17 @@ namespace tessera::pipeline {
 
 using tensor::Tensor;
 
-Branches branches_of(const models::PipelineSpec& recipe, const GenerateRequest& request,
+Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance) {
-  const float scale = recipe.embeds_guidance ? request.true_guidance : guidance;
+  const float scale = spec.embeds_guidance ? request.true_guidance : guidance;
   Branches branches{.two = scale > 1, .scale = scale > 1 ? scale : 1, .embedded = guidance};
   return branches;
 }
 
-int64_t latent_frames(const models::PipelineSpec& recipe, int64_t frames) {
-  const int64_t each = recipe.frames_per_latent;
+int64_t latent_frames(const models::PipelineSpec& spec, int64_t frames) {
+  const int64_t each = spec.frames_per_latent;
   if (frames == 0) return 0;
-  require(each > 0, ErrorCode::usage, "--frames {}: this model makes pictures", frames);
+  require(each > 0, ErrorCode::usage, "--frames {}: this model makes images", frames);
   require(frames > 0 && frames <= 1 << 20 && (frames - 1) % each == 0, ErrorCode::usage,
           "--frames {}: expected {}n + 1, as {} or {}", frames, each,
           std::max<int64_t>((frames - 1) / each, 0) * each + 1,
@@ -27,15 +27,15 @@ int64_t latent_frames(const models::PipelineSpec& recipe, int64_t frames) {
   return (frames - 1) / each + 1;
 }
 
-int64_t decoded_frames(const models::PipelineSpec& recipe, int64_t latent) {
-  const int64_t each = recipe.frames_per_latent;
+int64_t decoded_frames(const models::PipelineSpec& spec, int64_t latent) {
+  const int64_t each = spec.frames_per_latent;
   return latent % 2 == 1 ? (latent - 1) * each + 1 : latent * each;
 }
 
-int64_t prompt_count(const models::PipelineSpec& recipe, const Embeddings& embeddings,
+int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddings,
                      bool negative) {
   int64_t count = 0;
-  for (const auto& [given, argument] : recipe.text_inputs) {
+  for (const auto& [given, argument] : spec.text_inputs) {
     const bool mask = given.find("mask") != std::string::npos;
     for (const std::string& name : {given, "negative_" + given}) {
       if (name != given && !negative) continue;
@@ -55,11 +55,11 @@ int64_t prompt_count(const models::PipelineSpec& recipe, const Embeddings& embed
   return count;
 }
 
-nn::Conditioning text_conditioning(const models::PipelineSpec& recipe, const Embeddings& embeddings,
+nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embeddings& embeddings,
                                    int64_t count, bool two) {
-  const int64_t prompts = prompt_count(recipe, embeddings, two);
+  const int64_t prompts = prompt_count(spec, embeddings, two);
   nn::Conditioning conditioning;
-  for (const auto& [given, argument] : recipe.text_inputs) {
+  for (const auto& [given, argument] : spec.text_inputs) {
     if (!embeddings.contains(given)) continue;
     require(!two || embeddings.contains("negative_" + given), ErrorCode::usage,
             "the embeddings lack 'negative_{}' beside '{}'", given, given);
@@ -81,11 +81,11 @@ nn::Conditioning text_conditioning(const models::PipelineSpec& recipe, const Emb
   return conditioning;
 }
 
-nn::Conditioning take_rows(const nn::Conditioning& all, const std::vector<int>& rows) {
+nn::Conditioning take_sequences(const nn::Conditioning& all, const std::vector<int>& sequences) {
   nn::Conditioning mine;
   for (const auto& [name, x] : all.tensors) {
     std::vector<Tensor> parts;
-    for (int row : rows) parts.push_back(x.slice(0, row, row + 1));
+    for (int s : sequences) parts.push_back(x.slice(0, s, s + 1));
     mine.tensors[name] = parts.empty() ? x.slice(0, 0, 0) : ops::concat_rows(parts);
   }
   return mine;

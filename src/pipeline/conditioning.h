@@ -23,28 +23,27 @@ struct Branches {
 };
 /// Of a request: models that embed guidance have a second branch only with --true-guidance above 1,
 /// others with --guidance above 1.
-Branches branches_of(const models::PipelineSpec& recipe, const GenerateRequest& request,
+Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance);
 
 /// Frames of a video -> frames of its latent; 0 stays 0 (as trained). Throws Error(usage) for
-/// frames that the VAE cannot give, or of a model of pictures.
-int64_t latent_frames(const models::PipelineSpec& recipe, int64_t frames);
+/// frames that the VAE cannot give, or of a model of images.
+int64_t latent_frames(const models::PipelineSpec& spec, int64_t frames);
 
 /// Frames that the VAE makes of so many latent ones: it takes them in pairs, an odd one with the
 /// first, and only then the first stands for one frame.
-int64_t decoded_frames(const models::PipelineSpec& recipe, int64_t latent);
+int64_t decoded_frames(const models::PipelineSpec& spec, int64_t latent);
 
 /// Prompts in embeddings. Throws Error(usage) unless every tensor that the model reads is there and
 /// counts as many.
-int64_t prompt_count(const models::PipelineSpec& recipe, const Embeddings& embeddings,
-                     bool negative);
+int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddings, bool negative);
 
-/// Conditioning of all rows: each prompt `count` times, then the same unconditional if `two`. One
-/// negative prompt serves all.
-nn::Conditioning text_conditioning(const models::PipelineSpec& recipe, const Embeddings& embeddings,
+/// Conditioning of all sequences: each prompt `count` times, then the same unconditional if `two`.
+/// One negative prompt serves all.
+nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embeddings& embeddings,
                                    int64_t count, bool two);
 
-/// Rows of conditioning by their numbers.
-nn::Conditioning take_rows(const nn::Conditioning& all, const std::vector<int>& rows);
+/// Sequences of conditioning by their numbers.
+nn::Conditioning take_sequences(const nn::Conditioning& all, const std::vector<int>& sequences);
 
 }  // namespace tessera::pipeline

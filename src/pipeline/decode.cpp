@@ -17,12 +17,12 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Each picture of [rows, 3, H, W] at the size that was asked for; 0: as it is.
-Tensor cropped(const Tensor& pictures, int64_t height, int64_t width) {
-  if (height == 0) return pictures;
+// Each image of [batch, 3, H, W] at the size that was asked for; 0: as it is.
+Tensor cropped(const Tensor& images, int64_t height, int64_t width) {
+  if (height == 0) return images;
   std::vector<Tensor> all;
-  for (int64_t r = 0; r < pictures.size(0); ++r) {
-    const Tensor one = pictures.slice(0, r, r + 1);
+  for (int64_t r = 0; r < images.size(0); ++r) {
+    const Tensor one = images.slice(0, r, r + 1);
     all.push_back(
         media::resize_and_crop(one.reshape({one.size(1), one.size(2), one.size(3)}), height, width)
             .reshape({1, one.size(1), height, width}));
@@ -39,7 +39,7 @@ Tensor to_unit(const Tensor& x) {
 }
 
 // unit [1, 3, H, W]
-Picture picture_of(const Tensor& unit, const std::string& label, int video, int frame) {
+Image image_of(const Tensor& unit, const std::string& label, int video, int frame) {
   media::Image bytes = media::to_image(unit.reshape({unit.size(1), unit.size(2), unit.size(3)}));
   return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame};
 }
@@ -62,16 +62,16 @@ struct Decoding {
     stop_if_asked(done, count);
     if (control.on_progress) control.on_progress({Phase::decode, done, count, clock.seconds()});
   }
-  // Of one picture's or video's pieces; the last one is told when all is done.
+  // Of one image's or video's pieces; the last one is told when all is done.
   void piece(int i, int done, int count) const {
-    progress(std::min(i * count + done, count * job.pictures() - 1), count * job.pictures());
+    progress(std::min(i * count + done, count * job.samples() - 1), count * job.samples());
   }
   Tensor latent(int i) const;
   Tensor whole(int i, const Tensor& latent) const;
   Tensor decoded(int i) const;
 };
 
-// The latent of one picture or video, as its VAE takes it.
+// The latent of one image or video, as its VAE takes it.
 Tensor Decoding::latent(int i) const {
   const int64_t n = job.layout.tokens();
   const Tensor z =
@@ -116,19 +116,19 @@ Decoded decode(const ModelState& state, const RunControl& control, const Job& jo
   const bool video = decoding.vae.video;
   Decoded made;
   std::vector<Tensor> units;
-  for (int i = 0; i < job.pictures(); ++i) {
-    if (!video) decoding.progress(i, job.pictures());
+  for (int i = 0; i < job.samples(); ++i) {
+    if (!video) decoding.progress(i, job.samples());
     const Tensor unit = decoding.decoded(i);
     if (numbers) units.push_back(unit);
     const std::string& label = job.labels[static_cast<size_t>(i)];
     const int64_t frames = video ? unit.size(1) : 1, channels = unit.size(-3);
     const Tensor each = unit.reshape({frames, channels, unit.size(-2), unit.size(-1)});
     for (int64_t t = 0; t < frames; ++t)
-      made.pictures.push_back(
-          picture_of(each.slice(0, t, t + 1), label, video ? i : -1, static_cast<int>(t)));
+      made.images.push_back(
+          image_of(each.slice(0, t, t + 1), label, video ? i : -1, static_cast<int>(t)));
   }
   if (control.on_progress)
-    control.on_progress({Phase::decode, job.pictures(), job.pictures(), decoding.clock.seconds()});
+    control.on_progress({Phase::decode, job.samples(), job.samples(), decoding.clock.seconds()});
   if (numbers) made.numbers = ops::concat_rows(units);
   return made;
 }

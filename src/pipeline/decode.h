@@ -7,15 +7,15 @@
 
 namespace tessera::pipeline {
 
-/// Pictures, or the frames of videos.
+/// Images, or the frames of videos.
 struct Decoded {
-  std::vector<Picture> pictures;
-  /// If they were asked for: the numbers in [0, 1], [pictures, 3, H, W] or [videos, frames, 3, H,
+  std::vector<Image> images;
+  /// If they were asked for: the numbers in [0, 1], [images, 3, H, W] or [videos, frames, 3, H,
   /// W].
   tensor::Tensor numbers;
 };
 
-/// Latents in token layout to pictures, one at a time, whole or in tiles.
+/// Latents in token layout to images, one at a time, whole or in tiles.
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                bool numbers = false);

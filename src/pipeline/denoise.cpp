@@ -118,8 +118,8 @@ void Ranks::note_rank(const parallel::Setup& setup) {
     layer.ages.resize(
         static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
     ++layer.ages[static_cast<size_t>(event.lag)];
-    for (int64_t rows : event.rows) layer.rows += event.sent ? rows : 0;
-    layer.rows_changed += event.changed;
+    for (int64_t count : event.assignments) layer.assignments += event.sent ? count : 0;
+    layer.assignments_changed += event.changed;
   }
   report.kept_row_bytes = std::max(report.kept_row_bytes, setup.peak_kept_bytes());
   if (!setup.world) return;
@@ -176,8 +176,8 @@ Tensor Ranks::run(comm::Communicator* world) {
       if (rank == 0) trace.tokens(name, whole);
     };
   const Tensor mine = parallel::denoise(
-      model, take_rows(job.conditioning, setup.partition.rows(rank)), *job.sampler, job.guidance,
-      start.latents(), [&](int step) { return start.noise(step); }, setup, watch);
+      model, take_sequences(job.conditioning, setup.partition.sequences(rank)), *job.sampler,
+      job.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watch);
   const int64_t sent = sent_by(world) - sent_before;
   const Tensor all = gathered(setup, mine);
   if (rank == 0) {
@@ -188,7 +188,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   note_work(rank, sent);
   if (request.compare_steps) {
     report.similarity = probe.steps();
-    report.stale_errors = probe.stale_rows();
+    report.stale_errors = probe.stale_errors();
   }
   return all;
 }

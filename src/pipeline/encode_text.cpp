@@ -34,9 +34,9 @@ struct Text {
 
 Tensor Text::mask() const {
   std::vector<int32_t> ones(batch.ids.size(), 0);
-  for (int64_t r = 0; r < batch.rows(); ++r)
+  for (int64_t r = 0; r < batch.texts(); ++r)
     std::fill_n(ones.begin() + r * batch.length, batch.visible[static_cast<size_t>(r)], 1);
-  return Tensor::from(std::span<const int32_t>(ones), {batch.rows(), batch.length});
+  return Tensor::from(std::span<const int32_t>(ones), {batch.texts(), batch.length});
 }
 
 void check_there(const ModelState& state, const TextPart& part) {
@@ -55,7 +55,7 @@ std::vector<Text> cut(const ModelState& state, const GenerateRequest& request,
                       const std::vector<std::string>& prompts) {
   std::vector<Text> texts;
   bool adjusted = request.text_tokens == 0;
-  for (TextPart part : state.recipe->text_parts) {
+  for (TextPart part : state.spec->text_parts) {
     if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
     adjusted |= part.adjustable;
     Text text{part, {{}, {}, part.tokens}, true};
@@ -147,25 +147,24 @@ void check_budget(const ModelState& state, const Text& text) {
 }
 
 // Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
-void put(const PipelineSpec& recipe, const std::vector<EncodedText>& texts, int64_t begin,
+void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_t begin,
          int64_t end, const std::string& before, Embeddings& found) {
   std::vector<EncodedText> rows = texts;
   for (EncodedText& text : rows)
     for (Tensor* x : {&text.states.last, &text.states.previous, &text.states.pooled,
                       &text.states.projected, &text.mask})
       if (x->defined()) *x = x->slice(0, begin, end).contiguous();
-  for (const auto& [name, x] : recipe.embeddings(rows, end - begin)) found[before + name] = x;
+  for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
 }
 
 }  // namespace
 
-std::vector<std::string> cleaned_prompts(const PipelineSpec& recipe,
-                                         std::vector<std::string> prompts, bool clean,
-                                         std::vector<std::string>& notes) {
-  clean = clean && recipe.cleans_captions;
+std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<std::string> prompts,
+                                         bool clean, std::vector<std::string>& notes) {
+  clean = clean && spec.cleans_captions;
   for (std::string& prompt : prompts) {
     if (!clean) {
-      if (recipe.plain_prompt) prompt = recipe.plain_prompt(prompt);
+      if (spec.plain_prompt) prompt = spec.plain_prompt(prompt);
       continue;
     }
     const tokenizer::CleanCaption made = tokenizer::clean_caption(prompt);
@@ -211,7 +210,7 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
   const base::Stopwatch clock;
   const std::vector<Text> texts =
       cut(state, request,
-          cleaned_prompts(*state.recipe, prompts, request.clean_caption.value_or(true), notes));
+          cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes));
   std::vector<EncodedText> encoded;
   for (size_t i = 0; i < texts.size(); ++i) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
@@ -234,14 +233,14 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
     encoded.push_back(std::move(made));
   }
   Embeddings found;
-  put(*state.recipe, encoded, 0, count, "", found);
-  if (two) put(*state.recipe, encoded, count, count + 1, "negative_", found);
+  put(*state.spec, encoded, 0, count, "", found);
+  if (two) put(*state.spec, encoded, count, count + 1, "negative_", found);
   return found;
 }
 
 Need text_need(const ModelState& state, int texts) {
   Need all;
-  for (const TextPart& part : state.recipe->text_parts) {
+  for (const TextPart& part : state.spec->text_parts) {
     if (!state.folder.has(part.encoder)) continue;
     const Need one = encoder_need(state, part.encoder, usual_batch(state, part, texts));
     all.weights = std::max(all.weights, one.weights);
@@ -262,9 +261,9 @@ std::map<std::string, Tensor> forward_text(const ModelState& state, const std::s
                                            const RunControl& control) {
   const auto ids = inputs.find("input_ids"), mask = inputs.find("attention_mask");
   require(ids != inputs.end() && ids->second.rank() == 2 && ids->second.elements() > 0,
-          ErrorCode::usage, "{} takes whole numbers input_ids [rows, length]", component);
-  const int64_t rows = ids->second.size(0), length = ids->second.size(1);
-  TextBatch batch{{}, std::vector<int64_t>(static_cast<size_t>(rows), length), length};
+          ErrorCode::usage, "{} takes whole numbers input_ids [batch, length]", component);
+  const int64_t texts = ids->second.size(0), length = ids->second.size(1);
+  TextBatch batch{{}, std::vector<int64_t>(static_cast<size_t>(texts), length), length};
   for (const int64_t id : ids->second.to_ints())
     batch.ids.push_back(static_cast<int32_t>(std::clamp<int64_t>(id, -1, 1 << 30)));
   if (mask != inputs.end()) {
@@ -272,12 +271,12 @@ std::map<std::string, Tensor> forward_text(const ModelState& state, const std::s
             "'attention_mask' is {}; expected {}", mask->second.shape().str(),
             ids->second.shape().str());
     const auto values = mask->second.to_ints();
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < texts; ++r) {
       const auto first = values.begin() + r * length, last = first + length;
       const auto zero = std::find(first, last, 0);
       require(std::all_of(first, zero, [](int64_t v) { return v == 1; }) &&
                   std::all_of(zero, last, [](int64_t v) { return v == 0; }),
-              ErrorCode::usage, "'attention_mask' of row {}: expected ones, then zeros", r);
+              ErrorCode::usage, "'attention_mask' of text {}: expected ones, then zeros", r);
       batch.visible[static_cast<size_t>(r)] = zero - first;
     }
   }

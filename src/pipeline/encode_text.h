@@ -10,7 +10,7 @@ namespace tessera::pipeline {
 
 /// Prompts as the pipeline hands them to its tokenizers; with `clean` those of a pipeline that
 /// cleans prompts are cleaned, and `notes` gets what one should know about that.
-std::vector<std::string> cleaned_prompts(const models::PipelineSpec& recipe,
+std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
                                          std::vector<std::string> prompts, bool clean,
                                          std::vector<std::string>& notes);
 
@@ -29,7 +29,7 @@ Embeddings encode_prompts(const ModelState& state, const GenerateRequest& reques
 /// What the encoders take for so many texts of the usual length, from configurations alone.
 Need text_need(const ModelState& state, int texts);
 
-/// Runs a text encoder on "input_ids" and, if there, "attention_mask" [rows, length] ->
+/// Runs a text encoder on "input_ids" and, if there, "attention_mask" [batch, length] ->
 /// "last_hidden_state", "text_embeds" or "pooler_output", with `trace` also "hidden.N". Throws
 /// Error(usage) for inputs that do not fit.
 std::map<std::string, tensor::Tensor> forward_text(

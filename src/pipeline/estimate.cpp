@@ -37,19 +37,17 @@ std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
   return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
 }
 
-void check_tokens(const nn::TokenLayout& layout, int64_t rows) {
-  require(
-      layout.tokens() <= kMostTokens / rows, ErrorCode::memory,
-      "a step of this run has {} rows of {} tokens, too many for any machine: use a smaller size "
-      "or --count",
-      rows, layout.tokens());
+void check_tokens(const nn::TokenLayout& layout, int64_t batch) {
+  require(layout.tokens() <= kMostTokens / batch, ErrorCode::memory,
+          "a step of this run has {} sequences of {} tokens, too many for any machine: use a "
+          "smaller size or --count",
+          batch, layout.tokens());
 }
 
-Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
-                  const nn::TokenLayout& layout, int pictures, bool branches,
-                  std::optional<nn::DType> experts) {
-  const int64_t rows = int64_t{pictures} * (branches ? 2 : 1);
-  check_tokens(layout, rows);
+Estimate estimate(const models::PipelineSpec& spec, nn::DType dtype, const nn::TokenLayout& layout,
+                  int samples, bool branches, std::optional<nn::DType> experts) {
+  const int64_t batch = int64_t{samples} * (branches ? 2 : 1);
+  check_tokens(layout, batch);
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   scope.meter = std::make_shared<tensor::Meter>();
@@ -57,17 +55,16 @@ Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
   Estimate result;
   {
     const load::MetaWeights weights;
-    nn::Portion whole = recipe.whole();
+    nn::Portion whole = spec.whole();
     whole.expert_dtype = experts;
-    const auto model = recipe.make(weights, whole, dtype);
+    const auto model = spec.make(weights, whole, dtype);
     result.parameters = weights.parameters();
-    const nn::Conditioning conditioning = recipe.example(rows);
-    parallel::Setup setup(
-        {}, model->geometry(),
-        {pictures, layout.grid(), branches ? 2 : 1, 1, recipe.prefix(conditioning)});
+    const nn::Conditioning conditioning = spec.example(batch);
+    parallel::Setup setup({}, model->geometry(),
+                          {samples, layout.grid(), branches ? 2 : 1, 1, spec.prefix(conditioning)});
     parallel::forward(
-        *model, conditioning, Tensor::empty({rows}, DType::f32, Device::meta),
-        Tensor::empty({rows * layout.tokens(), layout.token_channels()}, DType::f32, Device::meta),
+        *model, conditioning, Tensor::empty({batch}, DType::f32, Device::meta),
+        Tensor::empty({batch * layout.tokens(), layout.token_channels()}, DType::f32, Device::meta),
         setup, {});
   }
   result.flops_per_step = scope.meter->total().flops;

@@ -22,12 +22,11 @@ struct Estimate {
   int64_t parameters = 0;
 };
 /// Throws Error(memory) for more tokens in a step than any machine could hold.
-void check_tokens(const nn::TokenLayout& layout, int64_t rows);
-/// Of one rank, with the longest texts. Nothing is read but the sizes in `recipe`. Throws as
+void check_tokens(const nn::TokenLayout& layout, int64_t batch);
+/// Of one rank, with the longest texts. Nothing is read but the sizes in `spec`. Throws as
 /// check_tokens.
-Estimate estimate(const models::PipelineSpec& recipe, nn::DType dtype,
-                  const nn::TokenLayout& layout, int pictures, bool branches,
-                  std::optional<nn::DType> experts = std::nullopt);
+Estimate estimate(const models::PipelineSpec& spec, nn::DType dtype, const nn::TokenLayout& layout,
+                  int samples, bool branches, std::optional<nn::DType> experts = std::nullopt);
 /// How a run computes, and in what its routed experts' weights are, if in something else.
 nn::DType dtype_of(const RunOptions& options);
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options);

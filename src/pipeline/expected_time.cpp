@@ -106,13 +106,13 @@ std::string ExpectedTime::sentence() const {
 
 RunNeed run_need(const ModelState& state, const Outline& outline) {
   RunNeed need;
-  need.denoise = estimate(*state.recipe, state.dtype(), outline.layout, outline.pictures,
+  need.denoise = estimate(*state.spec, state.dtype(), outline.layout, outline.samples,
                           outline.branches, state.expert_dtype());
   if (outline.texts > 0) need.text = text_need(state, outline.texts);
   if (outline.decode && state.has_vae())
     need.decode = decode_need(state.vae(), state.dtype(), outline.layout, {});
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
-  need.pictures = outline.pictures;
+  need.samples = outline.samples;
   need.steps = outline.steps;
   return need;
 }
@@ -123,7 +123,7 @@ ExpectedTime expected_time(const RunNeed& need, const Rates& rates) {
   time.text = seconds_of(need.text.work, rates) + double(need.text.stored) / rates.packing;
   time.load = double(need.denoise.weights) / rates.packing;
   time.step = seconds_of(need.denoise.work, rates);
-  time.decode = need.pictures * seconds_of(need.decode.work, rates);
+  time.decode = need.samples * seconds_of(need.decode.work, rates);
   time.steps = need.steps;
   return time;
 }

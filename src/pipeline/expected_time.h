@@ -33,7 +33,7 @@ struct ExpectedTime {
 /// A request by its sizes, before anything is encoded or loaded.
 struct Outline {
   nn::TokenLayout layout;
-  int pictures = 1, texts = 0;  ///< texts that the encoders read, a negative one included
+  int samples = 1, texts = 0;  ///< texts that the encoders read, a negative one included
   bool branches = false;
   int steps = 1;
   bool decode = true;
@@ -41,9 +41,9 @@ struct Outline {
 /// All that a run of an open model needs, from configurations alone.
 struct RunNeed {
   Estimate denoise;   ///< of a step
-  Need text, decode;  ///< decode: of one picture or video
+  Need text, decode;  ///< decode: of one image or video
   int64_t peak = 0;   ///< bytes; parts are in memory one after the other
-  int pictures = 1, steps = 1;
+  int samples = 1, steps = 1;
 };
 RunNeed run_need(const ModelState& state, const Outline& outline);
 ExpectedTime expected_time(const RunNeed& need, const Rates& rates);

@@ -71,47 +71,47 @@ std::pair<int64_t, int64_t> packed_grid(const Tensor& ids) {
   return grid;
 }
 
-nn::TokenLayout layout_of(const models::PipelineSpec& recipe, const Tensor& latent,
+nn::TokenLayout layout_of(const models::PipelineSpec& spec, const Tensor& latent,
                           const std::string& file, const std::string& name, const Tensors& inputs) {
-  const nn::LatentForm form = recipe.form;
+  const nn::LatentForm form = spec.form;
   const bool packed = form == nn::LatentForm::packed, video = form == nn::LatentForm::video;
   require(latent.rank() == (packed  ? 3
                             : video ? 5
                                     : 4) &&
               latent.size(0) >= 1,
           ErrorCode::usage, "'{}': '{}' is {}; expected {}", file, name, latent.shape().str(),
-          packed  ? "[rows, tokens, channels]"
-          : video ? "[rows, frames, channels, height, width]"
-                  : "[rows, channels, height, width]");
+          packed  ? "[batch, tokens, channels]"
+          : video ? "[batch, frames, channels, height, width]"
+                  : "[batch, channels, height, width]");
   if (!packed) {
     const int at = video ? 3 : 2;
-    return recipe.layout(latent.size(at), latent.size(at + 1), video ? latent.size(1) : 0);
+    return spec.layout(latent.size(at), latent.size(at + 1), video ? latent.size(1) : 0);
   }
   const auto ids = inputs.find("img_ids");
   if (ids != inputs.end()) {
     const auto [lines, columns] = packed_grid(ids->second);
-    return recipe.layout(2 * lines, 2 * columns);
+    return spec.layout(2 * lines, 2 * columns);
   }
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(double(latent.size(1)))));
   require(side * side == latent.size(1), ErrorCode::usage,
           "'{}': {} tokens are no square; give their positions 'img_ids' [tokens, 3]", file,
           latent.size(1));
-  return recipe.layout(2 * side, 2 * side);
+  return spec.layout(2 * side, 2 * side);
 }
 
 Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inputs, bool trace,
                         const RunControl& control) {
-  const models::PipelineSpec& recipe = *state.recipe;
-  const auto names = recipe.forward_names;
+  const models::PipelineSpec& spec = *state.spec;
+  const auto names = spec.forward_names;
   std::string all = names.latent + ", " + names.timestep;
   for (const auto& name : names.conditioning) all += ", " + name;
   const Tensor latent = as_f32(input(file, inputs, names.latent, all));
-  const nn::TokenLayout layout = layout_of(recipe, latent, file, names.latent, inputs);
-  const int rows = static_cast<int>(latent.size(0));
+  const nn::TokenLayout layout = layout_of(spec, latent, file, names.latent, inputs);
+  const int batch = static_cast<int>(latent.size(0));
   Tensor time = as_f32(input(file, inputs, names.timestep, all));
-  require(time.elements() == rows, ErrorCode::usage, "'{}': '{}' has {} values for {} rows", file,
-          names.timestep, time.elements(), rows);
-  time = ops::blend(time.reshape({rows}), names.timestep_scale, time.reshape({rows}), 0);
+  require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
+          file, names.timestep, time.elements(), batch);
+  time = ops::blend(time.reshape({batch}), names.timestep_scale, time.reshape({batch}), 0);
   nn::Conditioning conditioning;
   for (const auto& name : names.conditioning)
     conditioning.tensors[name] = input(file, inputs, name, all);
@@ -122,18 +122,17 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   watch.stop = control.stop;
   if (trace)
     watch.trace = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32).reshape({rows, x.size(0) / rows, x.size(1)});
+      outputs[name] = ops::cast(x, DType::f32).reshape({batch, x.size(0) / batch, x.size(1)});
     };
   const auto network = state.transformer();
   parallel::Setup setup({}, network->geometry(),
-                        {rows, layout.grid(), 1, 1, recipe.prefix(conditioning)}, nullptr,
+                        {batch, layout.grid(), 1, 1, spec.prefix(conditioning)}, nullptr,
                         {state.device()});
-  const Tensor out =
-      parallel::forward(*network, conditioning, time,
-                        nn::tokens_of_latent(latent, layout, recipe.form), setup, watch);
+  const Tensor out = parallel::forward(
+      *network, conditioning, time, nn::tokens_of_latent(latent, layout, spec.form), setup, watch);
   nn::TokenLayout predicted = layout;
   predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);
-  outputs["out"] = nn::latent_of_tokens(out, predicted, recipe.form);
+  outputs["out"] = nn::latent_of_tokens(out, predicted, spec.form);
   return outputs;
 }
 
@@ -153,34 +152,34 @@ Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& 
                    : whole(latent);
 }
 
-// Mean and log variance behind each other: [rows, 2 * channels, ...].
+// Mean and log variance behind each other: [batch, 2 * channels, ...].
 Tensor joined(const models::VaeMoments& m) {
-  const int64_t rows = m.mean.size(0), width = m.mean.elements() / rows;
+  const int64_t batch = m.mean.size(0), width = m.mean.elements() / batch;
   std::vector<int64_t> sizes(m.mean.shape().begin(), m.mean.shape().end());
   sizes[1] *= 2;
-  return ops::concat_columns({m.mean.reshape({rows, width}), m.logvar.reshape({rows, width})})
+  return ops::concat_columns({m.mean.reshape({batch, width}), m.logvar.reshape({batch, width})})
       .reshape(tensor::Shape(sizes));
 }
 
-Tensor run_encoder(const ModelState& state, const Tensor& pictures, const VaeRun& run) {
+Tensor run_encoder(const ModelState& state, const Tensor& images, const VaeRun& run) {
   nn::LocalSpatial spatial;
   const auto vae = state.load_vae_encoder();
   const auto whole = [&](const Tensor& x) {
     return joined(vae->encode(x.to(state.device()), spatial, run.watch)).to(tensor::Device::cpu);
   };
-  return run.tiles ? models::encode_tiles(pictures, state.vae_factor(), *run.tiles, whole)
-                   : whole(pictures);
+  return run.tiles ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
+                   : whole(images);
 }
 
 Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
                 const ForwardRequest& request) {
   const bool decode = request.component == ModelPart::vae_decode;
   const char* const other = decode ? "z" : "x";
-  const Tensor sample = as_f32(
-      input(file, inputs, inputs.contains(other) ? other : "sample",
-            decode ? "sample [rows, channels, height, width]" : "sample [rows, 3, height, width]"));
+  const Tensor sample = as_f32(input(
+      file, inputs, inputs.contains(other) ? other : "sample",
+      decode ? "sample [batch, channels, height, width]" : "sample [batch, 3, height, width]"));
   require(sample.rank() >= 4 && sample.elements() > 0, ErrorCode::usage,
-          "'{}': the sample is {}; expected rows, channels, and sides above 0", file,
+          "'{}': the sample is {}; expected batch, channels, and sides above 0", file,
           sample.shape().str());
   Tensors outputs;
   VaeRun run;
@@ -218,7 +217,7 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
   const std::string part = transformer ? "transformer" : text ? component : "vae";
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
-          : transformer ? state.recipe.has_value()
+          : transformer ? state.spec.has_value()
           : text        ? state.folder.has(component)
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,

@@ -15,13 +15,14 @@ using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-// What is asked of the model: ids of all rows, the tokens of each that count, and the block length.
+// What is asked of the model: ids of all sequences, the tokens of each that count, and the block
+// length.
 struct Asked {
   std::vector<int32_t> ids;  // of the tokens that count
   std::vector<int64_t> visible;
-  int64_t rows = 0, length = 0;
+  int64_t batch = 0, length = 0;
   int block = 0;
-  bool one = false;  // the file had no axis of rows
+  bool one = false;  // the file had no axis of the batch
 };
 
 std::vector<int64_t> ones_of(const Tensor& mask) {
@@ -34,36 +35,36 @@ std::vector<int64_t> ones_of(const Tensor& mask) {
   return values;
 }
 
-// [rows, tokens]: ones, then zeros.
+// [batch, tokens]: ones, then zeros.
 void read_padding(const Tensor& mask, Asked& asked) {
   const auto values = ones_of(mask);
-  for (int64_t r = 0; r < asked.rows; ++r) {
+  for (int64_t r = 0; r < asked.batch; ++r) {
     const auto first = values.begin() + r * asked.length, last = first + asked.length;
     const auto zero = std::find(first, last, 0);
     require(zero != first && std::find(zero, last, 1) == last, ErrorCode::usage,
-            "'attention_mask' of row {}: expected ones, then zeros", r);
+            "'attention_mask' of sequence {}: expected ones, then zeros", r);
     asked.visible[static_cast<size_t>(r)] = zero - first;
   }
 }
 
-// [rows, 1, tokens, tokens]: what block-causal models take; the first line says the block length.
+// [batch, 1, tokens, tokens]: what block-causal models take; the first line says the block length.
 void read_blocks(const Tensor& mask, bool block_causal, Asked& asked) {
   const auto values = ones_of(mask);
   const int64_t n = asked.length;
   const int64_t block = std::find(values.begin(), values.begin() + n, 0) - values.begin();
   const bool whole = block == n;
   bool fits = block > 0 && (block_causal || whole);
-  for (int64_t r = 0; fits && r < asked.rows; ++r)
+  for (int64_t r = 0; fits && r < asked.batch; ++r)
     for (int64_t i = 0; fits && i < n * n; ++i)
       fits = (values[static_cast<size_t>(r * n * n + i)] == 1) == (i % n / block <= i / n / block);
-  require(fits, ErrorCode::usage, "'attention_mask' [rows, 1, tokens, tokens] is not that of {}",
+  require(fits, ErrorCode::usage, "'attention_mask' [batch, 1, tokens, tokens] is not that of {}",
           block_causal ? "blocks of one length that see themselves and those before"
                        : "a bidirectional model, where every token sees all");
   if (block_causal) asked.block = static_cast<int>(block);
 }
 
 void read_mask(const Tensor& mask, bool block_causal, Asked& asked) {
-  const int64_t r = asked.rows, n = asked.length;
+  const int64_t r = asked.batch, n = asked.length;
   if (mask.shape() == tensor::Shape{r, n} || (asked.one && mask.shape() == tensor::Shape{n}))
     return read_padding(mask, asked);
   require(mask.shape() == tensor::Shape{r, 1, n, n}, ErrorCode::usage,
@@ -92,16 +93,16 @@ Asked read(const Tensors& inputs, const models::TokenFacts& facts) {
   require(ids != inputs.end() && !tensor::is_float(ids->second.dtype()) &&
               (ids->second.rank() == 1 || ids->second.rank() == 2) && ids->second.elements() > 0,
           ErrorCode::usage,
-          "a language model takes whole numbers input_ids [rows, tokens] or [tokens]");
+          "a language model takes whole numbers input_ids [batch, tokens] or [tokens]");
   Asked asked;
   const Tensor& x = ids->second;
   asked.one = x.rank() == 1;
-  asked.rows = asked.one ? 1 : x.size(0);
+  asked.batch = asked.one ? 1 : x.size(0);
   asked.length = x.size(-1);
   require(asked.length <= facts.context, ErrorCode::usage,
-          "input_ids has {} tokens a row, which do not fit the context of {}", asked.length,
+          "input_ids has {} tokens a sequence, which do not fit the context of {}", asked.length,
           facts.context);
-  asked.visible.assign(static_cast<size_t>(asked.rows), asked.length);
+  asked.visible.assign(static_cast<size_t>(asked.batch), asked.length);
   asked.block = facts.block_causal ? facts.block : 0;
   if (const auto mask = inputs.find("attention_mask"); mask != inputs.end())
     read_mask(mask->second, facts.block_causal, asked);
@@ -112,25 +113,25 @@ Asked read(const Tensors& inputs, const models::TokenFacts& facts) {
     require(values[i] >= 0 && values[i] < facts.vocabulary, ErrorCode::usage,
             "input_ids holds {}, which is outside the vocabulary of {}", values[i],
             facts.vocabulary);
-    const auto row = static_cast<int64_t>(i) / asked.length;
-    if (static_cast<int64_t>(i) % asked.length < asked.visible[static_cast<size_t>(row)])
+    const auto sequence = static_cast<int64_t>(i) / asked.length;
+    if (static_cast<int64_t>(i) % asked.length < asked.visible[static_cast<size_t>(sequence)])
       asked.ids.push_back(static_cast<int32_t>(values[i]));
   }
   return asked;
 }
 
-// Packed rows [tokens that count, width] -> f32 [rows, tokens, width], zeros elsewhere.
+// Packed rows [tokens that count, width] -> f32 [batch, tokens, width], zeros elsewhere.
 Tensor spread(const Tensor& packed, const Asked& asked) {
   const int64_t width = packed.size(1), n = asked.length;
   const Tensor x = ops::cast(packed.to(tensor::Device::cpu), DType::f32).contiguous();
-  Tensor out = Tensor::zeros({asked.rows * n, width}, DType::f32);
+  Tensor out = Tensor::zeros({asked.batch * n, width}, DType::f32);
   int64_t at = 0;
-  for (int64_t r = 0; r < asked.rows; ++r) {
+  for (int64_t r = 0; r < asked.batch; ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];
     tensor::copy_into(out.slice(0, r * n, r * n + count), x.slice(0, at, at + count));
     at += count;
   }
-  return asked.one ? out : out.reshape({asked.rows, n, width});
+  return asked.one ? out : out.reshape({asked.batch, n, width});
 }
 
 }  // namespace
@@ -138,16 +139,16 @@ Tensor spread(const Tensor& packed, const Asked& asked) {
 Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
   Language& language = *state.language;
-  const Asked asked = read(inputs, language.recipe().facts());
+  const Asked asked = read(inputs, language.spec().facts());
   plan_tokens(state, {asked.visible, asked.length, asked.block});
-  nn::Portion whole{{0, language.recipe().blocks()}, true, true};
+  nn::Portion whole{{0, language.spec().blocks()}, true, true};
   whole.expert_dtype = state.expert_dtype();
   const auto held = language.model(asked.block, state.dtype(), weight_store(), 0, whole);
   const nn::TokenModel& model = *held;
   sample::TokenPass pass{.ids = asked.ids};
-  for (int r = 0; r < static_cast<int>(asked.rows); ++r) {
+  for (int r = 0; r < static_cast<int>(asked.batch); ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];
-    pass.view.rows.push_back(r);
+    pass.view.sequences.push_back(r);
     pass.view.body.push_back({r, {0, count}});
     pass.view.lengths.push_back(count);
   }

@@ -16,7 +16,8 @@ using base::Json;
 Json written(const Report& report) {
   Json layers = Json::array(), traffic = Json::array(), ranks = Json::array();
   for (const auto& l : report.layers)
-    layers.push_back({l.block, l.mean_experts, l.tokens, l.rows, l.rows_changed, l.ages, l.oldest});
+    layers.push_back({l.block, l.mean_experts, l.tokens, l.assignments, l.assignments_changed,
+                      l.ages, l.oldest});
   for (const auto& [key, t] : report.traffic)
     traffic.push_back(
         {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
@@ -34,8 +35,8 @@ Report read(const Json& json) {
     layer.block = l.at(0);
     layer.mean_experts = l.at(1);
     layer.tokens = l.at(2);
-    layer.rows = l.at(3);
-    layer.rows_changed = l.at(4);
+    layer.assignments = l.at(3);
+    layer.assignments_changed = l.at(4);
     layer.ages = l.at(5).get<std::vector<int64_t>>();
     layer.oldest = l.at(6);
     report.layers.push_back(layer);
@@ -58,8 +59,8 @@ void add_report(const Report& rank, Report& all) {
     to.block = from.block;
     to.mean_experts += from.mean_experts;
     to.tokens += from.tokens;
-    to.rows += from.rows;
-    to.rows_changed += from.rows_changed;
+    to.assignments += from.assignments;
+    to.assignments_changed += from.assignments_changed;
     to.ages.resize(std::max(to.ages.size(), from.ages.size()));
     for (size_t age = 0; age < from.ages.size(); ++age) to.ages[age] += from.ages[age];
     to.oldest = std::max(to.oldest, from.oldest);

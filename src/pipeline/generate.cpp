@@ -100,7 +100,7 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
     const base::Stopwatch decoding;
     Decoded made = decode(state, control, job, job.tiles, tokens, trace.wanted());
     if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
-    result.pictures = std::move(made.pictures);
+    result.images = std::move(made.images);
     result.report.phase_seconds[Phase::decode] = decoding.seconds();
   }
   result.latents = latents.to_floats();

@@ -5,7 +5,7 @@
 
 namespace tessera::pipeline {
 
-/// Noise to pictures; as Model::generate.
+/// Noise to images; as Model::generate.
 GenerateResult generate(ModelState& state, const GenerateRequest& request,
                         const RunControl& control);
 

@@ -32,7 +32,7 @@ std::string token_text(const Json& config, const char* key) {
 }  // namespace
 
 Language::Language(const load::Component& part) : part_(part) {
-  recipe_ = models::language_model_of({part.config, part.folder + "/config.json"});
+  spec_ = models::language_model_of({part.config, part.folder + "/config.json"});
   if (const std::string path = beside(part, "tokenizer.json"); !path.empty())
     tokenizer_ = std::make_unique<tokenizer::ByteLevelBpe>(base::read_json(path), path);
   if (const std::string path = beside(part, "tokenizer_config.json"); !path.empty()) {
@@ -44,7 +44,7 @@ Language::Language(const load::Component& part) : part_(part) {
     require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
     const models::TokenConfig read(generation, path);
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
-    ends_ = read.ids("eos_token_id", recipe_->facts().vocabulary);
+    ends_ = read.ids("eos_token_id", spec_->facts().vocabulary);
   }
   read_template();
 }
@@ -73,7 +73,7 @@ const tokenizer::ByteLevelBpe& Language::tokens() const {
 }
 
 sample::SpecialIds Language::special() const {
-  const models::TokenFacts& facts = recipe_->facts();
+  const models::TokenFacts& facts = spec_->facts();
   // generation_config.json goes before config.json, as in transformers.
   sample::SpecialIds ids{facts.mask.value_or(-1), ends_.empty() ? facts.ends : ends_};
   if (tokenizer_) {
@@ -135,7 +135,7 @@ std::string Language::check(nn::DType dtype) const {
   const tensor::BindScope rehearsal(aside);
   const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
-  recipe_->make(asked, {{0, recipe_->blocks()}, true, true}, dtype, 0);
+  spec_->make(asked, {{0, spec_->blocks()}, true, true}, dtype, 0);
   return load::check_names(asked, tensors, part_.folder);
 }
 
@@ -150,16 +150,16 @@ std::shared_ptr<const nn::TokenModel> Language::model(
   return models_.get(block, rank, rank_memory, [&] {
     if (!checked_) (void)check(dtype);  // who runs it says what is to be said
     checked_ = true;
-    return recipe_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
+    return spec_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
   });
 }
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
-  nn::Portion portion{{0, recipe_->blocks()}, true, true};
+  nn::Portion portion{{0, spec_->blocks()}, true, true};
   portion.shard = shard;
-  return recipe_->make(load::MetaWeights(), portion, dtype, 0)->geometry();
+  return spec_->make(load::MetaWeights(), portion, dtype, 0)->geometry();
 }
 
 }  // namespace tessera::pipeline

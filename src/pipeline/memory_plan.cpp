@@ -64,7 +64,7 @@ void plan_tiles(const ModelState& state, const GenerateRequest& request, const R
       job.layout.size[1] <= job.tiles->height.size && job.layout.size[2] <= job.tiles->width.size;
   job.notes.push_back(
       fmt::format("decodes {} of {} x {} pixels{}",
-                  one ? "in one tile, which would hold a picture" : "in tiles with blended seams,",
+                  one ? "in one tile, which would hold an image" : "in tiles with blended seams,",
                   job.tiles->width.size * factor, job.tiles->height.size * factor,
                   asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
@@ -124,7 +124,7 @@ Fit fit_transformer(const ModelState& state, Job& job) {
   for (const Inspection::Rank& rank : fit.need.ranks) weights = std::max(weights, rank.weights);
   const int64_t rest = fit.need.process - weights;
   if (state.options.plan.world() > 1) return refused(weights, rest);
-  const PartWeights parts = part_weights(*state.recipe, state.dtype());
+  const PartWeights parts = part_weights(*state.spec, state.dtype());
   // Where none seem to fit, their peak and that of activations still need not meet.
   job.resident_blocks = std::max<int64_t>(resident_blocks(parts, room.bytes - rest), 0);
   for (;; --job.resident_blocks) {
@@ -173,12 +173,12 @@ Need decode_need(const models::VaeSpec& vae, DType dtype, const nn::TokenLayout&
 void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
   const Room room = room_of(state);
   const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
-                         job.pictures() * 4 * sizeof(float);
+                         job.samples() * 4 * sizeof(float);
   require(latents < double(room.bytes), ErrorCode::memory,
           "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: use a "
           "smaller size or --count",
-          job.pictures(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
-  check_tokens(job.layout, int64_t{job.pictures()} * (job.guidance.branches() ? 2 : 1));
+          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
+  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
   const Fit fit = fit_transformer(state, job);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   state.transformers.keep_only(job.resident_blocks);

@@ -15,7 +15,7 @@ struct Need {
   int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
   Work work;
 };
-/// The decoder of a VAE on one picture or video of a latent's layout.
+/// The decoder of a VAE on one image or video of a latent's layout.
 Need decode_need(const models::VaeSpec& vae, nn::DType dtype, const nn::TokenLayout& layout,
                  const std::optional<models::Tiling>& tiles);
 

@@ -81,7 +81,7 @@ std::string ModelState::check_transformer() const {
   const load::Component& part = folder.component("transformer");
   const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
-  recipe->make(asked, recipe->whole(), dtype());
+  spec->make(asked, spec->whole(), dtype());
   return load::check_names(asked, tensors, part.folder);
 }
 
@@ -89,7 +89,7 @@ nn::Geometry ModelState::geometry() const {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   const load::MetaWeights weights;
-  return recipe->make(weights, recipe->whole(), dtype())->geometry();
+  return spec->make(weights, spec->whole(), dtype())->geometry();
 }
 
 nn::Portion ModelState::portion(int rank) const {
@@ -113,8 +113,8 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");
   const auto weights = transformer_weights();
-  if (resident < 0) return recipe->make(*weights, portion(rank), dtype());
-  return std::make_unique<StreamedDenoiser>(*recipe, weights, dtype(), resident);
+  if (resident < 0) return spec->make(*weights, portion(rank), dtype());
+  return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident);
 }
 
 std::shared_ptr<const nn::Weights> ModelState::transformer_weights() const {
@@ -197,13 +197,13 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
           models::known_types(models::vaes()), models::known_types(models::language_models()));
   if (state.folder.has("transformer")) {
     const load::Component& part = state.folder.component("transformer");
-    state.recipe = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
-    state.defaults = read_defaults(state.folder.path, state.recipe->defaults);
+    state.spec = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
+    state.defaults = read_defaults(state.folder.path, state.spec->defaults);
     state.class_names = read_class_names(state.folder.path);
     require(state.class_names.empty() ||
-                static_cast<int64_t>(state.class_names.size()) == state.recipe->classes,
+                static_cast<int64_t>(state.class_names.size()) == state.spec->classes,
             ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
-            model, state.class_names.size(), state.recipe->classes);
+            model, state.class_names.size(), state.spec->classes);
   }
   state.workers.start(options);
 }

@@ -22,13 +22,13 @@ namespace tessera::pipeline {
 /// once they were needed. Requests on many threads share it; what is theirs is in their Job.
 struct ModelState {
   RunOptions options;
-  DeviceChoice place;  ///< where parts compute; latents and pictures are the host's
+  DeviceChoice place;  ///< where parts compute; latents and images are the host's
   std::string name;    ///< as the caller gave it
   load::ModelFolder folder;
-  std::optional<models::PipelineSpec> recipe;  ///< none: a folder without a transformer
-  models::PipelineSpec::Defaults defaults;     ///< the recipe's, or what the folder says of itself
-  std::unique_ptr<Language> language;          ///< null: not a language model
-  std::vector<std::string> class_names;        ///< empty: classes have numbers only
+  std::optional<models::PipelineSpec> spec;  ///< none: a folder without a transformer
+  models::PipelineSpec::Defaults defaults;   ///< the spec's, or what the folder says of itself
+  std::unique_ptr<Language> language;        ///< null: not a language model
+  std::vector<std::string> class_names;      ///< empty: classes have numbers only
   Workers workers;
   Loaded<nn::Denoiser> transformers;        ///< by parallel::portion_number
   std::atomic<int64_t> foreseen_tokens{0};  ///< of the largest run of a language model that fits

@@ -21,14 +21,14 @@ namespace {
 
 using tensor::Tensor;
 
-constexpr int64_t kMostPictures = 100'000;  // of a request
+constexpr int64_t kMostImages = 100'000;  // of a request
 
 // Checked before anything is made for each of them.
-int picture_count(int64_t subjects, const GenerateRequest& request) {
+int image_count(int64_t subjects, const GenerateRequest& request) {
   const int64_t count = std::max<int64_t>(subjects, 1) * request.count;
-  require(count <= kMostPictures, ErrorCode::usage,
-          "{} pictures (--count {} of {}): expected at most {} in a request", count, request.count,
-          subjects, kMostPictures);
+  require(count <= kMostImages, ErrorCode::usage,
+          "{} images (--count {} of {}): expected at most {} in a request", count, request.count,
+          subjects, kMostImages);
   return static_cast<int>(count);
 }
 
@@ -42,7 +42,7 @@ std::string class_scheduler(const ModelState& state, const GenerateRequest& requ
     return word_of(asked);
   }
   const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
-  if (!named) return state.recipe->scheduler;
+  if (!named) return state.spec->scheduler;
   const std::string& name = state.folder.component("scheduler").class_name;
   if (name == "RectifiedFlow") return "rectified-flow";
   if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
@@ -85,7 +85,7 @@ void read_initial(const GenerateRequest& request, Job& job) {
 }
 
 void check_subject(const ModelState& state, const GenerateRequest& request) {
-  if (state.recipe->text_inputs.empty())
+  if (state.spec->text_inputs.empty())
     require(request.prompts.empty() && request.embeddings.empty() && !request.negative_prompt,
             ErrorCode::usage, "'{}' takes classes, not text: give --class", state.name);
   else
@@ -95,9 +95,9 @@ void check_subject(const ModelState& state, const GenerateRequest& request) {
           "give prompts or --embeddings, not both");
 }
 
-int64_t guided_channels(const models::PipelineSpec& recipe, const std::string& scheduler) {
-  const auto other = recipe.guided_channels_of.find(scheduler);
-  return other == recipe.guided_channels_of.end() ? recipe.guided_channels : other->second;
+int64_t guided_channels(const models::PipelineSpec& spec, const std::string& scheduler) {
+  const auto other = spec.guided_channels_of.find(scheduler);
+  return other == spec.guided_channels_of.end() ? spec.guided_channels : other->second;
 }
 
 void choose_class_sampler(const ModelState& state, const GenerateRequest& request, int steps,
@@ -106,39 +106,39 @@ void choose_class_sampler(const ModelState& state, const GenerateRequest& reques
   job.sampler_name = scheduler;
   job.sampler =
       scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
-  job.guidance = {job.guidance_asked, guided_channels(*state.recipe, scheduler)};
+  job.guidance = {job.guidance_asked, guided_channels(*state.spec, scheduler)};
 }
 
 void plan_classes(const ModelState& state, const GenerateRequest& request, int steps, Job& job) {
   std::vector<int> classes;
-  for (int number : class_numbers(request.classes, state.class_names, state.recipe->classes))
+  for (int number : class_numbers(request.classes, state.class_names, state.spec->classes))
     classes.insert(classes.end(), static_cast<size_t>(request.count), number);
   for (int number : classes)
     job.labels.push_back(state.class_names.empty()
                              ? "class " + std::to_string(number)
                              : state.class_names[static_cast<size_t>(number)]);
   choose_class_sampler(state, request, steps, job);
-  job.conditioning = state.recipe->conditioning(classes, job.guidance.branches());
+  job.conditioning = state.spec->conditioning(classes, job.guidance.branches());
 }
 
-void plan_rescale(const models::PipelineSpec& recipe, const GenerateRequest& request, Job& job) {
+void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& request, Job& job) {
   const float phi = request.guidance_rescale;
   require(phi >= 0 && phi <= 1, ErrorCode::usage,
           "--guidance-rescale {}: expected a number from 0 to 1", phi);
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
           "--guidance-rescale {}: this run has no guidance to rescale; it needs {} above 1", phi,
-          recipe.embeds_guidance ? "--true-guidance" : "--guidance");
+          spec.embeds_guidance ? "--true-guidance" : "--guidance");
   job.guidance.rescale = phi;
 }
 
 // What was asked for and changes nothing is said.
-void note_without_effect(const models::PipelineSpec& recipe, const GenerateRequest& request,
+void note_without_effect(const models::PipelineSpec& spec, const GenerateRequest& request,
                          Job& job) {
   const auto note = [&](const std::string& option, const std::string& why) {
     job.notes.push_back(option + " has no effect: " + why);
   };
-  const bool embeds = recipe.embeds_guidance, given = !request.embeddings.empty();
-  const auto inputs = recipe.forward_names.conditioning;
+  const bool embeds = spec.embeds_guidance, given = !request.embeddings.empty();
+  const auto inputs = spec.forward_names.conditioning;
   const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
   if (request.negative_prompt && !job.guidance.branches())
     note("--negative-prompt",
@@ -155,10 +155,10 @@ void note_without_effect(const models::PipelineSpec& recipe, const GenerateReque
     note(fmt::format("--guidance {}", *request.guidance), "below 1 there is none, as with 1");
   if (request.true_guidance != 1 && !embeds)
     note("--true-guidance", "the guidance of this model is --guidance");
-  if (request.text_tokens > 0 && (given || recipe.text_inputs.empty()))
+  if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))
     note("--text-tokens",
          given ? "--embeddings holds what text encoders read" : "this model reads no text");
-  if (request.clean_caption && (given || !recipe.cleans_captions))
+  if (request.clean_caption && (given || !spec.cleans_captions))
     note("--clean-caption", given ? "--embeddings holds what text encoders read"
                                   : "the pipeline of this model cleans no prompts");
   if (request.vae_tiling == VaeTiling::on && !request.decode)
@@ -173,22 +173,22 @@ Embeddings read_embeddings(const GenerateRequest& request) {
 }
 
 void choose_sampler(const ModelState& state, const GenerateRequest& request, int steps, Job& job) {
-  const models::PipelineSpec& recipe = *state.recipe;
+  const models::PipelineSpec& spec = *state.spec;
   const load::Component& part = state.folder.component("scheduler");
   sample::SchedulerConfig config{part.class_name, part.config};
   if (request.scheduler != SchedulerName::automatic)
-    config = sample::other_scheduler(config, request.scheduler, recipe.predicts_flow);
+    config = sample::other_scheduler(config, request.scheduler, spec.predicts_flow);
   job.sampler_name = config.name;
   job.sampler =
       sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
                            {.steps = steps,
                             .tokens = job.layout.tokens(),
-                            .even_sigmas = recipe.even_sigmas,
-                            .flow = recipe.predicts_flow});
+                            .even_sigmas = spec.even_sigmas,
+                            .flow = spec.predicts_flow});
 }
 
-parallel::Guidance text_guidance(const models::PipelineSpec& recipe, const Branches& branches) {
-  return {branches.scale, recipe.guided_channels, recipe.guided_channels};
+parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branches& branches) {
+  return {branches.scale, spec.guided_channels, spec.guided_channels};
 }
 
 // What a sampler does otherwise than one would think.
@@ -199,10 +199,10 @@ void note_passes(const ModelState& state, int steps, Job& job) {
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
   bool draws = false;
   for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
-  if (draws && state.recipe->predicts_flow)
+  if (draws && state.spec->predicts_flow)
     job.notes.push_back(
         "the noise of the steps follows --seed; the pipeline of diffusers draws it from PyTorch's "
-        "global generator, so its picture is another one");
+        "global generator, so its image is another one");
 }
 
 Embeddings encoded(const ModelState& state, const GenerateRequest& request, bool two,
@@ -213,8 +213,8 @@ Embeddings encoded(const ModelState& state, const GenerateRequest& request, bool
 
 void plan_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                int steps, Job& job) {
-  const models::PipelineSpec& recipe = *state.recipe;
-  const Branches branches = branches_of(recipe, request, job.guidance_asked);
+  const models::PipelineSpec& spec = *state.spec;
+  const Branches branches = branches_of(spec, request, job.guidance_asked);
   require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
           ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
           state.name);
@@ -224,32 +224,32 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
   const Embeddings embeddings = request.embeddings.empty()
                                     ? encoded(state, request, branches.two, control, job)
                                     : read_embeddings(request);
-  const int64_t prompts = prompt_count(recipe, embeddings, branches.two);
-  picture_count(prompts, request);
+  const int64_t prompts = prompt_count(spec, embeddings, branches.two);
+  image_count(prompts, request);
   for (int64_t p = 0; p < prompts; ++p)
     for (int i = 0; i < request.count; ++i)
       job.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
                                ? request.prompts[static_cast<size_t>(p)]
                                : "prompt " + std::to_string(p));
-  job.conditioning = text_conditioning(recipe, embeddings, request.count, branches.two);
+  job.conditioning = text_conditioning(spec, embeddings, request.count, branches.two);
   const int64_t factor = state.vae_factor();
-  if (recipe.add_conditions)
-    recipe.add_conditions({.rows = prompts * request.count * (branches.two ? 2 : 1),
-                           .height = job.layout.size[1] * factor,
-                           .width = job.layout.size[2] * factor,
-                           .guidance = branches.embedded},
-                          job.conditioning);
-  job.prefix = recipe.prefix(job.conditioning);
-  job.guidance = text_guidance(recipe, branches);
+  if (spec.add_conditions)
+    spec.add_conditions({.batch = prompts * request.count * (branches.two ? 2 : 1),
+                         .height = job.layout.size[1] * factor,
+                         .width = job.layout.size[2] * factor,
+                         .guidance = branches.embedded},
+                        job.conditioning);
+  job.prefix = spec.prefix(job.conditioning);
+  job.guidance = text_guidance(spec, branches);
 }
 
 // The size that the reference pipeline computes in place of the one that was asked for.
 void plan_bin(const ModelState& state, int64_t& height, int64_t& width, Job& job) {
   require(height >= 16 && width >= 16 && height <= 16384 && width <= 16384, ErrorCode::usage,
           "--width {} --height {}: expected 16 to 16384 pixels with --binning", width, height);
-  require(state.recipe->binned != nullptr, ErrorCode::usage,
+  require(state.spec->binned != nullptr, ErrorCode::usage,
           "--binning on: '{}' has no table of trained sizes; leave it out", state.name);
-  const auto bin = state.recipe->binned(height, width);
+  const auto bin = state.spec->binned(height, width);
   if (bin.height == height && bin.width == width) return;
   if (bin.resized_back) {
     job.crop_height = height;
@@ -265,28 +265,28 @@ void plan_bin(const ModelState& state, int64_t& height, int64_t& width, Job& job
 
 // Models whose patches span frames get latent frames before those that were asked for.
 void plan_size(const ModelState& state, const GenerateRequest& request, Job& job) {
-  const models::PipelineSpec& recipe = *state.recipe;
-  const std::array<int64_t, 3> patch = recipe.layout(0, 0).patch;
+  const models::PipelineSpec& spec = *state.spec;
+  const std::array<int64_t, 3> patch = spec.layout(0, 0).patch;
   const int64_t factor = state.vae_factor(), depth = patch[0];
-  int64_t frames = latent_frames(recipe, request.frames);
-  if (frames > 0 && decoded_frames(recipe, frames) != request.frames)
+  int64_t frames = latent_frames(spec, request.frames);
+  if (frames > 0 && decoded_frames(spec, frames) != request.frames)
     job.notes.push_back(fmt::format(
         "--frames {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
         "frames, as {} or {}, come as asked",
-        request.frames, decoded_frames(recipe, frames), 2 * recipe.frames_per_latent,
-        request.frames - recipe.frames_per_latent, request.frames + recipe.frames_per_latent));
+        request.frames, decoded_frames(spec, frames), 2 * spec.frames_per_latent,
+        request.frames - spec.frames_per_latent, request.frames + spec.frames_per_latent));
   if (frames > 0) job.added_frames = (depth - frames % depth) % depth;
   if (frames > 0) frames += job.added_frames;
-  job.form = recipe.form;
+  job.form = spec.form;
   int64_t height = request.height, width = request.width;
   if (request.binning) {
-    const nn::TokenLayout trained = recipe.layout(0, 0);
+    const nn::TokenLayout trained = spec.layout(0, 0);
     if (height == 0) height = trained.size[1] * factor;
     if (width == 0) width = trained.size[2] * factor;
     plan_bin(state, height, width, job);
   }
-  job.layout = recipe.layout(latent_pixels(height, factor, patch[1], "height"),
-                             latent_pixels(width, factor, patch[2], "width"), frames);
+  job.layout = spec.layout(latent_pixels(height, factor, patch[1], "height"),
+                           latent_pixels(width, factor, patch[2], "width"), frames);
 }
 
 // What a request is before anything is encoded: its sizes, and how many steps it asks for.
@@ -302,15 +302,14 @@ int begin_job(const ModelState& state, const GenerateRequest& request, Job& job)
 
 Outline outline_of(const ModelState& state, const GenerateRequest& request, const Job& job,
                    int steps) {
-  const models::PipelineSpec& recipe = *state.recipe;
+  const models::PipelineSpec& spec = *state.spec;
   Outline outline;
   const auto prompts = static_cast<int>(request.prompts.size());
   outline.layout = job.layout;
-  outline.branches = recipe.text_inputs.empty()
-                         ? job.guidance_asked != 1
-                         : branches_of(recipe, request, job.guidance_asked).two;
-  outline.pictures =
-      picture_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request);
+  outline.branches = spec.text_inputs.empty() ? job.guidance_asked != 1
+                                              : branches_of(spec, request, job.guidance_asked).two;
+  outline.samples =
+      image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request);
   outline.texts = prompts == 0 ? 0 : prompts + (outline.branches ? 1 : 0);
   outline.steps = steps;
   outline.decode = request.decode;
@@ -320,10 +319,10 @@ Outline outline_of(const ModelState& state, const GenerateRequest& request, cons
 }  // namespace
 
 Job plan_job(const ModelState& state, const GenerateRequest& request, const RunControl& control) {
-  if (!state.recipe) {
+  if (!state.spec) {
     if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
     require(!state.folder.has("model"), ErrorCode::usage,
-            "'{}' is a language model, which makes no pictures; 'tessera complete' goes on with a "
+            "'{}' is a language model, which makes no images; 'tessera complete' goes on with a "
             "text",
             state.name);
     fail(
@@ -353,34 +352,34 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
     if (!said.empty()) job.notes.push_back(said);
   announce(state, outline_of(state, request, job, steps), control);
-  if (state.recipe->text_inputs.empty())
+  if (state.spec->text_inputs.empty())
     plan_classes(state, request, steps, job);
   else
     plan_text(state, request, control, steps, job);
-  plan_rescale(*state.recipe, request, job);
-  note_without_effect(*state.recipe, request, job);
+  plan_rescale(*state.spec, request, job);
+  note_without_effect(*state.spec, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
     read_initial(request, job);
   return job;
 }
 
 Job sketch_job(const ModelState& state, const GenerateRequest& request) {
-  const models::PipelineSpec& recipe = *state.recipe;
+  const models::PipelineSpec& spec = *state.spec;
   Job job;
   const int steps = begin_job(state, request, job);
   require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
-  job.labels.resize(static_cast<size_t>(outline_of(state, request, job, steps).pictures));
-  if (!recipe.takes_text()) {
+  job.labels.resize(static_cast<size_t>(outline_of(state, request, job, steps).samples));
+  if (!spec.takes_text()) {
     choose_class_sampler(state, request, steps, job);
   } else {
-    job.guidance = text_guidance(recipe, branches_of(recipe, request, job.guidance_asked));
+    job.guidance = text_guidance(spec, branches_of(spec, request, job.guidance_asked));
     job.sampler = sample::rectified_flow(steps);
     if (state.folder.has("scheduler")) choose_sampler(state, request, steps, job);
   }
-  const int64_t rows = int64_t{job.pictures()} * (job.guidance.branches() ? 2 : 1);
-  check_tokens(job.layout, rows);
-  job.conditioning = recipe.example(rows);
-  job.prefix = recipe.prefix(job.conditioning);
+  const int64_t batch = int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1);
+  check_tokens(job.layout, batch);
+  job.conditioning = spec.example(batch);
+  job.prefix = spec.prefix(job.conditioning);
   return job;
 }
 

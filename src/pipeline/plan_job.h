@@ -15,18 +15,18 @@ namespace tessera::pipeline {
 /// Everything about a request that is decided before a weight is read.
 struct Job {
   nn::TokenLayout layout;
-  nn::LatentForm form = nn::LatentForm::picture;
-  std::vector<std::string> labels;  ///< one a picture or video: its class or prompt
-  nn::Conditioning conditioning;    ///< of all rows: every picture, then again without conditions
-  int64_t prefix = 0;               ///< text tokens of a row
-  int64_t added_frames = 0;         ///< latent frames before those that were asked for
+  nn::LatentForm form = nn::LatentForm::image;
+  std::vector<std::string> labels;  ///< one an image or video: its class or prompt
+  nn::Conditioning conditioning;  ///< of all sequences: every image, then again without conditions
+  int64_t prefix = 0;             ///< text tokens of a sequence
+  int64_t added_frames = 0;       ///< latent frames before those that were asked for
   float guidance_asked = 1;
   std::unique_ptr<sample::Sampler> sampler;
   std::string sampler_name;  ///< "ddpm", "DDIMScheduler", ...
   parallel::Guidance guidance;
   std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
   std::string given_by = "the request";         ///< that file
-  int64_t crop_height = 0, crop_width = 0;      ///< pixels a picture is resized to; 0: as decoded
+  int64_t crop_height = 0, crop_width = 0;      ///< pixels an image is resized to; 0: as decoded
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
   std::vector<std::string> notes;               ///< what one should know about it
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
@@ -34,20 +34,20 @@ struct Job {
   /// The transformer by rank, of those of this process, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
 
-  int pictures() const { return static_cast<int>(labels.size()); }
+  int samples() const { return static_cast<int>(labels.size()); }
   /// As files hold latents, and as noise is drawn.
-  tensor::Shape latent_shape() const { return nn::latent_shape(layout, form, pictures()); }
-  tensor::Shape noise_shape() const { return nn::latent_shape(layout, noise_form(), pictures()); }
+  tensor::Shape latent_shape() const { return nn::latent_shape(layout, form, samples()); }
+  tensor::Shape noise_shape() const { return nn::latent_shape(layout, noise_form(), samples()); }
   nn::LatentForm noise_form() const {
-    return form == nn::LatentForm::packed ? nn::LatentForm::picture : form;
+    return form == nn::LatentForm::packed ? nn::LatentForm::image : form;
   }
   parallel::Workload workload() const {
-    return {pictures(), layout.grid(),         guidance.branches() ? 2 : 1, sampler->steps(),
-            prefix,     guidance.rescale != 0, sampler->whole_pictures()};
+    return {samples(), layout.grid(),         guidance.branches() ? 2 : 1, sampler->steps(),
+            prefix,    guidance.rescale != 0, sampler->whole_samples()};
   }
 };
 
-/// What a request means for an open model: sizes, schedule, conditioning of all rows. Throws
+/// What a request means for an open model: sizes, schedule, conditioning of all sequences. Throws
 /// Error(usage) for what does not fit, Error(model) for parts that are missing. Text encoders are
 /// run and released.
 Job plan_job(const ModelState& state, const GenerateRequest& request,

@@ -9,7 +9,7 @@ namespace tessera::pipeline {
 /// What latents in token layout look like in the middle of a run, beside what that holds: decoded
 /// as the result will be, in smaller tiles where memory asks for it. Nobody's meters count it, the
 /// job's memory does. Throws as Progress::preview.
-std::vector<Picture> preview(const ModelState& state, const std::stop_token& stop, const Job& job,
-                             const tensor::Tensor& tokens);
+std::vector<Image> preview(const ModelState& state, const std::stop_token& stop, const Job& job,
+                           const tensor::Tensor& tokens);
 
 }  // namespace tessera::pipeline

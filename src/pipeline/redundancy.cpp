@@ -75,7 +75,7 @@ void RedundancyProbe::see(const nn::MoeWork& work) {
   before_[site] = std::move(now);
 }
 
-std::vector<Report::StaleError> RedundancyProbe::stale_rows() const {
+std::vector<Report::StaleError> RedundancyProbe::stale_errors() const {
   std::vector<Report::StaleError> all;
   for (const auto& [layer, bins] : bins_)
     for (int b = 0; b < kBins; ++b) {

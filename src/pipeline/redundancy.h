@@ -17,7 +17,7 @@ class RedundancyProbe {
 
   const std::vector<Report::Similarity>& steps() const { return steps_; }
   /// Ranges of scores that hold rows, layer by layer.
-  std::vector<Report::StaleError> stale_rows() const;
+  std::vector<Report::StaleError> stale_errors() const;
 
  private:
   struct Before {

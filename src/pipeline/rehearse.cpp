@@ -23,7 +23,7 @@ class FirstSteps final : public sample::Sampler {
   bool needs_noise(int i) const override { return all_.needs_noise(i); }
   int noise_draws(int i) const override { return all_.noise_draws(i); }
   float initial_scale() const override { return all_.initial_scale(); }
-  bool whole_pictures() const override { return all_.whole_pictures(); }
+  bool whole_samples() const override { return all_.whole_samples(); }
   float input_scale(int i) const override { return all_.input_scale(i); }
   Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
               sample::History& history) const override {
@@ -92,11 +92,11 @@ int64_t shared_weights(const ModelState& stage) {
   const auto weights = stage.transformer_weights();
   std::vector<std::unique_ptr<nn::Denoiser>> networks;
   for (int r = 0; r < stage.options.plan.world(); ++r)
-    networks.push_back(stage.recipe->make(*weights, stage.portion(r), stage.dtype()));
+    networks.push_back(stage.spec->make(*weights, stage.portion(r), stage.dtype()));
   return scope.memory->current(tensor::MemoryClass::weights);
 }
 
-// What a request holds beside its ranks: the conditioning of all rows, and what it was given.
+// What a request holds beside its ranks: the conditioning of all sequences, and what it was given.
 int64_t input_bytes(const Job& job) {
   int64_t bytes = 0;
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
@@ -111,7 +111,7 @@ void set_stage(const ModelState& state, ModelState& stage) {
   stage.options.processes = nullptr;
   stage.place.device = tensor::Device::meta;
   stage.folder = state.folder;
-  stage.recipe = state.recipe;
+  stage.spec = state.spec;
   stage.workers.assumptions = tensor::current_scope().assumptions;
   const auto world = static_cast<size_t>(state.options.plan.world());
   stage.workers.ranks.resize(world > 1 ? world : 0);

@@ -16,7 +16,7 @@ struct Rehearsal {
 };
 
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count
-/// as processes do. Experts get as many rows as the caller's scope assumes.
+/// as processes do. Experts get as many assignments as the caller's scope assumes.
 void set_stage(const ModelState& state, ModelState& stage);
 
 /// Bytes that this process needs for some ranks: the largest one, if each is a process of its own;

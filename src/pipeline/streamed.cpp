@@ -20,30 +20,30 @@ Portion one_block(int64_t index) {
   return one;
 }
 
-int64_t weight_of(const models::PipelineSpec& recipe, DType dtype, const Portion& portion) {
+int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
   const load::MetaWeights weights;
-  const auto part = recipe.make(weights, portion, dtype);
+  const auto part = spec.make(weights, portion, dtype);
   return scope.memory->current(tensor::MemoryClass::weights);
 }
 
 }  // namespace
 
-StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& recipe,
+StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec,
                                    std::shared_ptr<const nn::Weights> weights, DType dtype,
                                    int64_t resident)
-    : recipe_(recipe),
+    : spec_(spec),
       weights_(std::move(weights)),
       dtype_(dtype),
       resident_(resident),
-      shell_(recipe.make(*weights_, {{0, resident}, true, true}, dtype)) {}
+      shell_(spec.make(*weights_, {{0, resident}, true, true}, dtype)) {}
 
 void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                              nn::Hidden& hidden, const nn::Seams& seams) const {
   if (index < resident_) return shell_->block(index, step, placement, hidden, seams);
-  const auto part = recipe_.make(*weights_, one_block(index), dtype_);
+  const auto part = spec_.make(*weights_, one_block(index), dtype_);
   part->block(index, step, placement, hidden, seams);
 }
 
@@ -56,11 +56,11 @@ int64_t PartWeights::largest(int64_t first) const {
   return most;
 }
 
-PartWeights part_weights(const models::PipelineSpec& recipe, DType dtype) {
+PartWeights part_weights(const models::PipelineSpec& spec, DType dtype) {
   PartWeights parts;
-  parts.fixed = weight_of(recipe, dtype, {{0, 0}, true, true});
-  for (int64_t b = 0; b < recipe.blocks; ++b)
-    parts.blocks.push_back(weight_of(recipe, dtype, one_block(b)));
+  parts.fixed = weight_of(spec, dtype, {{0, 0}, true, true});
+  for (int64_t b = 0; b < spec.blocks; ++b)
+    parts.blocks.push_back(weight_of(spec, dtype, one_block(b)));
   return parts;
 }
 

@@ -14,8 +14,8 @@ namespace tessera::pipeline {
 /// thread-safe.
 class StreamedDenoiser : public nn::Denoiser {
  public:
-  /// The recipe must outlive it.
-  StreamedDenoiser(const models::PipelineSpec& recipe, std::shared_ptr<const nn::Weights> weights,
+  /// The spec must outlive it.
+  StreamedDenoiser(const models::PipelineSpec& spec, std::shared_ptr<const nn::Weights> weights,
                    nn::DType dtype, int64_t resident);
 
   const nn::Geometry& geometry() const override { return shell_->geometry(); }
@@ -42,7 +42,7 @@ class StreamedDenoiser : public nn::Denoiser {
   }
 
  private:
-  const models::PipelineSpec& recipe_;
+  const models::PipelineSpec& spec_;
   std::shared_ptr<const nn::Weights> weights_;
   nn::DType dtype_;
   int64_t resident_;
@@ -58,7 +58,7 @@ struct PartWeights {
   /// Of the largest block from `first` on.
   int64_t largest(int64_t first) const;
 };
-PartWeights part_weights(const models::PipelineSpec& recipe, nn::DType dtype);
+PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype);
 
 /// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
 /// them if they fit, -1 if not even one at a time does.

@@ -39,7 +39,7 @@ int64_t weights_of(const ModelState& state, DType dtype, std::optional<DType> ex
   for (int r = 0; r < state.options.plan.world(); ++r)
     if (!processes || processes->rank() == r)
       networks.push_back(
-          state.language->recipe().make(weights, portion_of(state, dtype, experts, r), dtype, 0));
+          state.language->spec().make(weights, portion_of(state, dtype, experts, r), dtype, 0));
   return scope.memory->current(tensor::MemoryClass::weights);
 }
 
@@ -48,7 +48,7 @@ sample::TokenPass pass_of(const TokenRun& run) {
   sample::TokenPass pass;
   for (size_t r = 0; r < run.lengths.size(); ++r) {
     const int64_t length = run.lengths[r];
-    pass.view.rows.push_back(static_cast<int>(r));
+    pass.view.sequences.push_back(static_cast<int>(r));
     pass.view.body.push_back({static_cast<int>(r), {0, length}});
     pass.view.lengths.push_back(length);
     pass.decide.push_back(
@@ -62,7 +62,7 @@ sample::TokenPass pass_of(const TokenRun& run) {
 Inspection::Rank rehearse_rank(const ModelState& state, const sample::TokenPass& pass, int block,
                                comm::Communicator* world) {
   const Plan& plan = state.options.plan;
-  const models::TokenRecipe& recipe = state.language->recipe();
+  const models::TokenSpec& spec = state.language->spec();
   const nn::Portion portion =
       portion_of(state, state.dtype(), state.expert_dtype(), world ? world->rank() : 0);
   std::unique_ptr<nn::TokenModel> model;
@@ -70,8 +70,8 @@ Inspection::Rank rehearse_rank(const ModelState& state, const sample::TokenPass&
     tensor::Scope building = tensor::current_scope();
     building.meter = nullptr;
     const tensor::BindScope bind(building);
-    model = recipe.make(state.language->on_meta(), portion, state.dtype(),
-                        recipe.facts().block_causal ? block : 0);
+    model = spec.make(state.language->on_meta(), portion, state.dtype(),
+                      spec.facts().block_causal ? block : 0);
   }
   parallel::Setup setup(plan, model->geometry(), {.text = {{pass.view.lengths}}}, world);
   parallel::forward(*model, pass, setup, {});
@@ -90,7 +90,7 @@ Inspection::Rank rehearse_rank(const ModelState& state, const sample::TokenPass&
 }  // namespace
 
 TokenNeed token_need(const ModelState& state, const TokenRun& run) {
-  const models::TokenRecipe& recipe = state.language->recipe();
+  const models::TokenSpec& spec = state.language->spec();
   const int64_t tokens = std::accumulate(run.lengths.begin(), run.lengths.end(), int64_t{0});
   require(tokens <= kMostTokens, ErrorCode::memory,
           "a run of {} tokens is too long for any machine: use fewer or shorter prompts", tokens);
@@ -101,7 +101,7 @@ TokenNeed token_need(const ModelState& state, const TokenRun& run) {
   {
     const tensor::BindScope bind(stage.workers.scope());
     const load::MetaWeights weights;
-    recipe.make(weights, {{0, recipe.blocks()}, true, true}, state.dtype(), 0);
+    spec.make(weights, {{0, spec.blocks()}, true, true}, state.dtype(), 0);
     need.parameters = weights.parameters();
     need.ranks.resize(meters.ranks.size());
     launch_ranks(stage, meters, {}, [&](comm::Communicator* world) {
@@ -138,8 +138,9 @@ std::string token_problem(const ModelState& state, const TokenNeed& need) {
 }
 
 void plan_tokens(ModelState& state, const TokenRun& run) {
-  const auto rows = static_cast<int64_t>(run.lengths.size());
-  const int64_t size = std::accumulate(run.lengths.begin(), run.lengths.end(), rows * run.decided);
+  const auto sequences = static_cast<int64_t>(run.lengths.size());
+  const int64_t size =
+      std::accumulate(run.lengths.begin(), run.lengths.end(), sequences * run.decided);
   if (size <= state.foreseen_tokens) return;
   const std::string problem = token_problem(state, token_need(state, run));
   if (!problem.empty()) fail(ErrorCode::memory, "{}", problem);

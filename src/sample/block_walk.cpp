@@ -133,7 +133,7 @@ BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit,
       limit_(limit),
       policy_(policy),
       special_(special),
-      rule_(commit_rule(policy)) {
+      rule_(unmasking_policy(policy)) {
   const auto mask = std::find(prompt.begin(), prompt.end(), special.mask);
   require(mask == prompt.end(), ErrorCode::usage,
           "the prompt holds the mask token {} at position {}; masks are what is generated",

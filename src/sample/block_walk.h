@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "nn/segments.h"
-#include "sample/commit_rules.h"
 #include "sample/decoding_policy.h"
+#include "sample/unmasking_policies.h"
 
 namespace tessera::sample {
 
@@ -45,7 +45,7 @@ class BlockWalk {
   std::vector<int32_t> generated() const;
   /// Whether an end of text stands in the result.
   bool ended() const;
-  CommitRule& rule() { return *rule_; }
+  UnmaskingPolicy& rule() { return *rule_; }
   /// Ends the walk from outside, as a stop string does.
   void cancel() { done_ = true; }
 
@@ -61,7 +61,7 @@ class BlockWalk {
   int64_t prompt_ = 0, limit_ = 0;
   DecodingPolicy policy_;
   SpecialIds special_;
-  std::unique_ptr<CommitRule> rule_;
+  std::unique_ptr<UnmaskingPolicy> rule_;
   Range block_;
   bool done_ = false;
 };

@@ -9,15 +9,15 @@ namespace {
 
 using tensor::Tensor;
 
-TokenPass pack(int index, const std::vector<RowPass>& passes,
+TokenPass pack(int index, const std::vector<SequencePass>& passes,
                const std::vector<std::unique_ptr<BlockWalk>>& walks) {
   TokenPass batch{index, {}, {}, {}};
-  for (const RowPass& p : passes) {
-    const auto& ids = walks[size_t(p.row)]->ids();
-    batch.view.rows.push_back(p.row);
-    batch.view.body.push_back({p.row, p.pass.ids});
+  for (const SequencePass& p : passes) {
+    const auto& ids = walks[size_t(p.sequence)]->ids();
+    batch.view.sequences.push_back(p.sequence);
+    batch.view.body.push_back({p.sequence, p.pass.ids});
     batch.view.lengths.push_back(p.pass.length);
-    if (p.pass.decide.size() > 0) batch.decide.push_back({p.row, p.pass.decide});
+    if (p.pass.decide.size() > 0) batch.decide.push_back({p.sequence, p.pass.decide});
     batch.ids.insert(batch.ids.end(), ids.begin() + p.pass.ids.begin, ids.begin() + p.pass.ids.end);
   }
   return batch;
@@ -55,18 +55,18 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
   std::vector<Decoded> out(prompts.size());
   for (int pass = 0;; ++pass) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped after {} passes", pass);
-    std::vector<RowPass> passes;
+    std::vector<SequencePass> passes;
     for (size_t r = 0; r < walks.size(); ++r)
       if (const auto next = walks[r]->next()) passes.push_back({int(r), *next, {}});
     if (passes.empty()) break;
     if (control.before) control.before(passes);
     const Tensor logits = forward(pack(pass, passes, walks));
     int64_t at = 0;
-    for (RowPass& p : passes) {
-      BlockWalk& walk = *walks[size_t(p.row)];
+    for (SequencePass& p : passes) {
+      BlockWalk& walk = *walks[size_t(p.sequence)];
       const Tensor mine = logits.slice(0, at, at + p.pass.decide.size());
       at += p.pass.decide.size();
-      int64_t& made = out[size_t(p.row)].passes;
+      int64_t& made = out[size_t(p.sequence)].passes;
       if (p.pass.decide.size() > 0)
         p.commits = walk.rule().choose(masked(mine, p.pass, walk, special, made));
       ++made;

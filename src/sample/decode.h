@@ -16,8 +16,8 @@ struct TokenPrompt {
 };
 
 /// One sequence's share of a forward pass.
-struct RowPass {
-  int row = 0;  ///< index of the prompt
+struct SequencePass {
+  int sequence = 0;  ///< index of the prompt
   Pass pass;
   std::vector<Prediction> commits;  ///< filled in after the pass
 };
@@ -34,10 +34,10 @@ struct Decoded {
 struct DecodeControl {
   std::stop_token stop;
   /// Before each forward pass: the sequences in it.
-  std::function<void(const std::vector<RowPass>&)> before;
+  std::function<void(const std::vector<SequencePass>&)> before;
   /// After it: what each committed, where it stands, and the f32 logits [decided, vocabulary] it
   /// was decided on; false ends the sequence.
-  std::function<bool(const RowPass&, const BlockWalk&, const tensor::Tensor& logits)> after;
+  std::function<bool(const SequencePass&, const BlockWalk&, const tensor::Tensor& logits)> after;
 };
 
 /// Tokens of each sequence from its first pass to its last. Throws Error(usage) for prompts and

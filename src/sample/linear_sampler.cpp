@@ -26,18 +26,18 @@ float quantile_of(std::vector<float>& values, double quantile) {
 Tensor thresholded(const Tensor& estimate, const Clip& clip) {
   if (estimate.is_meta()) return estimate;
   require(clip.tokens > 0 && estimate.size(0) % clip.tokens == 0, ErrorCode::usage,
-          "dynamic thresholding needs whole pictures of {} tokens, got {}", clip.tokens,
+          "dynamic thresholding needs whole samples of {} tokens, got {}", clip.tokens,
           estimate.size(0));
   const std::vector<float> values = estimate.to_floats();
   const Tensor y = Tensor::from(std::span<const float>(values), estimate.shape());
   const int64_t count = clip.tokens * y.size(1);
   for (int64_t begin = 0; begin < y.size(0); begin += clip.tokens) {
-    const std::span<float> picture(y.row<float>(begin), static_cast<size_t>(count));
-    std::vector<float> sizes(picture.size());
-    std::ranges::transform(picture, sizes.begin(), [](float v) { return std::abs(v); });
+    const std::span<float> sample(y.row<float>(begin), static_cast<size_t>(count));
+    std::vector<float> sizes(sample.size());
+    std::ranges::transform(sample, sizes.begin(), [](float v) { return std::abs(v); });
     const float s =
         std::min(std::max(quantile_of(sizes, clip.quantile), 1.0f), static_cast<float>(clip.most));
-    for (float& v : picture) v = std::clamp(v, -s, s) / s;
+    for (float& v : sample) v = std::clamp(v, -s, s) / s;
   }
   return y.to(estimate.device());
 }

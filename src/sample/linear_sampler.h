@@ -25,11 +25,11 @@ struct LinearStep {
 struct Clip {
   double bound = std::numeric_limits<double>::infinity();
   /// Dynamic thresholding (Saharia et al. 2022, section 2.3) in place of the bound, if above 0: a
-  /// picture is clipped to this quantile of its absolute values, at least 1 and at most `most`, and
+  /// sample is clipped to this quantile of its absolute values, at least 1 and at most `most`, and
   /// divided by it.
   double quantile = 0;
   double most = 1;
-  int64_t tokens = 0;  ///< of a picture
+  int64_t tokens = 0;  ///< of a sample
 };
 
 /// A sampler that is a table of such steps: every published solver with constant coefficients.
@@ -43,7 +43,7 @@ class LinearSampler : public Sampler {
   int noise_draws(int i) const override { return at(i).draws; }
   float initial_scale() const override { return static_cast<float>(initial_scale_); }
   float input_scale(int i) const override { return static_cast<float>(at(i).input_scale); }
-  bool whole_pictures() const override { return clip_.quantile > 0; }
+  bool whole_samples() const override { return clip_.quantile > 0; }
   Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
               History& history) const override;
 

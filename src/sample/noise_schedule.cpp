@@ -85,7 +85,7 @@ NoiseSchedule read_noise_schedule(const base::ConfigReader& read, const Schedule
     schedule.alphas_cumprod.push_back(double(float(product)));
   }
   require(schedule.alphas_cumprod.back() > 0, ErrorCode::model,
-          "{}: the betas leave nothing of a picture after {} training steps; expected smaller ones",
+          "{}: the betas leave nothing of a sample after {} training steps; expected smaller ones",
           read.where(), schedule.train_steps);
   if (missing.rescales && read.flag("rescale_betas_zero_snr", false))
     reach_zero_snr(schedule.alphas_cumprod);

@@ -25,7 +25,7 @@ FromPair noise_of(PredictionType prediction, double alpha, double sigma);
 
 /// Reads thresholding, dynamic_thresholding_ratio and sample_max_value; without them, and if
 /// `clips` has a value, clip_sample, which it is the default of, and clip_sample_range. `tokens` of
-/// a picture are for thresholding.
+/// a sample are for thresholding.
 Clip read_clip(const base::ConfigReader& read, std::optional<bool> clips, int64_t tokens);
 
 }  // namespace tessera::sample

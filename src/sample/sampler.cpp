@@ -29,7 +29,7 @@ Tensor rescale_guided(const Tensor& guided, const Tensor& cond, float phi, int64
   require(guided.shape() == cond.shape() && tokens > 0 && guided.size(0) % tokens == 0 &&
               columns >= 0 && columns <= guided.size(1),
           ErrorCode::usage,
-          "rescaled guidance needs whole pictures of {} tokens twice, got {} and {}", tokens,
+          "rescaled guidance needs whole samples of {} tokens twice, got {} and {}", tokens,
           guided.shape().str(), cond.shape().str());
   if (guided.is_meta()) return Tensor::empty(guided.shape(), tensor::DType::f32, guided.device());
   const Tensor from = guided.to(tensor::Device::cpu), like = cond.to(tensor::Device::cpu);

@@ -16,7 +16,7 @@ struct History {
 };
 
 /// The steps from noise to a latent, one a forward pass: a solver that evaluates twice has two.
-/// Const and element-wise, unless whole_pictures() says otherwise: any range of tokens steps on its
+/// Const and element-wise, unless whole_samples() says otherwise: any range of tokens steps on its
 /// own.
 class Sampler {
  public:
@@ -30,8 +30,8 @@ class Sampler {
   virtual int noise_draws(int i) const { return needs_noise(i) ? 1 : 0; }
   /// What unit noise is multiplied with before the first step.
   virtual float initial_scale() const { return 1; }
-  /// Whether a step reads whole pictures; else it is element-wise.
-  virtual bool whole_pictures() const { return false; }
+  /// Whether a step reads whole samples; else it is element-wise.
+  virtual bool whole_samples() const { return false; }
   /// What the latent is multiplied with before the denoiser sees it at step i.
   virtual float input_scale(int) const { return 1; }
   /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or
@@ -42,8 +42,8 @@ class Sampler {
 };
 
 /// Pulls guided predictions back towards the spread of the conditional ones (Lin et al. 2023,
-/// section 3.4): over the first `columns` columns of each picture (`tokens` rows), guided * (phi *
-/// std(cond) / std(guided) + 1 - phi). Both are f32 [pictures * tokens, n]; the other columns stay.
+/// section 3.4): over the first `columns` columns of each sample (`tokens` rows), guided * (phi *
+/// std(cond) / std(guided) + 1 - phi). Both are f32 [samples * tokens, n]; the other columns stay.
 /// The spread is taken on the host: from a GPU it waits.
 Tensor rescale_guided(const Tensor& guided, const Tensor& cond, float phi, int64_t tokens,
                       int64_t columns);

@@ -11,9 +11,9 @@ namespace tessera {
 namespace sample {
 namespace {
 
-// A walk of one number, or one picture of them: no latent survives steps that this one does not.
+// A walk of one number, or one sample of them: no latent survives steps that this one does not.
 void check_finite(const Sampler& sampler, const std::string& where, int64_t tokens) {
-  const std::vector<float> ones(sampler.whole_pictures() ? static_cast<size_t>(tokens) : 1, 1.0f);
+  const std::vector<float> ones(sampler.whole_samples() ? static_cast<size_t>(tokens) : 1, 1.0f);
   const Tensor unit =
       Tensor::from(std::span<const float>(ones), {static_cast<int64_t>(ones.size()), 1});
   Tensor x = unit;

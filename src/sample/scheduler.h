@@ -13,7 +13,7 @@ namespace tessera::sample {
 /// What a pipeline tells its scheduler beside the configuration.
 struct ScheduleRequest {
   int steps = 0;
-  int64_t tokens = 0;        ///< latent tokens of a picture, for a shift that depends on the size
+  int64_t tokens = 0;        ///< latent tokens of a sample, for a shift that depends on the size
   bool even_sigmas = false;  ///< FLUX: sigmas from 1 to 1/steps instead of those of training
   bool flow = false;         ///< the denoiser predicts a flow's velocity: nothing else fits
 };
@@ -48,7 +48,7 @@ struct SchedulerConfig {
 SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName option, bool flow);
 
 /// FlowMatchEulerDiscreteScheduler (Esser et al. 2024): Euler steps of a flow, sigmas shifted by a
-/// constant or by the picture's size.
+/// constant or by the sample's size.
 std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& config,
                                           const ScheduleRequest& request);
 /// DPMSolverMultistepScheduler: DPM-Solver++ (Lu et al. 2022) of order 1 to 3 and its stochastic

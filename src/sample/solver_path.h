@@ -31,7 +31,7 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
                        SolverClass kind);
 /// Reads what the denoiser predicts; a flow is predicted on the path of a flow and nowhere else.
 PredictionType read_path_prediction(const base::ConfigReader& read, const SolverPath& path);
-/// mu of a shift that depends on the picture's size (Esser et al. 2024): linear in its tokens.
+/// mu of a shift that depends on the sample's size (Esser et al. 2024): linear in its tokens.
 double read_size_shift(const base::ConfigReader& read, int64_t tokens);
 
 }  // namespace tessera::sample

@@ -106,11 +106,11 @@ void bench_copies(const Bench& b) {
   b.moves("move_rows_bf16", fmt::format("{}x2048", few.size()), 2.0 * double(few.size()) * 4096,
           b.seconds([&] { ops::move_rows(table, few, spread, few); }, kTimes));
   const Tensor text = b.filled({b.many(512), 3072}, DType::bf16);
-  const Tensor picture = b.filled({b.many(4096), 3072}, DType::bf16);
-  b.moves("concat_rows_bf16", rows_by(picture), 2.0 * double(text.bytes() + picture.bytes()),
+  const Tensor image = b.filled({b.many(4096), 3072}, DType::bf16);
+  b.moves("concat_rows_bf16", rows_by(image), 2.0 * double(text.bytes() + image.bytes()),
           b.seconds(
               [&] {
-                ops::concat_rows({text, picture});
+                ops::concat_rows({text, image});
               },
               kTimes));
 }

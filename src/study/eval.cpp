@@ -8,11 +8,11 @@
 namespace tessera {
 namespace {
 
-/// What a plan made, picture by picture.
+/// What a plan made, image by image.
 struct Made {
   std::vector<std::vector<float>> latents;
-  std::vector<Picture> pictures;
-  int64_t rows = 0, peak_bytes = 0;
+  std::vector<Image> images;
+  int64_t assignments = 0, peak_bytes = 0;
   double seconds = 0;
 };
 
@@ -22,20 +22,20 @@ Made make(Model& model, const EvalRequest& request, const study::Subjects& subje
   const base::Stopwatch clock;
   RunControl control;
   control.stop = stop;
-  for (int first = 0; first < request.pictures; first += request.batch) {
+  for (int first = 0; first < request.images; first += request.batch) {
     GenerateRequest one = request.generate;
     one.seed += static_cast<uint64_t>(first / request.batch);
     one.classes.clear();
     one.prompts.clear();
-    const int count = std::min(request.batch, request.pictures - first);
+    const int count = std::min(request.batch, request.images - first);
     for (int i = 0; i < count; ++i) subjects.ask(first + i, one);
     GenerateResult result = model.generate(one, control);
     const size_t size = result.latents.size() / static_cast<size_t>(count);
     for (int i = 0; i < count; ++i)
       made.latents.emplace_back(result.latents.begin() + static_cast<int64_t>(size) * i,
                                 result.latents.begin() + static_cast<int64_t>(size) * (i + 1));
-    for (Picture& picture : result.pictures) made.pictures.push_back(std::move(picture));
-    for (const auto& layer : result.report.layers) made.rows += layer.rows;
+    for (Image& image : result.images) made.images.push_back(std::move(image));
+    for (const auto& layer : result.report.layers) made.assignments += layer.assignments;
     made.peak_bytes = std::max(made.peak_bytes, result.report.peak_bytes.total);
   }
   made.seconds = clock.seconds();
@@ -48,17 +48,18 @@ PlanQuality compare(const Made& made, const Made& sync, const study::Subjects& s
   std::vector<double> errors, ratios;
   for (size_t i = 0; i < made.latents.size(); ++i)
     errors.push_back(evaluation::relative_error(made.latents[i], sync.latents[i]));
-  for (size_t i = 0; i < made.pictures.size(); ++i)
-    ratios.push_back(evaluation::psnr(made.pictures[i].rgb, sync.pictures[i].rgb));
+  for (size_t i = 0; i < made.images.size(); ++i)
+    ratios.push_back(evaluation::psnr(made.images[i].rgb, sync.images[i].rgb));
   const auto error = evaluation::interval(errors), ratio = evaluation::interval(ratios);
-  quality.pictures = static_cast<int>(made.latents.size());
+  quality.images = static_cast<int>(made.latents.size());
   quality.latent_error = error.mean;
   quality.latent_error_half = error.half;
   quality.psnr = ratio.mean;
   quality.psnr_half = ratio.half;
-  if (!made.pictures.empty()) subjects.judge(made.pictures, unpaired_from, quality);
-  quality.rows = made.rows;
-  quality.rows_share = sync.rows > 0 ? double(made.rows) / double(sync.rows) : 1;
+  if (!made.images.empty()) subjects.judge(made.images, unpaired_from, quality);
+  quality.assignments = made.assignments;
+  quality.assignments_share =
+      sync.assignments > 0 ? double(made.assignments) / double(sync.assignments) : 1;
   quality.seconds = made.seconds;
   quality.peak_bytes = made.peak_bytes;
   return quality;
@@ -68,9 +69,8 @@ PlanQuality compare(const Made& made, const Made& sync, const study::Subjects& s
 
 void evaluate(const std::string& name, const RunOptions& options, const EvalRequest& request,
               const std::function<void(const PlanQuality&)>& line, const std::stop_token& stop) {
-  require(request.pictures >= 1 && request.pictures <= 1000000 && request.batch >= 1,
-          ErrorCode::usage, "{} pictures in batches of {}: expected 1 or more of each",
-          request.pictures, request.batch);
+  require(request.images >= 1 && request.images <= 1000000 && request.batch >= 1, ErrorCode::usage,
+          "{} images in batches of {}: expected 1 or more of each", request.images, request.batch);
   std::unique_ptr<study::Subjects> subjects;
   Made sync;
   for (size_t i = 0; i <= request.plans.size(); ++i) {

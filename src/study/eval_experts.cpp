@@ -32,9 +32,9 @@ struct Layer {
   double likeness = 0;
   int64_t pairs = 0;
 };
-/// Calls of the experts: rows, distinct experts, seconds.
+/// Calls of the experts: assignments, distinct experts, seconds.
 struct Calls {
-  std::vector<double> rows, distinct, seconds;
+  std::vector<double> assignments, distinct, seconds;
 };
 struct Sums {
   double size = 0;  // then: of the rule's coreset, a fixed one, a random one
@@ -101,17 +101,17 @@ class Observer {
     int64_t at = 0;
     for (const nn::Segment& s : work.call.view.body) {
       const int64_t end = at + s.ids.size();
-      if (rows.contains(s.row) && weigh)
+      if (sequences.contains(s.sequence) && weigh)
         compare(work, logits.slice(0, at, end), work.tokens.slice(0, at, end),
                 part(work.routing, at, end));
-      else if (rows.contains(s.row))
-        count(work.call.site, s.row, part(host, at, end), static_cast<size_t>(logits.size(1)));
+      else if (sequences.contains(s.sequence))
+        count(work.call.site, s.sequence, part(host, at, end), static_cast<size_t>(logits.size(1)));
       at = end;
     }
   }
 
-  std::set<int> rows;  ///< sequences that are looked at
-  bool weigh = false;  ///< compare rules; else only count
+  std::set<int> sequences;  ///< sequences that are looked at
+  bool weigh = false;       ///< compare rules; else only count
   std::map<int, Layer> layers;
   std::map<std::pair<size_t, int>, Sums> sums;  ///< by rule and layer
   Calls calls;
@@ -122,7 +122,7 @@ class Observer {
   }
 
  private:
-  void count(int site, int row, const ops::Routing& vanilla, size_t experts) {
+  void count(int site, int sequence, const ops::Routing& vanilla, size_t experts) {
     Layer& layer = layers[site];
     layer.hits.resize(experts);
     std::set<int32_t> seen;
@@ -138,11 +138,11 @@ class Observer {
       layer.distinct[t + 1] += double(seen.size());
       ++layer.samples[t + 1];
     }
-    if (const auto last = layer.before.find(row); last != layer.before.end()) {
+    if (const auto last = layer.before.find(sequence); last != layer.before.end()) {
       layer.likeness += evaluation::cosine(last->second, hits);
       ++layer.pairs;
     }
-    layer.before[row] = std::move(hits);
+    layer.before[sequence] = std::move(hits);
   }
 
   std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
@@ -156,7 +156,7 @@ class Observer {
     if (out.device() == tensor::Device::cuda)
       tensor::device_pool()->runtime().synchronise(tensor::current_scope().stream);
     calls.seconds.push_back(clock.seconds());
-    calls.rows.push_back(sent);
+    calls.assignments.push_back(sent);
     calls.distinct.push_back(double(distinct.size()));
     return out.to_floats();
   }
@@ -223,8 +223,9 @@ ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>&
     if (layer.pairs > 0)
       study.likeness.push_back({geometry.experts[static_cast<size_t>(site)].block,
                                 layer.likeness / double(layer.pairs), layer.pairs});
-  const auto fit = evaluation::fit_two(seen.calls.rows, seen.calls.distinct, seen.calls.seconds);
-  study.per_row = fit.a;
+  const auto fit =
+      evaluation::fit_two(seen.calls.assignments, seen.calls.distinct, seen.calls.seconds);
+  study.per_assignment = fit.a;
   study.per_expert = fit.b;
   study.explained = fit.r2;
   for (const auto& [key, sum] : seen.sums) {
@@ -268,7 +269,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   const auto rules = rules_of(request, data);
   Observer seen(rules);
   pipeline::PassWatch watch;
-  watch.before = [&](const std::set<int>& prompts) { seen.rows = prompts; };
+  watch.before = [&](const std::set<int>& prompts) { seen.sequences = prompts; };
   watch.experts = [&](const nn::MoeWork& work) { seen.see(work); };
   CompleteControl control;
   control.stop = stop;
@@ -317,7 +318,7 @@ std::string to_json(const ExpertStudy& study) {
               {"likeness", likeness},
               {"coresets", coresets},
               {"latency",
-               {{"seconds_per_row", study.per_row},
+               {{"seconds_per_assignment", study.per_assignment},
                 {"seconds_per_expert", study.per_expert},
                 {"explained", study.explained}}}}
       .dump(2);

@@ -33,7 +33,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
                    const std::function<void(const PlanSpeed&)>& line, const std::stop_token& stop) {
   for (int batch : request.batches)
     require(batch >= 1 && batch <= 100000, ErrorCode::usage,
-            "a batch of {} pictures: expected 1 to 100000", batch);
+            "a batch of {} images: expected 1 to 100000", batch);
   require(request.rounds >= 1 && request.rounds <= 10000, ErrorCode::usage,
           "{} rounds: expected 1 to 10000", request.rounds);
   // Rising: a model's peak is that of all it has done.
@@ -67,7 +67,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
     line({.plan = to_string(plans[key.second]),
           .batch = key.first,
           .seconds = seconds,
-          .pictures_per_second = key.first / seconds,
+          .images_per_second = key.first / seconds,
           .peak_bytes = mine.peak_bytes});
   }
 }

@@ -23,7 +23,7 @@ using tensor::Tensor;
 
 constexpr size_t kMostCaptions = 100000;
 
-/// A critic, and what it sees in real pictures.
+/// A critic, and what it sees in real images.
 struct Judge {
   evaluation::Critic critic;
   std::optional<evaluation::Moments> real, real_spatial;
@@ -75,13 +75,13 @@ std::unique_ptr<Judge> judge_of(const std::string& model) {
   return judge;
 }
 
-// What the critic sees in all pictures; one at a time, so that memory does not grow with them.
-void look(const Judge& judge, const std::vector<Picture>& pictures, int unpaired_from,
+// What the critic sees in all images; one at a time, so that memory does not grow with them.
+void look(const Judge& judge, const std::vector<Image>& images, int unpaired_from,
           PlanQuality& quality) {
   int64_t right = 0;
   std::vector<Tensor> logits, features, spatial;
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    const Picture& p = pictures[i];
+  for (size_t i = 0; i < images.size(); ++i) {
+    const Image& p = images[i];
     Tensor x = Tensor::empty({1, p.height, p.width, 3}, DType::f32);
     for (size_t j = 0; j < p.rgb.size(); ++j) x.data<float>()[j] = float(p.rgb[j]) / 255;
     const evaluation::Sight sight = judge.critic.see(x);
@@ -90,8 +90,8 @@ void look(const Judge& judge, const std::vector<Picture>& pictures, int unpaired
     features.push_back(sight.features);
     spatial.push_back(sight.spatial);
   }
-  quality.recognised = double(right) / double(pictures.size());
-  if (!judge.real || static_cast<int>(pictures.size()) < unpaired_from) return;
+  quality.recognised = double(right) / double(images.size());
+  if (!judge.real || static_cast<int>(images.size()) < unpaired_from) return;
   const Tensor seen = ops::concat_rows(features);
   quality.frechet = evaluation::frechet_distance(evaluation::moments(seen), *judge.real);
   quality.spatial_frechet = evaluation::frechet_distance(
@@ -108,9 +108,9 @@ class Classes : public Subjects {
   void ask(int64_t index, GenerateRequest& request) const override {
     request.classes.push_back(std::to_string(index % count_));
   }
-  void judge(const std::vector<Picture>& pictures, int unpaired_from,
+  void judge(const std::vector<Image>& images, int unpaired_from,
              PlanQuality& quality) const override {
-    if (judge_) look(*judge_, pictures, unpaired_from, quality);
+    if (judge_) look(*judge_, images, unpaired_from, quality);
   }
 
  private:
@@ -133,14 +133,14 @@ class Captions : public Subjects {
   void ask(int64_t index, GenerateRequest& request) const override {
     request.prompts.push_back(captions_[static_cast<size_t>(index) % captions_.size()]);
   }
-  void judge(const std::vector<Picture>& pictures, int, PlanQuality& quality) const override {
+  void judge(const std::vector<Image>& images, int, PlanQuality& quality) const override {
     int64_t right = 0;
-    for (size_t i = 0; i < pictures.size(); ++i) {
-      const Picture& p = pictures[i];
+    for (size_t i = 0; i < images.size(); ++i) {
+      const Image& p = images[i];
       right += evaluation::shows(evaluation::see_things(p.rgb, p.height, p.width),
                                  scenes_[i % scenes_.size()]);
     }
-    quality.recognised = double(right) / double(pictures.size());
+    quality.recognised = double(right) / double(images.size());
   }
 
  private:

@@ -9,19 +9,19 @@
 
 namespace tessera::study {
 
-/// What a model is measured on, and what looks at its pictures.
+/// What a model is measured on, and what looks at its images.
 class Subjects {
  public:
   virtual ~Subjects() = default;
-  /// Adds the class or prompt of picture `index` to a request; they come in turn.
+  /// Adds the class or prompt of image `index` to a request; they come in turn.
   virtual void ask(int64_t index, GenerateRequest& request) const = 0;
-  /// Sets what can be said of pictures 0, 1, ...; `unpaired_from`: as in EvalRequest.
-  virtual void judge(const std::vector<Picture>& pictures, int unpaired_from,
+  /// Sets what can be said of images 0, 1, ...; `unpaired_from`: as in EvalRequest.
+  virtual void judge(const std::vector<Image>& images, int unpaired_from,
                      PlanQuality& quality) const = 0;
 };
 
 /// All classes of a model that has any, judged by the critic in its folder if there is one;
-/// otherwise the captions of scenes in its captions.json, judged by what the pictures show
+/// otherwise the captions of scenes in its captions.json, judged by what the images show
 /// (evaluation::shows). Throws Error(model) where there is neither.
 std::unique_ptr<Subjects> subjects_of(const std::string& model, int64_t classes);
 

@@ -12,9 +12,9 @@ TaskData read_task_data(const std::string& model, const TaskSource& source, int 
   const std::string folder = pipeline::resolve_model(model);
   const load::ModelFolder opened = load::open_folder(folder);
   require(opened.has("model") && opened.kind == load::FolderKind::single, ErrorCode::model,
-          "'{}' is no language model; 'tessera eval MODEL' measures models of pictures", model);
+          "'{}' is no language model; 'tessera eval MODEL' measures models of images", model);
   const pipeline::Language language(opened.component("model"));
-  const models::TokenFacts& facts = language.recipe().facts();
+  const models::TokenFacts& facts = language.spec().facts();
   const std::string path = source.name.empty() ? folder + "/tasks.jsonl" : source.name;
   require(!source.name.empty() || base::is_there(path), ErrorCode::usage,
           "'{}' brings no tasks.jsonl: give the examples with --data", model);

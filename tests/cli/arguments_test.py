@@ -48,7 +48,7 @@ class Texts(ProgramTest):
         self.refused(2, "complete", "tasks-a", "--prompt", "[a]", says="no token for '['")
         self.refused(2, "complete", "tasks-a", "--prompt", "a", "b", says=["unexpected argument 'b'"])
 
-    def test_no_text_is_the_unconditional_picture(self):
+    def test_no_text_is_the_unconditional_image(self):
         none = self.latents("--prompt", "", "--guidance", "1")
         self.assertEqual(none, self.latents("--prompt=", "--guidance", "1"))
         self.assertEqual(none, self.latents("--prompt", "-", "--guidance", "1", input="\n"))

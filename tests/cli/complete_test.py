@@ -218,7 +218,7 @@ class Complete(ProgramTest):
         self.refused(4, *words, "tensor=3", says=["4 heads", "valid are: 1, 2"])
         self.refused(4, *words, "data=2", says="prompts are not spread")
         self.refused(4, *words, "expert=2,schedule=displaced", says="nothing is stale")
-        self.refused(4, *words, "distrifusion=2", says="for pictures")
+        self.refused(4, *words, "distrifusion=2", says="for images")
         self.refused(4, *words, "expert=2,data=2,tensor=2", says="leave out expert=")
         self.refused(4, *words, "expert=2", "--ranks", 3, says="needs 2 ranks")
         self.refused(4, *words, "ulysses=2", says="unknown plan entry 'ulysses'")

@@ -73,7 +73,7 @@ class Interrupt(ProgramTest):
             self.assertLess(seconds, 10)
             self.assertEqual(list(self.folder.iterdir()), [], "nothing half-written")
 
-    def test_ends_while_a_picture_is_decoded(self):
+    def test_ends_while_an_image_is_decoded(self):
         for kind in ("png", "webp"):
             process = started("generate", "shapes", "--class", "1", "--steps", "1", "--width", "1024",
                               "--height", "1024", "-o", "x." + kind, cwd=self.folder)
@@ -122,7 +122,7 @@ class Interrupt(ProgramTest):
             time.sleep(0.005)
         self.assertLess(self.seconds_to_end(process), 0.3)
 
-    def test_an_old_picture_stays(self):
+    def test_an_old_image_stays(self):
         (self.folder / "x.png").write_text("old")
         self.assertEqual(self.ends_after(signal.SIGINT, *LONG)[0], 130)
         self.assertEqual((self.folder / "x.png").read_text(), "old")

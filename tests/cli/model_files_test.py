@@ -321,8 +321,8 @@ class Inputs(ProgramTest):
                      says="none.safetensors")
         self.forward(2, ["no tensor 't'", "x, t, y"], t=None)
         dtype, shape, data = self.inputs["x"]
-        self.forward(2, ["'x'", "[rows, channels, height, width]"], x=(dtype, shape[1:], data[:len(data) // 2]))
-        self.forward(2, "1 values for 2 rows", t=("F32", [1], b"\0" * 4))
+        self.forward(2, ["'x'", "[batch, channels, height, width]"], x=(dtype, shape[1:], data[:len(data) // 2]))
+        self.forward(2, "1 values for a batch of 2", t=("F32", [1], b"\0" * 4))
         self.forward(2, "class 11 does not exist", y=("I32", [2], struct.pack("<2i", 0, 11)))
         self.forward(2, "class -1 does not exist", y=("I32", [2], struct.pack("<2i", 0, -1)))
         self.forward(2, "'y'", y=("I32", [1], struct.pack("<i", 0)))

@@ -40,7 +40,7 @@ class Outputs(ProgramTest):
         for option in ("--save-latents", "--trace", "--report"):
             self.refused(2, *QUICK, option, "taken.png", says=["'taken.png'", "name a file in it"])
 
-    def test_other_kinds_of_pictures(self):
+    def test_other_kinds_of_images(self):
         self.refused(2, *QUICK, "-o", "x.gif", says=["'x.gif'", ".png", ".jpg"])
         self.refused(2, *QUICK, "-o", "", says="''")
 
@@ -149,20 +149,20 @@ class Pipes(ProgramTest):
                               capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "{", ""))
 
-    def test_pictures_are_written_though_nobody_reads_their_names(self):
+    def test_images_are_written_though_nobody_reads_their_names(self):
         done = subprocess.run(["bash", "-c", f'"{PROGRAM}" {" ".join(QUICK)} --count 3 -o a.png | true'],
                               cwd=self.folder, capture_output=True, text=True, timeout=60)
         self.assertNotIn("error", done.stderr)
         self.assertTrue(is_png(self.folder / "a-0000.png"))
 
-    def test_a_picture_through_a_pipe(self):
+    def test_an_image_through_a_pipe(self):
         done = subprocess.run([PROGRAM, *QUICK, "-o", "/dev/stdout"], capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(done.stdout.startswith(b"\x89PNG"))
-        self.assertTrue(done.stdout.endswith(b"IEND\xaeB`\x82"), "only the picture")
+        self.assertTrue(done.stdout.endswith(b"IEND\xaeB`\x82"), "only the image")
 
-    def test_one_picture_only(self):
-        self.refused(2, *QUICK, "--count", "2", "-o", "/dev/stdout", says="takes one picture")
+    def test_one_image_only(self):
+        self.refused(2, *QUICK, "--count", "2", "-o", "/dev/stdout", says="takes one image")
 
     def test_no_standard_streams(self):
         done = subprocess.run(["bash", "-c", f'"{PROGRAM}" {" ".join(QUICK)} -o a.png >&- 2>&-'],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What stands inside a picture: its parameters, in the form that other programs read, and always UTF-8."""
+"""What stands inside an image: its parameters, in the form that other programs read, and always UTF-8."""
 
 import os
 import re

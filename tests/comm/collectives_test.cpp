@@ -22,11 +22,11 @@ TEST(Collectives, WholeNumbersAreMergedExactlyOnEveryRank) {
     threads::run(ranks, 10s, [&](Communicator& world) {
       const int64_t large = int64_t{1} << 60;  // beyond doubles
       std::vector<int64_t> sums{world.rank() == 0 ? large + 1 : 1, -world.rank()}, most = sums;
-      sum(world, std::span(sums), {"votes", 0});
-      max(world, std::span(most), {"votes", 0});
+      all_reduce(world, std::span(sums), {"votes", 0});
+      all_reduce_max(world, std::span(most), {"votes", 0});
       EXPECT_EQ(sums, (std::vector<int64_t>{large + ranks, -ranks * (ranks - 1) / 2}));
       EXPECT_EQ(most, (std::vector<int64_t>{large + 1, 0}));
-      sum(world, std::span<int64_t>(), {"votes", 0});
+      all_reduce(world, std::span<int64_t>(), {"votes", 0});
     });
 }
 

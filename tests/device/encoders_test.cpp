@@ -20,13 +20,13 @@ TEST(EncodersOnGpu, VaeDecodesAndEncodes) {
   config.norm_num_groups = 4;
   config.block_out_channels = {8, 16};
   const Tensor latents = RandomWeights().get("z", {2, 4, 6, 5});
-  const Tensor pictures = RandomWeights().get("x", {2, 3, 8, 12});
+  const Tensor images = RandomWeights().get("x", {2, 3, 8, 12});
   nn::LocalSpatial spatial;
   const auto run = [&](Device device) {
     const auto weights = weights_on(device);
     const models::AutoencoderKL decoder(config, weights, DType::bf16);
     const models::AutoencoderKLEncoder encoder(config, weights, DType::bf16);
-    const auto moments = encoder.encode(pictures.to(device), spatial);
+    const auto moments = encoder.encode(images.to(device), spatial);
     return std::vector{decoder.decode(decoder.unscale(latents.to(device)), spatial).to_floats(),
                        moments.mean.to_floats(), moments.logvar.to_floats()};
   };

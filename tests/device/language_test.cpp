@@ -4,7 +4,7 @@
 #include "device/on_gpu.h"
 #include "models/token_config.h"
 #include "models/token_configs.h"
-#include "nn/moe/row_usage.h"
+#include "nn/moe/sequence_usage.h"
 #include "parallel/decode.h"
 #include "tensor/recording.h"
 
@@ -19,15 +19,15 @@ struct SplitExperts : models::NamedNoise {
 // differences of bf16: only f32 has the same ones where other kernels compute.
 std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& config, bool causal,
                                           const std::string& select) {
-  const auto recipe = models::language_model_of({config, "c"});
+  const auto spec = models::language_model_of({config, "c"});
   const auto model =
-      recipe->make(WeightsOn(device, std::make_shared<SplitExperts>()),
-                   {{0, recipe->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
+      spec->make(WeightsOn(device, std::make_shared<SplitExperts>()),
+                 {{0, spec->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
   sample::DecodingPolicy policy;
   policy.block = 4;
   policy.cache.kind = causal ? KvCache::block : KvCache::dual;
   const std::vector<sample::TokenPrompt> prompts{{{3, 1, 4}, 8}, {{1, 5, 9, 2, 6}, 8}};
-  nn::RowUsage usage;
+  nn::SequenceUsage usage;
   parallel::Setup setup(
       {}, model->geometry(),
       {.text = {{sample::sequence_lengths(prompts, policy, causal), nn::parse_selection(select)}}});

@@ -32,21 +32,21 @@ class WeightsOn : public nn::PackingWeights {
   std::shared_ptr<const nn::Weights> from_;
 };
 
-/// A model of a recipe with named noise for weights, on a device.
+/// A model of a spec with named noise for weights, on a device.
 struct TinyTransformer {
   Device device;
-  models::PipelineSpec recipe;
+  models::PipelineSpec spec;
   std::unique_ptr<nn::Denoiser> network;
 
   TinyTransformer(Device on, const char* type, const char* config, DType dtype)
       : device(on),
-        recipe(models::pipeline_of(type, {base::Json::parse(config), "config.json"})),
-        network(recipe.make(WeightsOn(on, std::make_shared<models::NamedNoise>()), recipe.whole(),
-                            dtype)) {}
+        spec(models::pipeline_of(type, {base::Json::parse(config), "config.json"})),
+        network(spec.make(WeightsOn(on, std::make_shared<models::NamedNoise>()), spec.whole(),
+                          dtype)) {}
 
-  /// Two rows with texts of `length` tokens (0: as the recipe's example).
+  /// Two sequences with texts of `length` tokens (0: as the spec's example).
   nn::Conditioning conditioning(int64_t length) const {
-    nn::Conditioning c = recipe.example(2);
+    nn::Conditioning c = spec.example(2);
     for (auto& [name, x] : c.tensors) {
       tensor::Shape shape = x.shape();
       if (shape.rank() == 3 && length > 0) shape = shape.with(1, length);
@@ -59,7 +59,7 @@ struct TinyTransformer {
     const Tensor latent =
         models::NamedNoise().get("latent", {2 * layout.tokens(), layout.token_channels()});
     const Tensor time = Tensor::from(std::vector<float>{400, 250}, {2});
-    parallel::Setup setup({}, network->geometry(), {2, layout.grid(), 1, 1, recipe.prefix(c)},
+    parallel::Setup setup({}, network->geometry(), {2, layout.grid(), 1, 1, spec.prefix(c)},
                           nullptr, {device});
     return parallel::forward(*network, c, time, latent, setup, {});
   }
@@ -67,7 +67,7 @@ struct TinyTransformer {
   Tensor denoised(const nn::Conditioning& c, const nn::TokenLayout& layout, int steps) const {
     const Tensor latent =
         models::NamedNoise().get("latent", {2 * layout.tokens(), layout.token_channels()});
-    parallel::Setup setup({}, network->geometry(), {2, layout.grid(), 1, steps, recipe.prefix(c)},
+    parallel::Setup setup({}, network->geometry(), {2, layout.grid(), 1, steps, spec.prefix(c)},
                           nullptr, {device, true});
     return parallel::denoise(*network, c, *sample::rectified_flow(steps), {}, latent, {}, setup,
                              {});

@@ -13,7 +13,7 @@ void expect_equal(const char* type, const char* config, int64_t text, int64_t fr
     const TinyTransformer here(Device::cpu, type, config, dtype);
     nn::Conditioning c = here.conditioning(text);
     for (const auto& [name, x] : given) c.tensors[name] = x;
-    const nn::TokenLayout layout = here.recipe.layout(4, 6, frames);
+    const nn::TokenLayout layout = here.spec.layout(4, 6, frames);
     const std::vector<float> want = here(c, layout).to_floats();
     const std::vector<float> run = here.denoised(c, layout, 5).to_floats();
     const Gpu gpu;

@@ -91,10 +91,10 @@ TEST(CompleteRanks, ShardsGiveTheIdsOfOneAndAreRepeatable) {
               run("llada_moe", "tensor=4", Precision::f32, q), "tensor=4");
 }
 
-// The logits of one pass over a row, as rank 0 sees them.
+// The logits of one pass over a sequence, as rank 0 sees them.
 std::vector<float> logits(const golden::LladaCase& golden, const std::string& text, bool fused) {
   const Plan plan = parse_plan(text);
-  const auto recipe = golden.recipe();
+  const auto spec = golden.spec();
   const auto tensors = load::open_component(golden.folder + "/model");
   const std::vector<int32_t> ids{5, 17, 30, 2, 9, 94, 94, 94, 94, 94, 94, 94, 94};
   const nn::TokenView view{-1, {0}, {}, {{0, {0, 13}}}, {13}};
@@ -102,8 +102,8 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
   const auto pass = [&](comm::Communicator* world) {
     const int rank = world ? world->rank() : 0;
     const nn::Geometry geometry = golden.load()->geometry();
-    const auto own = recipe->make(*golden.store.open(tensors),
-                                  parallel::portion_of(plan, geometry, rank), nn::DType::f32, 0);
+    const auto own = spec->make(*golden.store.open(tensors),
+                                parallel::portion_of(plan, geometry, rank), nn::DType::f32, 0);
     parallel::Setup setup(
         plan, own->geometry(),
         {.text = {{view.lengths, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla")}}}, world);

@@ -75,7 +75,7 @@ TEST(Inspect, RanksOfAPlanShareTheExperts) {
 
 TEST(Inspect, RanksMayBeUnequal) {
   const auto found = inspect_by_name("dit_moe_s", under("expert=3,placement=0+0+0+0+0+1+1+1"));
-  ASSERT_EQ(found.ranks.size(), 3u);  // a single picture
+  ASSERT_EQ(found.ranks.size(), 3u);  // a single image
   EXPECT_EQ(found.ranks[0].tokens, 0);
   EXPECT_EQ(found.ranks[2].tokens, 512);
   EXPECT_EQ(found.ranks[0].experts, 5);
@@ -88,7 +88,7 @@ TEST(Inspect, BadPlansAreRefusedBeforeAnythingIsComputed) {
   GenerateRequest request;
   for (const auto& [plan, reason] :
        {std::pair<std::string, std::string>{"expert=9", "the model has 8 experts"},
-        {"data=2", "the request has 1 pictures"},
+        {"data=2", "the request has 1 samples"},
         {"schedule=interweaved,sync=28", "names layer 28"}})
     try {
       inspect_by_name("dit_moe_xl", under(plan), request);
@@ -103,7 +103,7 @@ TEST(Inspect, BadPlansOfLanguageModelsAreRefused) {
   for (const auto& [plan, reason] :
        {std::pair<std::string, std::string>{"tensor=3", "tensor=3 does not divide"},
         {"expert=99", "expert=99"},
-        {"distrifusion=2", "distrifusion= is for pictures; language models take"}})
+        {"distrifusion=2", "distrifusion= is for images; language models take"}})
     try {
       Model::open(TESSERA_TEST_DATA "/moe/llada2/model", under(plan)).inspect();
       ADD_FAILURE() << plan << " was accepted";
@@ -118,11 +118,11 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
   const std::string folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
   const load::TensorSet tensors = load::open_component(folder);
   const base::Json config = base::read_json(folder + "/config.json");
-  const auto recipe = models::pipeline_of("dit_moe", {config, "config.json"});
+  const auto spec = models::pipeline_of("dit_moe", {config, "config.json"});
   for (Precision precision : {Precision::f32, Precision::bf16}) {
     const auto foretold = Model::open(folder, under("expert=3", precision)).inspect().ranks;
     for (size_t r = 0; r < 3; ++r) {
-      nn::Portion portion = recipe.whole();
+      nn::Portion portion = spec.whole();
       for (int owner : parallel::experts_in_blocks(4, 3))
         portion.experts.push_back(owner == int(r));
       tensor::Scope scope;
@@ -130,8 +130,8 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
       const tensor::BindScope bind(scope);
       const load::WeightStore store;
       const auto network =
-          recipe.make(*store.open(tensors), portion,
-                      precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
+          spec.make(*store.open(tensors), portion,
+                    precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
       EXPECT_EQ(scope.memory->current(tensor::MemoryClass::weights), foretold[r].weights) << r;
     }
   }

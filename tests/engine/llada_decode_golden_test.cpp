@@ -1,7 +1,7 @@
 #include <set>
 
 #include "engine/llada_golden.h"
-#include "nn/moe/row_usage.h"
+#include "nn/moe/sequence_usage.h"
 #include "parallel/decode.h"
 
 // Every golden decoding run: tokens, forward passes, commits and experts exactly.
@@ -67,7 +67,7 @@ nn::SelectionRule selection_of(const Json& run) {
 }
 
 // One forward pass as the case writes it.
-Json record(const sample::RowPass& p, const std::vector<nn::RowUsage::Use>& uses) {
+Json record(const sample::SequencePass& p, const std::vector<nn::SequenceUsage::Use>& uses) {
   Json commits = Json::array(), experts = Json::array();
   for (const auto& c : p.commits) commits.push_back({c.position, c.token});
   for (const auto& use : uses) experts.push_back(use.distinct);
@@ -78,22 +78,22 @@ Json record(const sample::RowPass& p, const std::vector<nn::RowUsage::Use>& uses
           {"unique_experts", experts}};
 }
 
-/// The strategies of one rank, and what rows used of the experts.
+/// The strategies of one rank, and what sequences used of the experts.
 struct Rig {
   Rig(const nn::TokenModel& model, std::vector<int64_t> lengths, const nn::SelectionRule& rule)
       : setup({}, model.geometry(), {.text = {{std::move(lengths), rule}}}) {
     setup.experts->log().watch([this](const nn::MoeWork& work) { usage.see(work); });
   }
   parallel::Setup setup;
-  nn::RowUsage usage;
+  nn::SequenceUsage usage;
 };
 
 void check_run(const golden::LladaCase& golden, const Json& run, const nn::TokenModel& model,
                bool block_causal) {
-  const auto recipe = golden.recipe(run.value("model", "model"));
+  const auto spec = golden.spec(run.value("model", "model"));
   const DecodingPolicy policy =
       policy_of(run, block_causal, golden.json.at("block_length").get<int>());
-  const sample::SpecialIds special{*recipe->facts().mask, recipe->facts().ends};
+  const sample::SpecialIds special{*spec->facts().mask, spec->facts().ends};
   const std::vector<sample::TokenPrompt> prompts{
       {run.at("prompt").get<std::vector<int32_t>>(), golden.json.at("gen_length").get<int64_t>()}};
   Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal), selection_of(run));
@@ -102,13 +102,13 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   Json forwards = Json::array();
   std::vector<float> decided;
   sample::DecodeControl control;
-  control.before = [&](const std::vector<sample::RowPass>& passes) {
-    std::set<int> rows;
+  control.before = [&](const std::vector<sample::SequencePass>& passes) {
+    std::set<int> sequences;
     for (const auto& p : passes)
-      if (shared_in.contains(word_of(p.pass.kind))) rows.insert(p.row);
-    rig.setup.policy->restrict_to(rows);
+      if (shared_in.contains(word_of(p.pass.kind))) sequences.insert(p.sequence);
+    rig.setup.policy->restrict_to(sequences);
   };
-  control.after = [&](const sample::RowPass& p, const sample::BlockWalk&,
+  control.after = [&](const sample::SequencePass& p, const sample::BlockWalk&,
                       const tensor::Tensor& logits) {
     forwards.push_back(record(p, rig.usage.take()));
     const auto values = logits.to_floats();
@@ -166,14 +166,16 @@ Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPr
           nn::parse_selection(select));
   Outcome outcome;
   sample::DecodeControl control;
-  control.before = [&](const std::vector<sample::RowPass>& passes) {
-    std::set<int> rows;
-    for (const auto& p : passes) rows.insert(p.row);
-    rig.setup.policy->restrict_to(rows);
+  control.before = [&](const std::vector<sample::SequencePass>& passes) {
+    std::set<int> sequences;
+    for (const auto& p : passes) sequences.insert(p.sequence);
+    rig.setup.policy->restrict_to(sequences);
   };
-  control.after = [&](const sample::RowPass& p, const sample::BlockWalk&, const tensor::Tensor& x) {
+  control.after = [&](const sample::SequencePass& p, const sample::BlockWalk&,
+                      const tensor::Tensor& x) {
     const auto values = x.to_floats();
-    if (p.row == 0) outcome.decided.insert(outcome.decided.end(), values.begin(), values.end());
+    if (p.sequence == 0)
+      outcome.decided.insert(outcome.decided.end(), values.begin(), values.end());
     return true;
   };
   outcome.out = parallel::decode(model, prompts, policy, {95, {92}}, rig.setup, control);

@@ -36,7 +36,7 @@ void check_forward(const golden::LladaCase& golden, const nn::TokenModel& model,
   const std::vector<int32_t> ids = golden.ids(prefix + "tokens");
   const auto tokens = static_cast<int64_t>(ids.size());
   const nn::TokenView view{-1, {0}, {}, {{0, {0, tokens}}}, {tokens}};
-  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(view.lengths));
+  nn::KvAttention attention(model.geometry(), nn::sequences_of_lengths(view.lengths));
   Watched experts;
   attention.begin_step({.index = 0});
   const auto placement = model.place(view);

@@ -20,13 +20,13 @@ struct LladaCase {
         json(base::read_json(folder + "/case.json")),
         io(folder + "/io.safetensors") {}
 
-  std::unique_ptr<models::TokenRecipe> recipe(const std::string& part = "model") const {
+  std::unique_ptr<models::TokenSpec> spec(const std::string& part = "model") const {
     const std::string where = folder + "/" + part + "/config.json";
     return models::language_model_of({base::read_json(where), where});
   }
   /// In f32, after its names were checked.
   std::unique_ptr<nn::TokenModel> load(const std::string& part = "model", int block = 0) const {
-    const auto made = recipe(part);
+    const auto made = spec(part);
     const load::TensorSet tensors = load::open_component(folder + "/" + part);
     const nn::Portion whole{{0, made->blocks()}, true, true};
     const load::MetaWeights asked(tensors);

@@ -105,8 +105,8 @@ void check_runs(bool from_prompt) {
     EXPECT_GE(compared, 2 * *q.steps);
     const Tensor bytes = run.io.get(run.io.has("image_u8") ? "image_u8" : "video_u8");
     std::vector<uint8_t> mine;
-    for (const Picture& picture : result.pictures)
-      mine.insert(mine.end(), picture.rgb.begin(), picture.rgb.end());
+    for (const Image& image : result.images)
+      mine.insert(mine.end(), image.rgb.begin(), image.rgb.end());
     ASSERT_EQ(static_cast<int64_t>(mine.size()), bytes.elements());
     int far = 0;
     for (size_t i = 0; i < mine.size(); ++i)

@@ -24,7 +24,7 @@ Model open(const std::string& folder, const std::string& plan = "", bool keep = 
   return Model::open(folder, options);
 }
 
-Ask picture(const Model& model, const std::string& name, int64_t size, uint64_t seed, int count) {
+Ask image(const Model& model, const std::string& name, int64_t size, uint64_t seed, int count) {
   GenerateRequest q;
   q.classes = {"1"};
   q.width = q.height = size;
@@ -76,28 +76,28 @@ void expect_as_alone(const std::vector<Ask>& asks, int times) {
 TEST(RequestsAtOnce, OfOneModelAreAnsweredAsAlone) {
   for (const bool keep : {false, true}) {
     const Model model = open(kMoe, "", keep);
-    expect_as_alone({picture(model, "small", 64, 1, 1), picture(model, "large", 128, 2, 3)}, 50);
+    expect_as_alone({image(model, "small", 64, 1, 1), image(model, "large", 128, 2, 3)}, 50);
   }
 }
 
 TEST(RequestsAtOnce, OfModelsUnderOtherPlansAreAnsweredAsAlone) {
   const Model one = open(kMoe), ranks = open(kMoe, "expert=2"),
               stale = open(kMoe, "expert=2,schedule=interweaved,warmup=1");
-  expect_as_alone({picture(one, "one rank", 64, 1, 2), picture(ranks, "two ranks", 64, 1, 2),
-                   picture(stale, "stale", 128, 3, 2)},
+  expect_as_alone({image(one, "one rank", 64, 1, 2), image(ranks, "two ranks", 64, 1, 2),
+                   image(stale, "stale", 128, 3, 2)},
                   12);
 }
 
 TEST(RequestsAtOnce, OfOneModelOnRanksAreAnsweredAsAlone) {
   const Model ranks = open(kMoe, "expert=2");
-  expect_as_alone({picture(ranks, "small", 64, 1, 2), picture(ranks, "large", 128, 2, 4)}, 12);
+  expect_as_alone({image(ranks, "small", 64, 1, 2), image(ranks, "large", 128, 2, 4)}, 12);
 }
 
-TEST(RequestsAtOnce, OfALanguageModelBesidePicturesAreAnsweredAsAlone) {
+TEST(RequestsAtOnce, OfALanguageModelBesideImagesAreAnsweredAsAlone) {
   const Model moe = open(kMoe);
   const Model language = open(golden::LladaCase("llada2").folder + "/model"),
               ranks = open(golden::LladaCase("llada_moe").folder + "/model", "expert=2");
-  expect_as_alone({picture(moe, "picture", 64, 1, 1), text(language, "blocks of 8", 8, 12),
+  expect_as_alone({image(moe, "image", 64, 1, 1), text(language, "blocks of 8", 8, 12),
                    text(language, "blocks of 4", 4, 9), text(ranks, "on ranks", 8, 12)},
                   10);
 }
@@ -110,8 +110,8 @@ TEST(RequestsAtOnce, WithTextAndAVaeAreAnsweredAsAlone) {
   q.steps = 2;
   q.width = q.height = 128;  // the trained 1024 take minutes
   const auto pixels = [&model](const GenerateRequest& request) {
-    const Picture picture = model.generate(request).pictures.at(0);
-    return std::vector<float>(picture.rgb.begin(), picture.rgb.end());
+    const Image image = model.generate(request).images.at(0);
+    return std::vector<float>(image.rgb.begin(), image.rgb.end());
   };
   GenerateRequest other = q;
   other.seed = 7;
@@ -123,7 +123,7 @@ TEST(RequestsAtOnce, WithTextAndAVaeAreAnsweredAsAlone) {
 
 TEST(RequestsAtOnce, OneThatIsCancelledLeavesTheOtherAlone) {
   const Model model = open(kMoe);
-  const Ask whole = picture(model, "whole", 128, 5, 2);
+  const Ask whole = image(model, "whole", 128, 5, 2);
   const std::vector<float> alone = whole.answer();
   bool same = true;
   std::thread other([&] {
@@ -147,7 +147,7 @@ TEST(RequestsAtOnce, OneThatIsCancelledLeavesTheOtherAlone) {
 
 TEST(RequestsAtOnce, ACallbackMayAskItsOwnModel) {
   const Model model = open(kMoe);
-  const Ask inner = picture(model, "inner", 64, 3, 1);
+  const Ask inner = image(model, "inner", 64, 3, 1);
   const std::vector<float> alone = inner.answer();
   GenerateRequest q;
   q.classes = {"2"};
@@ -211,12 +211,12 @@ TEST(RequestsAtOnce, OfOtherModelsSizesAndPlansAreAnsweredAsAlone) {
   q.classes = {"3"};
   q.steps = 2;
   const Ask decoded{"shapes, decoded", [&] {
-                      const Picture made = shapes.generate(q).pictures.at(0);
+                      const Image made = shapes.generate(q).images.at(0);
                       return std::vector<float>(made.rgb.begin(), made.rgb.end());
                     }};
-  expect_as_alone({picture(one, "small", 64, 1, 1), picture(one, "large", 128, 2, 3),
-                   picture(ranks, "stale, on ranks", 64, 3, 2),
-                   picture(shards, "shards", 128, 4, 1), text(language, "text", 8, 12), decoded},
+  expect_as_alone({image(one, "small", 64, 1, 1), image(one, "large", 128, 2, 3),
+                   image(ranks, "stale, on ranks", 64, 3, 2), image(shards, "shards", 128, 4, 1),
+                   text(language, "text", 8, 12), decoded},
                   50);
 }
 

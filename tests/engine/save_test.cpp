@@ -11,17 +11,17 @@ TEST(Save, TextIsWrittenWhole) {
   EXPECT_THROW(save_text("x", scratch / "no/such/folder"), Error);
 }
 
-TEST(Save, PicturesOfEveryFormat) {
+TEST(Save, ImagesOfEveryFormat) {
   const golden::Scratch scratch;
-  const Picture picture{4, 2, std::vector<uint8_t>(24, 100), "x"};
-  save_png(picture, scratch / "x.png", {{"parameters", "seed 1"}});
-  save_webp(picture, scratch / "x.webp");
-  save_jpeg(picture, scratch / "x.jpg");
+  const Image image{4, 2, std::vector<uint8_t>(24, 100), "x"};
+  save_png(image, scratch / "x.png", {{"parameters", "seed 1"}});
+  save_webp(image, scratch / "x.webp");
+  save_jpeg(image, scratch / "x.jpg");
   for (const char* name : {"x.png", "x.webp", "x.jpg"})
     EXPECT_GT(std::filesystem::file_size(scratch / name), 20u) << name;
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THROW(save_png(picture, scratch / "y.png", {}, stop.get_token()), Error);
+  EXPECT_THROW(save_png(image, scratch / "y.png", {}, stop.get_token()), Error);
   EXPECT_FALSE(std::filesystem::exists(scratch / "y.png"));
 }
 

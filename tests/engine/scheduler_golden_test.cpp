@@ -48,7 +48,7 @@ TEST(SchedulerGolden, TimestepsAreExact) {
 TEST(SchedulerGolden, StepsFollowTheTrajectories) {
   for (const std::string& folder : golden::diffusers_cases("io_scheduler.safetensors", 9)) {
     const Case c(folder);
-    int64_t tokens = 0;  // the smallest picture of the case
+    int64_t tokens = 0;  // the smallest image of the case
     for (const auto& [name, entry] : c.io.entries())
       if (int64_t n = 0;
           sscanf(name.c_str(), "steps4.seq%ld.", &n) == 1 && (tokens == 0 || n < tokens))

@@ -50,10 +50,10 @@ TEST(Shapes, ClassesGoByName) {
   request.steps = 1;
   request.classes = {"red circle", "0"};
   const GenerateResult result = model.generate(request);
-  ASSERT_EQ(result.pictures.size(), 2u);
-  EXPECT_EQ(result.pictures[0].label, "red circle");
-  EXPECT_EQ(result.pictures[1].label, "red circle");
-  EXPECT_EQ(result.pictures[0].width, 128);
+  ASSERT_EQ(result.images.size(), 2u);
+  EXPECT_EQ(result.images[0].label, "red circle");
+  EXPECT_EQ(result.images[1].label, "red circle");
+  EXPECT_EQ(result.images[0].width, 128);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::vector<Case> cases() {
   for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors", 3))
     if (base::read_json(folder + "/model/vae/config.json")["_class_name"] == "AutoencoderKL")
       found.emplace_back(folder, folder + "/model/vae");
-  if (found.size() < 2) throw std::runtime_error("fewer than two VAEs of pictures");
+  if (found.size() < 2) throw std::runtime_error("fewer than two VAEs of images");
   return found;
 }
 

@@ -43,9 +43,9 @@ class PlainWeights : public nn::Weights {
 
 TEST(Critic, SumsWhatItsFiltersSee) {
   const Critic critic({.widths = {2, 1}, .hidden = 3, .classes = 2, .input = 8}, PlainWeights());
-  Tensor pictures = Tensor::zeros({2, 8, 8, 3}, DType::f32);  // the second is all black
-  for (int64_t p = 0; p < 64; ++p) pictures.data<float>()[p * 3] = 1;
-  const Tensor logits = critic(pictures);
+  Tensor images = Tensor::zeros({2, 8, 8, 3}, DType::f32);  // the second is all black
+  for (int64_t p = 0; p < 64; ++p) images.data<float>()[p * 3] = 1;
+  const Tensor logits = critic(images);
   // Red is 1 in [-1, 1], at 2 x 2 places, summed three times.
   EXPECT_FLOAT_EQ(logits.row<float>(0)[0], 12);
   EXPECT_FLOAT_EQ(logits.row<float>(0)[1], -12);

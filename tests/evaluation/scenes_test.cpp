@@ -81,7 +81,7 @@ TEST(Scenes, DoesNotNameWhatIsNoneOfOurs) {
   EXPECT_TRUE(see_things(draw({}), kSide, kSide).empty());
 }
 
-TEST(Scenes, PicturesNeedNotBeSquare) {
+TEST(Scenes, ImagesNeedNotBeSquare) {
   const auto seen =
       see_things(draw({{"blue", "cross", 1.5, 0.5, 0.2}}, 0.8, 0, 2 * kSide), kSide, 2 * kSide);
   ASSERT_EQ(seen.size(), 1u);

@@ -63,7 +63,7 @@ TEST(Overlap, FallsOnTheSideThatIsMissing) {
   EXPECT_GT(alike.recall, 0.85);
   const Overlap narrow = overlap(normal(400, 4, 0, 0.2f, 3), real);
   EXPECT_GT(narrow.precision, 0.95);
-  EXPECT_LT(narrow.recall, 0.2) << "made pictures are all alike";
+  EXPECT_LT(narrow.recall, 0.2) << "made images are all alike";
   const Overlap elsewhere = overlap(normal(400, 4, 30, 1, 4), real);
   EXPECT_EQ(elsewhere.precision, 0);
   EXPECT_EQ(elsewhere.recall, 0);

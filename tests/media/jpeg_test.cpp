@@ -33,7 +33,7 @@ std::vector<uint8_t> decoded(const std::string& bytes, int& width, int& height) 
   return rgb;
 }
 
-TEST(Jpeg, IsNearThePicture) {
+TEST(Jpeg, IsNearTheImage) {
   for (const auto& [width, height] : {std::pair{1, 1}, {17, 9}, {64, 32}}) {
     const Image image = slope(width, height);
     int w = 0, h = 0;

@@ -12,7 +12,7 @@ namespace {
 using tensor::Tensor;
 
 // The numbers of PyTorch: interpolate(mode="bilinear", align_corners=False), then the middle.
-Tensor picture() {
+Tensor image() {
   std::vector<float> values;
   for (int i = 0; i < 12; ++i) values.push_back(std::pow(static_cast<float>(i), 1.5f));
   return Tensor::from(std::span<const float>(values), {1, 3, 4});
@@ -25,27 +25,26 @@ void expect_near(const Tensor& got, const std::vector<float>& want) {
 }
 
 TEST(Resize, CoversAndCutsTheMiddle) {
-  expect_near(resize_and_crop(picture(), 2, 5), {0, 0.700000f, 1.914214f, 3.538744f, 5.196152f, 8,
-                                                 10.226238f, 12.938639f, 15.843935f, 18.520260f});
-  expect_near(resize_and_crop(picture(), 5, 2),
+  expect_near(resize_and_crop(image(), 2, 5), {0, 0.700000f, 1.914214f, 3.538744f, 5.196152f, 8,
+                                               10.226238f, 12.938639f, 15.843935f, 18.520260f});
+  expect_near(resize_and_crop(image(), 5, 2),
               {1.304738f, 2.523689f, 5.489419f, 7.158549f, 11.766440f, 14.110839f, 21.368855f,
                24.155725f, 27.770462f, 30.852314f});
 }
 
 TEST(Resize, LeavesTheSameSizeAlone) {
-  EXPECT_EQ(resize_and_crop(picture(), 3, 4).to_floats(), picture().to_floats());
+  EXPECT_EQ(resize_and_crop(image(), 3, 4).to_floats(), image().to_floats());
 }
 
 TEST(Resize, GivesEverySizeThatIsAskedFor) {
   for (int64_t height : {1, 2, 7, 49, 50})
     for (int64_t width : {1, 3, 6, 29, 49})
-      EXPECT_EQ(resize_and_crop(picture(), height, width).shape(),
-                tensor::Shape({1, height, width}));
+      EXPECT_EQ(resize_and_crop(image(), height, width).shape(), tensor::Shape({1, height, width}));
 }
 
-TEST(Resize, RefusesWhatIsNoPicture) {
-  EXPECT_THROW(resize_and_crop(picture(), 0, 4), Error);
-  EXPECT_THROW(resize_and_crop(picture().reshape({3, 4}), 2, 4), Error);
+TEST(Resize, RefusesWhatIsNoImage) {
+  EXPECT_THROW(resize_and_crop(image(), 0, 4), Error);
+  EXPECT_THROW(resize_and_crop(image().reshape({3, 4}), 2, 4), Error);
 }
 
 }  // namespace

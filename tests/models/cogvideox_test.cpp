@@ -14,7 +14,7 @@ constexpr const char* kConfig =
 
 TEST(CogVideoX, ARowDoesNotDependOnTheOthers) {
   const TinyModel model(kType, kConfig);
-  expect_rows_apart(model, 5, model.recipe.layout(4, 6, 3));
+  expect_sequences_apart(model, 5, model.spec.layout(4, 6, 3));
 }
 
 TEST(CogVideoX, RunsOnMetaWithShapesAlone) { expect_runs_on_meta(kType, kConfig, 4, 6); }
@@ -23,7 +23,7 @@ TEST(CogVideoX, PatchesMayHoldFrames) {
   std::string config = kConfig;
   config.insert(1, "\"patch_size_t\": 2, ");
   const TinyModel model(kType, config.c_str());
-  const nn::TokenLayout layout = model.recipe.layout(4, 6, 4);
+  const nn::TokenLayout layout = model.spec.layout(4, 6, 4);
   EXPECT_EQ(layout.tokens(), 12);
   const auto out = model(model.conditioning(1, 5), 1, layout, model.latent(1, layout));
   EXPECT_EQ(out.shape(), (tensor::Shape{12, 4 * 8}));
@@ -39,8 +39,8 @@ bool has_patch_bias(const char* more) {
       return NamedNoise::get(name, shape);
     }
   } names;
-  const auto recipe = pipeline_of(kType, {base::Json::parse(config), "config.json"});
-  recipe.make(names, recipe.whole(), tensor::DType::f32);
+  const auto spec = pipeline_of(kType, {base::Json::parse(config), "config.json"});
+  spec.make(names, spec.whole(), tensor::DType::f32);
   return names.asked.contains("patch_embed.proj.bias");
 }
 
@@ -54,7 +54,7 @@ TEST(CogVideoX, PositionsMayBeAdded) {
   std::string config = kConfig;
   config.replace(config.find("true"), 4, "false");
   const TinyModel model(kType, config.c_str());
-  const nn::TokenLayout layout = model.recipe.layout(4, 6, 2);
+  const nn::TokenLayout layout = model.spec.layout(4, 6, 2);
   const auto out = model(model.conditioning(1, 5), 1, layout, model.latent(1, layout));
   EXPECT_EQ(out.shape(), (tensor::Shape{12, 16}));
 }

@@ -33,12 +33,12 @@ Tensor run(const DitMoe& model, const std::vector<int32_t>& labels, const nn::To
   const auto context = model.prepare(conditioning, shape);
   const std::vector<float> times(labels.size(), 0.5f);
   const Tensor time = latent.is_meta()
-                          ? Tensor::empty({shape.rows}, DType::f32, tensor::Device::meta)
-                          : Tensor::from(std::span<const float>(times), {shape.rows});
+                          ? Tensor::empty({shape.batch}, DType::f32, tensor::Device::meta)
+                          : Tensor::from(std::span<const float>(times), {shape.batch});
   const auto step = model.at(*context, time);
   nn::TokenView view;
-  for (int r = 0; r < shape.rows; ++r) {
-    view.rows.push_back(r);
+  for (int r = 0; r < shape.batch; ++r) {
+    view.sequences.push_back(r);
     view.body.push_back({r, {0, shape.tokens()}});
   }
   const auto placement = model.place(*context, view);
@@ -57,15 +57,15 @@ Tensor latent_of(int64_t tokens, tensor::Device device = tensor::Device::cpu) {
 TEST(DitMoe, ARowDoesNotDependOnTheOthers) {
   const DitMoe model(tiny(), NamedNoise(tensor::Device::cpu), whole(tiny()), DType::f32);
   const Tensor latent = latent_of(32);
-  const auto both = run(model, {1, 5}, {.rows = 2, .grid = {1, 4, 4}}, latent);
-  const auto second = run(model, {5}, {.rows = 1, .grid = {1, 4, 4}}, latent.slice(0, 16, 32));
+  const auto both = run(model, {1, 5}, {.batch = 2, .grid = {1, 4, 4}}, latent);
+  const auto second = run(model, {5}, {.batch = 1, .grid = {1, 4, 4}}, latent.slice(0, 16, 32));
   EXPECT_EQ(both.slice(0, 16, 32).to_floats(), second.to_floats());
   EXPECT_EQ(both.shape(), (tensor::Shape{32, 32}));
 }
 
 TEST(DitMoe, TakesOtherSizesThanTheTrainedOne) {
   const DitMoe model(tiny(), NamedNoise(tensor::Device::cpu), whole(tiny()), DType::f32);
-  const auto out = run(model, {0}, {.rows = 1, .grid = {1, 3, 7}}, latent_of(21));
+  const auto out = run(model, {0}, {.batch = 1, .grid = {1, 3, 7}}, latent_of(21));
   EXPECT_EQ(out.shape(), (tensor::Shape{21, 32}));
 }
 
@@ -75,7 +75,7 @@ TEST(DitMoe, RunsOnMetaWithShapesAlone) {
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const auto out =
-      run(model, {0, 1}, {.rows = 2, .grid = {1, 4, 4}}, latent_of(32, tensor::Device::meta));
+      run(model, {0, 1}, {.batch = 2, .grid = {1, 4, 4}}, latent_of(32, tensor::Device::meta));
   EXPECT_TRUE(out.is_meta());
   EXPECT_GT(scope.meter->total().flops, 1e5);
 }
@@ -83,7 +83,7 @@ TEST(DitMoe, RunsOnMetaWithShapesAlone) {
 TEST(DitMoe, NamesAClassThatDoesNotExist) {
   const DitMoe model(tiny(), NamedNoise(tensor::Device::cpu), whole(tiny()), DType::f32);
   try {
-    run(model, {6}, {.rows = 1, .grid = {1, 4, 4}}, latent_of(16));
+    run(model, {6}, {.batch = 1, .grid = {1, 4, 4}}, latent_of(16));
     FAIL() << "class 6 of 5 was accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::usage);

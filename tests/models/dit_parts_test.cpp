@@ -37,20 +37,20 @@ TEST(DitParts, HeadsOfBothStreamsAreWrittenBehindEachOther) {
     };
     return {head("q"), head("k"), nn::Linear(weights, "v", 4, 4, DType::f32)};
   };
-  const Tensor words = weights.get("text", {2, 4}), x = weights.get("picture", {3, 4});
+  const Tensor words = weights.get("text", {2, 4}), x = weights.get("image", {3, 4});
   const ops::RotaryTable none, angles{weights.get("cos", {3, 1}), weights.get("sin", {3, 1})};
   for (const bool normed : {false, true})
     for (const auto& turn : {none, angles}) {
       if (turn.cos.defined() && !normed) continue;
       const Projections p = projections(normed);
-      const nn::Heads room = p.room(x, 5);
+      const nn::Qkv room = p.room(x, 5);
       p(words, {}, part_of(room, 0, 2));
       p(x, turn, part_of(room, 2, 5));
-      const nn::Heads text = p(words), body = p(x, turn);
-      for (const auto of : {&nn::Heads::q, &nn::Heads::k, &nn::Heads::v})
+      const nn::Qkv text = p(words), body = p(x, turn);
+      for (const auto of : {&nn::Qkv::q, &nn::Qkv::k, &nn::Qkv::v})
         EXPECT_EQ((room.*of).to_floats(), ops::concat_rows({text.*of, body.*of}).to_floats());
     }
-  const nn::Heads last = projections(false).room(x, 5, 2);  // whose text does not ask
+  const nn::Qkv last = projections(false).room(x, 5, 2);  // whose text does not ask
   EXPECT_EQ(last.q.size(0), 3);
   EXPECT_EQ(part_of(last, 0, 2).q.size(0), 0);
   EXPECT_EQ(part_of(last, 0, 2).k.size(0), 2);
@@ -88,7 +88,7 @@ TEST(DitParts, InputsAreCheckedByName) {
   c.tensors["text"] = of({1, 2, 3, 4}, {1, 2, 2});
   EXPECT_EQ(text_input(c, "text", 1, 2, &length).shape(), (tensor::Shape{2, 2}));
   EXPECT_EQ(length, 2);
-  EXPECT_NE(usage_error([&] { row_input(c, "text", 2, 3); }).find("expected floats [2, 3]"),
+  EXPECT_NE(usage_error([&] { batch_input(c, "text", 2, 3); }).find("expected floats [2, 3]"),
             std::string::npos);
 }
 

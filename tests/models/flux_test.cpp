@@ -13,14 +13,14 @@ constexpr const char* kConfig =
 
 TEST(Flux, ARowDoesNotDependOnTheOthers) {
   const TinyModel model(kType, kConfig);
-  expect_rows_apart(model, 5, model.recipe.layout(4, 6));
+  expect_sequences_apart(model, 5, model.spec.layout(4, 6));
 }
 
 TEST(Flux, RunsOnMetaWithShapesAlone) { expect_runs_on_meta(kType, kConfig, 4, 6); }
 
 TEST(Flux, GuidanceIsAnInput) {
   const TinyModel model(kType, kConfig);
-  const nn::TokenLayout layout = model.recipe.layout(4, 6);
+  const nn::TokenLayout layout = model.spec.layout(4, 6);
   nn::Conditioning c = model.conditioning(1, 5);
   const auto one = model(c, 1, layout, model.latent(1, layout));
   c.tensors["guidance"] = nn::Tensor::zeros({1}, nn::DType::f32);

@@ -13,7 +13,7 @@ constexpr const char* kConfig =
 
 TEST(HunyuanDit, ARowDoesNotDependOnTheOthers) {
   const TinyModel model(kType, kConfig);
-  expect_rows_apart(model, 0, model.recipe.layout(4, 6));
+  expect_sequences_apart(model, 0, model.spec.layout(4, 6));
 }
 
 TEST(HunyuanDit, RunsOnMetaWithShapesAlone) { expect_runs_on_meta(kType, kConfig, 4, 6); }
@@ -25,7 +25,7 @@ TEST(HunyuanDit, LongSkipsArePaired) {
 
 TEST(HunyuanDit, PaddingHasLearnedValues) {
   const TinyModel model(kType, kConfig);
-  const nn::TokenLayout layout = model.recipe.layout(4, 6);
+  const nn::TokenLayout layout = model.spec.layout(4, 6);
   nn::Conditioning c = model.conditioning(1, 0);
   const std::vector<int32_t> mask{1, 0, 0};
   c.tensors["text_embedding_mask"] = nn::Tensor::from(std::span<const int32_t>(mask), {1, 3});

@@ -52,13 +52,13 @@ class ExpertNoise : public NamedNoise {
 
 std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights& weights,
                                      DType dtype = DType::f32) {
-  const auto recipe = language_model_of({config, "c"});
-  return recipe->make(weights, {{0, recipe->blocks()}, true, true}, dtype, 4);
+  const auto spec = language_model_of({config, "c"});
+  return spec->make(weights, {{0, spec->blocks()}, true, true}, dtype, 4);
 }
 
 Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
            const nn::TokenView& view) {
-  nn::KvAttention attention(model.geometry(), nn::rows_of_lengths(view.lengths));
+  nn::KvAttention attention(model.geometry(), nn::sequences_of_lengths(view.lengths));
   nn::MoeLayers experts;
   const auto placement = model.place(view);
   nn::Hidden hidden = model.embed(ids, view);
@@ -98,7 +98,7 @@ TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
 
 TEST(Llada, GivesLogitsOfPartsOfThePass) {
   const auto model = make(llada_moe_config(), ExpertNoise());
-  nn::KvAttention attention(model->geometry(), nn::rows_of_lengths(kSeven.lengths));
+  nn::KvAttention attention(model->geometry(), nn::sequences_of_lengths(kSeven.lengths));
   const nn::Hidden hidden = model->embed(kIds, kSeven);
   const Tensor all = model->logits(hidden, kSeven, kSeven.body);
   const Tensor part = model->logits(hidden, kSeven, {{0, {2, 5}}});

@@ -6,11 +6,10 @@ namespace tessera::models {
 namespace {
 
 TEST(PipelineSpec, TakesNoClasses) {
-  const auto recipe = pipeline_of("SD3Transformer2DModel", {base::Json::object(), "c"});
-  EXPECT_EQ(recipe.classes, 0);
-  EXPECT_NE(usage_error([&] { recipe.conditioning({1}, true); }).find("--prompt"),
-            std::string::npos);
-  EXPECT_FALSE(recipe.facts.empty());
+  const auto spec = pipeline_of("SD3Transformer2DModel", {base::Json::object(), "c"});
+  EXPECT_EQ(spec.classes, 0);
+  EXPECT_NE(usage_error([&] { spec.conditioning({1}, true); }).find("--prompt"), std::string::npos);
+  EXPECT_FALSE(spec.facts.empty());
 }
 
 TEST(PipelineSpec, ALayoutIsTheTrainedOneUnlessAsked) {

@@ -12,14 +12,14 @@ constexpr const char* kConfig =
 
 TEST(Pixart, ARowDoesNotDependOnTheOthers) {
   const TinyModel model(kType, kConfig);
-  expect_rows_apart(model, 6, model.recipe.layout(4, 6));
+  expect_sequences_apart(model, 6, model.spec.layout(4, 6));
 }
 
 TEST(Pixart, RunsOnMetaWithShapesAlone) { expect_runs_on_meta(kType, kConfig, 4, 6); }
 
 TEST(Pixart, PaddingOfTheTextChangesNothing) {
   const TinyModel model(kType, kConfig);
-  const nn::TokenLayout layout = model.recipe.layout(4, 6);
+  const nn::TokenLayout layout = model.spec.layout(4, 6);
   nn::Conditioning c = model.conditioning(1, 6);
   const std::vector<int32_t> mask{1, 1, 1, 1, 0, 0};
   c.tensors["encoder_attention_mask"] = nn::Tensor::from(std::span<const int32_t>(mask), {1, 6});
@@ -33,7 +33,7 @@ TEST(Pixart, PaddingOfTheTextChangesNothing) {
 
 TEST(Pixart, SaysWhichConditionIsMissing) {
   const TinyModel model(kType, kConfig);
-  const nn::TokenLayout layout = model.recipe.layout(4, 6);
+  const nn::TokenLayout layout = model.spec.layout(4, 6);
   nn::Conditioning c = model.conditioning(1, 6);
   c.tensors.erase("resolution");
   const std::string says = usage_error([&] { model(c, 1, layout, model.latent(1, layout)); });

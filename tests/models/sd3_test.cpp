@@ -13,14 +13,14 @@ constexpr const char* kConfig =
 
 TEST(Sd3, ARowDoesNotDependOnTheOthers) {
   const TinyModel model(kType, kConfig);
-  expect_rows_apart(model, 5, model.recipe.layout(4, 6));
+  expect_sequences_apart(model, 5, model.spec.layout(4, 6));
 }
 
 TEST(Sd3, RunsOnMetaWithShapesAlone) { expect_runs_on_meta(kType, kConfig, 4, 6); }
 
-TEST(Sd3, RefusesAPictureBeyondItsPositions) {
+TEST(Sd3, RefusesAnImageBeyondItsPositions) {
   const TinyModel model(kType, kConfig);
-  const nn::TokenLayout layout = model.recipe.layout(18, 4);
+  const nn::TokenLayout layout = model.spec.layout(18, 4);
   const std::string says =
       usage_error([&] { model(model.conditioning(1, 5), 1, layout, model.latent(1, layout)); });
   EXPECT_NE(says.find("8 x 8"), std::string::npos) << says;

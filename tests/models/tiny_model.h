@@ -14,19 +14,19 @@
 
 namespace tessera::models {
 
-/// A model of a recipe with named noise for weights.
+/// A model of a spec with named noise for weights.
 struct TinyModel {
-  PipelineSpec recipe;
+  PipelineSpec spec;
   std::unique_ptr<nn::Denoiser> network;
 
   TinyModel(const char* type, const char* config, tensor::Device device = tensor::Device::cpu,
             tensor::DType dtype = tensor::DType::f32)
-      : recipe(pipeline_of(type, {base::Json::parse(config), "config.json"})),
-        network(recipe.make(NamedNoise(device), recipe.whole(), dtype)) {}
+      : spec(pipeline_of(type, {base::Json::parse(config), "config.json"})),
+        network(spec.make(NamedNoise(device), spec.whole(), dtype)) {}
 
-  /// Conditioning of so many rows with the shapes of the recipe's example; text cut to `length`.
-  nn::Conditioning conditioning(int rows, int64_t length) const {
-    nn::Conditioning c = recipe.example(rows);
+  /// Conditioning of so many sequences with the shapes of the spec's example; text cut to `length`.
+  nn::Conditioning conditioning(int batch, int64_t length) const {
+    nn::Conditioning c = spec.example(batch);
     for (auto& [name, x] : c.tensors) {
       tensor::Shape shape = x.shape();
       if (shape.rank() == 3 && length > 0) shape = shape.with(1, length);
@@ -37,21 +37,21 @@ struct TinyModel {
     }
     return c;
   }
-  tensor::Tensor latent(int rows, const nn::TokenLayout& l) const {
-    return NamedNoise().get("latent", {rows * l.tokens(), l.token_channels()});
+  tensor::Tensor latent(int batch, const nn::TokenLayout& l) const {
+    return NamedNoise().get("latent", {batch * l.tokens(), l.token_channels()});
   }
-  tensor::Tensor operator()(const nn::Conditioning& c, int rows, const nn::TokenLayout& layout,
+  tensor::Tensor operator()(const nn::Conditioning& c, int batch, const nn::TokenLayout& layout,
                             const tensor::Tensor& latent) const {
-    const nn::TokenShape shape{rows, recipe.prefix(c), layout.grid()};
+    const nn::TokenShape shape{batch, spec.prefix(c), layout.grid()};
     nn::TokenView view;
-    for (int r = 0; r < rows; ++r) {
-      view.rows.push_back(r);
+    for (int r = 0; r < batch; ++r) {
+      view.sequences.push_back(r);
       if (shape.prefix > 0) view.prefix.push_back({r, {-shape.prefix, 0}});
       view.body.push_back({r, {0, shape.tokens()}});
     }
     const auto context = network->prepare(c, shape);
-    tensor::Tensor time = tensor::Tensor::empty({rows}, tensor::DType::f32, latent.device());
-    for (int r = 0; r < rows && !time.is_meta(); ++r) time.data<float>()[r] = 400;
+    tensor::Tensor time = tensor::Tensor::empty({batch}, tensor::DType::f32, latent.device());
+    for (int r = 0; r < batch && !time.is_meta(); ++r) time.data<float>()[r] = 400;
     const auto step = network->at(*context, time);
     const auto placement = network->place(*context, view);
     nn::LocalAttention attention(network->geometry());
@@ -63,8 +63,9 @@ struct TinyModel {
   }
 };
 
-/// The second of two rows gives what it gives alone, bit by bit.
-inline void expect_rows_apart(const TinyModel& model, int64_t text, const nn::TokenLayout& layout) {
+/// The second of two sequences gives what it gives alone, bit by bit.
+inline void expect_sequences_apart(const TinyModel& model, int64_t text,
+                                   const nn::TokenLayout& layout) {
   const nn::Conditioning both = model.conditioning(2, text);
   nn::Conditioning second;
   for (const auto& [name, x] : both.tensors) second.tensors[name] = x.slice(0, 1, 2).contiguous();
@@ -82,9 +83,9 @@ inline void expect_runs_on_meta(const char* type, const char* config, int64_t he
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  const nn::TokenLayout layout = model.recipe.layout(height, width);
+  const nn::TokenLayout layout = model.spec.layout(height, width);
   const tensor::Tensor out =
-      model(model.recipe.example(2), 2, layout,
+      model(model.spec.example(2), 2, layout,
             tensor::Tensor::empty({2 * layout.tokens(), layout.token_channels()},
                                   tensor::DType::f32, tensor::Device::meta));
   EXPECT_TRUE(out.is_meta());
@@ -93,7 +94,7 @@ inline void expect_runs_on_meta(const char* type, const char* config, int64_t he
 }
 
 /// What a configuration is refused with.
-inline std::string recipe_refusal(const char* type, const char* config) {
+inline std::string spec_refusal(const char* type, const char* config) {
   try {
     pipeline_of(type, {base::Json::parse(config), "config.json"});
   } catch (const Error& e) {

@@ -55,12 +55,12 @@ inline base::Json llada2_config() {
           {"eos_token_id", 36}};
 }
 
-/// What a recipe says to a configuration that it refuses; "" if it takes it.
-template <class Recipe>
-std::string refusal(Recipe recipe, base::Json config, const char* key, const base::Json& value) {
+/// What a spec says to a configuration that it refuses; "" if it takes it.
+template <class Spec>
+std::string refusal(Spec spec, base::Json config, const char* key, const base::Json& value) {
   config[key] = value;
   try {
-    recipe({config, "x/config.json"});
+    spec({config, "x/config.json"});
     return "";
   } catch (const Error& e) {
     return e.code() == ErrorCode::model ? e.what() : "another code";

@@ -15,7 +15,7 @@ PROGRAM = os.environ["TESSERA_PROGRAM"]
 SOURCE = pathlib.Path(os.environ["TESSERA_SOURCE"])
 MODEL = SOURCE / "tests/data/moe/dit_moe_flash/model"
 TEXT_MODEL = SOURCE / "tests/data/moe/llada_moe/model"
-PICTURE = {"--class": "1", "--steps": "3", "--seed": "5", "--guidance": "2", "--plan": "expert=2"}
+IMAGE = {"--class": "1", "--steps": "3", "--seed": "5", "--guidance": "2", "--plan": "expert=2"}
 TEXT = {"--prompt-ids": "5,17", "--max-tokens": "9", "--block": "8", "--plan": "expert=2"}
 
 
@@ -41,8 +41,8 @@ class AgreeTest(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 40)  # the usual deadline is 60
         self.assertEqual(list(self.folder.glob("*.safetensors")), [])
 
-    def picture(self, model=MODEL, before=(), **changed):
-        options = {**PICTURE, **{"--" + k.replace("_", "-"): v for k, v in changed.items()}}
+    def image(self, model=MODEL, before=(), **changed):
+        options = {**IMAGE, **{"--" + k.replace("_", "-"): v for k, v in changed.items()}}
         out = str(self.folder / "out.safetensors")
         return [*before, PROGRAM, "generate", str(model), *words(options), "--latents-only",
                 "--threads", "1", "--progress", "none", "--save-latents", out]
@@ -50,11 +50,11 @@ class AgreeTest(unittest.TestCase):
     def test_requests(self):
         for name, value in (("seed", "6"), ("steps", "4"), ("class", "2"), ("guidance", "3"),
                             ("dtype", "f32"), ("plan", "data=2")):
-            self.ends(self.picture(), self.picture(**{name: value}), "--" + name)
+            self.ends(self.image(), self.image(**{name: value}), "--" + name)
 
     def test_instruction_sets(self):
-        self.ends(self.picture(before=("env", "TESSERA_ISA=avx2")),
-                  self.picture(before=("env", "TESSERA_ISA=reference")),
+        self.ends(self.image(before=("env", "TESSERA_ISA=avx2")),
+                  self.image(before=("env", "TESSERA_ISA=reference")),
                   "instruction set", "'reference'", "'avx2'")
 
     def test_weights_and_configurations(self):
@@ -64,7 +64,7 @@ class AgreeTest(unittest.TestCase):
         data = bytearray(weights.read_bytes())
         data[-2] ^= 1
         weights.write_bytes(data)
-        self.ends(self.picture(), self.picture(other), "weights", weights.name)
+        self.ends(self.image(), self.image(other), "weights", weights.name)
 
     def test_texts(self):
         def text(**changed):
@@ -75,7 +75,7 @@ class AgreeTest(unittest.TestCase):
 
     def test_commands(self):
         text = [PROGRAM, "complete", str(TEXT_MODEL), *words(TEXT), "--threads", "1"]
-        self.ends(self.picture(), text, "command")
+        self.ends(self.image(), text, "command")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ Geometry one_site(int causal_block) {
   return g;
 }
 
-Heads heads_of(int64_t tokens) {
+Qkv heads_of(int64_t tokens) {
   std::mt19937 rng(3);
   std::normal_distribution<float> draw;
   auto normal = [&](int64_t width) {
@@ -30,7 +30,7 @@ Heads heads_of(int64_t tokens) {
   return {normal(16), normal(8), normal(8)};
 }
 
-Heads cut(const Heads& h, int64_t begin, int64_t end) {
+Qkv cut(const Qkv& h, int64_t begin, int64_t end) {
   return {h.q.slice(0, begin, end), h.k.slice(0, begin, end), h.v.slice(0, begin, end)};
 }
 
@@ -39,7 +39,7 @@ TEST(KvAttention, WholeRowsAreLocalAttention) {
     const Geometry g = one_site(block);
     KvAttention kept(g, {{0, 11}, {0, 7}});
     LocalAttention local(g);
-    const Heads h = heads_of(18);
+    const Qkv h = heads_of(18);
     const TokenView view{-1, {0, 1}, {}, {{0, {0, 11}}, {1, {0, 7}}}, {11, 7}};
     EXPECT_EQ(kept.attend(0, view, h).to_floats(), local.attend(0, view, h).to_floats());
   }
@@ -47,7 +47,7 @@ TEST(KvAttention, WholeRowsAreLocalAttention) {
 
 TEST(KvAttention, ABlockOnKeptKeysIsTheWholeRowBitByBit) {
   const Geometry g = one_site(4);
-  const Heads h = heads_of(12);
+  const Qkv h = heads_of(12);
   KvAttention whole(g, {{0, 12}}), parts(g, {{0, 12}});
   const TokenView all{-1, {0}, {}, {{0, {0, 12}}}, {12}};
   const Tensor expected = whole.attend(0, all, h);
@@ -60,7 +60,7 @@ TEST(KvAttention, ABlockOnKeptKeysIsTheWholeRowBitByBit) {
 
 TEST(KvAttention, WhatAViewLeavesOutIsReadAsItWasLeft) {
   const Geometry g = one_site(0);
-  const Heads h = heads_of(12);
+  const Qkv h = heads_of(12);
   KvAttention attention(g, {{0, 12}});
   const TokenView all{-1, {0}, {}, {{0, {0, 12}}}, {12}}, middle{-1, {0}, {}, {{0, {4, 8}}}, {12}};
   attention.begin_step({.index = 0});
@@ -77,7 +77,7 @@ TEST(KvAttention, JointTextIsLocalAttention) {
     Geometry g = one_site(0);
     g.attention[0].joint = true;
     g.attention[0].prefix_queries = asks;
-    Heads heads = heads_of(17);  // 2 + 3 tokens of text, then 8 + 4
+    Qkv heads = heads_of(17);  // 2 + 3 tokens of text, then 8 + 4
     if (!asks) heads.q = heads.q.slice(0, 5, 17);
     const TokenView view{-1, {0, 1}, {{0, {-2, 0}}, {1, {-3, 0}}}, {{0, {0, 8}}, {1, {0, 4}}}};
     KvAttention kept(g, {{-2, 8}, {-3, 4}});
@@ -90,12 +90,12 @@ TEST(KvAttention, JointTextIsLocalAttention) {
 TEST(KvAttention, PatchesSeeWhatOthersLeft) {
   Geometry g = one_site(0);
   g.attention[0].joint = g.attention[0].prefix_queries = true;
-  const Heads heads = heads_of(13);  // three tokens of text
+  const Qkv heads = heads_of(13);  // three tokens of text
   const TokenView all{-1, {0}, {{0, {-3, 0}}}, {{0, {0, 10}}}};
   KvAttention attention(g, {{-3, 10}});
   const Tensor whole = attention.attend(0, all, heads);
   const TokenView part{1, {0}, {}, {{0, {2, 4}}, {0, {7, 9}}}};
-  Heads mine;
+  Qkv mine;
   for (auto [from, to] : {std::pair{&heads.q, &mine.q}, {&heads.k, &mine.k}, {&heads.v, &mine.v}})
     *to = ops::concat_rows({from->slice(0, 5, 7), from->slice(0, 10, 12)});
   attention.begin_step({.index = 1});

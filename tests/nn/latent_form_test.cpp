@@ -17,9 +17,9 @@ Tensor counted(const tensor::Shape& shape) {
 
 TEST(LatentForm, EveryFormComesBackFromTokens) {
   const TokenLayout layout{.channels = 3, .size = {2, 4, 6}, .patch = {1, 2, 2}};
-  const TokenLayout picture{.channels = 3, .size = {1, 4, 6}, .patch = {1, 2, 2}};
-  for (const auto& [form, l] : {std::pair{LatentForm::picture, picture},
-                                {LatentForm::packed, picture},
+  const TokenLayout image{.channels = 3, .size = {1, 4, 6}, .patch = {1, 2, 2}};
+  for (const auto& [form, l] : {std::pair{LatentForm::image, image},
+                                {LatentForm::packed, image},
                                 {LatentForm::video, layout}}) {
     const Tensor latent = counted(latent_shape(l, form, 2));
     const Tensor tokens = tokens_of_latent(latent, l, form);
@@ -30,7 +30,7 @@ TEST(LatentForm, EveryFormComesBackFromTokens) {
 
 TEST(LatentForm, PackedTokensArePatchesWithTheChannelSlowest) {
   const TokenLayout l{.channels = 1, .size = {1, 2, 4}, .patch = {1, 2, 2}};
-  const Tensor tokens = tokens_of_latent(counted({1, 1, 2, 4}), l, LatentForm::picture);
+  const Tensor tokens = tokens_of_latent(counted({1, 1, 2, 4}), l, LatentForm::image);
   EXPECT_EQ(tokens.to_floats(), (std::vector<float>{0, 1, 4, 5, 2, 3, 6, 7}));
   EXPECT_EQ(latent_of_tokens(tokens, l, LatentForm::packed).to_floats(), tokens.to_floats());
 }
@@ -42,7 +42,7 @@ TEST(LatentForm, FramesAndChannelsChangePlaces) {
 
 TEST(LatentForm, SaysWhatFits) {
   const TokenLayout l{.channels = 1, .size = {1, 2, 4}, .patch = {1, 2, 2}};
-  EXPECT_THROW(tokens_of_latent(counted({1, 1, 2, 2}), l, LatentForm::picture), Error);
+  EXPECT_THROW(tokens_of_latent(counted({1, 1, 2, 2}), l, LatentForm::image), Error);
 }
 
 }  // namespace

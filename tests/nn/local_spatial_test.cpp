@@ -16,7 +16,7 @@ Tensor counting(const tensor::Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-TEST(LocalSpatial, ConvolvesWholePictures) {
+TEST(LocalSpatial, ConvolvesWholeImages) {
   LocalSpatial spatial;
   const Plane x{counting({2, 4, 6, 3}), 4, 0};
   const ops::ConvWeight w = ops::pack_conv(counting({5, 3, 3, 3}), {}, DType::f32);
@@ -36,7 +36,7 @@ TEST(LocalSpatial, NormalisesAsGroupNorm) {
             ops::group_norm(data, 2, norm.weight, norm.bias, 1e-5f, true).to_floats());
 }
 
-TEST(LocalSpatial, AttendsWithinAPicture) {
+TEST(LocalSpatial, AttendsWithinAnImage) {
   LocalSpatial spatial;
   const Tensor both = counting({2, 2, 3, 8}), one = both.slice(0, 1, 2).contiguous();
   const Tensor tokens = both.reshape({12, 8}), own = one.reshape({6, 8});

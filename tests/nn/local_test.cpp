@@ -33,19 +33,19 @@ Geometry one_site(bool joint, bool prefix_queries, int causal_block = 0) {
   return g;
 }
 
-Heads heads_of(int64_t tokens, uint32_t seed) {
+Qkv heads_of(int64_t tokens, uint32_t seed) {
   return {normal({tokens, 16}, seed), normal({tokens, 16}, seed + 1),
           normal({tokens, 16}, seed + 2)};
 }
 
-Heads slice(const Heads& h, int64_t begin, int64_t end) {
+Qkv slice(const Qkv& h, int64_t begin, int64_t end) {
   return {h.q.slice(0, begin, end), h.k.slice(0, begin, end), h.v.slice(0, begin, end)};
 }
 
 TEST(LocalAttention, RowsDoNotSeeEachOther) {
   const Geometry g = one_site(false, false);
   LocalAttention attention(g);
-  const Heads both = heads_of(12, 1);
+  const Qkv both = heads_of(12, 1);
   const TokenView view{-1, {0, 1}, {}, {{0, {0, 5}}, {1, {0, 7}}}};
   const Tensor packed = attention.attend(0, view, both);
   const TokenView second{-1, {1}, {}, {{1, {0, 7}}}};
@@ -56,7 +56,7 @@ TEST(LocalAttention, RowsDoNotSeeEachOther) {
 TEST(LocalAttention, JointTextAnswersAndAsks) {
   const Geometry g = one_site(true, true);
   LocalAttention attention(g);
-  const Heads both = heads_of(8, 4), latent = slice(both, 3, 8);
+  const Qkv both = heads_of(8, 4), latent = slice(both, 3, 8);
   const TokenView view{-1, {0}, {{0, {0, 3}}}, {{0, {0, 5}}}};
   const Tensor seen = attention.attend(0, view, both);
   ASSERT_EQ(seen.shape(), (tensor::Shape{8, 16}));
@@ -66,13 +66,14 @@ TEST(LocalAttention, JointTextAnswersAndAsks) {
   EXPECT_NE(without.attend(0, view, latent).to_floats(), seen.slice(0, 3, 8).to_floats());
 }
 
-// Text and latent of one row stand together already; of more rows, keys and values are moved.
+// Text and latent of one sequence stand together already; of more sequences, keys and values are
+// moved.
 TEST(LocalAttention, JointRowsSeeTheirOwnTextAndLatent) {
   for (const bool asks : {true, false}) {
     const Geometry g = one_site(true, asks);
     LocalAttention attention(g);
-    // Text of rows 0 (two tokens), 1 (one), 2 (none); latent of 4, 1 and 2.
-    const Heads all = heads_of(10, 4);
+    // Text of sequences 0 (two tokens), 1 (one), 2 (none); latent of 4, 1 and 2.
+    const Qkv all = heads_of(10, 4);
     const TokenView view{
         -1, {0, 1, 2}, {{0, {0, 2}}, {1, {0, 1}}}, {{0, {0, 4}}, {1, {0, 1}}, {2, {0, 2}}}};
     const auto picked = [&](const Tensor& x, Range text, Range latent) {
@@ -94,14 +95,14 @@ TEST(LocalAttention, JointRowsSeeTheirOwnTextAndLatent) {
       const Tensor together = asks ? picked(seen, t, l) : seen.slice(0, l.begin, l.end);
       EXPECT_EQ(alone.to_floats(), together.to_floats()) << r;
     }
-    EXPECT_EQ(attention.attend(0, {}, slice(all, 0, 0)).size(0), 0);  // a view without rows
+    EXPECT_EQ(attention.attend(0, {}, slice(all, 0, 0)).size(0), 0);  // a view without sequences
   }
 }
 
 TEST(LocalAttention, CausalBlocksSeeThemselvesAndEarlierOnes) {
   const Geometry causal = one_site(false, false, 4), full = one_site(false, false);
   LocalAttention blocks(causal), all(full);
-  const Heads h = heads_of(10, 21);
+  const Qkv h = heads_of(10, 21);
   const TokenView view{-1, {0}, {}, {{0, {0, 10}}}};
   const Tensor out = blocks.attend(0, view, h);
   const TokenView first{-1, {0}, {}, {{0, {0, 4}}}};

@@ -20,7 +20,7 @@ TEST(Segments, SplitCoversARangeWithoutOverlap) {
 TEST(Segments, RowsFollowThePackedOrder) {
   const Segments segments{{2, {0, 3}}, {5, {4, 4}}, {0, {8, 10}}};
   EXPECT_EQ(token_count(segments), 5);
-  EXPECT_EQ(rows_of(segments), (std::vector<int32_t>{2, 2, 2, 0, 0}));
+  EXPECT_EQ(sequences_of(segments), (std::vector<int32_t>{2, 2, 2, 0, 0}));
 }
 
 }  // namespace

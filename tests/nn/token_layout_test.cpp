@@ -29,9 +29,9 @@ TEST(TokenLayout, PixelsGoWhereThePatchSays) {
 }
 
 TEST(TokenLayout, BackAndForthIsTheSame) {
-  const TokenLayout picture{.channels = 4, .size = {1, 6, 10}, .patch = {1, 2, 2}};
+  const TokenLayout image{.channels = 4, .size = {1, 6, 10}, .patch = {1, 2, 2}};
   const Tensor x = counting({3, 4, 6, 10});
-  EXPECT_EQ(from_tokens(to_tokens(x, picture), picture, false).to_floats(), x.to_floats());
+  EXPECT_EQ(from_tokens(to_tokens(x, image), image, false).to_floats(), x.to_floats());
   const TokenLayout video{.channels = 3, .size = {4, 4, 6}, .patch = {2, 2, 3}};
   const Tensor y = counting({2, 3, 4, 4, 6});
   EXPECT_EQ(from_tokens(to_tokens(y, video), video, true).to_floats(), y.to_floats());

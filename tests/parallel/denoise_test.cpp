@@ -43,7 +43,7 @@ class Echo : public nn::Denoiser {
              const nn::Seams&) const override {}
   Tensor head(const nn::StepContext&, const nn::Placement& placement,
               const nn::Hidden& hidden) const override {
-    const auto rows = nn::rows_of(placement.view.body);
+    const auto rows = nn::sequences_of(placement.view.body);
     Tensor out = Tensor::zeros(hidden.tokens.body.shape(), DType::f32);
     for (int64_t t = 0; t < out.size(0); ++t)
       if (rows[static_cast<size_t>(t)] < conditional_)
@@ -156,11 +156,11 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   EXPECT_EQ(names, (std::vector<std::string>{"model_output.0", "latents.1"}));
 }
 
-// Three layers of experts; block `bad` of one rank throws when it sees row `bad_row`.
+// Three layers of experts; block `bad` of one rank throws when it sees row `bad_sequence`.
 class Layers : public nn::Denoiser {
  public:
-  explicit Layers(const std::vector<bool>& mine, int bad = -1, int bad_row = 0)
-      : bad_(bad), bad_row_(bad_row) {
+  explicit Layers(const std::vector<bool>& mine, int bad = -1, int bad_sequence = 0)
+      : bad_(bad), bad_sequence_(bad_sequence) {
     geometry_.blocks = 3;
     geometry_.hidden = geometry_.channels_in = geometry_.channels_out = 32;
     for (int b = 0; b < 3; ++b) {
@@ -187,7 +187,8 @@ class Layers : public nn::Denoiser {
              const nn::Seams& seams) const override {
     const nn::TokenView& view = placement.view;
     const auto at = static_cast<size_t>(index);
-    if (index == bad_ && std::count(view.rows.begin(), view.rows.end(), bad_row_) > 0)
+    if (index == bad_ &&
+        std::count(view.sequences.begin(), view.sequences.end(), bad_sequence_) > 0)
       throw Error(ErrorCode::memory, "no memory for a half");
     Tensor& x = hidden.tokens.body;
     x = ops::blend(x, 0.5f, seams.experts.apply(index, view, x, routers_[at], banks_[at]), 0.5f);
@@ -201,27 +202,27 @@ class Layers : public nn::Denoiser {
   nn::Geometry geometry_;
   std::vector<nn::ExpertWeights> banks_;
   std::vector<nn::Router> routers_;
-  int bad_, bad_row_;
+  int bad_, bad_sequence_;
 };
 
-// Latents of all pictures, by rank; rank `culprit` throws in a block, if there is such a rank.
-std::vector<float> on_ranks(const std::string& text, int pictures, int culprit = -1,
-                            int bad_row = 0) {
+// Latents of all samples, by rank; rank `culprit` throws in a block, if there is such a rank.
+std::vector<float> on_ranks(const std::string& text, int samples, int culprit = -1,
+                            int bad_sequence = 0) {
   constexpr int64_t kTokens = 5;
   const Plan plan = parse_plan(text);
   std::vector<Tensor> parts(static_cast<size_t>(plan.world()));
   const auto owners = expert_owners(plan, 4);
   const auto flow = sample::rectified_flow(3);
-  const Tensor noise = nn::random_bank::normal({pictures * kTokens, 32}, 5);
+  const Tensor noise = nn::random_bank::normal({samples * kTokens, 32}, 5);
   comm::threads::run(plan.world(), std::chrono::seconds(20), [&](comm::Communicator& world) {
     std::vector<bool> mine;
     for (int owner : owners) mine.push_back(owner == expert_place(plan, world.rank()));
-    const Layers model(mine, world.rank() == culprit ? 1 : -1, bad_row);
-    parallel::Setup setup(plan, model.geometry(), {pictures, {1, 1, kTokens}, 1, 3}, &world);
+    const Layers model(mine, world.rank() == culprit ? 1 : -1, bad_sequence);
+    parallel::Setup setup(plan, model.geometry(), {samples, {1, 1, kTokens}, 1, 3}, &world);
     parts[static_cast<size_t>(world.rank())] = denoise(
         model, {}, *flow, {1, 32}, setup.partition.cut(noise, world.rank()), no_noise, setup, {});
   });
-  return Partition(plan, {pictures, {1, 1, kTokens}}).join(parts).to_floats();
+  return Partition(plan, {samples, {1, 1, kTokens}}).join(parts).to_floats();
 }
 
 TEST(Denoise, TheOrderOfAxesChangesNoNumber) {
@@ -230,19 +231,19 @@ TEST(Denoise, TheOrderOfAxesChangesNoNumber) {
 }
 
 TEST(StaggeredBatch, IsTheWholeBatchBitForBit) {
-  for (int pictures : {1, 2, 7}) {
-    const auto whole = on_ranks("", pictures);
+  for (int samples : {1, 2, 7}) {
+    const auto whole = on_ranks("", samples);
     for (const char* ranks : {"", "expert=2,", "expert=3,", "expert=4,placement=strided,"})
-      EXPECT_EQ(on_ranks(std::string(ranks) + "schedule=staggered-batch", pictures), whole)
-          << ranks << pictures;
+      EXPECT_EQ(on_ranks(std::string(ranks) + "schedule=staggered-batch", samples), whole)
+          << ranks << samples;
   }
 }
 
 TEST(StaggeredBatch, AHalfThatThrowsEndsTheOtherAndAllRanks) {
   for (const char* plan : {"schedule=staggered-batch", "expert=2,schedule=staggered-batch"})
-    for (int bad_row : {0, plan[0] == 's' ? 7 : 3})  // of the first half, and of the second
+    for (int bad_sequence : {0, plan[0] == 's' ? 7 : 3})  // of the first half, and of the second
       try {
-        on_ranks(plan, 8, 0, bad_row);
+        on_ranks(plan, 8, 0, bad_sequence);
         ADD_FAILURE() << "the error was lost";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::memory) << error.what();

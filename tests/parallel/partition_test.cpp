@@ -13,7 +13,7 @@ namespace tessera::parallel {
 namespace {
 
 using tensor::Tensor;
-using Token = std::pair<int, int64_t>;  // row of the request, id
+using Token = std::pair<int, int64_t>;  // sequence of the request, id
 
 Tensor counted(int64_t rows) {
   std::vector<float> values(static_cast<size_t>(rows * 2));
@@ -69,19 +69,20 @@ Workload random_workload(std::mt19937& random) {
           draw(random, 0, 7)};
 }
 
-void add(const nn::Segments& segments, const std::vector<int>& rows, std::vector<Token>& tokens) {
+void add(const nn::Segments& segments, const std::vector<int>& sequences,
+         std::vector<Token>& tokens) {
   for (const nn::Segment& s : segments) {
     EXPECT_GT(s.ids.size(), 0);
     for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
-      tokens.emplace_back(rows.at(size_t(s.row)), id);
+      tokens.emplace_back(sequences.at(size_t(s.sequence)), id);
   }
 }
 
 std::vector<Token> tokens_of(const Partition& partition, int rank, int patch) {
   const nn::TokenView view = partition.view(rank, patch);
   std::vector<Token> tokens;
-  add(view.prefix, partition.rows(rank), tokens);
-  add(view.body, partition.rows(rank), tokens);
+  add(view.prefix, partition.sequences(rank), tokens);
+  add(view.body, partition.sequences(rank), tokens);
   return tokens;
 }
 
@@ -108,7 +109,7 @@ TEST(Partition, EveryTokenOfEveryRowHasOneOwner) {
     for (int r = 0; r < cut.world(); ++r)
       if (first_of_its_kind(partition, r))
         for (const Token& token : tokens_of(partition, r, -1)) ++owners[token];
-    ASSERT_EQ(owners.size(), size_t(work.pictures * work.branches * (work.prefix + work.tokens())))
+    ASSERT_EQ(owners.size(), size_t(work.samples * work.branches * (work.prefix + work.tokens())))
         << cut.text();
     // Without ring and ulysses each shard has the whole text.
     const int copies = cut.ring * cut.ulysses == 1 ? cut.distrifusion : 1;
@@ -134,16 +135,17 @@ TEST(Partition, ARankOwnsTheUnionOfItsShardsOfAllPatches) {
 
 TEST(Partition, CuttingAndJoiningGiveTheWhole) {
   with_random_cuts(3, 300, [&](const Cut& cut, const Workload& work, const Partition& partition) {
-    const Tensor whole = counted(work.pictures * work.tokens());
+    const Tensor whole = counted(work.samples * work.tokens());
     std::vector<Tensor> parts;
     for (int r = 0; r < cut.world(); ++r) {
       parts.push_back(partition.cut(whole, r));
       // A row of the latent for each token of a branch, in the order of the view.
-      const auto rows = partition.rows(r);
+      const auto sequences = partition.sequences(r);
       int64_t at = 0;
       for (const nn::Segment& s : partition.view(r).body) {
-        if (rows[size_t(s.row)] / work.pictures != rows[0] / work.pictures) break;
-        const int64_t first = rows[size_t(s.row)] % work.pictures * work.tokens() + s.ids.begin;
+        if (sequences[size_t(s.sequence)] / work.samples != sequences[0] / work.samples) break;
+        const int64_t first =
+            sequences[size_t(s.sequence)] % work.samples * work.tokens() + s.ids.begin;
         ASSERT_EQ(parts.back().row<float>(at)[0], float(2 * first)) << cut.text();
         at += s.ids.size();
       }
@@ -164,7 +166,7 @@ TEST(Partition, RanksTogetherHoldWhatEachOfThemHolds) {
       int64_t text = 0, body = 0;
       for (const int r : group) {
         const nn::TokenView one = partition.view(r, patch);
-        EXPECT_EQ(one.rows, all.rows);
+        EXPECT_EQ(one.sequences, all.sequences);
         text += nn::token_count(one.prefix);
         body += nn::token_count(one.body);
         EXPECT_NO_THROW(places_of(all.body, one.body)) << cut.text();
@@ -191,16 +193,16 @@ TEST(Partition, TextRidesWithTheFirstPatch) {
   EXPECT_EQ(partition.view(1, 0).prefix, (nn::Segments{{0, {-3, 0}}}));
   EXPECT_TRUE(partition.view(1, 1).prefix.empty());
   EXPECT_EQ(partition.view(1).body, (nn::Segments{{0, {2, 4}}, {0, {6, 8}}, {0, {10, 12}}}));
-  EXPECT_FALSE(partition.whole_pictures());
-  EXPECT_TRUE(Partition(parse_plan("data=2"), {2, {1, 1, 4}}).whole_pictures());
+  EXPECT_FALSE(partition.whole_samples());
+  EXPECT_TRUE(Partition(parse_plan("data=2"), {2, {1, 1, 4}}).whole_samples());
 }
 
 TEST(Partition, RowsAreConditionalFirst) {
   const Partition partition(parse_plan("data=2"), {5, {1, 1, 7}, 2});
-  EXPECT_EQ(partition.rows(1), (std::vector<int>{2, 3, 4, 7, 8, 9}));
+  EXPECT_EQ(partition.sequences(1), (std::vector<int>{2, 3, 4, 7, 8, 9}));
   EXPECT_EQ(partition.view(1).body.size(), 6u);
-  EXPECT_EQ(partition.shape(1).rows, 6);
-  EXPECT_EQ(Partition(Cut{.cfg = 2}.mesh(), {3, {1, 1, 7}, 2}).rows(1),
+  EXPECT_EQ(partition.shape(1).batch, 6);
+  EXPECT_EQ(Partition(Cut{.cfg = 2}.mesh(), {3, {1, 1, 7}, 2}).sequences(1),
             (std::vector<int>{3, 4, 5}));
 }
 
@@ -215,7 +217,7 @@ TEST(Partition, CutsAPassInPackedOrder) {
     for (int r = 0; r < ranks; ++r) {
       const nn::TokenView mine = partition.view(r);
       EXPECT_EQ(nn::token_count(mine.body), partition.run(r).size());
-      EXPECT_EQ(mine.rows, kPass.rows);
+      EXPECT_EQ(mine.sequences, kPass.sequences);
       EXPECT_EQ(mine.lengths.size(), mine.body.size());
       all.push_back(r);
     }
@@ -235,11 +237,11 @@ TEST(Partition, FindsPartsInThePackedOrder) {
 
 TEST(Partition, RowsOfAViewKeepTheirNumbers) {
   const nn::TokenView whole = Partition(Plan{}, {3, {1, 1, 7}, 1, 1, 2}).view(0);
-  const nn::TokenView part = take_rows(whole, 1, 3);
-  EXPECT_EQ(part.rows, (std::vector<int>{1, 2}));
+  const nn::TokenView part = take_sequences(whole, 1, 3);
+  EXPECT_EQ(part.sequences, (std::vector<int>{1, 2}));
   EXPECT_EQ(part.body, (nn::Segments{{1, {0, 7}}, {2, {0, 7}}}));
   EXPECT_EQ(part.prefix, (nn::Segments{{1, {-2, 0}}, {2, {-2, 0}}}));
-  EXPECT_TRUE(take_rows(whole, 3, 3).body.empty());
+  EXPECT_TRUE(take_sequences(whole, 3, 3).body.empty());
 }
 
 TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {

@@ -32,17 +32,17 @@ TEST(Setup, SaysWhyAPlanCannotRun) {
     return found.empty() ? std::string() : found.front();
   };
   EXPECT_EQ(why("expert=4", {1, {1, 4, 4}, 2, 5}), "")
-      << "ranks without a picture still hold experts";
+      << "ranks without a sample still hold experts";
   EXPECT_NE(why("expert=5", {8, {1, 4, 4}, 2, 5}).find("the model has 4 experts"),
             std::string::npos);
-  EXPECT_NE(why("data=3", {2, {1, 4, 4}, 2, 5}).find("the request has 2 pictures"),
+  EXPECT_NE(why("data=3", {2, {1, 4, 4}, 2, 5}).find("the request has 2 samples"),
             std::string::npos);
   EXPECT_NE(why("distrifusion=17", {2, {1, 4, 4}, 2, 5}).find("16 tokens"), std::string::npos);
   EXPECT_NE(why("schedule=interweaved,sync=0+2", {2, {1, 4, 4}, 2, 5}).find("names layer 2"),
             std::string::npos);
 }
 
-TEST(Setup, SaysWhyTensorCannotCutPictures) {
+TEST(Setup, SaysWhyTensorCannotCutSamples) {
   nn::Geometry geometry = with_experts(4);
   for (nn::AttentionSite& site : geometry.attention) site.heads = site.kv_heads = 6;
   const auto why = [&](const char* plan) {
@@ -98,14 +98,14 @@ TEST(Setup, SaysWhyAPlanCannotRunText) {
       {"tensor=3", "valid are: 1, 2"},
       {"expert=2,schedule=displaced", "nothing is stale"},
       {"expert=2,warmup=2", "nothing is stale"},
-      {"distrifusion=2", "for pictures"},
+      {"distrifusion=2", "for samples"},
       {"expert=2,placement=0+1", "places 2 experts"},
   };
   for (const auto& [plan, says] : bad)
     EXPECT_NE(problems_of(plan).find(says), std::string::npos) << plan << ": " << problems_of(plan);
 }
 
-TEST(Setup, WhatMeasuresWholePicturesIsRefusedWhereTheyAreCut) {
+TEST(Setup, WhatMeasuresWholeSamplesIsRefusedWhereTheyAreCut) {
   Workload workload{2, {1, 4, 4}, 2, 5};
   workload.rescales = workload.thresholds = true;
   EXPECT_TRUE(problems(parse_plan("data=2"), with_experts(4), workload).empty());

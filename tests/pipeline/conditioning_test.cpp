@@ -40,7 +40,7 @@ TEST(Conditioning, EveryPromptStandsAsOftenAsAsked) {
 
 TEST(Conditioning, ARankTakesItsRows) {
   const nn::Conditioning c = text_conditioning(flux(), two_prompts(), 1, true);
-  EXPECT_EQ(take_rows(c, {1, 3}).tensors.at("pooled_projections").to_floats(),
+  EXPECT_EQ(take_sequences(c, {1, 3}).tensors.at("pooled_projections").to_floats(),
             (std::vector<float>{20, 50}));
 }
 

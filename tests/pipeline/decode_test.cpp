@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-TEST(Decode, APictureOfEachLatentWithItsLabel) {
+TEST(Decode, AnImageOfEachLatentWithItsLabel) {
   Model model = Model::open("shapes", golden::options(Precision::f32));
   GenerateRequest request;
   request.classes = {"1", "2"};
@@ -17,9 +17,9 @@ TEST(Decode, APictureOfEachLatentWithItsLabel) {
       model.generate(request, {.stop = {}, .on_progress = [&](const Progress& p) {
                                  if (p.phase == Phase::decode) last = p.step;
                                }});
-  ASSERT_EQ(result.pictures.size(), 2u);
-  EXPECT_NE(result.pictures[0].label, result.pictures[1].label);
-  EXPECT_EQ(result.pictures[0].video, -1);
+  ASSERT_EQ(result.images.size(), 2u);
+  EXPECT_NE(result.images[0].label, result.images[1].label);
+  EXPECT_EQ(result.images[0].video, -1);
   EXPECT_EQ(last, 2);
   EXPECT_EQ(result.steps, 1);
 }
@@ -30,7 +30,7 @@ double psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
   return 10 * std::log10(255.0 * 255.0 * double(a.size()) / std::max(sum, 1e-9));
 }
 
-TEST(Decode, TilesKeepThePicture) {
+TEST(Decode, TilesKeepTheImage) {
   GenerateRequest request;
   request.classes = {"1", "7"};
   request.steps = 6;
@@ -41,8 +41,8 @@ TEST(Decode, TilesKeepThePicture) {
   const auto tiled = Model::open("shapes", options).generate(request);
   EXPECT_EQ(tiled.latents, whole.latents);
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(tiled.pictures[i].width, whole.pictures[i].width);
-    EXPECT_GT(psnr(tiled.pictures[i].rgb, whole.pictures[i].rgb), 18);
+    EXPECT_EQ(tiled.images[i].width, whole.images[i].width);
+    EXPECT_GT(psnr(tiled.images[i].rgb, whole.images[i].rgb), 18);
   }
 }
 
@@ -61,10 +61,10 @@ TEST(Decode, AVideoIsItsFrames) {
   request.frames = 9;
   request.count = 2;
   const auto result = Model::open(folder, golden::options(Precision::bf16)).generate(request);
-  ASSERT_EQ(result.pictures.size(), 18u);
-  EXPECT_EQ(result.pictures[10].video, 1);
-  EXPECT_EQ(result.pictures[10].frame, 1);
-  EXPECT_EQ(result.pictures[10].width, 32);
+  ASSERT_EQ(result.images.size(), 18u);
+  EXPECT_EQ(result.images[10].video, 1);
+  EXPECT_EQ(result.images[10].frame, 1);
+  EXPECT_EQ(result.images[10].width, 32);
 }
 
 }  // namespace

@@ -64,12 +64,12 @@ TEST(Denoise, HalvesInTurnGiveTheBitsOfTheWholeBatch) {
   using Classes = std::vector<std::string>;
   for (Precision precision : {Precision::f32, Precision::bf16})
     for (const Classes& classes : {Classes{"1", "0", "5", "2", "7"}, Classes{"3"}})
-      for (float guidance : {1.5f, 1.0f}) {  // 1: a single picture is a single row
+      for (float guidance : {1.5f, 1.0f}) {  // 1: a single image is a single row
         const auto alone = latents({"", precision, 3, classes, guidance});
         for (const std::string ranks : {"", "expert=2,", "expert=3,", "expert=4,"}) {
           const std::string plan = ranks + "schedule=staggered-batch";
           EXPECT_EQ(latents({plan, precision, 3, classes, guidance}), alone)
-              << plan << ", " << classes.size() << " pictures, guidance " << guidance;
+              << plan << ", " << classes.size() << " images, guidance " << guidance;
         }
       }
   EXPECT_EQ(latents({"expert=2,schedule=staggered-batch,conditional=random"}),
@@ -82,7 +82,7 @@ TEST(Denoise, HalvesInTurnSendTheSameRowsInTwiceTheMessages) {
   latents({"expert=2,schedule=staggered-batch", Precision::bf16}, &halves);
   ASSERT_EQ(whole.layers.size(), halves.layers.size());
   for (size_t l = 0; l < whole.layers.size(); ++l) {
-    EXPECT_EQ(halves.layers[l].rows, whole.layers[l].rows);
+    EXPECT_EQ(halves.layers[l].assignments, whole.layers[l].assignments);
     EXPECT_EQ(halves.layers[l].tokens, whole.layers[l].tokens);
     EXPECT_EQ(halves.layers[l].oldest, 0);
   }
@@ -198,9 +198,9 @@ TEST(Denoise, StepsAreComparedWithoutChangingThem) {
 TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
   for (const auto& [plan, reason] :
        {std::pair<std::string, std::string>{"expert=99", "the model has"},
-        {"data=6", "the request has 5 pictures"},
+        {"data=6", "the request has 5 samples"},
         {"schedule=interweaved,sync=0+77", "names layer 77"},
-        {"distrifusion=1000", "a picture has"},
+        {"distrifusion=1000", "a sample has"},
         {"expert=2,placement=0+1", "places 2 experts"},
         {"distrifusion=2,schedule=staggered-batch", "leave one of the two out"}}) {
     Report report;

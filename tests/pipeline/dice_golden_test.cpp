@@ -59,7 +59,7 @@ class DiceCase {
     state_.options = options;
     state_.folder = load::open_folder(folder + "/model");
     const load::Component& part = state_.folder.component("transformer");
-    state_.recipe = models::pipeline_of(part.class_name, {part.config, "config.json"});
+    state_.spec = models::pipeline_of(part.class_name, {part.config, "config.json"});
   }
   const Json& json() const { return case_; }
   Tensor get(const std::string& name) const { return io_.get(name); }
@@ -95,7 +95,7 @@ class DiceCase {
                 std::mutex& mutex) {
     const int rank = world ? world->rank() : 0, samples = case_["samples"], steps = case_["steps"];
     const Tensor start = get(schedule["start"]);
-    const nn::TokenLayout layout = state_.recipe->layout(start.size(2), start.size(3));
+    const nn::TokenLayout layout = state_.spec->layout(start.size(2), start.size(3));
     const auto held = state_.transformer(rank);
     const nn::Denoiser& model = *held;
     parallel::Setup setup(plan, model.geometry(), {samples, layout.grid(), 2, steps}, world);
@@ -103,7 +103,7 @@ class DiceCase {
     use_given_slots(plan, model.geometry(), setup, layout.tokens());
     std::vector<int> classes;
     const auto labels = get("labels").to_ints();
-    for (const int row : partition.rows(rank))
+    for (const int row : partition.sequences(rank))
       if (row < samples) classes.push_back(int(labels[size_t(row)]));
     parallel::DenoiseControl control;
     control.trace = [&](const std::string& name, const Tensor& x) {
@@ -114,7 +114,7 @@ class DiceCase {
         outcome.latents.push_back(nn::from_tokens(partition.join(parts), layout, false));
     };
     parallel::denoise(
-        model, state_.recipe->conditioning(classes, true), *sample::rectified_flow(steps),
+        model, state_.spec->conditioning(classes, true), *sample::rectified_flow(steps),
         {case_["cfg_scale"], layout.channels}, partition.cut(nn::to_tokens(start, layout), rank),
         [](int) { return Tensor(); }, setup, control);
     const std::lock_guard lock(mutex);
@@ -131,10 +131,10 @@ class DiceCase {
                        int64_t tokens) {
     if (plan.conditional != KeptSlot::random) return;
     const auto slots = get("kept_slot").to_ints();
-    const auto rows = setup.partition.rows(setup.rank);
+    const auto rows = setup.partition.sequences(setup.rank);
     const parallel::Timetable timetable(plan, int(geometry.experts.size()), case_["steps"]);
-    parallel::ScheduleHooks hooks{.kept = [=](int row, int64_t id) {
-      return uint32_t(slots[size_t(rows[size_t(row)] * tokens + id)]);
+    parallel::ScheduleHooks hooks{.kept = [=](int sequence, int64_t id) {
+      return uint32_t(slots[size_t(rows[size_t(sequence)] * tokens + id)]);
     }};
     setup.experts = std::make_unique<nn::MoeLayers>(
         std::make_shared<nn::VanillaPolicy>(),
@@ -169,7 +169,7 @@ void expect_ages(const Json& schedule, const DiceCase::Outcome& outcome) {
       EXPECT_EQ(int(event.sent), schedule["consumed"][size_t(event.step)][size_t(event.site)]);
       oldest[at] = std::max(oldest[at], event.oldest);
       changed[at] += int(event.changed);
-      for (int64_t rows : event.rows) sent[at] += int(rows);
+      for (int64_t rows : event.assignments) sent[at] += int(rows);
     }
   ASSERT_EQ(oldest.size(), schedule["lag"].size() * schedule["lag"][0].size());
   if (!schedule.contains("oldest_row")) return;
@@ -192,7 +192,7 @@ void expect_traffic(const DiceCase& c, const Json& schedule, int ranks,
     EXPECT_GE(outcome.events[r].size() * n * n, expected.size()) << name;
     for (const auto& event : outcome.events[r])
       for (size_t p = 0; p < n; ++p) {
-        EXPECT_EQ(event.rows[p],
+        EXPECT_EQ(event.assignments[p],
                   expected[((size_t(event.step) * layers + size_t(event.site)) * n + r) * n + p])
             << name << ": step " << event.step << ", layer " << event.site << ", " << r << " to "
             << p;

@@ -44,9 +44,9 @@ TEST(EncodeText, TwoPromptsAreThoseOfTwoRuns) {
     return Model::open(kVideo, golden::options(Precision::f32)).generate(q);
   };
   const GenerateResult two = run(both), one = run(request("a red fox"));
-  ASSERT_EQ(two.pictures.size(), 2u);
-  EXPECT_EQ(two.pictures[0].label, "a red fox");
-  EXPECT_EQ(two.pictures[0].rgb, one.pictures[0].rgb);
+  ASSERT_EQ(two.images.size(), 2u);
+  EXPECT_EQ(two.images[0].label, "a red fox");
+  EXPECT_EQ(two.images[0].rgb, one.images[0].rgb);
 }
 
 TEST(EncodeText, TakesAPromptOfAnyLength) {
@@ -90,10 +90,10 @@ TEST(EncodeText, MissingAndBrokenPartsAreNamed) {
   GenerateRequest tokens = request("x");
   tokens.text_tokens = 7;
   EXPECT_NE(refusal(kVideo, tokens).find("one length"), std::string::npos);
-  GenerateRequest picture = request("x");
-  picture.frames = 0;
+  GenerateRequest image = request("x");
+  image.frames = 0;
   EXPECT_NE(
-      refusal(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", picture).find("--embeddings FILE"),
+      refusal(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", image).find("--embeddings FILE"),
       std::string::npos);
 }
 

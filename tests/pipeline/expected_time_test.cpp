@@ -20,7 +20,7 @@ TEST(ExpectedTime, AddsUpARun) {
   const Rates rates{.products = 100, .attention = 10, .elements = 1000, .packing = 50};
   RunNeed need;
   need.steps = 20;
-  need.pictures = 3;
+  need.samples = 3;
   need.denoise.work = {{"matmul", {1, 200, 0}}};
   need.denoise.weights = 500;
   need.text.work = {{"matmul", {1, 100, 0}}};

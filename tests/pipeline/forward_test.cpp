@@ -125,14 +125,14 @@ TEST(Forward, RunsBothHalvesOfAVae) {
   }
 }
 
-// Pictures and latents of the shipped model, whole and in tiles.
+// Images and latents of the shipped model, whole and in tiles.
 TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
   const Scratch scratch;
   std::vector<float> pixels(3 * 128 * 192);
   for (size_t i = 0; i < pixels.size(); ++i)
     pixels[i] = std::sin(float(i % 192) / 23) * std::cos(float(i / 192 % 128) / 17);
   load::write_safetensors(
-      scratch / "picture.safetensors",
+      scratch / "image.safetensors",
       {{"sample", tensor::Tensor::from(std::span<const float>(pixels), {1, 3, 128, 192})}});
   Model model = Model::open("scenes", golden::options(Precision::f32));
   const auto run = [&](ModelPart half, const char* in, int64_t tile) {
@@ -145,14 +145,14 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
     model.forward(request);
     return SafetensorsFile(request.outputs);
   };
-  const auto whole = run(ModelPart::vae_encode, "picture.safetensors", 0).get("mean");
+  const auto whole = run(ModelPart::vae_encode, "image.safetensors", 0).get("mean");
   EXPECT_EQ(whole.shape(), (tensor::Shape{1, 4, 16, 24}));
-  EXPECT_EQ(run(ModelPart::vae_encode, "picture.safetensors", 192).get("mean").to_floats(),
+  EXPECT_EQ(run(ModelPart::vae_encode, "image.safetensors", 192).get("mean").to_floats(),
             whole.to_floats());
-  const SafetensorsFile tiled = run(ModelPart::vae_encode, "picture.safetensors", 96);
+  const SafetensorsFile tiled = run(ModelPart::vae_encode, "image.safetensors", 96);
   EXPECT_EQ(tiled.get("logvar").shape(), whole.shape());
   const double error = golden::l2_error(tiled.get("mean").to_floats(), whole.to_floats());
-  EXPECT_GT(error, 0) << "tiles see less of the picture";
+  EXPECT_GT(error, 0) << "tiles see less of the image";
   // Tiles of 96 pixels begin every 72: up to there the first tile is alone.
   const auto corner = [](const tensor::Tensor& x, int64_t end) {
     return x.slice(2, 0, end).slice(3, 0, end).contiguous();
@@ -164,7 +164,7 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
     EXPECT_LT(golden::max_error(corner(all, out).to_floats(), corner(alone, out).to_floats()), 1e-6)
         << word_of(half);
   };
-  const auto pixels_in = SafetensorsFile(scratch / "picture.safetensors").get("sample");
+  const auto pixels_in = SafetensorsFile(scratch / "image.safetensors").get("sample");
   expect_alone(ModelPart::vae_encode, "mean", pixels_in, tiled.get("mean"), 96, 9);
   load::write_safetensors(scratch / "latent.safetensors", {{"sample", whole}});
   const auto decoded = run(ModelPart::vae_decode, "latent.safetensors", 96).get("out");

@@ -17,7 +17,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     layer.block = 0;
     layer.mean_experts = 0.5;
     layer.tokens = 10 + rank;
-    layer.rows = 5;
+    layer.assignments = 5;
     layer.ages = std::vector<int64_t>(static_cast<size_t>(rank), 2);
     layer.oldest = rank;
     report.layers = {layer};
@@ -29,7 +29,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     ASSERT_EQ(report.layers.size(), 1u);
     EXPECT_DOUBLE_EQ(report.layers[0].mean_experts, 1.5);
     EXPECT_EQ(report.layers[0].tokens, 33);
-    EXPECT_EQ(report.layers[0].rows, 15);
+    EXPECT_EQ(report.layers[0].assignments, 15);
     EXPECT_EQ(report.layers[0].ages, (std::vector<int64_t>{4, 2}));
     EXPECT_EQ(report.layers[0].oldest, 2);
     EXPECT_EQ(report.traffic.at({"dispatch", 4}).bytes, 300);

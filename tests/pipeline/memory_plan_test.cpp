@@ -56,7 +56,7 @@ TEST(MemoryPlan, StreamsBlocksWithinTheBudgetAndComputesTheSameLatents) {
   EXPECT_TRUE(run.notes.empty());
 }
 
-TEST(MemoryPlan, TilesThePicturesThatDoNotFit) {
+TEST(MemoryPlan, TilesTheImagesThatDoNotFit) {
   Trial run;
   run.request.width = run.request.height = 256;
   run.request.steps = 1;
@@ -79,7 +79,7 @@ TEST(MemoryPlan, TilesThePicturesThatDoNotFit) {
 }
 
 // The decoder of Stable Diffusion 3 and FLUX.
-TEST(MemoryPlan, TilesBoundTheMemoryOfALargePicture) {
+TEST(MemoryPlan, TilesBoundTheMemoryOfALargeImage) {
   const base::Json config = base::Json::parse(
       R"({"latent_channels": 16, "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
           "sample_size": 1024, "use_post_quant_conv": false})");
@@ -93,18 +93,18 @@ TEST(MemoryPlan, TilesBoundTheMemoryOfALargePicture) {
   };
   EXPECT_LT(need(large, 512), 0.35 * double(need(large, 0)));
   EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
-  // A larger picture adds itself, and no more.
+  // A larger image adds itself, and no more.
   EXPECT_LT(need(huge, 512) - need(large, 512), 2 * 3 * 4 * int64_t{2048} * 2048);
 }
 
-TEST(MemoryPlan, OneTileIsThePictureBitByBit) {
+TEST(MemoryPlan, OneTileIsTheImageBitByBit) {
   Trial run;
   const auto whole = run();
   run.request.vae_tiling = VaeTiling::on;  // the configuration says 64 pixels
-  EXPECT_EQ(run().pictures[0].rgb, whole.pictures[0].rgb);
+  EXPECT_EQ(run().images[0].rgb, whole.images[0].rgb);
   EXPECT_NE(run.notes.at(0).find("in one tile"), std::string::npos);
   run.request.vae_tile = 4096;
-  EXPECT_EQ(run().pictures[0].rgb, whole.pictures[0].rgb);
+  EXPECT_EQ(run().images[0].rgb, whole.images[0].rgb);
   run.request.vae_tile = 32;
   EXPECT_THROW(run(), Error);
 }

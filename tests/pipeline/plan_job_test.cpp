@@ -88,7 +88,7 @@ TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
   const GenerateResult advised = run();
   EXPECT_EQ(advised.report.step_seconds.size(), 3u);
   advise(R"({"guidance_scale": 1})");
-  EXPECT_EQ(Model::open(model, golden::options(Precision::f32)).inspect({}).rows, 1);
+  EXPECT_EQ(Model::open(model, golden::options(Precision::f32)).inspect({}).sequences, 1);
   one.steps = 3;
   one.guidance = 2;
   advise("{}");
@@ -119,7 +119,7 @@ TEST(PlanJob, FramesFitTheVideo) {
   GenerateRequest text;
   text.frames = 8;
   EXPECT_NE(refusal(kVideo, text).find("4n + 1, as 5 or 9"), std::string::npos);
-  EXPECT_NE(refusal(kPixart, text).find("makes pictures"), std::string::npos);
+  EXPECT_NE(refusal(kPixart, text).find("makes images"), std::string::npos);
   text.frames = 9;
   text.width = 20;
   EXPECT_NE(refusal(kVideo, text).find("--width 20"), std::string::npos);
@@ -190,7 +190,7 @@ TEST(PlanJob, VideosSayHowManyFramesTheyGet) {
     const auto result = Model::open(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model",
                                     golden::options(Precision::bf16))
                             .generate(request, control);
-    EXPECT_EQ(result.pictures.size(), got);
+    EXPECT_EQ(result.images.size(), got);
     EXPECT_EQ(notes.size(), static_cast<size_t>(asked) == got ? 0u : 1u);
     EXPECT_EQ(result.report.notes, notes);
   }

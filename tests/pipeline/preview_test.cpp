@@ -19,7 +19,7 @@ Model shapes(const std::string& plan = "", int64_t budget = 0) {
   return Model::open("shapes", options);
 }
 
-GenerateRequest three_pictures() {
+GenerateRequest three_images() {
   GenerateRequest q;
   q.classes = {"1", "4", "9"};
   q.steps = 3;
@@ -38,9 +38,9 @@ RunControl asking(const std::function<void(const Progress&)>& denoising) {
   return control;
 }
 
-std::vector<Bytes> pixels(const std::vector<Picture>& pictures) {
+std::vector<Bytes> pixels(const std::vector<Image>& images) {
   std::vector<Bytes> all;
-  for (const Picture& picture : pictures) all.push_back(picture.rgb);
+  for (const Image& image : images) all.push_back(image.rgb);
   return all;
 }
 
@@ -49,19 +49,18 @@ TEST(Preview, ShowsTheLatentOfItsStepUnderEveryPlan) {
   std::map<int, std::vector<Bytes>> alone;
   for (const char* plan : {"", "expert=2", "data=3", "distrifusion=2"}) {
     const Model model = shapes(plan);
-    const GenerateResult plain = model.generate(three_pictures());
+    const GenerateResult plain = model.generate(three_images());
     std::map<int, std::vector<Bytes>> seen;
-    const GenerateResult result =
-        model.generate(three_pictures(), asking([&](const Progress& p) {
-                         const std::vector<Picture> made = p.preview();
-                         ASSERT_EQ(made.size(), 3u);
-                         EXPECT_EQ(made[1].label, plain.pictures[1].label);
-                         EXPECT_EQ(made[1].width, 96);
-                         seen[p.step] = pixels(made);
-                       }));
+    const GenerateResult result = model.generate(three_images(), asking([&](const Progress& p) {
+                                                   const std::vector<Image> made = p.preview();
+                                                   ASSERT_EQ(made.size(), 3u);
+                                                   EXPECT_EQ(made[1].label, plain.images[1].label);
+                                                   EXPECT_EQ(made[1].width, 96);
+                                                   seen[p.step] = pixels(made);
+                                                 }));
     EXPECT_EQ(result.latents, plain.latents) << plan << ": looking changes nothing";
     EXPECT_EQ(seen.size(), 4u) << "noise, and after each step";
-    EXPECT_EQ(seen.at(3), pixels(plain.pictures)) << plan;
+    EXPECT_EQ(seen.at(3), pixels(plain.images)) << plan;
     EXPECT_NE(seen.at(1), seen.at(2));
     if (alone.empty()) alone = seen;
     if (std::string(plan) != "distrifusion=2") {
@@ -72,7 +71,7 @@ TEST(Preview, ShowsTheLatentOfItsStepUnderEveryPlan) {
 }
 
 TEST(Preview, IsThereWithoutDecodingAndNotWithoutAVae) {
-  GenerateRequest q = three_pictures();
+  GenerateRequest q = three_images();
   q.decode = false;
   int shown = 0;
   shapes().generate(q, asking([&](const Progress& p) { shown += int(p.preview().size()); }));
@@ -95,7 +94,7 @@ TEST(Preview, IsThereWithoutDecodingAndNotWithoutAVae) {
 }
 
 TEST(Preview, KeepsToTheBudgetBesideAStreamedTransformer) {
-  GenerateRequest q = three_pictures();
+  GenerateRequest q = three_images();
   const Report whole = shapes().generate(q).report;
   const auto previews_within = [&](int64_t budget) {
     int made = 0, refused = 0;
@@ -136,7 +135,7 @@ TEST(Preview, AStopWithinOneEndsTheRunOnAllRanks) {
     });
     control.stop = source.get_token();
     try {
-      shapes(plan).generate(three_pictures(), control);
+      shapes(plan).generate(three_images(), control);
       ADD_FAILURE() << plan << " was not stopped";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::cancelled) << e.what();
@@ -146,8 +145,8 @@ TEST(Preview, AStopWithinOneEndsTheRunOnAllRanks) {
 
 TEST(Preview, IsRefusedAfterItsStep) {
   for (const char* plan : {"", "expert=2"}) {
-    std::function<std::vector<Picture>()> kept;
-    shapes(plan).generate(three_pictures(), asking([&](const Progress& p) { kept = p.preview; }));
+    std::function<std::vector<Image>()> kept;
+    shapes(plan).generate(three_images(), asking([&](const Progress& p) { kept = p.preview; }));
     EXPECT_NE(golden::error_of(kept).find("within the callback"), std::string::npos);
   }
 }
@@ -163,13 +162,13 @@ TEST(Preview, OfAVideoIsItsFrames) {
   q.guidance = 1;
   q.width = q.height = 32;
   q.frames = 9;
-  std::vector<Picture> last;
+  std::vector<Image> last;
   const auto result = Model::open(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model",
                                   golden::options(Precision::bf16))
                           .generate(q, asking([&](const Progress& p) { last = p.preview(); }));
   ASSERT_EQ(last.size(), 9u);
   EXPECT_EQ(last[8].frame, 8);
-  EXPECT_EQ(pixels(last), pixels(result.pictures));
+  EXPECT_EQ(pixels(last), pixels(result.images));
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ TEST(RedundancyProbe, ComparesNeighbouringSteps) {
   EXPECT_LT(probe.steps()[2].outputs, 0.7);
   int64_t rows = 0;
   double error = 0;
-  for (const Report::StaleError& bin : probe.stale_rows()) {
+  for (const Report::StaleError& bin : probe.stale_errors()) {
     EXPECT_LT(bin.lowest_score, bin.highest_score);
-    rows += bin.rows;
+    rows += bin.assignments;
     error += bin.error;
   }
   EXPECT_GE(rows, 2 * 2 * kTokens) << "all rows of the second step, in both layers";

@@ -199,7 +199,7 @@ class Telling final : public nn::Attention {
  public:
   Telling(const nn::Geometry& geometry, comm::Communicator& world, int64_t bytes)
       : local_(geometry), world_(world), bytes_(bytes) {}
-  nn::Tensor attend(int site, const nn::TokenView& view, const nn::Heads& heads) override {
+  nn::Tensor attend(int site, const nn::TokenView& view, const nn::Qkv& heads) override {
     const int size = world_.size(), rank = world_.rank();
     comm::Pending told = world_.receive((rank + size - 1) % size, {"told", site});
     world_.send((rank + 1) % size,
@@ -231,7 +231,7 @@ TEST(Rehearse, AnUnknownMethodIsForetoldByRunningIt) {
     const auto network = state->transformer();
     const pipeline::RunMeters meters(state->workers.ranks.size());
     const auto flow = sample::rectified_flow(2);
-    nn::Conditioning conditioning = state->recipe->conditioning({1}, false);
+    nn::Conditioning conditioning = state->spec->conditioning({1}, false);
     for (auto& [name, x] : conditioning.tensors) x = x.to(state->device());
     std::vector<std::string> did(3);
     pipeline::launch_ranks(*state, meters, {}, [&](comm::Communicator* world) {

@@ -39,22 +39,22 @@ Tensor filled(const tensor::Shape& shape, DType dtype) {
 
 /// A family, its weights, and a request of two rows.
 struct Family {
-  models::PipelineSpec recipe;
+  models::PipelineSpec spec;
   std::shared_ptr<const nn::Weights> weights;
   nn::TokenLayout layout;
   nn::Conditioning conditioning;
 
   explicit Family(const Case& c) {
     const std::string folder = std::string(TESSERA_TEST_DATA "/") + c.folder;
-    recipe = models::pipeline_of(c.type, {base::read_json(folder + "/config.json"), folder});
+    spec = models::pipeline_of(c.type, {base::read_json(folder + "/config.json"), folder});
     weights = weight_store().open(load::open_component(folder));
-    layout = recipe.layout(c.height, c.width, c.frames);
-    for (const auto& [name, x] : recipe.example(2).tensors)
+    layout = spec.layout(c.height, c.width, c.frames);
+    for (const auto& [name, x] : spec.example(2).tensors)
       conditioning.tensors[name] = filled(x.shape(), x.dtype());
   }
   std::vector<float> run(const nn::Denoiser& model) const {
     parallel::Setup setup({}, model.geometry(),
-                          {2, layout.grid(), 1, 1, recipe.prefix(conditioning)});
+                          {2, layout.grid(), 1, 1, spec.prefix(conditioning)});
     const float times[] = {500, 20};
     return parallel::forward(model, conditioning, Tensor::from(std::span<const float>(times), {2}),
                              filled({2 * layout.tokens(), layout.token_channels()}, DType::f32),
@@ -66,13 +66,12 @@ struct Family {
 TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const int64_t blocks = family.recipe.blocks;
+    const int64_t blocks = family.spec.blocks;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto whole =
-          family.run(*family.recipe.make(*family.weights, {{0, blocks}, true, true}, dtype));
+          family.run(*family.spec.make(*family.weights, {{0, blocks}, true, true}, dtype));
       for (const int64_t resident : {int64_t{0}, blocks - 1})
-        EXPECT_EQ(family.run(StreamedDenoiser(family.recipe, family.weights, dtype, resident)),
-                  whole)
+        EXPECT_EQ(family.run(StreamedDenoiser(family.spec, family.weights, dtype, resident)), whole)
             << c.type << ", " << resident << " of " << blocks << " blocks stay";
     }
   }
@@ -82,11 +81,11 @@ TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
 class Portions : public nn::Denoiser {
  public:
   Portions(const Family& family, int64_t each, DType dtype) : each_(each) {
-    const int64_t blocks = family.recipe.blocks;
+    const int64_t blocks = family.spec.blocks;
     for (int64_t b = 0; b < blocks; b += each) {
       nn::Portion portion{{b, std::min(b + each, blocks)}, b == 0, b == 0};
       portion.conditioning = b == 0;
-      parts_.push_back(family.recipe.make(*family.weights, portion, dtype));
+      parts_.push_back(family.spec.make(*family.weights, portion, dtype));
     }
   }
   const nn::Geometry& geometry() const override { return parts_[0]->geometry(); }
@@ -128,7 +127,7 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   parallel::Setup setup({}, model.geometry(),
-                        {2, family.layout.grid(), 1, 3, family.recipe.prefix(family.conditioning)});
+                        {2, family.layout.grid(), 1, 3, family.spec.prefix(family.conditioning)});
   parallel::Guidance guidance;
   guidance.kept = model.geometry().channels_in;
   const Tensor noise =
@@ -144,8 +143,8 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
 TEST(Streamed, WhatBlocksShareIsComputedOnceHoweverTheyAreCut) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const int64_t blocks = family.recipe.blocks;
-    const auto whole = family.recipe.make(*family.weights, {{0, blocks}, true, true}, DType::f32);
+    const int64_t blocks = family.spec.blocks;
+    const auto whole = family.spec.make(*family.weights, {{0, blocks}, true, true}, DType::f32);
     const Work expected = three_steps(family, *whole);
     EXPECT_GT(expected.ops.at("matmul").first, 3 * blocks);
     for (const int64_t each : {1, 2}) {
@@ -154,7 +153,7 @@ TEST(Streamed, WhatBlocksShareIsComputedOnceHoweverTheyAreCut) {
       EXPECT_EQ(cut.ops, expected.ops) << c.type << " in portions of " << each;
     }
     const Work streamed =
-        three_steps(family, StreamedDenoiser(family.recipe, family.weights, DType::f32, 0));
+        three_steps(family, StreamedDenoiser(family.spec, family.weights, DType::f32, 0));
     EXPECT_EQ(streamed.latent, expected.latent) << c.type;
     EXPECT_EQ(streamed.ops, expected.ops) << c.type << " streamed";
   }
@@ -165,8 +164,8 @@ TEST(Streamed, HoldsOneBlockAtATime) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
-  const PartWeights parts = part_weights(family.recipe, DType::f32);
-  const StreamedDenoiser streamed(family.recipe, family.weights, DType::f32, 1);
+  const PartWeights parts = part_weights(family.spec, DType::f32);
+  const StreamedDenoiser streamed(family.spec, family.weights, DType::f32, 1);
   family.run(streamed);
   const int64_t peak = scope.memory->peak(tensor::MemoryClass::weights);
   // Tables that stay as the file has them are f32 here and foretold as bf16: less than 1 % of it.
@@ -178,8 +177,8 @@ TEST(Streamed, HoldsOneBlockAtATime) {
 TEST(Streamed, PartsAddUpToTheWhole) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const Estimate whole = estimate(family.recipe, DType::bf16, family.layout, 1, false);
-    const PartWeights parts = part_weights(family.recipe, DType::bf16);
+    const Estimate whole = estimate(family.spec, DType::bf16, family.layout, 1, false);
+    const PartWeights parts = part_weights(family.spec, DType::bf16);
     EXPECT_NEAR(double(parts.whole()), double(whole.weights), 0.01 * double(whole.weights))
         << c.type;
   }

@@ -7,7 +7,7 @@
 #include "models/tiny_model.h"
 #include "parallel/denoise.h"
 
-// tensor=N in every network of pictures: the prediction of one rank within the rounding of sums,
+// tensor=N in every network of images: the prediction of one rank within the rounding of sums,
 // the same bits on every rank and in every run, and 1/N of the weights that are split.
 namespace tessera {
 namespace {
@@ -76,18 +76,18 @@ struct Ran {
 std::vector<Ran> run(const Network& n, const std::string& text, DType dtype) {
   const Plan plan = parse_plan(text);
   const models::TinyModel whole(n.type, n.json(n.head_dim).c_str());
-  const nn::TokenLayout layout = whole.recipe.layout(4, 6, n.frames);
+  const nn::TokenLayout layout = whole.spec.layout(4, 6, n.frames);
   const nn::Conditioning conditioning = whole.conditioning(3, n.text);
   const parallel::Workload workload{
-      .pictures = 3, .grid = layout.grid(), .prefix = whole.recipe.prefix(conditioning)};
+      .samples = 3, .grid = layout.grid(), .prefix = whole.spec.prefix(conditioning)};
   std::vector<Ran> ran(static_cast<size_t>(plan.world()));
   const auto pass = [&](comm::Communicator* world) {
     const int rank = world ? world->rank() : 0;
     const nn::Portion portion = parallel::portion_of(plan, whole.network->geometry(), rank);
-    const auto network = whole.recipe.make(models::NamedNoise(), portion, dtype);
+    const auto network = whole.spec.make(models::NamedNoise(), portion, dtype);
     parallel::Setup setup(plan, network->geometry(), workload, world);
     nn::Conditioning mine;
-    const auto rows = setup.partition.rows(rank);
+    const auto rows = setup.partition.sequences(rank);
     for (const auto& [name, x] : conditioning.tensors)
       mine.tensors[name] = x.slice(0, rows.front(), rows.back() + 1).contiguous();
     const Tensor time = Tensor::from(std::vector<float>(rows.size(), 400), {std::ssize(rows)});
@@ -160,15 +160,14 @@ TEST(TensorParallel, GoesWithRowsThatAreSpread) {
 TEST(TensorParallel, ARankHoldsItsPartOfWhatIsSplit) {
   for (const Network& n : kNetworks) {
     const int64_t dim = n.head_dim * 24;
-    const auto recipe =
-        models::pipeline_of(n.type, {base::Json::parse(n.json(dim)), "config.json"});
+    const auto spec = models::pipeline_of(n.type, {base::Json::parse(n.json(dim)), "config.json"});
     const auto weights = [&](int count) {
       tensor::Scope scope;
       scope.memory = std::make_shared<tensor::MemoryTracker>();
       const tensor::BindScope bind(scope);
-      nn::Portion portion = recipe.whole();
+      nn::Portion portion = spec.whole();
       portion.shard = {count - 1, count};
-      const auto part = recipe.make(load::MetaWeights(), portion, DType::bf16);
+      const auto part = spec.make(load::MetaWeights(), portion, DType::bf16);
       return double(scope.memory->current(tensor::MemoryClass::weights));
     };
     const double all = weights(1), split = 2 * (all - weights(2));

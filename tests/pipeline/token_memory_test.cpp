@@ -73,7 +73,7 @@ int64_t loaded_bytes(const pipeline::ModelState& state) {
       load::WeightStore().open(load::open_weights(state.folder.component("model")));
   std::vector<std::unique_ptr<nn::TokenModel>> networks;
   for (int rank = 0; rank < state.options.plan.world(); ++rank)
-    networks.push_back(state.language->recipe().make(
+    networks.push_back(state.language->spec().make(
         *weights,
         parallel::portion_of(state.options.plan, state.language->geometry(state.dtype()), rank),
         state.dtype(), 0));

@@ -45,8 +45,8 @@ TEST(Decode, TellsTheCallerAndEndsWhenAsked) {
   Rig rig;
   int before = 0, after = 0;
   DecodeControl control;
-  control.before = [&](const std::vector<RowPass>& passes) { before += int(passes.size()); };
-  control.after = [&](const RowPass& p, const BlockWalk&, const Tensor& logits) {
+  control.before = [&](const std::vector<SequencePass>& passes) { before += int(passes.size()); };
+  control.after = [&](const SequencePass& p, const BlockWalk&, const Tensor& logits) {
     EXPECT_EQ(p.commits.size(), 1u);
     EXPECT_EQ(logits.size(0), p.pass.decide.size());
     return ++after < 2;
@@ -61,7 +61,7 @@ TEST(Decode, StopsWithinAPass) {
   std::stop_source source;
   DecodeControl control;
   control.stop = source.get_token();
-  control.before = [&](const std::vector<RowPass>&) { source.request_stop(); };
+  control.before = [&](const std::vector<SequencePass>&) { source.request_stop(); };
   try {
     rig.run({{{1}, 6}}, {.threshold = 2}, control);
     FAIL() << "ran on";

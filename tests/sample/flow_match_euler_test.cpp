@@ -10,7 +10,7 @@ TEST(FlowMatchEuler, EvenSigmasStepEvenly) {
             (std::vector<float>{1000, 750, 500, 250}));
 }
 
-TEST(FlowMatchEuler, ALargerPictureIsShiftedTowardsNoise) {
+TEST(FlowMatchEuler, ALargerSampleIsShiftedTowardsNoise) {
   const char* config = R"({"use_dynamic_shifting": true})";
   const auto small = times_of(*sampler_of(kName, config, 4, 256, true));
   const auto large = times_of(*sampler_of(kName, config, 4, 4096, true));

@@ -44,13 +44,13 @@ TEST(LinearSampler, ClipsEstimates) {
   EXPECT_EQ(sampler.step(0, one(0), one(-4), {}, history).to_floats()[0], -0.5f);
 }
 
-// Of four values: place 0.5 * 3 of |x| is between 2 and 3; the second picture stays below 1.
-TEST(LinearSampler, ThresholdsEveryPictureByItsOwnQuantile) {
+// Of four values: place 0.5 * 3 of |x| is between 2 and 3; the second sample stays below 1.
+TEST(LinearSampler, ThresholdsEverySampleByItsOwnQuantile) {
   const std::vector<float> values{-1, 2, 3, -8, 0.5f, -0.25f, 0, 0.75f};
   const Tensor x = Tensor::from(std::span<const float>(values), {4, 2});
   const LinearStep step{.from_x = 1, .x0 = {1, 1}}, first{.from_x = 1, .x0 = {1}};
   const LinearSampler sampler({first, step}, 1, {.quantile = 0.5, .most = 4, .tokens = 2});
-  EXPECT_TRUE(sampler.whole_pictures());
+  EXPECT_TRUE(sampler.whole_samples());
   History history;
   const std::vector<float> expected{-0.4f, 0.8f, 1, -1, 0.5f, -0.25f, 0, 0.75f};
   EXPECT_EQ(sampler.step(0, x, x, {}, history).to_floats(), expected);

@@ -14,14 +14,14 @@ Tensor row(std::vector<float> values) {
   return Tensor::from(std::span<const float>(values), {1, n});
 }
 
-// Two pictures of two tokens; the third column is not guided.
-TEST(RescaleGuided, GivesEachPictureTheSpreadOfItsConditional) {
+// Two samples of two tokens; the third column is not guided.
+TEST(RescaleGuided, GivesEachSampleTheSpreadOfItsConditional) {
   const std::vector<float> cond{1, 2, 9, 3, 4, 9, 0, 10, 7, 20, 30, 7};
   const std::vector<float> guided{2, 4, 9, 6, 8, 9, 5, 5, 7, 5, 9, 7};
   const auto of = [](const std::vector<float>& v) {
     return Tensor::from(std::span<const float>(v), {4, 3});
   };
-  // The first guided picture has twice the spread of its conditional one.
+  // The first guided sample has twice the spread of its conditional one.
   const auto out = rescale_guided(of(guided), of(cond), 1, 2, 2).to_floats();
   for (size_t i : {0, 1, 3, 4}) EXPECT_NEAR(out[i], cond[i], 1e-5);
   const auto half = rescale_guided(of(guided), of(cond), 0.5f, 2, 2).to_floats();

@@ -6,7 +6,7 @@
 namespace tessera::sample {
 namespace {
 
-constexpr int kNumbers = 12, kPictures = 2;
+constexpr int kNumbers = 12, kSamples = 2;
 
 // The formulas of tools/make_scheduler_golden.py.
 std::vector<float> numbers(int run) {
@@ -17,7 +17,7 @@ std::vector<float> numbers(int run) {
 }
 
 Tensor latent_of(const std::vector<float>& values) {
-  return Tensor::from(std::span<const float>(values), {2 * kPictures, kNumbers / 2 / kPictures});
+  return Tensor::from(std::span<const float>(values), {2 * kSamples, kNumbers / 2 / kSamples});
 }
 
 Tensor prediction(const Sampler& sampler, int i, const Tensor& x) {

@@ -86,7 +86,7 @@ TEST(Scheduler, ImpossibleNumbersAreRefused) {
       {"DDIMScheduler", R"({"beta_start": -0.00085})", "'beta_start' is -0.00085"},
       {"DPMSolverMultistepScheduler", R"({"beta_end": 1.2})", "'beta_end' is 1.2"},
       {"DDPMScheduler", R"({"trained_betas": [0.5, -0.5]})", "'trained_betas' holds -0.5"},
-      {"EulerDiscreteScheduler", R"({"beta_end": 0.999})", "leave nothing of a picture"},
+      {"EulerDiscreteScheduler", R"({"beta_end": 0.999})", "leave nothing of a sample"},
       {"EulerDiscreteScheduler", R"({"use_karras_sigmas": true, "sigma_min": -1})", "above 0"},
       {"CogVideoXDDIMScheduler", R"({"beta_start": 0})", "'beta_start' is 0"},
       {"CogVideoXDPMScheduler", R"({"snr_shift_scale": -3})", "'snr_shift_scale' is -3"},

@@ -35,7 +35,7 @@ TEST(SolverPath, IsOfAFlowOrKeepsTheVariance) {
   EXPECT_NEAR(path.lambda(2), -std::log(path.sigmas[2]), 1e-12);
 }
 
-TEST(SolverPath, ShiftsByTheSizeOfThePicture) {
+TEST(SolverPath, ShiftsByTheSizeOfTheSample) {
   const base::Json config = base::Json::parse("{}");
   EXPECT_NEAR(read_size_shift({config, "c"}, 256), 0.5, 1e-12);
   EXPECT_NEAR(read_size_shift({config, "c"}, 4096), 1.15, 1e-12);

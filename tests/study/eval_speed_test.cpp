@@ -25,9 +25,9 @@ TEST(MeasureSpeed, GivesEachBatchUnderEachPlan) {
   EXPECT_EQ(parse_plan(lines[3].plan).expert, 2);
   for (const PlanSpeed& s : lines) {
     EXPECT_GT(s.seconds, 0);
-    EXPECT_DOUBLE_EQ(s.pictures_per_second, s.batch / s.seconds);
+    EXPECT_DOUBLE_EQ(s.images_per_second, s.batch / s.seconds);
   }
-  EXPECT_GT(lines[2].peak_bytes, lines[0].peak_bytes) << "48 pictures need more than one";
+  EXPECT_GT(lines[2].peak_bytes, lines[0].peak_bytes) << "48 images need more than one";
 }
 
 TEST(MeasureSpeed, RefusesNothingToMeasure) {

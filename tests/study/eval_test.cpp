@@ -13,7 +13,7 @@ TEST(Evaluate, SynchronousPlansHaveNoErrorAndStaleOnesHave) {
   for (const char* plan :
        {"expert=2", "schedule=interweaved", "schedule=interweaved,conditional=low,sync=deep"})
     request.plans.push_back(parse_plan(plan));
-  request.pictures = 5;
+  request.images = 5;
   request.batch = 3;
   request.generate.steps = 4;
   request.generate.decode = false;
@@ -24,16 +24,16 @@ TEST(Evaluate, SynchronousPlansHaveNoErrorAndStaleOnesHave) {
   EXPECT_EQ(lines[0].plan, "");
   EXPECT_EQ(lines[0].latent_error, 0);
   EXPECT_EQ(lines[1].latent_error, 0) << "expert parallelism alone changes nothing";
-  EXPECT_EQ(lines[1].rows_share, 1);
+  EXPECT_EQ(lines[1].assignments_share, 1);
   EXPECT_GT(lines[2].latent_error, 0);
-  EXPECT_LT(lines[3].rows_share, lines[2].rows_share);
-  EXPECT_EQ(lines[3].pictures, 5);
+  EXPECT_LT(lines[3].assignments_share, lines[2].assignments_share);
+  EXPECT_EQ(lines[3].images, 5);
   EXPECT_EQ(lines[3].recognised, -1) << "this folder has no critic";
 }
 
-TEST(Evaluate, SetsPicturesBesideRealOnes) {
+TEST(Evaluate, SetsImagesBesideRealOnes) {
   EvalRequest request;
-  request.pictures = request.batch = request.unpaired_from = 8;
+  request.images = request.batch = request.unpaired_from = 8;
   request.generate.steps = 2;
   std::vector<PlanQuality> lines;
   evaluate("shapes", golden::options(Precision::f32), request,
@@ -42,9 +42,9 @@ TEST(Evaluate, SetsPicturesBesideRealOnes) {
   EXPECT_GT(lines[0].frechet, 0);
   EXPECT_GT(lines[0].spatial_frechet, 0);
   EXPECT_GE(lines[0].inception_score, 1);
-  EXPECT_LE(lines[0].inception_score, 8.001) << "eight pictures show at most eight classes";
+  EXPECT_LE(lines[0].inception_score, 8.001) << "eight images show at most eight classes";
   for (double share : {lines[0].precision, lines[0].recognised})
-    EXPECT_DOUBLE_EQ(share * 8, std::round(share * 8)) << "of eight pictures";
+    EXPECT_DOUBLE_EQ(share * 8, std::round(share * 8)) << "of eight images";
   EXPECT_GE(lines[0].recall, 0);  // a share of the real ones
   EXPECT_LE(lines[0].recall, 1);
   EXPECT_GT(lines[0].peak_bytes, 0);
@@ -52,7 +52,7 @@ TEST(Evaluate, SetsPicturesBesideRealOnes) {
 
 TEST(Evaluate, RefusesNothingToMeasure) {
   EvalRequest request;
-  request.pictures = 0;
+  request.images = 0;
   EXPECT_THROW(evaluate(TESSERA_TEST_DATA "/moe/dit_moe_flash/model",
                         golden::options(Precision::f32), request, [](const PlanQuality&) {}, {}),
                Error);

@@ -22,10 +22,10 @@ class Captioned {
 };
 
 // A plain ground with a square of one colour in the left or right half.
-void put(Picture& picture, int from, std::array<uint8_t, 3> colour) {
+void put(Image& image, int from, std::array<uint8_t, 3> colour) {
   for (int y = 12; y < 20; ++y)
     for (int x = from; x < from + 8; ++x)
-      std::copy(colour.begin(), colour.end(), picture.rgb.begin() + (y * picture.width + x) * 3);
+      std::copy(colour.begin(), colour.end(), image.rgb.begin() + (y * image.width + x) * 3);
 }
 
 TEST(Subjects, ClassesComeInTurn) {
@@ -44,19 +44,19 @@ TEST(Subjects, CaptionsComeInTurnAndAreJudged) {
   for (int64_t i = 0; i < 3; ++i) subjects->ask(i, request);
   EXPECT_EQ(request.prompts[1], "a red square right of a blue square");
   EXPECT_EQ(request.prompts[2], request.prompts[0]);
-  Picture picture;
-  picture.width = picture.height = 32;
-  picture.rgb.assign(32 * 32 * 3, 200);
-  put(picture, 4, {224, 30, 30});
-  put(picture, 20, {36, 66, 230});
+  Image image;
+  image.width = image.height = 32;
+  image.rgb.assign(32 * 32 * 3, 200);
+  put(image, 4, {224, 30, 30});
+  put(image, 20, {36, 66, 230});
   PlanQuality quality;
-  subjects->judge({picture, picture, picture}, 1000, quality);
-  EXPECT_DOUBLE_EQ(quality.recognised, 2.0 / 3) << "the same picture under both captions";
+  subjects->judge({image, image, image}, 1000, quality);
+  EXPECT_DOUBLE_EQ(quality.recognised, 2.0 / 3) << "the same image under both captions";
 }
 
 TEST(Subjects, ScenesAreMeasuredUnderPlans) {
   EvalRequest request;
-  request.pictures = request.batch = 6;
+  request.images = request.batch = 6;
   request.generate.steps = 12;
   request.plans = {parse_plan("data=2")};
   std::vector<PlanQuality> lines;

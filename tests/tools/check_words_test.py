@@ -42,6 +42,11 @@ class CheckWords(unittest.TestCase):
     def test_paths_of_one_machine(self):
         self.expect({"tools/a.py": "open('/home/me/x')"}, "a path of one machine")
 
+    def test_words_of_the_glossary(self):
+        self.expect({"src/nn/a.cpp": "WebPPicture p; Image image; int sequence; // a row of a matrix\n"})
+        self.expect({"src/nn/a.h": "struct Picture {};"}, "say image")
+        self.expect({"tests/nn/a_test.cpp": "KvSlots slots; TwoLinears two;"}, "say KvCache", "say Mlp")
+
     def test_file_names(self):
         self.expect({"src/nn/utils.h": ""}, "named for what is in it")
 

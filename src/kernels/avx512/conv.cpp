@@ -33,10 +33,10 @@ struct Job {
   std::vector<Pass> passes;
   int64_t out_step = 1;              // output pixels from tile pixel to tile pixel
   int64_t in_step = 1;               // the same in the copied tile
-  int64_t height = 0, width = 0;     // tile pixels of a picture
+  int64_t height = 0, width = 0;     // tile pixels of an image
   int64_t reach_y = 0, reach_x = 0;  // lines and columns of the copied tile beyond its steps
   int64_t pad_top = 0, pad_left = 0;
-  bool halved = false;             // the copied tile is of the doubled picture
+  bool halved = false;             // the copied tile is of the doubled image
   DType tile = DType::f32;         // its elements, rounded to the filter's dtype
   int64_t lines = 0, columns = 0;  // of a tile
 
@@ -53,11 +53,11 @@ float element(const PackedConv& w, const ConvPanels& p, int64_t o, int64_t tap, 
                                                 o % kConvColumns, i % p.per_word)]);
 }
 
-// Taps of a 3-tap filter that fall on one pixel of the picture before doubling: phase 0 sees
+// Taps of a 3-tap filter that fall on one pixel of the image before doubling: phase 0 sees
 // (before: tap 0), (here: 1 + 2), phase 1 (here: 0 + 1), (after: 2).
 constexpr int kFoldBegin[2][2] = {{0, 1}, {0, 2}}, kFoldEnd[2][2] = {{1, 3}, {2, 3}};
 
-// The sums of taps that a doubled picture lets share a pixel: four filters of 2 x 2.
+// The sums of taps that a doubled image lets share a pixel: four filters of 2 x 2.
 template <class T>
 void fold(const PackedConv& w, const ConvPanels& from, const ConvPanels& to, T* out) {
   std::memset(static_cast<void*>(out), 0, static_cast<size_t>(4 * to.elements()) * sizeof(T));
@@ -91,7 +91,7 @@ const Tensor& folded_filter(const PackedConv& w, const ConvPanels& from, const C
   return derived.folded;
 }
 
-// 4/9 of the work: each phase of the doubled picture is a 2 x 2 filter over the picture itself.
+// 4/9 of the work: each phase of the doubled image is a 2 x 2 filter over the image itself.
 Job folded_job(const ConvArgs& args) {
   const PackedConv& w = *args.weight;
   const ConvPanels whole(w.out, w.in, 9, w.dtype);
@@ -162,7 +162,7 @@ void copy_pixel(const Job& job, const float* scale_shift, int64_t at, void* to) 
   }
 }
 
-// The input of a tile whose first pixel is (line, column), zeros beyond the picture.
+// The input of a tile whose first pixel is (line, column), zeros beyond the image.
 void copy_tile(const Job& job, int64_t row, int64_t line, int64_t column, std::byte* tile) {
   const ConvArgs& a = job.args;
   const int64_t in = a.weight->in, padded = job.panels.in_padded(), shift = job.halved ? 1 : 0;
@@ -235,7 +235,7 @@ void multiply_tile(const Job& job, const Pass& pass, int64_t block, int64_t line
     }
 }
 
-// + bias + residual, rounded, to the picture.
+// + bias + residual, rounded, to the image.
 void store_tile(const Job& job, const Pass& pass, int64_t block, int64_t row, int64_t line,
                 int64_t column, int64_t lines, int64_t columns, const float* sums) {
   const ConvArgs& a = job.args;

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kSpreadThreads) prepare_kernel(Prepare p) {
   }
 }
 
-// The picture as a matrix: a row for each pixel of the result, its columns (ky, kx, channel).
+// The image as a matrix: a row for each pixel of the result, its columns (ky, kx, channel).
 struct Patches {
   int height, width, channels, kw, stride, pad_top, pad_left, scale;
   int64_t x_stride, pixels, out_width, count;  // pixels of a result; of all
@@ -42,7 +42,7 @@ struct Patches {
 template <class T>
 struct PatchSource {
   struct Row {
-    const T* picture;  // null: no such pixel
+    const T* image;  // null: no such pixel
     int y, x;
   };
   const T* x;
@@ -61,9 +61,9 @@ struct PatchSource {
   __device__ const T* at(const Row& row, int, int64_t k) const {
     const int tap = static_cast<int>(k) / p.channels, c = static_cast<int>(k) % p.channels;
     const int y = row.y + tap / p.kw, x_at = row.x + tap % p.kw;
-    if (!row.picture || y < 0 || x_at < 0 || y >= p.height * p.scale || x_at >= p.width * p.scale)
+    if (!row.image || y < 0 || x_at < 0 || y >= p.height * p.scale || x_at >= p.width * p.scale)
       return nullptr;
-    return row.picture + (int64_t{y / p.scale} * p.width + x_at / p.scale) * p.channels + c;
+    return row.image + (int64_t{y / p.scale} * p.width + x_at / p.scale) * p.channels + c;
   }
 };
 

@@ -14,7 +14,7 @@ using tensor::DType;
 
 constexpr int64_t kPixels = 1024;  // of a product: their patches stay small
 
-// The input under the filter at output pixel p of a row: [kh * kw, in], zeros beyond the picture.
+// The input under the filter at output pixel p of a row: [kh * kw, in], zeros beyond the image.
 template <class T>
 void copy_patch(const ConvArgs& a, int64_t row, int64_t p, float* out) {
   const PackedConv& w = *a.weight;

@@ -52,7 +52,7 @@ Tensor BertEncoder::embed(const TextBatch& batch) const {
 
 TextSight BertEncoder::sight(const TextBatch& batch) const {
   TextSight sight;
-  for (int64_t r = 0; r < batch.rows(); ++r) {
+  for (int64_t r = 0; r < batch.texts(); ++r) {
     const int64_t from = r * batch.length;
     sight.spans.push_back(
         {from, from + batch.length, from, from + batch.visible[static_cast<size_t>(r)]});

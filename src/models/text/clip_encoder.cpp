@@ -52,7 +52,7 @@ Tensor ClipEncoder::embed(const TextBatch& batch) const {
 // A token sees itself and what stands before it.
 TextSight ClipEncoder::sight(const TextBatch& batch) const {
   TextSight sight;
-  for (int64_t t = 0; t < batch.rows() * batch.length; ++t)
+  for (int64_t t = 0; t < batch.texts() * batch.length; ++t)
     sight.spans.push_back({t, t + 1, t - t % batch.length, t + 1});
   return sight;
 }
@@ -88,7 +88,7 @@ TextStates ClipEncoder::finish(const Tensor& x, const Tensor& previous,
                     .pooled = {},
                     .projected = {}};
   std::vector<int32_t> ends;
-  for (int64_t r = 0; r < batch.rows(); ++r) {
+  for (int64_t r = 0; r < batch.texts(); ++r) {
     const auto first = batch.ids.begin() + r * batch.length, end = first + batch.length;
     const auto eos = static_cast<int32_t>(config_.eos_token_id);
     const auto found = eos == 2 ? std::max_element(first, end) : std::find(first, end, eos);

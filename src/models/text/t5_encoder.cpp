@@ -93,7 +93,7 @@ Tensor T5Encoder::layer(int64_t index, Tensor x, const TextBatch& batch,
   const Tensor k = part("0.SelfAttention.k", inner, d)(h);
   const Tensor v = part("0.SelfAttention.v", inner, d)(h);
   std::vector<Tensor> texts;
-  for (int64_t r = 0; r < batch.rows(); ++r) {
+  for (int64_t r = 0; r < batch.texts(); ++r) {
     const int64_t from = r * batch.length, to = from + batch.length;
     texts.push_back(ops::biased_attention(q.slice(0, from, to), k.slice(0, from, to),
                                           v.slice(0, from, to), static_cast<int>(config_.num_heads),

@@ -22,10 +22,10 @@ TextEncoder::TextEncoder(std::shared_ptr<const nn::Weights> weights, std::string
     : weights_(std::move(weights)), prefix_(std::move(prefix)), dtype_(dtype) {}
 
 TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace) const {
-  require(batch.length >= 1 && batch.rows() >= 1 &&
-              static_cast<int64_t>(batch.ids.size()) == batch.rows() * batch.length,
+  require(batch.length >= 1 && batch.texts() >= 1 &&
+              static_cast<int64_t>(batch.ids.size()) == batch.texts() * batch.length,
           ErrorCode::usage, "{} token ids for {} texts of {} tokens", batch.ids.size(),
-          batch.rows(), batch.length);
+          batch.texts(), batch.length);
   require(longest() == 0 || batch.length <= longest(), ErrorCode::usage,
           "{} tokens of text; this text encoder takes at most {}", batch.length, longest());
   for (const int32_t id : batch.ids)
@@ -72,7 +72,7 @@ void check_heads(int64_t width, int64_t heads, const std::string& where) {
 }
 
 Tensor by_rows(const Tensor& x, const TextBatch& batch) {
-  return x.reshape({batch.rows(), batch.length, x.size(1)});
+  return x.reshape({batch.texts(), batch.length, x.size(1)});
 }
 
 }  // namespace tessera::models

@@ -12,23 +12,24 @@ namespace tessera::models {
 
 /// Texts as token ids, all of one length.
 struct TextBatch {
-  std::vector<int32_t> ids;      ///< [rows, length]
-  std::vector<int64_t> visible;  ///< of each row: how many tokens are text; what follows is padding
+  std::vector<int32_t> ids;  ///< [batch, length]
+  std::vector<int64_t>
+      visible;  ///< of each text: how many tokens are text; what follows is padding
   int64_t length = 0;
-  int64_t rows() const { return static_cast<int64_t>(visible.size()); }
-  /// [rows * length]: the place of each token in its text.
+  int64_t texts() const { return static_cast<int64_t>(visible.size()); }
+  /// [batch * length]: the place of each token in its text.
   std::vector<int32_t> places() const;
 };
 
 /// What an encoder makes of a batch; what it does not make is undefined.
 struct TextStates {
-  tensor::Tensor last;       ///< [rows, length, width], after the final norm
-  tensor::Tensor previous;   ///< [rows, length, width] of the last layer but one, without norm
-  tensor::Tensor pooled;     ///< f32 [rows, width]: `last` at the end of each text
-  tensor::Tensor projected;  ///< f32 [rows, projection]: `pooled` after a last matrix
+  tensor::Tensor last;       ///< [batch, length, width], after the final norm
+  tensor::Tensor previous;   ///< [batch, length, width] of the last layer but one, without norm
+  tensor::Tensor pooled;     ///< f32 [batch, width]: `last` at the end of each text
+  tensor::Tensor projected;  ///< f32 [batch, projection]: `pooled` after a last matrix
 };
 
-/// Receives "hidden.0" (embeddings), "hidden.1", ... (of each layer), [rows, length, width].
+/// Receives "hidden.0" (embeddings), "hidden.1", ... (of each layer), [batch, length, width].
 using TextTrace = std::function<void(const std::string& name, const tensor::Tensor& x)>;
 
 /// What the tokens of a batch attend to, the same in every layer: one or the other.
@@ -57,7 +58,7 @@ class TextEncoder {
   TextEncoder(std::shared_ptr<const nn::Weights> weights, std::string prefix, tensor::DType dtype);
 
   virtual int64_t layers() const = 0;
-  /// [rows * length, width] of `dtype`, which the first layer reads.
+  /// [batch * length, width] of `dtype`, which the first layer reads.
   virtual tensor::Tensor embed(const TextBatch& batch) const = 0;
   virtual TextSight sight(const TextBatch& batch) const = 0;
   virtual tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
@@ -87,7 +88,7 @@ class TextEncoder {
 /// most.
 void check_heads(int64_t width, int64_t heads, const std::string& where);
 
-/// The shape in which traces and results show tokens [rows * length, width].
+/// The shape in which traces and results show tokens [batch * length, width].
 tensor::Tensor by_rows(const tensor::Tensor& x, const TextBatch& batch);
 
 }  // namespace tessera::models

@@ -105,7 +105,7 @@ Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
   require(latents.rank() == 4 && latents.size(1) == config_.latent_channels &&
               latents.dtype() == DType::f32,
           ErrorCode::usage,
-          "a VAE of {} latent channels was given {} {}; expected f32 [rows, {}, h, w]",
+          "a VAE of {} latent channels was given {} {}; expected f32 [batch, {}, h, w]",
           config_.latent_channels, tensor::name_of(latents.dtype()), latents.shape().str(),
           config_.latent_channels);
   auto show = [&](const std::string& name, const Plane& x) {
@@ -163,17 +163,16 @@ AutoencoderKLEncoder::AutoencoderKLEncoder(const AutoencoderKLConfig& config,
   if (config.use_quant_conv) quant_ = load.conv("quant_conv", moments, moments, 1);
 }
 
-VaeMoments AutoencoderKLEncoder::encode(const Tensor& pictures, nn::Spatial& spatial,
+VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spatial,
                                         const VaeWatch& watch) const {
-  require(pictures.rank() == 4 && pictures.size(1) == config_.in_channels &&
-              pictures.dtype() == DType::f32,
-          ErrorCode::usage,
-          "a VAE was given {} {} to encode; expected f32 [rows, {}, height, width]",
-          tensor::name_of(pictures.dtype()), pictures.shape().str(), config_.in_channels);
+  require(
+      images.rank() == 4 && images.size(1) == config_.in_channels && images.dtype() == DType::f32,
+      ErrorCode::usage, "a VAE was given {} {} to encode; expected f32 [batch, {}, height, width]",
+      tensor::name_of(images.dtype()), images.shape().str(), config_.in_channels);
   auto show = [&](const std::string& name, const Plane& x) {
     if (watch.trace) watch.trace(name, channels_first(x.data));
   };
-  Plane x{channels_last(pictures, dtype_), pictures.size(2), 0};
+  Plane x{channels_last(images, dtype_), images.size(2), 0};
   x = spatial.conv(conv_in_, x, same_size());
   show("conv_in", x);
   // diffusers pads below and to the right only.

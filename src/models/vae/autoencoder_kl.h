@@ -59,7 +59,7 @@ class AutoencoderKLEncoder : public VaeEncoder {
                        tensor::DType dtype);
 
   /// The trace gets "conv_in", "down_block.N", "mid_block".
-  VaeMoments encode(const tensor::Tensor& pictures, nn::Spatial& spatial,
+  VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                     const VaeWatch& watch = {}) const override;
 
  private:

@@ -32,9 +32,9 @@ std::vector<nn::Range> pieces_of(int64_t frames, int64_t size) {
   return pieces;
 }
 
-// Row `row` of [rows, channels, frames, h, w] -> [frames, channels, h, w].
-Tensor frames_first(const Tensor& x, int64_t row) {
-  const Tensor one = nn::swap_frames(x.slice(0, row, row + 1));
+// Video `at` of [batch, channels, frames, h, w] -> [frames, channels, h, w].
+Tensor frames_first(const Tensor& x, int64_t at) {
+  const Tensor one = nn::swap_frames(x.slice(0, at, at + 1));
   return one.reshape({x.size(2), x.size(1), x.size(3), x.size(4)});
 }
 
@@ -45,7 +45,7 @@ Tensor channels_before_frames(const Frames& x) {
       first.reshape({1, first.size(0), first.size(1), first.size(2), first.size(3)}));
 }
 
-// Pieces of one video one after the other along the frames, videos along the rows.
+// Pieces of one video one after the other along the frames, videos along the batch.
 Tensor joined(const std::vector<Tensor>& pieces) {
   std::vector<Tensor> frames;
   for (const Tensor& p : pieces) {
@@ -59,7 +59,7 @@ Tensor joined(const std::vector<Tensor>& pieces) {
 void check_video(const char* what, const Tensor& x, int64_t channels) {
   require(x.rank() == 5 && x.size(1) == channels && x.dtype() == DType::f32 && x.size(2) >= 1,
           ErrorCode::usage,
-          "a video VAE was given {} {} to {}; expected f32 [rows, {}, frames, h, w]",
+          "a video VAE was given {} {} to {}; expected f32 [batch, {}, frames, h, w]",
           tensor::name_of(x.dtype()), x.shape().str(), what, channels);
 }
 
@@ -157,8 +157,8 @@ Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial&, const VaeWatch&
   const int count = static_cast<int>(latents.size(0)) * static_cast<int>(pieces.size());
   int done = 0;
   std::vector<Tensor> videos;
-  for (int64_t row = 0; row < latents.size(0); ++row) {
-    const Tensor frames = frames_first(latents, row);
+  for (int64_t at = 0; at < latents.size(0); ++at) {
+    const Tensor frames = frames_first(latents, at);
     FrameCache cache;
     std::vector<Tensor> parts;
     for (const nn::Range& r : pieces) {
@@ -218,8 +218,8 @@ VaeMoments CogVideoXVaeEncoder::encode(const Tensor& video, nn::Spatial&, const 
   check_video("encode", video, config_.in_channels);
   std::vector<Tensor> means, logvars;
   const int64_t channels = config_.latent_channels;
-  for (int64_t row = 0; row < video.size(0); ++row) {
-    const Tensor frames = frames_first(video, row);
+  for (int64_t at = 0; at < video.size(0); ++at) {
+    const Tensor frames = frames_first(video, at);
     FrameCache cache;
     std::vector<Tensor> parts;
     for (const nn::Range& r : pieces_of(video.size(2), 8))

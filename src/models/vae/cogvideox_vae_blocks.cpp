@@ -9,7 +9,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Frame k of a filter [out, in, size, size, size], as a picture filter.
+// Frame k of a filter [out, in, size, size, size], as an image filter.
 Tensor tap_of(const Tensor& filter, int64_t k) {
   const int64_t out = filter.size(0), in = filter.size(1), size = filter.size(2);
   const Tensor wide =
@@ -21,8 +21,8 @@ Tensor tap_of(const Tensor& filter, int64_t k) {
 
 Tensor rows(const Tensor& x, int64_t begin, int64_t end) { return x.slice(0, begin, end); }
 
-// All frames as one tall picture, so that moments span them.
-Tensor as_picture(const Frames& x) {
+// All frames as one tall image, so that moments span them.
+Tensor as_image(const Frames& x) {
   return x.reshape({1, x.size(0) * x.size(1), x.size(2), x.size(3)});
 }
 
@@ -73,7 +73,7 @@ FrameNorm::FrameNorm(const nn::Weights& weights, const std::string& name, int gr
 }
 
 Frames FrameNorm::operator()(const Frames& x, const Frames& latent) const {
-  const Tensor all = as_picture(x);
+  const Tensor all = as_image(x);
   const Tensor norm = ops::group_scale_shift(ops::channel_moments(all), norm_.groups, norm_.weight,
                                              norm_.bias, norm_.eps);
   if (!by_latent_) return ops::channel_affine(all, norm, true).reshape(x.shape());

@@ -15,7 +15,7 @@ using Frames = tensor::Tensor;
 /// The last frames that each causal filter saw, by the filter: a video is decoded in pieces.
 using FrameCache = std::map<const void*, Frames>;
 
-/// A filter over this frame and those before it; outside a picture are zeros, before the first
+/// A filter over this frame and those before it; outside an image are zeros, before the first
 /// frame stands the first. CausalConv3d of CogVideoX (Yang et al. 2024, section 2.1).
 class CausalConv {
  public:
@@ -27,7 +27,7 @@ class CausalConv {
   Frames operator()(const Frames& x, FrameCache& cache, tensor::DType out) const;
 
  private:
-  std::vector<ops::ConvWeight> taps_;  // one picture filter for each frame it reads, oldest first
+  std::vector<ops::ConvWeight> taps_;  // one image filter for each frame it reads, oldest first
   int pad_ = 0;
 };
 

@@ -175,17 +175,16 @@ Tensor decode_tiles(const Tensor& latents, int64_t factor, const Tiling& tiling,
                    tiles_along(width, tiling.width.step), piece);
 }
 
-Tensor encode_tiles(const Tensor& pictures, int64_t factor, const Tiling& tiling,
+Tensor encode_tiles(const Tensor& images, int64_t factor, const Tiling& tiling,
                     const Pass& encode) {
-  check_tiles(pictures, tiling);
+  check_tiles(images, tiling);
   const Tiling in = times(tiling, factor);
-  if (in.covers(pictures)) return encode(pictures);
-  const int64_t height = pictures.size(pictures.rank() - 2),
-                width = pictures.size(pictures.rank() - 1);
+  if (in.covers(images)) return encode(images);
+  const int64_t height = images.size(images.rank() - 2), width = images.size(images.rank() - 1);
   require(height % factor == 0 && width % factor == 0, ErrorCode::usage,
-          "pictures of {} x {} pixels (width x height) are no multiple of {}, which tiles need",
+          "images of {} x {} pixels (width x height) are no multiple of {}, which tiles need",
           width, height, factor);
-  Mosaic mosaic(pictures, in, tiling, height / factor, width / factor, encode);
+  Mosaic mosaic(images, in, tiling, height / factor, width / factor, encode);
   return run_tiles(mosaic, tiles_along(height, in.height.step), tiles_along(width, in.width.step),
                    {});
 }

@@ -22,20 +22,20 @@ struct Tiling {
 /// a latent pixel. As the classes of diffusers round: at least one latent pixel, and one a step.
 TileSide tile_side(int64_t pixels, int64_t factor, double overlap);
 
-/// Decodes latents [rows, channels, ..., h, w] tile by tile -> [rows, channels', ..., h * factor,
+/// Decodes latents [batch, channels, ..., h, w] tile by tile -> [batch, channels', ..., h * factor,
 /// w * factor] f32, seams blended (`tiled_decode` of diffusers): where tiles overlap, the later one
-/// fades in from left to right and from top to bottom. `decode` makes such a picture of one tile;
+/// fades in from left to right and from top to bottom. `decode` makes such an image of one tile;
 /// `piece` is called after each tile with the number done and of all. A latent that one tile holds
 /// is decoded whole.
 tensor::Tensor decode_tiles(const tensor::Tensor& latents, int64_t factor, const Tiling& tiling,
                             const std::function<tensor::Tensor(const tensor::Tensor& tile)>& decode,
                             const std::function<void(int done, int count)>& piece = {});
 
-/// The way back: pictures [rows, channels, ..., H, W] -> [rows, channels', ..., H / factor,
+/// The way back: images [batch, channels, ..., H, W] -> [batch, channels', ..., H / factor,
 /// W / factor] f32 in the tiles that `tiling` has of their latents (`tiled_encode` of diffusers).
 /// Throws Error(usage) for sizes that are no multiple of the factor.
 tensor::Tensor encode_tiles(
-    const tensor::Tensor& pictures, int64_t factor, const Tiling& tiling,
+    const tensor::Tensor& images, int64_t factor, const Tiling& tiling,
     const std::function<tensor::Tensor(const tensor::Tensor& tile)>& encode);
 
 }  // namespace tessera::models

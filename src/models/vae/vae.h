@@ -12,21 +12,21 @@ namespace tessera::models {
 
 /// What one may hear of a VAE's work; either may be empty.
 struct VaeWatch {
-  /// The name of a block and its output [rows, channels, height, width] f32, of a VAE of pictures.
+  /// The name of a block and its output [batch, channels, height, width] f32, of a VAE of images.
   std::function<void(const std::string& name, const tensor::Tensor& x)> trace;
   /// After each piece of frames the number done and of all, of a VAE of videos.
   std::function<void(int done, int count)> piece;
 };
 
-/// The half of a variational autoencoder that makes pictures [rows, 3, H, W] or videos
-/// [rows, 3, frames, H, W], f32 in about [-1, 1]. Const and thread-safe.
+/// The half of a variational autoencoder that makes images [batch, 3, H, W] or videos
+/// [batch, 3, frames, H, W], f32 in about [-1, 1]. Const and thread-safe.
 class VaeDecoder {
  public:
   virtual ~VaeDecoder() = default;
   /// Latents as a transformer makes them -> as decode takes them.
   virtual tensor::Tensor unscale(const tensor::Tensor& latents) const = 0;
-  /// latents f32 [rows, latent_channels, h, w], of videos [rows, latent_channels, frames, h, w];
-  /// rows may be 0. Throws Error(usage) for latents that do not fit.
+  /// latents f32 [batch, latent_channels, h, w], of videos [batch, latent_channels, frames, h, w];
+  /// the batch may be 0. Throws Error(usage) for latents that do not fit.
   virtual tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
                                 const VaeWatch& watch = {}) const = 0;
 };
@@ -37,12 +37,12 @@ struct VaeMoments {
   tensor::Tensor mean, logvar;
 };
 
-/// The other half: pictures or videos f32 in [-1, 1] to latents.
+/// The other half: images or videos f32 in [-1, 1] to latents.
 class VaeEncoder {
  public:
   virtual ~VaeEncoder() = default;
   /// A side is halved, rounding down, at each level but the last. Throws Error(usage).
-  virtual VaeMoments encode(const tensor::Tensor& pictures, nn::Spatial& spatial,
+  virtual VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                             const VaeWatch& watch = {}) const = 0;
 };
 

@@ -18,7 +18,7 @@ struct VaeLoader {
   ops::ConvWeight conv(const std::string& name, int64_t out, int64_t in, int64_t size) const;
 };
 
-/// 3 x 3 filters that keep the size of a picture.
+/// 3 x 3 filters that keep the size of an image.
 inline ops::Conv2dOptions same_size() {
   return {.pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
 }
@@ -36,7 +36,7 @@ class VaeResnet {
   ops::ConvWeight conv1_, conv2_, shortcut_;
 };
 
-/// x + out(attention(norm(x))) with one head over all pixels of a picture.
+/// x + out(attention(norm(x))) with one head over all pixels of an image.
 class VaeAttention {
  public:
   VaeAttention(const VaeLoader& load, const std::string& name, int64_t channels);
@@ -47,11 +47,11 @@ class VaeAttention {
   nn::Linear q_, k_, v_, out_;
 };
 
-/// [rows, channels, h, w] f32 -> [rows, h, w, channels] of `dtype`.
+/// [batch, channels, h, w] f32 -> [batch, h, w, channels] of `dtype`.
 tensor::Tensor channels_last(const tensor::Tensor& x, tensor::DType dtype);
 /// Log variances within [-30, 20], as diffusers keeps them.
 tensor::Tensor clamped_logvar(const tensor::Tensor& logvar);
-/// [rows, h, w, channels] of any float dtype -> [rows, channels, h, w] f32.
+/// [batch, h, w, channels] of any float dtype -> [batch, channels, h, w] f32.
 tensor::Tensor channels_first(const tensor::Tensor& x);
 
 }  // namespace tessera::models

@@ -5,7 +5,7 @@
 namespace tessera::nn {
 
 /// Who computes the experts of a layer, wherever they are. What outlives a call is keyed (site,
-/// row, id).
+/// sequence, id).
 class ExpertBackend : public StepAware {
  public:
   /// tokens [tokens, hidden] -> the same shape: routed experts, then the shared one. Puts one event

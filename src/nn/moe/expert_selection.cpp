@@ -33,7 +33,7 @@ ops::InsideRule inside_rule(const SelectionRule& rule, const RoutingOptions& rou
 }
 
 // Over the ranks that hold tokens of the same groups; whole numbers, on the host.
-Tensor merged(const Tensor& votes, RowPeers* peers, bool maximum) {
+Tensor merged(const Tensor& votes, SequencePeers* peers, bool maximum) {
   if (!peers || votes.is_meta() || votes.elements() == 0) return votes;
   const Tensor host = votes.to(tensor::Device::cpu);
   const std::span<int64_t> values(host.data<int64_t>(), static_cast<size_t>(host.elements()));
@@ -45,7 +45,7 @@ Tensor merged(const Tensor& votes, RowPeers* peers, bool maximum) {
 }
 
 Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
-                  const ops::Routing& vanilla, const TokenGroups& groups, RowPeers* peers) {
+                  const ops::Routing& vanilla, const TokenGroups& groups, SequencePeers* peers) {
   const auto experts = static_cast<int>(logits.size(1));
   if (rule.method == Method::seq) {  // what any token has among its k best
     RoutingOptions few = router;

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "nn/moe/row_peers.h"
 #include "nn/moe/selection_rule.h"
+#include "nn/moe/sequence_peers.h"
 #include "ops/routing.h"
 
 namespace tessera::nn {
@@ -18,7 +18,7 @@ struct SelectionScope {
   std::span<const int32_t> group_of;
   Tensor importance{};
   /// If tokens are split over ranks: the others, and how many groups all of them have.
-  RowPeers* peers = nullptr;
+  SequencePeers* peers = nullptr;
   int groups = 0;
 };
 

@@ -22,7 +22,7 @@ void count(const Tensor& routed, MoeEvent& event) {
       touched[expert] = true;
       ++event.distinct;
     }
-  event.rows = {rows};
+  event.assignments = {rows};
 }
 
 }  // namespace
@@ -53,10 +53,11 @@ void MoeLog::replayed(int step) {
 }
 
 void MoeLog::add(const MoeCall& call, const Tensor& ids, int64_t experts) {
-  MoeEvent event{.step = call.step.index, .site = call.site, .tokens = ids.size(0), .rows = {}};
+  MoeEvent event{
+      .step = call.step.index, .site = call.site, .tokens = ids.size(0), .assignments = {}};
   const tensor::Scope& scope = tensor::current_scope();
   if (ids.is_meta()) {
-    event.rows = {ids.elements()};
+    event.assignments = {ids.elements()};
     event.distinct =
         static_cast<int64_t>(scope.assumptions.touched_experts * static_cast<double>(experts));
     events_.push_back(event);

@@ -13,7 +13,7 @@ namespace tessera::nn {
 struct MoeEvent {
   int step = 0, site = 0;
   int64_t tokens = 0, distinct = 0;  ///< experts with at least one of these tokens
-  std::vector<int64_t> rows;         ///< (token, slot) rows, by the rank that computes them
+  std::vector<int64_t> assignments;  ///< (token, slot), by the rank that computes them
   bool sent = true;                  ///< false: no step would read them, so they stay at home
   int64_t changed = 0;               ///< sent although their slot was to be left out
   int lag = 0, oldest = 0;           ///< age of the result that was read, and of its oldest row

@@ -12,7 +12,7 @@ struct MoeCall {
 };
 
 /// Who goes to which expert, between the logits of a router and a routing. The view says which
-/// tokens are one row's, and which ranks hold the others (view.peers).
+/// tokens are one sequence's, and which ranks hold the others (view.peers).
 class ExpertPolicy {
  public:
   virtual ~ExpertPolicy() = default;

@@ -8,14 +8,14 @@
 
 namespace tessera::nn {
 
-/// A selection rule, which holds for one request. The tokens of one row share a coreset (or all of
-/// them together), whatever other rows are in the pass, and whoever holds them.
+/// A selection rule, which holds for one request. The tokens of one sequence share a coreset (or
+/// all of them together), whatever other sequences are in the pass, and whoever holds them.
 class SelectionPolicy final : public ExpertPolicy {
  public:
   explicit SelectionPolicy(const SelectionRule& rule) : rule_(rule) {}
 
-  /// Rows whose tokens are under the rule from now on; the others use the model's router.
-  void restrict_to(std::set<int> rows) { restricted_ = std::move(rows); }
+  /// Sequences whose tokens are under the rule from now on; the others use the model's router.
+  void restrict_to(std::set<int> sequences) { restricted_ = std::move(sequences); }
 
   /// mc ranks tokens by the sum of the magnitudes of what the router sees.
   ops::Routing choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,

@@ -62,7 +62,7 @@ void largest_first(std::vector<Candidate>& candidates, int64_t count) {
   const auto middle = std::clamp<int64_t>(count, 0, static_cast<int64_t>(candidates.size()));
   std::nth_element(candidates.begin(), candidates.begin() + middle, candidates.end(),
                    [](const Candidate& a, const Candidate& b) {
-                     return a.error != b.error ? a.error > b.error : a.pair < b.pair;
+                     return a.error != b.error ? a.error > b.error : a.assignment < b.assignment;
                    });
 }
 

@@ -8,8 +8,8 @@
 
 namespace tessera::parallel {
 
-/// What tells how wrong an old expert row has become, for each (token, slot) pair of a layer: how
-/// far its token has moved since, and how long the row is.
+/// What tells how wrong an old expert row has become, for each (token, slot) assignment of a layer:
+/// how far its token has moved since, and how long the row is.
 struct RowDrift {
   std::vector<float>
       moved;  ///< sum over the steps since of |token - token a step before| / |token|
@@ -24,10 +24,11 @@ std::vector<float> row_lengths(const tensor::Tensor& rows);
 
 /// A row that may be left out, and the error that this would make.
 struct Candidate {
-  int64_t pair = 0, old = 0;  ///< of this step, and of the step before
-  float error = 0;            ///< weight * moved * length
+  int64_t assignment = 0, old = 0;  ///< of this step, and of the step before
+  float error = 0;                  ///< weight * moved * length
 };
-/// Moves the `count` candidates with the largest errors to the front; of equal ones the first pair.
+/// Moves the `count` candidates with the largest errors to the front; of equal ones the first
+/// assignment.
 void largest_first(std::vector<Candidate>& candidates, int64_t count);
 
 }  // namespace tessera::parallel

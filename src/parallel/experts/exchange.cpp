@@ -88,20 +88,20 @@ comm::Exchange ExpertExchange::start(std::vector<Tensor> messages, const char* o
   return comm::all_to_all(*group_, std::move(messages), {operation, site});
 }
 
-void ExpertExchange::group(const int32_t* expert, const std::vector<int32_t>& pairs,
+void ExpertExchange::group(const int32_t* expert, const std::vector<int32_t>& assignments,
                            ExpertFlight& flight) const {
   std::vector<int64_t> next(owner_.size() + 1);
-  for (const int32_t pair : pairs) ++next[place_.at(static_cast<size_t>(expert[pair])) + 1];
+  for (const int32_t a : assignments) ++next[place_.at(static_cast<size_t>(expert[a])) + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
   flight.begin = {0};
   for (const size_t last : last_place_) flight.begin.push_back(next[last]);
-  flight.pairs.resize(pairs.size());
-  for (const int32_t pair : pairs)
-    flight.pairs[static_cast<size_t>(next[place_[static_cast<size_t>(expert[pair])]]++)] = pair;
+  flight.assignments.resize(assignments.size());
+  for (const int32_t a : assignments)
+    flight.assignments[static_cast<size_t>(next[place_[static_cast<size_t>(expert[a])]]++)] = a;
 }
 
 ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tensor& ids,
-                                      const std::vector<int32_t>& pairs,
+                                      const std::vector<int32_t>& assignments,
                                       nn::ExpertWeights weights) const {
   ExpertFlight flight;
   flight.site = site;
@@ -109,11 +109,11 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
   flight.hidden = tokens.size(1);
   flight.row_bytes = flight.hidden * tensor::size_of(tokens.dtype()) + 4;
   const int32_t* expert = ids.data<int32_t>();
-  group(expert, pairs, flight);
+  group(expert, assignments, flight);
   std::vector<int32_t> from, numbers;
-  for (const int32_t pair : flight.pairs) {
-    from.push_back(static_cast<int32_t>(pair / ids.size(1)));
-    numbers.push_back(expert[pair]);
+  for (const int32_t a : flight.assignments) {
+    from.push_back(static_cast<int32_t>(a / ids.size(1)));
+    numbers.push_back(expert[a]);
   }
   std::vector<Tensor> messages;
   for (size_t r = 0; r + 1 < flight.begin.size(); ++r) {
@@ -184,7 +184,7 @@ void ExpertExchange::finish(ExpertFlight& flight, const Tensor& rows) const {
     require(results[r].rank() == 2 && results[r].size(0) == count, ErrorCode::rank,
             "layer {}: rank {} gave back {} rows for {}", flight.site, r, results[r].size(0),
             count);
-    const auto places = std::span(flight.pairs).subspan(size_t(first), size_t(count));
+    const auto places = std::span(flight.assignments).subspan(size_t(first), size_t(count));
     if (count > 0) ops::move_rows(results[r], {}, rows, places);
   }
 }

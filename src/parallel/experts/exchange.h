@@ -16,14 +16,14 @@ namespace tessera::parallel {
 struct ExpertFlight {
   int site = 0;
   nn::ExpertWeights weights;
-  std::vector<int32_t> pairs;  ///< token * k + slot of the rows sent, by rank, then by expert
-  std::vector<int64_t> begin;  ///< rank r gets pairs [begin[r], begin[r + 1])
+  std::vector<int32_t> assignments;  ///< token * k + slot of the rows sent, by rank, then by expert
+  std::vector<int64_t> begin;        ///< rank r gets assignments [begin[r], begin[r + 1])
   comm::Exchange dispatch, combine;
   bool computed = false;
   int64_t hidden = 0;     ///< elements of a row
   int64_t row_bytes = 0;  ///< on the wire
   /// Bytes of rows that this rank holds or waits for.
-  int64_t bytes() const { return static_cast<int64_t>(pairs.size()) * row_bytes; }
+  int64_t bytes() const { return static_cast<int64_t>(assignments.size()) * row_bytes; }
 };
 
 /// Moves rows between the ranks that share the experts of a layer: one exchange to the experts,
@@ -34,13 +34,15 @@ class ExpertExchange {
   /// expert e.
   ExpertExchange(comm::Communicator* group, std::vector<int> owner);
 
-  /// Sends the rows of `pairs` (token * k + slot, any order): tokens [n, hidden], ids i32 [n, k].
+  /// Sends the rows of `assignments` (token * k + slot, any order): tokens [n, hidden], ids i32 [n,
+  /// k].
   ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
-                        const std::vector<int32_t>& pairs, nn::ExpertWeights weights) const;
+                        const std::vector<int32_t>& assignments, nn::ExpertWeights weights) const;
   /// Waits for the rows that others sent, runs my experts on all of them, sends the results back.
   /// `waits`: my own results are kept for long, and shall not keep those of others in memory.
   void compute(ExpertFlight& flight, bool waits = false) const;
-  /// Waits for the results: rows [tokens * k, hidden] get those of flight.pairs, each at its place.
+  /// Waits for the results: rows [tokens * k, hidden] get those of flight.assignments, each at its
+  /// place.
   void finish(ExpertFlight& flight, const tensor::Tensor& rows) const;
 
   /// Who has an expert.
@@ -49,8 +51,9 @@ class ExpertExchange {
   int rank() const { return group_ ? group_->rank() : 0; }
 
  private:
-  /// flight.pairs and flight.begin: one stable counting sort over experts, rank by rank.
-  void group(const int32_t* expert, const std::vector<int32_t>& pairs, ExpertFlight& flight) const;
+  /// flight.assignments and flight.begin: one stable counting sort over experts, rank by rank.
+  void group(const int32_t* expert, const std::vector<int32_t>& assignments,
+             ExpertFlight& flight) const;
   /// Adds the experts of a message's rows.
   void read_numbers(const tensor::Tensor& numbers, int64_t rows, std::vector<int32_t>& ids) const;
   comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;

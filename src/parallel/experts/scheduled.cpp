@@ -21,7 +21,7 @@ int64_t distinct(const Tensor& ids, int64_t experts) {
   return std::count(touched.begin(), touched.end(), true);
 }
 
-// The pair of an expert among the k of a token in an earlier routing, or -1.
+// The assignment of an expert among the k of a token in an earlier routing, or -1.
 int64_t place_of(int32_t expert, const KeptToken& before) {
   const Tensor& ids = before.call->routing.ids;
   const int64_t k = ids.size(1);
@@ -40,9 +40,9 @@ ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable, Expe
       hooks_(std::move(hooks)) {}
 
 std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Tensor& tokens,
-                                               CallRows& mine, nn::MoeEvent& event) {
+                                               CallResults& mine, nn::MoeEvent& event) {
   const int step = call.step.index;
-  StaleRows& kept = sites_[call.site];
+  StaleResults& kept = sites_[call.site];
   const Tensor& ids = mine.routing.ids;
   mine.sources.assign(static_cast<size_t>(ids.elements()), step);
   const bool adaptive = timetable_.adaptive(call.site), full = timetable_.full(step, call.site);
@@ -51,9 +51,9 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
     mine.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
     if (!full)
       moves = relative_moves(kept.read(step - 1, mine.of, 1, tokens,
-                                       [](const CallRows& before) { return before.tokens; }),
+                                       [](const CallResults& before) { return before.tokens; }),
                              tokens);
-    for (CallRows& before : kept.at(step - 1))
+    for (CallResults& before : kept.at(step - 1))
       if (before.of == mine.of) before.tokens = {};
     mine.tokens = tokens;
   }
@@ -62,73 +62,75 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
     return adaptive ? choose_by_drift(call.view, moves, before, mine, event)
                     : choose_by_slot(call.view, before, tokens.is_meta(), mine, event);
   }
-  std::vector<int32_t> pairs;
-  for (int64_t pair = 0; pair < ids.elements(); ++pair)
-    if (ids.data<int32_t>()[pair] >= 0) pairs.push_back(static_cast<int32_t>(pair));
-  return pairs;
+  std::vector<int32_t> assignments;
+  for (int64_t assignment = 0; assignment < ids.elements(); ++assignment)
+    if (ids.data<int32_t>()[assignment] >= 0)
+      assignments.push_back(static_cast<int32_t>(assignment));
+  return assignments;
 }
 
 // All but one slot of a token are left out, if the step before has a row of the same expert. Where
 // nobody knows whether it has (`assumed`), its rows are kept and the new ones sent: either may be.
 std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view,
                                                        const std::vector<KeptToken>& before,
-                                                       bool assumed, CallRows& mine,
+                                                       bool assumed, CallResults& mine,
                                                        nn::MoeEvent& event) const {
   const Tensor& ids = mine.routing.ids;
   const int64_t k = ids.size(1);
-  std::vector<int32_t> pairs;
+  std::vector<int32_t> assignments;
   int64_t t = 0;
   for (const nn::Segment& segment : view.body)
     for (int64_t token = segment.ids.begin; token < segment.ids.end; ++token, ++t) {
       int64_t keep = 0;
       if (plan_.conditional == KeptSlot::high) keep = k - 1;
-      if (plan_.conditional == KeptSlot::random) keep = hooks_.kept(segment.row, token) % k;
+      if (plan_.conditional == KeptSlot::random) keep = hooks_.kept(segment.sequence, token) % k;
       const KeptToken& was = before[static_cast<size_t>(t)];
-      for (int64_t pair = t * k; pair < (t + 1) * k; ++pair) {
-        const int32_t id = ids.data<int32_t>()[pair];
+      for (int64_t assignment = t * k; assignment < (t + 1) * k; ++assignment) {
+        const int32_t id = ids.data<int32_t>()[assignment];
         if (id < 0) continue;
-        const int64_t old = pair == t * k + keep ? -1 : place_of(id, was);
-        if (old >= 0) mine.reuse(pair, *was.call, old);
+        const int64_t old = assignment == t * k + keep ? -1 : place_of(id, was);
+        if (old >= 0) mine.reuse(assignment, *was.call, old);
         if (old >= 0 && !assumed) continue;
-        event.changed += pair != t * k + keep;
-        pairs.push_back(static_cast<int32_t>(pair));
+        event.changed += assignment != t * k + keep;
+        assignments.push_back(static_cast<int32_t>(assignment));
       }
     }
-  return pairs;
+  return assignments;
 }
 
-// Of each picture the rows go whose old results would be most wrong: first order in how far their
+// Of each sample the rows go whose old results would be most wrong: first order in how far their
 // tokens have moved since. Rows of new experts always go, and count.
 std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& view,
                                                         const std::vector<float>& moves,
                                                         const std::vector<KeptToken>& before,
-                                                        CallRows& mine, nn::MoeEvent& event) const {
+                                                        CallResults& mine,
+                                                        nn::MoeEvent& event) const {
   const Tensor& ids = mine.routing.ids;
   const int64_t k = ids.size(1);
   const float* weight = mine.routing.weights.data<float>();
-  std::vector<int32_t> pairs;
+  std::vector<int32_t> assignments;
   std::vector<Candidate> candidates;
   int64_t first = 0;
   for (const nn::Segment& segment : view.body) {
     const int64_t last = first + segment.ids.size() * k;
     candidates.clear();
     int64_t allowed = (plan_.budget * (last - first) + 50) / 100;
-    for (int64_t pair = first; pair < last; ++pair) {
-      const int32_t id = ids.data<int32_t>()[pair];
+    for (int64_t assignment = first; assignment < last; ++assignment) {
+      const int32_t id = ids.data<int32_t>()[assignment];
       if (id < 0) continue;
-      const KeptToken& was = before[static_cast<size_t>(pair / k)];
+      const KeptToken& was = before[static_cast<size_t>(assignment / k)];
       const int64_t old = place_of(id, was);
       if (old < 0) {
-        pairs.push_back(static_cast<int32_t>(pair));
+        assignments.push_back(static_cast<int32_t>(assignment));
         ++event.changed;
         --allowed;
         continue;
       }
       const auto at = static_cast<size_t>(old);
-      const float moved = was.call->drift.moved[at] + moves[static_cast<size_t>(pair / k)];
-      const float error = std::fabs(weight[pair]) * moved * was.call->drift.length[at];
-      mine.drift.moved[static_cast<size_t>(pair)] = moved;
-      candidates.push_back({pair, old, std::isfinite(error) ? error : HUGE_VALF});
+      const float moved = was.call->drift.moved[at] + moves[static_cast<size_t>(assignment / k)];
+      const float error = std::fabs(weight[assignment]) * moved * was.call->drift.length[at];
+      mine.drift.moved[static_cast<size_t>(assignment)] = moved;
+      candidates.push_back({assignment, old, std::isfinite(error) ? error : HUGE_VALF});
     }
     first = last;
     allowed = std::clamp<int64_t>(allowed, 0, static_cast<int64_t>(candidates.size()));
@@ -136,37 +138,38 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& row = candidates[i];
       if (static_cast<int64_t>(i) < allowed) {
-        pairs.push_back(static_cast<int32_t>(row.pair));
-        mine.drift.moved[static_cast<size_t>(row.pair)] = 0;
+        assignments.push_back(static_cast<int32_t>(row.assignment));
+        mine.drift.moved[static_cast<size_t>(row.assignment)] = 0;
       } else {
-        mine.reuse(row.pair, *before[static_cast<size_t>(row.pair / k)].call, row.old);
+        mine.reuse(row.assignment, *before[static_cast<size_t>(row.assignment / k)].call, row.old);
       }
     }
   }
-  return pairs;
+  return assignments;
 }
 
-void ScheduledExchange::count(const std::vector<int32_t>& pairs, const CallRows& mine,
+void ScheduledExchange::count(const std::vector<int32_t>& assignments, const CallResults& mine,
                               nn::MoeEvent& event) const {
-  event.rows.assign(static_cast<size_t>(exchange_.ranks()), 0);
+  event.assignments.assign(static_cast<size_t>(exchange_.ranks()), 0);
   const int32_t* id = mine.routing.ids.data<int32_t>();
-  for (int32_t pair : pairs) ++event.rows[static_cast<size_t>(exchange_.owner(id[pair]))];
+  for (int32_t assignment : assignments)
+    ++event.assignments[static_cast<size_t>(exchange_.owner(id[assignment]))];
 }
 
-CallRows& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& tokens,
-                                    ops::Routing routing, const nn::ExpertWeights& weights,
-                                    nn::MoeEvent& event) {
-  CallRows& mine = sites_[call.site].launch(call.step.index, call.view.body);
+CallResults& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& tokens,
+                                       ops::Routing routing, const nn::ExpertWeights& weights,
+                                       nn::MoeEvent& event) {
+  CallResults& mine = sites_[call.site].launch(call.step.index, call.view.body);
   mine.routing = std::move(routing);
-  const std::vector<int32_t> pairs = choose(call, tokens, mine, event);
-  count(pairs, mine, event);
+  const std::vector<int32_t> assignments = choose(call, tokens, mine, event);
+  count(assignments, mine, event);
   event.sent = timetable_.consumed(call.step.index, call.site);
   if (event.sent)
-    mine.flight = exchange_.dispatch(call.site, tokens, mine.routing.ids, pairs, weights);
+    mine.flight = exchange_.dispatch(call.site, tokens, mine.routing.ids, assignments, weights);
   return mine;
 }
 
-void ScheduledExchange::compute(CallRows& call, bool waits) {
+void ScheduledExchange::compute(CallResults& call, bool waits) {
   if (call.flight && !call.flight->computed) exchange_.compute(*call.flight, waits);
   if (waiting_ == &call) waiting_ = nullptr;
 }
@@ -178,7 +181,7 @@ void ScheduledExchange::let_others_work(nn::MoeLog& log) {
 }
 
 void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn::MoeLog& log) {
-  for (CallRows& call : sites_[site].at(source)) {
+  for (CallResults& call : sites_[site].at(source)) {
     if (call.rows.defined()) continue;
     if (!call.flight->computed) let_others_work(log);
     compute(call, false);
@@ -199,25 +202,25 @@ void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn:
 }
 
 ScheduledExchange::Read ScheduledExchange::read(const nn::MoeCall& call, int source,
-                                                const CallRows& mine, const Tensor& tokens) {
-  StaleRows& kept = sites_[call.site];
+                                                const CallResults& mine, const Tensor& tokens) {
+  StaleResults& kept = sites_[call.site];
   const int64_t k = mine.routing.ids.size(1);
   Read read;
-  read.rows = kept.read(source, mine.of, k, tokens, [](const CallRows& of) { return of.rows; });
+  read.rows = kept.read(source, mine.of, k, tokens, [](const CallResults& of) { return of.rows; });
   read.weights = plan_.scores == StaleScores::latest
                      ? mine.routing.weights
                      : kept.read(source, mine.of, 1, mine.routing.weights,
-                                 [](const CallRows& of) { return of.routing.weights; });
+                                 [](const CallResults& of) { return of.routing.weights; });
   for (const KeptToken& token : kept.find(source, mine.of))
-    for (int64_t pair = token.token * k; pair < (token.token + 1) * k; ++pair)
-      read.oldest =
-          std::max(read.oldest, call.step.index - token.call->sources[static_cast<size_t>(pair)]);
+    for (int64_t assignment = token.token * k; assignment < (token.token + 1) * k; ++assignment)
+      read.oldest = std::max(
+          read.oldest, call.step.index - token.call->sources[static_cast<size_t>(assignment)]);
   return read;
 }
 
 // Keeps what a later step reads, or takes rows from.
 void ScheduledExchange::forget(const nn::MoeCall& call) {
-  StaleRows& kept = sites_[call.site];
+  StaleResults& kept = sites_[call.site];
   const int next = call.step.index + 1;
   int lowest = next;
   if (next < timetable_.steps()) {
@@ -237,18 +240,18 @@ int64_t ScheduledExchange::kept_bytes() const {
 Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
                               const nn::ExpertWeights& weights, nn::MoeLog& log) {
   const int step = call.step.index;
-  StaleRows& kept = sites_[call.site];
+  StaleResults& kept = sites_[call.site];
   if (timetable_.forced(step)) kept.forget_before(step);
-  nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .rows = {}};
+  nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
   // What travels where is the host's.
   ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
   event.distinct = distinct(routing.ids, weights.experts());
-  CallRows& mine = launch(call, tokens, std::move(routing), weights, event);
+  CallResults& mine = launch(call, tokens, std::move(routing), weights, event);
   const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, the experts of rows that have arrived: of the layer before
   // (interweaved), or of the step before (displaced).
   if (waiting_ && waiting_ != &mine) compute(*waiting_, true);
-  for (CallRows& before : kept.at(step - 1)) compute(before, true);
+  for (CallResults& before : kept.at(step - 1)) compute(before, true);
   event.lag = timetable_.lag(step, call.site);
   if (event.lag > 0 && mine.flight && plan_.schedule == ExpertSchedule::interweaved)
     waiting_ = &mine;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nn/moe/backend.h"
-#include "parallel/experts/stale_rows.h"
+#include "parallel/experts/stale_results.h"
 #include "parallel/experts/timetable.h"
 
 namespace tessera::parallel {
@@ -13,7 +13,7 @@ namespace tessera::parallel {
 /// What a schedule asks of those who know the request; either may be empty.
 struct ScheduleHooks {
   /// The slot that KeptSlot::random keeps for a token, before modulo k.
-  std::function<uint32_t(int row, int64_t id)> kept{};
+  std::function<uint32_t(int sequence, int64_t id)> kept{};
   /// Called when rows are on their way and nothing is left to do but to wait for them.
   std::function<void()> travels{};
 };
@@ -34,24 +34,25 @@ class ScheduledExchange final : public nn::ExpertBackend {
     nn::Tensor rows, weights;  ///< what is combined; weights on the host
     int oldest = 0;            ///< age of the oldest row
   };
-  CallRows& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing routing,
-                   const nn::ExpertWeights& weights, nn::MoeEvent& event);
+  CallResults& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing routing,
+                      const nn::ExpertWeights& weights, nn::MoeEvent& event);
   /// Rows to send; the others become `reused`.
-  std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens, CallRows& mine,
+  std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens, CallResults& mine,
                               nn::MoeEvent& event);
   std::vector<int32_t> choose_by_slot(const nn::TokenView& view,
                                       const std::vector<KeptToken>& before, bool assumed,
-                                      CallRows& mine, nn::MoeEvent& event) const;
+                                      CallResults& mine, nn::MoeEvent& event) const;
   std::vector<int32_t> choose_by_drift(const nn::TokenView& view, const std::vector<float>& moves,
-                                       const std::vector<KeptToken>& before, CallRows& mine,
+                                       const std::vector<KeptToken>& before, CallResults& mine,
                                        nn::MoeEvent& event) const;
-  void count(const std::vector<int32_t>& pairs, const CallRows& mine, nn::MoeEvent& event) const;
+  void count(const std::vector<int32_t>& assignments, const CallResults& mine,
+             nn::MoeEvent& event) const;
   /// `waits`: its results are not read at once.
-  void compute(CallRows& call, bool waits);
+  void compute(CallResults& call, bool waits);
   void let_others_work(nn::MoeLog& log);
   /// All calls of a step, in their order, so that ranks without tokens in one take part alike.
   void bring_home(int site, int source, const nn::Tensor& like, nn::MoeLog& log);
-  Read read(const nn::MoeCall& call, int source, const CallRows& mine, const nn::Tensor& tokens);
+  Read read(const nn::MoeCall& call, int source, const CallResults& mine, const nn::Tensor& tokens);
   void forget(const nn::MoeCall& call);
   int64_t kept_bytes() const;
 
@@ -59,8 +60,8 @@ class ScheduledExchange final : public nn::ExpertBackend {
   Timetable timetable_;
   ExpertExchange exchange_;
   ScheduleHooks hooks_;
-  std::map<int, StaleRows> sites_;
-  CallRows* waiting_ = nullptr;  // launched last, its experts not yet run
+  std::map<int, StaleResults> sites_;
+  CallResults* waiting_ = nullptr;  // launched last, its experts not yet run
 };
 
 }  // namespace tessera::parallel

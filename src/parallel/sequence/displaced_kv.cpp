@@ -9,10 +9,10 @@ namespace tessera::parallel {
 
 using tensor::Tensor;
 
-DisplacedKv::DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> rows,
+DisplacedKv::DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> sequences,
                          comm::Communicator& group, std::vector<int> ranks,
                          const Partition& partition)
-    : KvAttention(geometry, std::move(rows)),
+    : KvAttention(geometry, std::move(sequences)),
       group_(group),
       ranks_(std::move(ranks)),
       partition_(partition) {
@@ -38,7 +38,7 @@ void DisplacedKv::commit(int site) {
   }
 }
 
-void DisplacedKv::keep(int site, const nn::TokenView& view, const nn::Heads& body) {
+void DisplacedKv::keep(int site, const nn::TokenView& view, const nn::Qkv& body) {
   commit(site);  // of the step before
   if (step_.fresh || !step_.next_fresh)
     arriving_[site] = {comm::all_gather(group_, ops::concat_rows({body.k, body.v}),

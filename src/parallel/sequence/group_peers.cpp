@@ -5,8 +5,10 @@
 
 namespace tessera::parallel {
 
-void GroupPeers::sum(std::span<int64_t> values) { comm::sum(group_, values, {"votes", -1}); }
-void GroupPeers::max(std::span<int64_t> values) { comm::max(group_, values, {"votes", -1}); }
+void GroupPeers::sum(std::span<int64_t> values) { comm::all_reduce(group_, values, {"votes", -1}); }
+void GroupPeers::max(std::span<int64_t> values) {
+  comm::all_reduce_max(group_, values, {"votes", -1});
+}
 
 tensor::Tensor GroupPeers::gather(const tensor::Tensor& mine) {
   return ops::concat_rows(comm::all_gather(group_, mine.contiguous(), {"scores", -1}).wait());

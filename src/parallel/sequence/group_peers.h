@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "comm/communicator.h"
-#include "nn/moe/row_peers.h"
+#include "nn/moe/sequence_peers.h"
 
 namespace tessera::parallel {
 
-/// Ranks of a group that hold the tokens of the same rows. Whole numbers: no order changes their
-/// sums.
-class GroupPeers final : public nn::RowPeers {
+/// Ranks of a group that hold the tokens of the same sequences. Whole numbers: no order changes
+/// their sums.
+class GroupPeers final : public nn::SequencePeers {
  public:
   /// `group` outlives this.
   explicit GroupPeers(comm::Communicator& group) : group_(group) {}

@@ -41,14 +41,16 @@ std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& g
 
 Tensor OrderedReduce::sum(const Tensor& part, const Finish& finish) {
   const comm::Tag tag{"reduce", -1};
-  const auto rows_of = [&](int rank) { return nn::split({0, part.size(0)}, group_.size(), rank); };
+  const auto sequences_of = [&](int rank) {
+    return nn::split({0, part.size(0)}, group_.size(), rank);
+  };
   std::vector<Tensor> theirs;
   for (int r = 0; r < group_.size(); ++r)
-    theirs.push_back(part.slice(0, rows_of(r).begin, rows_of(r).end));
+    theirs.push_back(part.slice(0, sequences_of(r).begin, sequences_of(r).end));
   const std::vector<Tensor> parts = comm::all_to_all(group_, std::move(theirs), tag).wait();
   Tensor sum = parts[0];
   for (size_t r = 1; r < parts.size(); ++r) sum = ops::add(sum, parts[r]);
-  const Tensor mine = finish(sum, rows_of(group_.rank()));
+  const Tensor mine = finish(sum, sequences_of(group_.rank()));
   const Tensor all = ops::concat_rows(comm::all_gather(group_, mine, tag).wait());
   group_.advance();
   return all;

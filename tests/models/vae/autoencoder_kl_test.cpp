@@ -87,7 +87,7 @@ TEST(AutoencoderKL, MetaGivesTheShapesAndWorkOfTheRealRun) {
   EXPECT_EQ(flops[1], flops[0]);
 }
 
-TEST(AutoencoderKL, APictureDoesNotDependOnItsNeighboursOrThreads) {
+TEST(AutoencoderKL, AnImageDoesNotDependOnItsNeighboursOrThreads) {
   const RandomWeights weights;
   nn::LocalSpatial spatial;
   const AutoencoderKL vae(tiny(), weights, DType::bf16);

@@ -38,9 +38,9 @@ Tensor counted(const Shape& shape) {
 }
 
 TEST(Tiling, RoundsAsDiffusers) {
-  const TileSide picture = tile_side(512, 8, 0.25);
-  EXPECT_EQ(picture.size, 64);
-  EXPECT_EQ(picture.step, 48);
+  const TileSide image = tile_side(512, 8, 0.25);
+  EXPECT_EQ(image.size, 64);
+  EXPECT_EQ(image.step, 48);
   const TileSide high = tile_side(240, 8, 1.0 / 6), wide = tile_side(360, 8, 1.0 / 5);
   EXPECT_EQ(high.size, 30);
   EXPECT_EQ(high.step, 25);
@@ -49,7 +49,7 @@ TEST(Tiling, RoundsAsDiffusers) {
   EXPECT_EQ(tile_side(1, 8, 0.25).step, 1);
 }
 
-TEST(Tiling, ALocalDecoderGivesTheSamePicture) {
+TEST(Tiling, ALocalDecoderGivesTheSameImage) {
   for (const Shape& shape : {Shape{1, 2, 9, 14}, Shape{2, 3, 4, 7}, Shape{1, 2, 3, 9, 5}})
     for (const Tiling& tiling :
          {Tiling{{4, 3}, {5, 4}}, Tiling{{8, 6}, {8, 6}}, Tiling{{1, 1}, {9, 2}}}) {
@@ -81,7 +81,7 @@ TEST(Tiling, SeamsAreBlended) {
   EXPECT_EQ(pieces, (std::vector<std::pair<int, int>>{{1, 2}, {2, 2}}));
 }
 
-TEST(Tiling, OneTileIsTheWholePicture) {
+TEST(Tiling, OneTileIsTheWholeImage) {
   int calls = 0;
   const Tensor x = counted({1, 1, 4, 4});
   const auto got = decode_tiles(x, 2, {{4, 3}, {5, 4}}, [&](const Tensor& t) {

@@ -29,7 +29,7 @@ TEST(LocalBackend, AddsTheSharedExpertAndCountsWhatItTouched) {
   EXPECT_EQ(events[0].step, 3);
   EXPECT_EQ(events[0].site, 1);
   EXPECT_EQ(events[0].tokens, 9);
-  EXPECT_EQ(events[0].rows, (std::vector<int64_t>{18}));
+  EXPECT_EQ(events[0].assignments, (std::vector<int64_t>{18}));
   EXPECT_GE(events[0].distinct, 2);
   EXPECT_LE(events[0].distinct, 4);
 }

@@ -9,24 +9,25 @@
 
 namespace tessera::nn {
 
-/// Each expert takes the tokens of a row that score highest with it (expert choice, Zhou et al.
-/// 2022): as many as make `top_k` a token on average, out of all of the row, whoever holds them.
+/// Each expert takes the tokens of a sequence that score highest with it (expert choice, Zhou et
+/// al. 2022): as many as make `top_k` a token on average, out of all of the sequence, whoever holds
+/// them.
 class ExpertChoice final : public ExpertPolicy {
  public:
   ops::Routing choose(const MoeCall& call, const Tensor&, const Tensor& logits,
                       const ops::RoutingOptions& router) const override {
-    RowPeers* peers = call.view.peers;
+    SequencePeers* peers = call.view.peers;
     const Tensor scores = peers ? peers->gather(logits) : logits;
-    std::map<int, std::vector<int64_t>> places;  // of the tokens of each row
+    std::map<int, std::vector<int64_t>> places;  // of the tokens of each sequence
     int64_t at = 0;
     for (const Segment& s : peers ? peers->tokens() : call.view.body)
-      for (int64_t id = s.ids.begin; id < s.ids.end; ++id) places[s.row].push_back(at++);
+      for (int64_t id = s.ids.begin; id < s.ids.end; ++id) places[s.sequence].push_back(at++);
     const int64_t mine = logits.size(0), experts = logits.size(1),
                   first = peers ? peers->first() : 0;
     const ops::Routing all{Tensor::empty({at, experts}, DType::i32),
                            Tensor::zeros({at, experts}, DType::f32)};
     std::fill_n(all.ids.data<int32_t>(), all.ids.elements(), -1);
-    for (auto& [row, tokens] : places)
+    for (auto& [sequence, tokens] : places)
       for (int64_t e = 0; e < experts; ++e) {
         const auto capacity =
             (static_cast<int64_t>(tokens.size()) * router.top_k + experts - 1) / experts;

@@ -23,7 +23,7 @@ TEST(MoeLog, CountsRowsAndDistinctExpertsOfWhatWasRouted) {
   EXPECT_EQ(event.step, 7);
   EXPECT_EQ(event.site, 4);
   EXPECT_EQ(event.tokens, 2);
-  EXPECT_EQ(event.rows, (std::vector<int64_t>{3}));
+  EXPECT_EQ(event.assignments, (std::vector<int64_t>{3}));
   EXPECT_EQ(event.distinct, 2);
 }
 
@@ -31,7 +31,7 @@ TEST(MoeLog, KeepsTheOrderOfCallsHoweverLateItCounts) {
   MoeLog log;
   for (int i = 0; i < 700; ++i) {
     if (i % 3 == 0)
-      log.add({.step = i, .site = 0, .distinct = 5, .rows = {1}});
+      log.add({.step = i, .site = 0, .distinct = 5, .assignments = {1}});
     else
       log.add({.site = 1, .step = {.index = i}, .view = kView}, ids_of({i % 4, 0}), 4);
   }
@@ -50,7 +50,7 @@ TEST(MoeLog, OnMetaTheScopeSaysHowManyExpertsAreTouched) {
   log.add({.site = 0, .step = {}, .view = kView},
           Tensor::empty({2, 3}, DType::i32, tensor::Device::meta), 8);
   EXPECT_EQ(log.events()[0].distinct, 4);
-  EXPECT_EQ(log.events()[0].rows, (std::vector<int64_t>{6}));
+  EXPECT_EQ(log.events()[0].assignments, (std::vector<int64_t>{6}));
 }
 
 TEST(MoeLog, RecordedCallsAreCountedEachTimeTheyAreMade) {

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "nn/moe/moe_layers.h"
-#include "nn/moe/row_usage.h"
 #include "nn/moe/selection_policy.h"
+#include "nn/moe/sequence_usage.h"
 
 namespace tessera::nn {
 
-/// Experts under a selection rule, and what their rows used.
+/// Experts under a selection rule, and what their sequences used.
 struct SelectedExperts {
   explicit SelectedExperts(const SelectionRule& rule, std::unique_ptr<ExpertBackend> backend =
                                                           std::make_unique<LocalBackend>())
@@ -22,7 +22,7 @@ struct SelectedExperts {
 
   std::shared_ptr<SelectionPolicy> policy;
   MoeLayers layers;
-  RowUsage usage;
+  SequenceUsage usage;
 };
 
 }  // namespace tessera::nn

@@ -26,7 +26,7 @@ TEST(Drift, LengthsOfRowsOfAnyTypeAndStride) {
 TEST(Drift, LargestErrorsComeFirstAndTiesGoToTheFirstPair) {
   std::vector<Candidate> rows{{0, 0, 1}, {1, 1, 3}, {2, 2, 2}, {3, 3, 2}, {4, 4, 0}};
   largest_first(rows, 2);
-  std::vector<int64_t> first{rows[0].pair, rows[1].pair};
+  std::vector<int64_t> first{rows[0].assignment, rows[1].assignment};
   std::sort(first.begin(), first.end());
   EXPECT_EQ(first, (std::vector<int64_t>{1, 2}));
   largest_first(rows, 99);

@@ -25,10 +25,10 @@ Tensor ids_of(int rank, int experts) {
 }
 
 std::vector<int32_t> pairs_of(const Tensor& ids) {
-  std::vector<int32_t> pairs;
+  std::vector<int32_t> assignments;
   for (int32_t i = 0; i < ids.elements(); ++i)
-    if (ids.data<int32_t>()[i] >= 0) pairs.push_back(i);
-  return pairs;
+    if (ids.data<int32_t>()[i] >= 0) assignments.push_back(i);
+  return assignments;
 }
 
 void rows_come_home(int ranks, int experts, std::vector<int> owner, DType dtype) {
@@ -46,9 +46,9 @@ void rows_come_home(int ranks, int experts, std::vector<int> owner, DType dtype)
     exchange.finish(flight, rows);
     const Tensor expected = ops::expert_rows(x, {ids, {}}, *bank(experts, 1, dtype).routed);
     const auto got = rows.to_floats(), want = expected.to_floats();
-    for (const int32_t pair : flight.pairs)
-      for (size_t c = size_t(pair) * 32; c < size_t(pair + 1) * 32; ++c)
-        EXPECT_EQ(got[c], want[c]) << "rank " << rank << ", pair " << pair;
+    for (const int32_t assignment : flight.assignments)
+      for (size_t c = size_t(assignment) * 32; c < size_t(assignment + 1) * 32; ++c)
+        EXPECT_EQ(got[c], want[c]) << "rank " << rank << ", assignment " << assignment;
   });
 }
 
@@ -72,8 +72,9 @@ TEST(ExpertExchange, RanksWithoutTokensTakePart) {
     exchange.compute(flight);
     const Tensor rows = Tensor::zeros({ids.elements(), 32}, DType::f32);
     exchange.finish(flight, rows);
-    EXPECT_EQ(flight.pairs.size(), world.rank() == 0 ? 9u : 0u);
-    for (const int32_t pair : flight.pairs) EXPECT_NE(rows.row<float>(pair)[0], 0) << pair;
+    EXPECT_EQ(flight.assignments.size(), world.rank() == 0 ? 9u : 0u);
+    for (const int32_t assignment : flight.assignments)
+      EXPECT_NE(rows.row<float>(assignment)[0], 0) << assignment;
   });
 }
 

@@ -38,7 +38,7 @@ std::unique_ptr<nn::ExpertBackend> scheduled(const std::string& schedule, comm::
   const Plan plan = parse_plan(schedule);
   return std::make_unique<ScheduledExchange>(
       plan, Timetable(plan, kSites, kSteps), ExpertExchange(world, owner),
-      ScheduleHooks{[](int row, int64_t id) { return uint32_t(row + id); }, {}});
+      ScheduleHooks{[](int sequence, int64_t id) { return uint32_t(sequence + id); }, {}});
 }
 
 // The tokens [begin, end) of the packed order.
@@ -48,7 +48,7 @@ nn::Segments part_of(nn::Range run) {
   for (const nn::Segment& s : kBody) {
     const nn::Range held{std::max(run.begin, at), std::min(run.end, at + s.ids.size())};
     if (held.size() > 0)
-      part.push_back({s.row, {held.begin - at + s.ids.begin, held.end - at + s.ids.begin}});
+      part.push_back({s.sequence, {held.begin - at + s.ids.begin, held.end - at + s.ids.begin}});
     at += s.ids.size();
   }
   return part;
@@ -62,9 +62,9 @@ struct Used {
 };
 
 // All steps of one rank, which has the tokens of `run`.
-Made steps_of(nn::MoeLayers& layers, nn::Range run, nn::RowPeers* peers, DType dtype,
+Made steps_of(nn::MoeLayers& layers, nn::Range run, nn::SequencePeers* peers, DType dtype,
               const std::vector<bool>& held, Used* used = nullptr) {
-  nn::RowUsage usage;
+  nn::SequenceUsage usage;
   if (used) layers.log().watch([&](const nn::MoeWork& work) { usage.see(work); });
   Made made;
   for (int s = 0; s < kSteps; ++s) {
@@ -82,7 +82,7 @@ Made steps_of(nn::MoeLayers& layers, nn::Range run, nn::RowPeers* peers, DType d
   layers.finish();
   if (!used) return made;
   for (const auto& use : usage.take())
-    used->uses.push_back({use.site, use.row, use.tokens, use.distinct});
+    used->uses.push_back({use.site, use.sequence, use.tokens, use.distinct});
   used->read = usage.experts_read();
   return made;
 }

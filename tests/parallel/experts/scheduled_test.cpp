@@ -38,7 +38,7 @@ Tensor input(int step, int layer) {
 
 nn::TokenView view() {
   nn::TokenView v;
-  v.rows = {0};
+  v.sequences = {0};
   v.body = {{0, {0, kTokens}}};
   return v;
 }
@@ -111,7 +111,7 @@ TEST(ScheduledExchange, SkippedSlotsAreOlder) {
   int64_t sent = 0, full = 0;
   for (const nn::MoeEvent& event : got.events) {
     oldest = std::max(oldest, event.oldest);
-    sent += event.rows[0];
+    sent += event.assignments[0];
     full += 2 * kTokens;
   }
   EXPECT_LE(oldest, 1 + 3);
@@ -125,7 +125,7 @@ TEST(ScheduledExchange, AdaptiveKeepsItsBudget) {
     for (const nn::MoeEvent& event : got.events) {
       const int64_t all = 2 * kTokens, allowed = (budget * all + 50) / 100;
       EXPECT_EQ(event.lag, 0);
-      EXPECT_EQ(event.rows[0], event.step == 0 ? all : std::max(allowed, event.changed));
+      EXPECT_EQ(event.assignments[0], event.step == 0 ? all : std::max(allowed, event.changed));
       ages[budget] += event.oldest;
     }
     EXPECT_GT(got.kept, 0);
@@ -181,7 +181,9 @@ TEST(ScheduledExchange, KeepsWhatThePublishedFormulasSay) {
 }
 
 // Two rows of 6 tokens, by step and layer.
-Tensor rows_of(int step, int layer) { return normal({12, 32}, uint32_t(700 + step * 10 + layer)); }
+Tensor sequences_of(int step, int layer) {
+  return normal({12, 32}, uint32_t(700 + step * 10 + layer));
+}
 
 /// How the tokens of a step are cut into calls: (row, ids) each, the whole in fresh steps.
 using Cut = std::vector<nn::Segments>;
@@ -191,7 +193,7 @@ const nn::Segments kWhole{{0, {0, 6}}, {1, {0, 6}}};
 std::vector<int32_t> places(const nn::Segments& of) {
   std::vector<int32_t> at;
   for (const nn::Segment& s : of)
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) at.push_back(int32_t(6 * s.row + id));
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) at.push_back(int32_t(6 * s.sequence + id));
   return at;
 }
 
@@ -216,7 +218,7 @@ std::vector<float> cut_run(const std::string& text, const Cut& cut, comm::Commun
       for (int l = 0; l < kLayers; ++l) {
         const nn::TokenView view{fresh ? -1 : int(p), {0, 1}, {}, mine(calls[p])};
         const auto at = places(view.body);
-        const Tensor x = ops::gather_rows(rows_of(s, l), at, DType::f32);
+        const Tensor x = ops::gather_rows(sequences_of(s, l), at, DType::f32);
         const Tensor y = layers->apply(l, view, x, router(kExperts, 2, uint32_t(50 + l)),
                                        bank(kExperts, uint32_t(1000 * l + 1), DType::f32, held));
         if (!at.empty()) ops::move_rows(y, {}, out[size_t(l)], at);
@@ -265,7 +267,7 @@ TEST(ScheduledExchange, RanksWithoutTokensOfAPatchTakePartInIt) {
           nn::Segments mine;
           for (const nn::Segment& s : all) {
             const nn::Range ids{std::max(s.ids.begin, held.begin), std::min(s.ids.end, held.end)};
-            if (ids.size() > 0) mine.push_back({s.row, ids});
+            if (ids.size() > 0) mine.push_back({s.sequence, ids});
           }
           return mine;
         });

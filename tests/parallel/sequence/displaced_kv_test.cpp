@@ -23,7 +23,7 @@ nn::Geometry geometry() {
 
 const Workload kWork{2, {1, 1, 7}};
 
-nn::Heads heads(int step, const Partition& partition, int rank) {
+nn::Qkv heads(int step, const Partition& partition, int rank) {
   const auto mine = [&](uint32_t seed) {
     return partition.cut(normal({14, 16}, seed + uint32_t(step) * 10), rank);
   };
@@ -39,7 +39,7 @@ std::vector<std::vector<float>> run(int shards, int fresh, int steps) {
   comm::threads::run(shards, 20s, [&](comm::Communicator& world) {
     const Partition partition(plan, kWork);
     const std::string_view axes[] = {"distrifusion"};
-    DisplacedKv attention(g, partition.whole_rows(0), world, partition.mesh().group(0, axes),
+    DisplacedKv attention(g, partition.whole_sequences(0), world, partition.mesh().group(0, axes),
                           partition);
     for (int s = 0; s < steps; ++s) {
       attention.begin_step({s, steps, s < fresh, s + 1 == steps || s + 1 < fresh});
@@ -61,7 +61,7 @@ TEST(DisplacedKv, LaterStepsSeeOtherShardsOneStepOld) {
   const Partition whole(Plan{}, kWork);
   const nn::Geometry g = geometry();
   for (int s = 1; s < 3; ++s) {
-    const nn::Heads now = heads(s, whole, 0), before = heads(s - 1, whole, 0);
+    const nn::Qkv now = heads(s, whole, 0), before = heads(s - 1, whole, 0);
     nn::LocalAttention local(g);
     for (int shard = 0; shard < 2; ++shard) {
       const nn::Range own = nn::split({0, 7}, 2, shard);
@@ -90,7 +90,7 @@ TEST(DisplacedKv, SlotsKnowTheStepThatWroteThem) {
   const Plan plan = parse_plan("distrifusion=2");
   comm::threads::run(2, 20s, [&](comm::Communicator& world) {
     const Partition partition(plan, kWork);
-    DisplacedKv attention(g, partition.whole_rows(0), world, {0, 1}, partition);
+    DisplacedKv attention(g, partition.whole_sequences(0), world, {0, 1}, partition);
     for (int s = 0; s < 4; ++s) {
       attention.begin_step({s, 4, s == 0, s == 3});
       attention.attend(0, partition.view(world.rank()), heads(s, partition, world.rank()));
@@ -107,7 +107,7 @@ TEST(DisplacedKv, SlotsKnowTheStepThatWroteThem) {
 TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
   nn::Geometry g;
   g.attention.push_back({.block = 0, .heads = 2, .kv_heads = 1, .head_dim = 8});
-  const std::vector<nn::Range> rows{{0, 12}, {0, 0}, {0, 0}, {0, 2}};
+  const std::vector<nn::Range> sequences{{0, 12}, {0, 0}, {0, 0}, {0, 2}};
   const nn::TokenView first{-1, {0, 3}, {}, {{0, {0, 12}}, {3, {0, 2}}}, {12, 2}};
   const nn::TokenView second{-1, {0, 3}, {}, {{0, {4, 9}}, {3, {0, 2}}}, {12, 2}};
   const auto pass = [&](nn::KvAttention& attention, const Partition& cut, int rank, float by) {
@@ -116,11 +116,11 @@ TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
       const tensor::Tensor all = normal({nn::token_count(cut.pass().body), width}, uint32_t(width));
       return ops::blend(all, scale, all, 0).slice(0, run.begin, run.end).contiguous();
     };
-    const nn::Heads mine{of(16, by), of(8, 1), of(8, 3 * by)};
+    const nn::Qkv mine{of(16, by), of(8, 1), of(8, 3 * by)};
     return attention.attend(0, cut.view(rank), mine).to_floats();
   };
   std::vector<std::vector<float>> expected;
-  nn::KvAttention alone(g, rows);
+  nn::KvAttention alone(g, sequences);
   expected.push_back(pass(alone, Partition::of_pass({}, first), 0, 0.1f));
   expected.push_back(pass(alone, Partition::of_pass({}, second), 0, -0.2f));
   for (int ranks : {2, 3, 16}) {
@@ -132,7 +132,7 @@ TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
       std::vector<int> all;
       for (int r = 0; r < ranks; ++r) all.push_back(r);
       Partition cut = Partition::of_pass(plan, first);
-      DisplacedKv attention(g, rows, world, all, cut);
+      DisplacedKv attention(g, sequences, world, all, cut);
       parts[0][size_t(world.rank())] = pass(attention, cut, world.rank(), 0.1f);
       cut = Partition::of_pass(plan, second);
       parts[1][size_t(world.rank())] = pass(attention, cut, world.rank(), -0.2f);
@@ -150,7 +150,7 @@ TEST(DisplacedKv, RefusesTextTokens) {
     nn::Geometry g = geometry();
     g.attention[0].joint = true;
     const Partition alone(Plan{}, kWork);
-    EXPECT_THROW(DisplacedKv(g, alone.whole_rows(0), world, {0}, alone), Error);
+    EXPECT_THROW(DisplacedKv(g, alone.whole_sequences(0), world, {0}, alone), Error);
   });
 }
 

@@ -1,0 +1,82 @@
+#include "models/flux_pipeline.h"
+
+#include <numeric>
+
+#include "base/fail.h"
+
+namespace tessera::models {
+FluxConfig parse_flux_config(const base::Json& config, const std::string& where) {
+  const base::ConfigReader read(config, where);
+  FluxConfig c;
+  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = read.integer("num_layers", c.num_layers, 0, 10000);
+  c.num_single_layers = read.integer("num_single_layers", c.num_single_layers, 0, 10000);
+  c.in_channels = read.size("in_channels", c.in_channels);
+  c.out_channels = read.size("out_channels", c.in_channels);
+  c.joint_attention_dim = read.size("joint_attention_dim", c.joint_attention_dim);
+  c.pooled_projection_dim = read.size("pooled_projection_dim", c.pooled_projection_dim);
+  c.axes_dims_rope = read.sizes("axes_dims_rope", c.axes_dims_rope);
+  c.guidance_embeds = read.flag("guidance_embeds", false);
+  check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  const auto& axes = c.axes_dims_rope;
+  bool even = axes.size() == 3;
+  for (int64_t dim : axes) even = even && dim % 2 == 0;
+  require(even && std::accumulate(axes.begin(), axes.end(), int64_t{0}) == c.attention_head_dim,
+          ErrorCode::model,
+          "{}: 'axes_dims_rope' [{}]: expected three even widths that fill a head of {}", where,
+          fmt::join(axes, ", "), c.attention_head_dim);
+  require(read.size("patch_size", 1) == 1 && c.in_channels % 4 == 0 &&
+              c.out_channels == c.in_channels && c.blocks() > 0,
+          ErrorCode::model, "{}: patch_size {}, {} channels in and {} out are not supported", where,
+          read.size("patch_size", 1), c.in_channels, c.out_channels);
+  return c;
+}
+
+PipelineSpec flux_pipeline(const Source& source) {
+  const FluxConfig c = parse_flux_config(source.config, source.where);
+  // Without guidance as an input it is the model distilled to few steps: FLUX.1-schnell.
+  const int64_t text_tokens = c.guidance_embeds ? 512 : 256;
+  PipelineSpec spec;
+  spec.blocks = c.blocks();
+  spec.make = network_of<Flux>(c);
+  spec.facts = facts_of({{"num_layers", c.num_layers},
+                         {"num_single_layers", c.num_single_layers},
+                         {"num_attention_heads", c.num_attention_heads},
+                         {"attention_head_dim", c.attention_head_dim},
+                         {"joint_attention_dim", c.joint_attention_dim},
+                         {"guidance_embeds", c.guidance_embeds}});
+  spec.forward_names = {.conditioning = {"encoder_hidden_states", "pooled_projections"},
+                        .timestep_scale = 1000};
+  if (c.guidance_embeds) spec.forward_names.conditioning.push_back("guidance");
+  spec.inputs = {{"encoder_hidden_states", {text_tokens, c.joint_attention_dim}},
+                 {"pooled_projections", {c.pooled_projection_dim}},
+                 {"guidance", {}}};
+  spec.trained = square_layout(c.in_channels / 4, 2, 128);
+  spec.form = nn::LatentForm::packed;
+  spec.guided_channels = c.in_channels / 4;
+  spec.defaults =
+      c.guidance_embeds ? PipelineSpec::Defaults{28, 3.5f} : PipelineSpec::Defaults{4, 1};
+  spec.embeds_guidance = spec.predicts_flow = spec.even_sigmas = spec.joint_text = true;
+  spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},
+                      {"pooled_prompt_embeds", "pooled_projections"}};
+  spec.text_parts = {
+      {.tokenizer = "tokenizer", .encoder = "text_encoder", .tokens = 77, .as_tokenizer = true},
+      {.tokenizer = "tokenizer_2",
+       .encoder = "text_encoder_2",
+       .tokens = text_tokens,
+       .adjustable = true}};
+  spec.embeddings = [](const std::vector<EncodedText>& texts, int64_t) {
+    require(texts[0].states.pooled.defined(), ErrorCode::model,
+            "the first text encoder of FLUX pools no text; expected a CLIPTextModel");
+    return std::map<std::string, Tensor>{{"prompt_embeds", texts[1].states.last},
+                                         {"pooled_prompt_embeds", texts[0].states.pooled}};
+  };
+  spec.add_conditions = [](const TextRun& run, nn::Conditioning& conditioning) {
+    const std::vector<float> scales(static_cast<size_t>(run.batch), run.guidance);
+    conditioning.tensors["guidance"] = Tensor::from(std::span<const float>(scales), {run.batch});
+  };
+  return spec;
+}
+
+}  // namespace tessera::models

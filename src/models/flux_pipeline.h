@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "models/flux.h"
+#include "models/pipeline_spec.h"
+
+namespace tessera::models {
+
+/// Reads the config.json of a FLUX transformer; what is missing has the value of the diffusers
+/// class. Throws Error(model) naming `where`, the key, its value and what fits.
+FluxConfig parse_flux_config(const base::Json& config, const std::string& where);
+
+/// The family's entry in the registry.
+PipelineSpec flux_pipeline(const Source& source);
+
+}  // namespace tessera::models

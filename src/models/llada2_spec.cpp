@@ -1,0 +1,65 @@
+#include "models/llada2_spec.h"
+
+#include "base/fail.h"
+#include "models/token_config.h"
+
+namespace tessera::models {
+
+namespace {
+
+// What the released code does not compute with, or only where a layer is dense.
+constexpr const char* kInert[] = {"sliding_window", "max_window_layers", "mtp_loss_scaling_factor",
+                                  "router_dtype", "intermediate_size"};
+
+// Its gate has one form; the keys of its forerunners say others.
+const GuardedKey kGuarded[] = {
+    {"score_function", {"\"sigmoid\""}, "another router than a sigmoid's"},
+    {"norm_topk_prob", {"true"}, "a router that does not normalise"},
+    {"moe_router_enable_expert_bias", {"true"}, "a router without a ranking bias"},
+    {"use_rmsnorm", {"true"}, "another norm than RMS"},
+    {"norm_head", {"false"}, "a normalised head"},
+    {"norm_softmax", {"false"}, "a normalised softmax"},
+    {"use_sliding_window", {"false"}, "a sliding window of attention"},
+    {"using_split_qkv_in_self_attention", {"false"}, "attention with q, k and v apart"},
+    {"num_nextn_predict_layers", {"0"}, "prediction of further tokens"},
+    {"expert_capacity", {}, "block routing (LLaDA2.2)"},
+    {"block_size", {}, "block routing (LLaDA2.2)"},
+    {"use_linear_attention", {"false"}, "linear attention"},
+    {"linear_attention_layers", {"[]"}, "linear attention"},
+    {"quantization_config", {}, "quantised weights"}};
+
+}  // namespace
+
+std::unique_ptr<TokenSpec> llada2_spec(const Source& source) {
+  const TokenConfig read(source.config, source.where);
+  LladaConfig c;
+  TokenFacts facts;
+  read_common(read, {.rotary_part = 0.5, .context = 16384}, c, facts);
+  const int64_t layers = read.integer("num_hidden_layers", 1, 10000);
+  const int64_t dense = read.integer("first_k_dense_replace", 0, 0, layers);
+  c.sparse.assign(static_cast<size_t>(layers), true);
+  for (int64_t l = 0; l < dense; ++l) c.sparse[static_cast<size_t>(l)] = false;
+  if (dense > 0) c.dense_width = read.integer("intermediate_size", 1, 1 << 24);
+  c.expert_width = read.integer("moe_intermediate_size", 1, 1 << 20);
+  c.shared_width = read.integer("num_shared_experts", 0, 0, 64) *
+                   read.integer("moe_shared_expert_intermediate_size", c.expert_width, 1, 1 << 20);
+  c.sigmoid = c.ranking_bias = true;
+  c.renormalise = c.top_k > 1;  // the released gate leaves a single weight as it is
+  c.scale = read.number("routed_scaling_factor", 2.5, 0, 1e6);
+  c.groups = read.integer("n_group", 8, 1, c.experts);
+  c.top_groups = read.integer("topk_group", 4, 1, c.groups);
+  require(c.experts % c.groups == 0 && c.top_groups <= c.groups, ErrorCode::model,
+          "{}: {} of {} groups ('topk_group', 'n_group') of {} experts ('num_experts') do not fit; "
+          "expected groups of one size, and no more open ones than there are",
+          source.where, c.top_groups, c.groups, c.experts);
+  c.qk_norm = read.truth("use_qk_norm", true);
+  c.qkv_bias = read.truth("use_qkv_bias", false);
+  c.out_bias = read.truth("use_bias", true);
+  c.ling_names = true;
+  facts.block_causal = true;
+  facts.block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));
+  read.check_rest(kInert, kGuarded);
+  return std::make_unique<LladaSpec>(std::move(c), std::move(facts));
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,47 @@
+#include "models/llada_moe_spec.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "models/token_config.h"
+
+namespace tessera::models {
+
+namespace {
+
+// The released code reads neither of the first two: its router is a softmax whose weights stay as
+// they are. The last is of dense layers, where there is one.
+constexpr const char* kInert[] = {"norm_topk_prob", "routed_scaling_factor",
+                                  "dense_intermediate_size"};
+
+const GuardedKey kGuarded[] = {
+    {"shared_expert_intermediate_size", {}, "a shared expert"},
+    {"clip_qkv", {}, "clipping of q, k and v"},
+    {"moe_router_enable_expert_bias", {"false"}, "a router with a bias"},
+    {"moe_router_score_function", {"\"softmax\""}, "another router than a softmax"},
+    {"router_num_group", {"-2", "0", "1"}, "a limit of groups"},
+    {"router_topk_group", {"-2", "0", "1"}, "a limit of groups"},
+    {"quantization_config", {}, "quantised weights"}};
+
+}  // namespace
+
+std::unique_ptr<TokenSpec> llada_moe_spec(const Source& source) {
+  const TokenConfig read(source.config, source.where);
+  LladaConfig c;
+  TokenFacts facts;
+  read_common(read, {.rotary_part = 1, .context = 4096}, c, facts);
+  require(c.head_dim * c.heads == c.hidden, ErrorCode::model,
+          "{}: {} heads of {} channels ('head_dim') are not 'hidden_size' {}", source.where,
+          c.heads, c.head_dim, c.hidden);
+  c.sparse = read.flags("moe_layer_freq",
+                        static_cast<size_t>(read.integer("num_hidden_layers", 1, 10000)));
+  c.expert_width = read.integer("expert_intermediate_size", 1, 1 << 20);
+  if (std::find(c.sparse.begin(), c.sparse.end(), false) != c.sparse.end())
+    c.dense_width = read.integer("dense_intermediate_size", 1, 1 << 24);
+  c.qk_norm = read.truth("qk_layernorm", false);
+  c.qkv_bias = c.out_bias = read.truth("attention_bias", false);
+  read.check_rest(kInert, kGuarded);
+  return std::make_unique<LladaSpec>(std::move(c), std::move(facts));
+}
+
+}  // namespace tessera::models

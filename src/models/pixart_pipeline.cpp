@@ -1,0 +1,93 @@
+#include "models/pixart_pipeline.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "models/resolution_bins.h"
+#include "tokenizer/caption.h"
+
+namespace tessera::models {
+PixartConfig parse_pixart_config(const base::Json& config, const std::string& where) {
+  const base::ConfigReader read(config, where);
+  PixartConfig c;
+  read.choice("norm_type", "ada_norm_single", {"ada_norm_single"});
+  read.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
+  read.choice("attention_type", "default", {"default"});
+  read.refuse("norm_elementwise_affine", "a norm with weights");
+  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = read.integer("num_layers", c.num_layers, 1, 10000);
+  c.in_channels = read.size("in_channels", c.in_channels);
+  c.out_channels = read.size("out_channels", c.out_channels);
+  c.patch_size = read.size("patch_size", c.patch_size);
+  c.sample_size = read.size("sample_size", c.sample_size);
+  c.cross_attention_dim = read.size("cross_attention_dim", c.cross_attention_dim);
+  c.caption_channels = read.size("caption_channels");
+  c.interpolation_scale =
+      read.positive("interpolation_scale", double(std::max<int64_t>(c.sample_size / 64, 1)));
+  c.attention_bias = read.flag("attention_bias", true);
+  c.use_additional_conditions = read.flag("use_additional_conditions", c.sample_size == 128);
+  check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  const bool third = !c.use_additional_conditions || c.hidden() % 3 == 0;
+  require(c.hidden() % 4 == 0 && third && c.cross_attention_dim == c.hidden(), ErrorCode::model,
+          "{}: {} heads of {} channels do not fit cross_attention_dim {}", where,
+          c.num_attention_heads, c.attention_head_dim, c.cross_attention_dim);
+  require(c.sample_size % c.patch_size == 0 && c.out_channels >= c.in_channels, ErrorCode::model,
+          "{}: sample_size {}, patch_size {}, {} channels in and {} out do not fit", where,
+          c.sample_size, c.patch_size, c.in_channels, c.out_channels);
+  return c;
+}
+
+PipelineSpec pixart_pipeline(const Source& source) {
+  const PixartConfig c = parse_pixart_config(source.config, source.where);
+  PipelineSpec spec;
+  spec.blocks = c.num_layers;
+  spec.make = network_of<Pixart>(c);
+  spec.facts = facts_of({{"num_layers", c.num_layers},
+                         {"num_attention_heads", c.num_attention_heads},
+                         {"attention_head_dim", c.attention_head_dim},
+                         {"caption_channels", c.caption_channels},
+                         {"sample_size", c.sample_size},
+                         {"patch_size", c.patch_size}});
+  spec.forward_names = {.conditioning = {"encoder_hidden_states"},
+                        .optional = {"encoder_attention_mask"}};
+  spec.inputs = {{"encoder_hidden_states", {300, c.caption_channels}},
+                 {"resolution", {2}},
+                 {"aspect_ratio", {1}}};
+  spec.trained = square_layout(c.in_channels, c.patch_size, c.sample_size);
+  spec.guided_channels = c.in_channels;
+  spec.defaults = {20, 4.5f};
+  spec.cleans_captions = true;
+  spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},
+                      {"prompt_attention_mask", "encoder_attention_mask"}};
+  spec.text_parts = {{.tokenizer = "tokenizer",
+                      .encoder = "text_encoder",
+                      .tokens = source.pipeline == "PixArtAlphaPipeline" ? 120 : 300,
+                      .masked = true,
+                      .adjustable = true}};
+  spec.plain_prompt = tokenizer::plain_caption;
+  spec.embeddings = [](const std::vector<EncodedText>& texts, int64_t) {
+    return std::map<std::string, Tensor>{{"prompt_embeds", texts[0].states.last},
+                                         {"prompt_attention_mask", texts[0].mask}};
+  };
+  spec.binned = [side = c.sample_size](int64_t height, int64_t width) {
+    return pixart_bin(side, height, width);
+  };
+  if (!c.use_additional_conditions) return spec;
+  spec.forward_names.conditioning.insert(spec.forward_names.conditioning.end(),
+                                         {"resolution", "aspect_ratio"});
+  spec.add_conditions = [](const TextRun& run, nn::Conditioning& conditioning) {
+    Tensor pixels = Tensor::empty({run.batch, 2}, DType::f32);
+    Tensor ratio = Tensor::empty({run.batch, 1}, DType::f32);
+    for (int64_t r = 0; r < run.batch; ++r) {
+      pixels.row<float>(r)[0] = static_cast<float>(run.height);
+      pixels.row<float>(r)[1] = static_cast<float>(run.width);
+      ratio.row<float>(r)[0] = static_cast<float>(double(run.height) / double(run.width));
+    }
+    conditioning.tensors["resolution"] = pixels;
+    conditioning.tensors["aspect_ratio"] = ratio;
+  };
+  return spec;
+}
+
+}  // namespace tessera::models

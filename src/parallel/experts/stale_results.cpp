@@ -1,0 +1,132 @@
+#include "parallel/experts/stale_results.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+
+namespace tessera::parallel {
+
+using nn::Segment;
+using nn::Segments;
+using nn::Tensor;
+
+namespace {
+
+// The tokens of `all` that are not among `some`.
+Segments without(const Segments& all, const Segments& some) {
+  Segments rest = all;
+  for (const Segment& gone : some) {
+    Segments next;
+    for (const Segment& s : rest) {
+      if (s.sequence != gone.sequence || s.ids.end <= gone.ids.begin ||
+          gone.ids.end <= s.ids.begin) {
+        next.push_back(s);
+        continue;
+      }
+      if (s.ids.begin < gone.ids.begin) next.push_back({s.sequence, {s.ids.begin, gone.ids.begin}});
+      if (gone.ids.end < s.ids.end) next.push_back({s.sequence, {gone.ids.end, s.ids.end}});
+    }
+    rest = std::move(next);
+  }
+  return rest;
+}
+
+// How many tokens from (sequence, id) on a call holds in a run, and where; 0 if it has none of
+// them.
+std::pair<int64_t, int64_t> run_at(const CallResults& call, int sequence, int64_t id) {
+  int64_t at = 0;
+  for (const Segment& s : call.of) {
+    if (s.sequence == sequence && s.ids.begin <= id && id < s.ids.end)
+      return {s.ids.end - id, at + id - s.ids.begin};
+    at += s.ids.size();
+  }
+  return {0, 0};
+}
+
+}  // namespace
+
+void CallResults::reuse(int64_t assignment, const CallResults& call, int64_t old) {
+  if (reused.empty() || reused.back().call != &call) reused.push_back({&call, {}, {}});
+  reused.back().to.push_back(static_cast<int32_t>(assignment));
+  reused.back().from.push_back(static_cast<int32_t>(old));
+  sources[static_cast<size_t>(assignment)] = call.sources[static_cast<size_t>(old)];
+}
+
+int64_t CallResults::bytes() const {
+  return (tokens.defined() ? tokens.bytes() : 0) + (rows.defined() ? rows.bytes() : 0) +
+         (flight ? flight->bytes() : 0);
+}
+
+CallResults& StaleResults::launch(int step, const Segments& of) {
+  CallResults& call = steps_[step].emplace_back();
+  call.of = call.left = of;
+  return call;
+}
+
+std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
+  std::vector<KeptToken> found;
+  for (const Segment& s : of)
+    for (int64_t id = s.ids.begin; id < s.ids.end;) {
+      CallResults* holder = nullptr;
+      int64_t count = 0, at = 0;
+      auto& calls = steps_[step];  // of equal ones the latest
+      for (auto call = calls.rbegin(); call != calls.rend() && count == 0; ++call) {
+        std::tie(count, at) = run_at(*call, s.sequence, id);
+        holder = &*call;
+      }
+      require(count > 0, ErrorCode::rank, "step {} made no expert results of sequence {}, token {}",
+              step, s.sequence, id);
+      for (const int64_t end = std::min(id + count, s.ids.end); id < end; ++id)
+        found.push_back({holder, at++});
+    }
+  return found;
+}
+
+Tensor StaleResults::read(int step, const Segments& of, int64_t each, const Tensor& like,
+                          const std::function<Tensor(const CallResults&)>& part) {
+  const auto& calls = steps_[step];
+  const auto same = std::find_if(calls.rbegin(), calls.rend(),
+                                 [&](const CallResults& call) { return call.of == of; });
+  if (same != calls.rend()) return part(*same);
+  const std::vector<KeptToken> kept = find(step, of);
+  const Tensor all = Tensor::empty({static_cast<int64_t>(kept.size()) * each, like.size(1)},
+                                   like.dtype(), like.device(), tensor::MemoryClass::buffers);
+  for (const CallResults& call : calls) {
+    std::vector<int32_t> from, to;
+    for (size_t t = 0; t < kept.size(); ++t)
+      for (int64_t j = 0; j < each && kept[t].call == &call; ++j) {
+        from.push_back(static_cast<int32_t>(kept[t].token * each + j));
+        to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * each + j));
+      }
+    if (!to.empty()) ops::move_rows(part(call), from, all, to);
+  }
+  return all;
+}
+
+void StaleResults::forget(int lowest, const Segments& of) {
+  for (auto step = steps_.begin(); step != steps_.end() && step->first < lowest;) {
+    for (CallResults& call : step->second) call.left = without(call.left, of);
+    std::erase_if(step->second, [](const CallResults& call) { return call.left.empty(); });
+    step = step->second.empty() ? steps_.erase(step) : std::next(step);
+  }
+}
+
+int StaleResults::needed(int lowest) const {
+  for (auto at = steps_.rbegin(); at != steps_.rend() && at->first >= lowest;
+       ++at)  // links go back
+    for (const CallResults& call : at->second)
+      if (!call.rows.defined() && !call.reused.empty()) lowest = std::min(lowest, at->first - 1);
+  return lowest;
+}
+
+int64_t StaleResults::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [step, calls] : steps_)
+    for (const CallResults& call : calls) bytes += call.bytes();
+  return bytes;
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,192 @@
+#include "sample/unmasking_policies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "tensor/scope.h"
+
+namespace tessera::sample {
+namespace {
+
+using Rule = DecodingPolicy::Rule;
+
+uint64_t mixed(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+double gumbel(uint64_t draw, uint64_t token) {
+  const double uniform = (double(mixed(mixed(draw) ^ token) >> 11) + 0.5) * 0x1p-53;
+  return -std::log(-std::log(uniform));
+}
+
+// Positions by falling confidence; ties: the lowest.
+std::vector<size_t> by_confidence(const std::vector<Prediction>& all) {
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return all[a].confidence > all[b].confidence; });
+  return order;
+}
+
+std::vector<Prediction> picked(const std::vector<Prediction>& all, std::vector<bool> chosen) {
+  std::vector<Prediction> out;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (chosen[i]) out.push_back(all[i]);
+  return out;
+}
+
+std::vector<bool> best(const std::vector<size_t>& order, size_t count) {
+  std::vector<bool> chosen(order.size());
+  for (size_t i = 0; i < std::min(count, order.size()); ++i) chosen[order[i]] = true;
+  return chosen;
+}
+
+class StatelessRule : public UnmaskingPolicy {
+ public:
+  explicit StatelessRule(const DecodingPolicy& policy) : p_(policy) {}
+  void begin_block(int64_t masks) override {
+    masks_ = masks;
+    call_ = 0;
+  }
+  std::vector<Prediction> choose(const MaskedLogits& in) override {
+    const auto all = predictions(in);
+    const int64_t call = call_++;
+    return picked(all, chosen(all, by_confidence(all), call));
+  }
+
+ protected:
+  virtual std::vector<Prediction> predictions(const MaskedLogits& in) {
+    std::vector<Prediction> all(in.positions.size());
+    tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
+      for (auto i = size_t(begin); i < size_t(end); ++i) {
+        const uint64_t draw =
+            mixed(p_.seed) ^ mixed(uint64_t(in.pass) << 32 ^ uint64_t(in.positions[i]));
+        all[i] = predict({in.rows[i], size_t(in.vocabulary)}, in.mask, p_.temperature, draw);
+        all[i].position = in.positions[i];
+      }
+    });
+    return all;
+  }
+  const DecodingPolicy p_;
+
+ private:
+  std::vector<bool> chosen(const std::vector<Prediction>& all, const std::vector<size_t>& order,
+                           int64_t call) const {
+    switch (p_.rule) {
+      case Rule::steps:
+        return best(order, size_t(std::max<int64_t>(1, share_of(masks_, p_.steps, call))));
+      case Rule::factor: return best(order, factor_prefix(all, order));
+      case Rule::hierarchy: return hierarchy(all, order);
+      default: return p_.steps > 0 ? scheduled(all, order, call) : surest(all, order);
+    }
+  }
+  std::vector<bool> surest(const std::vector<Prediction>& all,
+                           const std::vector<size_t>& order) const {
+    std::vector<bool> out = best(order, 1);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].confidence >= p_.threshold) out[i] = true;
+    return out;
+  }
+  // LLaDA2: all above the threshold if they are at least this step's share, else the share.
+  std::vector<bool> scheduled(const std::vector<Prediction>& all, const std::vector<size_t>& order,
+                              int64_t call) const {
+    const auto share = size_t(std::max<int64_t>(1, share_of(p_.block, p_.steps, call)));
+    std::vector<bool> out(all.size());
+    for (size_t i = 0; i < all.size(); ++i) out[i] = all[i].confidence > p_.threshold;
+    if (size_t(std::count(out.begin(), out.end(), true)) >= share) return out;
+    return best(order, share);
+  }
+  size_t factor_prefix(const std::vector<Prediction>& all, const std::vector<size_t>& order) const {
+    size_t n = 1;
+    while (n < order.size() && all[order[n]].confidence >= 1 - p_.factor / double(n + 2)) ++n;
+    if (p_.commit_last_failing && n + 1 == order.size()) ++n;
+    return n;
+  }
+  std::vector<bool> hierarchy(const std::vector<Prediction>& all,
+                              const std::vector<size_t>& order) const {
+    std::vector<bool> out = best(order, 1);
+    for (size_t i = 0; i < all.size();) {
+      size_t top = i, end = i + 1;
+      for (; end < all.size() && all[end].position == all[end - 1].position + 1; ++end)
+        if (all[end].confidence > all[top].confidence) top = end;
+      if (all[top].confidence > p_.low) out[top] = true;
+      i = end;
+    }
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].confidence > p_.threshold) out[i] = true;
+    return out;
+  }
+
+  int64_t masks_ = 0, call_ = 0;
+};
+
+// What a position kept saying in earlier passes of the block adds to its logits.
+class CreditRule : public StatelessRule {
+ public:
+  using StatelessRule::StatelessRule;
+  void begin_block(int64_t masks) override {
+    StatelessRule::begin_block(masks);
+    credit_.clear();
+  }
+
+ protected:
+  std::vector<Prediction> predictions(const MaskedLogits& in) override {
+    for (auto& [at, tokens] : credit_)
+      for (auto& [token, value] : tokens) value *= p_.beta;
+    std::vector<std::vector<float>> lifted;
+    MaskedLogits with = in;
+    for (size_t i = 0; i < in.rows.size(); ++i) {
+      const auto raw = predict({in.rows[i], size_t(in.vocabulary)}, in.mask);
+      auto& tokens = credit_[in.positions[i]];
+      tokens[raw.token] += std::pow(raw.confidence, p_.gamma);
+      lifted.emplace_back(in.rows[i], in.rows[i] + in.vocabulary);
+      for (const auto& [token, value] : tokens)
+        lifted.back()[size_t(token)] += static_cast<float>(p_.alpha * std::log1p(value));
+    }
+    for (size_t i = 0; i < lifted.size(); ++i) with.rows[i] = lifted[i].data();
+    return StatelessRule::predictions(with);
+  }
+
+ private:
+  std::map<int64_t, std::map<int32_t, double>> credit_;  // by position and token
+};
+
+}  // namespace
+
+Prediction predict(std::span<const float> logits, int32_t mask, double temperature, uint64_t draw) {
+  Prediction out;
+  double top = -std::numeric_limits<double>::infinity(), favour = top;
+  for (size_t v = 0; v < logits.size(); ++v) {
+    if (int32_t(v) == mask) continue;
+    top = std::max(top, double(logits[v]));
+    const double value =
+        temperature > 0 ? double(logits[v]) / temperature + gumbel(draw, v) : double(logits[v]);
+    if (value > favour) {
+      favour = value;
+      out.token = int32_t(v);
+    }
+  }
+  double sum = 0;
+  for (size_t v = 0; v < logits.size(); ++v)
+    if (int32_t(v) != mask) sum += std::exp(double(logits[v]) - top);
+  out.confidence = std::exp(double(logits[size_t(out.token)]) - top) / sum;
+  return out;
+}
+
+int64_t share_of(int64_t count, int64_t parts, int64_t index) {
+  if (index >= parts) return 0;
+  return count / parts + (index < count % parts ? 1 : 0);
+}
+
+std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy) {
+  if (policy.rule == Rule::credit) return std::make_unique<CreditRule>(policy);
+  return std::make_unique<StatelessRule>(policy);
+}
+
+}  // namespace tessera::sample

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sample/decoding_policy.h"
+
+namespace tessera::sample {
+
+/// What the model says of one masked position.
+struct Prediction {
+  int64_t position = 0;
+  int32_t token = 0;
+  double confidence = 0;  ///< of the token, by a softmax in double over the whole vocabulary
+};
+
+/// The likeliest token of f32 logits, the mask apart; ties: the lowest id. With a temperature the
+/// token is drawn (Gumbel noise, a function of `draw` and the token alone), its confidence is still
+/// the model's.
+Prediction predict(std::span<const float> logits, int32_t mask, double temperature = 0,
+                   uint64_t draw = 0);
+
+/// The logits of the masked positions of a block, in rising order of position.
+struct MaskedLogits {
+  std::vector<int64_t> positions;
+  std::vector<const float*> rows;  ///< f32 [vocabulary] each
+  int64_t vocabulary = 0;
+  int32_t mask = 0;
+  int64_t pass = 0;  ///< passes of the run so far: part of every draw
+};
+
+/// Which of a block's masks a pass fills in. One object a sequence: it may remember.
+class UnmaskingPolicy {
+ public:
+  virtual ~UnmaskingPolicy() = default;
+  /// A new block with so many masks.
+  virtual void begin_block(int64_t masks) = 0;
+  /// At least one prediction, in rising order of position.
+  virtual std::vector<Prediction> choose(const MaskedLogits& logits) = 0;
+};
+std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy);
+
+/// A count cut into parts, larger parts first: 8 in 3 -> 3, 3, 2.
+int64_t share_of(int64_t count, int64_t parts, int64_t index);
+
+}  // namespace tessera::sample

@@ -1,0 +1,34 @@
+#include "models/cogvideox_pipeline.h"
+
+#include "models/tiny_model.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr const char* kType = "CogVideoXTransformer3DModel";
+
+TEST(CogVideoXPipeline, MissingKeysHaveTheDefaultsOfDiffusers) {
+  const CogVideoXConfig c = parse_cogvideox_config(base::Json::object(), "c");
+  EXPECT_EQ(c.hidden(), 1920);
+  EXPECT_FALSE(c.rotary);
+}
+
+TEST(CogVideoXPipeline, NamesWhatIsNotSupported) {
+  EXPECT_NE(spec_refusal(kType, R"({"use_learned_positional_embeddings": true})").find("learned"),
+            std::string::npos);
+  EXPECT_NE(spec_refusal(kType, R"({"ofs_embed_dim": 512})").find("ofs_embed_dim"),
+            std::string::npos);
+}
+
+TEST(CogVideoXPipeline, KnowsWhatItsPipelineAdds) {
+  const auto spec = pipeline_of(kType, {base::Json::object(), "c"});
+  const nn::TokenLayout l = spec.layout(0, 0);
+  EXPECT_EQ(l.size, (std::array<int64_t, 3>{13, 60, 90}));
+  EXPECT_EQ(spec.form, nn::LatentForm::video);
+  const auto five = pipeline_of(kType, {base::Json::parse(R"({"patch_size_t": 2})"), "c"});
+  EXPECT_EQ(five.layout(0, 0).size[0], 14);
+  EXPECT_NE(usage_error([&] { five.layout(0, 0, 13); }).find("13 frames"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::models

@@ -1,0 +1,96 @@
+#include "models/llada2_spec.h"
+
+#include <gtest/gtest.h>
+
+#include "models/token_config.h"
+#include "models/token_configs.h"
+#include "tessera/error.h"
+
+namespace tessera::models {
+namespace {
+
+TEST(Llada2Spec, ReadsRouterRotaryAndDenseLayers) {
+  const auto spec = llada2_spec({llada2_config(), "c"});
+  const LladaConfig& c = dynamic_cast<const LladaSpec&>(*spec).config();
+  EXPECT_TRUE(c.sigmoid && c.ranking_bias && c.renormalise && c.ling_names);
+  EXPECT_EQ(c.sparse, (std::vector<bool>{false, true}));
+  EXPECT_EQ(c.rotary_pairs, 4);
+  EXPECT_EQ(c.shared_width, 16);
+  EXPECT_EQ(c.groups, 4);
+  EXPECT_EQ(spec->facts().block, 32);
+}
+
+const LladaConfig& config_of(const TokenSpec& spec) {
+  return dynamic_cast<const LladaSpec&>(spec).config();
+}
+
+TEST(Llada2Spec, KeysLeftOutHaveTheReleasedDefaults) {
+  base::Json config = llada2_config();
+  for (const char* key : {"routed_scaling_factor", "partial_rotary_factor", "n_group", "topk_group",
+                          "use_bias", "num_shared_experts", "max_position_embeddings"})
+    config.erase(key);
+  const auto spec = llada2_spec({config, "c"});
+  const LladaConfig& c = config_of(*spec);
+  EXPECT_EQ(c.scale, 2.5);
+  EXPECT_EQ(c.rotary_pairs, 4);
+  EXPECT_EQ(c.groups, 8);
+  EXPECT_EQ(c.top_groups, 4);
+  EXPECT_TRUE(c.out_bias && c.qk_norm && !c.qkv_bias);
+  EXPECT_EQ(c.shared_width, 0);
+  EXPECT_EQ(spec->facts().context, 16384);
+  config.erase("rope_theta");
+  EXPECT_NE(refusal(llada2_spec, config, "use_cache", false).find("'rope_theta' is missing"),
+            std::string::npos);
+}
+
+TEST(Llada2Spec, OneExpertATokenKeepsItsWeight) {
+  base::Json config = llada2_config();
+  config["num_experts_per_tok"] = 1;
+  EXPECT_FALSE(config_of(*llada2_spec({config, "c"})).renormalise);
+}
+
+TEST(Llada2Spec, RotaryMayStandInAnObject) {
+  base::Json config = llada2_config();
+  config.erase("rope_theta");
+  config.erase("partial_rotary_factor");
+  config["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 5e4}, {"partial_rotary_factor", 0.25}};
+  const auto spec = llada2_spec({config, "c"});
+  EXPECT_EQ(config_of(*spec).rope_theta, 5e4);
+  EXPECT_EQ(config_of(*spec).rotary_pairs, 2);
+  config["rope_theta"] = 1e4;
+  EXPECT_NE(refusal(llada2_spec, config, "use_cache", false).find("'rope_theta' is 10000 in one"),
+            std::string::npos);
+}
+
+TEST(Llada2Spec, RefusesWhatItWouldComputeWrongly) {
+  EXPECT_EQ(refusal(llada2_spec, llada2_config(), "sliding_window", 4096), "");
+  EXPECT_EQ(refusal(llada2_spec, llada2_config(), "score_function", "sigmoid"), "");
+  EXPECT_EQ(refusal(llada2_spec, llada2_config(), "a_key_of_tomorrow", nullptr), "");
+  const std::pair<const char*, base::Json> odd[] = {
+      {"score_function", "softmax"},
+      {"norm_topk_prob", false},
+      {"use_sliding_window", true},
+      {"norm_head", true},
+      {"expert_capacity", 5},
+      {"block_size", 8},
+      {"moe_router_enable_expert_bias", false},
+      {"quantization_config", {{"bits", 4}}},
+      {"a_key_of_tomorrow", 1},
+      {"rotary_dim", 6},
+      {"rope_scaling", {{"type", "yarn"}, {"factor", 4}}},
+      {"rope_parameters", {{"rope_type", "linear"}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"factor", 4}}},
+      {"rope_scaling", 3},
+      {"n_group", 3},
+      {"topk_group", 5},
+      {"rms_norm_eps", -1}};
+  for (const auto& [key, value] : odd) {
+    const std::string said = refusal(llada2_spec, llada2_config(), key, value);
+    EXPECT_NE(said.find("x/config.json"), std::string::npos) << key << ": " << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::models

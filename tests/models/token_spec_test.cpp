@@ -1,0 +1,29 @@
+#include <gtest/gtest.h>
+
+#include "models/registry.h"
+#include "models/token_configs.h"
+#include "tessera/error.h"
+
+namespace tessera::models {
+namespace {
+
+TEST(TokenSpec, IsFoundByArchitecture) {
+  EXPECT_FALSE(language_model_of({llada_moe_config(), "c"})->facts().block_causal);
+  base::Json config = llada2_config();
+  config.erase("architectures");  // then by model_type
+  EXPECT_TRUE(language_model_of({config, "c"})->facts().block_causal);
+}
+
+TEST(TokenSpec, NamesAnUnknownModelAndTheKnownOnes) {
+  try {
+    language_model_of({{{"architectures", {"LlamaForCausalLM"}}}, "x/config.json"});
+    FAIL() << "a Llama was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    for (const char* part : {"x/config.json", "LlamaForCausalLM", "LLaDA2MoeModelLM"})
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << part;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::models
