@@ -29,7 +29,7 @@ Tensor timesteps(float value, int batch, tensor::Device device) {
 nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device device) {
   nn::Conditioning there = conditioning;
   for (auto& [name, x] : there.tensors)
-    if (!x.is_meta()) x = x.to(device);
+    if (!x.is_meta() && device != tensor::Device::meta) x = x.to(device);
   return there;
 }
 

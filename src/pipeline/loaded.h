@@ -19,7 +19,8 @@ class Loaded {
 
   /// The network of a rank; `make` builds it where it is not there. Those of another variant are
   /// let go afterwards: the store shares the weights that both have. While it is held, it counts
-  /// where the scope counts, and as memory of the rank that computes with it; either may be null.
+  /// where the scope counts, once for however many ranks, and as memory of each rank that computes
+  /// with it; either may be null.
   template <class Make>
   std::shared_ptr<const Network> get(int64_t variant, int rank, const Tracker& rank_memory,
                                      const Make& make) {
@@ -35,7 +36,10 @@ class Loaded {
     if (variant != variant_) all_.clear();
     variant_ = variant;
     const auto [at, mine] = all_.emplace(rank, std::move(made));
-    return counted(at->second, mine ? nullptr : request, rank_memory);
+    if (!mine) return counted(at->second, request, rank_memory);
+    const auto built_for = std::make_shared<Counting>(Bytes{}, request);
+    at->second.requests[request.get()] = built_for;
+    return counted(at->second, request, rank_memory);
   }
   /// Lets go of those of other variants.
   void keep_only(int64_t variant) {
@@ -49,10 +53,24 @@ class Loaded {
 
  private:
   using Bytes = std::array<int64_t, tensor::kMemoryClasses>;
+  /// Bytes that count somewhere for as long as this lives.
+  struct Counting {
+    Counting(const Bytes& held, Tracker where) : bytes(held), memory(std::move(where)) { count(1); }
+    Counting(const Counting&) = delete;
+    Counting& operator=(const Counting&) = delete;
+    ~Counting() { count(-1); }
+    void count(int sign) const {
+      for (size_t i = 0; memory && i < bytes.size(); ++i)
+        memory->add_shared(static_cast<tensor::MemoryClass>(i), sign * bytes[i]);
+    }
+    const Bytes bytes;
+    const Tracker memory;
+  };
   struct Held {
     std::shared_ptr<const Network> network;
     Bytes added{};  ///< by building it, to what counted then
     Bytes whole{};  ///< with what others of the process held already
+    std::map<const tensor::MemoryTracker*, std::weak_ptr<const Counting>> requests{};
   };
   static Bytes bytes_in(const tensor::MemoryTracker& memory) {
     Bytes bytes;
@@ -71,18 +89,15 @@ class Loaded {
     made.whole = bytes_in(*counting.memory);
     return made;
   }
-  static void count(const Bytes& bytes, const Tracker& memory, int sign) {
-    for (size_t i = 0; memory && i < bytes.size(); ++i)
-      memory->add_shared(static_cast<tensor::MemoryClass>(i), sign * bytes[i]);
-  }
-  static std::shared_ptr<const Network> counted(const Held& held, const Tracker& request,
+  static std::shared_ptr<const Network> counted(Held& held, const Tracker& request,
                                                 const Tracker& rank) {
-    count(held.added, request, 1);
-    count(held.whole, rank, 1);
-    return {held.network.get(), [held, request, rank](const Network*) {
-              count(held.added, request, -1);
-              count(held.whole, rank, -1);
-            }};
+    std::erase_if(held.requests, [](const auto& entry) { return entry.second.expired(); });
+    auto& known = held.requests[request.get()];
+    std::shared_ptr<const Counting> here = known.lock();
+    if (!here) known = here = std::make_shared<Counting>(held.added, request);
+    auto mine = std::make_shared<Counting>(held.whole, rank);
+    return {held.network.get(),
+            [network = held.network, here, mine](const Network*) mutable { network.reset(); }};
   }
 
   std::mutex mutex_;

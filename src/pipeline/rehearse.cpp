@@ -53,8 +53,10 @@ Job shortened(const Job& job, const Plan& plan) {
   first.resident_blocks = job.resident_blocks;
   first.sampler = std::make_unique<FirstSteps>(*job.sampler,
                                                steps_until_they_repeat(plan, job.sampler->steps()));
-  for (const auto& [name, x] : job.conditioning.tensors)
-    first.conditioning.tensors[name] = x.to(tensor::Device::meta);
+  for (const auto& [name, x] : job.conditioning.tensors) {
+    const bool says_lengths = name.find("mask") != std::string::npos;  // so it keeps its elements
+    first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
+  }
   for (const auto& [name, x] : job.given) first.given[name] = x.to(tensor::Device::meta);
   return first;
 }

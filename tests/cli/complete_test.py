@@ -175,7 +175,7 @@ class Complete(ProgramTest):
                 done = self.run_here("eval", command[0], "tasks-a", *command[1:], "--data", data,
                                      "--max-tokens", 8, "--json", input=text)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), command)
-                return re.sub(r'"(milliseconds|seconds_per_row|seconds_per_expert|explained)":[^,}\n]*', "", done.stdout)
+                return re.sub(r'"(milliseconds|seconds_per_assignment|seconds_per_expert|explained)":[^,}\n]*', "", done.stdout)
             self.assertEqual(found("-", lines), found("x.jsonl", ""))
             for text, says in (("", "standard input: there is no example"), ("{", "standard input: line 1 is not JSON"),
                                ('{"prompt": 3}', "standard input: line 1"), ("x" * (17 << 20), ["--data", "16 MB"])):

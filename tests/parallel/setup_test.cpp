@@ -98,7 +98,7 @@ TEST(Setup, SaysWhyAPlanCannotRunText) {
       {"tensor=3", "valid are: 1, 2"},
       {"expert=2,schedule=displaced", "nothing is stale"},
       {"expert=2,warmup=2", "nothing is stale"},
-      {"distrifusion=2", "for samples"},
+      {"distrifusion=2", "for images"},
       {"expert=2,placement=0+1", "places 2 experts"},
   };
   for (const auto& [plan, says] : bad)

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace tessera::pipeline {
 namespace {
 
@@ -73,6 +75,26 @@ TEST(Loaded, CountsForRequestAndRankWhileItIsHeld) {
   EXPECT_EQ(first->current(MemoryClass::weights), 30) << "it is still loaded";
   loaded.release();
   EXPECT_EQ(first->current(MemoryClass::weights), 0);
+}
+
+TEST(Loaded, RanksOfARequestThatShareOneCountItOnce) {
+  const auto request = std::make_shared<MemoryTracker>(), later = std::make_shared<MemoryTracker>();
+  Loaded<Network> loaded;
+  const auto make = [] { return std::make_unique<Network>(); };
+  for (const auto& who : {request, later}) {
+    const tensor::BindScope bind(counted_by(who));
+    const auto ranks = {std::make_shared<MemoryTracker>(who), std::make_shared<MemoryTracker>(who)};
+    std::vector<std::shared_ptr<const Network>> held;
+    for (const auto& rank : ranks) {
+      held.push_back(loaded.get(0, 0, rank, make));
+      EXPECT_EQ(rank->current(MemoryClass::weights), 30);
+    }
+    EXPECT_EQ(who->current(MemoryClass::weights), 30);
+    held.pop_back();
+    EXPECT_EQ(who->current(MemoryClass::weights), 30) << "the first rank holds it";
+  }
+  EXPECT_EQ(request->current(MemoryClass::weights), 30) << "built for it, and still loaded";
+  EXPECT_EQ(later->current(MemoryClass::weights), 0);
 }
 
 TEST(Loaded, ARankIsNotTheSumOfItsBuilding) {
