@@ -7,6 +7,7 @@
 #include "base/machine_memory.h"
 #include "load/meta_weights.h"
 #include "nn/local_spatial.h"
+#include "parallel/setup.h"
 #include "pipeline/streamed.h"
 
 namespace tessera::pipeline {
@@ -39,6 +40,7 @@ std::string remedy_of(const ModelState& state, const Job& job, int64_t least, co
     wider.options.processes = state.options.processes;
     wider.options.plan.expert = wider.options.plan.data = ranks;
     wider.options.plan.placement = ExpertPlacement::blocks;
+    if (!parallel::problems(wider.options.plan, wider.geometry(), job.workload()).empty()) continue;
     const int64_t bytes = rehearse(wider, job).process;
     if (bytes <= room.bytes)
       return fmt::format("--plan {} needs {} a rank", to_string(wider.options.plan),

@@ -85,6 +85,11 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertIn("allows 0.9 MB: --plan data=2,distrifusion=4,expert=2 needs ", lines[0])
         self.assertFalse((self.folder / "patches").exists())
+        done = subprocess.run([*MPIRUN, "-np", "2", PROGRAM, *ARGUMENTS, "--plan", "tensor=2", "--memory-budget", "0.3MB",
+                               "--save-latents", str(self.folder / "patches")],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 6, done.stderr)
+        self.assertIn("allows 0.3 MB: it fits into --memory-budget ", done.stderr)
         need = float(lines[0].split("would need about ")[1].split(" MB")[0]) * 1e6
         budget[1] = f"{need * 1.1 / 1e6:.2f}MB"
         self.latents("patches", four, *patches, *budget)
