@@ -1,28 +1,22 @@
 #include "media/video.h"
 
-extern "C" {
-#include <libavcodec/avcodec.h>
-#include <libavformat/avformat.h>
-#include <libavutil/opt.h>
-#include <libswscale/swscale.h>
-}
-
 #include <memory>
 
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "base/stop.h"
 #include "base/utf8.h"
+#include "media/libav.h"
 
 namespace tessera::media {
 namespace {
 
 // Frees what libav made.
 struct Free {
-  void operator()(AVFrame* p) const { av_frame_free(&p); }
-  void operator()(AVPacket* p) const { av_packet_free(&p); }
-  void operator()(AVCodecContext* p) const { avcodec_free_context(&p); }
-  void operator()(SwsContext* p) const { sws_freeContext(p); }
+  void operator()(AVFrame* p) const { libav().av_frame_free(&p); }
+  void operator()(AVPacket* p) const { libav().av_packet_free(&p); }
+  void operator()(AVCodecContext* p) const { libav().avcodec_free_context(&p); }
+  void operator()(SwsContext* p) const { libav().sws_freeContext(p); }
 };
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
@@ -30,7 +24,7 @@ using Owned = std::unique_ptr<T, Free>;
 int checked(int status, const char* what) {
   if (status >= 0) return status;
   char reason[AV_ERROR_MAX_STRING_SIZE] = "";
-  av_strerror(status, reason, sizeof reason);
+  libav().av_strerror(status, reason, sizeof reason);
   fail(ErrorCode::usage, "the video cannot be written: {}: {}", what, reason);
 }
 
@@ -38,60 +32,62 @@ int checked(int status, const char* what) {
 class Mp4 {
  public:
   Mp4(int width, int height, double rate, const std::map<std::string, std::string>& text) {
-    av_log_set_level(AV_LOG_QUIET);  // a library prints nothing
-    checked(avformat_alloc_output_context2(&format_, nullptr, "mp4", nullptr), "mp4");
-    open_encoder(width, height, av_d2q(rate, 60000));
-    stream_ = avformat_new_stream(format_, nullptr);
+    libav().av_log_set_level(AV_LOG_QUIET);  // a library prints nothing
+    checked(libav().avformat_alloc_output_context2(&format_, nullptr, "mp4", nullptr), "mp4");
+    open_encoder(width, height, libav().av_d2q(rate, 60000));
+    stream_ = libav().avformat_new_stream(format_, nullptr);
     require(stream_ != nullptr, ErrorCode::memory, "there is no memory for a video stream");
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = codec_->framerate;
-    checked(avcodec_parameters_from_context(stream_->codecpar, codec_.get()), "its parameters");
+    checked(libav().avcodec_parameters_from_context(stream_->codecpar, codec_.get()),
+            "its parameters");
     const auto parameters = text.find("parameters");
     if (parameters != text.end())
-      av_dict_set(&format_->metadata, "comment", base::valid_utf8(parameters->second).c_str(), 0);
+      libav().av_dict_set(&format_->metadata, "comment",
+                          base::valid_utf8(parameters->second).c_str(), 0);
     format_->flags |= AVFMT_FLAG_BITEXACT;  // equal runs give equal files
-    checked(avio_open_dyn_buf(&format_->pb), "its memory");
-    checked(avformat_write_header(format_, nullptr), "its header");
-    frame_.reset(av_frame_alloc());
-    packet_.reset(av_packet_alloc());
-    colors_.reset(sws_getContext(width, height, AV_PIX_FMT_RGB24, width, height, codec_->pix_fmt,
-                                 SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, nullptr,
-                                 nullptr, nullptr));
+    checked(libav().avio_open_dyn_buf(&format_->pb), "its memory");
+    checked(libav().avformat_write_header(format_, nullptr), "its header");
+    frame_.reset(libav().av_frame_alloc());
+    packet_.reset(libav().av_packet_alloc());
+    colors_.reset(libav().sws_getContext(
+        width, height, AV_PIX_FMT_RGB24, width, height, codec_->pix_fmt,
+        SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, nullptr, nullptr, nullptr));
     require(frame_ && packet_ && colors_, ErrorCode::memory, "there is no memory for a frame");
     frame_->format = codec_->pix_fmt;
     frame_->width = width;
     frame_->height = height;
-    checked(av_frame_get_buffer(frame_.get(), 0), "a frame");
+    checked(libav().av_frame_get_buffer(frame_.get(), 0), "a frame");
   }
   ~Mp4() {
     if (format_->pb) close();
-    avformat_free_context(format_);
+    libav().avformat_free_context(format_);
   }
   Mp4(const Mp4&) = delete;
   Mp4& operator=(const Mp4&) = delete;
 
   void add(const Image& image) {
-    checked(av_frame_make_writable(frame_.get()), "a frame");
+    checked(libav().av_frame_make_writable(frame_.get()), "a frame");
     const uint8_t* const from[] = {image.rgb.data()};
     const int stride[] = {3 * image.width};
-    sws_scale(colors_.get(), from, stride, 0, image.height, frame_->data, frame_->linesize);
+    libav().sws_scale(colors_.get(), from, stride, 0, image.height, frame_->data, frame_->linesize);
     frame_->pts = next_++;
     encode(frame_.get());
   }
   std::string finish() {
     encode(nullptr);
-    checked(av_write_trailer(format_), "its end");
+    checked(libav().av_write_trailer(format_), "its end");
     return close();
   }
 
  private:
   void open_encoder(int width, int height, AVRational rate) {
-    const AVCodec* codec = avcodec_find_encoder_by_name("libx264");
-    if (!codec) codec = avcodec_find_encoder(AV_CODEC_ID_MPEG4);
+    const AVCodec* codec = libav().avcodec_find_encoder_by_name("libx264");
+    if (!codec) codec = libav().avcodec_find_encoder(AV_CODEC_ID_MPEG4);
     require(codec != nullptr, ErrorCode::usage,
             "this machine's libavcodec encodes neither H.264 nor MPEG-4: install Debian's "
             "libavcodec59, or name a folder for the frames");
-    codec_.reset(avcodec_alloc_context3(codec));
+    codec_.reset(libav().avcodec_alloc_context3(codec));
     require(codec_ != nullptr, ErrorCode::memory, "there is no memory for an encoder");
     codec_->width = width;
     codec_->height = height;
@@ -104,32 +100,32 @@ class Mp4 {
     codec_->flags |= AV_CODEC_FLAG_BITEXACT;
     if (format_->oformat->flags & AVFMT_GLOBALHEADER) codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     if (codec->id == AV_CODEC_ID_H264) {
-      av_opt_set(codec_->priv_data, "crf", "17", 0);
+      libav().av_opt_set(codec_->priv_data, "crf", "17", 0);
     } else {
       codec_->flags |= AV_CODEC_FLAG_QSCALE;
       codec_->global_quality = 2 * FF_QP2LAMBDA;
     }
-    checked(avcodec_open2(codec_.get(), codec, nullptr), codec->name);
+    checked(libav().avcodec_open2(codec_.get(), codec, nullptr), codec->name);
   }
   void encode(const AVFrame* frame) {
-    checked(avcodec_send_frame(codec_.get(), frame), "a frame");
+    checked(libav().avcodec_send_frame(codec_.get(), frame), "a frame");
     for (;;) {
       base::check_stop();
-      const int status = avcodec_receive_packet(codec_.get(), packet_.get());
+      const int status = libav().avcodec_receive_packet(codec_.get(), packet_.get());
       if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return;
       checked(status, "a frame");
       packet_->duration = 1;
-      av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
+      libav().av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
       packet_->stream_index = stream_->index;
-      checked(av_interleaved_write_frame(format_, packet_.get()), "a frame");
+      checked(libav().av_interleaved_write_frame(format_, packet_.get()), "a frame");
     }
   }
   std::string close() {
     uint8_t* bytes = nullptr;
-    const int size = avio_close_dyn_buf(format_->pb, &bytes);
+    const int size = libav().avio_close_dyn_buf(format_->pb, &bytes);
     format_->pb = nullptr;
     std::string whole(reinterpret_cast<const char*>(bytes), static_cast<size_t>(std::max(size, 0)));
-    av_free(bytes);
+    libav().av_free(bytes);
     return whole;
   }
 

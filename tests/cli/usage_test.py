@@ -43,6 +43,12 @@ class Help(ProgramTest):
     def test_version(self):
         self.assertRegex(run("--version").stdout, r"^tessera \d+\.\d+\.\d+\n$")
 
+    def test_a_start_loads_nothing_that_only_videos_need(self):
+        loaded = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True).stdout
+        self.assertIn("libstdc++", loaded)
+        for library in ("libavcodec", "libavformat", "libswscale"):
+            self.assertNotIn(library, loaded)
+
 
 class Arguments(ProgramTest):
     def test_commands(self):

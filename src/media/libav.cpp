@@ -1,0 +1,45 @@
+#include "media/libav.h"
+
+#include <dlfcn.h>
+
+#include "base/fail.h"
+
+namespace tessera::media {
+namespace {
+
+void* opened(const char* library) {
+  void* const found = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // stays to the end of the process
+  require(
+      found != nullptr, ErrorCode::usage,
+      "videos need {}, which cannot be loaded: install Debian's libavformat59, libavcodec59 and "
+      "libswscale6, or name a folder for the frames",
+      library);
+  return found;
+}
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  require(function != nullptr, ErrorCode::usage, "this machine's libav has no function {}", name);
+}
+
+Libav loaded() {
+  void* const util = opened("libavutil.so." AV_STRINGIFY(LIBAVUTIL_VERSION_MAJOR));
+  void* const codec = opened("libavcodec.so." AV_STRINGIFY(LIBAVCODEC_VERSION_MAJOR));
+  void* const format = opened("libavformat.so." AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR));
+  void* const scale = opened("libswscale.so." AV_STRINGIFY(LIBSWSCALE_VERSION_MAJOR));
+  Libav all;
+#define TESSERA_LIBAV_FIND(library, name) find(library, #name, all.name);
+  TESSERA_LIBAV(TESSERA_LIBAV_FIND)
+#undef TESSERA_LIBAV_FIND
+  return all;
+}
+
+}  // namespace
+
+const Libav& libav() {
+  static const Libav one = loaded();  // functions only, no state of requests
+  return one;
+}
+
+}  // namespace tessera::media
