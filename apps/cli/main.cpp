@@ -1,7 +1,7 @@
+#include <semaphore.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +23,7 @@ std::stop_source& stop_source() {
   return source;
 }
 volatile std::sig_atomic_t interrupted = 0;
+sem_t word;                                 // wakes who waits for an interrupt, or for the end
 volatile std::sig_atomic_t first_rank = 0;  // of those that mpirun started
 
 // First Ctrl-C: end within a step. Second: at once.
@@ -32,6 +33,7 @@ void on_interrupt(int signal) {
     std::raise(signal);
   }
   interrupted = 1;
+  sem_post(&word);
 }
 
 const char* const kFooter =
@@ -120,6 +122,7 @@ void tessera::cli::flush_results() {
 
 int main(int argc, char** argv) {
   stop_source();
+  sem_init(&word, 0, 0);
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
@@ -142,9 +145,11 @@ int main(int argc, char** argv) {
     std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
   // request_stop is not safe inside a handler: a thread passes the word on.
   std::jthread watcher([](const std::stop_token& ended) {
+    const std::stop_callback at_the_end(ended, [] { sem_post(&word); });
     while (!ended.stop_requested()) {
+      while (sem_wait(&word) != 0 && errno == EINTR) {
+      }
       if (interrupted) stop_source().request_stop();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });
   try {
