@@ -13,7 +13,7 @@ Command add_forward(CLI::App& program) {
   add_model(*app, model);
   const char* group = "What to run";
   add_choice(*app, "--component", request->component,
-             "transformer, model, text_encoder, vae.decode/encode")
+             "transformer, model, moe_layer, text_encoder, vae.decode/encode")
       ->group(group)
       ->type_name("NAME");
   app->add_option("--inputs", request->inputs, "Safetensors file by the reference's argument names")
@@ -24,13 +24,18 @@ Command add_forward(CLI::App& program) {
       ->required()
       ->group(group)
       ->type_name("F");
+  auto moe = std::make_shared<std::string>();
+  app->add_option("--moe", *moe, "Of a moe_layer: gate=NAME,top_k=K,experts=FORM,...")
+      ->group(group)
+      ->type_name("M");
   auto tiling = std::make_shared<std::string>("auto");
   app->add_option("--vae-tiling", *tiling, "VAE in tiles: on, or a side in pixels (default off)")
       ->group(group)
       ->type_name("T");
   app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
   add_model_options(*app, model);
-  return {app, [model, request, tiling](const std::stop_token& stop) {
+  return {app, [model, request, moe, tiling](const std::stop_token& stop) {
+            if (!moe->empty()) request->moe = parse_moe_layer(*moe);
             set_tiling(*tiling, request->vae_tiling, request->vae_tile);
             Model opened = Model::open(model->model, run_options(*model), stop);
             opened.forward(*request, {stop, {}, print_note});

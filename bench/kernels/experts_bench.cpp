@@ -50,7 +50,7 @@ double touched_bytes(const ops::Routing& r, const std::vector<ops::Expert>& bank
   std::vector<bool> touched(bank.size());
   for (int64_t id : r.ids.to_ints()) touched[static_cast<size_t>(id)] = true;
   return static_cast<double>(std::count(touched.begin(), touched.end(), true)) *
-         static_cast<double>(bank[0].gate_up->data.bytes() + bank[0].down->data.bytes());
+         static_cast<double>(bank[0].up->data.bytes() + bank[0].down->data.bytes());
 }
 
 void measure(int64_t tokens, const Layer& l, const std::vector<ops::Expert>& bank,

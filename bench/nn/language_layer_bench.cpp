@@ -66,8 +66,7 @@ int main(int argc, char** argv) {
     choice.push_back(c);
   }
   const int64_t all = vanilla.log().events()[0].distinct, few = chosen.log().events()[0].distinct;
-  const double one =
-      double(bank.routed->front().gate_up->bytes() + bank.routed->front().down->bytes());
+  const double one = double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
   const kernels::Limits limits = kernels::probe_limits();
   fmt::print(
       "{{\"bench\":\"language layer {}\",\"tokens\":{},\"threads\":{},\"rule\":\"{}\","

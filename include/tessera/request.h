@@ -111,10 +111,26 @@ struct GenerateRequest {
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
 };
 
-/// What forward can run of a folder; `model` is a language model's network.
+/// What an expert has between its two products: act(up x + b), or silu(gate x) * up x.
+enum class ExpertActivation { swiglu, relu, gelu, gelu_tanh, silu };
+/// How forward runs a moe_layer: one router and the experts of one form, of those in its folder.
+struct MoeLayerForm {
+  std::string gate;  ///< the router's weight: `gate.NAME.weight` by its NAME, or a whole name
+  int top_k = 1;     ///< experts of a token
+  ExpertActivation experts =
+      ExpertActivation::swiglu;       ///< swiglu: tensors `swiglu.*`, else `mlp.*`
+  bool renormalise = false;           ///< the weights of a token are divided by their sum
+  std::optional<int64_t> capacity{};  ///< tokens that an expert takes, the first ones; none: all
+};
+/// Reads "gate=NAME,top_k=K,experts=swiglu,renormalise=0,capacity=C"; the last two may be left out.
+/// Throws Error(usage) that lists what is known.
+MoeLayerForm parse_moe_layer(const std::string& text);
+
+/// What forward can run of a folder; `model` is a language model's network, `moe_layer` one layer.
 enum class ModelPart {
   transformer,
   model,
+  moe_layer,
   vae_decode,
   vae_encode,
   text_encoder,
@@ -129,6 +145,7 @@ struct ForwardRequest {
   TensorViews tensors;  ///< the same from memory, which is read during the call alone
   std::string outputs;  ///< safetensors file to write; "": what comes back is all
   bool trace = false;   ///< also `embedding`, `block.N`, ...
+  std::optional<MoeLayerForm> moe{};      ///< of moe_layer, which needs it
   VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
   int64_t vae_tile = 0;                   ///< as in GenerateRequest
 };

@@ -5,8 +5,9 @@
 
 namespace tessera {
 
-/// The word that stands for a choice on the command line and in JSON: of DeviceKind, FinishReason,
-/// KvCache, ModelPart, NoiseSource, PassKind, Phase, PlanAxis, Precision, SchedulerName, StopAtEos.
+/// The word that stands for a choice on the command line and in JSON: of DeviceKind,
+/// ExpertActivation, FinishReason, KvCache, ModelPart, NoiseSource, PassKind, Phase, PlanAxis,
+/// Precision, SchedulerName, StopAtEos.
 template <class Choice>
 const char* word_of(Choice choice);
 /// The words of all choices of a kind.

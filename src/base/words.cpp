@@ -22,6 +22,15 @@ const auto& table(std::type_identity<DeviceKind>) {
   static const Words<DeviceKind> all{{"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}};
   return all;
 }
+const auto& table(std::type_identity<ExpertActivation>) {
+  using A = ExpertActivation;
+  static const Words<A> all{{"swiglu", A::swiglu},
+                            {"relu", A::relu},
+                            {"gelu", A::gelu},
+                            {"gelu_tanh", A::gelu_tanh},
+                            {"silu", A::silu}};
+  return all;
+}
 const auto& table(std::type_identity<FinishReason>) {
   using F = FinishReason;
   static const Words<F> all{{"end", F::end}, {"stop", F::stop}, {"length", F::length}};
@@ -36,10 +45,10 @@ const auto& table(std::type_identity<KvCache>) {
 const auto& table(std::type_identity<ModelPart>) {
   using M = ModelPart;
   static const Words<M> all{
-      {"transformer", M::transformer},      {"model", M::model},
-      {"vae.decode", M::vae_decode},        {"vae.encode", M::vae_encode},
-      {"text_encoder", M::text_encoder},    {"text_encoder_2", M::text_encoder_2},
-      {"text_encoder_3", M::text_encoder_3}};
+      {"transformer", M::transformer},       {"model", M::model},
+      {"moe_layer", M::moe_layer},           {"vae.decode", M::vae_decode},
+      {"vae.encode", M::vae_encode},         {"text_encoder", M::text_encoder},
+      {"text_encoder_2", M::text_encoder_2}, {"text_encoder_3", M::text_encoder_3}};
   return all;
 }
 const auto& table(std::type_identity<NoiseSource>) {
@@ -126,6 +135,7 @@ Choice choice_of(const std::string& word, const std::string& what) {
   template std::vector<std::string> words_of<Choice>(); \
   template Choice choice_of(const std::string&, const std::string&)
 TESSERA_WORDS(DeviceKind);
+TESSERA_WORDS(ExpertActivation);
 TESSERA_WORDS(FinishReason);
 TESSERA_WORDS(KvCache);
 TESSERA_WORDS(ModelPart);

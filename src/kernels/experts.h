@@ -3,26 +3,30 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/matmul.h"
 #include "kernels/packed_weight.h"
 #include "tensor/dtype.h"
 
 namespace tessera::kernels {
 
-/// One SwiGLU expert: gate and up paired [inner, hidden], down [hidden, inner].
+/// One expert: down(act(up x + up_bias)) + down_bias.
 struct ExpertView {
-  const PackedWeight* gate_up = nullptr;
-  const PackedWeight* down = nullptr;
+  const PackedWeight* up = nullptr;    ///< [inner, hidden]; of swiglu gate and up, paired
+  const PackedWeight* down = nullptr;  ///< [hidden, inner]
+  const float* up_bias = nullptr;      ///< [inner] or null; not with swiglu
+  const float* down_bias = nullptr;    ///< [hidden] or null
 };
 
-/// rows[t * slots + j] = down(silu(gate x[t]) * (up x[t])) of expert ids[t * slots + j], rounded to
-/// `dtype`; id -1 gives a row of zeros. The inner activation is rounded to the dtype of the
-/// weights; with weights in i8, rows and inner activations are f32.
+/// rows[t * slots + j] = expert ids[t * slots + j] of x[t], rounded to `dtype`; id -1 gives a row
+/// of zeros. The inner activation is rounded to the dtype of the weights; with weights in i8, rows
+/// and inner activations are f32.
 struct ExpertsArgs {
   const void* x = nullptr;  ///< [tokens, hidden] of `dtype`
   tensor::DType dtype = tensor::DType::f32;
   int64_t x_stride = 0;
   int64_t tokens = 0, slots = 0, hidden = 0, inner = 0;
-  const int32_t* ids = nullptr;  ///< [tokens, slots], each -1 or a valid expert
+  Activation activation = Activation::swiglu;  ///< of all experts
+  const int32_t* ids = nullptr;                ///< [tokens, slots], each -1 or a valid expert
   const ExpertView* bank = nullptr;
   int64_t experts = 0;
   void* rows = nullptr;  ///< [tokens * slots, hidden] of `dtype`, dense
@@ -71,7 +75,7 @@ void experts(const ExpertsArgs& args);
 }  // namespace amx
 namespace cuda {
 /// Sorted by expert on the device, tiles on tensor cores (f32: fused multiply-adds); weights as for
-/// `reference`, their data in device memory.
+/// `reference`, their data in device memory. SwiGLU without biases only.
 void experts(const ExpertsArgs& args);
 void combine(const CombineArgs& args);
 }  // namespace cuda

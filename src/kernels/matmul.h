@@ -8,7 +8,7 @@
 namespace tessera::kernels {
 
 /// What follows the sums of a product. `swiglu` takes paired weights: silu(gate) * up.
-enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, swiglu };
+enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, relu, swiglu };
 
 /// What happens to f32 sums before they are stored, in this order: + bias, activation, * gate,
 /// + residual.

@@ -205,7 +205,7 @@ void Llada::block(int index, const nn::StepContext&, const nn::Placement& placem
   if (w.expert_site >= 0) {
     x = ops::add(x, seams.experts.apply(w.expert_site, view, fed, w.router, w.experts));
   } else {
-    const Tensor inner = ops::matmul(fed, w.dense.gate_up, {.activation = ops::Activation::swiglu});
+    const Tensor inner = ops::matmul(fed, w.dense.up, {.activation = ops::Activation::swiglu});
     x = nn::reduced_matmul(inner, w.dense.down, {.residual = x}, seams.reduce);
   }
 }

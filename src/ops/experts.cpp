@@ -18,8 +18,30 @@ namespace {
 // The shape of all experts; a rank may hold only some of them.
 const Expert& first_of(const std::vector<Expert>& bank) {
   for (const Expert& w : bank)
-    if (w.gate_up || w.down) return w;
+    if (w.up || w.down) return w;
   fail(ErrorCode::usage, "experts: the bank is empty; give at least one expert");
+}
+
+void check_bias(const Tensor& x, const char* name, const Tensor& bias, int64_t n, size_t e) {
+  if (!bias.defined()) return;
+  require(bias.rank() == 1 && bias.size(0) == n && bias.dtype() == DType::f32 && bias.dense(),
+          ErrorCode::usage, "experts: expert {} has {} {} of {}; expected dense f32 [{}]", e, name,
+          bias.shape(), tensor::name_of(bias.dtype()), n);
+  require_beside("experts", name, bias, x.device());
+}
+
+// What follows the products of an expert.
+void check_finish(const Tensor& x, const Expert& w, const Expert& first, size_t e) {
+  require(w.activation == first.activation && w.up_bias.defined() == first.up_bias.defined() &&
+              w.down_bias.defined() == first.down_bias.defined(),
+          ErrorCode::usage,
+          "experts: expert {} has another activation, or other biases, than the first; a layer's "
+          "experts are of one form",
+          e);
+  require(!w.up_bias.defined() || w.activation != Activation::swiglu, ErrorCode::usage,
+          "experts: expert {} is a swiglu with a bias of its first product; leave it out", e);
+  check_bias(x, "up_bias", w.up_bias, w.up->n, e);
+  check_bias(x, "down_bias", w.down_bias, w.down->n, e);
 }
 
 void check_experts(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank) {
@@ -35,18 +57,19 @@ void check_experts(const Tensor& x, const Routing& routing, const std::vector<Ex
   const Expert& first = first_of(bank);
   for (size_t e = 0; e < bank.size(); ++e) {
     const Expert& w = bank[e];
-    if (!w.gate_up && !w.down) continue;  // of another rank
-    require(w.gate_up && w.down, ErrorCode::usage, "experts: expert {} has half of its weights", e);
-    require(w.gate_up->paired && !w.down->paired && w.gate_up->k == x.size(1) &&
-                w.down->n == x.size(1) && w.down->k == w.gate_up->n &&
-                w.gate_up->n == first.gate_up->n && w.down->dtype == w.gate_up->dtype &&
-                w.down->dtype == first.down->dtype && w.gate_up->isa == first.gate_up->isa &&
-                w.down->isa == first.down->isa,
+    if (!w.up && !w.down) continue;  // of another rank
+    require(w.up && w.down, ErrorCode::usage, "experts: expert {} has half of its weights", e);
+    const bool swiglu = first.activation == Activation::swiglu;
+    require(w.up->paired == swiglu && !w.down->paired && w.up->k == x.size(1) &&
+                w.down->n == x.size(1) && w.down->k == w.up->n && w.up->n == first.up->n &&
+                w.down->dtype == w.up->dtype && w.down->dtype == first.down->dtype &&
+                w.up->isa == first.up->isa && w.down->isa == first.down->isa,
             ErrorCode::usage,
-            "experts: expert {} has gate_up [{}, {}] and down [{}, {}]; expected a paired [{}, {}] "
-            "and a plain [{}, {}], packed alike in all experts",
-            e, w.gate_up->n, w.gate_up->k, w.down->n, w.down->k, first.gate_up->n, x.size(1),
-            x.size(1), first.gate_up->n);
+            "experts: expert {} has up [{}, {}] and down [{}, {}]; expected a {} [{}, {}] and a "
+            "plain [{}, {}], packed alike in all experts",
+            e, w.up->n, w.up->k, w.down->n, w.down->k, swiglu ? "paired" : "plain", first.up->n,
+            x.size(1), x.size(1), first.up->n);
+    check_finish(x, w, first, e);
   }
 }
 
@@ -82,9 +105,9 @@ void count_experts(const Tensor& x, const Tensor& ids, const std::vector<Expert>
   const double rows = static_cast<double>(ids.elements());
   const Expert& w = first_of(bank);
   const double flops =
-      6 * rows * static_cast<double>(w.gate_up->n) * static_cast<double>(w.gate_up->k);
+      (w.up->paired ? 6 : 4) * rows * static_cast<double>(w.up->n) * static_cast<double>(w.up->k);
   const double weights =
-      touched_experts(ids, bank.size()) * static_cast<double>(w.gate_up->bytes() + w.down->bytes());
+      touched_experts(ids, bank.size()) * static_cast<double>(w.up->bytes() + w.down->bytes());
   const double row = static_cast<double>(x.size(1) * size_of(x.dtype()));
   meter->add("experts", flops, weights + static_cast<double>(x.bytes()) + rows * row);
 }
@@ -103,9 +126,13 @@ Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Ex
   std::vector<kernels::ExpertView> views;
   views.reserve(bank.size());
   const Expert& first = first_of(bank);
+  const auto values = [](const Tensor& bias) {
+    return bias.defined() ? bias.data<float>() : nullptr;
+  };
   for (const Expert& w : bank) {  // kernels read shapes off any expert, rows of those asked for
     const Expert& there = w.down ? w : first;
-    views.push_back({there.gate_up.get(), there.down.get()});
+    views.push_back(
+        {there.up.get(), there.down.get(), values(there.up_bias), values(there.down_bias)});
   }
   kernels::table_of(x.device(), first.down->isa)
       .experts({.x = x.raw(),
@@ -114,7 +141,8 @@ Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Ex
                 .tokens = x.size(0),
                 .slots = ids.size(1),
                 .hidden = x.size(1),
-                .inner = first.gate_up->n,
+                .inner = first.up->n,
+                .activation = first.activation,
                 .ids = ids.data<int32_t>(),
                 .bank = views.data(),
                 .experts = static_cast<int64_t>(views.size()),

@@ -7,15 +7,17 @@
 
 namespace tessera::ops {
 
-/// One expert: gate and up packed in pairs [inner, hidden], down [hidden, inner]; both null where
-/// another rank holds it.
+/// One expert: down(act(up x + up_bias)) + down_bias. Null weights: another rank holds it.
 struct Expert {
-  Weight gate_up, down;
+  Weight up;    ///< [inner, hidden]; of swiglu gate and up, packed in pairs
+  Weight down;  ///< [hidden, inner]
+  Activation activation = Activation::swiglu;  ///< the same in all experts of a layer
+  Tensor up_bias{}, down_bias{};  ///< f32 [inner], [hidden]; undefined: none. swiglu has no up_bias
 };
 
 /// sum over slots, in slot order, in f32: weight * round(Expert(x)), rounding to the dtype of x;
 /// then + shared [tokens, hidden] if defined; the result in the dtype of x. Experts without tokens
-/// are not read. Work is grouped by expert: gather -> SwiGLU -> down -> weighted combine.
+/// are not read. Work is grouped by expert: gather -> up -> down -> weighted combine.
 Tensor experts(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank,
                const Tensor& shared = {});
 

@@ -22,8 +22,9 @@ struct Workload {
   bool rescales = false, thresholds = false;
   /// Of a language model, in place of all that.
   struct Sequences {
-    std::vector<int64_t> lengths;  ///< the most tokens that each will have
-    nn::SelectionRule rule{};      ///< who chooses the experts of its tokens
+    std::vector<int64_t> lengths;       ///< the most tokens that each will have
+    nn::SelectionRule rule{};           ///< who chooses the experts of its tokens
+    std::optional<int64_t> capacity{};  ///< tokens of a pass that an expert takes; none: all
   };
   std::optional<Sequences> text{};
 

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "nn/local.h"
+#include "nn/moe/capacity_policy.h"
 #include "parallel/sequence/displaced_kv.h"
 #include "parallel/tensor/narrow_experts.h"
 
@@ -182,6 +183,8 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
 void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload) {
   std::shared_ptr<const nn::ExpertPolicy> chooses = std::make_shared<nn::VanillaPolicy>();
   if (workload.text) chooses = policy = std::make_shared<nn::SelectionPolicy>(workload.text->rule);
+  if (workload.text && workload.text->capacity)
+    chooses = std::make_shared<nn::CapacityPolicy>(policy, *workload.text->capacity);
   if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
   ScheduleHooks hooks{.kept = [sequences = partition.sequences(rank)](int sequence, int64_t id) {
     return token_number(static_cast<uint64_t>(sequences.at(static_cast<size_t>(sequence))),

@@ -57,6 +57,14 @@ void check_request(const ForwardRequest& q) {
   choice("--component", q.component, ModelPart::text_encoder_3);
   choice("--vae-tiling", q.vae_tiling, VaeTiling::off);
   number("--vae-tiling (pixels)", q.vae_tile, 0, 1 << 20);
+  const bool layer = q.component == ModelPart::moe_layer;
+  require(layer == q.moe.has_value(), ErrorCode::usage, "{}",
+          layer ? "a moe_layer runs as --moe says; add --moe gate=NAME,top_k=K,experts=FORM"
+                : "--moe is for --component moe_layer; leave it out");
+  if (!layer) return;
+  number("--moe top_k", q.moe->top_k, 1, 1 << 20);
+  choice("--moe experts", q.moe->experts, ExpertActivation::silu);
+  number("--moe capacity", q.moe->capacity.value_or(0), 0, int64_t{1} << 40);
 }
 
 }  // namespace tessera::pipeline

@@ -15,6 +15,7 @@
 #include "parallel/denoise.h"
 #include "pipeline/check_request.h"
 #include "pipeline/encode_text.h"
+#include "pipeline/forward_moe_layer.h"
 #include "pipeline/forward_tokens.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/tensor_view.h"
@@ -210,22 +211,22 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
   const std::string component = word_of(request.component);
   const bool transformer = request.component <= ModelPart::model;
   const bool language = transformer && state.language != nullptr;
+  const bool layer = request.component == ModelPart::moe_layer;
   const bool decode = request.component == ModelPart::vae_decode;
   const bool text = request.component >= ModelPart::text_encoder;
   require(!transformer || state.options.plan.world() == 1, ErrorCode::plan,
           "forward runs one component on one rank; leave out --plan and --ranks");
-  const std::string part = transformer ? "transformer" : text ? component : "vae";
+  const std::string part = transformer ? "transformer" : text || layer ? component : "vae";
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
           : transformer ? state.spec.has_value()
+          : layer       ? state.layer.has_value()
           : text        ? state.folder.has(component)
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
-          transformer ? "transformer"
-          : text      ? component
-                      : "VAE");
+          part == "vae" ? "VAE" : part);
   if (!request.outputs.empty()) base::check_writable(request.outputs);
-  if (control.on_note && !text) {
+  if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())
                              : transformer ? state.check_transformer()
                              : decode      ? state.check_vae()
@@ -235,7 +236,8 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
   const tensor::BindScope bind(state.workers.scope());
   Tensors inputs = inputs_of(request);
   const std::string file = request.inputs.empty() ? "the request" : request.inputs;
-  const Tensors outputs = language ? forward_tokens(state, inputs, request.trace, control.stop)
+  const Tensors outputs = layer      ? forward_moe_layer(state, inputs, request, control)
+                          : language ? forward_tokens(state, inputs, request.trace, control.stop)
                           : transformer
                               ? run_transformer(state, file, inputs, request.trace, control)
                           : text ? forward_text(state, component, inputs, request.trace, control)

@@ -185,12 +185,18 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
     start_device(state.place);
   state.name = model;
   state.folder = load::open_folder(resolve_model(model));
-  if (state.folder.has("model") && state.folder.kind == load::FolderKind::single)
-    state.language = std::make_unique<Language>(state.folder.component("model"));
+  if (state.folder.has("model") && state.folder.kind == load::FolderKind::single) {
+    const load::Component& part = state.folder.component("model");
+    if (part.class_name == models::kMoeLayerType)
+      state.layer = models::moe_layer_of(source_of(part));
+    else
+      state.language = std::make_unique<Language>(part);
+  }
   if (state.language) state.language->compute_on(state.device());
   if (!state.has_vae() && state.folder.absent.contains("transformer"))
     state.folder.component("transformer");
-  require(state.folder.has("transformer") || state.has_vae() || state.language, ErrorCode::model,
+  require(state.folder.has("transformer") || state.has_vae() || state.language || state.layer,
+          ErrorCode::model,
           "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
           "transformer ({}), VAEs ({}) and language models ({})",
           model, state.folder.class_name, models::known_types(models::pipelines()),

@@ -9,6 +9,7 @@
 
 #include "load/diffusers_folder.h"
 #include "load/weight_store.h"
+#include "models/moe_layer.h"
 #include "models/registry.h"
 #include "pipeline/device.h"
 #include "pipeline/language.h"
@@ -25,10 +26,11 @@ struct ModelState {
   DeviceChoice place;  ///< where parts compute; latents and images are the host's
   std::string name;    ///< as the caller gave it
   load::ModelFolder folder;
-  std::optional<models::PipelineSpec> spec;  ///< none: a folder without a transformer
-  models::PipelineSpec::Defaults defaults;   ///< the spec's, or what the folder says of itself
-  std::unique_ptr<Language> language;        ///< null: not a language model
-  std::vector<std::string> class_names;      ///< empty: classes have numbers only
+  std::optional<models::PipelineSpec> spec;     ///< none: a folder without a transformer
+  models::PipelineSpec::Defaults defaults;      ///< the spec's, or what the folder says of itself
+  std::unique_ptr<Language> language;           ///< null: not a language model
+  std::optional<models::MoeLayerConfig> layer;  ///< none: not a moe_layer
+  std::vector<std::string> class_names;         ///< empty: classes have numbers only
   Workers workers;
   Loaded<nn::Denoiser> transformers;        ///< by parallel::portion_number
   std::atomic<int64_t> foreseen_tokens{0};  ///< of the largest run of a language model that fits

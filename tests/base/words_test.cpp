@@ -23,6 +23,7 @@ void expect_one_word_each(Choice last) {
 
 TEST(Words, EveryChoiceHasOne) {
   expect_one_word_each(DeviceKind::cuda);
+  expect_one_word_each(ExpertActivation::silu);
   expect_one_word_each(FinishReason::length);
   expect_one_word_each(KvCache::block);
   expect_one_word_each(ModelPart::text_encoder_3);

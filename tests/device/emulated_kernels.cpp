@@ -58,8 +58,9 @@ void check(const MatmulArgs& a) {
 void check(const ExpertsArgs& a) {
   check_arrays("experts", {a.x, a.ids, a.rows});
   for (int64_t e = 0; e < a.experts; ++e) {
-    check_weight("experts", *a.bank[e].gate_up);
+    check_weight("experts", *a.bank[e].up);
     check_weight("experts", *a.bank[e].down);
+    check_arrays("experts", {a.bank[e].up_bias, a.bank[e].down_bias});
   }
 }
 void check(const CombineArgs& a) { check_arrays("combine", {a.rows, a.weights, a.shared, a.y}); }

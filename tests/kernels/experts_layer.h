@@ -16,14 +16,18 @@ using tensor::Tensor;
 // A layer of random experts; what a kernel does not write stays random.
 struct Layer {
   // dtype i8: the weights of bf16, quantised.
-  Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_ = Isa::reference)
-      : isa(isa_), hidden(hidden_), inner(inner_) {
+  Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_ = Isa::reference,
+        Activation activation_ = Activation::swiglu, bool biased = false)
+      : isa(isa_), hidden(hidden_), inner(inner_), activation(activation_) {
     const DType dtype = packed == DType::i8 ? DType::bf16 : packed;
     const float scale = 1 / std::sqrt(static_cast<float>(hidden));
+    const bool paired = activation == Activation::swiglu;
     for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
-      weights.push_back(pack_weight(random_tensor({inner, hidden}, dtype, 3 * e, scale),
-                                    random_tensor({inner, hidden}, dtype, 3 * e + 1, scale), packed,
-                                    isa));
+      const Tensor up = paired ? random_tensor({inner, hidden}, dtype, 3 * e + 1, scale) : Tensor{};
+      weights.push_back(
+          pack_weight(random_tensor({inner, hidden}, dtype, 3 * e, scale), up, packed, isa));
+      if (biased && !paired) up_biases.push_back(random_tensor({inner}, DType::f32, 700 + e));
+      if (biased) down_biases.push_back(random_tensor({hidden}, DType::f32, 800 + e));
       weights.push_back(
           pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, packed, isa));
     }
@@ -41,6 +45,11 @@ struct Layer {
     for (const PackedWeight& w : weights) placed.push_back(at(w));
     std::vector<ExpertView> bank;
     for (size_t e = 0; e < placed.size(); e += 2) bank.push_back({&placed[e], &placed[e + 1]});
+    std::vector<Tensor> biases;
+    for (size_t e = 0; e < down_biases.size(); ++e) {
+      bank[e].down_bias = biases.emplace_back(at(down_biases[e])).data<float>();
+      if (!up_biases.empty()) bank[e].up_bias = biases.emplace_back(at(up_biases[e])).data<float>();
+    }
     kernel({.x = x.raw(),
             .dtype = x.dtype(),
             .x_stride = x.stride(0),
@@ -48,6 +57,7 @@ struct Layer {
             .slots = slots,
             .hidden = hidden,
             .inner = inner,
+            .activation = activation,
             .ids = static_cast<const int32_t*>(ids.raw()),
             .bank = bank.data(),
             .experts = static_cast<int64_t>(bank.size()),
@@ -56,7 +66,9 @@ struct Layer {
   }
   Isa isa;
   int64_t hidden, inner;
+  Activation activation;
   std::vector<PackedWeight> weights;
+  std::vector<Tensor> up_biases{}, down_biases{};
 };
 
 }  // namespace tessera::kernels

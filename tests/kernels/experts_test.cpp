@@ -105,6 +105,86 @@ TEST(Experts, Int8ProductsStayWithinTheBoundOfTheirScales) {
   }
 }
 
+constexpr Activation kActivations[] = {Activation::none,      Activation::silu,
+                                       Activation::gelu_tanh, Activation::gelu_erf,
+                                       Activation::relu,      Activation::swiglu};
+
+// The reference itself: down(act(up x + b)) + b' in f64, weights as they are.
+TEST(Experts, TheReferenceIsTheFormulaOfEveryActivationWithAndWithoutBiases) {
+  constexpr int64_t kHidden = 9, kInner = 7, kTokens = 5;
+  const Tensor x = random_tensor({kTokens, kHidden}, DType::f32, 3);
+  for (Activation act : kActivations)
+    for (bool biased : {false, true}) {
+      const Layer layer(kHidden, kInner, 2, DType::f32, Isa::reference, act, biased);
+      const std::vector<int32_t> ids = {1, 0, 1, 1, 0};
+      const Tensor got = layer.run(x, ids);
+      for (int64_t t = 0; t < kTokens; ++t) {
+        const auto e = static_cast<size_t>(ids[static_cast<size_t>(t)]);
+        const Tensor &up = layer.weights[2 * e].data, &down = layer.weights[2 * e + 1].data;
+        const auto product = [&](const Tensor& w, int64_t row, const auto* values, int64_t k) {
+          double sum = 0;
+          for (int64_t i = 0; i < k; ++i) sum += double{w.row<float>(row)[i]} * double(values[i]);
+          return sum;
+        };
+        std::vector<double> inner;
+        for (int64_t i = 0; i < kInner; ++i) {
+          double a = product(up, i, x.row<float>(t), kHidden);
+          if (!layer.up_biases.empty()) a += double{layer.up_biases[e].data<float>()[i]};
+          const double pi = 3.14159265358979323846, gate = 1 / (1 + std::exp(-a));
+          switch (act) {
+            case Activation::none: break;
+            case Activation::silu: a *= gate; break;
+            case Activation::gelu_tanh:
+              a *= (1 + std::tanh(std::sqrt(2 / pi) * (a + 0.044715 * a * a * a))) / 2;
+              break;
+            case Activation::gelu_erf: a *= std::erfc(-a / std::sqrt(2.0)) / 2; break;
+            case Activation::relu: a = std::max(a, 0.0); break;
+            case Activation::swiglu:
+              a *= gate * product(up, kInner + i, x.row<float>(t), kHidden);
+              break;
+          }
+          inner.push_back(a);
+        }
+        for (int64_t c = 0; c < kHidden; ++c) {
+          double want = product(down, c, inner.data(), kInner);
+          if (biased) want += double{layer.down_biases[e].data<float>()[c]};
+          EXPECT_NEAR(got.row<float>(t)[c], want, 1e-5) << static_cast<int>(act) << biased;
+        }
+      }
+    }
+}
+
+TEST(Experts, EveryActivationAndBiasEqualsTheReferenceOnEveryInstructionSet) {
+  for (Activation act : kActivations)
+    for (bool biased : {false, true})
+      for (DType weights : {DType::f32, DType::bf16, DType::i8})
+        for (auto [tokens, hidden, inner, slots] :
+             {std::array<int, 4>{0, 32, 32, 1}, {1, 32, 16, 1}, {23, 70, 50, 2}, {61, 33, 72, 2}}) {
+          const DType dtype = weights == DType::f32 ? DType::f32 : DType::bf16;
+          const Tensor x = random_tensor({tokens, hidden}, dtype, 77);
+          const std::vector<int32_t> ids = random_ids(tokens, slots, 3, true);
+          const auto made = [&](Isa isa) {
+            return Layer(hidden, inner, 3, weights, isa, act, biased).run(x, ids);
+          };
+          const Tensor want = made(Isa::reference);
+          for (Isa isa : available_isas())
+            EXPECT_LT(relative_l2(made(isa), want), dtype == DType::f32 ? 2e-6 : 3e-3)
+                << name_of(isa) << " act " << static_cast<int>(act) << (biased ? " biased " : " ")
+                << tensor::name_of(weights) << " " << tokens << "x" << hidden << "x" << inner;
+        }
+}
+
+TEST(Experts, ANumberThatIsNoneComesThroughEveryActivation) {
+  Tensor x = random_tensor({2, 32}, DType::f32, 7);
+  x.row<float>(1)[3] = std::nanf("");
+  for (Activation act : kActivations)
+    for (Isa isa : available_isas()) {
+      const Tensor got = Layer(32, 48, 1, DType::f32, isa, act, true).run(x, {0, 0});
+      EXPECT_FALSE(std::isnan(got.row<float>(0)[5])) << name_of(isa);
+      EXPECT_TRUE(std::isnan(got.row<float>(1)[5])) << name_of(isa) << static_cast<int>(act);
+    }
+}
+
 TEST(Experts, AllTokensOnOneExpertEqualTheReference) {
   const Tensor x = random_tensor({50, 48}, DType::bf16, 5);
   const std::vector<int32_t> ids(50, 2);
@@ -117,8 +197,13 @@ TEST(Experts, ARowDoesNotDependOnOtherTokensOrThreads) {
   for (Isa isa : available_isas()) {
     if (isa == Isa::avx2) continue;  // library products are outside the row rule
     const int64_t tokens = isa == Isa::reference ? 12 : 120;
-    for (DType dtype : {DType::f32, DType::bf16, DType::i8}) {
-      const Layer layer(96, 200, 3, dtype, isa);
+    for (auto [dtype, act] : {std::pair{DType::f32, Activation::swiglu},
+                              {DType::bf16, Activation::swiglu},
+                              {DType::i8, Activation::swiglu},
+                              {DType::f32, Activation::relu},
+                              {DType::bf16, Activation::gelu_erf},
+                              {DType::i8, Activation::silu}}) {
+      const Layer layer(96, 200, 3, dtype, isa, act, true);
       const Tensor x = random_tensor({tokens, 96}, dtype == DType::i8 ? DType::bf16 : dtype, 5);
       const std::vector<int32_t> ids = random_ids(tokens, 2, 3, false);
       const Tensor all = layer.run(x, ids);

@@ -170,8 +170,7 @@ TEST(Experts, MetaCountsTheAssumedShareOfTheWeights) {
   EXPECT_EQ(y.shape(), x.shape());
   const auto entry = scope.meter->entries().at("experts");
   EXPECT_EQ(entry.flops, 6.0 * 20 * 8 * 4);
-  const double one =
-      static_cast<double>(bank[0].gate_up->data.bytes() + bank[0].down->data.bytes());
+  const double one = static_cast<double>(bank[0].up->data.bytes() + bank[0].down->data.bytes());
   EXPECT_EQ(entry.bytes, 2 * one + 10 * 4 * 4 + 20 * 4 * 4);
 }
 
@@ -192,6 +191,60 @@ TEST(Experts, Int8CountsHalfOfTheBytesAndIsForExpertsOnly) {
     EXPECT_THROW(matmul(x, pack_weight(up, dtype)), Error);
   }
   EXPECT_NEAR(bytes[1] / bytes[0], 0.5, 0.01);
+}
+
+Expert plain_expert(Activation activation, Device device = Device::cpu) {
+  return {pack_weight(Tensor::zeros({8, 4}, DType::f32, device), DType::f32),
+          pack_weight(Tensor::zeros({4, 8}, DType::f32, device), DType::f32), activation,
+          Tensor::zeros({8}, DType::f32, device), Tensor::zeros({4}, DType::f32, device)};
+}
+
+TEST(Experts, ExpertsWithoutAGateCostTwoProducts) {
+  tensor::Scope scope;
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  const Expert one = plain_expert(Activation::relu, Device::meta);
+  const Tensor x = Tensor::empty({10, 4}, DType::f32, Device::meta);
+  const Routing r = route(Tensor::empty({10, 2}, DType::f32, Device::meta), {.top_k = 2});
+  EXPECT_EQ(experts(x, r, {one, one}).shape(), x.shape());
+  EXPECT_EQ(scope.meter->entries().at("experts").flops, 4.0 * 20 * 8 * 4);
+}
+
+TEST(Experts, BiasesStandBehindBothProducts) {
+  Expert one = plain_expert(Activation::relu);
+  one.down = pack_weight(Tensor::from(std::vector<float>(32, 1), {4, 8}), DType::f32);
+  one.up_bias = Tensor::from(std::vector<float>{1, -1, 2, -2, 3, -3, 4, -4}, {8});
+  one.down_bias = Tensor::from(std::vector<float>{0, 1, 2, 3}, {4});
+  const Routing r = route(Tensor::zeros({1, 1}, DType::f32), {});
+  EXPECT_EQ(experts(Tensor::zeros({1, 4}, DType::f32), r, {one}).to_floats(),
+            (std::vector<float>{10, 11, 12, 13}));
+}
+
+TEST(Experts, RefusesAFormThatDoesNotFit) {
+  const Tensor x = Tensor::zeros({3, 4}, DType::f32);
+  const Routing r = route(Tensor::zeros({3, 2}, DType::f32), {});
+  const Expert relu = plain_expert(Activation::relu);
+  EXPECT_NO_THROW(experts(x, r, {relu, relu}));
+  const auto refused = [&](const Expert& second) {
+    EXPECT_THROW(experts(x, r, {relu, second}), Error);
+  };
+  refused(plain_expert(Activation::silu));
+  refused(random_bank(1, Device::cpu)[0]);
+  Expert other = relu;
+  other.up_bias = {};
+  refused(other);
+  for (const Tensor& bias : {Tensor::zeros({4}, DType::f32), Tensor::zeros({8}, DType::bf16),
+                             Tensor::zeros({8, 1}, DType::f32)}) {
+    other.up_bias = bias;
+    refused(other);
+  }
+  other = plain_expert(Activation::swiglu);
+  EXPECT_THROW(experts(x, r, {other, other}), Error) << "no pair";
+  other = random_bank(1, Device::cpu)[0];
+  other.down_bias = Tensor::zeros({4}, DType::f32);
+  EXPECT_NO_THROW(experts(x, r, {other, other}));
+  other.up_bias = Tensor::zeros({8}, DType::f32);
+  EXPECT_THROW(experts(x, r, {other, other}), Error) << "a swiglu has no such bias";
 }
 
 TEST(Experts, ZeroTokensAndSharedRows) {

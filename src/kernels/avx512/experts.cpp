@@ -12,32 +12,59 @@ TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 namespace {
 
-// silu(gate) * up, rounded to bf16 for weights of bf16, straight into the packed rows of the down
+// act(up + bias), rounded to bf16 for weights of bf16, straight into the packed rows of the down
 // product.
 class InnerWriter final : public BlockWriter {
  public:
-  InnerWriter(const Engine& e, std::byte* rows, const RowLayout& layout, DType weight,
-              int64_t panels)
+  InnerWriter(const Engine& e, std::byte* rows, const RowLayout& layout, const ExpertView& expert,
+              Activation activation)
       : rows_(rows),
         layout_(layout),
-        weight_(weight),
-        stored_(e.rows_for(weight)),
-        panels_(panels) {}
+        expert_(expert),
+        activation_(activation),
+        weight_(expert.down->dtype),
+        stored_(e.rows_for(weight_)),
+        size_(size_of(stored_)) {}
 
   void write(int64_t row, int64_t rows, int64_t panel, const float* sums) override {
-    const int64_t step = panel * 16 / step_elements(weight_),
-                  at = panel * 16 % step_elements(weight_);
-    const int64_t size = size_of(stored_);
-    // The last panel may leave a part of its step: zeros.
-    const int64_t pad = panel + 1 == panels_ ? step_elements(weight_) : 0;
-    std::byte* to = rows_ + layout_.offset(row, step) + at * size;
-    for (int64_t r = 0; r < rows; ++r, to += layout_.line, sums += kPanelColumns) {
-      put(to, _mm512_mul_ps(silu(_mm512_load_ps(sums)), _mm512_load_ps(sums + 16)));
-      for (int64_t i = at + 16; i < pad; i += 16) put(to + (i - at) * size, _mm512_setzero_ps());
+    switch (activation_) {
+      case Activation::none: return all<Activation::none>(row, rows, panel, sums);
+      case Activation::silu: return all<Activation::silu>(row, rows, panel, sums);
+      case Activation::gelu_tanh: return all<Activation::gelu_tanh>(row, rows, panel, sums);
+      case Activation::gelu_erf: return all<Activation::gelu_erf>(row, rows, panel, sums);
+      case Activation::relu: return all<Activation::relu>(row, rows, panel, sums);
+      case Activation::swiglu: return all<Activation::swiglu>(row, rows, panel, sums);
     }
   }
 
  private:
+  template <Activation activation>
+  void all(int64_t row, int64_t rows, int64_t panel, const float* sums) const {
+    constexpr bool kPaired = activation == Activation::swiglu;
+    constexpr int64_t kParts = kPaired ? 1 : 2;
+    const int64_t step = step_elements(weight_), inner = expert_.down->k;
+    for (int64_t part = 0; part < kParts; ++part) {
+      const int64_t column = (panel * kParts + part) * 16;
+      if (column >= inner) return;
+      const __m512 bias =
+          expert_.up_bias ? _mm512_maskz_loadu_ps(lanes(inner - column), expert_.up_bias + column)
+                          : _mm512_setzero_ps();
+      // The last columns may leave a part of their step: zeros.
+      const int64_t pad = column + 16 >= inner ? step - column % step : 0;
+      std::byte* to = rows_ + layout_.offset(row, column / step) + column % step * size_;
+      const float* from = sums + part * 16;
+      for (int64_t r = 0; r < rows; ++r, to += layout_.line, from += kPanelColumns) {
+        __m512 v = _mm512_load_ps(from);
+        if constexpr (kPaired)
+          v = _mm512_mul_ps(silu(v), _mm512_load_ps(from + 16));
+        else
+          v = activate<activation>(_mm512_add_ps(v, bias));
+        put(to, v);
+        for (int64_t i = 16; i < pad; i += 16) put(to + i * size_, _mm512_setzero_ps());
+      }
+    }
+  }
+
   void put(std::byte* to, __m512 v) const {
     if (weight_ != DType::bf16)
       _mm512_store_ps(to, v);
@@ -49,8 +76,10 @@ class InnerWriter final : public BlockWriter {
 
   std::byte* rows_;
   const RowLayout& layout_;
+  const ExpertView& expert_;
+  Activation activation_;
   DType weight_, stored_;
-  int64_t panels_;
+  int64_t size_;
 };
 
 // Some rows of an expert, and where their inner activations stand.
@@ -72,7 +101,7 @@ struct Work {
         args(a),
         groups(group_by_expert(a)),
         dtype(a.bank[0].down->dtype),
-        up(panel_shape(*a.bank[0].gate_up)),
+        up(panel_shape(*a.bank[0].up)),
         down(panel_shape(*a.bank[0].down)) {
     const int64_t most = resident_rows(e, std::max(up.steps, down.steps), dtype);
     for (int64_t x = 0; x < a.experts; ++x) {
@@ -105,14 +134,16 @@ void gate_and_up(const Work& work, const Part& p, Range panels, std::byte* inner
   std::byte* const x = thread_scratch(0).at_least(layout.bytes());
   pack_rows(work.engine, {a.x, a.dtype, a.x_stride, a.hidden, work.groups.pair.data(), a.slots},
             p.first, layout, work.dtype, x);
-  InnerWriter writer(work.engine, inner + p.inner, next, work.dtype, work.up.panels);
-  work.engine.sweep(x, layout, *a.bank[p.expert].gate_up, panels, writer);
+  const ExpertView& expert = a.bank[p.expert];
+  InnerWriter writer(work.engine, inner + p.inner, next, expert, a.activation);
+  work.engine.sweep(x, layout, *expert.up, panels, writer);
 }
 
 void down(const Work& work, const Part& p, Range panels, const std::byte* inner) {
   const ExpertsArgs& a = work.args;
   MatmulArgs out;
   out.weight = a.bank[p.expert].down;
+  out.epilogue.bias = a.bank[p.expert].down_bias;
   out.y = a.rows;
   out.y_dtype = a.dtype;
   out.y_stride = a.hidden;

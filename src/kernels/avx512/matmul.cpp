@@ -197,6 +197,7 @@ class EpilogueWriter final : public BlockWriter {
       case Activation::silu: return all<Activation::silu>(row, rows, panel, sums);
       case Activation::gelu_tanh: return all<Activation::gelu_tanh>(row, rows, panel, sums);
       case Activation::gelu_erf: return all<Activation::gelu_erf>(row, rows, panel, sums);
+      case Activation::relu: return all<Activation::relu>(row, rows, panel, sums);
       case Activation::swiglu: return all<Activation::swiglu>(row, rows, panel, sums);
     }
   }

@@ -117,6 +117,7 @@ inline __m512 activate(__m512 x) {
   if constexpr (activation == Activation::silu) return silu(x);
   if constexpr (activation == Activation::gelu_tanh) return gelu_tanh(x);
   if constexpr (activation == Activation::gelu_erf) return gelu_erf(x);
+  if constexpr (activation == Activation::relu) return _mm512_max_ps(_mm512_setzero_ps(), x);
   return x;
 }
 

@@ -270,8 +270,7 @@ void store_pointers(const ExpertsArgs& args, ExpertPointers* to) {
     int count = 0;
     for (; count < kPointersAtOnce && first + count < args.experts; ++count) {
       const ExpertView& e = args.bank[first + count];
-      chunk.at[count] = {e.gate_up->data.raw(), e.down->data.raw(), scales(*e.gate_up),
-                         scales(*e.down)};
+      chunk.at[count] = {e.up->data.raw(), e.down->data.raw(), scales(*e.up), scales(*e.down)};
     }
     launch("experts", store_pointers_kernel, Launch{.threads = kPointersAtOnce}, chunk, count,
            to + first);
@@ -306,7 +305,9 @@ void experts(const ExpertsArgs& args) {
   const int64_t pairs = args.tokens * args.slots;
   if (pairs == 0) return;
   if (args.experts > 2048) unsupported("experts", "experts", args.experts, "at most 2048");
-  const DType weights = args.bank[0].gate_up->dtype;
+  if (args.activation != Activation::swiglu || args.bank[0].up_bias || args.bank[0].down_bias)
+    unsupported("experts", "layers with biases, or not of swiglu:", 1, "none");
+  const DType weights = args.bank[0].up->dtype;
   Problem p{};
   p.form = weights == DType::f32       ? Form::f32
            : weights == DType::bf16    ? Form::bf16

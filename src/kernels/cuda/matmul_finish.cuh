@@ -11,6 +11,7 @@ __device__ inline float activate(Activation activation, float x, float up) {
     case Activation::silu: return silu(x);
     case Activation::gelu_tanh: return gelu_tanh(x);
     case Activation::gelu_erf: return gelu_erf(x);
+    case Activation::relu: return x < 0 ? 0 : x;
     case Activation::swiglu: return silu(x) * up;
   }
   return x;

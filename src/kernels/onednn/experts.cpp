@@ -23,8 +23,8 @@ void run_expert(const ExpertsArgs& args, const ExpertView& expert, const int32_t
   product.x_dtype = args.dtype;
   product.x_stride = args.hidden;
   product.rows = count;
-  product.weight = expert.gate_up;
-  product.epilogue.activation = Activation::swiglu;
+  product.weight = expert.up;
+  product.epilogue = {.bias = expert.up_bias, .activation = args.activation};
   product.y = inner.data();
   product.y_stride = args.inner;
   matmul(product);
@@ -33,6 +33,7 @@ void run_expert(const ExpertsArgs& args, const ExpertView& expert, const int32_t
   product.x_stride = args.inner;
   product.rows = count;
   product.weight = expert.down;
+  product.epilogue.bias = expert.down_bias;
   product.y = y.data();
   product.y_dtype = args.dtype;
   product.y_stride = args.hidden;

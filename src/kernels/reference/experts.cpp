@@ -25,8 +25,8 @@ void experts(const ExpertsArgs& args) {
               .x_dtype = args.dtype,
               .x_stride = 0,
               .rows = 1,
-              .weight = expert.gate_up,
-              .epilogue = {.activation = Activation::swiglu},
+              .weight = expert.up,
+              .epilogue = {.bias = expert.up_bias, .activation = args.activation},
               .y = inner.data(),
               .y_dtype = tensor::DType::f32,
               .y_stride = 0});
@@ -35,7 +35,7 @@ void experts(const ExpertsArgs& args) {
               .x_stride = 0,
               .rows = 1,
               .weight = expert.down,
-              .epilogue = {},
+              .epilogue = {.bias = expert.down_bias},
               .y = row,
               .y_dtype = args.dtype,
               .y_stride = 0});

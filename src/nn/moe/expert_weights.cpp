@@ -12,10 +12,10 @@ ops::Expert load_expert(const Weights& weights, const std::string& name, int64_t
 }
 
 tensor::Tensor ExpertWeights::shared_rows(const tensor::Tensor& tokens) const {
-  if (!shared.gate_up) return {};
+  if (!shared.up) return {};
   const tensor::Tensor inner =
-      ops::matmul(tokens, shared.gate_up, {.activation = ops::Activation::swiglu});
-  return ops::matmul(inner, shared.down);
+      ops::matmul(tokens, shared.up, {.bias = shared.up_bias, .activation = shared.activation});
+  return ops::matmul(inner, shared.down, {.bias = shared.down_bias});
 }
 
 }  // namespace tessera::nn

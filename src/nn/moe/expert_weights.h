@@ -20,7 +20,7 @@ struct ExpertWeights {
   ops::Expert shared;  ///< null weights: no shared expert
 
   int64_t experts() const { return static_cast<int64_t>(routed->size()); }
-  /// The shared expert of tokens, down(silu(gate x) * up x); undefined if there is none.
+  /// The shared expert of tokens; undefined if there is none.
   tensor::Tensor shared_rows(const tensor::Tensor& tokens) const;
 };
 

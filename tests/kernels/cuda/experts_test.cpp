@@ -6,6 +6,7 @@
 
 #include "kernels/closeness.h"
 #include "kernels/experts_layer.h"
+#include "tessera/error.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/experts.cu"
 #endif
@@ -70,6 +71,14 @@ TEST(CudaExperts, ARowDoesNotDependOnOthersOrOnTheOrderOfThreads) {
       }
     }
   });
+}
+
+TEST(CudaExperts, RefusesBiasesAndActivationsThatItDoesNotHave) {
+  const Tensor x = random_tensor({3, 8}, DType::f32, 4);
+  for (const auto& [act, biased] : {std::pair{Activation::relu, false}, {Activation::swiglu, true}})
+    EXPECT_THROW(Layer(8, 8, 1, DType::f32, Isa::reference, act, biased)
+                     .run(kThere, cuda::experts, x, {0, 0, 0}),
+                 Error);
 }
 
 TEST(CudaCombine, AddsSlotsInOrder) {

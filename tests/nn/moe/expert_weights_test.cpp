@@ -23,6 +23,17 @@ TEST(ExpertWeights, TheSharedExpertIsAnExpertOfAllTokens) {
             ops::expert_rows(x, {ids, {}}, {weights.shared}).to_floats());
 }
 
+TEST(ExpertWeights, ASharedExpertHasAnyActivationAndBiases) {
+  ExpertWeights weights;
+  weights.shared = {ops::pack_weight(normal({16, 32}, 1, 0.2f), DType::f32),
+                    ops::pack_weight(normal({32, 16}, 2, 0.2f), DType::f32),
+                    ops::Activation::gelu_erf, normal({16}, 3), normal({32}, 4)};
+  const Tensor x = normal({4, 32}, 5);
+  const Tensor ids = Tensor::zeros({4, 1}, DType::i32);
+  EXPECT_EQ(weights.shared_rows(x).to_floats(),
+            ops::expert_rows(x, {ids, {}}, {weights.shared}).to_floats());
+}
+
 TEST(ExpertWeights, ShardsOfAnExpertAddUpToIt) {
   const CountingWeights all;
   const Tensor x = normal({3, 8}, 4), ids = Tensor::zeros({3, 1}, DType::i32);

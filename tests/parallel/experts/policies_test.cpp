@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "comm/threads/launch.h"
+#include "nn/moe/capacity_policy.h"
 #include "nn/moe/expert_choice.h"
 #include "nn/moe/selected_experts.h"
 #include "nn/random_bank.h"
@@ -21,13 +22,26 @@ using namespace nn::random_bank;
 constexpr int kExperts = 7, kSites = 2, kSteps = 5, kTokens = 11;
 const nn::Segments kBody{{0, {0, 6}}, {2, {3, 4}}, {5, {0, 4}}};
 
-const char* const kPolicies[] = {"vanilla",          "topk:2",       "des-seq:1",
-                                 "des-vote:0.3",     "des-max:0.5",  "des-vote:0.3,scope=batch",
-                                 "des-norm4:0.5",    "des-peak:0.2", "naee:0.4",
-                                 "mc:0.4,0.25,0.25", "expert-choice"};
+const char* const kPolicies[] = {"vanilla",
+                                 "topk:2",
+                                 "des-seq:1",
+                                 "des-vote:0.3",
+                                 "des-max:0.5",
+                                 "des-vote:0.3,scope=batch",
+                                 "des-norm4:0.5",
+                                 "des-peak:0.2",
+                                 "naee:0.4",
+                                 "mc:0.4,0.25,0.25",
+                                 "expert-choice",
+                                 "capacity",
+                                 "capacity of des-vote:0.3"};
 
 std::shared_ptr<const nn::ExpertPolicy> policy_of(const std::string& text) {
   if (text == "expert-choice") return std::make_shared<nn::ExpertChoice>();
+  const std::string limited = "capacity of ";
+  if (text == "capacity") return std::make_shared<nn::CapacityPolicy>(policy_of("vanilla"), 2);
+  if (text.starts_with(limited))
+    return std::make_shared<nn::CapacityPolicy>(policy_of(text.substr(limited.size())), 3);
   auto policy = std::make_shared<nn::SelectionPolicy>(nn::parse_selection(text));
   policy->restrict_to({0, 5});
   return policy;

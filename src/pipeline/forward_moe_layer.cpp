@@ -1,0 +1,214 @@
+#include "pipeline/forward_moe_layer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "comm/collectives.h"
+#include "load/meta_weights.h"
+#include "models/moe_layer.h"
+#include "ops/elementwise.h"
+#include "ops/finite.h"
+#include "parallel/setup.h"
+#include "pipeline/launch.h"
+#include "tessera/words.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostTaken = int64_t{1} << 40;
+constexpr const char* kForm = "gate=NAME,top_k=K,experts=FORM[,renormalise=0|1][,capacity=C]";
+
+int64_t whole(const std::string& name, const std::string& text, int64_t least, int64_t most) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(
+      error == std::errc() && end == text.data() + text.size() && value >= least && value <= most,
+      ErrorCode::usage, "--moe {}={}: expected a whole number from {} to {}", name,
+      base::printable(text), least, most);
+  return value;
+}
+
+void read_entry(const std::string& name, const std::string& text, MoeLayerForm& form) {
+  if (name == "gate") {
+    require(!text.empty(), ErrorCode::usage, "--moe gate=: name a router of the folder");
+    form.gate = text;
+  } else if (name == "top_k") {
+    form.top_k = static_cast<int>(whole(name, text, 1, 1 << 20));
+  } else if (name == "experts") {
+    form.experts = choice_of<ExpertActivation>(text, "--moe experts");
+  } else if (name == "renormalise") {
+    form.renormalise = whole(name, text, 0, 1) == 1;
+  } else if (name == "capacity") {
+    form.capacity = whole(name, text, 0, kMostTaken);
+  } else {
+    fail(ErrorCode::usage, "--moe has no entry {}; write {}", base::printable(name), kForm);
+  }
+}
+
+}  // namespace
+
+MoeLayerForm parse_moe_layer(const std::string& text) {
+  MoeLayerForm form;
+  std::set<std::string> seen;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at), name = item.substr(0, item.find('='));
+    require(name.size() < item.size(), ErrorCode::usage, "--moe entry {} has no value; write {}",
+            base::printable(item), kForm);
+    require(seen.insert(name).second, ErrorCode::usage, "--moe entry {} stands twice",
+            base::printable(name));
+    read_entry(name, item.substr(name.size() + 1), form);
+    at = end + 1;
+  }
+  for (const char* name : {"gate", "top_k", "experts"})
+    require(seen.contains(name), ErrorCode::usage, "--moe lacks '{}'; write {}", name, kForm);
+  return form;
+}
+
+namespace pipeline {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+using Tensors = std::map<std::string, Tensor>;
+using Counts = std::vector<int64_t>;
+
+// A layer that is to run, and what came out of it.
+struct Job {
+  const ModelState& state;
+  const MoeLayerForm& form;
+  const nn::Geometry geometry;
+  Tensor x;                              // of all ranks
+  std::vector<models::MoeLayer> layers;  // by rank
+  Tensor out{};
+  Counts counts{}, kept{};
+
+  void run(comm::Communicator* world);
+};
+
+void check_gate(const MoeLayerForm& form, const load::TensorSet& tensors, const std::string& gate) {
+  std::vector<std::string> known;
+  for (const std::string& name : tensors.names())
+    if (name.starts_with("gate.") && name.ends_with(".weight"))
+      known.push_back(name.substr(5, name.size() - 12));
+  require(tensors.has(gate), ErrorCode::usage, "--moe gate={}: there is no tensor {}; gates are {}",
+          base::printable(form.gate), base::printable(gate), fmt::join(known, ", "));
+}
+
+// Names and shapes of all that the form asks for; what else the folder holds is another form's.
+void check_tensors(const Job& job, const load::TensorSet& tensors, const std::string& folder) {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::MetaWeights asked(tensors);
+  check_gate(job.form, tensors, models::gate_of(job.form, asked));
+  const models::MoeLayer layer(*job.state.layer, job.form, asked, {}, job.state.dtype());
+  const std::string others[] = {"*"};
+  (void)load::check_names(asked, tensors, folder, others);
+}
+
+void check_plan(const Plan& plan, const nn::Geometry& geometry) {
+  Plan known;
+  known.data = known.expert = plan.expert;
+  known.placement = plan.placement;
+  known.placement_list = plan.placement_list;
+  require(plan == known, ErrorCode::plan,
+          "the plan '{}' cannot run: a moe_layer takes expert=N and placement= alone",
+          to_string(plan));
+  parallel::require_runnable(plan, geometry, {.text = parallel::Workload::Sequences{}});
+}
+
+Tensor input_of(const Tensors& inputs, int64_t hidden, const std::string& file) {
+  for (const auto& [name, x] : inputs)
+    require(name == "x", ErrorCode::usage, "'{}' holds {}; a moe_layer takes x [tokens, {}] alone",
+            file, base::printable(name), hidden);
+  const auto found = inputs.find("x");
+  require(found != inputs.end(), ErrorCode::usage,
+          "'{}' holds no tensor 'x'; a moe_layer takes x [tokens, {}]", file, hidden);
+  const Tensor& x = found->second;
+  require(x.rank() == 2 && x.size(1) == hidden && tensor::is_float(x.dtype()), ErrorCode::usage,
+          "'{}': 'x' is {} of {}; expected floats [tokens, {}]", file, x.shape().str(),
+          tensor::name_of(x.dtype()), hidden);
+  require(ops::all_finite(x), ErrorCode::usage, "'{}': 'x' holds NaN or infinity; expected numbers",
+          file);
+  return x;
+}
+
+void count(const Tensor& routed, Counts& counts) {
+  const Tensor ids = routed.to(tensor::Device::cpu);
+  for (const int64_t expert : ids.to_ints())
+    if (expert >= 0) ++counts.at(static_cast<size_t>(expert));
+}
+
+Tensor whole_numbers(const Counts& counts) {
+  const std::vector<int32_t> values(counts.begin(), counts.end());
+  return Tensor::from(std::span<const int32_t>(values), {static_cast<int64_t>(values.size())});
+}
+
+// One rank's share.
+void Job::run(comm::Communicator* world) {
+  const int64_t tokens = x.size(0);
+  parallel::Setup setup(state.options.plan, geometry, {.text = {{{tokens}, {}, form.capacity}}},
+                        world);
+  const auto experts = static_cast<size_t>(geometry.experts.front().experts);
+  Counts sent(experts), taken(experts);
+  setup.experts->log().watch([&](const nn::MoeWork& work) {
+    count(work.routing.ids, taken);
+    if (form.capacity) count(work.gate.router()(work.tokens).ids, sent);
+  });
+  setup.begin_pass(
+      0, {.sequences = {0}, .prefix = {}, .body = {{0, {0, tokens}}}, .lengths = {tokens}});
+  const nn::Range mine = setup.partition.run(setup.rank);
+  const models::MoeLayer& layer = layers.at(static_cast<size_t>(setup.rank));
+  Tensor rows = setup.experts->apply(0, setup.view(), x.slice(0, mine.begin, mine.end),
+                                     layer.router, layer.experts);
+  setup.finish();
+  if (!form.capacity) sent = taken;
+  if (world) {
+    comm::all_reduce(*world, sent, {"counts", -1});
+    comm::all_reduce(*world, taken, {"counts", -1});
+    const std::vector<Tensor> parts = comm::gather(*world, 0, rows.contiguous(), {"out", -1});
+    if (world->rank() != 0) return;
+    rows = ops::concat_rows(parts);
+  }
+  out = ops::cast(rows, DType::f32).to(tensor::Device::cpu).contiguous();
+  counts = std::move(sent);
+  kept = std::move(taken);
+}
+
+}  // namespace
+
+Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
+                          const ForwardRequest& request, const RunControl& control) {
+  const MoeLayerForm& form = *request.moe;
+  const Plan& plan = state.options.plan;
+  require(!request.trace, ErrorCode::usage, "a moe_layer has no blocks; leave out --trace");
+  require(!state.options.processes || plan.world() == 1, ErrorCode::plan,
+          "the ranks of a moe_layer are threads; start the program without mpirun");
+  Job job{state, form, models::geometry_of(*state.layer, form), {}, {}};
+  check_plan(plan, job.geometry);
+  const load::Component& part = state.folder.component("model");
+  const load::TensorSet tensors = load::open_weights(part);
+  check_tensors(job, tensors, part.folder);
+  const Tensor x = input_of(inputs, state.layer->hidden,
+                            request.inputs.empty() ? "the request" : request.inputs);
+  job.x = ops::cast(x.to(state.device()), state.dtype());
+  const auto weights = weight_store().open(tensors, state.device());
+  for (int rank = 0; rank < plan.world(); ++rank) {
+    nn::Portion portion = parallel::portion_of(plan, job.geometry, rank);
+    portion.expert_dtype = state.expert_dtype();
+    job.layers.emplace_back(*state.layer, form, *weights, portion, state.dtype());
+  }
+  launch_ranks(state, RunMeters(state.workers.ranks.size()), control.stop,
+               [&](comm::Communicator* world) { job.run(world); });
+  ops::require_finite(job.out, "the layer");
+  return {{"out", job.out},
+          {"counts", whole_numbers(job.counts)},
+          {"kept_counts", whole_numbers(job.kept)}};
+}
+
+}  // namespace pipeline
+}  // namespace tessera
