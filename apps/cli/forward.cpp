@@ -13,7 +13,7 @@ Command add_forward(CLI::App& program) {
   add_model(*app, model);
   const char* group = "What to run";
   add_choice(*app, "--component", request->component,
-             "transformer, model, moe_layer, text_encoder, vae.decode/encode")
+             "transformer, model, moe_layer, vae.decode/encode, ...")
       ->group(group)
       ->type_name("NAME");
   app->add_option("--inputs", request->inputs, "Safetensors file by the reference's argument names")

@@ -111,6 +111,12 @@ void add_seconds(Inspection& found, const Model::State& state, const pipeline::T
                   (found.answer_tokens + found.block - 1) / found.block, found.answer_tokens, load);
 }
 
+std::map<std::string, std::string> facts_of(const models::MoeLayerConfig& layer) {
+  return {{"hidden_size", std::to_string(layer.hidden)},
+          {"intermediate_size", std::to_string(layer.inner)},
+          {"num_experts", std::to_string(layer.experts)}};
+}
+
 // What a language model holds beside its sizes, and a run of one prompt.
 void add_tokens(Inspection& found, const Model::State& state) {
   pipeline::check_token_plan(state);
@@ -169,6 +175,7 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
     if (part.name == "transformer" && there) note(state.check_transformer());
     if (part.name == "vae" && there) note(state.check_vae());
     if (part.name == "model" && state.language) add_tokens(found, state);
+    if (part.name == "model" && state.layer) found.components.back().facts = facts_of(*state.layer);
     if (part.name == "model") whole = there;
   }
   for (const auto& [name, type] : state.folder.absent)

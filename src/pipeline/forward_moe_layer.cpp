@@ -105,7 +105,9 @@ void check_tensors(const Job& job, const load::TensorSet& tensors, const std::st
   const tensor::BindScope rehearsal(aside);
   const load::MetaWeights asked(tensors);
   check_gate(job.form, tensors, models::gate_of(job.form, asked));
-  const models::MoeLayer layer(*job.state.layer, job.form, asked, {}, job.state.dtype());
+  nn::Portion names;  // nothing is packed: however many experts a file announces
+  names.experts.resize(static_cast<size_t>(job.state.layer->experts));
+  const models::MoeLayer layer(*job.state.layer, job.form, asked, names, job.state.dtype());
   const std::string others[] = {"*"};
   (void)load::check_names(asked, tensors, folder, others);
 }

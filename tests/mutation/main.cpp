@@ -48,6 +48,7 @@ struct Subject {
   fs::path folder;
   std::vector<std::string> files;
   bool language = false, generates = false;
+  int64_t hidden = 0;  // of one that is a moe_layer
   GenerateRequest generate{};
   CompleteRequest complete{};
 };
@@ -91,6 +92,21 @@ std::vector<GenerateRequest> candidates() {
   return all;
 }
 
+// The layer of a folder that is one, both forms of its experts.
+void forward_layer(const Model& model, int64_t hidden, const std::stop_token& stop) {
+  const std::vector<float> values(static_cast<size_t>(3 * hidden), 0.5f);
+  RunControl control;
+  control.stop = stop;
+  for (const char* form : {"gate=skew,top_k=2,experts=swiglu,renormalise=1",
+                           "gate=uniform,top_k=1,experts=gelu,capacity=1"}) {
+    ForwardRequest request;
+    request.component = ModelPart::moe_layer;
+    request.moe = parse_moe_layer(form);
+    request.tensors["x"] = {ElementType::f32, {3, hidden}, values.data()};
+    model.forward(request, control);
+  }
+}
+
 // Finds what an unchanged folder can do.
 Subject subject_of(const fs::path& folder) {
   Subject subject{folder, files_of(folder)};
@@ -119,6 +135,11 @@ Subject subject_of(const fs::path& folder) {
       return subject;
     } catch (const Error&) {
     }
+  for (const int64_t hidden : {16, 24}) try {
+      forward_layer(model, hidden, {});
+      subject.hidden = hidden;
+    } catch (const Error&) {
+    }
   return subject;
 }
 
@@ -138,6 +159,8 @@ void use(const Subject& subject, const fs::path& folder, const std::stop_token& 
     RunControl control;
     control.stop = stop;
     model.generate(subject.generate, control);
+  } else if (subject.hidden > 0) {
+    forward_layer(model, subject.hidden, stop);
   }
 }
 
@@ -197,7 +220,8 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
   for (const fs::path& folder : folders()) {
     std::snprintf(shared.doing, sizeof shared.doing, "the unchanged %s", folder.c_str());
     subjects.push_back(subject_of(folder));
-    if (subjects.back().language || subjects.back().generates) ++answering;
+    const Subject& one = subjects.back();
+    if (one.language || one.generates || one.hidden > 0) ++answering;
     ++shared.cases;
   }
   // The others hold parts alone, which are opened and inspected.
