@@ -313,8 +313,9 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   check_request(q);
   const Turn turn(state);
   const base::BindStop stop(control.stop);
-  require(state.language != nullptr, ErrorCode::usage,
-          "'{}' is no language model; 'tessera generate' makes images with it", state.name);
+  require(state.language != nullptr, ErrorCode::usage, "'{}' is no language model; {}", state.name,
+          state.layer ? "'tessera forward --component moe_layer' runs it"
+                      : "'tessera generate' makes images with it");
   if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
   check_token_plan(state);
   Language& language = *state.language;

@@ -321,6 +321,8 @@ Outline outline_of(const ModelState& state, const GenerateRequest& request, cons
 Job plan_job(const ModelState& state, const GenerateRequest& request, const RunControl& control) {
   if (!state.spec) {
     if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
+    require(!state.layer, ErrorCode::usage,
+            "'{}' is one MoE layer; 'tessera forward --component moe_layer' runs it", state.name);
     require(!state.folder.has("model"), ErrorCode::usage,
             "'{}' is a language model, which makes no images; 'tessera complete' goes on with a "
             "text",

@@ -106,8 +106,9 @@ class Refusals(MoeLayer):
             self.refused(2, "forward", CASE / "model", "--component", component, "--inputs", "in",
                          "--outputs", "out", says="has no")
         self.refused(2, *self.command("--trace"), says=["no blocks", "--trace"])
-        self.refused(2, "generate", CASE / "model", "--class", "1", says="model")
-        self.refused(2, "complete", CASE / "model", "--prompt", "x", says="no language model")
+        for command in (("generate", CASE / "model", "--class", "1"),
+                        ("complete", CASE / "model", "--prompt", "x")):
+            self.refused(2, *command, says="'tessera forward --component moe_layer' runs it")
 
     def test_inputs(self):
         rows = struct.pack("<48f", *range(48))
