@@ -17,7 +17,8 @@ struct AttentionArgs {
   int64_t q_tokens = 0, k_tokens = 0;  ///< rows that there are; spans may leave some out
   void* out = nullptr;
   int64_t out_stride = 0;
-  tensor::DType dtype = tensor::DType::f32;  ///< of q, k, v and out: f32 or bf16
+  tensor::DType dtype = tensor::DType::f32;  ///< of q, k, v and, unless wide, out: f32 or bf16
+  bool wide = false;                         ///< out is f32
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
   const AttentionRange* spans = nullptr;

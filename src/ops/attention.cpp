@@ -106,7 +106,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
                                  resized_heads(v, dim, wide), heads, kv_heads, spans, same);
     return resized_heads(out, wide, dim);
   }
-  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
+  Tensor out = Tensor::empty(q.shape(), options.wide ? DType::f32 : q.dtype(), q.device());
   if (options.lse) *options.lse = Tensor::empty({q.size(0), heads}, DType::f32, q.device());
   if (auto* meter = tensor::current_scope().meter.get()) {
     double pairs = 0;
@@ -114,7 +114,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
       pairs += double(s.q_end - s.q_begin) * double(s.k_end - s.k_begin);
     const int64_t key_bytes = (k.size(1) + v.size(1)) * tensor::size_of(k.dtype());
     meter->add("attention", 4 * pairs * double(q.size(1)),
-               double(2 * q.bytes()) + double(keys_of(spans) * key_bytes));
+               double(q.bytes() + out.bytes()) + double(keys_of(spans) * key_bytes));
   }
   if (q.is_meta() || q.size(0) == 0) return out;
   fill_unanswered(out, options.lse, spans);
@@ -136,6 +136,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
                   .out = out.raw(),
                   .out_stride = out.stride(0),
                   .dtype = q.dtype(),
+                  .wide = options.wide,
                   .heads = heads,
                   .kv_heads = kv_heads,
                   .head_dim = static_cast<int>(dim),

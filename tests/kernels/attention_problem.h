@@ -21,6 +21,7 @@ struct Problem {
   DType dtype;
   float spread = 1;    // of the queries: large ones make the running maxima grow
   int64_t broken = 0;  // so many last tokens are not numbers
+  bool wide = false;   // the result is f32
 
   Tensor fused() const {
     Tensor all = random_tensor({tokens, (heads + 2 * kv_heads) * dim}, dtype, 1);
@@ -48,7 +49,7 @@ inline Answer run(const Where& at, void (*kernel)(const AttentionArgs&), const P
   const Tensor all = at(p.fused());
   const int64_t q = p.heads * p.dim, kv = p.kv_heads * p.dim;
   const Tensor k = all.slice(1, q, q + kv), v = all.slice(1, q + kv, q + 2 * kv);
-  const Answer a{Tensor::zeros({p.tokens, q}, p.dtype, at.device),
+  const Answer a{Tensor::zeros({p.tokens, q}, p.wide ? DType::f32 : p.dtype, at.device),
                  Tensor::zeros({p.tokens, p.heads}, DType::f32, at.device)};
   const Tensor ranges = at(spans);
   kernel({.q = all.raw(),
@@ -62,6 +63,7 @@ inline Answer run(const Where& at, void (*kernel)(const AttentionArgs&), const P
           .out = a.out.raw(),
           .out_stride = q,
           .dtype = p.dtype,
+          .wide = p.wide,
           .heads = p.heads,
           .kv_heads = p.kv_heads,
           .head_dim = static_cast<int>(p.dim),

@@ -30,6 +30,13 @@ double worst_difference(const Tensor& a, const Tensor& b) {
   return worst;
 }
 
+std::vector<float> rounded_to(DType dtype, const Tensor& x) {
+  std::vector<float> values = x.to_floats();
+  if (dtype == DType::bf16)
+    for (float& v : values) v = tensor::to_float(tensor::from_float<tensor::BFloat16>(v));
+  return values;
+}
+
 const std::vector<Problem> kProblems = {
     {1, 1, 8, 1, DType::f32},        {2, 1, 8, 3, DType::bf16},
     {3, 3, 32, 64, DType::bf16},     {3, 1, 40, 65, DType::f32},
@@ -52,6 +59,19 @@ TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
           << name_of(isa) << " " << p.dim << " " << n;
     }
   }
+}
+
+TEST(Attention, AWideResultIsTheSameBeforeItIsRounded) {
+  for (const Problem& p : kProblems)
+    for (Isa isa : available_isas()) {
+      Problem wide = p;
+      wide.wide = true;
+      const Ranges spans = {{0, p.tokens, 0, p.tokens}};
+      const Answer got = run(cpu_table(isa).attention, wide, spans),
+                   rounded = run(cpu_table(isa).attention, p, spans);
+      ASSERT_EQ(got.out.dtype(), DType::f32);
+      EXPECT_EQ(rounded_to(p.dtype, got.out), rounded.out.to_floats()) << name_of(isa) << p.dim;
+    }
 }
 
 TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {

@@ -91,7 +91,7 @@ inline void finish_query(const AttentionArgs& args, int64_t query, int64_t head,
   const __m512 inverse = _mm512_set1_ps(1 / sum);
   const int64_t at = query * args.out_stride + head * args.head_dim;
   for (int64_t c = 0; c < args.head_dim; c += 16)
-    store(args.out, args.dtype, at + c, lanes(args.head_dim - c),
+    store(args.out, args.wide ? tensor::DType::f32 : args.dtype, at + c, lanes(args.head_dim - c),
           _mm512_mul_ps(values(c), inverse));
   if (args.lse) args.lse[query * args.heads + head] = (maximum + std::log2(sum)) * 0.69314718f;
 }

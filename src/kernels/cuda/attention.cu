@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(kPlainWarps* kWarp) attention_plain_kernel(Att
     for (int i = 0; i < kPlainChannels; ++i)
       if (lane + i * kWarp < a.head_dim) {
         value[0] = sum > 0 ? out[i] / sum : 0;
-        store<1>(a.out, a.dtype, item.first * a.out_stride + at + lane + i * kWarp, value);
+        store<1>(a.out, a.wide ? DType::f32 : a.dtype,
+                 item.first * a.out_stride + at + lane + i * kWarp, value);
       }
     if (a.lse && lane == 0)
       a.lse[item.first * a.heads + item.head] = sum > 0 ? top + logf(sum) : -INFINITY;
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kPlainWarps* kWarp) attention_plain_kernel(Att
 bool all_in_words(const AttentionArgs& a) {
   return a.head_dim % 8 == 0 && in_words(a.q, a.dtype, a.q_stride) &&
          in_words(a.k, a.dtype, a.k_stride) && in_words(a.v, a.dtype, a.v_stride) &&
-         in_words(a.out, a.dtype, a.out_stride);
+         in_words(a.out, a.wide ? DType::f32 : a.dtype, a.out_stride);
 }
 
 }  // namespace

@@ -82,13 +82,20 @@ __device__ inline void finish(const AttentionArgs& a, const AttentionItem& item,
     const int64_t query = item.first + warp * 16 + half * 8 + lane / 4;
     if (query >= item.last) continue;
     const float inverse = sum > 0 ? 1 / sum : 0;
-    auto* out = static_cast<BFloat16*>(a.out) + query * a.out_stride +
-                int64_t{item.head} * a.head_dim + lane % 4 * 2;
+    const int64_t at = query * a.out_stride + int64_t{item.head} * a.head_dim + lane % 4 * 2;
     TESSERA_UNROLL
-    for (int c = 0; c < Width / 8; ++c)
-      if (c * 8 < a.head_dim)
-        *reinterpret_cast<uint32_t*>(out + c * 8) =
-            pack_bf16(state.out[c][2 * half] * inverse, state.out[c][2 * half + 1] * inverse);
+    for (int c = 0; c < Width / 8; ++c) {
+      if (c * 8 >= a.head_dim) continue;
+      const float first = state.out[c][2 * half] * inverse,
+                  second = state.out[c][2 * half + 1] * inverse;
+      if (a.wide) {
+        float* const out = static_cast<float*>(a.out) + at + c * 8;
+        out[0] = first, out[1] = second;
+      } else {
+        auto* const out = static_cast<BFloat16*>(a.out) + at + c * 8;
+        *reinterpret_cast<uint32_t*>(out) = pack_bf16(first, second);
+      }
+    }
     if (a.lse && lane % 4 == 0)
       a.lse[query * a.heads + item.head] =
           sum > 0 ? (state.top[half] + log2f(sum)) * 0.6931471805599453f : -INFINITY;

@@ -16,7 +16,7 @@ void one_query(const AttentionArgs& a, const AttentionRange& span, int64_t query
   const int64_t dim = a.head_dim, at = int64_t{head} * dim;
   const int64_t kv_at = int64_t{head / (a.heads / a.kv_heads)} * dim;
   const T* q = static_cast<const T*>(a.q) + query * a.q_stride + at;
-  T* out = static_cast<T*>(a.out) + query * a.out_stride + at;
+  const int64_t to = query * a.out_stride + at;
   std::vector<double> p(static_cast<size_t>(span.k_end - span.k_begin));
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (size_t j = 0; j < p.size(); ++j) {
@@ -33,8 +33,13 @@ void one_query(const AttentionArgs& a, const AttentionRange& span, int64_t query
     for (int64_t c = 0; c < dim; ++c)
       mixed[size_t(c)] += p[j] / sum * double(tensor::to_float(v[c]));
   }
-  for (int64_t c = 0; c < dim; ++c)
-    out[c] = tensor::from_float<T>(static_cast<float>(mixed[size_t(c)]));
+  for (int64_t c = 0; c < dim; ++c) {
+    const auto value = static_cast<float>(mixed[size_t(c)]);
+    if (a.wide)
+      static_cast<float*>(a.out)[to + c] = value;
+    else
+      static_cast<T*>(a.out)[to + c] = tensor::from_float<T>(value);
+  }
   if (a.lse)
     a.lse[query * a.heads + head] = static_cast<float>(p.empty() ? top : top + std::log(sum));
 }

@@ -85,15 +85,23 @@ class Chunk {
         add_tile(r, queries_ - r < kRows ? static_cast<int>(queries_ - r) : kRows, count);
     }
     for (int64_t r = 0; r < queries_; ++r) {
-      T* out = static_cast<T*>(a_.out) + (first + r) * a_.out_stride + from;
       const float total = total_[size(r)], factor = total > 0 ? 1 / total : 0;
-      for (int64_t c = 0; c < dim_; ++c) narrow(sums_[size(r * padded_ + c)] * factor, out + c);
+      const int64_t to = (first + r) * a_.out_stride + from;
+      if (a_.wide)
+        write(r, factor, static_cast<float*>(a_.out) + to);
+      else
+        write(r, factor, static_cast<T*>(a_.out) + to);
       if (a_.lse) a_.lse[(first + r) * a_.heads + head] = top_[size(r)] + std::log(total);
     }
   }
 
  private:
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
+
+  template <class T>
+  void write(int64_t r, float factor, T* out) const {
+    for (int64_t c = 0; c < dim_; ++c) narrow(sums_[size(r * padded_ + c)] * factor, out + c);
+  }
 
   // Keys channel by channel, values key by key; zeros behind the last.
   template <class T>

@@ -43,6 +43,22 @@ TEST(CudaAttention, EqualsTheReference) {
   });
 }
 
+TEST(CudaAttention, AWideResultIsTheSameBeforeItIsRounded) {
+  each_kind([] {
+    for (const Problem& p : problems(kSmall, kLarge)) {
+      Problem wide = p;
+      wide.wide = true;
+      const Ranges spans = {{0, p.tokens, 0, p.tokens}};
+      const Answer got = run(kThere, cuda::attention, wide, spans),
+                   rounded = run(kThere, cuda::attention, p, spans);
+      ASSERT_EQ(got.out.dtype(), DType::f32);
+      EXPECT_TRUE(same_bits(got.lse, rounded.lse));
+      EXPECT_LT(worst_difference(got.out, rounded.out), p.dtype == DType::f32 ? 0x1p-60 : 0x1p-8)
+          << p.dim;
+    }
+  });
+}
+
 TEST(CudaAttention, AQueryDoesNotDependOnOthersOrOnTheOrderOfThreads) {
   each_kind([] {
     for (const Problem& p :
