@@ -40,10 +40,13 @@ IMAGES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux
             "cogvideox_2b": [*SMALL, "--frames", "9"], "cogvideox_5b": [*SMALL, "--frames", "9"]}
 
 
+AXES = ("data", "cfg", "ring", "ulysses", "distrifusion", "tensor")
+
+
 def ranks(plan):
     """How many ranks a plan needs: expert=N alone implies data=N."""
-    sizes = {k: int(v) for k, v in re.findall(r"(data|expert|distrifusion|tensor)=(\d+)", plan)}
-    own = sizes.get("data", 1) * sizes.get("distrifusion", 1) * sizes.get("tensor", 1)
+    sizes = {k: int(v) for k, v in re.findall(r"([a-z]+)=(\d+)", plan)}
+    own = math.prod(sizes.get(axis, 1) for axis in AXES)
     return max(own, sizes.get("expert", 1))
 
 

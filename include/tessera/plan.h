@@ -22,15 +22,18 @@ enum class StaleScores { stale, latest };
 enum class ExpertPlacement { blocks, strided, list };
 
 /// Directions in which ranks are spread.
-enum class PlanAxis { data, distrifusion, tensor };
+enum class PlanAxis { data, cfg, ring, ulysses, distrifusion, tensor };
 
 /// More ranks than any plan may need.
 inline constexpr int kMostRanks = 4096;
 
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
-  int data = 1;    ///< groups of samples
-  int tensor = 1;  ///< shards of the weights
+  int data = 1;     ///< groups of samples
+  int cfg = 1;      ///< 2: each branch of guidance has ranks of its own
+  int ring = 1;     ///< shards of tokens whose keys and values pass by (Ring Attention, Liu 2023)
+  int ulysses = 1;  ///< shards of tokens that are shards of heads in attention (Jacobs et al. 2023)
+  int tensor = 1;   ///< shards of the weights
   int distrifusion =
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
@@ -53,7 +56,7 @@ struct Plan {
   /// Ranks that the plan needs.
   int world() const {
     int64_t ranks = 1;
-    for (const int64_t n : {data, distrifusion, tensor})
+    for (const int64_t n : {data, cfg, ring, ulysses, distrifusion, tensor})
       ranks = ranks > kMostRanks ? ranks : ranks * n;
     return static_cast<int>(ranks > kMostRanks ? kMostRanks + 1 : ranks);
   }
@@ -76,7 +79,7 @@ struct Axis {
   int size = 1;
 };
 /// The axes of a plan, outermost first: ranks that are neighbours differ along the last one. The
-/// default order is data, distrifusion, tensor.
+/// default order is data, cfg, ring, ulysses, distrifusion, tensor.
 std::vector<Axis> axes_of(const Plan& plan);
 
 /// Reads "name=value,name=value" over the defaults; "expert=N" alone implies "data=N". Throws

@@ -125,8 +125,11 @@ std::string write_placement(const Plan& plan) {
   return plan.placement == ExpertPlacement::blocks ? "blocks" : "";
 }
 
-constexpr std::array<std::pair<PlanAxis, int Plan::*>, 3> kAxes{{
+constexpr std::array<std::pair<PlanAxis, int Plan::*>, 6> kAxes{{
     {PlanAxis::data, &Plan::data},
+    {PlanAxis::cfg, &Plan::cfg},
+    {PlanAxis::ring, &Plan::ring},
+    {PlanAxis::ulysses, &Plan::ulysses},
     {PlanAxis::distrifusion, &Plan::distrifusion},
     {PlanAxis::tensor, &Plan::tensor},
 }};
@@ -161,6 +164,9 @@ const std::vector<Entry>& entries() {
   using E = ExpertSchedule;
   static const std::vector<Entry> all{
       number("data", &Plan::data),
+      number("cfg", &Plan::cfg, 1, 2),
+      number("ring", &Plan::ring),
+      number("ulysses", &Plan::ulysses),
       number("tensor", &Plan::tensor),
       number("distrifusion", &Plan::distrifusion),
       number("expert", &Plan::expert),
@@ -268,7 +274,9 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (plan.world() != ranks)
     found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
                                 to_string(plan), plan.world(), ranks, plan.world()));
-  const int different = plan.data * plan.distrifusion;  // ranks that hold different tokens
+  const int shards = plan.ring * plan.ulysses,
+            different = plan.data * plan.cfg * shards *
+                        plan.distrifusion;  // ranks that hold different tokens
   if (different % plan.expert != 0)
     found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
                                 plan.expert, different));
@@ -284,6 +292,15 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
         "schedule=staggered-batch cuts a rank's sequences in two, and keys and values of "
         "distrifusion= "
         "belong to all of them; leave one of the two out");
+  if (shards > 1 && plan.distrifusion > 1)
+    found.push_back(
+        "ulysses= and ring= cut the tokens of samples, and so does distrifusion=; leave it out, or "
+        "them");
+  if (adaptive && shards > 1)
+    found.push_back(
+        "schedule=adaptive takes its budget of whole samples, and ulysses= and ring= cut them; "
+        "leave "
+        "them out, or choose another schedule");
   if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
     found.push_back("placement= deals experts out to the ranks of expert=N; add it");
   for (int rank : plan.placement_list)

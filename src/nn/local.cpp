@@ -28,44 +28,65 @@ void check_whole_rows(const Segments& segments) {
             s.sequence);
 }
 
-std::vector<ops::AttentionSpan> body_spans(const Segments& body, int causal_block) {
+std::vector<ops::AttentionSpan> causal_spans(const Segments& body, int block) {
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
   for (const Segment& s : body) {
-    const int64_t end = at + s.ids.size(), block = causal_block ? causal_block : s.ids.size();
+    const int64_t end = at + s.ids.size();
     for (int64_t q = at; q < end; q += block) {
       const int64_t stop = std::min(q + block, end);
-      spans.push_back({q, stop, at, causal_block ? stop : end});
+      spans.push_back({q, stop, at, stop});
     }
     at = end;
   }
   return spans;
 }
 
+// Neighbours that see the same are one span: its keys are packed once.
+void add(std::vector<ops::AttentionSpan>& spans, Range queries, Range keys) {
+  if (queries.size() == 0) return;
+  if (!spans.empty() && spans.back().q_end == queries.begin && spans.back().k_begin == keys.begin &&
+      spans.back().k_end == keys.end)
+    spans.back().q_end = queries.end;
+  else
+    spans.push_back({queries.begin, queries.end, keys.begin, keys.end});
+}
+
 }  // namespace
 
-Tensor LocalAttention::attend(int site_index, const TokenView& view, const Qkv& heads) {
-  const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(site_index));
-  check_whole_rows(view.body);
-  if (!site.joint)
-    return ops::attention(heads.q, heads.k, heads.v, site.heads, site.kv_heads,
-                          body_spans(view.body, site.causal_block));
-  check_whole_rows(view.prefix);
-  const int64_t text = token_count(view.prefix), asking = site.prefix_queries ? text : 0;
+Tensor attention_between(const AttentionSite& site, const TokenView& asking, const Tensor& q,
+                         const TokenView& seen, const Tensor& k, const Tensor& v,
+                         const ops::AttentionOptions& options) {
+  for (const TokenView* view : {&asking, &seen}) {
+    check_whole_rows(view->body);
+    if (site.joint) check_whole_rows(view->prefix);
+  }
+  const int64_t text = site.joint ? token_count(seen.prefix) : 0;
+  const int64_t first = site.prefix_queries ? token_count(asking.prefix) : 0;
   std::vector<Range> order;  // text and body of a sequence become neighbours
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
-  for (const Segment& s : view.body) {
-    const Range p = tokens_of(view.prefix, s.sequence), b = tokens_of(view.body, s.sequence);
+  for (const int sequence : asking.sequences) {
+    const Range p = site.joint ? tokens_of(seen.prefix, sequence) : Range{};
+    const Range b = tokens_of(seen.body, sequence);
     order.push_back(p);
     order.push_back({text + b.begin, text + b.end});
-    const int64_t begin = std::exchange(at, at + p.size() + b.size());
-    if (asking > 0) spans.push_back({p.begin, p.end, begin, at});
-    spans.push_back({asking + b.begin, asking + b.end, begin, at});
+    const Range keys{at, at + p.size() + b.size()};
+    at = keys.end;
+    if (first > 0) add(spans, tokens_of(asking.prefix, sequence), keys);
+    const Range queries = tokens_of(asking.body, sequence);
+    add(spans, {first + queries.begin, first + queries.end}, keys);
   }
-  if (view.body.size() == 1 && asking > 0) spans = {{0, heads.q.size(0), 0, at}};
-  return ops::attention(heads.q, take_ranges(heads.k, order), take_ranges(heads.v, order),
-                        site.heads, site.kv_heads, spans);
+  return ops::attention(q, take_ranges(k, order), take_ranges(v, order), site.heads, site.kv_heads,
+                        spans, options);
+}
+
+Tensor LocalAttention::attend(int index, const TokenView& view, const Qkv& heads) {
+  const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(index));
+  if (site.causal_block == 0) return attention_between(site, view, heads.q, view, heads.k, heads.v);
+  check_whole_rows(view.body);
+  return ops::attention(heads.q, heads.k, heads.v, site.heads, site.kv_heads,
+                        causal_spans(view.body, site.causal_block));
 }
 
 }  // namespace tessera::nn

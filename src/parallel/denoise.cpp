@@ -126,10 +126,15 @@ bool go_on(const Setup& setup, const DenoiseControl& control, int step, int step
   return said(setup.world, word) == Word::go;
 }
 
-// Conditional sequences first, then as many unconditional ones.
-Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens) {
+// Conditional sequences first, then as many unconditional ones; under cfg=2 another rank has one of
+// the two.
+Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens,
+              const Setup& setup) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
   if (!guidance.branches()) return prediction;
+  if (setup.branch_group)
+    prediction = ops::concat_rows(
+        comm::all_gather(*setup.branch_group, prediction.contiguous(), {"guidance", -1}).wait());
   const int64_t half = prediction.size(0) / 2;
   const Tensor cond = prediction.slice(0, 0, half);
   Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale,
@@ -230,11 +235,12 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
         {i, steps, setup.plan.fresh(i, steps), i + 1 == steps || setup.plan.fresh(i + 1, steps)});
     const float scale = sampler.input_scale(i);
     const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
-    const Tensor input = guidance.branches() ? ops::concat_rows({seen, seen}) : seen;
+    const bool both = guidance.branches() && !setup.branch_group;
+    const Tensor input = both ? ops::concat_rows({seen, seen}) : seen;
     const Tensor time = timesteps(sampler.timestep(i), shape.batch, device);
     guard.keep(time, input);
     const Tensor out = network(time, input);
-    const Tensor prediction = guided(out, guidance, pt * p * q, shape.tokens());
+    const Tensor prediction = guided(out, guidance, pt * p * q, shape.tokens(), setup);
     const Tensor drawn = sampler.needs_noise(i) ? noise(i).to(device) : Tensor();
     latent = sampler.step(i, prediction, latent, drawn, history);
     guard.check(i, latent);

@@ -11,7 +11,7 @@
 namespace tessera::parallel {
 
 /// Guidance of a request. Sequences are [conditional samples, unconditional samples] when scale
-/// != 1.
+/// != 1, over all ranks of cfg=2.
 struct Guidance {
   float scale = 1;
   int64_t channels = 0;  ///< latent channels that are guided; the others are the conditional ones

@@ -55,7 +55,7 @@ Tensor concatenated(const std::vector<Tensor>& pieces) {
 
 comm::Mesh mesh_of(const Plan& plan) {
   std::vector<Axis> axes = axes_of(plan);
-  for (const char* name : {"cfg", "pipefusion", "ring", "ulysses"}) axes.push_back({name, 1});
+  axes.push_back({"pipefusion", 1});
   return comm::Mesh(std::move(axes));
 }
 
@@ -163,6 +163,14 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
 }
 
 nn::TokenView Partition::view(int rank, int patch) const { return view(std::vector{rank}, patch); }
+
+nn::TokenView Partition::beside(const nn::TokenView& call, const std::vector<int>& ranks) const {
+  const nn::TokenView all = view(ranks, call.patch);
+  const size_t first = call.sequences.empty() ? 0 : static_cast<size_t>(call.sequences.front());
+  return call.sequences == all.sequences
+             ? all
+             : take_sequences(all, first, first + call.sequences.size());
+}
 
 std::vector<Range> Partition::whole_sequences(int rank) const {
   if (workload_.text) return nn::sequences_of_lengths(workload_.text->lengths);

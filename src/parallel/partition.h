@@ -55,6 +55,8 @@ class Partition {
   nn::TokenView view(int rank, int patch = -1) const;
   /// What ranks of the same sequences hold together, in order of ids.
   nn::TokenView view(const std::vector<int>& ranks, int patch = -1) const;
+  /// What ranks that hold other tokens of the sequences of `call`, some of a rank's, have of these.
+  nn::TokenView beside(const nn::TokenView& call, const std::vector<int>& ranks) const;
   /// The ids of each of a rank's sequences, text included: what one keeps who keeps all of them.
   std::vector<nn::Range> whole_sequences(int rank) const;
   /// The sizes of a rank's part of the request, as its model is told them.
@@ -85,8 +87,8 @@ class Partition {
   bool of_pass_ = false;
 };
 
-/// The ranks of a plan, in its order of axes, and axes of one rank that partitions know and no plan
-/// has.
+/// The ranks of a plan, in its order of axes, and an axis of one rank that partitions know and no
+/// plan has.
 comm::Mesh mesh_of(const Plan& plan);
 /// Ranks that share experts with `rank`: runs of `expert` neighbours that hold different tokens.
 std::vector<int> expert_group(const Plan& plan, int rank);

@@ -8,6 +8,8 @@
 #include "nn/local.h"
 #include "nn/moe/capacity_policy.h"
 #include "parallel/sequence/displaced_kv.h"
+#include "parallel/sequence/ring.h"
+#include "parallel/sequence/ulysses.h"
 #include "parallel/tensor/narrow_experts.h"
 
 namespace tessera::parallel {
@@ -23,6 +25,21 @@ uint32_t token_number(uint64_t sequence, uint64_t id) {
   return static_cast<uint32_t>((x ^ x >> 31) >> 32);
 }
 
+// Each rank of ulysses= attends with heads of its own.
+void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& found) {
+  const int parts = geometry.shard.count > 1 ? 1 : plan.tensor;  // that are not cut yet
+  int heads = plan.ulysses;
+  for (const nn::AttentionSite& site : geometry.attention)
+    heads = std::min(heads, std::max(site.kv_heads / parts, 1));
+  if (heads < plan.ulysses)
+    found.push_back(fmt::format(
+        "ulysses={}: an attention has {} heads of keys and values{}; use ulysses={} or less{}",
+        plan.ulysses, heads, plan.tensor > 1 ? " on a rank" : "", heads,
+        plan.ulysses % heads == 0
+            ? fmt::format(", as ring={},ulysses={}", plan.ring * (plan.ulysses / heads), heads)
+            : ""));
+}
+
 void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
                      Problems& found) {
   if (plan.data > workload.samples && plan.data > plan.expert)
@@ -36,6 +53,11 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
       found.push_back("distrifusion is built for models whose attention sees image tokens only");
       break;
     }
+  if (plan.cfg > workload.branches)
+    found.push_back(
+        "cfg=2 gives each branch of guidance ranks of its own, and this request has no guidance: "
+        "leave out cfg=, or guide");
+  shard_problems(plan, geometry, found);
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(fmt::format(
@@ -52,6 +74,9 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
 void text_problems(const Plan& plan, Problems& found) {
   if (plan.distrifusion > 1)
     found.push_back("distrifusion= is for images; language models take expert=N or tensor=N");
+  if (plan.cfg * plan.ring * plan.ulysses > 1)
+    found.push_back(
+        "cfg=, ring= and ulysses= are for images; language models take expert=N or tensor=N");
   if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all ||
       plan.warmup > 1 || plan.sync_every > 0)
     found.push_back(
@@ -155,28 +180,43 @@ Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& wo
   require(plan.world() == (world ? world->size() : 1), ErrorCode::plan,
           "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),
           world ? world->size() : 1);
-  constexpr std::string_view kAxis[] = {"tensor"};
-  if (plan.tensor > 1) {
-    tensor_group = partition.mesh().communicator(*world, kAxis);
-    reduce = std::make_unique<OrderedReduce>(*tensor_group);
-  }
+  tensor_group = along("tensor");
+  if (tensor_group) reduce = std::make_unique<OrderedReduce>(*tensor_group);
   share_tokens(geometry, workload);
   share_experts(geometry, workload);
 }
 
+std::unique_ptr<comm::Communicator> Setup::along(std::string_view axis) const {
+  const std::string_view axes[] = {axis};
+  return partition.mesh().size(axis) > 1 ? partition.mesh().communicator(*world, axes) : nullptr;
+}
+
 void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload) {
   const bool text = workload.text.has_value();
-  const std::string_view axis[] = {text ? "data" : "distrifusion"};
-  if (partition.mesh().size(axis[0]) > 1) {
-    token_group = partition.mesh().communicator(*world, axis);
-    attention =
-        std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank), *token_group,
-                                      partition.mesh().group(rank, axis), partition);
+  const std::string_view axis[] = {text ? "data" : "distrifusion"}, heads[] = {"ulysses"};
+  const comm::Mesh& mesh = partition.mesh();
+  branch_group = along("cfg");
+  token_group = along(axis[0]);
+  ring_group = along("ring");
+  head_group = along("ulysses");
+  const auto inside = [&](const nn::Geometry& of) -> std::unique_ptr<nn::Attention> {
+    if (!ring_group) return std::make_unique<nn::LocalAttention>(of);
+    constexpr std::string_view kRing[] = {"ring"};
+    std::vector<std::vector<int>> holders;
+    for (const int one : mesh.group(rank, kRing)) holders.push_back(mesh.group(one, heads));
+    return std::make_unique<Ring>(of, *ring_group, std::move(holders), partition);
+  };
+  if (token_group) {
+    attention = std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank),
+                                              *token_group, mesh.group(rank, axis), partition);
     if (text) peers = std::make_unique<GroupPeers>(*token_group);
   } else if (text) {
     attention = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));
+  } else if (head_group) {
+    attention = std::make_unique<Ulysses>(geometry, *head_group, mesh.group(rank, heads), partition,
+                                          inside);
   } else {
-    attention = std::make_unique<nn::LocalAttention>(geometry);
+    attention = inside(geometry);
   }
 }
 

@@ -52,7 +52,10 @@ struct Setup {
   Partition partition;  ///< of text: of the pass that has begun
   Residence residence;
   nn::Range blocks;  ///< of my stage
-  std::unique_ptr<comm::Communicator> expert_group, token_group, tensor_group;
+  std::unique_ptr<comm::Communicator> expert_group, tensor_group;
+  std::unique_ptr<comm::Communicator> branch_group;  ///< of cfg=2: a branch of guidance each
+  /// Of the tokens of a sequence: of distrifusion= or of text; and of ring= and ulysses=.
+  std::unique_ptr<comm::Communicator> token_group, ring_group, head_group;
   std::unique_ptr<nn::Attention> attention;
   std::unique_ptr<nn::Reduce> reduce;           ///< null: weights are whole
   std::shared_ptr<nn::SelectionPolicy> policy;  ///< of text: who chooses its experts
@@ -83,6 +86,8 @@ struct Setup {
   int64_t peak_kept_bytes() const;
 
  private:
+  /// Of the ranks that differ from me along an axis; null: I am the only one.
+  std::unique_ptr<comm::Communicator> along(std::string_view axis) const;
   void share_tokens(const nn::Geometry& geometry, const Workload& workload);
   void share_experts(const nn::Geometry& geometry, const Workload& workload);
 };

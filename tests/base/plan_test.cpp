@@ -15,9 +15,11 @@ TEST(Plan, WritesWhatItReads) {
         "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
         "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
         "data=2,expert=2,placement=1+0+0+1",
-        "data=2,distrifusion=2,order=distrifusion+data+tensor"})
+        "data=2,distrifusion=2,order=distrifusion+data+cfg+ring+ulysses+tensor",
+        "data=2,cfg=2,ring=3,ulysses=4,tensor=2"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("data=2,tensor=3").world(), 6);
+  EXPECT_EQ(parse_plan("cfg=2,ring=3,ulysses=4").world(), 24);
   EXPECT_EQ(to_string(parse_plan("expert=4")), "data=4,expert=4") << "expert alone implies data";
 }
 
@@ -29,7 +31,7 @@ TEST(Plan, NamesWhatItCannotRead) {
                            "speed=9",
                            "data=2,data=2",
                            "data=99999999",
-                           "cfg=2",
+                           "cfg=3",
                            "stride=0",
                            "sync=0+",
                            "sync=middle",
@@ -64,9 +66,9 @@ TEST(Plan, TheOrderOfAxesIsPartOfIt) {
       names += axis.name.substr(0, 1) + std::to_string(axis.size);
     return names;
   };
-  EXPECT_EQ(order("data=2,tensor=3"), "d2d1t3");
-  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2");
-  EXPECT_EQ(to_string(parse_plan("data=2,order=data+distrifusion")), "data=2") << "the default";
+  EXPECT_EQ(order("data=2,tensor=3"), "d2c1r1u1d1t3");
+  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2c1r1u1");
+  EXPECT_EQ(to_string(parse_plan("data=2,order=data+cfg")), "data=2") << "the default";
 }
 
 TEST(Plan, SaysWhyItCannotRun) {
@@ -78,6 +80,9 @@ TEST(Plan, SaysWhyItCannotRun) {
   EXPECT_EQ(problems(parse_plan("budget=40"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=staggered-batch,sync=deep"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=staggered-batch,distrifusion=2"), 2).size(), 1u);
+  EXPECT_EQ(problems(parse_plan("ulysses=2,distrifusion=2"), 4).size(), 1u);
+  EXPECT_EQ(problems(parse_plan("ring=2,schedule=adaptive"), 2).size(), 1u);
+  EXPECT_TRUE(problems(parse_plan("cfg=2,ring=2,ulysses=3,expert=6"), 12).empty());
   EXPECT_EQ(problems(parse_plan("placement=strided"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("expert=2,placement=0+1+2+3"), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=adaptive,conditional=low"), 1).size(), 1u);

@@ -50,9 +50,12 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(threads, processes)
         self.assertEqual([r["peak_bytes"]["weights"] for r in reports[0]["per_rank"]],
                          [r["peak_bytes"]["weights"] for r in reports[1]["per_rank"]])
+        for plan, ranks in (("ulysses=2", 2), ("data=2,cfg=2,ulysses=2,expert=4", 8)):
+            shards = MPIRUN + ["-np", str(ranks)]
+            self.assertEqual(one, self.latents("shards", shards, "--plan", plan), plan)
         halves = ["--plan", "expert=3,schedule=staggered-batch,placement=strided"]
         self.assertEqual(one, self.latents("halves", MPIRUN + ["-np", "3"], *halves))
-        for plan, ranks in (("tensor=2", 2), ("data=2,tensor=2", 4)):
+        for plan, ranks in (("tensor=2", 2), ("data=2,tensor=2", 4), ("ring=3", 3), ("ring=2,ulysses=2", 4)):
             self.assertEqual(self.latents("threads", [], "--plan", plan),
                              self.latents("processes", MPIRUN + ["-np", str(ranks)], "--plan", plan), plan)
         stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]

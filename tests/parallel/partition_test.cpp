@@ -244,6 +244,17 @@ TEST(Partition, RowsOfAViewKeepTheirNumbers) {
   EXPECT_TRUE(take_sequences(whole, 3, 3).body.empty());
 }
 
+TEST(Partition, SaysWhatOthersHaveOfSomeSequences) {
+  const Partition partition(parse_plan("ulysses=2"), {3, {1, 1, 5}, 1, 1, 3});
+  const nn::TokenView half = take_sequences(partition.view(0), 1, 3);
+  const nn::TokenView theirs = partition.beside(half, {1}), all = partition.beside(half, {0, 1});
+  EXPECT_EQ(theirs.sequences, (std::vector<int>{1, 2}));
+  EXPECT_EQ(theirs.prefix, (nn::Segments{{1, {-2, 0}}, {2, {-2, 0}}}));
+  EXPECT_EQ(theirs.body, (nn::Segments{{1, {2, 5}}, {2, {2, 5}}}));
+  EXPECT_EQ(all.body, (nn::Segments{{1, {0, 5}}, {2, {0, 5}}}));
+  EXPECT_TRUE(partition.beside(take_sequences(half, 2, 2), {1}).body.empty());
+}
+
 TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   const Plan plan = parse_plan("data=4,expert=2");
   EXPECT_EQ(expert_group(plan, 1), (std::vector<int>{0, 1}));

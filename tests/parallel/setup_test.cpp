@@ -60,6 +60,26 @@ TEST(Setup, SaysWhyTensorCannotCutSamples) {
   EXPECT_NE(why("tensor=2").find("span all heads"), std::string::npos);
 }
 
+TEST(Setup, SaysWhyASampleCannotBeSpread) {
+  nn::Geometry geometry = with_experts(4);
+  for (nn::AttentionSite& site : geometry.attention) site.heads = 12, site.kv_heads = 6;
+  const auto why = [&](const char* plan, int branches = 2) {
+    std::string all;
+    for (const auto& one : problems(parse_plan(plan), geometry, {2, {1, 1, 3}, branches, 5}))
+      all += one + "; ";
+    return all;
+  };
+  for (const char* good : {"cfg=2", "ulysses=6", "ring=7", "data=2,cfg=2,ring=2,ulysses=5",
+                           "cfg=2,ulysses=3,tensor=2", "ulysses=4,expert=4,schedule=displaced"})
+    EXPECT_EQ(why(good), "") << good << ": ranks without tokens are ranks";
+  EXPECT_NE(why("cfg=2", 1).find("this request has no guidance"), std::string::npos);
+  EXPECT_NE(why("ulysses=7").find("use ulysses=6 or less"), std::string::npos) << why("ulysses=7");
+  EXPECT_NE(why("ulysses=12").find("as ring=2,ulysses=6"), std::string::npos) << why("ulysses=12");
+  EXPECT_NE(why("ulysses=4,tensor=2").find("use ulysses=3 or less"), std::string::npos);
+  EXPECT_NE(why("ulysses=2,distrifusion=2").find("leave it out"), std::string::npos);
+  EXPECT_NE(why("ring=2,schedule=adaptive").find("budget of whole samples"), std::string::npos);
+}
+
 TEST(Setup, WantsAsManyRanksAsThePlan) {
   EXPECT_THROW(parallel::Setup(parse_plan("expert=2"), with_experts(4), {2, {1, 4, 4}, 2, 5}),
                Error);
@@ -99,6 +119,8 @@ TEST(Setup, SaysWhyAPlanCannotRunText) {
       {"expert=2,schedule=displaced", "nothing is stale"},
       {"expert=2,warmup=2", "nothing is stale"},
       {"distrifusion=2", "for images"},
+      {"ulysses=2", "for images"},
+      {"cfg=2", "for images"},
       {"expert=2,placement=0+1", "places 2 experts"},
   };
   for (const auto& [plan, says] : bad)
@@ -109,7 +131,9 @@ TEST(Setup, WhatMeasuresWholeSamplesIsRefusedWhereTheyAreCut) {
   Workload workload{2, {1, 4, 4}, 2, 5};
   workload.rescales = workload.thresholds = true;
   EXPECT_TRUE(problems(parse_plan("data=2"), with_experts(4), workload).empty());
-  EXPECT_EQ(problems(parse_plan("distrifusion=2"), with_experts(4), workload).size(), 2u);
+  EXPECT_TRUE(problems(parse_plan("cfg=2"), with_experts(4), workload).empty());
+  for (const char* plan : {"distrifusion=2", "ring=2"})
+    EXPECT_EQ(problems(parse_plan(plan), with_experts(4), workload).size(), 2u) << plan;
 }
 
 TEST(Setup, APortionHoldsItsExpertsOrItsShard) {

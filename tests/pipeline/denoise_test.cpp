@@ -43,7 +43,8 @@ TEST(Denoise, AnyNumberOfRanksGivesTheSameBits) {
   for (Precision precision : {Precision::f32, Precision::bf16}) {
     const auto alone = latents({"", precision});
     for (const char* plan :
-         {"expert=2", "expert=3", "expert=4", "data=5", "data=3", "data=4,expert=2"})
+         {"expert=2", "expert=3", "expert=4", "data=5", "data=3", "data=4,expert=2", "cfg=2",
+          "ulysses=2", "data=2,cfg=2,ulysses=2,expert=2"})
       EXPECT_EQ(latents({plan, precision}), alone) << plan;
   }
 }
@@ -201,6 +202,8 @@ TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
         {"data=6", "the request has 5 samples"},
         {"schedule=interweaved,sync=0+77", "names layer 77"},
         {"distrifusion=1000", "a sample has"},
+        {"ulysses=40", "use ulysses="},
+        {"ring=2,schedule=adaptive", "budget of whole samples"},
         {"expert=2,placement=0+1", "places 2 experts"},
         {"distrifusion=2,schedule=staggered-batch", "leave one of the two out"}}) {
     Report report;

@@ -99,6 +99,11 @@ TEST(Rehearse, IsWhatEveryRankReports) {
                           {"data=2,distrifusion=2,expert=4,schedule=interweaved", 3},
                           {"schedule=displaced", 2, 9},
                           {"tensor=2", 2},
+                          {"cfg=2", 3},
+                          {"ulysses=2", 2, 3, 96},
+                          {"cfg=2,ulysses=2,expert=4,schedule=interweaved", 2, 20},
+                          {"ring=3", 1, 4, 96, Precision::f32},
+                          {"ring=2,ulysses=2,expert=2"},
                           {"data=2,tensor=2", 3, 3, 96}}) {
     const std::string what = std::string(asked.plan) + " x " + std::to_string(asked.count);
     Model open = opened(model.folder(), asked);

@@ -23,6 +23,7 @@ class CompareBuilds(unittest.TestCase):
 
     def test_a_plan_says_how_many_ranks_it_needs(self):
         self.assertEqual(compared.ranks("data=2,distrifusion=3"), 6)
+        self.assertEqual(compared.ranks("cfg=2,ring=2,ulysses=3,expert=4,warmup=9"), 12)
         self.assertEqual(compared.ranks("expert=4,schedule=displaced"), 4)
         self.assertEqual(compared.ranks("distrifusion=3,expert=3"), 3)
 

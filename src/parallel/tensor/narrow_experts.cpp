@@ -16,7 +16,9 @@ std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& g
   if (plan.tensor == 1) return found;
   if (plan.expert > 1 || plan.distrifusion > 1)
     found.push_back(
-        "tensor= goes with data= alone so far; leave out expert= and distrifusion=, or tensor=");
+        "tensor= goes with data=, cfg=, ring= and ulysses=; leave out expert= and distrifusion=, "
+        "or "
+        "tensor=");
   if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all)
     found.push_back(
         "under tensor= no row of experts travels; leave out schedule= and conditional=");
