@@ -35,8 +35,11 @@ ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
     }
     return ops::cast(y, x.dtype());
   };
-  return reduce->sum(ops::matmul(x, weight, {.out = ops::DType::f32, .out_as_input = false}),
-                     finish);
+  const auto part = [&](Range rows) {
+    return ops::matmul(x.slice(0, rows.begin, rows.end), weight,
+                       {.out = ops::DType::f32, .out_as_input = false});
+  };
+  return reduce->sum(x.size(0), part, finish);
 }
 
 ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,

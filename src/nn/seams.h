@@ -134,13 +134,14 @@ class Experts : public StepAware {
 /// bits on all of them.
 class Reduce {
  public:
-  /// What becomes of some sequences of the sum (bias, gate, residual): [sequences, n] of the
-  /// result's dtype.
-  using Finish = std::function<Tensor(const Tensor& sum, Range sequences)>;
+  /// Some rows of this rank's part, f32 [rows, n]: each the same whatever rows are asked with it.
+  using Part = std::function<Tensor(Range rows)>;
+  /// What becomes of some rows of the sum (bias, gate, residual): [rows, n] of the result's dtype.
+  using Finish = std::function<Tensor(const Tensor& sum, Range rows)>;
   virtual ~Reduce() = default;
-  /// part: f32 [tokens, n] -> the finished sum [tokens, n]. A sequence is finished on whatever
+  /// -> the finished sum [rows, n]. A row's part is asked for once, and it is finished on whatever
   /// rank.
-  virtual Tensor sum(const Tensor& part, const Finish& finish) = 0;
+  virtual Tensor sum(int64_t rows, const Part& part, const Finish& finish) = 0;
 };
 
 /// What a model may ask of the world outside its rank.

@@ -11,6 +11,7 @@
 #include "parallel/sequence/ring.h"
 #include "parallel/sequence/ulysses.h"
 #include "parallel/tensor/narrow_experts.h"
+#include "parallel/tensor/ordered_reduce.h"
 
 namespace tessera::parallel {
 namespace {

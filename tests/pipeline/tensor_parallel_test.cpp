@@ -21,14 +21,15 @@ using models::Network;
 
 struct Ran {
   std::vector<float> prediction;
-  int64_t summed = 0;  ///< bytes sent for sums
+  int64_t summed = 0, messages = 0;  ///< bytes, and messages, sent for sums
 };
 
-/// A forward pass of three rows on every rank of a plan; the ranks' predictions.
-std::vector<Ran> run(const Network& n, const std::string& text, DType dtype) {
+/// A forward pass of three sequences on every rank of a plan; the ranks' predictions.
+std::vector<Ran> run(const Network& n, const std::string& text, DType dtype, int64_t height = 4,
+                     int64_t width = 6) {
   const Plan plan = parse_plan(text);
   const models::TinyModel whole(n.type, n.json(n.head_dim).c_str());
-  const nn::TokenLayout layout = whole.spec.layout(4, 6, n.frames);
+  const nn::TokenLayout layout = whole.spec.layout(height, width, n.frames);
   const nn::Conditioning conditioning = whole.conditioning(3, n.text);
   const parallel::Workload workload{
       .samples = 3, .grid = layout.grid(), .prefix = whole.spec.prefix(conditioning)};
@@ -44,11 +45,12 @@ std::vector<Ran> run(const Network& n, const std::string& text, DType dtype) {
       mine.tensors[name] = x.slice(0, rows.front(), rows.back() + 1).contiguous();
     const Tensor time = Tensor::from(std::vector<float>(rows.size(), 400), {std::ssize(rows)});
     const Tensor latent = setup.partition.cut(whole.latent(3, layout), rank);
-    auto& [prediction, summed] = ran[static_cast<size_t>(rank)];
+    auto& [prediction, summed, messages] = ran[static_cast<size_t>(rank)];
     prediction = parallel::forward(*network, mine, time, latent, setup, {}).to_floats();
     if (!world) return;
     const auto& sent = setup.tensor_group->ledger().entries();
     summed = sent.at({"reduce", -1}).bytes;
+    messages = sent.at({"reduce", -1}).messages;
   };
   if (plan.world() == 1)
     pass(nullptr);
@@ -107,6 +109,20 @@ TEST(TensorParallel, GoesWithRowsThatAreSpread) {
     }
     EXPECT_EQ(rows, two[0].prediction) << n.type << ": a row does not depend on the others";
   }
+}
+
+// The sums of three sequences go in four chunks, those of one in one.
+TEST(TensorParallel, ChunksOfItsSumsChangeNoBit) {
+  for (const Network& n : {kNetworks[0], kNetworks[3]})
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const auto chunks = run(n, "tensor=2", dtype, 26, 28);
+      std::vector<float> whole;
+      const auto alone = run(n, "data=3,tensor=2", dtype, 26, 28);
+      for (size_t r = 0; r < alone.size(); r += 2)
+        whole.insert(whole.end(), alone[r].prediction.begin(), alone[r].prediction.end());
+      EXPECT_EQ(chunks[0].prediction, whole) << n.type;
+      EXPECT_GT(chunks[0].messages, alone[0].messages) << n.type;
+    }
 }
 
 TEST(TensorParallel, ARankHoldsItsPartOfWhatIsSplit) {

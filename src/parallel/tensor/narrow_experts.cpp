@@ -1,10 +1,8 @@
 #include "parallel/tensor/narrow_experts.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "base/fail.h"
-#include "comm/collectives.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
@@ -41,23 +39,6 @@ std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& g
   return found;
 }
 
-Tensor OrderedReduce::sum(const Tensor& part, const Finish& finish) {
-  const comm::Tag tag{"reduce", -1};
-  const auto sequences_of = [&](int rank) {
-    return nn::split({0, part.size(0)}, group_.size(), rank);
-  };
-  std::vector<Tensor> theirs;
-  for (int r = 0; r < group_.size(); ++r)
-    theirs.push_back(part.slice(0, sequences_of(r).begin, sequences_of(r).end));
-  const std::vector<Tensor> parts = comm::all_to_all(group_, std::move(theirs), tag).wait();
-  Tensor sum = parts[0];
-  for (size_t r = 1; r < parts.size(); ++r) sum = ops::add(sum, parts[r]);
-  const Tensor mine = finish(sum, sequences_of(group_.rank()));
-  const Tensor all = ops::concat_rows(comm::all_gather(group_, mine, tag).wait());
-  group_.advance();
-  return all;
-}
-
 Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
                           const nn::ExpertWeights& weights, nn::MoeLog& log) {
   const ops::Routing routing = gate(tokens);
@@ -65,7 +46,13 @@ Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const n
   const Tensor wide = ops::cast(tokens, tensor::DType::f32);
   const Tensor rows = ops::expert_rows(wide, routing, *weights.routed);
   log.show({call, tokens, gate, weights, routing, rows});
-  return reduce_.sum(ops::combine_rows(rows, routing.weights, weights.shared_rows(wide)),
+  const int64_t k = routing.ids.size(1);
+  const auto part = [&](nn::Range some) {
+    return ops::combine_rows(rows.slice(0, some.begin * k, some.end * k),
+                             routing.weights.slice(0, some.begin, some.end),
+                             weights.shared_rows(wide.slice(0, some.begin, some.end)));
+  };
+  return reduce_.sum(tokens.size(0), part,
                      [&](const Tensor& sum, nn::Range) { return ops::cast(sum, tokens.dtype()); });
 }
 

@@ -12,6 +12,7 @@
 #include "parallel/experts/scheduled.h"
 #include "parallel/sequence/group_peers.h"
 #include "parallel/tensor/narrow_experts.h"
+#include "parallel/tensor/ordered_reduce.h"
 
 namespace tessera::parallel {
 namespace {

@@ -1,0 +1,57 @@
+#include "parallel/tensor/ordered_reduce.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/collectives.h"
+#include "ops/elementwise.h"
+
+namespace tessera::parallel {
+
+using tensor::Tensor;
+
+// All but the last in multiples of the ranks: so each rank sends what it would of one chunk.
+std::vector<nn::Range> OrderedReduce::chunks_of(int64_t rows) const {
+  const int64_t ranks = group_.size(), count = std::clamp(rows / least_, int64_t{1}, kMostChunks);
+  const int64_t each = (rows + count * ranks - 1) / (count * ranks) * ranks;
+  std::vector<nn::Range> chunks{{0, std::min(each, rows)}};
+  while (chunks.back().end < rows)
+    chunks.push_back({chunks.back().end, std::min(chunks.back().end + each, rows)});
+  return chunks;
+}
+
+Tensor OrderedReduce::sum(int64_t rows, const Part& part, const Finish& finish) {
+  const comm::Tag tag{"reduce", -1};
+  const auto run_of = [&](nn::Range chunk, int rank) {
+    return nn::split(chunk, group_.size(), rank);
+  };
+  std::vector<comm::Exchange> finished;
+  const auto finish_mine = [&](nn::Range chunk, comm::Exchange& travelling) {
+    const std::vector<Tensor> parts = travelling.wait();
+    Tensor sum = parts[0];
+    for (size_t r = 1; r < parts.size(); ++r) sum = ops::add(sum, parts[r]);
+    const Tensor mine = finish(sum, run_of(chunk, group_.rank()));
+    finished.push_back(comm::all_gather(group_, mine, tag));
+  };
+  const std::vector<nn::Range> chunks = chunks_of(rows);
+  comm::Exchange before;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const Tensor whole = part(chunks[c]);
+    std::vector<Tensor> theirs;
+    for (int r = 0; r < group_.size(); ++r) {
+      const nn::Range run = run_of(chunks[c], r);
+      theirs.push_back(whole.slice(0, run.begin - chunks[c].begin, run.end - chunks[c].begin));
+    }
+    comm::Exchange travelling = comm::all_to_all(group_, std::move(theirs), tag);
+    if (c > 0) finish_mine(chunks[c - 1], before);
+    before = std::move(travelling);
+  }
+  finish_mine(chunks.back(), before);
+  std::vector<Tensor> all;
+  for (comm::Exchange& chunk : finished)
+    for (Tensor& run : chunk.wait()) all.push_back(std::move(run));
+  group_.advance();
+  return ops::concat_rows(all);
+}
+
+}  // namespace tessera::parallel
