@@ -121,22 +121,22 @@ std::map<std::string, std::string> facts_of(const models::MoeLayerConfig& layer)
 void add_tokens(Inspection& found, const Model::State& state) {
   pipeline::check_token_plan(state);
   const pipeline::Language& language = *state.language;
-  const models::TokenFacts& facts = language.spec().facts();
+  const models::TokenSpec& spec = language.spec();
   auto& shown = found.components.back().facts;
-  for (const auto& [name, value] : language.spec().sizes()) shown[name] = value;
+  for (const auto& [name, value] : spec.facts) shown[name] = value;
   shown["tokenizer"] = language.has_tokenizer() ? fmt::format("{} tokens", language.tokens().size())
                                                 : "none: prompts as ids only";
   shown["chat_template"] = language.has_template() ? "yes" : "none";
-  if (language.has_tokenizer() || facts.mask) {
+  if (language.has_tokenizer() || spec.mask) {
     const sample::SpecialIds special = language.special();
     shown["mask_token_id"] = std::to_string(special.mask);
     shown["eos_token_id"] = fmt::format("{}", fmt::join(special.ends, ", "));
   }
-  found.answer_tokens = std::min(language.max_tokens(), facts.context / 2);
-  found.prompt_tokens = std::min<int64_t>(128, facts.context - found.answer_tokens);
-  found.block = facts.block;
+  found.answer_tokens = std::min(language.max_tokens(), spec.context / 2);
+  found.prompt_tokens = std::min<int64_t>(128, spec.context - found.answer_tokens);
+  found.block = spec.block;
   const pipeline::TokenNeed need = pipeline::token_need(
-      state, {{found.prompt_tokens + found.answer_tokens}, facts.block, facts.block});
+      state, {{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block});
   if (!found.components.back().downloaded) found.components.back().parameters = need.parameters;
   found.flops_per_step = need.flops;
   found.plan = to_string(state.options.plan);

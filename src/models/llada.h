@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct LladaConfig {
   bool qk_norm = true, qkv_bias = false, out_bias = false, tied = false;
   int causal_block = 0;     ///< 0: bidirectional
   bool ling_names = false;  ///< LLaDA2's names: word_embeddings, attention.query_key_value, dense
+
+  int64_t context = 0;          ///< positions
+  std::optional<int32_t> mask;  ///< nothing: the tokenizer has to say
+  std::vector<int32_t> ends;    ///< end-of-text ids
 
   int64_t layers() const { return static_cast<int64_t>(sparse.size()); }
 };

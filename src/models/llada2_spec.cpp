@@ -30,11 +30,10 @@ const GuardedKey kGuarded[] = {
 
 }  // namespace
 
-std::unique_ptr<TokenSpec> llada2_spec(const Source& source) {
-  const TokenConfig read(source.config, source.where);
+LladaConfig parse_llada2_config(const base::Json& config, const std::string& where) {
+  const TokenConfig read(config, where);
   LladaConfig c;
-  TokenFacts facts;
-  read_common(read, {.rotary_part = 0.5, .context = 16384}, c, facts);
+  read_common(read, {.rotary_part = 0.5, .context = 16384}, c);
   const int64_t layers = read.integer("num_hidden_layers", 1, 10000);
   const int64_t dense = read.integer("first_k_dense_replace", 0, 0, layers);
   c.sparse.assign(static_cast<size_t>(layers), true);
@@ -51,15 +50,18 @@ std::unique_ptr<TokenSpec> llada2_spec(const Source& source) {
   require(c.experts % c.groups == 0 && c.top_groups <= c.groups, ErrorCode::model,
           "{}: {} of {} groups ('topk_group', 'n_group') of {} experts ('num_experts') do not fit; "
           "expected groups of one size, and no more open ones than there are",
-          source.where, c.top_groups, c.groups, c.experts);
+          where, c.top_groups, c.groups, c.experts);
   c.qk_norm = read.truth("use_qk_norm", true);
   c.qkv_bias = read.truth("use_qkv_bias", false);
   c.out_bias = read.truth("use_bias", true);
   c.ling_names = true;
-  facts.block_causal = true;
-  facts.block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));
+  c.causal_block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));
   read.check_rest(kInert, kGuarded);
-  return std::make_unique<LladaSpec>(std::move(c), std::move(facts));
+  return c;
+}
+
+TokenSpec llada2_spec(const Source& source) {
+  return spec_of(parse_llada2_config(source.config, source.where));
 }
 
 }  // namespace tessera::models

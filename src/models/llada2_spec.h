@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "models/llada.h"
 #include "models/pipeline_spec.h"
 #include "models/token_spec.h"
 
@@ -8,6 +11,9 @@ namespace tessera::models {
 /// LLaDA2 (inclusionAI/LLaDA2.0-mini, -preview): block-causal, sigmoid router with a ranking bias
 /// and groups, shared expert, dense first layers, partial rotary. Throws Error(model) naming
 /// `where`, the key and its value.
-std::unique_ptr<TokenSpec> llada2_spec(const Source& source);
+LladaConfig parse_llada2_config(const base::Json& config, const std::string& where);
+
+/// The family's entry in the registry.
+TokenSpec llada2_spec(const Source& source);
 
 }  // namespace tessera::models

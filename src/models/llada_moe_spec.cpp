@@ -25,14 +25,13 @@ const GuardedKey kGuarded[] = {
 
 }  // namespace
 
-std::unique_ptr<TokenSpec> llada_moe_spec(const Source& source) {
-  const TokenConfig read(source.config, source.where);
+LladaConfig parse_llada_moe_config(const base::Json& config, const std::string& where) {
+  const TokenConfig read(config, where);
   LladaConfig c;
-  TokenFacts facts;
-  read_common(read, {.rotary_part = 1, .context = 4096}, c, facts);
+  read_common(read, {.rotary_part = 1, .context = 4096}, c);
   require(c.head_dim * c.heads == c.hidden, ErrorCode::model,
-          "{}: {} heads of {} channels ('head_dim') are not 'hidden_size' {}", source.where,
-          c.heads, c.head_dim, c.hidden);
+          "{}: {} heads of {} channels ('head_dim') are not 'hidden_size' {}", where, c.heads,
+          c.head_dim, c.hidden);
   c.sparse = read.flags("moe_layer_freq",
                         static_cast<size_t>(read.integer("num_hidden_layers", 1, 10000)));
   c.expert_width = read.integer("expert_intermediate_size", 1, 1 << 20);
@@ -41,7 +40,11 @@ std::unique_ptr<TokenSpec> llada_moe_spec(const Source& source) {
   c.qk_norm = read.truth("qk_layernorm", false);
   c.qkv_bias = c.out_bias = read.truth("attention_bias", false);
   read.check_rest(kInert, kGuarded);
-  return std::make_unique<LladaSpec>(std::move(c), std::move(facts));
+  return c;
+}
+
+TokenSpec llada_moe_spec(const Source& source) {
+  return spec_of(parse_llada_moe_config(source.config, source.where));
 }
 
 }  // namespace tessera::models

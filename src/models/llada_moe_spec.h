@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "models/llada.h"
 #include "models/pipeline_spec.h"
 #include "models/token_spec.h"
 
@@ -7,6 +10,9 @@ namespace tessera::models {
 
 /// LLaDA-MoE (inclusionAI/LLaDA-MoE-7B-A1B): bidirectional, softmax router. Throws Error(model)
 /// naming `where`, the key and its value.
-std::unique_ptr<TokenSpec> llada_moe_spec(const Source& source);
+LladaConfig parse_llada_moe_config(const base::Json& config, const std::string& where);
+
+/// The family's entry in the registry.
+TokenSpec llada_moe_spec(const Source& source);
 
 }  // namespace tessera::models

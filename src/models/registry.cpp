@@ -112,7 +112,7 @@ std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Sour
       .make(source, weights, dtype);
 }
 
-std::unique_ptr<TokenSpec> language_model_of(const Source& source) {
+TokenSpec language_model_of(const Source& source) {
   const base::Json& config = source.config;
   std::string type;
   if (const auto list = config.find("architectures");

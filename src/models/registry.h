@@ -26,7 +26,7 @@ using TextEncoderFamily = Family<std::unique_ptr<TextEncoder> (*)(
     const Source&, const std::shared_ptr<const nn::Weights>&, tensor::DType)>;
 const std::vector<TextEncoderFamily>& text_encoders();
 /// Language models, by the first of their `architectures`.
-using LanguageFamily = Family<std::unique_ptr<TokenSpec> (*)(const Source&)>;
+using LanguageFamily = Family<TokenSpec (*)(const Source&)>;
 const std::vector<LanguageFamily>& language_models();
 
 /// "DiTMoE, FluxTransformer2DModel, ...".
@@ -46,7 +46,7 @@ std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Sour
                                              const std::shared_ptr<const nn::Weights>& weights,
                                              tensor::DType dtype);
 /// By `architectures` or `model_type` in the configuration itself.
-std::unique_ptr<TokenSpec> language_model_of(const Source& source);
+TokenSpec language_model_of(const Source& source);
 
 /// Published sizes that have a name of their own: "dit_moe_xl" -> its configuration.
 const std::vector<std::pair<std::string, base::Json>>& named_sizes();

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "models/pipeline_spec.h"
 #include "nn/sharded_weights.h"
 
 namespace tessera::models {
@@ -220,8 +221,7 @@ void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
 
 }  // namespace
 
-void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c,
-                 TokenFacts& facts) {
+void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c) {
   c.vocabulary = read.integer("vocab_size", 2, kMost);
   c.hidden = read.integer("hidden_size", 8, kMost);
   c.heads = read.integer("num_attention_heads", 1, 10000);
@@ -237,40 +237,45 @@ void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaCo
           "channels in eights",
           read.where(), c.heads, c.kv_heads, c.head_dim);
   read_rotary(read, defaults.rotary_part, c);
-  facts.vocabulary = c.vocabulary;
-  facts.context = read.integer("max_position_embeddings", defaults.context, 1, int64_t{1} << 31);
-  facts.experts = static_cast<int>(c.experts);
-  facts.top_k = static_cast<int>(c.top_k);
-  if (const auto mask = read.ids("mask_token_id", c.vocabulary); !mask.empty())
-    facts.mask = mask[0];
-  facts.ends = read.ids("eos_token_id", c.vocabulary);
+  c.context = read.integer("max_position_embeddings", defaults.context, 1, int64_t{1} << 31);
+  if (const auto mask = read.ids("mask_token_id", c.vocabulary); !mask.empty()) c.mask = mask[0];
+  c.ends = read.ids("eos_token_id", c.vocabulary);
 }
 
-std::unique_ptr<nn::TokenModel> LladaSpec::make(const nn::Weights& weights,
-                                                const nn::Portion& portion, nn::DType dtype,
-                                                int block) const {
-  LladaConfig config = config_;
-  if (facts_.block_causal) config.causal_block = block > 0 ? block : facts_.block;
-  return std::make_unique<Llada>(config, nn::ShardedWeights(weights, portion.shard), portion,
-                                 dtype);
-}
-
-std::vector<std::pair<std::string, std::string>> LladaSpec::sizes() const {
-  const LladaConfig& c = config_;
-  return {{"vocab_size", std::to_string(c.vocabulary)},
-          {"hidden_size", std::to_string(c.hidden)},
-          {"num_hidden_layers", std::to_string(c.layers())},
-          {"num_attention_heads", std::to_string(c.heads)},
-          {"num_key_value_heads", std::to_string(c.kv_heads)},
-          {"head_dim", std::to_string(c.head_dim)},
-          {"num_experts", std::to_string(c.experts)},
-          {"num_experts_per_tok", std::to_string(c.top_k)},
-          {"expert_width", std::to_string(c.expert_width)},
-          {"shared_width", std::to_string(c.shared_width)},
-          {"context", std::to_string(facts_.context)},
-          {"router", c.sigmoid ? "sigmoid" : "softmax"},
-          {"attention", facts_.block_causal ? fmt::format("block-causal, {} tokens", facts_.block)
-                                            : "bidirectional"}};
+TokenSpec spec_of(const LladaConfig& c) {
+  TokenSpec spec;
+  spec.blocks = c.layers();
+  spec.make = [c](const nn::Weights& weights, const nn::Portion& portion, nn::DType dtype,
+                  int block) {
+    LladaConfig config = c;
+    if (c.causal_block > 0 && block > 0) config.causal_block = block;
+    return std::make_unique<Llada>(config, nn::ShardedWeights(weights, portion.shard), portion,
+                                   dtype);
+  };
+  spec.vocabulary = c.vocabulary;
+  spec.context = c.context;
+  spec.mask = c.mask;
+  spec.ends = c.ends;
+  spec.experts = static_cast<int>(c.experts);
+  spec.top_k = static_cast<int>(c.top_k);
+  spec.block_causal = c.causal_block > 0;
+  if (spec.block_causal) spec.block = c.causal_block;
+  spec.facts = facts_of({{"vocab_size", c.vocabulary},
+                         {"hidden_size", c.hidden},
+                         {"num_hidden_layers", c.layers()},
+                         {"num_attention_heads", c.heads},
+                         {"num_key_value_heads", c.kv_heads},
+                         {"head_dim", c.head_dim},
+                         {"num_experts", c.experts},
+                         {"num_experts_per_tok", c.top_k},
+                         {"expert_width", c.expert_width},
+                         {"shared_width", c.shared_width},
+                         {"context", c.context}});
+  spec.facts.emplace_back("router", c.sigmoid ? "sigmoid" : "softmax");
+  spec.facts.emplace_back("attention", spec.block_causal
+                                           ? fmt::format("block-causal, {} tokens", spec.block)
+                                           : "bidirectional");
+  return spec;
 }
 
 }  // namespace tessera::models

@@ -49,24 +49,9 @@ struct TokenDefaults {
 };
 
 /// What both families say with the same keys: sizes, norms, rotary, ids.
-void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c,
-                 TokenFacts& facts);
+void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c);
 
 /// A spec over the shared network.
-class LladaSpec : public TokenSpec {
- public:
-  LladaSpec(LladaConfig config, TokenFacts facts)
-      : config_(std::move(config)), facts_(std::move(facts)) {}
-  const TokenFacts& facts() const override { return facts_; }
-  int64_t blocks() const override { return config_.layers(); }
-  std::unique_ptr<nn::TokenModel> make(const nn::Weights& weights, const nn::Portion& portion,
-                                       nn::DType dtype, int block) const override;
-  std::vector<std::pair<std::string, std::string>> sizes() const override;
-  const LladaConfig& config() const { return config_; }
-
- private:
-  LladaConfig config_;
-  TokenFacts facts_;
-};
+TokenSpec spec_of(const LladaConfig& config);
 
 }  // namespace tessera::models

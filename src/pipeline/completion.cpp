@@ -20,33 +20,33 @@ namespace tessera::pipeline {
 
 using sample::DecodingPolicy;
 
-DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenFacts& facts) {
+DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSpec& spec) {
   DecodingPolicy p;
-  p.block = q.block > 0 ? q.block : facts.block;
+  p.block = q.block > 0 ? q.block : spec.block;
   if (!q.decode.empty()) sample::read_decode(q.decode, p);
   require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
           ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
           q.steps);
   if (q.steps != 0) p.steps = q.steps;
-  if (p.steps == 0 && facts.block_causal && p.rule == DecodingPolicy::Rule::threshold)
+  if (p.steps == 0 && spec.block_causal && p.rule == DecodingPolicy::Rule::threshold)
     p.steps = p.block;  // LLaDA2's own way
   p.cache = q.cache;
   if (p.cache.kind == KvCache::automatic)
-    p.cache.kind = facts.block_causal ? KvCache::block : KvCache::dual;
+    p.cache.kind = spec.block_causal ? KvCache::block : KvCache::dual;
   p.stop = q.stop_at_eos;
   p.temperature = q.temperature;
   p.seed = q.seed;
-  sample::check_policy(p, facts.block_causal);
+  sample::check_policy(p, spec.block_causal);
   return p;
 }
 
 std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Language& language,
                                             const DecodingPolicy& policy) {
-  const models::TokenFacts& facts = language.spec().facts();
+  const models::TokenSpec& spec = language.spec();
   std::vector<sample::TokenPrompt> all;
   require(q.max_tokens >= 0, ErrorCode::usage,
           "--max-tokens {}: must be at least 1, and fit the context of {} together with the prompt",
-          q.max_tokens, facts.context);
+          q.max_tokens, spec.context);
   const int64_t behind = q.max_tokens == 0 ? language.max_tokens() : q.max_tokens;
   for (const std::string& text : q.prompts)
     require(!text.empty(), ErrorCode::usage,
@@ -58,19 +58,19 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
           "there is no prompt; give --prompt, --prompt-ids or --chat");
   for (size_t i = 0; i < all.size(); ++i) {
     for (int32_t id : all[i].ids)
-      require(id >= 0 && id < facts.vocabulary, ErrorCode::usage,
-              "prompt {}: token id {} is outside the vocabulary of {}", i, id, facts.vocabulary);
+      require(id >= 0 && id < spec.vocabulary, ErrorCode::usage,
+              "prompt {}: token id {} is outside the vocabulary of {}", i, id, spec.vocabulary);
     const auto length = static_cast<int64_t>(all[i].ids.size());
     require(length > 0, ErrorCode::usage,
             "prompt {} holds no token and asks for nothing; give what is to be completed", i);
     require(
-        behind <= facts.context && length + behind <= facts.context, ErrorCode::usage,
+        behind <= spec.context && length + behind <= spec.context, ErrorCode::usage,
         "prompt {} of {} tokens and {} behind it do not fit the context of {}; shorten the prompt "
         "or --max-tokens",
-        i, length, behind, facts.context);
+        i, length, behind, spec.context);
   }
-  require(policy.block <= facts.context, ErrorCode::usage,
-          "a block of {} tokens does not fit the context of {}", policy.block, facts.context);
+  require(policy.block <= spec.context, ErrorCode::usage,
+          "a block of {} tokens does not fit the context of {}", policy.block, spec.context);
   return all;
 }
 
@@ -223,7 +223,7 @@ struct Order {
   std::mutex mutex{};
   int64_t bytes_sent = 0;  // of the ranks of this process
 
-  const models::TokenFacts& facts() const { return state.language->spec().facts(); }
+  const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
   CompleteResult run(comm::Communicator* world);
 };
@@ -233,8 +233,8 @@ std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
   nn::Portion portion =
       parallel::portion_of(state.options.plan, language.geometry(state.dtype()), rank);
   portion.expert_dtype = state.expert_dtype();
-  return language.model(facts().block_causal ? policy.block : 0, state.dtype(), weight_store(),
-                        rank, portion, state.workers.scope(rank, &meters).memory);
+  return language.model(spec().block_causal ? policy.block : 0, state.dtype(), weight_store(), rank,
+                        portion, state.workers.scope(rank, &meters).memory);
 }
 
 // One rank's share; what it makes is the same on all of them.
@@ -244,7 +244,7 @@ CompleteResult Order::run(comm::Communicator* world) {
       world ? world->ledger().total().bytes : 0;  // what agreed on the start
   const auto& own = networks.at(static_cast<size_t>(rank));
   const parallel::Workload workload{
-      .text = {{sample::sequence_lengths(prompts, policy, facts().block_causal), rule}}};
+      .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};
   parallel::Setup setup(state.options.plan, own->geometry(), workload, world);
   static const CompleteControl quiet;
   Course course{request,
@@ -321,14 +321,14 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   Language& language = *state.language;
   const RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
-  const models::TokenFacts& facts = language.spec().facts();
-  const sample::DecodingPolicy policy = policy_of(q, facts);
+  const models::TokenSpec& spec = language.spec();
+  const sample::DecodingPolicy policy = policy_of(q, spec);
   const nn::SelectionRule rule = nn::parse_selection(q.select);
-  nn::check_selection(rule, facts.experts, facts.top_k);
-  if (const int most = std::max(rule.k, rule.take); control.on_note && most > facts.top_k)
+  nn::check_selection(rule, spec.experts, spec.top_k);
+  if (const int most = std::max(rule.k, rule.take); control.on_note && most > spec.top_k)
     control.on_note(fmt::format(
         "--select {} gives a token up to {} experts, more than the {} that the model was made for",
-        q.select, most, facts.top_k));
+        q.select, most, spec.top_k));
   const sample::SpecialIds special = language.special();
   auto prompts = prompts_of(q, language, policy);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;

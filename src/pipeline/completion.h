@@ -26,7 +26,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& request,
 /// Throws Error(plan) for a plan under which a language model cannot run.
 void check_token_plan(const ModelState& state);
 /// The policy that a request's words mean for a model. Throws Error(usage).
-sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::TokenFacts& facts);
+sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::TokenSpec& spec);
 /// Its prompts as ids, checked against vocabulary and context. Throws Error(usage).
 std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& request,
                                             const Language& language,

@@ -82,7 +82,7 @@ void check_positions(const Tensor& positions, const Asked& asked) {
           "'position_ids' are not 0, 1, 2, ...: other positions are not supported; leave them out");
 }
 
-Asked read(const Tensors& inputs, const models::TokenFacts& facts) {
+Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
   for (const auto& [name, x] : inputs)
     require(name == "input_ids" || name == "attention_mask" || name == "position_ids",
             ErrorCode::usage,
@@ -99,20 +99,20 @@ Asked read(const Tensors& inputs, const models::TokenFacts& facts) {
   asked.one = x.rank() == 1;
   asked.batch = asked.one ? 1 : x.size(0);
   asked.length = x.size(-1);
-  require(asked.length <= facts.context, ErrorCode::usage,
+  require(asked.length <= spec.context, ErrorCode::usage,
           "input_ids has {} tokens a sequence, which do not fit the context of {}", asked.length,
-          facts.context);
+          spec.context);
   asked.visible.assign(static_cast<size_t>(asked.batch), asked.length);
-  asked.block = facts.block_causal ? facts.block : 0;
+  asked.block = spec.block_causal ? spec.block : 0;
   if (const auto mask = inputs.find("attention_mask"); mask != inputs.end())
-    read_mask(mask->second, facts.block_causal, asked);
+    read_mask(mask->second, spec.block_causal, asked);
   if (const auto positions = inputs.find("position_ids"); positions != inputs.end())
     check_positions(positions->second, asked);
   const auto values = x.to_ints();
   for (size_t i = 0; i < values.size(); ++i) {
-    require(values[i] >= 0 && values[i] < facts.vocabulary, ErrorCode::usage,
+    require(values[i] >= 0 && values[i] < spec.vocabulary, ErrorCode::usage,
             "input_ids holds {}, which is outside the vocabulary of {}", values[i],
-            facts.vocabulary);
+            spec.vocabulary);
     const auto sequence = static_cast<int64_t>(i) / asked.length;
     if (static_cast<int64_t>(i) % asked.length < asked.visible[static_cast<size_t>(sequence)])
       asked.ids.push_back(static_cast<int32_t>(values[i]));
@@ -139,9 +139,9 @@ Tensor spread(const Tensor& packed, const Asked& asked) {
 Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
   Language& language = *state.language;
-  const Asked asked = read(inputs, language.spec().facts());
+  const Asked asked = read(inputs, language.spec());
   plan_tokens(state, {asked.visible, asked.length, asked.block});
-  nn::Portion whole{{0, language.spec().blocks()}, true, true};
+  nn::Portion whole = language.spec().whole();
   whole.expert_dtype = state.expert_dtype();
   const auto held = language.model(asked.block, state.dtype(), weight_store(), 0, whole);
   const nn::TokenModel& model = *held;

@@ -44,7 +44,7 @@ Language::Language(const load::Component& part) : part_(part) {
     require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
     const models::TokenConfig read(generation, path);
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
-    ends_ = read.ids("eos_token_id", spec_->facts().vocabulary);
+    ends_ = read.ids("eos_token_id", spec_.vocabulary);
   }
   read_template();
 }
@@ -73,9 +73,8 @@ const tokenizer::ByteLevelBpe& Language::tokens() const {
 }
 
 sample::SpecialIds Language::special() const {
-  const models::TokenFacts& facts = spec_->facts();
   // generation_config.json goes before config.json, as in transformers.
-  sample::SpecialIds ids{facts.mask.value_or(-1), ends_.empty() ? facts.ends : ends_};
+  sample::SpecialIds ids{spec_.mask.value_or(-1), ends_.empty() ? spec_.ends : ends_};
   if (tokenizer_) {
     const std::string named = token_text(tokenizer_config_, "mask_token");
     for (const std::string& token :
@@ -85,7 +84,7 @@ sample::SpecialIds Language::special() const {
     if (ids.ends.empty() && !end.empty() && tokenizer_->id_of(end) >= 0)
       ids.ends.push_back(tokenizer_->id_of(end));
   }
-  require(ids.mask >= 0 && ids.mask < facts.vocabulary, ErrorCode::model,
+  require(ids.mask >= 0 && ids.mask < spec_.vocabulary, ErrorCode::model,
           "'{}': nothing says which token is the mask; add \"mask_token_id\" to its config.json",
           part_.folder);
   return ids;
@@ -135,7 +134,7 @@ std::string Language::check(nn::DType dtype) const {
   const tensor::BindScope rehearsal(aside);
   const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
-  spec_->make(asked, {{0, spec_->blocks()}, true, true}, dtype, 0);
+  spec_.make(asked, spec_.whole(), dtype, 0);
   return load::check_names(asked, tensors, part_.folder);
 }
 
@@ -150,16 +149,16 @@ std::shared_ptr<const nn::TokenModel> Language::model(
   return models_.get(block, rank, rank_memory, [&] {
     if (!checked_) (void)check(dtype);  // who runs it says what is to be said
     checked_ = true;
-    return spec_->make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
+    return spec_.make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
   });
 }
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
-  nn::Portion portion{{0, spec_->blocks()}, true, true};
+  nn::Portion portion = spec_.whole();
   portion.shard = shard;
-  return spec_->make(load::MetaWeights(), portion, dtype, 0)->geometry();
+  return spec_.make(load::MetaWeights(), portion, dtype, 0)->geometry();
 }
 
 }  // namespace tessera::pipeline

@@ -28,7 +28,7 @@ class Language {
 
   /// Where networks that are loaded from now on compute; the cpu until it is said.
   void compute_on(tensor::Device device) { device_ = device; }
-  const models::TokenSpec& spec() const { return *spec_; }
+  const models::TokenSpec& spec() const { return spec_; }
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_template() const { return !template_.empty(); }
   /// Throws Error(model) for a folder without tokenizer.json.
@@ -62,7 +62,7 @@ class Language {
   void read_template();
 
   load::Component part_;
-  std::unique_ptr<models::TokenSpec> spec_;
+  models::TokenSpec spec_;
   std::unique_ptr<tokenizer::ByteLevelBpe> tokenizer_;
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_, tool_template_;  // the second for chats with tools, if there is one

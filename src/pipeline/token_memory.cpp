@@ -70,8 +70,8 @@ Inspection::Rank rehearse_rank(const ModelState& state, const sample::TokenPass&
     tensor::Scope building = tensor::current_scope();
     building.meter = nullptr;
     const tensor::BindScope bind(building);
-    model = spec.make(state.language->on_meta(), portion, state.dtype(),
-                      spec.facts().block_causal ? block : 0);
+    model =
+        spec.make(state.language->on_meta(), portion, state.dtype(), spec.block_causal ? block : 0);
   }
   parallel::Setup setup(plan, model->geometry(), {.text = {{pass.view.lengths}}}, world);
   parallel::forward(*model, pass, setup, {});
@@ -101,7 +101,7 @@ TokenNeed token_need(const ModelState& state, const TokenRun& run) {
   {
     const tensor::BindScope bind(stage.workers.scope());
     const load::MetaWeights weights;
-    spec.make(weights, {{0, spec.blocks()}, true, true}, state.dtype(), 0);
+    spec.make(weights, spec.whole(), state.dtype(), 0);
     need.parameters = weights.parameters();
     need.ranks.resize(meters.ranks.size());
     launch_ranks(stage, meters, {}, [&](comm::Communicator* world) {

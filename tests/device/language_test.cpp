@@ -20,9 +20,8 @@ struct SplitExperts : models::NamedNoise {
 std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& config, bool causal,
                                           const std::string& select) {
   const auto spec = models::language_model_of({config, "c"});
-  const auto model =
-      spec->make(WeightsOn(device, std::make_shared<SplitExperts>()),
-                 {{0, spec->blocks()}, true, true}, bitwise() ? DType::bf16 : DType::f32, 4);
+  const auto model = spec.make(WeightsOn(device, std::make_shared<SplitExperts>()), spec.whole(),
+                               bitwise() ? DType::bf16 : DType::f32, 4);
   sample::DecodingPolicy policy;
   policy.block = 4;
   policy.cache.kind = causal ? KvCache::block : KvCache::dual;

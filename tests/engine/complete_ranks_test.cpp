@@ -102,8 +102,8 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
   const auto pass = [&](comm::Communicator* world) {
     const int rank = world ? world->rank() : 0;
     const nn::Geometry geometry = golden.load()->geometry();
-    const auto own = spec->make(*golden.store.open(tensors),
-                                parallel::portion_of(plan, geometry, rank), nn::DType::f32, 0);
+    const auto own = spec.make(*golden.store.open(tensors),
+                               parallel::portion_of(plan, geometry, rank), nn::DType::f32, 0);
     parallel::Setup setup(
         plan, own->geometry(),
         {.text = {{view.lengths, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla")}}}, world);

@@ -93,7 +93,7 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   const auto spec = golden.spec(run.value("model", "model"));
   const DecodingPolicy policy =
       policy_of(run, block_causal, golden.json.at("block_length").get<int>());
-  const sample::SpecialIds special{*spec->facts().mask, spec->facts().ends};
+  const sample::SpecialIds special{*spec.mask, spec.ends};
   const std::vector<sample::TokenPrompt> prompts{
       {run.at("prompt").get<std::vector<int32_t>>(), golden.json.at("gen_length").get<int64_t>()}};
   Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal), selection_of(run));

@@ -20,7 +20,7 @@ struct LladaCase {
         json(base::read_json(folder + "/case.json")),
         io(folder + "/io.safetensors") {}
 
-  std::unique_ptr<models::TokenSpec> spec(const std::string& part = "model") const {
+  models::TokenSpec spec(const std::string& part = "model") const {
     const std::string where = folder + "/" + part + "/config.json";
     return models::language_model_of({base::read_json(where), where});
   }
@@ -28,11 +28,11 @@ struct LladaCase {
   std::unique_ptr<nn::TokenModel> load(const std::string& part = "model", int block = 0) const {
     const auto made = spec(part);
     const load::TensorSet tensors = load::open_component(folder + "/" + part);
-    const nn::Portion whole{{0, made->blocks()}, true, true};
+    const nn::Portion whole = made.whole();
     const load::MetaWeights asked(tensors);
-    made->make(asked, whole, nn::DType::f32, block);
+    made.make(asked, whole, nn::DType::f32, block);
     EXPECT_EQ(load::check_names(asked, tensors, folder), "");
-    return made->make(*store.open(tensors), whole, nn::DType::f32, block);
+    return made.make(*store.open(tensors), whole, nn::DType::f32, block);
   }
   std::vector<int32_t> ids(const std::string& name) const {
     const auto whole = io.get(name).to_ints();

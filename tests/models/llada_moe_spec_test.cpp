@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "models/token_config.h"
 #include "models/token_configs.h"
 #include "tessera/error.h"
 
@@ -10,15 +9,14 @@ namespace tessera::models {
 namespace {
 
 TEST(LladaMoeSpec, ReadsSizesAndIds) {
-  const auto spec = llada_moe_spec({llada_moe_config(), "c"});
-  const LladaConfig& c = dynamic_cast<const LladaSpec&>(*spec).config();
+  const LladaConfig c = parse_llada_moe_config(llada_moe_config(), "c");
   EXPECT_EQ(c.sparse, (std::vector<bool>{false, true}));
   EXPECT_EQ(c.rotary_pairs, 8);
   EXPECT_FALSE(c.renormalise);
   EXPECT_FALSE(c.sigmoid);
-  EXPECT_EQ(spec->facts().mask, 39);
-  EXPECT_EQ(spec->facts().ends, (std::vector<int32_t>{36, 37}));
-  EXPECT_EQ(spec->facts().context, 64);
+  EXPECT_EQ(c.mask, 39);
+  EXPECT_EQ(c.ends, (std::vector<int32_t>{36, 37}));
+  EXPECT_EQ(c.context, 64);
 }
 
 TEST(LladaMoeSpec, WhatTheReleasedCodeDoesNotReadChangesNothing) {
@@ -26,8 +24,7 @@ TEST(LladaMoeSpec, WhatTheReleasedCodeDoesNotReadChangesNothing) {
   config["norm_topk_prob"] = true;
   config["routed_scaling_factor"] = 2.0;
   config.erase("qk_layernorm");
-  const auto spec = llada_moe_spec({config, "c"});
-  const LladaConfig& c = dynamic_cast<const LladaSpec&>(*spec).config();
+  const LladaConfig c = parse_llada_moe_config(config, "c");
   EXPECT_FALSE(c.renormalise);
   EXPECT_EQ(c.scale, 1);
   EXPECT_FALSE(c.qk_norm);
