@@ -30,6 +30,19 @@ int64_t place_of(int32_t expert, const KeptToken& before) {
   return slot < k ? before.token * k + slot : -1;
 }
 
+// Tokens of a call that share a budget, by their number: those in one block of 64 ids, so that no
+// cut between blocks changes what is sent.
+std::vector<int64_t> budget_blocks(const nn::Segments& body) {
+  constexpr int64_t kBlock = 64;
+  std::vector<int64_t> sizes;
+  for (const nn::Segment& segment : body)
+    for (int64_t id = segment.ids.begin, next = 0; id < segment.ids.end; id = next) {
+      next = std::min((id / kBlock + 1) * kBlock, segment.ids.end);
+      sizes.push_back(next - id);
+    }
+  return sizes;
+}
+
 }  // namespace
 
 ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable, ExpertExchange exchange,
@@ -98,8 +111,8 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
   return assignments;
 }
 
-// Of each sample the rows go whose old results would be most wrong: first order in how far their
-// tokens have moved since. Rows of new experts always go, and count.
+// Of each block of tokens the rows go whose old results would be most wrong: first order in how far
+// their tokens have moved since. Rows of new experts always go, and count.
 std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& view,
                                                         const std::vector<float>& moves,
                                                         const std::vector<KeptToken>& before,
@@ -111,8 +124,8 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
   std::vector<int32_t> assignments;
   std::vector<Candidate> candidates;
   int64_t first = 0;
-  for (const nn::Segment& segment : view.body) {
-    const int64_t last = first + segment.ids.size() * k;
+  for (const int64_t tokens : budget_blocks(view.body)) {
+    const int64_t last = first + tokens * k;
     candidates.clear();
     int64_t allowed = (plan_.budget * (last - first) + 50) / 100;
     for (int64_t assignment = first; assignment < last; ++assignment) {

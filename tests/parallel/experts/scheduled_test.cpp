@@ -280,6 +280,42 @@ TEST(ScheduledExchange, RanksWithoutTokensOfAPatchTakePartInIt) {
   }
 }
 
+// 160 tokens in calls that end at these ids, and in fresh steps in one.
+std::vector<float> adaptive_run(const std::vector<int64_t>& ends, int64_t* sent) {
+  constexpr int kSteps = 5;
+  const Plan plan = parse_plan("schedule=adaptive,budget=40");
+  const auto layers = scheduled(plan, kSteps, ExpertExchange(nullptr, std::vector<int>(kExperts)));
+  const auto weights = bank(kExperts, 1, DType::f32);
+  std::vector<float> all;
+  for (int s = 0; s < kSteps; ++s) {
+    layers->begin_step({s, kSteps, plan.fresh(s, kSteps), false});
+    const Tensor x = ops::blend(normal({160, 32}, 900), 1, normal({160, 32}, 901 + s), 0.02f);
+    int64_t begin = 0;
+    for (const int64_t end : plan.fresh(s, kSteps) ? std::vector<int64_t>{160} : ends) {
+      const nn::TokenView view{-1, {0}, {}, {{0, {begin, end}}}};
+      const auto y =
+          layers->apply(0, view, x.slice(0, begin, end), router(kExperts, 2, 50), weights);
+      const auto values = y.to_floats();
+      all.insert(all.end(), values.begin(), values.end());
+      begin = end;
+    }
+  }
+  for (const nn::MoeEvent& event : layers->log().events()) *sent += event.assignments[0];
+  return all;
+}
+
+TEST(ScheduledExchange, AdaptiveBudgetsAreOfBlocksSoThatCutsBetweenThemChangeNothing) {
+  int64_t whole_sent = 0, sent = 0;
+  const auto whole = adaptive_run({160}, &whole_sent);
+  for (const std::vector<int64_t>& ends :
+       {std::vector<int64_t>{64, 160}, {128, 160}, {64, 128, 160}}) {
+    sent = 0;
+    EXPECT_EQ(adaptive_run(ends, &sent), whole) << ends.size() << " calls";
+    EXPECT_EQ(sent, whole_sent);
+  }
+  EXPECT_TRUE(adaptive_run({100, 160}, &sent) != whole) << "a block's parts have their own budgets";
+}
+
 TEST(ScheduledExchange, ATokenWithoutAResultIsAnError) {
   const Plan plan = parse_plan("schedule=displaced");
   const auto layers = scheduled(plan, 4, ExpertExchange(nullptr, std::vector<int>(kExperts)));
