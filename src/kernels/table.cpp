@@ -18,6 +18,7 @@
 #include "kernels/sampling.h"
 #include "kernels/selection.h"
 #include "kernels/waves.h"
+#include "tensor/device_runtime.h"
 
 namespace tessera::kernels {
 namespace {
@@ -106,7 +107,7 @@ const KernelTable& cpu_table() { return cpu_table(active_isa()); }
 void replace_cuda_table(const KernelTable* table) { stand_in = table; }
 
 const KernelTable& table_of(tensor::Device device, Isa isa) {
-  if (device != tensor::Device::cuda) return cpu_table(isa);
+  if (!tensor::is_gpu(device)) return cpu_table(isa);
   const KernelTable* const other = stand_in;
   return other ? *other : cuda_table();
 }

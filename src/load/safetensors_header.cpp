@@ -253,9 +253,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view begin, int64_t file_
 }
 
 std::optional<DType> dtype_of(const std::string& text) {
-  for (const DType dtype :
-       {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8, DType::i8})
-    if (text == spelled(dtype)) return dtype;
+  for (int i = 0; tensor::size_of(static_cast<DType>(i)) > 0; ++i)
+    if (text == spelled(static_cast<DType>(i))) return static_cast<DType>(i);
   return std::nullopt;
 }
 

@@ -15,7 +15,7 @@ class WeightStore {
   WeightStore();
   /// Weights of a model over `tensors`. What they hand out may outlive them and the store. A tensor
   /// is read when it is packed, and what was read is freed then.
-  /// On Device::cuda each weight is uploaded once. What get() gives is shared in the same way.
+  /// On a GPU each weight is uploaded once. What get() gives is shared in the same way.
   std::shared_ptr<const nn::Weights> open(TensorSet tensors,
                                           tensor::Device device = tensor::Device::cpu) const;
   /// Packed weights that somebody uses now.

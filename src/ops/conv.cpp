@@ -6,6 +6,7 @@
 #include "kernels/group_norm.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
+#include "tensor/device_runtime.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -78,7 +79,7 @@ ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype) {
 }
 
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tensor::Device device) {
-  const bool there = device == tensor::Device::cuda && !weight.is_meta();
+  const bool there = tensor::is_gpu(device) && !weight.is_meta();
   const Tensor w = weight.is_meta() ? weight : weight.to(tensor::Device::cpu);
   const Tensor b = !bias.defined() || bias.is_meta() ? bias : bias.to(tensor::Device::cpu);
   kernels::PackedConv packed =

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/elementwise.h"
+#include "tensor/device_runtime.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -95,7 +96,7 @@ PackedWeight packed_there(const Tensor& w, const Tensor& up, DType dtype) {
 }
 
 Weight pack(const Tensor& w, const Tensor& up, DType dtype, Device device) {
-  if (device != Device::cuda || w.is_meta())
+  if (!tensor::is_gpu(device) || w.is_meta())
     return std::make_shared<const PackedWeight>(
         kernels::pack_weight(w, up, dtype, kernels::active_isa()));
   if (w.device() == device && w.rank() == 2 && dtype != DType::i8)

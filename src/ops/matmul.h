@@ -20,7 +20,7 @@ using Weight = std::shared_ptr<const PackedWeight>;
 /// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: for experts, with a
 /// scale a column, activations stay as they are) with the active
 /// instruction set. On meta only the shape is kept; bytes are counted as weights.
-/// It lies where `w` is, or on `device`: for Device::cuda row major, whatever the instruction set.
+/// It lies where `w` is, or on `device`: for a GPU row major, whatever the instruction set.
 Weight pack_weight(const Tensor& w, DType dtype);
 Weight pack_weight(const Tensor& w, DType dtype, Device device);
 /// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n

@@ -21,16 +21,16 @@ using tensor::Tensor;
 
 constexpr int64_t kMostBytes = 1 << 20, kMostKept = 16 << 20;
 
-Tensor sent(const void* data, int64_t bytes) {
+Tensor sent(const void* data, int64_t bytes, Device device) {
   const Tensor host = Tensor::over(Storage::view(data, bytes, nullptr), 0, {bytes}, DType::u8);
-  return host.to(Device::cuda, tensor::MemoryClass::buffers);
+  return host.to(device, tensor::MemoryClass::buffers);
 }
 
 /// The same rows and spans come again in every block and step: what was sent stays, by content.
 /// Nobody writes to it. It is speed alone, so it may be of the process.
 class Sent {
  public:
-  Tensor get(const void* data, int64_t bytes) {
+  Tensor get(const void* data, int64_t bytes, Device device) {
     std::string key(static_cast<const char*>(data), static_cast<size_t>(bytes));
     const std::lock_guard lock(mutex_);
     const auto pool = tensor::device_pool();
@@ -41,7 +41,7 @@ class Sent {
     }
     Tensor& kept = tensors_[std::move(key)];
     if (!kept.defined()) {
-      kept = sent(data, bytes);
+      kept = sent(data, bytes, device);
       kept_ += bytes;
     }
     return kept;
@@ -61,8 +61,9 @@ Sent& all_sent() {
 
 }  // namespace
 
-Tensor uploaded(const void* data, int64_t bytes) {
-  const Tensor there = bytes <= kMostBytes ? all_sent().get(data, bytes) : sent(data, bytes);
+Tensor uploaded(const void* data, int64_t bytes, Device device) {
+  const Tensor there =
+      bytes <= kMostBytes ? all_sent().get(data, bytes, device) : sent(data, bytes, device);
   if (tensor::Recording* recording = tensor::current_scope().recording) recording->keep(there);
   return there;
 }

@@ -3,13 +3,14 @@
 #include <span>
 #include <vector>
 
+#include "tensor/device_runtime.h"
 #include "tensor/tensor.h"
 
 namespace tessera::ops {
 
-/// Bytes of the host in memory of Device::cuda; they have been read when this returns. Not to be
-/// written to: the same bytes are sent once and kept for a while.
-tensor::Tensor uploaded(const void* data, int64_t bytes);
+/// Bytes of the host in memory of a GPU; they have been read when this returns. Not to be written
+/// to: the same bytes are sent once and kept for a while.
+tensor::Tensor uploaded(const void* data, int64_t bytes, tensor::Device device);
 
 /// A small array of the host (rows, spans, ids) where the kernels of a device can read it: on cpu
 /// the array itself, which must outlive this. It lives as long as the call that it is for.
@@ -18,8 +19,8 @@ class Uploaded {
  public:
   Uploaded(std::span<const T> host, tensor::Device device)
       : data_(host.empty() ? nullptr : host.data()) {
-    if (device != tensor::Device::cuda || host.empty()) return;
-    copy_ = uploaded(host.data(), static_cast<int64_t>(host.size_bytes()));
+    if (!tensor::is_gpu(device) || host.empty()) return;
+    copy_ = uploaded(host.data(), static_cast<int64_t>(host.size_bytes()), device);
     data_ = static_cast<const T*>(copy_.raw());
   }
   const T* data() const { return data_; }

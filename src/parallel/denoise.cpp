@@ -159,7 +159,7 @@ class Guard {
   }
   /// After step i.
   void check(int i, const Tensor& latent) {
-    const bool waits = latent.device() == tensor::Device::cuda;
+    const bool waits = tensor::is_gpu(latent.device());
     if (waits && (i + 1) % kBetweenChecks != 0 && i + 1 != steps_) return;
     if (!ops::all_finite(latent)) find(i);
     good_ = {};

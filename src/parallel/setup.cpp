@@ -12,6 +12,7 @@
 #include "parallel/sequence/ulysses.h"
 #include "parallel/tensor/narrow_experts.h"
 #include "parallel/tensor/ordered_reduce.h"
+#include "tensor/device_runtime.h"
 
 namespace tessera::parallel {
 namespace {
@@ -153,7 +154,7 @@ bool Setup::go_on(const std::stop_token& stop) const {
 }
 
 bool Setup::may_record() const {
-  return residence.device == tensor::Device::cuda && residence.fixed && plan.world() == 1 &&
+  return tensor::is_gpu(residence.device) && residence.fixed && plan.world() == 1 &&
          !shares_experts(plan) && !experts->log().watched();
 }
 

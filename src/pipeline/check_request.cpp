@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "tessera/words.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -14,27 +15,31 @@ void number(const char* name, int64_t value, int64_t least, int64_t most) {
           "{} {}: expected a number from {} to {}", name, value, least, most);
 }
 
+// Choices of a kind have a word each, and are numbered from 0.
 template <class Value>
-void choice(const char* name, Value value, Value last) {
-  number(name, static_cast<int64_t>(value), 0, static_cast<int64_t>(last));
+void choice(const char* name, Value value) {
+  number(name, static_cast<int64_t>(value), 0, std::ssize(words_of<Value>()) - 1);
+}
+void tiling(VaeTiling value) {
+  number("--vae-tiling", static_cast<int64_t>(value), 0, static_cast<int64_t>(VaeTiling::off));
 }
 
 }  // namespace
 
 void check_request(const RunOptions& o) {
   check_values(o.plan);
-  choice("--dtype", o.precision, Precision::int8);
+  choice("--dtype", o.precision);
   number("--threads", o.threads, 0, 4096);
   number("--memory-budget", o.memory_budget, 0, kMostBytes);
   number("--comm-timeout (milliseconds)", o.comm_timeout.count(), 1, 86'400'000);
-  choice("--device", o.device.kind, DeviceKind::cuda);
+  choice("--device", o.device.kind);
   number("--device cuda", o.device.index.value_or(0), 0, 1 << 16);
 }
 
 void check_request(const GenerateRequest& q) {
-  choice("--rng", q.noise, NoiseSource::philox);
-  choice("--scheduler", q.scheduler, SchedulerName::cogvideox_dpm);
-  choice("--vae-tiling", q.vae_tiling, VaeTiling::off);
+  choice("--rng", q.noise);
+  choice("--scheduler", q.scheduler);
+  tiling(q.vae_tiling);
   number("--count", q.count, 1, 100'000);
   number("--width", q.width, 0, 1 << 20);
   number("--height", q.height, 0, 1 << 20);
@@ -47,15 +52,15 @@ void check_request(const CompleteRequest& q) {
   number("--block", q.block, 0, 1 << 20);
   number("--max-tokens", q.max_tokens, 0, int64_t{1} << 40);
   number("--steps", q.steps, 0, 1 << 20);
-  choice("--cache", q.cache.kind, KvCache::block);
+  choice("--cache", q.cache.kind);
   for (const int count : {q.cache.before, q.cache.after, q.cache.warmup})
     number("--cache vicinity", count, 0, 1 << 20);
-  choice("--stop-at-eos", q.stop_at_eos, StopAtEos::early);
+  choice("--stop-at-eos", q.stop_at_eos);
 }
 
 void check_request(const ForwardRequest& q) {
-  choice("--component", q.component, ModelPart::text_encoder_3);
-  choice("--vae-tiling", q.vae_tiling, VaeTiling::off);
+  choice("--component", q.component);
+  tiling(q.vae_tiling);
   number("--vae-tiling (pixels)", q.vae_tile, 0, 1 << 20);
   const bool layer = q.component == ModelPart::moe_layer;
   require(layer == q.moe.has_value(), ErrorCode::usage, "{}",
@@ -63,7 +68,7 @@ void check_request(const ForwardRequest& q) {
                 : "--moe is for --component moe_layer; leave it out");
   if (!layer) return;
   number("--moe top_k", q.moe->top_k, 1, 1 << 20);
-  choice("--moe experts", q.moe->experts, ExpertActivation::silu);
+  choice("--moe experts", q.moe->experts);
   number("--moe capacity", q.moe->capacity.value_or(0), 0, int64_t{1} << 40);
 }
 

@@ -37,7 +37,7 @@ DeviceChoice choose_device(const DeviceOption& option) {
 }
 
 void start_device(const DeviceChoice& choice) {
-  if (choice.device != Device::cuda) return;
+  if (!is_gpu(choice.device)) return;
   static std::mutex starting;
   static int started = -1;  // the one GPU of the process
   const std::lock_guard lock(starting);
@@ -58,7 +58,7 @@ void check_gpus(int gpus, int ranks) {
 }
 
 void start_device(DeviceChoice& choice, const Processes& processes) {
-  if (choice.device != Device::cuda || processes.ranks() == 1) return start_device(choice);
+  if (!is_gpu(choice.device) || processes.ranks() == 1) return start_device(choice);
   require(!choice.named, ErrorCode::usage,
           "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
           "and rank i of a machine takes its GPU i",
@@ -72,11 +72,11 @@ void start_device(DeviceChoice& choice, const Processes& processes) {
 
 comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes) {
   const Processes::State& state = processes.state();
-  return choice.device == Device::cuda && state.gpus ? *state.gpus : *state.world;
+  return is_gpu(choice.device) && state.gpus ? *state.gpus : *state.world;
 }
 
 std::string device_name(const DeviceChoice& choice) {
-  if (choice.device != Device::cuda) return name_of(choice.device);
+  if (!is_gpu(choice.device)) return name_of(choice.device);
   return fmt::format("cuda:{} ({})", choice.index, tensor::device_pool()->runtime().name());
 }
 

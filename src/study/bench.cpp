@@ -31,15 +31,15 @@ constexpr int64_t kPattern = 65521;  // a prime
 
 // Not of small parts: what is measured is the memory, not a cache.
 double copy_speed(const Bench& b) {
-  const Tensor from = Tensor::zeros({int64_t{1} << 29}, DType::u8, Device::cuda);
-  const Tensor to = Tensor::empty(from.shape(), DType::u8, Device::cuda);
+  const Tensor from = Tensor::zeros({int64_t{1} << 29}, DType::u8, b.device);
+  const Tensor to = Tensor::empty(from.shape(), DType::u8, b.device);
   return 2.0 * double(from.bytes()) / b.seconds([&] { tensor::copy_into(to, from); }, 3);
 }
 
 // What the library's largest product and a copy within the memory reach.
 Bench measured_gpu(const std::function<void(const std::string&)>& line,
                    const pipeline::DeviceChoice& place) {
-  Bench b{line, Device::cuda, 1, 1, 1, kFillsAGpu};
+  Bench b{line, place.device, 1, 1, 1, kFillsAGpu};
   const int64_t side = 8192;
   const auto product = [&](DType dtype) {
     const Tensor x = b.filled({side, side}, dtype);
@@ -80,7 +80,7 @@ int64_t Bench::many(int64_t tokens) const {
 }
 
 double Bench::seconds(const std::function<void()>& f, int times) const {
-  if (device != Device::cuda) return kernels::best_seconds(f, times);
+  if (!is_gpu(device)) return kernels::best_seconds(f, times);
   const auto calls = [&] {
     for (int i = 0; i < kQueued; ++i) f();
   };
@@ -139,9 +139,8 @@ void bench_kernels(int threads, const std::function<void(const std::string& json
   tensor::Scope scope;
   scope.pool = &pool;
   const tensor::BindScope bind(scope);
-  const study::Bench bench = place.device == tensor::Device::cuda
-                                 ? study::measured_gpu(line, place)
-                                 : study::measured_cpu(line, threads);
+  const study::Bench bench = tensor::is_gpu(place.device) ? study::measured_gpu(line, place)
+                                                          : study::measured_cpu(line, threads);
   study::bench_products(bench);
   study::bench_rows(bench);
 }

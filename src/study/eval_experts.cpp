@@ -11,7 +11,7 @@
 #include "nn/moe/expert_selection.h"
 #include "pipeline/completion.h"
 #include "study/task_data.h"
-#include "tensor/device_pool.h"
+#include "tensor/device_runtime.h"
 #include "tessera/study.h"
 
 namespace tessera {
@@ -153,8 +153,7 @@ class Observer {
       if (e >= 0) distinct.insert(e), ++sent;
     const base::Stopwatch clock;
     const Tensor out = ops::experts(tokens, routing, *weights.routed);
-    if (out.device() == tensor::Device::cuda)
-      tensor::device_pool()->runtime().synchronise(tensor::current_scope().stream);
+    tensor::settle(out.device());
     calls.seconds.push_back(clock.seconds());
     calls.assignments.push_back(sent);
     calls.distinct.push_back(double(distinct.size()));

@@ -40,7 +40,7 @@ bool has_device() {
 }
 
 void settle(Device device) {
-  if (device != Device::cuda) return;
+  if (!is_gpu(device)) return;
   DeviceRuntime& runtime = device_pool()->runtime();
   runtime.enter();
   runtime.synchronise(current_scope().stream);

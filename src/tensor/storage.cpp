@@ -208,7 +208,7 @@ std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryC
       madvise(memory.get(), static_cast<size_t>(own ? bytes : rounded), MADV_HUGEPAGE);
     storage->data_ = static_cast<std::byte*>(memory.get());
     storage->memory_ = memory;
-  } else if (device == Device::cuda) {
+  } else if (is_gpu(device)) {
     const auto pool = device_pool();
     storage->data_ = pool->take(bytes, memory_class, current_scope().arena);
     storage->memory_ = {storage->data_, [pool](std::byte* data) { pool->give(data); }};

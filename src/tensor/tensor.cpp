@@ -162,7 +162,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, MemoryClass
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device, MemoryClass memory_class) {
   Tensor x = empty(shape, dtype, device, memory_class);
   if (device == Device::cpu) std::memset(x.raw(), 0, static_cast<size_t>(x.bytes()));
-  if (device == Device::cuda && x.bytes() > 0)
+  if (is_gpu(device) && x.bytes() > 0)
     device_pool()->runtime().zero(x.raw(), x.bytes(), current_scope().stream);
   return x;
 }

@@ -42,13 +42,13 @@ Message announced(const Header& header, Names& names) {
   };
   check(header.magic == kMagic, "header is not one of ours");
   check(header.axes <= tensor::Shape::kMaxRank, "shape has too many axes");
-  check(header.dtype <= static_cast<uint8_t>(tensor::DType::i8), "element type is unknown");
+  const auto dtype = static_cast<tensor::DType>(header.dtype);
+  check(tensor::size_of(dtype) > 0, "element type is unknown");
   check(std::memchr(header.operation, 0, sizeof header.operation) != nullptr,
         "operation has no end");
   for (int axis = 0; axis < header.axes; ++axis)
     check(header.sizes[axis] >= 0 && header.sizes[axis] < int64_t{1} << 48, "shape is impossible");
   const tensor::Shape shape(std::span<const int64_t>(header.sizes, header.axes));
-  const auto dtype = static_cast<tensor::DType>(header.dtype);
   check(header.bytes == shape.elements() * tensor::size_of(dtype), "size and shape disagree");
   Message message{
       {names.keep(header.operation), header.site},

@@ -7,6 +7,7 @@
 
 #include "comm/nccl/courier.h"
 #include "comm/transport.h"
+#include "tensor/device_runtime.h"
 
 namespace tessera::comm::nccl {
 
@@ -49,7 +50,7 @@ class NcclTransport : public Transport {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   void send(int to, uint64_t channel, Message message) override {
-    if (message.data.device() != tensor::Device::cuda || to == rank())
+    if (!tensor::is_gpu(message.data.device()) || to == rank())
       return host_->send(to, channel, std::move(message));
     courier_->send(to, channel, std::move(message));
   }

@@ -47,7 +47,7 @@ Parcel read_parcel(const Message& message) {
   Parcel parcel;
   if (good) {
     const std::span<const int64_t> in(head.data<int64_t>(), static_cast<size_t>(head.elements()));
-    good = in[0] >= 0 && in[0] <= static_cast<int64_t>(DType::i8);
+    good = in[0] >= 0 && in[0] <= 255 && tensor::size_of(static_cast<DType>(in[0])) > 0;
     int64_t elements = 1;
     for (int64_t size : in.subspan(1))
       good = good && size >= 0 && size < kMost &&
