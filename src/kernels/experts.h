@@ -32,6 +32,39 @@ struct ExpertsArgs {
   void* rows = nullptr;  ///< [tokens * slots, hidden] of `dtype`, dense
 };
 
+/// Part of an expert's work: a run of panels of its first or second product, for some of its rows.
+/// Tiles of equal rows share `inner`, which up tiles of all panels have written before a down tile
+/// reads it. A row depends on no other (but for library products), so any cut gives the same bits.
+struct ExpertTile {
+  const ExpertView* expert = nullptr;
+  Activation activation = Activation::swiglu;
+  const void* x = nullptr;  ///< rows [., hidden] of `dtype`
+  tensor::DType dtype = tensor::DType::f32;
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+  /// Row r is x[pair[r] / slots], its result y[pair[r]]; null: both r.
+  const int32_t* pair = nullptr;
+  int64_t slots = 1;
+  int64_t begin = 0, end = 0;  ///< panels
+  std::byte* inner = nullptr;  ///< 64-byte aligned, of ExpertTiles::inner_bytes
+  void* y = nullptr;           ///< rows [., hidden] of `dtype`, dense
+};
+
+/// How an instruction set cuts an expert: the most rows of a tile that stay in its caches, and the
+/// panels of both products.
+struct ExpertCuts {
+  int64_t rows = 1, up_panels = 1, down_panels = 1;
+};
+
+/// Experts in tiles, for who decides himself when which is computed.
+struct ExpertTiles {
+  ExpertCuts (*cuts)(const ExpertView& expert) = nullptr;
+  /// Of the inner activations of so many rows, a multiple of 64.
+  int64_t (*inner_bytes)(const ExpertView& expert, int64_t rows) = nullptr;
+  void (*up)(const ExpertTile& tile) = nullptr;    ///< inner = act(up x + up_bias)
+  void (*down)(const ExpertTile& tile) = nullptr;  ///< y = down inner + down_bias
+};
+
 /// y[t] = sum over slots j, in order, of weights[t, j] * rows[t * slots + j], then + shared[t]; in
 /// f32, rounded to `dtype` once.
 struct CombineArgs {
@@ -54,24 +87,34 @@ struct ExpertGroups {
 /// Counting sort of the ids; pairs without an expert are left out.
 ExpertGroups group_by_expert(const ExpertsArgs& args);
 
+/// Rows of pairs without an expert: zeros.
+void clear_rows_without_expert(const ExpertsArgs& args);
+/// A layer in tiles, over tensor::parallel_tasks: all up tiles, then all down tiles. Each touched
+/// expert's weights are read once by each part of its rows.
+void run_experts(const ExpertTiles& tiles, const ExpertsArgs& args);
+
 namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void experts(const ExpertsArgs& args);
+const ExpertTiles& expert_tiles();
 /// Plain loops in slot order, f32.
 void combine(const CombineArgs& args);
 }  // namespace reference
 namespace onednn {
 /// Expert by expert over onednn::matmul; outside the row rule, as it is.
 void experts(const ExpertsArgs& args);
+const ExpertTiles& expert_tiles();
 }  // namespace onednn
 namespace avx512 {
-/// Grouped by expert, over the panel layout; each touched expert's weights are read once.
+/// Grouped by expert, over the panel layout.
 void experts(const ExpertsArgs& args);
+const ExpertTiles& expert_tiles();
 void combine(const CombineArgs& args);
 }  // namespace avx512
 namespace amx {
 /// As avx512::experts, over AMX tiles.
 void experts(const ExpertsArgs& args);
+const ExpertTiles& expert_tiles();
 }  // namespace amx
 namespace cuda {
 /// Sorted by expert on the device, tiles on tensor cores (f32: fused multiply-adds); weights as for

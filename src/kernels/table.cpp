@@ -31,6 +31,7 @@ KernelTable table_for(Isa isa) {
   table.elementwise = reference::elementwise;
   table.rope = reference::rope;
   table.experts = reference::experts;
+  table.expert_tiles = &reference::expert_tiles();
   table.combine = reference::combine;
   table.conv = reference::conv;
   table.channel_moments = reference::channel_moments;
@@ -57,6 +58,7 @@ KernelTable table_for(Isa isa) {
   if (isa >= Isa::avx2) {
     table.matmul = onednn::matmul;
     table.experts = onednn::experts;
+    table.expert_tiles = &onednn::expert_tiles();
     table.conv = onednn::conv;
     table.attention = simd::attention;
     table.norm = simd::norm;
@@ -71,6 +73,7 @@ KernelTable table_for(Isa isa) {
   if (isa >= Isa::avx512) {
     table.matmul = avx512::matmul;
     table.experts = avx512::experts;
+    table.expert_tiles = &avx512::expert_tiles();
     table.combine = avx512::combine;
     table.attention = avx512::attention;
     table.norm = avx512::norm;
@@ -87,6 +90,7 @@ KernelTable table_for(Isa isa) {
   if (isa >= Isa::amx) {
     table.matmul = amx::matmul;
     table.experts = amx::experts;
+    table.expert_tiles = &amx::expert_tiles();
   }
 #endif
   return table;

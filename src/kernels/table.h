@@ -7,6 +7,7 @@ namespace tessera::kernels {
 
 struct MatmulArgs;
 struct ExpertsArgs;
+struct ExpertTiles;
 struct CombineArgs;
 struct AttentionArgs;
 struct NormArgs;
@@ -40,6 +41,7 @@ struct GuideArgs;
 struct KernelTable {
   void (*matmul)(const MatmulArgs&) = nullptr;
   void (*experts)(const ExpertsArgs&) = nullptr;
+  const ExpertTiles* expert_tiles = nullptr;  ///< the same tile by tile; null: there are none
   void (*combine)(const CombineArgs&) = nullptr;
   void (*attention)(const AttentionArgs&) = nullptr;
   void (*norm)(const NormArgs&) = nullptr;

@@ -18,6 +18,13 @@ using tensor::Tensor;
 
 // The blocking of AMX over a model of its instructions: all but the instructions themselves.
 constexpr avx512::Engine kModel{amx::kRows, true, DType::bf16, amx::sweep<TileModel>};
+constexpr ExpertTiles kModelTiles{
+    [](const ExpertView& expert) { return avx512::expert_cuts(kModel, expert); },
+    [](const ExpertView& expert, int64_t rows) {
+      return avx512::expert_inner_bytes(kModel, expert, rows);
+    },
+    [](const ExpertTile& tile) { avx512::expert_up_tile(kModel, tile); },
+    [](const ExpertTile& tile) { avx512::expert_down_tile(kModel, tile); }};
 
 Tensor run(const Tensor& x, const PackedWeight& w, Activation activation) {
   Tensor y = Tensor::empty({x.size(0), w.n}, DType::f32);
@@ -132,7 +139,7 @@ TEST(AmxSweep, ExpertsEqualTheReferenceOnModelledTiles) {
     return rows;
   };
   const Tensor want = rows_of(0, reference::experts);
-  const Tensor got = rows_of(4, [](const ExpertsArgs& args) { avx512::run_experts(kModel, args); });
+  const Tensor got = rows_of(4, [](const ExpertsArgs& args) { run_experts(kModelTiles, args); });
   EXPECT_LT(worst_difference(got, want), 5e-3);
 }
 

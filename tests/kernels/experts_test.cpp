@@ -10,6 +10,7 @@
 #include "kernels/closeness.h"
 #include "kernels/experts_layer.h"
 #include "kernels/matmul.h"
+#include "kernels/scratch.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
 
@@ -224,6 +225,66 @@ TEST(Experts, ARowDoesNotDependOnOtherTokensOrThreads) {
       }
     }
   }
+}
+
+// One expert of a layer for dense rows, in parts of `rows` rows and runs of `panels` panels, the
+// last ones first.
+Tensor in_tiles(const Layer& layer, size_t e, const Tensor& x, int64_t rows, int64_t panels) {
+  const ExpertTiles& tiles = *cpu_table(layer.isa).expert_tiles;
+  ExpertView expert{&layer.weights[2 * e], &layer.weights[2 * e + 1]};
+  if (!layer.up_biases.empty()) expert.up_bias = layer.up_biases[e].data<float>();
+  if (!layer.down_biases.empty()) expert.down_bias = layer.down_biases[e].data<float>();
+  const ExpertCuts cuts = tiles.cuts(expert);
+  const Tensor y = random_tensor(x.shape(), x.dtype(), 31);
+  Scratch scratch;
+  for (int64_t first = 0; first < x.size(0); first += rows) {
+    const Tensor part = x.slice(0, first, std::min(first + rows, x.size(0)));
+    ExpertTile tile{.expert = &expert,
+                    .activation = layer.activation,
+                    .x = part.raw(),
+                    .dtype = x.dtype(),
+                    .x_stride = x.stride(0),
+                    .rows = part.size(0),
+                    .y = y.slice(0, first, first + part.size(0)).raw()};
+    const int64_t bytes = tiles.inner_bytes(expert, tile.rows);
+    EXPECT_EQ(bytes % 64, 0);
+    tile.inner = scratch.at_least(bytes);
+    std::memset(tile.inner, 0xff, static_cast<size_t>(bytes));  // NaN, whatever the type
+    const auto run = [&](void (*kernel)(const ExpertTile&), int64_t all) {
+      for (tile.end = all; tile.end > 0; tile.end = tile.begin) {
+        tile.begin = std::max<int64_t>(0, tile.end - panels);
+        kernel(tile);
+      }
+    };
+    run(tiles.up, cuts.up_panels);
+    run(tiles.down, cuts.down_panels);
+  }
+  return y;
+}
+
+TEST(Experts, AnyTilesGiveTheBitsOfTheLayer) {
+  for (Isa isa : available_isas())
+    for (auto [dtype, act] : {std::pair{DType::f32, Activation::swiglu},
+                              {DType::bf16, Activation::swiglu},
+                              {DType::i8, Activation::swiglu},
+                              {DType::f32, Activation::gelu_tanh},
+                              {DType::bf16, Activation::relu},
+                              {DType::i8, Activation::silu}}) {
+      const int64_t tokens = 45, hidden = 96, inner = 200;
+      const Layer layer(hidden, inner, 2, dtype, isa, act, true);
+      const Tensor wide =
+          random_tensor({tokens, hidden + 8}, dtype == DType::f32 ? DType::f32 : DType::bf16, 5);
+      const Tensor x = wide.slice(1, 0, hidden);
+      const Tensor want = layer.run(x, std::vector<int32_t>(tokens, 1));
+      for (auto [rows, panels] : {std::array<int64_t, 2>{45, 100}, {45, 1}, {1, 100}, {7, 2}}) {
+        const Tensor got = in_tiles(layer, 1, x, rows, panels);
+        if (isa == Isa::avx2)  // library products are outside the row rule
+          EXPECT_LT(relative_l2(got, want), dtype == DType::f32 ? 1e-6 : 3e-3);
+        else
+          EXPECT_EQ(std::memcmp(got.raw(), want.raw(), static_cast<size_t>(want.bytes())), 0)
+              << name_of(isa) << " " << tensor::name_of(dtype) << " " << rows << " rows";
+      }
+    }
 }
 
 TEST(Experts, CombineSumsInSlotOrder) {

@@ -10,6 +10,8 @@ TEST(Table, EveryInstructionSetHasEveryKernelOfTheProducts) {
     const KernelTable& table = cpu_table(isa);
     EXPECT_NE(table.matmul, nullptr) << name_of(isa);
     EXPECT_NE(table.experts, nullptr) << name_of(isa);
+    ASSERT_NE(table.expert_tiles, nullptr) << name_of(isa);
+    EXPECT_NE(table.expert_tiles->up, nullptr) << name_of(isa);
     EXPECT_NE(table.combine, nullptr) << name_of(isa);
     EXPECT_NE(table.copy, nullptr) << name_of(isa);
     EXPECT_NE(table.move_rows, nullptr) << name_of(isa);

@@ -118,9 +118,9 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   const int64_t chunks = avx512::ceil_div(steps, kChunkSteps),
                 chunk = avx512::ceil_div(steps, chunks);
   // Half a page off x and W: a load 4 KB behind a pending store waits for it.
-  float* const sums = reinterpret_cast<float*>(avx512::thread_scratch(2).at_least(
-                          (groups + 1) * kSumFloats * 4 + 2048)) +
-                      512;
+  float* const sums =
+      reinterpret_cast<float*>(thread_scratch(2).at_least((groups + 1) * kSumFloats * 4 + 2048)) +
+      512;
   const std::byte* const weights = w.data.data<std::byte>();
   auto operands = [&](int64_t g, int64_t p, int64_t s) -> Operands {
     return {x + (g * steps + s) * kRows * 64, weights + (p * steps + s) * kStepBytes};

@@ -2,7 +2,6 @@
 
 #if defined(__x86_64__)
 #include <algorithm>
-#include <vector>
 
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/vector.h"
@@ -82,80 +81,8 @@ class InnerWriter final : public BlockWriter {
   int64_t size_;
 };
 
-// Some rows of an expert, and where their inner activations stand.
-struct Part {
-  int64_t expert, first, rows, inner;
-};
-
-struct Work {
-  const Engine& engine;
-  const ExpertsArgs& args;
-  ExpertGroups groups;
-  DType dtype;
-  PanelShape up, down;
-  std::vector<Part> parts;
-  int64_t inner_bytes = 0;
-
-  Work(const Engine& e, const ExpertsArgs& a)
-      : engine(e),
-        args(a),
-        groups(group_by_expert(a)),
-        dtype(a.bank[0].down->dtype),
-        up(panel_shape(*a.bank[0].up)),
-        down(panel_shape(*a.bank[0].down)) {
-    const int64_t most = resident_rows(e, std::max(up.steps, down.steps), dtype);
-    for (int64_t x = 0; x < a.experts; ++x) {
-      const int64_t begin = groups.begin[static_cast<size_t>(x)];
-      const int64_t rows = groups.begin[static_cast<size_t>(x) + 1] - begin;
-      for (int64_t i = 0, n = ceil_div(rows, most); i < n; ++i) {
-        const Range r = share(rows, n, i);
-        parts.push_back({x, begin + r.begin, r.size(), inner_bytes});
-        inner_bytes += inner_layout(parts.back()).bytes();
-      }
-    }
-    // The long parts first: the short ones fill the gaps at the end.
-    std::stable_sort(parts.begin(), parts.end(),
-                     [](const Part& p, const Part& q) { return p.rows > q.rows; });
-  }
-  RowLayout layout(const Part& p, int64_t steps) const {
-    return engine.layout(p.rows, steps, dtype);
-  }
-  RowLayout inner_layout(const Part& p) const { return layout(p, down.steps); }
-  // Cuts of a part's panels: enough tasks for all threads, and packing stays small beside products.
-  int64_t cuts(int64_t panels) const {
-    const int64_t wanted = ceil_div(8 * tensor::thread_count(), static_cast<int64_t>(parts.size()));
-    return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, panels / 8));
-  }
-};
-
-void gate_and_up(const Work& work, const Part& p, Range panels, std::byte* inner) {
-  const ExpertsArgs& a = work.args;
-  const RowLayout layout = work.layout(p, work.up.steps), next = work.inner_layout(p);
-  std::byte* const x = thread_scratch(0).at_least(layout.bytes());
-  pack_rows(work.engine, {a.x, a.dtype, a.x_stride, a.hidden, work.groups.pair.data(), a.slots},
-            p.first, layout, work.dtype, x);
-  const ExpertView& expert = a.bank[p.expert];
-  InnerWriter writer(work.engine, inner + p.inner, next, expert, a.activation);
-  work.engine.sweep(x, layout, *expert.up, panels, writer);
-}
-
-void down(const Work& work, const Part& p, Range panels, const std::byte* inner) {
-  const ExpertsArgs& a = work.args;
-  MatmulArgs out;
-  out.weight = a.bank[p.expert].down;
-  out.epilogue.bias = a.bank[p.expert].down_bias;
-  out.y = a.rows;
-  out.y_dtype = a.dtype;
-  out.y_stride = a.hidden;
-  const auto writer = epilogue_writer(out, p.first, work.groups.pair.data());
-  work.engine.sweep(inner + p.inner, work.inner_layout(p), *out.weight, panels, *writer);
-}
-
-void clear_rows_without_expert(const ExpertsArgs& args) {
-  const int64_t bytes = args.hidden * size_of(args.dtype);
-  for (int64_t i = 0; i < args.tokens * args.slots; ++i)
-    if (args.ids[i] < 0)
-      std::memset(static_cast<std::byte*>(args.rows) + i * bytes, 0, static_cast<size_t>(bytes));
+RowLayout inner_layout(const Engine& e, const ExpertView& expert, int64_t rows) {
+  return e.layout(rows, panel_shape(*expert.down).steps, expert.down->dtype);
 }
 
 void combine_token(const CombineArgs& args, int64_t t) {
@@ -173,24 +100,53 @@ void combine_token(const CombineArgs& args, int64_t t) {
 
 }  // namespace
 
-void run_experts(const Engine& e, const ExpertsArgs& args) {
-  clear_rows_without_expert(args);
-  const Work work(e, args);
-  if (work.parts.empty()) return;
-  std::byte* const inner = thread_scratch(1).at_least(work.inner_bytes);
-  const int64_t parts = static_cast<int64_t>(work.parts.size());
-  const int64_t ups = work.cuts(work.up.panels), downs = work.cuts(work.down.panels);
-  tensor::parallel_tasks(parts * ups, [&](int64_t task) {
-    gate_and_up(work, work.parts[static_cast<size_t>(task / ups)],
-                share(work.up.panels, ups, task % ups), inner);
-  });
-  tensor::parallel_tasks(parts * downs, [&](int64_t task) {
-    down(work, work.parts[static_cast<size_t>(task / downs)],
-         share(work.down.panels, downs, task % downs), inner);
-  });
+ExpertCuts expert_cuts(const Engine& e, const ExpertView& expert) {
+  const PanelShape up = panel_shape(*expert.up), down = panel_shape(*expert.down);
+  return {resident_rows(e, std::max(up.steps, down.steps), expert.down->dtype), up.panels,
+          down.panels};
 }
 
-void experts(const ExpertsArgs& args) { run_experts(engine(), args); }
+int64_t expert_inner_bytes(const Engine& e, const ExpertView& expert, int64_t rows) {
+  return inner_layout(e, expert, rows).bytes();
+}
+
+void expert_up_tile(const Engine& e, const ExpertTile& tile) {
+  const ExpertView& expert = *tile.expert;
+  const DType dtype = expert.down->dtype;
+  const RowLayout layout = e.layout(tile.rows, panel_shape(*expert.up).steps, dtype),
+                  next = inner_layout(e, expert, tile.rows);
+  std::byte* const x = thread_scratch(0).at_least(layout.bytes());
+  pack_rows(e, {tile.x, tile.dtype, tile.x_stride, expert.up->k, tile.pair, tile.slots}, 0, layout,
+            dtype, x);
+  InnerWriter writer(e, tile.inner, next, expert, tile.activation);
+  e.sweep(x, layout, *expert.up, {tile.begin, tile.end}, writer);
+}
+
+void expert_down_tile(const Engine& e, const ExpertTile& tile) {
+  const ExpertView& expert = *tile.expert;
+  MatmulArgs out;
+  out.weight = expert.down;
+  out.epilogue.bias = expert.down_bias;
+  out.y = tile.y;
+  out.y_dtype = tile.dtype;
+  out.y_stride = expert.down->n;
+  const auto writer = epilogue_writer(out, 0, tile.pair);
+  e.sweep(tile.inner, inner_layout(e, expert, tile.rows), *expert.down, {tile.begin, tile.end},
+          *writer);
+}
+
+const ExpertTiles& expert_tiles() {
+  static constexpr ExpertTiles kTiles{
+      [](const ExpertView& expert) { return expert_cuts(engine(), expert); },
+      [](const ExpertView& expert, int64_t rows) {
+        return expert_inner_bytes(engine(), expert, rows);
+      },
+      [](const ExpertTile& tile) { expert_up_tile(engine(), tile); },
+      [](const ExpertTile& tile) { expert_down_tile(engine(), tile); }};
+  return kTiles;
+}
+
+void experts(const ExpertsArgs& args) { run_experts(expert_tiles(), args); }
 
 void combine(const CombineArgs& args) {
   tensor::parallel_for(args.tokens, 4, [&](int64_t begin, int64_t end) {

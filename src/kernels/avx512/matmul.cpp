@@ -315,22 +315,6 @@ std::unique_ptr<BlockWriter> epilogue_writer(const MatmulArgs& args, int64_t fir
   return std::make_unique<EpilogueWriter>(args, first_row, map);
 }
 
-std::byte* Scratch::at_least(int64_t bytes) {
-  if (bytes > size_) {
-    const int64_t rounded = ceil_div(bytes + 4096, 4096) * 4096;  // loads may run one step ahead
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(rounded))));
-    size_ = data_ ? rounded - 4096 : 0;
-    require(data_ != nullptr, ErrorCode::memory,
-            "a product needs {} bytes of scratch memory; free some", rounded);
-  }
-  return data_.get();
-}
-
-Scratch& thread_scratch(int index) {
-  static thread_local Scratch scratch[3];  // no result depends on what it holds
-  return scratch[index];
-}
-
 int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
   const int64_t row =
       e.layout(1, std::max<int64_t>(steps, 1), weight).line * std::max<int64_t>(steps, 1);

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "kernels/experts.h"
 #include "kernels/matmul.h"
 #include "kernels/packed_weight.h"
+#include "kernels/scratch.h"
 
 // What the products of AVX-512 and AMX share: packed rows, sweeps over panels, and who takes the
 // sums.
@@ -93,28 +93,17 @@ void pack_rows(const Engine& engine, const RowSource& source, int64_t first,
 std::unique_ptr<BlockWriter> epilogue_writer(const MatmulArgs& args, int64_t first_row,
                                              const int32_t* map);
 
-/// 64-byte aligned memory of the calling thread that stays for the next product.
-class Scratch {
- public:
-  std::byte* at_least(int64_t bytes);
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  int64_t size_ = 0;
-};
-/// Index 0: packed rows; index 1: what a whole call shares; index 2: what a sweep keeps.
-Scratch& thread_scratch(int index);
-
 /// Bytes of packed rows that stay in L2 beside the passing weights.
 constexpr int64_t kRowBytes = int64_t{1} << 20;
 /// Rows whose packed form of `steps` steps fits, a multiple of the group.
 int64_t resident_rows(const Engine& engine, int64_t steps, DType weight);
 
-/// The whole of matmul and experts over an engine.
+/// The whole of matmul over an engine.
 void multiply(const Engine& engine, const MatmulArgs& args);
-void run_experts(const Engine& engine, const ExpertsArgs& args);
+/// What ExpertTiles are, over an engine.
+ExpertCuts expert_cuts(const Engine& engine, const ExpertView& expert);
+int64_t expert_inner_bytes(const Engine& engine, const ExpertView& expert, int64_t rows);
+void expert_up_tile(const Engine& engine, const ExpertTile& tile);
+void expert_down_tile(const Engine& engine, const ExpertTile& tile);
 
 }  // namespace tessera::kernels::avx512

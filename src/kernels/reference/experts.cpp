@@ -1,47 +1,62 @@
 #include "kernels/experts.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "kernels/matmul.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::reference {
 
-void experts(const ExpertsArgs& args) {
-  const int64_t size = size_of(args.dtype);
-  tensor::parallel_for(args.tokens * args.slots, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> inner(static_cast<size_t>(args.inner));
-    for (int64_t i = begin; i < end; ++i) {
-      std::byte* row = static_cast<std::byte*>(args.rows) + i * args.hidden * size;
-      if (args.ids[i] < 0) {
-        std::fill_n(row, args.hidden * size, std::byte{0});
-        continue;
-      }
-      const ExpertView& expert = args.bank[args.ids[i]];
-      const auto* x = static_cast<const std::byte*>(args.x) + i / args.slots * args.x_stride * size;
-      // The down product rounds its input, the inner activation, to the dtype of its weights.
-      matmul({.x = x,
-              .x_dtype = args.dtype,
-              .x_stride = 0,
-              .rows = 1,
-              .weight = expert.up,
-              .epilogue = {.bias = expert.up_bias, .activation = args.activation},
-              .y = inner.data(),
-              .y_dtype = tensor::DType::f32,
-              .y_stride = 0});
-      matmul({.x = inner.data(),
-              .x_dtype = tensor::DType::f32,
-              .x_stride = 0,
-              .rows = 1,
-              .weight = expert.down,
-              .epilogue = {.bias = expert.down_bias},
-              .y = row,
-              .y_dtype = args.dtype,
-              .y_stride = 0});
-    }
-  });
+namespace {
+
+constexpr int64_t kRows = 8;  // of a tile
+
+ExpertCuts cuts(const ExpertView&) { return {kRows, 1, 1}; }
+
+int64_t inner_bytes(const ExpertView& expert, int64_t rows) {
+  return (rows * expert.down->k * 4 + 63) / 64 * 64;
 }
+
+float* inner_row(const ExpertTile& tile, int64_t r) {
+  return reinterpret_cast<float*>(tile.inner) + r * tile.expert->down->k;
+}
+
+void up_tile(const ExpertTile& tile) {
+  for (int64_t r = 0; tile.begin < tile.end && r < tile.rows; ++r) {
+    const int64_t from = tile.pair ? tile.pair[r] / tile.slots : r;
+    matmul({.x = static_cast<const std::byte*>(tile.x) + from * tile.x_stride * size_of(tile.dtype),
+            .x_dtype = tile.dtype,
+            .x_stride = 0,
+            .rows = 1,
+            .weight = tile.expert->up,
+            .epilogue = {.bias = tile.expert->up_bias, .activation = tile.activation},
+            .y = inner_row(tile, r),
+            .y_dtype = tensor::DType::f32,
+            .y_stride = 0});
+  }
+}
+
+// The product rounds its input, the inner activation, to the dtype of its weights.
+void down_tile(const ExpertTile& tile) {
+  const int64_t bytes = tile.expert->down->n * size_of(tile.dtype);
+  for (int64_t r = 0; tile.begin < tile.end && r < tile.rows; ++r)
+    matmul({.x = inner_row(tile, r),
+            .x_dtype = tensor::DType::f32,
+            .x_stride = 0,
+            .rows = 1,
+            .weight = tile.expert->down,
+            .epilogue = {.bias = tile.expert->down_bias},
+            .y = static_cast<std::byte*>(tile.y) + (tile.pair ? tile.pair[r] : r) * bytes,
+            .y_dtype = tile.dtype,
+            .y_stride = 0});
+}
+
+}  // namespace
+
+const ExpertTiles& expert_tiles() {
+  static constexpr ExpertTiles kTiles{cuts, inner_bytes, up_tile, down_tile};
+  return kTiles;
+}
+
+void experts(const ExpertsArgs& args) { run_experts(expert_tiles(), args); }
 
 void combine(const CombineArgs& args) {
   tensor::with_float_type(args.dtype, [&](auto type) {

@@ -1,0 +1,23 @@
+#include "kernels/scratch.h"
+
+#include "base/fail.h"
+
+namespace tessera::kernels {
+
+std::byte* Scratch::at_least(int64_t bytes) {
+  if (bytes > size_) {
+    const int64_t rounded = (bytes + 8191) / 4096 * 4096;  // loads may run one step ahead
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(rounded))));
+    size_ = data_ ? rounded - 4096 : 0;
+    require(data_ != nullptr, ErrorCode::memory,
+            "a product needs {} bytes of scratch memory; free some", rounded);
+  }
+  return data_.get();
+}
+
+Scratch& thread_scratch(int index) {
+  static thread_local Scratch scratch[3];  // no result depends on what it holds
+  return scratch[index];
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+namespace tessera::kernels {
+
+/// 64-byte aligned memory of the calling thread that stays for the next product.
+class Scratch {
+ public:
+  /// Throws Error(memory) where there is not so much.
+  std::byte* at_least(int64_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  int64_t size_ = 0;
+};
+/// Index 0: packed rows; index 1: what a whole call shares; index 2: what a sweep keeps.
+Scratch& thread_scratch(int index);
+
+}  // namespace tessera::kernels
