@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/experts.h"
+
 namespace tessera::kernels {
 namespace {
 
