@@ -53,7 +53,7 @@ class ExpertNoise : public NamedNoise {
 std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights& weights,
                                      DType dtype = DType::f32) {
   const auto spec = language_model_of({config, "c"});
-  return spec->make(weights, {{0, spec->blocks()}, true, true}, dtype, 4);
+  return spec.make(weights, {{0, spec.blocks}, true, true}, dtype, 4);
 }
 
 Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
