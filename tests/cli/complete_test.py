@@ -221,7 +221,8 @@ class Complete(ProgramTest):
         self.refused(4, *words, "distrifusion=2", says="for images")
         self.refused(4, *words, "expert=2,data=2,tensor=2", says="leave out expert=")
         self.refused(4, *words, "expert=2", "--ranks", 3, says="needs 2 ranks")
-        self.refused(4, *words, "ulysses=2", says="unknown plan entry 'ulysses'")
+        self.refused(4, *words, "pipefusion=2", says="unknown plan entry 'pipefusion'")
+        self.refused(4, *words, "ulysses=2", says="are for images")
 
     def test_visualise_shows_blocks_on_standard_error(self):
         ask = ("complete", MOE / "model", "--max-tokens", "8", "--block", "4", "--stop-at-eos", "none",
