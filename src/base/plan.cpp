@@ -274,10 +274,18 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (plan.world() != ranks)
     found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
                                 to_string(plan), plan.world(), ranks, plan.world()));
+  const bool cut = plan.tensor > 1;
+  if (cut && (plan.expert > 1 || plan.distrifusion > 1))
+    found.push_back(
+        "tensor= goes with data=, cfg=, ring= and ulysses=; leave out expert= and distrifusion=, "
+        "or tensor=");
+  if (cut && (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all))
+    found.push_back(
+        "under tensor= no row of experts travels; leave out schedule= and conditional=");
   const int shards = plan.ring * plan.ulysses,
             different = plan.data * plan.cfg * shards *
                         plan.distrifusion;  // ranks that hold different tokens
-  if (different % plan.expert != 0)
+  if (different % plan.expert != 0 && !cut)
     found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
                                 plan.expert, different));
   if (plan.synchronous() && plan.sync != SyncLayers::none)

@@ -1,5 +1,7 @@
 #include "load/weight_store.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -119,6 +121,43 @@ struct WeightStore::Shelf {
 
 namespace {
 
+/// Memory that tensors are read into until they are packed, used again and again: the system need
+/// not fill new pages with zeros for each. Keeps two, which a pair of weights needs at once.
+class ReadBuffers : public std::enable_shared_from_this<ReadBuffers> {
+ public:
+  std::shared_ptr<Storage> lend(int64_t bytes) {
+    std::shared_ptr<Storage> buffer;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const auto& spare) {
+        return spare && spare->bytes() >= bytes;
+      });
+      std::swap(buffer, fits == spare_.end() ? spare_.front() : *fits);
+    }
+    if (!buffer || buffer->bytes() < bytes) {
+      buffer.reset();  // before there is another
+      tensor::Scope uncounted = tensor::current_scope();
+      uncounted.memory = nullptr;
+      const tensor::BindScope bound(uncounted);
+      buffer = Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights);
+    }
+    Storage* const lent = buffer.get();
+    return {lent, [self = shared_from_this(), buffer = std::move(buffer)](Storage*) mutable {
+              self->take_back(std::move(buffer));
+            }};
+  }
+
+ private:
+  void take_back(std::shared_ptr<Storage> buffer) {
+    const std::lock_guard lock(mutex_);
+    const auto size = [](const auto& b) { return b ? b->bytes() : -1; };
+    if (size(spare_.front()) < buffer->bytes()) std::swap(spare_.front(), buffer);
+    if (size(spare_.back()) < size(spare_.front())) std::swap(spare_.front(), spare_.back());
+  }
+  std::mutex mutex_;
+  std::array<std::shared_ptr<Storage>, 2> spare_;  // ascending
+};
+
 class StoredWeights : public nn::Weights {
  public:
   StoredWeights(TensorSet tensors, std::shared_ptr<WeightStore::Shelf> shelf, Device device)
@@ -156,7 +195,7 @@ class StoredWeights : public nn::Weights {
                      const Cut& cut = {}) const override {
     const SafetensorsFile& w = floats(name, {n, k});
     return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", compute, cut), [&] {
-      return ops::pack_weight(nn::taken(w.get(name), cut), compute, device_);
+      return ops::pack_weight(nn::taken(read(w, name), cut), compute, device_);
     });
   }
 
@@ -164,7 +203,7 @@ class StoredWeights : public nn::Weights {
                      DType compute, const Cut& cut = {}) const override {
     const SafetensorsFile &g = floats(gate, {n, k}), &u = floats(up, {n, k});
     return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, compute, cut), [&] {
-      return ops::pack_paired_weight(nn::taken(g.get(gate), cut), nn::taken(u.get(up), cut),
+      return ops::pack_paired_weight(nn::taken(read(g, gate), cut), nn::taken(read(u, up), cut),
                                      compute, device_);
     });
   }
@@ -176,7 +215,7 @@ class StoredWeights : public nn::Weights {
     const SafetensorsFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
     return shelf_->share<ops::ConvWeight::element_type>(
         key(Form::conv, weight, bias, compute), [&] {
-          return ops::pack_conv(w.get(weight), b ? b->get(bias) : Tensor(), compute, device_);
+          return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), compute, device_);
         });
   }
 
@@ -184,7 +223,7 @@ class StoredWeights : public nn::Weights {
     const SafetensorsFile& stored = floats(name, {n});
     const Shape mine = cut.of({n});
     const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", DType::f32, cut), [&] {
-      const std::vector<float> values = nn::taken(stored.get(name), cut).to_floats();
+      const std::vector<float> values = nn::taken(read(stored, name), cut).to_floats();
       if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), mine));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
       auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
@@ -195,6 +234,14 @@ class StoredWeights : public nn::Weights {
   }
 
  private:
+  // A tensor that was checked.
+  Tensor read(const SafetensorsFile& file, const std::string& name) const {
+    const TensorEntry& entry = file.entry(name);
+    auto buffer = buffers_->lend(entry.bytes());
+    file.read(name, buffer->data());
+    return Tensor::over(std::move(buffer), 0, Shape(entry.sizes), file.dtype(name));
+  }
+
   const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {
     const SafetensorsFile& file = checked(name, shape);
     const DType dtype = file.dtype(name);
@@ -224,6 +271,7 @@ class StoredWeights : public nn::Weights {
 
   TensorSet tensors_;
   std::shared_ptr<WeightStore::Shelf> shelf_;
+  std::shared_ptr<ReadBuffers> buffers_ = std::make_shared<ReadBuffers>();
   Device device_;
 };
 

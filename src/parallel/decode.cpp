@@ -64,7 +64,7 @@ Tensor forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup
   nn::Hidden hidden = model.embed(mine, placement->view);
   const Tensor& stream = hidden.tokens.body;
   if (watch) watch(0, stream);
-  for (int b = 0; b < setup.blocks.size(); ++b) {
+  for (auto b = static_cast<int>(setup.blocks.begin); b < setup.blocks.end; ++b) {
     model.block(b, {}, *placement, hidden, setup.seams());
     if (setup.world) setup.world->advance();
     if (watch) watch(b + 1, stream);

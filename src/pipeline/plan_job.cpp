@@ -12,6 +12,7 @@
 #include "pipeline/conditioning.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/expected_time.h"
+#include "pipeline/rehearse.h"
 #include "pipeline/tensor_view.h"
 #include "sample/scheduler.h"
 #include "tessera/words.h"
@@ -118,6 +119,12 @@ void plan_classes(const ModelState& state, const GenerateRequest& request, int s
                              ? "class " + std::to_string(number)
                              : state.class_names[static_cast<size_t>(number)]);
   choose_class_sampler(state, request, steps, job);
+  const nn::Geometry geometry = state.geometry();
+  require(job.sampler_name != "ddpm" || geometry.channels_out == 2 * geometry.channels_in,
+          ErrorCode::model,
+          "'{}': ddpm reads variances beside the noise, and this transformer predicts none; if it "
+          "predicts a flow, use --scheduler rectified-flow",
+          state.name);
   job.conditioning = state.spec->conditioning(classes, job.guidance.branches());
 }
 
@@ -211,6 +218,14 @@ Embeddings encoded(const ModelState& state, const GenerateRequest& request, bool
   return encode_prompts(state, request, two, control, job.notes);
 }
 
+// A plan that cannot run this, as far as configurations tell.
+void refuse_plan(const ModelState& state, const GenerateRequest& request) {
+  if (to_string(state.options.plan).empty()) return;
+  Job sketch = sketch_job(state, request);
+  sketch.guidance.rescale = request.guidance_rescale;
+  (void)rehearse(state, sketch);
+}
+
 void plan_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                int steps, Job& job) {
   const models::PipelineSpec& spec = *state.spec;
@@ -221,6 +236,7 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
   state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
   note_passes(state, steps, job);
+  if (request.embeddings.empty()) refuse_plan(state, request);  // before encoders are read
   const Embeddings embeddings = request.embeddings.empty()
                                     ? encoded(state, request, branches.two, control, job)
                                     : read_embeddings(request);

@@ -86,6 +86,10 @@ TEST(Plan, SaysWhyItCannotRun) {
   EXPECT_EQ(problems(parse_plan("placement=strided"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("expert=2,placement=0+1+2+3"), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=adaptive,conditional=low"), 1).size(), 1u);
+  const auto two = problems(parse_plan("expert=2,tensor=2"), 2);
+  ASSERT_EQ(two.size(), 1u) << "the real reason alone";
+  EXPECT_NE(two[0].find("tensor= goes with data="), std::string::npos);
+  EXPECT_EQ(problems(parse_plan("schedule=displaced,tensor=2"), 2).size(), 1u);
 }
 
 TEST(Plan, KnowsWhatIsStale) {

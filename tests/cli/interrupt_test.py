@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Ctrl-C and progress: a run ends soon with status 130, and a bar is drawn on terminals only."""
 
+import json
 import os
 import pty
 import select
@@ -9,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from program import PROGRAM, ProgramTest
+from program import PROGRAM, SOURCE, ProgramTest
 
 LONG = ("generate", "shapes", "--class", "1", "--steps", "100000", "-o", "x.png")
 
@@ -121,6 +122,19 @@ class Interrupt(ProgramTest):
         while process.poll() is None and seconds_of(process) < 0.5:  # of many
             time.sleep(0.005)
         self.assertLess(self.seconds_to_end(process), 0.3)
+
+    def test_ends_while_a_large_tokenizer_is_opened(self):
+        model = self.copy_model(source=SOURCE / "models/tasks-a")
+        tokenizer = json.loads((model / "tokenizer.json").read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        vocabulary.update({f"word{i}": i for i in range(len(vocabulary), 800_000)})
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+        process = started("inspect", model, cwd=self.folder)
+        while not catches_interrupt(process):
+            time.sleep(0.01)
+        while process.poll() is None and seconds_of(process) < 0.3:
+            time.sleep(0.005)
+        self.assertLess(self.seconds_to_end(process), 1.0)
 
     def test_an_old_image_stays(self):
         (self.folder / "x.png").write_text("old")

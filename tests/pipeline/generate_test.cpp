@@ -160,6 +160,34 @@ TEST(Generate, InitialLatentsMayComeFromMemory) {
   EXPECT_THROW(model.generate(memory), Error);
 }
 
+TEST(Generate, APlanThatCannotRunIsRefusedBeforeTextIsEncoded) {
+  GenerateRequest request;
+  request.prompts = {"waves"};
+  request.width = request.height = 32;
+  request.frames = 9;
+  request.steps = 1;
+  const auto refused = [&](const std::string& plan) {
+    RunOptions options = golden::options(Precision::bf16);
+    options.plan = parse_plan(plan);
+    int encoded = 0;
+    RunControl control;
+    control.on_progress = [&](const Progress& p) { encoded += p.phase == Phase::encode; };
+    try {
+      Model::open(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", options)
+          .generate(request, control);
+    } catch (const Error& e) {
+      EXPECT_EQ(encoded, 0) << e.what();
+      return std::string(e.what());
+    }
+    EXPECT_GT(encoded, 0);
+    return std::string();
+  };
+  for (const char* runs : {"", "tensor=2"}) EXPECT_EQ(refused(runs), "");
+  EXPECT_NE(refused("distrifusion=2").find("sees image tokens only"), std::string::npos);
+  EXPECT_NE(refused("tensor=3").find("tensor=3"), std::string::npos);
+  EXPECT_NE(refused("schedule=interweaved").find("the plan cannot run"), std::string::npos);
+}
+
 TEST(Generate, StopsWithinAStepAndLeavesNothing) {
   const Scratch scratch;
   std::stop_source source;

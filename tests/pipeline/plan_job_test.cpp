@@ -137,6 +137,16 @@ TEST(PlanJob, RescaledGuidanceNeedsGuidance) {
   EXPECT_NE(refusal(kClasses, request).find("from 0 to 1"), std::string::npos);
 }
 
+TEST(PlanJob, DdpmNeedsAModelThatPredictsVariances) {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.steps = 1;
+  request.scheduler = SchedulerName::ddpm;
+  EXPECT_NE(refusal("shapes", request).find("use --scheduler rectified-flow"), std::string::npos);
+  request.scheduler = SchedulerName::rectified_flow;
+  EXPECT_EQ(refusal("shapes", request), "nothing was refused");
+}
+
 TEST(PlanJob, BinningNeedsATable) {
   GenerateRequest request;
   request.classes = {"1"};

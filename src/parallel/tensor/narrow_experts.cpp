@@ -12,14 +12,6 @@ using tensor::Tensor;
 std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry) {
   std::vector<std::string> found;
   if (plan.tensor == 1) return found;
-  if (plan.expert > 1 || plan.distrifusion > 1)
-    found.push_back(
-        "tensor= goes with data=, cfg=, ring= and ulysses=; leave out expert= and distrifusion=, "
-        "or "
-        "tensor=");
-  if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all)
-    found.push_back(
-        "under tensor= no row of experts travels; leave out schedule= and conditional=");
   if (geometry.shard.count > 1) return found;  // of what is cut already
   if (geometry.norm_over_heads)
     found.push_back(fmt::format(
