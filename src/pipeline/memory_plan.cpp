@@ -46,7 +46,7 @@ std::string remedy_of(const ModelState& state, const Job& job, int64_t least, co
       return fmt::format("--plan {} needs {} a rank", to_string(wider.options.plan),
                          amount(double(bytes)));
   }
-  const std::string smaller = "use a smaller size or --count";
+  const char* const smaller = "use a smaller size or --count";
   if (state.options.memory_budget == 0) return smaller;
   return fmt::format("it fits into --memory-budget {:.1f}MB; else {}",
                      std::ceil(double(least) / 1e5) / 10, smaller);

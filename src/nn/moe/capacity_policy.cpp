@@ -6,7 +6,7 @@ namespace tessera::nn {
 
 ops::Routing CapacityPolicy::choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,
                                     const ops::RoutingOptions& router) const {
-  const ops::Routing routing = chooses_->choose(call, tokens, logits, router);
+  ops::Routing routing = chooses_->choose(call, tokens, logits, router);
   SequencePeers* const peers = call.view.peers;
   if (routing.ids.is_meta()) {
     if (peers) peers->gather(routing.ids);
