@@ -51,7 +51,9 @@ std::vector<Case> cases() {
 
 TEST(TextEncoderGolden, EveryLayerIsThatOfTransformers) {
   for (const Case& c : cases())
-    for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
+    for (const auto& tried : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
+      const DType dtype = tried.first;
+      const double limit = tried.second;
       SCOPED_TRACE(c.part);
       const auto error = [&](const Tensor& got, const std::string& name) {
         const auto want = c.io.get(c.trace(name)).to_floats(), mine = got.to_floats();
