@@ -159,8 +159,9 @@ TEST(Experts, EveryActivationAndBiasEqualsTheReferenceOnEveryInstructionSet) {
   for (Activation act : kActivations)
     for (bool biased : {false, true})
       for (DType weights : {DType::f32, DType::bf16, DType::i8})
-        for (auto [tokens, hidden, inner, slots] :
+        for (const auto& size :
              {std::array<int, 4>{0, 32, 32, 1}, {1, 32, 16, 1}, {23, 70, 50, 2}, {61, 33, 72, 2}}) {
+          const int tokens = size[0], hidden = size[1], inner = size[2], slots = size[3];
           const DType dtype = weights == DType::f32 ? DType::f32 : DType::bf16;
           const Tensor x = random_tensor({tokens, hidden}, dtype, 77);
           const std::vector<int32_t> ids = random_ids(tokens, slots, 3, true);

@@ -25,7 +25,8 @@ TEST(NarrowExperts, SumToTheExpertsOfOneRankWithinRounding) {
   const auto expected =
       whole.layers.apply(0, view, x, router(5, 2, 8), slice_of_bank(5, {0, 20})).to_floats();
   std::map<int, std::vector<float>> by_ranks;
-  for (const auto& [ranks, rows_a_chunk] : {std::pair{2, 100}, {3, 100}, {2, 4}, {3, 2}}) {
+  for (const auto& cut : {std::pair{2, 100}, {3, 100}, {2, 4}, {3, 2}}) {
+    const int ranks = cut.first, rows_a_chunk = cut.second;
     std::vector<std::vector<float>> all{size_t(ranks)};
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
       OrderedReduce reduce(world, rows_a_chunk);
