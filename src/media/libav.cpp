@@ -11,8 +11,9 @@ void* opened(const char* library) {
   void* const found = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // stays to the end of the process
   require(
       found != nullptr, ErrorCode::usage,
-      "videos need {}, which cannot be loaded: install Debian's libavformat59, libavcodec59 and "
-      "libswscale6, or name a folder for the frames",
+      "videos need {}, which cannot be loaded: install Debian's "
+      "libavformat" AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR) " and "
+      "libswscale" AV_STRINGIFY(LIBSWSCALE_VERSION_MAJOR) ", or name a folder for the frames",
       library);
   return found;
 }

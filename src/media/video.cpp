@@ -28,6 +28,15 @@ int checked(int status, const char* what) {
   fail(ErrorCode::usage, "the video cannot be written: {}: {}", what, reason);
 }
 
+const AVCodec* encoder() {
+  const AVCodec* codec = libav().avcodec_find_encoder_by_name("libx264");
+  if (!codec) codec = libav().avcodec_find_encoder(AV_CODEC_ID_MPEG4);
+  require(codec != nullptr, ErrorCode::usage,
+          "this machine's libavcodec encodes neither H.264 nor MPEG-4: install Debian's "
+          "libavcodec" AV_STRINGIFY(LIBAVCODEC_VERSION_MAJOR) ", or name a folder for the frames");
+  return codec;
+}
+
 /// An MP4 file that grows in memory.
 class Mp4 {
  public:
@@ -82,11 +91,7 @@ class Mp4 {
 
  private:
   void open_encoder(int width, int height, AVRational rate) {
-    const AVCodec* codec = libav().avcodec_find_encoder_by_name("libx264");
-    if (!codec) codec = libav().avcodec_find_encoder(AV_CODEC_ID_MPEG4);
-    require(codec != nullptr, ErrorCode::usage,
-            "this machine's libavcodec encodes neither H.264 nor MPEG-4: install Debian's "
-            "libavcodec59, or name a folder for the frames");
+    const AVCodec* const codec = encoder();
     codec_.reset(libav().avcodec_alloc_context3(codec));
     require(codec_ != nullptr, ErrorCode::memory, "there is no memory for an encoder");
     codec_->width = width;
@@ -139,6 +144,8 @@ class Mp4 {
 };
 
 }  // namespace
+
+void check_mp4() { (void)encoder(); }
 
 std::string encode_mp4(const std::vector<Image>& frames, double rate,
                        const std::map<std::string, std::string>& text) {

@@ -14,6 +14,8 @@ namespace tessera::media {
 /// 0.1 .. 240.
 std::string encode_mp4(const std::vector<Image>& frames, double rate,
                        const std::map<std::string, std::string>& text = {});
+/// Throws Error(usage) if this machine has no libav, or one that encodes neither.
+void check_mp4();
 /// Writes it beside `path` and renames. Throws Error(usage) if it cannot be written.
 void write_mp4(const std::string& path, const std::vector<Image>& frames, double rate,
                const std::map<std::string, std::string>& text = {});

@@ -65,15 +65,11 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
                                        const nn::Geometry& geometry, const Job& run) {
   const int steps = run.sampler->steps();
   const parallel::Partition partition(plan, run.workload());
-  std::vector<int> owners;
-  if (!geometry.experts.empty())
-    owners = parallel::expert_owners(plan, geometry.experts.front().experts);
   std::vector<Inspection::Rank> ranks;
   for (const Report::Rank& did : report.per_rank) {
     const auto r = static_cast<int>(ranks.size());
     const MemoryPeaks& peak = did.peak_bytes;
-    const auto experts = std::count(owners.begin(), owners.end(), parallel::expert_place(plan, r));
-    ranks.push_back({.experts = static_cast<int>(experts),
+    ranks.push_back({.experts = experts_of(plan, geometry, r),
                      .tokens = nn::token_count(partition.view(r).body),
                      .weights = peak.weights,
                      .activations = peak.activations,
@@ -117,6 +113,13 @@ void set_stage(const ModelState& state, ModelState& stage) {
   stage.workers.assumptions = tensor::current_scope().assumptions;
   const auto world = static_cast<size_t>(state.options.plan.world());
   stage.workers.ranks.resize(world > 1 ? world : 0);
+}
+
+int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank) {
+  if (geometry.experts.empty()) return 0;
+  const std::vector<int> owners = parallel::expert_owners(plan, geometry.experts.front().experts);
+  return static_cast<int>(
+      std::count(owners.begin(), owners.end(), parallel::expert_place(plan, rank)));
 }
 
 int64_t process_bytes(const std::vector<Inspection::Rank>& ranks, const RunOptions& options,

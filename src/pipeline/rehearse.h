@@ -19,6 +19,9 @@ struct Rehearsal {
 /// as processes do. Experts get as many assignments as the caller's scope assumes.
 void set_stage(const ModelState& state, ModelState& stage);
 
+/// Of each routed layer.
+int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank);
+
 /// Bytes that this process needs for some ranks: the largest one, if each is a process of its own;
 /// else all, with the weights that they share.
 int64_t process_bytes(const std::vector<Inspection::Rank>& ranks, const RunOptions& options,

@@ -77,7 +77,8 @@ Inspection::Rank rehearse_rank(const ModelState& state, const sample::TokenPass&
   parallel::forward(*model, pass, setup, {});
   setup.finish();
   const tensor::Scope& scope = tensor::current_scope();
-  return {.tokens = nn::token_count(setup.view().body),
+  return {.experts = experts_of(plan, model->geometry(), world ? world->rank() : 0),
+          .tokens = nn::token_count(setup.view().body),
           .weights = scope.memory->peak(tensor::MemoryClass::weights),
           .activations = scope.memory->peak(tensor::MemoryClass::activations),
           .kv = scope.memory->peak(tensor::MemoryClass::kv),

@@ -2,6 +2,7 @@
 """Pipelines from folders: sizes, frames, memory, tiles, and the kinds of files that come out."""
 
 import json
+import os
 import shutil
 import struct
 import unittest
@@ -45,6 +46,10 @@ class Files(ProgramTest):
         self.refused(2, *WAVES, "--frames", "9", "-o", "x.avi", says=["'x.avi'", ".mp4"])
         self.refused(2, *WAVES, "--frames", "9", "-o", "/dev/stdout", says="makes videos")
         self.refused(2, *WAVES, "--frames", "9", "-o", "none/x.mp4", says="make its folder first")
+        for version in range(57, 70):  # of libavutil and its kin: none that can be loaded
+            (self.folder / f"libavutil.so.{version}").write_text("")
+        self.refused(2, *WAVES, "--frames", "9", "-o", "v.mp4", says=["videos need libavutil", "install Debian's"],
+                     env={**os.environ, "LD_LIBRARY_PATH": str(self.folder)})
 
     def test_frame_rates(self):
         self.refused(2, *WAVES, "--frames", "9", "--fps", "8", "-o", "f/", says=["--fps", ".mp4"])

@@ -102,8 +102,10 @@ TEST(TokenMemory, RanksHoldWhatIsForeseen) {
     const auto need = pipeline::token_need(state, {{16}, 8, 8});
     ASSERT_EQ(need.ranks.size(), 2u);
     ASSERT_EQ(ranks.size(), 2u);
+    const int experts = state.language->geometry(state.dtype()).experts.at(0).experts;
     for (const Inspection::Rank& foretold : need.ranks) {
       EXPECT_GT(foretold.sent, 0) << plan;
+      EXPECT_EQ(foretold.experts, plan == "expert=2" ? experts / 2 : experts) << plan;
       for (const auto& did : ranks) {
         EXPECT_EQ(did->peak(tensor::MemoryClass::kv), foretold.kv) << plan;
         EXPECT_EQ(did->peak(tensor::MemoryClass::weights), foretold.weights) << plan;
