@@ -306,9 +306,8 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
         "them");
   if (adaptive && shards > 1)
     found.push_back(
-        "schedule=adaptive takes its budget of whole samples, and ulysses= and ring= cut them; "
-        "leave "
-        "them out, or choose another schedule");
+        "schedule=adaptive takes its budget of blocks of 64 tokens, which ulysses= and ring= may "
+        "cut; leave them out, or choose another schedule");
   if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
     found.push_back("placement= deals experts out to the ranks of expert=N; add it");
   for (int rank : plan.placement_list)

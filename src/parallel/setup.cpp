@@ -58,7 +58,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   if (plan.cfg > workload.branches)
     found.push_back(
         "cfg=2 gives each branch of guidance ranks of its own, and this request has no guidance: "
-        "leave out cfg=, or guide");
+        "leave out cfg=, or give --guidance (--true-guidance where the model embeds its own)");
   shard_problems(plan, geometry, found);
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)

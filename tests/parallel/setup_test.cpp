@@ -77,7 +77,8 @@ TEST(Setup, SaysWhyASampleCannotBeSpread) {
   EXPECT_NE(why("ulysses=12").find("as ring=2,ulysses=6"), std::string::npos) << why("ulysses=12");
   EXPECT_NE(why("ulysses=4,tensor=2").find("use ulysses=3 or less"), std::string::npos);
   EXPECT_NE(why("ulysses=2,distrifusion=2").find("leave it out"), std::string::npos);
-  EXPECT_NE(why("ring=2,schedule=adaptive").find("budget of whole samples"), std::string::npos);
+  EXPECT_NE(why("ring=2,schedule=adaptive").find("budget of blocks of 64 tokens"),
+            std::string::npos);
 }
 
 TEST(Setup, WantsAsManyRanksAsThePlan) {

@@ -203,7 +203,7 @@ TEST(Denoise, BadPlansAreRefusedBeforeWeightsAreRead) {
         {"schedule=interweaved,sync=0+77", "names layer 77"},
         {"distrifusion=1000", "a sample has"},
         {"ulysses=40", "use ulysses="},
-        {"ring=2,schedule=adaptive", "budget of whole samples"},
+        {"ring=2,schedule=adaptive", "budget of blocks of 64 tokens"},
         {"expert=2,placement=0+1", "places 2 experts"},
         {"distrifusion=2,schedule=staggered-batch", "leave one of the two out"}}) {
     Report report;

@@ -128,6 +128,7 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
     const int64_t last = first + tokens * k;
     candidates.clear();
     int64_t allowed = (plan_.budget * (last - first) + 50) / 100;
+    if (plan_.budget > 0) allowed = std::max<int64_t>(allowed, 1);  // a short block gets its turn
     for (int64_t assignment = first; assignment < last; ++assignment) {
       const int32_t id = ids.data<int32_t>()[assignment];
       if (id < 0) continue;

@@ -316,6 +316,18 @@ TEST(ScheduledExchange, AdaptiveBudgetsAreOfBlocksSoThatCutsBetweenThemChangeNot
   EXPECT_TRUE(adaptive_run({100, 160}, &sent) != whole) << "a block's parts have their own budgets";
 }
 
+TEST(ScheduledExchange, AdaptiveStarvesNoShortBlock) {
+  const Plan plan = parse_plan("schedule=adaptive,budget=20");  // less than half of 2 assignments
+  const auto layers = scheduled(plan, 5, ExpertExchange(nullptr, std::vector<int>(kExperts)));
+  const auto weights = bank(kExperts, 1, DType::f32);
+  for (int s = 0; s < 5; ++s) {
+    layers->begin_step({s, 5, plan.fresh(s, 5), false});
+    const Tensor x = ops::blend(normal({1, 32}, 900), 1, normal({1, 32}, 901 + s), 0.02f);
+    layers->apply(0, {-1, {0}, {}, {{0, {64, 65}}}}, x, router(kExperts, 2, 50), weights);
+  }
+  for (const nn::MoeEvent& event : layers->log().events()) EXPECT_GE(event.assignments[0], 1);
+}
+
 TEST(ScheduledExchange, ATokenWithoutAResultIsAnError) {
   const Plan plan = parse_plan("schedule=displaced");
   const auto layers = scheduled(plan, 4, ExpertExchange(nullptr, std::vector<int>(kExperts)));
