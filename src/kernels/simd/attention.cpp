@@ -18,7 +18,9 @@ constexpr int kRows = 6;          // queries at once: 12 of 16 registers hold th
 constexpr int64_t kKeys = 64;     // keys of a tile
 constexpr int64_t kQueries = 96;  // queries that share a tile
 
-using Vector = float __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+// clang leaves `aligned` out of account where it stands behind the sign of equality.
+using Vector __attribute__((aligned(4), may_alias)) =
+    float __attribute__((vector_size(kLanes * 4)));
 Vector* at(float* p) { return reinterpret_cast<Vector*>(p); }
 const Vector* at(const float* p) { return reinterpret_cast<const Vector*>(p); }
 

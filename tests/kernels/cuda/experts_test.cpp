@@ -27,7 +27,7 @@ std::vector<int32_t> random_ids(int64_t count, int experts) {
 }
 
 TEST(CudaExperts, EqualTheReference) {
-  for (auto [tokens, hidden, inner, experts, slots] :
+  for (const auto& size :
        problems<std::array<int, 5>>({{0, 32, 32, 2, 1},
                                      {1, 8, 8, 1, 1},
                                      {5, 40, 24, 3, 2},
@@ -38,6 +38,8 @@ TEST(CudaExperts, EqualTheReference) {
                                     {{500, 256, 192, 16, 4}, {1000, 128, 256, 8, 2}}))
     for (DType weights : {DType::f32, DType::bf16, DType::i8})
       for (DType dtype : {DType::f32, DType::bf16}) {
+        const int tokens = size[0], hidden = size[1], inner = size[2], experts = size[3],
+                  slots = size[4];
         const Layer layer(hidden, inner, experts, weights);
         const Tensor wide = random_tensor({tokens, hidden + 8}, dtype, 4);
         const auto ids = random_ids(int64_t{tokens} * slots, experts);
@@ -83,8 +85,9 @@ TEST(CudaExperts, RefusesBiasesAndActivationsThatItDoesNotHave) {
 
 TEST(CudaCombine, AddsSlotsInOrder) {
   for (DType dtype : {DType::f32, DType::bf16})
-    for (auto [tokens, hidden, slots] : {std::array<int, 3>{0, 8, 2}, {5, 37, 3}, {7, 64, 8}})
+    for (const auto& size : {std::array<int, 3>{0, 8, 2}, {5, 37, 3}, {7, 64, 8}})
       for (bool with_shared : {false, true}) {
+        const int tokens = size[0], hidden = size[1], slots = size[2];
         const Tensor rows = random_tensor({tokens * slots, hidden}, dtype, 1);
         const Tensor weights = random_tensor({tokens, slots}, DType::f32, 2);
         const Tensor shared = random_tensor({tokens, hidden}, dtype, 3);

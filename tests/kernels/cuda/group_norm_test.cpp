@@ -74,7 +74,8 @@ TEST(CudaGroupNorm, AffineEqualsTheReference) {
 }
 
 TEST(CudaGroupNorm, ScaleAndShiftEqualTheReference) {
-  for (auto [rows, channels, groups] : {std::array<int, 3>{1, 4, 4}, {3, 96, 32}, {0, 8, 2}}) {
+  for (const auto& size : {std::array<int, 3>{1, 4, 4}, {3, 96, 32}, {0, 8, 2}}) {
+    const int rows = size[0], channels = size[1], groups = size[2];
     const Tensor given = random_tensor({rows, 2, channels}, DType::f32, 3);
     for (int64_t i = 0; i < given.elements(); ++i)
       given.data<float>()[i] = std::abs(given.data<float>()[i]);

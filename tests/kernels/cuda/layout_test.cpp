@@ -112,8 +112,9 @@ TEST(CudaPlaneAffine, EqualsTheReference) {
 
 TEST(CudaBiasedAttention, EqualsTheReference) {
   for (DType dtype : {DType::f32, DType::bf16})
-    for (auto [tokens, heads, dim, visible] : problems<std::array<int, 4>>(
+    for (const auto& size : problems<std::array<int, 4>>(
              {{1, 1, 8, 1}, {37, 3, 12, 30}, {140, 1, 64, 140}}, {{512, 4, 64, 500}})) {
+      const int tokens = size[0], heads = size[1], dim = size[2], visible = size[3];
       const int64_t width = heads * dim;
       const Tensor all = random_tensor({tokens, 3 * width}, dtype, 1, 0.6f);
       const Tensor bias = random_tensor({heads, 2 * tokens - 1}, DType::f32, 2);
