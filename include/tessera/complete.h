@@ -31,7 +31,7 @@ struct CompleteRequest {
   bool raw = false;        ///< prompts are not put into the model's chat template
   int64_t max_tokens = 0;  ///< 0: as generation_config.json says, else 128
   int block = 0;           ///< tokens of a block; 0: as the model says
-  std::string decode;      ///< steps:N, threshold:T, factor:F, ...; "": threshold:0.9
+  std::string decode;      ///< steps:N, threshold:T, edit:T,E, ...; "": as the folder says
   int steps = 0;           ///< commits a block is cut into, beside a threshold; 0: the model's way
   CachePolicy cache;
   StopAtEos stop_at_eos = StopAtEos::early;

@@ -32,6 +32,10 @@ class Votes {
         put(static_cast<size_t>(group * o.experts + ids[j]),
             vote(scores.exact[static_cast<size_t>(ids[j])] / chosen));
   }
+  void add_ranks(std::span<const float> ranks, int32_t group) {
+    for (size_t e = 0; e < ranks.size(); ++e)
+      put(static_cast<size_t>(group) * ranks.size() + e, vote_of_rank(ranks[e]));
+  }
   void into(int64_t* all) const {
     for (size_t i = 0; i < votes_.size(); ++i)
       all[i] = args_.maximum ? std::max(all[i], votes_[i]) : all[i] + votes_[i];
@@ -152,6 +156,11 @@ void expert_votes(const VotesArgs& args, const RoutingSteps& steps) {
       if (args.of != VoteOf::presence)
         steps.router_scores({o.logits + t * o.experts, o.experts, o.sigmoid, scores.exact.data(),
                              scores.score.data()});
+      if (args.of == VoteOf::rank) {
+        router_ranks(o, o.logits + t * o.experts, scores.score.data(), scores.rank);
+        mine.add_ranks(scores.rank, args.group_of[t]);
+        continue;
+      }
       mine.add(scores, o.ids + t * o.top_k, args.group_of[t]);
     }
     const std::lock_guard lock(merging);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/route_token.h"
@@ -8,11 +9,18 @@
 namespace tessera::kernels {
 
 /// What a token's vote for one of its experts counts: 1, the weight that the router gives it before
-/// its scale, or the fourth power of that.
-enum class VoteOf : uint8_t { presence, weight, fourth_power };
+/// its scale, or the fourth power of that. rank: for every expert what the router ranks it by, as a
+/// number that compares alike; of these a maximum has a meaning, a sum none.
+enum class VoteOf : uint8_t { presence, weight, fourth_power, rank };
 /// One vote of weight 1. Votes are whole numbers, so that no order changes their sum; four million
 /// tokens fit.
 constexpr double kVoteUnit = 0x1p40;
+
+/// A rank as a vote: not negative, and larger for a larger rank.
+constexpr int64_t vote_of_rank(float rank) {
+  const auto bits = std::bit_cast<uint32_t>(rank + 0.0f);  // -0 becomes 0
+  return int64_t{(bits >> 31) != 0 ? ~bits : bits | 0x80000000u};
+}
 
 /// votes[g, e] = the sum, or the maximum, of what the tokens of group g give expert e.
 struct VotesArgs {

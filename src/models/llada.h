@@ -6,6 +6,7 @@
 
 #include "nn/block_stack.h"
 #include "nn/linear.h"
+#include "nn/moe/selection_rule.h"
 #include "ops/rope.h"
 
 namespace tessera::models {
@@ -25,7 +26,8 @@ struct LladaConfig {
   double scale = 1;
   int64_t groups = 1, top_groups = 1;
   bool qk_norm = true, qkv_bias = false, out_bias = false, tied = false;
-  int causal_block = 0;     ///< 0: bidirectional
+  int causal_block = 0;         ///< 0: bidirectional
+  nn::SelectionRule routing{};  ///< which experts the tokens of a block may use
   bool ling_names = false;  ///< LLaDA2's names: word_embeddings, attention.query_key_value, dense
 
   int64_t context = 0;          ///< positions

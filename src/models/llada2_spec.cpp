@@ -22,11 +22,23 @@ const GuardedKey kGuarded[] = {
     {"use_sliding_window", {"false"}, "a sliding window of attention"},
     {"using_split_qkv_in_self_attention", {"false"}, "attention with q, k and v apart"},
     {"num_nextn_predict_layers", {"0"}, "prediction of further tokens"},
-    {"expert_capacity", {}, "block routing (LLaDA2.2)"},
-    {"block_size", {}, "block routing (LLaDA2.2)"},
+    {"block_size", {}, "block routing without 'expert_capacity'"},
     {"use_linear_attention", {"false"}, "linear attention"},
     {"linear_attention_layers", {"[]"}, "linear attention"},
     {"quantization_config", {}, "quantised weights"}};
+
+// Of LLaDA2.2: tokens of a block share experts, and its gate knows no groups then.
+void read_block_routing(const TokenConfig& read, LladaConfig& c) {
+  if (!read.has("expert_capacity")) return;
+  c.routing = {.method = nn::SelectionRule::Method::block,
+               .k = static_cast<int>(read.integer("expert_capacity", 1, c.experts)),
+               .block = static_cast<int>(read.integer("block_size", 1, 1 << 16))};
+  require(
+      c.causal_block % c.routing.block == 0, ErrorCode::model,
+      "{}: 'block_size' is {}, of which the {} tokens of a block ('block_length') are no multiple",
+      read.where(), c.routing.block, c.causal_block);
+  c.groups = c.top_groups = 1;
+}
 
 }  // namespace
 
@@ -56,6 +68,7 @@ LladaConfig parse_llada2_config(const base::Json& config, const std::string& whe
   c.out_bias = read.truth("use_bias", true);
   c.ling_names = true;
   c.causal_block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));
+  read_block_routing(read, c);
   read.check_rest(kInert, kGuarded);
   return c;
 }

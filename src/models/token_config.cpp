@@ -260,6 +260,7 @@ TokenSpec spec_of(const LladaConfig& c) {
   spec.top_k = static_cast<int>(c.top_k);
   spec.block_causal = c.causal_block > 0;
   if (spec.block_causal) spec.block = c.causal_block;
+  spec.routing = c.routing;
   spec.facts = facts_of({{"vocab_size", c.vocabulary},
                          {"hidden_size", c.hidden},
                          {"num_hidden_layers", c.layers()},
@@ -275,6 +276,9 @@ TokenSpec spec_of(const LladaConfig& c) {
   spec.facts.emplace_back("attention", spec.block_causal
                                            ? fmt::format("block-causal, {} tokens", spec.block)
                                            : "bidirectional");
+  if (c.routing.block > 0)
+    spec.facts.emplace_back("experts shared",
+                            fmt::format("{} by {} tokens", c.routing.k, c.routing.block));
   return spec;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/block_stack.h"
+#include "nn/moe/selection_rule.h"
 #include "nn/weights.h"
 
 namespace tessera::models {
@@ -30,6 +31,8 @@ struct TokenSpec {
   int experts = 0, top_k = 0;
   bool block_causal = false;  ///< blocks at absolute multiples of their length; else bidirectional
   int block = 32;             ///< tokens of a block, unless the request says
+  std::string decode = "threshold:0.9";  ///< what a pass commits, unless the request says
+  nn::SelectionRule routing{};           ///< which experts tokens may use, if the model was made so
 
   /// The whole network as a portion.
   nn::Portion whole() const { return {{0, blocks}, true, true}; }

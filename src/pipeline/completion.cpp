@@ -23,13 +23,16 @@ using sample::DecodingPolicy;
 DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSpec& spec) {
   DecodingPolicy p;
   p.block = q.block > 0 ? q.block : spec.block;
-  if (!q.decode.empty()) sample::read_decode(q.decode, p);
+  sample::read_decode(q.decode.empty() ? spec.decode : q.decode, p);
   require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
           ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
           q.steps);
   if (q.steps != 0) p.steps = q.steps;
-  if (p.steps == 0 && spec.block_causal && p.rule == DecodingPolicy::Rule::threshold)
+  if (p.steps == 0 && spec.block_causal && (p.rule == DecodingPolicy::Rule::threshold || p.edits()))
     p.steps = p.block;  // LLaDA2's own way
+  require(spec.routing.block == 0 || p.block % spec.routing.block == 0, ErrorCode::usage,
+          "--block {}: this model shares experts among {} tokens; choose a multiple of that",
+          p.block, spec.routing.block);
   p.cache = q.cache;
   if (p.cache.kind == KvCache::automatic)
     p.cache.kind = spec.block_causal ? KvCache::block : KvCache::dual;
@@ -76,9 +79,23 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
 
 namespace {
 
-// Whether a pass stands under the request's selection rule: all that commit tokens, unless asked
-// otherwise.
-bool ruled(const CompleteRequest& request, PassKind kind) {
+// The request's, or what the model was trained with: its router under another rule is no router.
+nn::SelectionRule rule_of(const CompleteRequest& q, const models::TokenSpec& spec) {
+  const nn::SelectionRule asked = nn::parse_selection(q.select);
+  require(spec.routing.block == 0 || asked.method == nn::SelectionRule::Method::vanilla,
+          ErrorCode::usage,
+          "--select {}: the tokens of a block share experts in this model's own way ({}), beside "
+          "which no other is built; leave it out",
+          q.select, nn::to_string(spec.routing));
+  const nn::SelectionRule rule = spec.routing.block > 0 ? spec.routing : asked;
+  nn::check_selection(rule, spec.experts, spec.top_k);
+  return rule;
+}
+
+// Whether a pass stands under the selection rule: a model's own is for all, a request's for those
+// that commit tokens, unless asked otherwise.
+bool ruled(const CompleteRequest& request, const models::TokenSpec& spec, PassKind kind) {
+  if (spec.routing.block > 0) return true;
   if (kind == PassKind::prefill || kind == PassKind::finalise) return request.select_prefill;
   return kind != PassKind::refresh || request.select_refresh;
 }
@@ -142,6 +159,7 @@ struct Course {
   const CompleteRequest& request;
   const CompleteControl& control;
   const PassWatch& watch;
+  const models::TokenSpec& spec;
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
@@ -156,7 +174,7 @@ struct Course {
   void before(const std::vector<sample::SequencePass>& passes) {
     std::set<int> sequences;
     for (const auto& p : passes)
-      if (ruled(request, p.pass.kind)) sequences.insert(p.sequence);
+      if (ruled(request, spec, p.pass.kind)) sequences.insert(p.sequence);
     if (watch.before) watch.before(sequences);
     policy.restrict_to(std::move(sequences));
     ++result.forwards;
@@ -174,7 +192,7 @@ struct Course {
                            p.pass.ids.begin,
                            p.pass.ids.end,
                            static_cast<int64_t>(p.commits.size()),
-                           ruled(request, p.pass.kind),
+                           ruled(request, spec, p.pass.kind),
                            {}});
     for (const auto& use : uses)
       if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
@@ -247,13 +265,10 @@ CompleteResult Order::run(comm::Communicator* world) {
       .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};
   parallel::Setup setup(state.options.plan, own->geometry(), workload, world);
   static const CompleteControl quiet;
-  Course course{request,
-                rank == 0 ? control : quiet,
-                watch,
-                special,
-                tokens,
-                *setup.policy,
-                std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
+  Course course{request,       rank == 0 ? control : quiet,
+                watch,         spec(),
+                special,       tokens,
+                *setup.policy, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
   course.result.completions.resize(prompts.size());
   course.sure.resize(prompts.size());
   setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
@@ -323,12 +338,16 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
   const models::TokenSpec& spec = language.spec();
   const sample::DecodingPolicy policy = policy_of(q, spec);
-  const nn::SelectionRule rule = nn::parse_selection(q.select);
-  nn::check_selection(rule, spec.experts, spec.top_k);
-  if (const int most = std::max(rule.k, rule.take); control.on_note && most > spec.top_k)
+  const nn::SelectionRule rule = rule_of(q, spec);
+  const int most =
+      std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
+  if (control.on_note && most > spec.top_k)
     control.on_note(fmt::format(
         "--select {} gives a token up to {} experts, more than the {} that the model was made for",
         q.select, most, spec.top_k));
+  if (control.on_note && spec.routing.block > 0)
+    control.on_note(
+        "tokens by which a model of LLaDA2.2's form asks to delete or to split stay in the text");
   const sample::SpecialIds special = language.special();
   auto prompts = prompts_of(q, language, policy);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
@@ -344,7 +363,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   CompleteResult result = run_ranks(order);
   result.has_texts = tokens != nullptr;
   result.select = nn::to_string(rule);
-  result.decode = q.decode.empty() ? "threshold:0.9" : q.decode;
+  result.decode = q.decode.empty() ? spec.decode : q.decode;
   result.plan = to_string(state.options.plan);
   result.device = device_name(state.place);
   return result;

@@ -153,7 +153,14 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
     pass.view.lengths.push_back(count);
   }
   pass.decide = pass.view.body;
-  parallel::Setup setup({}, model.geometry(), {.text = {{asked.visible}}});
+  const nn::SelectionRule& routing = language.spec().routing;
+  require(
+      routing.block == 0 || asked.block % routing.block == 0, ErrorCode::usage,
+      "'attention_mask' is of blocks of {} tokens; this model shares experts among {}: expected a "
+      "multiple of that",
+      asked.block, routing.block);
+  parallel::Setup setup({}, model.geometry(), {.text = {{asked.visible, routing}}});
+  setup.policy->restrict_to({pass.view.sequences.begin(), pass.view.sequences.end()});
   Tensors outputs;
   const Tensor logits =
       parallel::forward(model, pass, setup, [&](int blocks, const Tensor& stream) {

@@ -29,6 +29,15 @@ std::string token_text(const Json& config, const char* key) {
              : "";
 }
 
+// The released generate() of LLaDA2.1 has these as arguments.
+std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
+  if (!read.has("editing_threshold")) return usual;
+  const sample::DecodingPolicy p;
+  return fmt::format("edit:{},{},{}", read.number("threshold", 0.7, 0, 2),
+                     read.number("editing_threshold", p.editing, 0, 2),
+                     read.integer("max_post_steps", p.posts, 0, 1000000));
+}
+
 }  // namespace
 
 Language::Language(const load::Component& part) : part_(part) {
@@ -45,6 +54,7 @@ Language::Language(const load::Component& part) : part_(part) {
     const models::TokenConfig read(generation, path);
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", spec_.vocabulary);
+    spec_.decode = decode_of(read, spec_.decode);
   }
   read_template();
 }

@@ -74,13 +74,13 @@ class CausalWalk : public BlockWalk {
     const int64_t start = prompt_ / policy.block * policy.block;
     block_ = {start, start + policy.block};
     prefill_ = cached() && start > 0;
-    rule_->begin_block(masks_in(block_));
+    begin_block();
   }
 
   std::optional<Pass> next() override {
-    if (done_) return {};
+    if (done_ || has_all()) return {};
     if (prefill_) return Pass{PassKind::prefill, {0, block_.begin}, {}, block_.begin};
-    if (masks_in(block_) > 0) {
+    if (open_) {
       if (cached()) return Pass{PassKind::block, block_, block_, block_.end};
       return Pass{PassKind::full, {0, block_.end}, block_, block_.end};
     }
@@ -99,21 +99,41 @@ class CausalWalk : public BlockWalk {
       enter_next();
       return;
     }
+    const bool filled = masks_in(block_) == 0;
     write(chosen);
+    settle(filled, chosen.empty());
     const Range so_far{prompt_, block_.end};
     const int64_t end = first_end(so_far);
     if (policy_.stop == StopAtEos::none || end == so_far.end) return;
-    done_ = masks_in(block_) == 0 ||
-            (policy_.stop == StopAtEos::early && masks_in({block_.begin, end}) == 0);
+    done_ = !open_ || (policy_.stop == StopAtEos::early && !policy_.edits() &&
+                       masks_in({block_.begin, end}) == 0);
   }
 
  private:
   bool cached() const { return policy_.cache.kind == KvCache::block; }
   void enter_next() {
     block_ = {block_.end, block_.end + policy_.block};
+    begin_block();
+  }
+  void begin_block() {
     rule_->begin_block(masks_in(block_));
+    open_ = masks_in(block_) > 0;
+    posts_ = 0;
+  }
+  // Tokens that were asked for, none of which may change.
+  bool has_all() const {
+    const int64_t end = prompt_ + limit_;
+    return !policy_.whole_blocks && !policy_.edits() && block_.end >= end &&
+           masks_in({prompt_, end}) == 0;
+  }
+  // A rule that edits goes on over a filled block until a pass changes nothing, or so many passes.
+  void settle(bool filled, bool unchanged) {
+    if (filled) ++posts_;
+    const bool going = policy_.edits() && posts_ < policy_.posts && !(filled && unchanged);
+    open_ = masks_in(block_) > 0 || going;
   }
   bool prefill_ = false;
+  int posts_ = 0;  // passes over the block without masks
 };
 
 }  // namespace
@@ -157,8 +177,10 @@ void BlockWalk::write(const std::vector<Prediction>& chosen) {
 }
 
 int64_t BlockWalk::settled() const {
-  const auto from = ids_.begin() + prompt_, to = from + limit_;
-  return std::find(from, to, special_.mask) - from;
+  const auto from = ids_.begin() + prompt_;
+  const int64_t most =
+      open_ && policy_.edits() ? std::clamp<int64_t>(block_.begin - prompt_, 0, limit_) : limit_;
+  return std::find(from, from + most, special_.mask) - from;
 }
 
 std::vector<int32_t> BlockWalk::generated() const {

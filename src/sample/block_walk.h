@@ -39,7 +39,10 @@ class BlockWalk {
   /// Prompt and what stands behind it, masks included.
   const std::vector<int32_t>& ids() const { return ids_; }
   int64_t prompt() const { return prompt_; }
-  /// Generated tokens that no pass will change: up to the first mask.
+  /// Whether a rule that edits may replace what stands at a position of the block.
+  bool may_edit(int64_t position) const { return policy_.edits() && position >= prompt_; }
+  /// Generated tokens that no pass will change: up to the first mask, and of a rule that edits up
+  /// to the block that is not finished.
   int64_t settled() const;
   /// Generated tokens of the result: at most what was asked for, up to and with the end of text.
   std::vector<int32_t> generated() const;
@@ -63,6 +66,7 @@ class BlockWalk {
   SpecialIds special_;
   std::unique_ptr<UnmaskingPolicy> rule_;
   Range block_;
+  bool open_ = false;  // passes may still change what stands in the block
   bool done_ = false;
 };
 

@@ -23,12 +23,13 @@ TokenPass pack(int index, const std::vector<SequencePass>& passes,
   return batch;
 }
 
-MaskedLogits masked(const Tensor& logits, const Pass& pass, const BlockWalk& walk,
-                    const SpecialIds& special, int64_t passes) {
-  MaskedLogits in{{}, {}, logits.size(1), special.mask, passes};
+OpenLogits open_logits(const Tensor& logits, const Pass& pass, const BlockWalk& walk,
+                       const SpecialIds& special, int64_t passes) {
+  OpenLogits in{{}, {}, {}, logits.size(1), special.mask, passes};
   for (int64_t i = pass.decide.begin; i < pass.decide.end; ++i)
-    if (walk.ids()[size_t(i)] == special.mask) {
+    if (const int32_t held = walk.ids()[size_t(i)]; held == special.mask || walk.may_edit(i)) {
       in.positions.push_back(i);
+      in.held.push_back(held);
       in.rows.push_back(logits.row<float>(i - pass.decide.begin));
     }
   return in;
@@ -68,7 +69,7 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
       at += p.pass.decide.size();
       int64_t& made = out[size_t(p.sequence)].passes;
       if (p.pass.decide.size() > 0)
-        p.commits = walk.rule().choose(masked(mine, p.pass, walk, special, made));
+        p.commits = walk.rule().choose(open_logits(mine, p.pass, walk, special, made));
       ++made;
       walk.commit(p.pass, p.commits);
       if (control.after && !control.after(p, walk, mine)) walk.cancel();

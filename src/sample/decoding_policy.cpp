@@ -16,7 +16,8 @@ namespace {
 using Rule = DecodingPolicy::Rule;
 
 constexpr const char* kRules =
-    "steps:N, threshold:T, factor:F, hierarchy:T,LOW and credit:T,ALPHA,GAMMA,BETA";
+    "steps:N, threshold:T, factor:F, hierarchy:T,LOW, credit:T,ALPHA,GAMMA,BETA, edit:T,E,POSTS, "
+    "edit:quality and edit:speed";
 
 struct Words {
   std::string name;
@@ -52,6 +53,17 @@ void expect_count(const std::string& text, const Words& words, size_t least, siz
   require(words.values.size() >= least && words.values.size() <= most, ErrorCode::usage,
           "decoding {}: {} values behind '{}', expected {} to {}", base::printable(text),
           words.values.size(), words.name, least, most);
+}
+
+// Published modes by name, else the numbers.
+void read_edit(const std::string& text, Words words, DecodingPolicy& policy) {
+  if (words.values == std::vector<std::string>{"quality"}) words.values = {"0.7", "0.5"};
+  if (words.values == std::vector<std::string>{"speed"}) words.values = {"0.5", "0"};
+  expect_count(text, words, 2, 3);
+  policy.rule = Rule::edit;
+  policy.threshold = number(text, words.values[0], 0, 2);
+  policy.editing = number(text, words.values[1], 0, 2);
+  if (words.values.size() > 2) policy.posts = whole(text, words.values[2], 0);
 }
 
 }  // namespace
@@ -91,6 +103,8 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
     if (v.size() > 1) policy.alpha = number(text, v[1], 0, 1e6);
     if (v.size() > 2) policy.gamma = number(text, v[2], 0, 1e6);
     if (v.size() > 3) policy.beta = number(text, v[3], 0, 1);
+  } else if (words.name == "edit") {
+    read_edit(text, words, policy);
   } else {
     fail(ErrorCode::usage, "decoding {} is not known; known are {}", base::printable(text), kRules);
   }
@@ -110,8 +124,12 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
   else
     require(cache != KvCache::block, ErrorCode::usage,
             "this model is bidirectional: its caches are none, prefix, dual and vicinity");
-  require(p.steps == 0 || p.rule == Rule::steps || p.rule == Rule::threshold, ErrorCode::usage,
-          "a schedule of steps goes with steps and threshold only; leave --steps out");
+  require(p.steps == 0 || p.rule == Rule::steps || p.rule == Rule::threshold || p.edits(),
+          ErrorCode::usage,
+          "a schedule of steps goes with steps, threshold and edit only; leave --steps out");
+  require(!p.edits() || block_causal, ErrorCode::usage,
+          "edit replaces what stands in a block until the block settles, which block-causal models "
+          "are made for; this one is bidirectional: choose threshold:T");
 }
 
 }  // namespace sample

@@ -13,23 +13,31 @@ struct DecodingPolicy {
   /// steps: shares of a block's masks, most confident first (LLaDA, Nie et al. 2025); threshold:
   /// all of a confidence, with `steps` at least a share (LLaDA2); factor and the caches: Fast-dLLM
   /// (Wu et al. 2025); hierarchy: a best of every run of masks; credit: confidence that lasts
-  /// counts more.
-  enum class Rule : uint8_t { steps, threshold, factor, hierarchy, credit };
+  /// counts more; edit: as threshold with a schedule, and what stands in a block may be replaced
+  /// until a pass changes nothing (LLaDA2.1, Bie et al. 2026).
+  enum class Rule : uint8_t { steps, threshold, factor, hierarchy, credit, edit };
 
   Rule rule = Rule::threshold;
   int steps = 0;  ///< commits a block is cut into; 0: no schedule
   double threshold = 0.9, factor = 1, low = 0.4;
   double alpha = 0.7, gamma = 0.2, beta = 0.8;  ///< credit
+  double editing = 0.5;                         ///< edit: confidence that replaces a token
+  int posts = 16;                               ///< edit: most passes over a block without masks
   bool commit_last_failing = false;             ///< factor, as the published program
   CachePolicy cache{KvCache::none};             ///< not automatic
   StopAtEos stop = StopAtEos::none;
   int block = 32;  ///< tokens
+  /// A last block is filled beyond the tokens that were asked for, as the published programs do.
+  bool whole_blocks = false;
   double temperature = 0;
   uint64_t seed = 0;
+
+  bool edits() const { return rule == Rule::edit; }
 };
 
-/// Reads "steps:N", "threshold:T", "factor:F[,upstream]", "hierarchy:T,LOW" or
-/// "credit:T[,alpha,gamma,beta]" into a policy. Throws Error(usage) naming what does not fit.
+/// Reads "steps:N", "threshold:T", "factor:F[,upstream]", "hierarchy:T,LOW",
+/// "credit:T[,alpha,gamma,beta]", "edit:T,E[,POSTS]", "edit:quality" or "edit:speed" into a policy.
+/// Throws Error(usage) naming what does not fit.
 void read_decode(const std::string& text, DecodingPolicy& policy);
 /// Throws Error(usage) for options that contradict each other or the kind of model.
 void check_policy(const DecodingPolicy& policy, bool block_causal);

@@ -54,14 +54,15 @@ class StatelessRule : public UnmaskingPolicy {
     masks_ = masks;
     call_ = 0;
   }
-  std::vector<Prediction> choose(const MaskedLogits& in) override {
-    const auto all = predictions(in);
-    const int64_t call = call_++;
-    return picked(all, chosen(all, by_confidence(all), call));
-  }
+  std::vector<Prediction> choose(const OpenLogits& in) override { return commits(predictions(in)); }
 
  protected:
-  virtual std::vector<Prediction> predictions(const MaskedLogits& in) {
+  // Of what is said of the masks.
+  std::vector<Prediction> commits(const std::vector<Prediction>& masks) {
+    const int64_t call = call_++;
+    return picked(masks, chosen(masks, by_confidence(masks), call));
+  }
+  virtual std::vector<Prediction> predictions(const OpenLogits& in) {
     std::vector<Prediction> all(in.positions.size());
     tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
       for (auto i = size_t(begin); i < size_t(end); ++i) {
@@ -136,11 +137,11 @@ class CreditRule : public StatelessRule {
   }
 
  protected:
-  std::vector<Prediction> predictions(const MaskedLogits& in) override {
+  std::vector<Prediction> predictions(const OpenLogits& in) override {
     for (auto& [at, tokens] : credit_)
       for (auto& [token, value] : tokens) value *= p_.beta;
     std::vector<std::vector<float>> lifted;
-    MaskedLogits with = in;
+    OpenLogits with = in;
     for (size_t i = 0; i < in.rows.size(); ++i) {
       const auto raw = predict({in.rows[i], size_t(in.vocabulary)}, in.mask);
       auto& tokens = credit_[in.positions[i]];
@@ -155,6 +156,26 @@ class CreditRule : public StatelessRule {
 
  private:
   std::map<int64_t, std::map<int32_t, double>> credit_;  // by position and token
+};
+
+// Masks as the schedule and the threshold say; tokens that another beats with confidence.
+class EditRule : public StatelessRule {
+ public:
+  using StatelessRule::StatelessRule;
+  std::vector<Prediction> choose(const OpenLogits& in) override {
+    const auto all = predictions(in);
+    std::vector<Prediction> masks, out;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (in.held[i] == in.mask)
+        masks.push_back(all[i]);
+      else if (all[i].token != in.held[i] && all[i].confidence > p_.editing)
+        out.push_back(all[i]);
+    }
+    const auto filled = commits(masks);
+    out.insert(out.end(), filled.begin(), filled.end());
+    std::ranges::sort(out, {}, &Prediction::position);
+    return out;
+  }
 };
 
 }  // namespace
@@ -186,6 +207,7 @@ int64_t share_of(int64_t count, int64_t parts, int64_t index) {
 
 std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy) {
   if (policy.rule == Rule::credit) return std::make_unique<CreditRule>(policy);
+  if (policy.edits()) return std::make_unique<EditRule>(policy);
   return std::make_unique<StatelessRule>(policy);
 }
 

@@ -9,7 +9,7 @@
 
 namespace tessera::sample {
 
-/// What the model says of one masked position.
+/// What the model says of one position.
 struct Prediction {
   int64_t position = 0;
   int32_t token = 0;
@@ -22,9 +22,11 @@ struct Prediction {
 Prediction predict(std::span<const float> logits, int32_t mask, double temperature = 0,
                    uint64_t draw = 0);
 
-/// The logits of the masked positions of a block, in rising order of position.
-struct MaskedLogits {
+/// The logits of the positions of a block that a rule may fill in, in rising order of position: its
+/// masks, and what was generated before them if the rule edits.
+struct OpenLogits {
   std::vector<int64_t> positions;
+  std::vector<int32_t> held;       ///< what stands there: the mask, or a token
   std::vector<const float*> rows;  ///< f32 [vocabulary] each
   int64_t vocabulary = 0;
   int32_t mask = 0;
@@ -37,8 +39,8 @@ class UnmaskingPolicy {
   virtual ~UnmaskingPolicy() = default;
   /// A new block with so many masks.
   virtual void begin_block(int64_t masks) = 0;
-  /// At least one prediction, in rising order of position.
-  virtual std::vector<Prediction> choose(const MaskedLogits& logits) = 0;
+  /// In rising order of position; at least one as long as there are masks.
+  virtual std::vector<Prediction> choose(const OpenLogits& logits) = 0;
 };
 std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy);
 

@@ -201,7 +201,7 @@ std::vector<nn::SelectionRule> rules_of(const ExpertsRequest& request,
   for (const auto& text : texts) {
     rules.push_back(nn::parse_selection(text));
     nn::check_selection(rules.back(), data.experts, data.top_k);
-    require(rules.back().coreset(), ErrorCode::usage,
+    require(rules.back().coreset() && rules.back().block == 0, ErrorCode::usage,
             "'{}' has no coreset; expected des-seq, des-vote, des-max, des-norm4 or des-peak",
             text);
   }

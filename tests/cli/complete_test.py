@@ -67,6 +67,21 @@ class Complete(ProgramTest):
         self.refused(3, "complete", "model", "--prompt", "rev stone=",
                      says=["generation_config.json", "max_new_tokens"])
 
+    def test_a_folder_may_say_how_tokens_are_edited(self):
+        model = self.copy_model("editing", DATA / "moe/llada21_editing/model")
+        run = golden(DATA / "moe/llada21_editing", "quality_cached")
+        settings = {"threshold": 0.65, "editing_threshold": 0.45, "max_post_steps": 12}
+        (model / "generation_config.json").write_text(json.dumps(settings))
+        ask = ("--dtype", "f32", "--prompt-ids", ids(run["prompt"]), "--max-tokens", 20,
+               "--stop-at-eos", "none")
+        self.assertEqual(self.run_here("complete", model, *ask).stdout.strip(), ids(run["tokens"]))
+        usual = self.run_here("complete", model, *ask, "--decode", "threshold:0.65").stdout
+        self.assertNotEqual(usual.strip(), ids(run["tokens"]))
+        (model / "generation_config.json").write_text('{"editing_threshold": "low"}')
+        self.refused(3, "complete", model, *ask, says=["generation_config.json", "editing_threshold"])
+        self.refused(2, "complete", MOE / "model", "--prompt-ids", "1", "--decode", "edit:speed",
+                     says=["block-causal", "threshold:T"])
+
     def test_bad_input(self):
         model = MOE / "model"
         self.refused(2, "complete", model, says="no prompt")

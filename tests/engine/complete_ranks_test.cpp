@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stop_token>
+#include <tuple>
 
 #include "base/fail.h"
 #include "comm/threads/launch.h"
@@ -61,6 +62,20 @@ TEST(CompleteRanks, ExpertsOfAnyNumberOfRanksGiveTheRunOfOne) {
           EXPECT_GT(many.bytes_sent, 0);
         }
       }
+}
+
+TEST(CompleteRanks, LaterReleasesGiveTheRunOfOne) {
+  for (const auto& [model, decode, block] :
+       {std::tuple{"llada21_editing", "edit:quality", 7}, {"llada22_block_routing", "", 8}})
+    for (const char* cache : {"none", "block"}) {
+      CompleteRequest q = batch("vanilla");
+      q.block = block;
+      q.decode = decode;
+      q.cache = parse_cache(cache);
+      const CompleteResult one = run(model, "", Precision::f32, q);
+      for (const char* plan : {"expert=2", "expert=3", "tensor=2"})
+        expect_same(one, run(model, plan, Precision::f32, q), fmt::format("{} {}", model, plan));
+    }
 }
 
 TEST(CompleteRanks, EveryCacheGivesTheRunOfOne) {

@@ -15,8 +15,12 @@ DecodingPolicy policy_of(const Json& run, bool block_causal, int block) {
   DecodingPolicy p;
   p.block = block;
   p.threshold = run.value("threshold", p.threshold);
+  p.whole_blocks = true;
   if (block_causal) {
     p.steps = run.at("steps").get<int>();
+    if (run.contains("editing_threshold")) p.rule = DecodingPolicy::Rule::edit;
+    p.editing = run.value("editing_threshold", p.editing);
+    p.posts = run.value("max_post_steps", p.posts);
     p.cache.kind = run.at("cached").get<bool>() ? KvCache::block : KvCache::none;
     p.stop = choice_of<StopAtEos>(run.at("eos").get<std::string>(), "eos");
     return p;
@@ -96,7 +100,9 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   const sample::SpecialIds special{*spec.mask, spec.ends};
   const std::vector<sample::TokenPrompt> prompts{
       {run.at("prompt").get<std::vector<int32_t>>(), golden.json.at("gen_length").get<int64_t>()}};
-  Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal), selection_of(run));
+  const bool own = spec.routing.block > 0;  // of every pass
+  Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal),
+          own ? spec.routing : selection_of(run));
   std::set<std::string> shared_in;
   for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
   Json forwards = Json::array();
@@ -105,7 +111,7 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   control.before = [&](const std::vector<sample::SequencePass>& passes) {
     std::set<int> sequences;
     for (const auto& p : passes)
-      if (shared_in.contains(word_of(p.pass.kind))) sequences.insert(p.sequence);
+      if (own || shared_in.contains(word_of(p.pass.kind))) sequences.insert(p.sequence);
     rig.setup.policy->restrict_to(sequences);
   };
   control.after = [&](const sample::SequencePass& p, const sample::BlockWalk&,
@@ -151,6 +157,9 @@ TEST(LladaDecodeGolden, DefaultsOfTheReleasedClass) {
   check_case("llada2_class_defaults", true, 8);
 }
 TEST(LladaDecodeGolden, OneExpertAToken) { check_case("llada2_top1", true, 8); }
+// Of later releases: LLaDA2.1 and LLaDA2.2.
+TEST(LladaDecodeGolden, TokensAreEdited) { check_case("llada21_editing", true, 6); }
+TEST(LladaDecodeGolden, BlocksShareExperts) { check_case("llada22_block_routing", true, 8); }
 TEST(LladaDecodeGolden, KeysThatTheReleasedCodeIgnores) {
   check_case("llada_moe_ignored_keys", false, 5);
 }

@@ -25,7 +25,7 @@ inline constexpr InsideRule kInsideRules[] = {
 /// What the kernels of a selection make, step by step.
 struct Choice {
   tensor::Tensor vanilla;               ///< ids [tokens, top_k]
-  std::array<tensor::Tensor, 4> votes;  ///< sums, maxima, fourth powers, presence
+  std::array<tensor::Tensor, 5> votes;  ///< sums, maxima, fourth powers, presence, ranks
   tensor::Tensor cores, ids, weights;
 };
 
@@ -67,7 +67,8 @@ struct SelectionProblem {
     const std::pair<VoteOf, bool> ways[] = {{VoteOf::weight, false},
                                             {VoteOf::weight, true},
                                             {VoteOf::fourth_power, false},
-                                            {VoteOf::presence, true}};
+                                            {VoteOf::presence, true},
+                                            {VoteOf::rank, true}};
     Tensor first;
     for (size_t v = 0; v < c.votes.size(); ++v) {
       const Tensor votes = made({kGroups, experts}, DType::i64);

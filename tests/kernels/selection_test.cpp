@@ -30,7 +30,23 @@ TEST(ExpertVotes, AreSumsOrMaximaOfTheChosenWeights) {
     near(c.votes[1], {0.75, 0.75, 0, 0.75});
     near(c.votes[2], {0.31640625, 0.31640625, 0, 0.31640625});
     EXPECT_EQ(c.votes[3].to_ints(), (std::vector<int64_t>{1, 1, 0, 1})) << "presence";
+    for (int64_t g = 0; g < 2; ++g)
+      for (int64_t e = 0; e < 2;
+           ++e) {  // of every expert, chosen or not: a softmax ranks by logits
+        float most = -INFINITY;
+        for (size_t t = 0; t < 4; ++t)
+          if (p.group_of[t] == g) most = std::max(most, logits[t * 2 + size_t(e)]);
+        EXPECT_EQ(c.votes[4].data<int64_t>()[g * 2 + e], vote_of_rank(most));
+      }
   }
+}
+
+TEST(ExpertVotes, ARankIsAVoteThatComparesAlike) {
+  const float rising[] = {-INFINITY, -2, -1e-40f, 0, 1e-40f, 0.5f, 0.50000006f, 3e38f, INFINITY};
+  for (size_t i = 1; i < std::size(rising); ++i)
+    EXPECT_LT(vote_of_rank(rising[i - 1]), vote_of_rank(rising[i])) << i;
+  EXPECT_EQ(vote_of_rank(-0.0f), vote_of_rank(0.0f));
+  EXPECT_GE(vote_of_rank(-INFINITY), 0);
 }
 
 TEST(ExpertVotes, OfManyTokensAreTheSameOnEveryInstructionSet) {

@@ -56,6 +56,18 @@ TEST(Llada2Spec, RotaryMayStandInAnObject) {
             std::string::npos);
 }
 
+TEST(Llada2Spec, BlocksMayShareExperts) {
+  base::Json config = llada2_config();
+  EXPECT_EQ(parse_llada2_config(config, "c").routing.block, 0);
+  config["expert_capacity"] = 4;
+  config["block_size"] = 16;
+  const LladaConfig c = parse_llada2_config(config, "c");
+  EXPECT_EQ(nn::to_string(c.routing), "block:4,16");
+  EXPECT_EQ(c.groups, 1);
+  EXPECT_EQ(llada2_spec({config, "c"}).routing.k, 4);
+  EXPECT_NE(refusal(llada2_spec, config, "block_size", 12).find("no multiple"), std::string::npos);
+}
+
 TEST(Llada2Spec, RefusesWhatItWouldComputeWrongly) {
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "sliding_window", 4096), "");
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "score_function", "sigmoid"), "");
@@ -65,7 +77,7 @@ TEST(Llada2Spec, RefusesWhatItWouldComputeWrongly) {
       {"norm_topk_prob", false},
       {"use_sliding_window", true},
       {"norm_head", true},
-      {"expert_capacity", 5},
+      {"expert_capacity", 0},
       {"block_size", 8},
       {"moe_router_enable_expert_bias", false},
       {"quantization_config", {{"bits", 4}}},

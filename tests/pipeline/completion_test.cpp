@@ -212,6 +212,36 @@ TEST(Completion, BadInputIsOneLineThatNamesIt) {
   has(refused([](auto& q) { q.temperature = -1; }), "temperature");
 }
 
+TEST(Completion, ModelsWithRoutingOfTheirOwnTakeNoOther) {
+  Model model = open(golden::LladaCase("llada22_block_routing").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 8;
+  EXPECT_EQ(model.complete(q).select, "block:5,8");
+  EXPECT_EQ(ruled_share(model.complete(q)), 1);
+  const auto refused = [&] { return golden::error_of([&] { model.complete(q); }); };
+  q.select = "des-max:0.5";
+  EXPECT_NE(refused().find("in this model's own way (block:5,8)"), std::string::npos);
+  q.select = "vanilla";
+  q.block = 12;
+  EXPECT_NE(refused().find("among 8 tokens; choose a multiple"), std::string::npos);
+}
+
+TEST(Completion, EditedBlocksAreStreamedWhenTheySettle) {
+  Model model = open(golden::LladaCase("llada21_editing").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{68, 66, 58, 31, 42, 43, 36, 32, 63}};
+  q.max_tokens = 20;
+  q.decode = "edit:0.65,0.45,12";
+  q.stop_at_eos = StopAtEos::none;
+  const CompleteResult made = model.complete(q);
+  EXPECT_EQ(made.decode, q.decode);
+  EXPECT_EQ(made.completions[0].ids,
+            (std::vector<int32_t>{69, 40, 8,  76, 75, 35, 13, 35, 45, 3,
+                                  32, 51, 28, 71, 47, 39, 63, 51, 71, 32}));
+  EXPECT_EQ(made.completions[0].passes.size(), 62u);
+}
+
 TEST(Completion, AnUnknownLanguageModelIsNamed) {
   const golden::TextModel folder("llada_moe");
   folder.write("config.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})");

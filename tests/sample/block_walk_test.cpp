@@ -90,6 +90,49 @@ TEST(BlockWalk, SettledTokensStopAtTheFirstMask) {
   EXPECT_EQ(w->generated(), (std::vector<int32_t>{5}));
 }
 
+TEST(BlockWalk, ALastBlockIsFilledAsFarAsItIsWanted) {
+  for (const bool whole : {false, true}) {
+    const auto w = walk(3, 2, {.block = 4, .whole_blocks = whole}, true);
+    w->commit(*w->next(), {{3, 5, 1}});
+    w->commit(*w->next(), {{6, 5, 1}});  // behind what was asked for
+    w->commit(*w->next(), {{4, 5, 1}});
+    EXPECT_EQ(w->next().has_value(), whole);
+    EXPECT_EQ(w->generated(), (std::vector<int32_t>{5, 5}));
+  }
+}
+
+TEST(BlockWalk, EditsGoOnUntilNothingChangesOrSoManyPasses) {
+  DecodingPolicy p{.rule = DecodingPolicy::Rule::edit, .posts = 3, .block = 4};
+  const auto w = walk(3, 5, p, true);
+  EXPECT_FALSE(w->may_edit(2));  // of the prompt
+  EXPECT_TRUE(w->may_edit(3));
+  w->commit(*w->next(), {{3, 5, 1}});  // no mask is left, but what stands there may change
+  EXPECT_EQ(w->settled(), 0);
+  w->commit(*w->next(), {{3, 6, 1}});
+  w->commit(*w->next(), {});  // nothing changes
+  EXPECT_EQ(w->settled(), 1);
+  EXPECT_EQ(w->next()->ids, (Range{0, 8}));
+  EXPECT_EQ(w->settled(), 1) << "a new block is open";
+  w->commit(*w->next(), {{4, 5, 1}, {5, 5, 1}, {6, 5, 1}, {7, 5, 1}});
+  for (int32_t token = 1; token <= 3; ++token) {
+    ASSERT_TRUE(w->next());
+    w->commit(*w->next(), {{4, token, 1}});
+  }
+  EXPECT_FALSE(w->next());
+  EXPECT_EQ(w->generated(), (std::vector<int32_t>{6, 3, 5, 5, 5}));
+}
+
+TEST(BlockWalk, AnEndThatIsEditedAwayEndsNothing) {
+  DecodingPolicy p{.rule = DecodingPolicy::Rule::edit, .stop = StopAtEos::early, .block = 4};
+  const auto w = walk(2, 6, p, true);
+  w->commit(*w->next(), {{2, kEnd, 1}, {3, 5, 1}});
+  ASSERT_TRUE(w->next());
+  w->commit(*w->next(), {{2, 4, 1}});
+  w->commit(*w->next(), {});
+  EXPECT_EQ(w->next()->ids, (Range{0, 8}));
+  EXPECT_FALSE(w->ended());
+}
+
 TEST(BlockWalk, RefusesAMaskInThePromptAndNothingToDo) {
   EXPECT_THROW(block_walk({1, kMask}, 4, {}, kSpecial, false), Error);
   EXPECT_THROW(block_walk({1}, 0, {}, kSpecial, true), Error);

@@ -17,6 +17,13 @@ TEST(DecodingPolicy, ReadsEveryForm) {
   EXPECT_EQ(p.beta, 0.25);
   read_decode("factor:2,upstream", p);
   EXPECT_TRUE(p.commit_last_failing);
+  read_decode("edit:0.6,0.4,3", p);
+  EXPECT_TRUE(p.edits() && p.threshold == 0.6 && p.editing == 0.4 && p.posts == 3);
+  DecodingPolicy quality, speed;
+  read_decode("edit:quality", quality);
+  read_decode("edit:speed", speed);
+  EXPECT_TRUE(quality.threshold == 0.7 && quality.editing == 0.5 && quality.posts == 16);
+  EXPECT_TRUE(speed.threshold == 0.5 && speed.editing == 0);
   EXPECT_EQ(parse_cache("vicinity:3,5,2").after, 5);
   EXPECT_EQ(parse_cache("auto").kind, KvCache::automatic);
 }
@@ -26,7 +33,8 @@ TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
   for (const char* text :
        {"", "best", "steps", "steps:0", "steps:2.5", "threshold:x", "threshold:1,2",
         "hierarchy:0.9", "hierarchy:0.4,0.9", "hierarchy:0.9,0.9", "factor:1,down",
-        "credit:0.1,2,3,4,5", "threshold:nan"})
+        "credit:0.1,2,3,4,5", "threshold:nan", "edit", "edit:0.5", "edit:fast", "edit:0.5,0.5,-1",
+        "edit:0.5,0.5,1.5", "edit:quality,3"})
     EXPECT_THROW(read_decode(text, p), Error) << text;
   for (const char* text :
        {"", "all", "vicinity", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})
@@ -39,6 +47,8 @@ TEST(DecodingPolicy, RefusesOptionsThatContradict) {
   EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::factor, .steps = 4}, false), Error);
   EXPECT_THROW(check_policy({.steps = 33, .block = 32}, false), Error);
   EXPECT_THROW(check_policy({.block = 0}, false), Error);
+  EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::edit}, false), Error);
+  EXPECT_NO_THROW(check_policy({.rule = DecodingPolicy::Rule::edit, .steps = 4}, true));
   EXPECT_NO_THROW(check_policy({.steps = 8, .cache = {KvCache::block}}, true));
 }
 

@@ -14,13 +14,14 @@ struct Block {
       const double c = confidences[i];
       rows.push_back({0, static_cast<float>(std::log(c / (1 - c))), 50});
       in.positions.push_back(at.empty() ? int64_t(i) : at[i]);
+      in.held.push_back(2);
     }
     for (const auto& row : rows) in.rows.push_back(row.data());
     in.vocabulary = 3;
     in.mask = 2;
   }
   std::vector<std::vector<float>> rows;
-  MaskedLogits in;
+  OpenLogits in;
 };
 
 std::vector<int64_t> chosen(const DecodingPolicy& policy, const Block& block) {
@@ -86,6 +87,16 @@ TEST(UnmaskingPolicies, HierarchyTakesTheBestOfEachRun) {
             (std::vector<int64_t>{4, 7}));
   EXPECT_EQ(chosen({.rule = Rule::hierarchy, .threshold = 0.9, .low = 0.66}, two_runs),
             (std::vector<int64_t>{4}));
+}
+
+TEST(UnmaskingPolicies, EditFillsMasksAndReplacesWhatAnotherBeats) {
+  DecodingPolicy policy{.rule = Rule::edit, .steps = 4, .threshold = 0.85, .block = 4};
+  policy.editing = 0.65;
+  Block block({0.7, 0.6, 0.9, 0.7, 0.8});
+  block.in.held = {0, 0, 2, 1, 2};  // another token stands at 0 and 1, the same at 3
+  EXPECT_EQ(chosen(policy, block), (std::vector<int64_t>{0, 2}));
+  block.in.held = {1, 0, 1, 1, 1};
+  EXPECT_EQ(chosen(policy, block), (std::vector<int64_t>{}));  // 0.6 replaces nothing
 }
 
 TEST(UnmaskingPolicies, CreditLiftsWhatIsSaidAgain) {

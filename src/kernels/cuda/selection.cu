@@ -43,6 +43,15 @@ __global__ void votes_kernel(VotesArgs a) {
   auto* exact = reinterpret_cast<double*>(dynamic_shared()) + warp * o.experts;
   const double sum = exact_scores(o, o.logits + t * o.experts, exact, lane);
   __syncwarp();
+  if (a.of == VoteOf::rank) {
+    for (int e = lane; e < o.experts; e += kWarp) {
+      const float score =
+          o.sigmoid ? static_cast<float>(exact[e] / sum) : o.logits[t * o.experts + e];
+      atomicMax(reinterpret_cast<Count*>(a.votes + group * o.experts + e),
+                static_cast<Count>(vote_of_rank(score + (o.bias ? o.bias[e] : 0))));
+    }
+    return;
+  }
   const int32_t* ids = o.ids + t * o.top_k;
   double chosen = 1;
   if (o.renormalise) {

@@ -54,14 +54,17 @@ Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const Sele
     const Tensor wanted = ops::expert_votes(logits, few, best, groups, ops::VoteOf::presence, true);
     return ops::coresets(merged(wanted, peers, true), 0, 1);
   }
-  const bool maximum = rule.method == Method::vote_max || rule.method == Method::peak;
-  const auto of =
-      rule.method == Method::vote_norm4 ? ops::VoteOf::fourth_power : ops::VoteOf::weight;
+  const bool maximum = rule.method >= Method::peak || rule.method == Method::vote_max;
+  const auto of = rule.method == Method::vote_norm4 ? ops::VoteOf::fourth_power
+                  : rule.method == Method::block    ? ops::VoteOf::rank
+                                                    : ops::VoteOf::weight;
   const Tensor votes =
       merged(ops::expert_votes(logits, router, vanilla.ids, groups, of, maximum), peers, maximum);
   if (rule.method == Method::peak)  // or the most voted one
     return ops::coresets(votes, 1, std::llround(rule.beta * ops::kVoteUnit));
-  return ops::coresets(votes, static_cast<int64_t>(std::floor(rule.beta * experts)), kNone);
+  const int64_t count =
+      rule.method == Method::block ? rule.k : static_cast<int64_t>(std::floor(rule.beta * experts));
+  return ops::coresets(votes, count, kNone);
 }
 
 // Importances of the tokens of all ranks decide the fates of mine. Each token's place is filled by

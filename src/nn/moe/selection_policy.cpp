@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <utility>
 
 #include "nn/moe/expert_selection.h"
 #include "ops/selection.h"
@@ -9,16 +11,39 @@
 namespace tessera::nn {
 namespace {
 
+// Which tokens share a coreset, and how many coresets there are.
+struct Sharing {
+  std::vector<int32_t> group_of;
+  int groups = 0;
+};
+
 // A sequence's group is its place among the restricted sequences, whichever of them this rank sees.
-std::vector<int32_t> groups_of(const Segments& body, const std::set<int>& restricted, bool batch) {
-  std::vector<int32_t> groups;
+Sharing by_sequence(const Segments& body, const std::set<int>& restricted, bool batch) {
+  const int sequences = static_cast<int>(restricted.size());
+  Sharing sharing{{}, batch ? std::min(1, sequences) : sequences};
   for (const Segment& s : body) {
     const auto held = restricted.find(s.sequence);
     const auto place = static_cast<int32_t>(std::distance(restricted.begin(), held));
     const int32_t group = held == restricted.end() ? -1 : batch ? 0 : place;
-    groups.insert(groups.end(), static_cast<size_t>(s.ids.size()), group);
+    sharing.group_of.insert(sharing.group_of.end(), static_cast<size_t>(s.ids.size()), group);
   }
-  return groups;
+  return sharing;
+}
+
+// Runs of `block` ids of a sequence; all ranks number those of the whole pass alike.
+Sharing by_block(const TokenView& view, const std::set<int>& restricted, int block) {
+  std::map<std::pair<int, int64_t>, int32_t> places;
+  for (const Segment& s : view.peers ? view.peers->tokens() : view.body)
+    for (int64_t b = s.ids.begin / block; restricted.contains(s.sequence) && b * block < s.ids.end;
+         ++b)
+      places.try_emplace({s.sequence, b}, static_cast<int32_t>(places.size()));
+  Sharing sharing{{}, static_cast<int>(places.size())};
+  for (const Segment& s : view.body)
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) {
+      const auto place = places.find({s.sequence, id / block});
+      sharing.group_of.push_back(place == places.end() ? -1 : place->second);
+    }
+  return sharing;
 }
 
 }  // namespace
@@ -26,10 +51,9 @@ std::vector<int32_t> groups_of(const Segments& body, const std::set<int>& restri
 ops::Routing SelectionPolicy::choose(const MoeCall& call, const Tensor& tokens,
                                      const Tensor& logits,
                                      const ops::RoutingOptions& router) const {
-  const std::vector<int32_t> groups = groups_of(call.view.body, restricted_, rule_.batch);
-  const int sequences = static_cast<int>(restricted_.size());
-  SelectionScope scope{
-      groups, {}, call.view.peers, rule_.batch ? std::min(1, sequences) : sequences};
+  const Sharing sharing = rule_.block > 0 ? by_block(call.view, restricted_, rule_.block)
+                                          : by_sequence(call.view.body, restricted_, rule_.batch);
+  SelectionScope scope{sharing.group_of, {}, call.view.peers, sharing.groups};
   if (rule_.method == SelectionRule::Method::mc) scope.importance = ops::magnitudes(tokens);
   return select_experts(logits, router, rule_, scope);
 }

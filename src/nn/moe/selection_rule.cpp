@@ -29,12 +29,13 @@ constexpr Known kKnown[] = {
     {"des-max", Method::vote_max, 1, 1, kOfCores},
     {"des-norm4", Method::vote_norm4, 1, 1, kOfCores},
     {"des-peak", Method::peak, 1, 1, kOfCores},
+    {"block", Method::block, 2, 2, "k weights groups "},
     {"naee", Method::naee, 1, 1, "renormalise "},
     {"mc", Method::mc, 1, 3, "scope renormalise "},
 };
 constexpr const char* kForms =
     "vanilla, topk:K, des-seq:K, des-vote:BETA, des-max:BETA, des-norm4:BETA, "
-    "des-peak:WEIGHT, naee:BETA, mc:BETA,LOW,HIGH";
+    "des-peak:WEIGHT, block:K,TOKENS, naee:BETA, mc:BETA,LOW,HIGH";
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   fail(ErrorCode::usage, "expert selection {}: {}; known are {}", base::printable(text), why,
@@ -48,10 +49,10 @@ double number(const std::string& text, const std::string& word) {
   return value;
 }
 
-int whole(const std::string& text, const std::string& word) {
+int whole(const std::string& text, const std::string& word, const char* of) {
   const double value = number(text, word);
   if (!(value >= 1 && value <= 65536) || value != double(int(value)))
-    refuse(text, base::printable(word) + " is no count of experts, 1 or more");
+    refuse(text, fmt::format("{} is no count of {}, 1 or more", base::printable(word), of));
   return static_cast<int>(value);
 }
 
@@ -66,7 +67,7 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
   using W = SelectionRule::Weights;
   using G = SelectionRule::Groups;
   if (key == "k") {
-    rule.take = whole(text, value);
+    rule.take = whole(text, value, "experts");
   } else if (key == "weights" && (value == "A" || value == "B" || value == "D")) {
     rule.weights = value == "A" ? W::a : value == "B" ? W::b : W::d;
   } else if (key == "groups" && (value == "masked" || value == "vanilla" || value == "none")) {
@@ -94,8 +95,9 @@ void check_suffix(const std::string& text, const Known& rule, const std::string&
 void read_numbers(const std::string& text, const std::vector<std::string>& words,
                   SelectionRule& rule) {
   if (words.empty()) return;
-  if (rule.method == Method::topk || rule.method == Method::seq) {
-    rule.k = whole(text, words[0]);
+  if (rule.method == Method::topk || rule.method == Method::seq || rule.method == Method::block) {
+    rule.k = whole(text, words[0], "experts");
+    if (words.size() > 1) rule.block = whole(text, words[1], "tokens");
     return;
   }
   rule.beta = share(text, words[0]);
@@ -141,6 +143,8 @@ std::string to_string(const SelectionRule& r) {
     if (r.method == k.method) text = k.name;
   if (r.method == Method::topk || r.method == Method::seq)
     text += fmt::format(":{}", r.k);
+  else if (r.method == Method::block)
+    text += fmt::format(":{},{}", r.k, r.block);
   else if (r.method != Method::vanilla)
     text += fmt::format(":{}", r.beta);
   if (r.method == Method::mc) text += fmt::format(",{},{}", r.low, r.high);
@@ -159,7 +163,7 @@ void check_selection(const SelectionRule& rule, int experts, int top_k) {
   if (rule.k > experts || rule.take > experts)
     fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
          to_string(rule), std::max(rule.k, rule.take), experts);
-  if (!rule.coreset() || rule.method == Method::seq || rule.method == Method::peak) return;
+  if (!rule.coreset() || rule.method == Method::seq || rule.method >= Method::peak) return;
   if (!(std::floor(rule.beta * double(experts)) >= 1))
     fail(ErrorCode::usage,
          "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "

@@ -9,12 +9,24 @@ namespace tessera::nn {
 /// a router and its routing. Coreset rules: seq, the union of every token's `k` best; vote,
 /// vote_max and vote_norm4, the floor(beta * experts) with the largest sum, maximum or fourth-power
 /// norm of vanilla weights; peak, every expert that is worth a weight of beta to some token: as
-/// many as a layer and a pass need. Each token then takes its best inside the coreset. Baselines:
-/// topk; naee drops a token's tail of less than beta of its weight; mc does so but spares the share
-/// `high` of important tokens and drops all routed experts of the share `low` of the least
-/// important.
+/// many as a layer and a pass need. Each token then takes its best inside the coreset. block: the
+/// `k` experts that any token of so many in a row ranks highest (LLaDA2.2's block routing, which
+/// its models are trained with). Baselines: topk; naee drops a token's tail of less than beta of
+/// its weight; mc does so but spares the share `high` of important tokens and drops all routed
+/// experts of the share `low` of the least important.
 struct SelectionRule {
-  enum class Method : uint8_t { vanilla, topk, seq, vote, vote_max, vote_norm4, peak, naee, mc };
+  enum class Method : uint8_t {
+    vanilla,
+    topk,
+    seq,
+    vote,
+    vote_max,
+    vote_norm4,
+    peak,
+    block,
+    naee,
+    mc
+  };
   /// What a chosen expert weighs: A as if the router had no other experts, B as in the vanilla
   /// layer, D scaled to the mass of the vanilla choice (equal to A for routers that renormalise).
   enum class Weights : uint8_t { a, b, d };
@@ -22,7 +34,8 @@ struct SelectionRule {
   enum class Groups : uint8_t { masked, vanilla, none };
 
   Method method = Method::vanilla;
-  int k = 0;                   ///< topk, seq: experts of a token
+  int k = 0;                   ///< topk, seq: experts of a token; block: of a block
+  int block = 0;               ///< block: tokens that share a coreset
   double beta = 1;             ///< vote*: share of the experts; peak: weight; others: share of it
   double low = 0, high = 0.1;  ///< mc: shares of the tokens
   int take = 0;                ///< experts that a token takes from the coreset; 0: as the model
@@ -31,11 +44,12 @@ struct SelectionRule {
   bool batch = false;        ///< one coreset for all sequences of a pass; false: one each
   bool renormalise = false;  ///< naee, mc: what is left is scaled to the full mass
 
-  bool coreset() const { return method >= Method::seq && method <= Method::peak; }
+  bool coreset() const { return method >= Method::seq && method <= Method::block; }
 };
 
 /// Reads "vanilla", "topk:K", "des-seq:K", "des-vote:BETA", "des-max:BETA", "des-norm4:BETA",
-/// "des-peak:WEIGHT", "naee:BETA", "mc:BETA[,LOW[,HIGH]]", each with ",k=K", ",weights=A|B|D",
+/// "des-peak:WEIGHT", "block:K,TOKENS", "naee:BETA", "mc:BETA[,LOW[,HIGH]]", each with ",k=K",
+/// ",weights=A|B|D",
 /// ",groups=masked|vanilla|none",
 /// ",scope=sequence|batch", ",renormalise" behind. Throws Error(usage) naming what does not fit.
 SelectionRule parse_selection(const std::string& text);

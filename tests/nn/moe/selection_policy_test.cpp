@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "nn/moe/selected_experts.h"
 #include "nn/random_bank.h"
 
@@ -40,6 +42,24 @@ TEST(SelectionPolicy, RowsShareApart) {
   const Tensor one =
       alone.layers.apply(0, second, layer.x.slice(0, 5, 9).contiguous(), layer.gate, layer.weights);
   EXPECT_EQ(both.slice(0, 5, 9).to_floats(), one.to_floats());
+}
+
+TEST(SelectionPolicy, BlocksOfASequenceShareApart) {
+  const Layer layer;
+  SelectedExperts together(parse_selection("block:2,4"));
+  together.policy->restrict_to({0, 1});
+  const Tensor all = layer.apply(together);
+  const std::tuple<Segment, int64_t> parts[] = {
+      {{0, {0, 4}}, 0}, {{0, {4, 5}}, 4}, {{1, {0, 4}}, 5}};
+  for (const auto& [of, at] : parts) {
+    SelectedExperts alone(parse_selection("block:2,4"));
+    alone.policy->restrict_to({of.sequence});
+    const TokenView view{-1, {of.sequence}, {}, {of}, {of.ids.end}};
+    const Tensor x = layer.x.slice(0, at, at + of.ids.size()).contiguous();
+    EXPECT_EQ(all.slice(0, at, at + of.ids.size()).to_floats(),
+              alone.layers.apply(0, view, x, layer.gate, layer.weights).to_floats());
+    EXPECT_LE(alone.usage.experts_read(), 2);
+  }
 }
 
 TEST(SelectionPolicy, OneCoresetForTheBatch) {
