@@ -48,90 +48,69 @@ struct RowTiles {
 
 TESSERA_ANYWHERE constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// The symmetric buffer of one MoE layer with a fixed capacity, L[peers][rounds][sides][experts]
-/// [capacity] rows (FlashDMoE, section 5.3), then a flag of 8 bytes for each tile that may arrive.
-/// Equal on all ranks, whatever they hold.
-struct FixedLayout {
+/// The symmetric buffer of one MoE layer: how many rows each expert gets of each rank, in this
+/// epoch and in one before or behind it; the rows L[peers][rounds][sides][run] (FlashDMoE, section
+/// 5.3); a flag of 8 bytes for each tile that may arrive. A run is what one rank sends another in a
+/// round, expert by expert, each from a tile's start. Equal on all ranks, whatever they hold.
+struct Layout {
   int ranks = 1, experts = 1;  ///< experts: the most of any rank
-  int64_t capacity = 0;        ///< rows that an expert takes from one rank
   int64_t row_bytes = 0;
   RowTiles tiles{};
+  int64_t cell = 0;  ///< rows of an expert's part of a run; 0: as many as come, in whole tiles
+  int64_t run = 0;   ///< rows of a run
 
-  /// Rows of a cell: at least a tile.
-  TESSERA_ANYWHERE constexpr int64_t rows() const {
-    return capacity < 1 ? tiles.tile : tiles.rounded(capacity);
+  /// Each expert takes so many rows from one rank, and has room for them, at least for a tile.
+  TESSERA_ANYWHERE static constexpr Layout fixed(int ranks, int experts, int64_t capacity,
+                                                 int64_t row_bytes, RowTiles tiles) {
+    const int64_t cell = capacity < 1 ? tiles.tile : tiles.rounded(capacity);
+    return {ranks, experts, row_bytes, tiles, cell, experts * cell};
   }
-  /// 4 * ranks * experts * rows() * row_bytes: Size(L).
-  TESSERA_ANYWHERE constexpr int64_t row_region() const {
-    return int64_t{4} * ranks * experts * rows() * row_bytes;
-  }
-  TESSERA_ANYWHERE constexpr int64_t flags() const {
-    return int64_t{2} * ranks * experts * tiles.count(rows());
-  }
-  TESSERA_ANYWHERE constexpr int64_t bytes() const {
-    return whole_lines(row_region()) + 8 * flags();
-  }
-  TESSERA_ANYWHERE constexpr int64_t offset(const Place& p) const {
-    const int64_t cell =
-        ((int64_t{p.peer} * 2 + static_cast<int64_t>(p.round)) * 2 + static_cast<int64_t>(p.side)) *
-            experts +
-        p.expert;
-    return (cell * rows() + p.row) * row_bytes;
-  }
-  /// Of the tile that an incoming row is in.
-  TESSERA_ANYWHERE constexpr int64_t flag_offset(const Place& p) const {
-    const int64_t cell = (int64_t{p.peer} * 2 + static_cast<int64_t>(p.round)) * experts + p.expert;
-    return whole_lines(row_region()) + 8 * (cell * tiles.count(rows()) + p.row / tiles.tile);
-  }
-};
-
-/// The same without drops: a rank first sends how many rows each expert gets, then the rows of all
-/// of them in one compact run, expert by expert, each from a tile's start. Its bytes depend on the
-/// tokens of a rank, not on how they are routed.
-struct DroplessLayout {
-  int ranks = 1, experts = 1;  ///< experts: the most of any rank
-  int64_t assignments = 0;     ///< from one rank to another: tokens * min(top_k, experts) at most
-  int64_t row_bytes = 0;
-  RowTiles tiles{};
-
-  /// Rows of a run: all assignments and the padding of each expert's last tile, however they are
-  /// routed. It is most when every expert begins a tile with one row.
-  TESSERA_ANYWHERE constexpr int64_t rows() const {
+  /// Without drops: `assignments` from one rank to another, tokens * min(top_k, experts) at most.
+  /// A run has room for all of them and the padding of each expert's last tile, however they are
+  /// routed: most when every expert begins a tile with one row.
+  TESSERA_ANYWHERE static constexpr Layout dropless(int ranks, int experts, int64_t assignments,
+                                                    int64_t row_bytes, RowTiles tiles) {
     const int64_t begun = assignments < experts ? assignments : experts;
-    return ((assignments - begun) / tiles.tile + begun) * tiles.tile;
+    const int64_t rows = ((assignments - begun) / tiles.tile + begun) * tiles.tile;
+    return {ranks, experts, row_bytes, tiles, 0, rows};
   }
-  /// Counts of 8 bytes by (peer, expert), first in the buffer.
-  TESSERA_ANYWHERE constexpr int64_t count_offset(int peer, int expert) const {
-    return 8 * (int64_t{peer} * experts + expert);
-  }
+
   TESSERA_ANYWHERE constexpr int64_t count_region() const {
-    return whole_lines(int64_t{8} * ranks * experts);
+    return whole_lines(int64_t{2} * 8 * ranks * experts);
   }
+  /// 4 * ranks * run * row_bytes; with a capacity Size(L) of the paper, run = experts * cell.
   TESSERA_ANYWHERE constexpr int64_t row_region() const {
-    return int64_t{4} * ranks * rows() * row_bytes;
+    return int64_t{4} * ranks * run * row_bytes;
   }
-  TESSERA_ANYWHERE constexpr int64_t flags() const {
-    return int64_t{2} * ranks * tiles.count(rows());
-  }
+  TESSERA_ANYWHERE constexpr int run_tiles() const { return static_cast<int>(run / tiles.tile); }
+  TESSERA_ANYWHERE constexpr int64_t flags() const { return int64_t{2} * ranks * run_tiles(); }
   TESSERA_ANYWHERE constexpr int64_t bytes() const {
     return count_region() + whole_lines(row_region()) + 8 * flags();
   }
+
+  /// Of the word that says how many rows a peer sends to an expert in an epoch.
+  TESSERA_ANYWHERE constexpr int64_t count_offset(uint64_t epoch, int peer, int expert) const {
+    const auto half = static_cast<int64_t>(epoch & 1);
+    return 8 * ((half * ranks + peer) * experts + expert);
+  }
   /// Where an expert's rows begin in a run with these counts.
   TESSERA_ANYWHERE constexpr int64_t first_row(const int64_t* counts, int expert) const {
+    if (cell > 0) return expert * cell;
     int64_t row = 0;
     for (int e = 0; e < expert; ++e) row += tiles.rounded(counts[e]);
     return row;
   }
   /// `first`: first_row() of the place's expert.
   TESSERA_ANYWHERE constexpr int64_t offset(const Place& p, int64_t first) const {
-    const int64_t run =
+    const int64_t runs =
         (int64_t{p.peer} * 2 + static_cast<int64_t>(p.round)) * 2 + static_cast<int64_t>(p.side);
-    return count_region() + (run * rows() + first + p.row) * row_bytes;
+    return count_region() + (runs * run + first + p.row) * row_bytes;
   }
+  /// Of the tile that an incoming row is in.
   TESSERA_ANYWHERE constexpr int64_t flag_offset(const Place& p, int64_t first) const {
-    const int64_t run = int64_t{p.peer} * 2 + static_cast<int64_t>(p.round);
+    const int64_t runs = int64_t{p.peer} * 2 + static_cast<int64_t>(p.round);
     return count_region() + whole_lines(row_region()) +
-           8 * (run * tiles.count(rows()) + (first + p.row) / tiles.tile);
+           8 * (runs * run_tiles() + (first + p.row) / tiles.tile);
   }
 };
 

@@ -34,21 +34,22 @@ TEST(FixedLayout, HasTheSizesOfThePaper) {
                            {16384, 64, 256},
                            {16384, 128, 256}})
     for (const int ranks : {1, 2, 8}) {
-      const FixedLayout layout{
-          ranks, line.experts / ranks, line.tokens / line.experts, 1024 * 4, {128}};
+      const Layout layout =
+          Layout::fixed(ranks, line.experts / ranks, line.tokens / line.experts, 1024 * 4, {128});
       EXPECT_EQ(layout.row_region(), line.mib << 20) << line.tokens << " " << line.experts;
       EXPECT_EQ(layout.row_region(),
-                4 * ranks * layout.experts * std::max<int64_t>(128, layout.rows()) * 4096);
+                4 * ranks * layout.experts * std::max<int64_t>(128, layout.cell) * 4096);
     }
 }
 
 TEST(FixedLayout, ACellHoldsItsCapacityInWholeTiles) {
   for (int64_t tile : {1, 16, 32, 128})
     for (int64_t c = 0; c <= 512; ++c) {
-      const FixedLayout layout{1, 1, c, 4, {tile}};
-      EXPECT_EQ(layout.rows() % tile, 0);
-      EXPECT_GE(layout.rows(), std::max<int64_t>(c, 1));
-      EXPECT_LT(layout.rows(), std::max<int64_t>(c, 1) + tile);
+      const Layout layout = Layout::fixed(1, 3, c, 4, {tile});
+      EXPECT_EQ(layout.cell % tile, 0);
+      EXPECT_GE(layout.cell, std::max<int64_t>(c, 1));
+      EXPECT_LT(layout.cell, std::max<int64_t>(c, 1) + tile);
+      EXPECT_EQ(layout.run, 3 * layout.cell);
     }
 }
 
@@ -60,17 +61,18 @@ TEST(FixedLayout, PlacesFillTheBufferAndNeverMeet) {
   for (int ranks = 1; ranks <= 8; ++ranks)
     for (int experts = 1; experts <= 16; ++experts)
       for (int64_t c = kTile; c <= 512; c += kTile) {  // others are rounded to these
-        const FixedLayout layout{ranks, experts, c, kRowBytes, {kTile}};
-        int64_t next = 0, wrong = 0;
+        const Layout layout = Layout::fixed(ranks, experts, c, kRowBytes, {kTile});
+        int64_t next = layout.count_region(), wrong = 0;
         for (int p = 0; p < ranks; ++p)
           for (const Round round : kRounds)
             for (const Side side : kSides)
               for (int e = 0; e < experts; ++e)
                 for (int64_t row = 0; row < c; ++row, next += kRowBytes)
-                  wrong += layout.offset({p, round, side, e, row}) != next;
-        places += next / kRowBytes;
+                  wrong +=
+                      layout.offset({p, round, side, e, row}, layout.first_row(nullptr, e)) != next;
         ASSERT_EQ(wrong, 0) << ranks << " " << experts << " " << c;
-        ASSERT_EQ(next, layout.row_region());
+        ASSERT_EQ(next - layout.count_region(), layout.row_region());
+        places += layout.row_region() / kRowBytes;
       }
   EXPECT_EQ(places, int64_t{4} * 36 * 136 * kTile * 136);
 }
@@ -78,15 +80,16 @@ TEST(FixedLayout, PlacesFillTheBufferAndNeverMeet) {
 TEST(FixedLayout, EveryTileThatMayArriveHasAFlagBehindTheRows) {
   for (const auto& [ranks, experts, c] :
        {std::array<int64_t, 3>{1, 1, 1}, {3, 5, 100}, {8, 2, 33}}) {
-    const FixedLayout layout{int(ranks), int(experts), c, 20, {32}};
+    const Layout layout = Layout::fixed(int(ranks), int(experts), c, 20, {32});
     std::set<int64_t> flags;
     for (int p = 0; p < layout.ranks; ++p)
       for (const Round round : kRounds)
         for (int e = 0; e < layout.experts; ++e)
-          for (int64_t row = 0; row < layout.rows(); ++row) {
-            const int64_t at = layout.flag_offset({p, round, Side::incoming, e, row});
+          for (int64_t row = 0; row < layout.cell; ++row) {
+            const int64_t at = layout.flag_offset({p, round, Side::incoming, e, row},
+                                                  layout.first_row(nullptr, e));
             EXPECT_EQ(at % 8, 0);
-            EXPECT_GE(at, layout.row_region());
+            EXPECT_GE(at, layout.count_region() + layout.row_region());
             EXPECT_LE(at + 8, layout.bytes());
             if (row % 32 == 0) {
               EXPECT_TRUE(flags.insert(at).second);
@@ -141,8 +144,8 @@ TEST(DroplessLayout, ARunHoldsWhateverIsRoutedAndNoRowMore) {
   for (int64_t tile : {1, 3, 4})
     for (int experts = 1; experts <= 4; ++experts)
       for (int64_t assignments = 0; assignments <= 14; ++assignments) {
-        const DroplessLayout layout{2, experts, assignments, 8, {tile}};
-        EXPECT_EQ(layout.rows(), most_rows(assignments, experts, layout.tiles))
+        const Layout layout = Layout::dropless(2, experts, assignments, 8, {tile});
+        EXPECT_EQ(layout.run, most_rows(assignments, experts, layout.tiles))
             << tile << " " << experts << " " << assignments;
       }
 }
@@ -152,11 +155,14 @@ TEST(DroplessLayout, PlacesNeverMeetHoweverRowsAreRouted) {
   for (int trial = 0; trial < 200; ++trial) {
     const int ranks = 1 + int(random() % 4), experts = 1 + int(random() % 5);
     const int64_t assignments = random() % 60, row_bytes = 12;
-    const DroplessLayout layout{
-        ranks, experts, assignments, row_bytes, {1 + int64_t(random() % 9)}};
+    const Layout layout =
+        Layout::dropless(ranks, experts, assignments, row_bytes, {1 + int64_t(random() % 9)});
     std::set<int64_t> taken, flags;
-    for (int p = 0; p < ranks; ++p)
-      for (int e = 0; e < experts; ++e) taken.insert(layout.count_offset(p, e));
+    for (const uint64_t epoch : {6, 7})
+      for (int p = 0; p < ranks; ++p)
+        for (int e = 0; e < experts; ++e)
+          EXPECT_TRUE(taken.insert(layout.count_offset(epoch, p, e)).second);
+    EXPECT_EQ(layout.count_offset(8, ranks - 1, 0), layout.count_offset(6, ranks - 1, 0));
     EXPECT_EQ(*taken.rbegin() + 8 <= layout.count_region(), true);
     size_t places = taken.size();
     for (int p = 0; p < ranks; ++p)
@@ -186,12 +192,12 @@ TEST(DroplessLayout, PlacesNeverMeetHoweverRowsAreRouted) {
 }
 
 TEST(DroplessLayout, ItsBytesAreKnownBeforeAnythingIsRouted) {
-  constexpr DroplessLayout kLayout{8, 16, 4096 * 2, 2048 * 2, {128}};
-  static_assert(kLayout.rows() == ((8192 - 16) / 128 + 16) * 128);
-  static_assert(kLayout.row_region() == 4 * 8 * kLayout.rows() * 4096);
+  constexpr Layout kLayout = Layout::dropless(8, 16, 4096 * 2, 2048 * 2, {128});
+  static_assert(kLayout.run == ((8192 - 16) / 128 + 16) * 128);
+  static_assert(kLayout.row_region() == 4 * 8 * kLayout.run * 4096);
   static_assert(kLayout.bytes() ==
-                8 * 8 * 16 + kLayout.row_region() + 8 * 2 * 8 * (kLayout.rows() / 128));
-  EXPECT_EQ(kLayout.count_region(), 1024);
+                2 * 8 * 8 * 16 + kLayout.row_region() + 8 * 2 * 8 * (kLayout.run / 128));
+  EXPECT_EQ(kLayout.count_region(), 2048);
 }
 
 }  // namespace

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "fused/processor.h"
+#include "fused/scheduler.h"
+#include "fused/subscriber.h"
+
+namespace tessera::fused {
+
+/// One rank of a distributed MoE layer, epoch after epoch, without its arithmetic: it learns from
+/// words of memory what has come and what is done, and tells processors what to do next. Who looks
+/// when is the driver's: a thread, a loop over ranks, or whoever tries all orders.
+class Coordinator {
+ public:
+  /// Of the memory that it needs.
+  TESSERA_ANYWHERE static int64_t bytes(const Shape& shape) {
+    Carver measure(nullptr);
+    return Coordinator(shape, nullptr, measure), measure.bytes();
+  }
+  /// `buffer`: mine of the symmetric ones; `memory`: 64-byte aligned, zero.
+  TESSERA_ANYWHERE Coordinator(const Shape& shape, const std::byte* buffer, std::byte* memory) {
+    Carver carver(memory);
+    *this = Coordinator(shape, buffer, carver);
+  }
+
+  /// The next epoch, of so many blocks of tokens. Nothing of the one before is under way.
+  template <class Words>
+  TESSERA_ANYWHERE void begin(int blocks, bool shared, Words& words) {
+    subscriber_.begin(++epoch_);
+    scheduler_.begin(blocks, shared);
+    scheduler_.hand_out(words);
+  }
+  /// Looks for one thing, and does what follows from it; false: nothing was new.
+  template <class Words>
+  TESSERA_ANYWHERE bool look(int item, Words& words) {
+    if (item < shape_.processors) {
+      if (!look_at(item, words)) return false;
+    } else {
+      const Arrival one = subscriber_.look(item - shape_.processors, words);
+      if (one.kind == Arrival::Kind::nothing) return false;
+      follow(one);
+    }
+    scheduler_.hand_out(words);
+    return true;
+  }
+  TESSERA_ANYWHERE int items() const { return shape_.processors + subscriber_.items(); }
+  /// Looks for everything.
+  template <class Words>
+  TESSERA_ANYWHERE bool poll(Words& words) {
+    bool found = false;
+    for (int p = 0; p < shape_.processors; ++p) found |= look_at(p, words);
+    if (found) scheduler_.hand_out(words);  // before a long search
+    subscriber_.look_everywhere(words, [&](const Arrival& one) {
+      follow(one);
+      found = true;
+    });
+    if (found) scheduler_.hand_out(words);
+    return found;
+  }
+
+  TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }
+  TESSERA_ANYWHERE uint64_t epoch() const { return epoch_; }
+  TESSERA_ANYWHERE const Scheduler& scheduler() const { return scheduler_; }
+  TESSERA_ANYWHERE Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
+  /// Where the gate writes.
+  TESSERA_ANYWHERE const Routed& routed() const { return routed_; }
+  /// Rows of a tile's peer for my experts; of dispatch, mine for the peer's.
+  TESSERA_ANYWHERE const int64_t* counts(const Task& task) const {
+    return task.kind == TaskKind::dispatch || task.peer == shape_.rank
+               ? routed_.to(shape_.layout, task.peer)
+               : subscriber_.rows(task.peer);
+  }
+
+ private:
+  TESSERA_ANYWHERE Coordinator(const Shape& shape, const std::byte* buffer, Carver& memory)
+      : shape_(shape),
+        routed_{memory.take<int64_t>(int64_t{shape.layout.ranks} * shape.layout.experts),
+                memory.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.run_tiles())},
+        subscriber_(shape.layout, buffer, memory),
+        scheduler_(shape, routed_, memory) {}
+
+  template <class Words>
+  TESSERA_ANYWHERE bool look_at(int processor, Words& words) {
+    Task task;
+    if (!scheduler_.look(processor, task, words)) return false;
+    if (task.kind != TaskKind::gate) return true;
+    for (int p = 0; p < shape_.layout.ranks; ++p)
+      if (p != shape_.rank) subscriber_.expect(Round::combine, p, routed_.to(shape_.layout, p));
+    return true;
+  }
+  TESSERA_ANYWHERE void follow(const Arrival& one) {
+    if (one.kind == Arrival::Kind::rows) scheduler_.arrived(one.tile);
+    if (one.kind == Arrival::Kind::results) scheduler_.returned(one.tile);
+    if (one.kind == Arrival::Kind::counts)
+      scheduler_.heard(subscriber_.expect(Round::dispatch, one.peer, subscriber_.rows(one.peer)));
+  }
+
+  Shape shape_{};
+  Routed routed_{};
+  Subscriber subscriber_{};
+  Scheduler scheduler_{};
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace tessera::fused

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "fused/task.h"
+
+namespace tessera::fused {
+
+/// A write into another rank's buffer: rows, if any, and behind them a word by which it knows.
+struct Transfer {
+  int32_t to = 0, rows = 0;
+  int64_t from = 0, at = 0;  ///< bytes, in the sender's buffer and in the receiver's
+  int64_t word = 0;          ///< offset of the word in the receiver's buffer
+  uint64_t value = 0;
+};
+
+/// How many rows come, and in which epoch.
+TESSERA_ANYWHERE constexpr uint64_t count_word(uint64_t epoch, int64_t rows) {
+  return epoch << 32 | static_cast<uint64_t>(rows);
+}
+
+/// What goes where. Counts are those of the tokens' rank and the experts' rank, expert by expert:
+/// of dispatch those of my tokens, of give_back those of the peer's.
+class Dispatcher {
+ public:
+  TESSERA_ANYWHERE Dispatcher(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
+
+  /// Tells a peer how many of my rows one of its experts gets.
+  TESSERA_ANYWHERE Transfer count(int peer, int expert, int64_t rows, uint64_t epoch) const {
+    return {peer, 0, 0, 0, layout_.count_offset(epoch, rank_, expert), count_word(epoch, rows)};
+  }
+  /// A tile of dispatch or give_back, all but its padding.
+  TESSERA_ANYWHERE Transfer tile(const Task& task, const int64_t* counts, uint64_t epoch) const {
+    const int64_t first = layout_.first_row(counts, task.expert);
+    const Place arrives = place(task, Side::incoming, rank_);
+    return {task.peer,
+            task.rows,
+            layout_.offset(place(task, Side::outgoing, task.peer), first),
+            layout_.offset(arrives, first),
+            layout_.flag_offset(arrives, first),
+            epoch};
+  }
+  /// Where a tile leaves, or has arrived.
+  TESSERA_ANYWHERE Place place(const Task& task, Side side, int peer) const {
+    return {peer, round_of(task.kind), side, task.expert, task.index * layout_.tiles.tile};
+  }
+  TESSERA_ANYWHERE int64_t offset(const Task& task, Side side, const int64_t* counts) const {
+    return layout_.offset(place(task, side, task.peer), layout_.first_row(counts, task.expert));
+  }
+
+ private:
+  TESSERA_ANYWHERE static constexpr Round round_of(TaskKind kind) {
+    return kind == TaskKind::dispatch || kind == TaskKind::up ? Round::dispatch : Round::combine;
+  }
+  Layout layout_;
+  int rank_;
+};
+
+}  // namespace tessera::fused

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "fused/queue.h"
+
+namespace tessera::fused {
+
+/// Who does tasks, as the scheduler sees him. `Words` reads and writes words that others share.
+class Processor {
+ public:
+  TESSERA_ANYWHERE explicit Processor(Doorbell* bell = nullptr) : bell_(bell) {}
+
+  /// Whether there is something to do; then it is `task`, and done() follows when it is done.
+  template <class Words>
+  TESSERA_ANYWHERE bool take(Task& task, Words& words) const {
+    if (words.load(&bell_->word) == 0) return false;
+    task = bell_->task;
+    return true;
+  }
+  template <class Words>
+  TESSERA_ANYWHERE void done(Words& words) const {
+    words.store(&bell_->word, 0);
+  }
+
+ private:
+  Doorbell* bell_;
+};
+
+}  // namespace tessera::fused

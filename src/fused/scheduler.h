@@ -1,0 +1,160 @@
+#pragma once
+
+#include "fused/queue.h"
+
+namespace tessera::fused {
+
+/// The order of a rank's work in one epoch: which tasks there are, what each waits for, and who
+/// does it. It computes nothing and has one owner; others see only its doorbells.
+class Scheduler {
+ public:
+  Scheduler() = default;
+  TESSERA_ANYWHERE Scheduler(const Shape& shape, const Routed& routed, Carver& memory)
+      : shape_(shape),
+        routed_(routed),
+        bells_(memory.take<Doorbell>(shape.processors)),
+        busy_(memory.take<int32_t>(shape.processors)),
+        left_(memory.take<int32_t>(shape.slots)),
+        missing_(memory.take<int32_t>(shape.blocks)),
+        ready_(memory, most_ready(shape)),
+        later_(memory, shape.blocks),
+        arrived_(memory, int64_t{shape.layout.ranks} * tiles(shape) + 1) {}
+
+  /// `shared`: the layer has a shared expert.
+  TESSERA_ANYWHERE void begin(int blocks, bool shared) {
+    const int64_t peers = shape_.layout.ranks - 1;
+    finished_ = 0;
+    bound_ = 1 + int64_t{blocks} * (shared ? 2 : 1) + tiles(shape_) * (peers + parts()) +
+             peers * tiles(shape_) * (parts() + 1);
+    unheard_ = static_cast<int32_t>(peers);
+    blocks_ = blocks;
+    ready_.push({TaskKind::gate});
+    for (int32_t b = 0; b < blocks; ++b) {
+      missing_[b] = shared ? 2 : 1;  // the gate, too
+      if (shared) later_.push({.kind = TaskKind::shared, .index = b});
+    }
+  }
+  /// A peer sends so many tiles.
+  TESSERA_ANYWHERE void heard(int64_t count) {
+    bound_ -= (tiles(shape_) - count) * (parts() + 1);
+    --unheard_;
+  }
+  /// A tile's rows are here.
+  TESSERA_ANYWHERE void arrived(const Task& tile) {
+    arrived_.push(tile);
+    start_tiles();
+  }
+  /// A tile of my own tokens has its results.
+  TESSERA_ANYWHERE void returned(const Task& tile) {
+    const Blocks waits = routed_.wait(shape_.layout, tile);
+    for (int b = waits.first; b <= waits.last; ++b) release(b);
+  }
+  /// Gives what is ready to who is idle.
+  template <class Words>
+  TESSERA_ANYWHERE void hand_out(Words& words) {
+    for (int p = 0; p < shape_.processors; ++p) {
+      if (busy_[p]) continue;
+      TaskQueue& from = ready_.empty() ? later_ : ready_;
+      if (from.empty()) return;
+      busy_[p] = 1;
+      bells_[p].task = from.pop();
+      words.store(&bells_[p].word, 1);
+    }
+  }
+  /// Whether a processor has finished a task, and which.
+  template <class Words>
+  TESSERA_ANYWHERE bool look(int processor, Task& task, Words& words) {
+    if (!busy_[processor] || words.load(&bells_[processor].word) != 0) return false;
+    busy_[processor] = 0;
+    task = bells_[processor].task;
+    bells_[processor].task = {};
+    follow(task);
+    return true;
+  }
+
+  /// How many tasks there can be at most, as far as is known; it never grows in an epoch.
+  TESSERA_ANYWHERE int64_t bound() const { return bound_; }
+  TESSERA_ANYWHERE int64_t finished() const { return finished_; }
+  /// All is done, and every peer has begun this epoch: none is left more than one behind.
+  TESSERA_ANYWHERE bool done() const { return finished_ == bound_ && unheard_ == 0; }
+  TESSERA_ANYWHERE Doorbell* bell(int processor) const { return bells_ + processor; }
+
+ private:
+  TESSERA_ANYWHERE static int64_t tiles(const Shape& s) { return s.layout.run_tiles(); }
+  TESSERA_ANYWHERE static int64_t most_ready(const Shape& s) {
+    const int parts = s.up_parts > s.down_parts ? s.up_parts : s.down_parts;
+    return 1 + 2 * s.layout.ranks * tiles(s) + int64_t{s.slots} * parts + s.blocks;
+  }
+  TESSERA_ANYWHERE int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
+
+  TESSERA_ANYWHERE void release(int block) {
+    if (--missing_[block] == 0) ready_.push({.kind = TaskKind::combine, .index = block});
+  }
+  TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind, int count) {
+    left_[task.slot] = count;
+    task.kind = kind;
+    for (task.part = 0; task.part < count; ++task.part) ready_.push(task);
+  }
+  TESSERA_ANYWHERE void start_tiles() {
+    for (int32_t slot = 0; slot < shape_.slots && !arrived_.empty(); ++slot) {
+      if (left_[slot] > 0) continue;
+      Task tile = arrived_.pop();
+      tile.slot = slot;
+      push_parts(tile, TaskKind::up, shape_.up_parts);
+    }
+  }
+  // What a task that is done makes possible.
+  TESSERA_ANYWHERE void follow(const Task& task) {
+    ++finished_;
+    if (task.kind == TaskKind::gate) {
+      route();
+    } else if (task.kind == TaskKind::shared) {
+      release(task.index);
+    } else if (task.kind == TaskKind::up && --left_[task.slot] == 0) {
+      push_parts(task, TaskKind::down, shape_.down_parts);
+    } else if (task.kind == TaskKind::down && --left_[task.slot] == 0) {
+      start_tiles();
+      Task tile = task;
+      tile.kind = TaskKind::give_back;
+      if (task.peer == shape_.rank) {
+        returned(tile);
+      } else {
+        ready_.push(tile);
+      }
+    }
+  }
+  // The gate is done: rows for others leave first, then mine are computed.
+  TESSERA_ANYWHERE void route() {
+    const Layout& layout = shape_.layout;
+    for (int step = 1; step <= layout.ranks; ++step) {
+      const int peer = (shape_.rank + step) % layout.ranks;  // not all to the same one first
+      const int64_t* rows = routed_.to(layout, peer);
+      int64_t count = 0;
+      for (int e = 0; e < layout.experts; ++e) {
+        const auto n = static_cast<int32_t>(layout.tiles.count(rows[e]));
+        for (int32_t i = 0; i < n; ++i, ++count) {
+          const Task tile{TaskKind::dispatch, peer, e, i,
+                          static_cast<int32_t>(layout.tiles.rows_of(i, rows[e]))};
+          const Blocks waits = routed_.wait(layout, tile);
+          for (int b = waits.first; b <= waits.last; ++b) ++missing_[b];
+          peer == shape_.rank ? arrived_.push(tile) : ready_.push(tile);
+        }
+      }
+      bound_ -= (tiles(shape_) - count) * (peer == shape_.rank ? parts() : 1);
+    }
+    start_tiles();
+    for (int b = 0; b < blocks_; ++b) release(b);
+  }
+
+  Shape shape_{};
+  Routed routed_{};
+  int64_t bound_ = 0, finished_ = 0;
+  int32_t unheard_ = 0, blocks_ = 0;
+  Doorbell* bells_ = nullptr;   // [processors]
+  int32_t* busy_ = nullptr;     // [processors]
+  int32_t* left_ = nullptr;     // [slots]: parts of the product under way; 0: free
+  int32_t* missing_ = nullptr;  // [blocks]: what their sum waits for
+  TaskQueue ready_, later_, arrived_;
+};
+
+}  // namespace tessera::fused

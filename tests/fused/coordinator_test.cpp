@@ -1,0 +1,174 @@
+// The protocol by itself: every order in which two ranks can work, and random orders of more.
+#include "fused/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <unordered_set>
+
+#include "fused/protocol_world.h"
+
+namespace tessera::fused {
+namespace {
+
+// Two numbers for a state: no two of some millions are alike by chance.
+struct Digest {
+  uint64_t a = 0, b = 0;
+  bool operator==(const Digest&) const = default;
+};
+struct DigestHash {
+  size_t operator()(const Digest& d) const { return d.a; }
+};
+
+Digest digest(const std::byte* bytes, size_t size) {
+  Digest d{0x9e3779b97f4a7c15, 0x2545f4914f6cdd1d};
+  for (size_t i = 0; i < size; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, std::min<size_t>(8, size - i));
+    d.a = (d.a ^ word) * 0xff51afd7ed558ccd;
+    d.a ^= d.a >> 32;
+    d.b = (d.b + word) * 0xc4ceb9fe1a85ec53;
+    d.b ^= d.b >> 29;
+  }
+  return d;
+}
+
+struct Explored {
+  int64_t states = 0, ends = 0;
+  std::string failure;
+};
+
+// All states that any order of actions reaches, or the first failure.
+Explored explore(const Scenario& scenario, Fault fault = Fault::none) {
+  ProtocolWorld world(scenario, fault);
+  const size_t size = world.size();
+  struct Level {
+    std::vector<std::byte> state;
+    int next = 0;
+    bool moved = false;
+  };
+  std::unordered_set<Digest, DigestHash> seen{digest(world.state(), size)};
+  std::vector<Level> path(1);
+  path[0].state.assign(world.state(), world.state() + size);
+  size_t depth = 1;
+  Explored found;
+  bool here = true;  // the world is in the state at the end of the path
+  while (depth > 0 && world.failure().empty()) {
+    Level& level = path[depth - 1];
+    if (!here) std::memcpy(world.state(), level.state.data(), size);
+    here = true;
+    if (level.next == world.actions()) {
+      if (!level.moved) {
+        ++found.ends;
+        if (!world.over()) {
+          found.failure = "nobody can go on";
+          break;
+        }
+      }
+      --depth;
+      here = false;
+      continue;
+    }
+    if (!world.act(level.next++)) continue;
+    level.moved = true;
+    here = seen.insert(digest(world.state(), size)).second;
+    if (!here) continue;
+    if (path.size() == depth) path.emplace_back();
+    path[depth].state.assign(world.state(), world.state() + size);
+    path[depth].next = 0;
+    path[depth++].moved = false;
+  }
+  found.states = static_cast<int64_t>(seen.size());
+  if (found.failure.empty()) found.failure = world.failure();
+  return found;
+}
+
+// Rows of two epochs: [from][to].
+Scenario two_ranks(std::vector<std::vector<std::vector<int64_t>>> rows) {
+  Scenario scenario;
+  scenario.rows = std::move(rows);
+  return scenario;
+}
+const std::vector<std::vector<int64_t>> kAll{{1, 1}, {1, 1}}, kCross{{0, 1}, {1, 0}},
+    kNothing{{0, 0}, {0, 0}}, kToOne{{1, 0}, {1, 0}}, kHome{{1, 0}, {0, 1}};
+
+TEST(Exploration, NoOrderOfTwoRanksTwoProcessorsAndTwoEpochsFails) {
+  for (const auto& [name, first, second] : {std::tuple{"all, all", kAll, kAll},
+                                            {"cross, all", kCross, kAll},
+                                            {"nothing, all", kNothing, kAll},
+                                            {"to one, cross", kToOne, kCross},
+                                            {"home, to one", kHome, kToOne},
+                                            {"nothing, nothing", kNothing, kNothing}}) {
+    const Explored found = explore(two_ranks({first, second}));
+    EXPECT_EQ(found.failure, "") << name;
+    EXPECT_EQ(found.ends, 1) << name << ": every order ends alike";
+    EXPECT_GT(found.states, 900) << name;
+    std::printf("[   states ] %s: %lld\n", name, static_cast<long long>(found.states));
+  }
+}
+
+TEST(Exploration, AFaultInAnyOfItsRulesIsFound) {
+  const Scenario all = two_ranks({kAll, kAll}), quiet = two_ranks({kNothing, kAll});
+  Scenario longer = two_ranks({kNothing, kAll, kAll});
+  longer.epochs = 3;
+  for (const auto& [fault, scenario, says] :
+       {std::tuple{Fault::rows_not_waited_for, all, "a row to compute"},
+        {Fault::results_not_waited_for, all, "a result that is summed"},
+        {Fault::counts_not_waited_for, all, "past the bound"},
+        {Fault::word_before_rows, all, "a row to compute"},
+        {Fault::bell_before_work, all, "a result that leaves"},
+        {Fault::any_epoch_of_flags, all, "a result that is summed"},
+        {Fault::any_epoch_of_counts, longer, ""},
+        {Fault::one_set_of_counts, quiet, "nobody can go on"},
+        {Fault::bell_not_cleared, all, "sent twice at once"},
+        {Fault::bell_cleared_at_once, all, "a result that leaves"}}) {
+    const Explored found = explore(scenario, fault);
+    EXPECT_NE(found.failure, "") << int(fault);
+    EXPECT_NE(found.failure.find(says), std::string::npos) << int(fault) << found.failure;
+    std::printf("[    fault ] %d after %lld states: %s\n", int(fault),
+                static_cast<long long>(found.states), found.failure.c_str());
+  }
+}
+
+// Larger worlds, one random order each: some actors fall behind for long.
+TEST(RandomOrders, OfAnyNumberOfRanksProcessorsAndExpertsEndWell) {
+  std::mt19937 random(5);
+  const auto below = [&](int n) { return int(random() % uint32_t(n)); };
+  for (int trial = 0; trial < 400; ++trial) {
+    Scenario s;
+    s.ranks = 1 + below(5);
+    s.processors = 1 + below(4);
+    s.epochs = 1 + below(4);
+    s.experts = 1 + below(3);
+    s.tile = 1 + below(3);
+    s.up_parts = 1 + below(3);
+    s.down_parts = 1 + below(3);
+    s.slots = 1 + below(3);
+    s.shared = below(2) == 1;
+    const int most = below(3) == 0 ? 1 : 8;
+    s.capacity = below(2) == 0 ? 0 : most;
+    for (int e = 0; e < s.epochs; ++e) {
+      auto& epoch = s.rows.emplace_back(size_t(s.ranks));
+      for (auto& from : epoch)
+        for (int i = 0; i < s.ranks * s.experts; ++i)
+          from.push_back(below(3) == 0 ? 0 : below(most + 1));
+    }
+    ProtocolWorld world(s, Fault::none);
+    std::vector<int> slow(size_t(world.actions()));
+    for (int& one : slow) one = below(4) == 0 ? 1 + below(50) : 0;
+    for (int tick = 0; !world.over(); ++tick) {
+      const int action = below(world.actions());
+      const int every = slow[size_t(action)];
+      if (every == 0 || tick / 100 % every == 0) world.act(action);
+      ASSERT_EQ(world.failure(), "") << trial;
+      if (tick % 5000 != 0) continue;
+      bool moved = false;
+      for (int i = 0; i < world.actions(); ++i) moved |= world.act(i);
+      ASSERT_TRUE(moved || world.over()) << trial << ": nobody can go on";
+    }
+    EXPECT_EQ(world.payload(), world.crossing()) << trial << ": only rows travel, each twice";
+  }
+}
+
+}  // namespace
+}  // namespace tessera::fused

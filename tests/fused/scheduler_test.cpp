@@ -1,0 +1,160 @@
+#include "fused/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "fused/processor.h"
+
+namespace tessera::fused {
+namespace {
+
+// A scheduler of rank 0, whose processors do nothing but finish.
+struct Bench {
+  explicit Bench(const Shape& s) : shape(s) {
+    Carver measure(nullptr);
+    make(measure);
+    memory.resize(size_t(measure.bytes()) / 64 + 1);
+    Carver carver(reinterpret_cast<std::byte*>(memory.data()));
+    scheduler = make(carver);
+  }
+  Scheduler make(Carver& carver) {
+    routed = {carver.take<int64_t>(int64_t{shape.layout.ranks} * shape.layout.experts),
+              carver.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.run_tiles())};
+    return Scheduler(shape, routed, carver);
+  }
+  // What the processors were told, and ends it.
+  std::vector<Task> run() {
+    std::vector<Task> done;
+    for (bool more = true; more;) {
+      more = false;
+      for (int p = 0; p < shape.processors; ++p) {
+        Task task;
+        const Processor one(scheduler.bell(p));
+        if (!one.take(task, words)) continue;
+        more = true;
+        one.done(words);
+        EXPECT_TRUE(scheduler.look(p, task, words));
+        EXPECT_FALSE(scheduler.look(p, task, words)) << "it is finished once";
+        done.push_back(task);
+      }
+      scheduler.hand_out(words);
+    }
+    return done;
+  }
+
+  struct alignas(64) Line {
+    std::byte bytes[64]{};
+  };
+  Shape shape;
+  std::vector<Line> memory;
+  Routed routed;
+  Scheduler scheduler;
+  SharedWords words;
+};
+
+std::vector<TaskKind> kinds(const std::vector<Task>& tasks) {
+  std::vector<TaskKind> all;
+  for (const Task& task : tasks) all.push_back(task.kind);
+  return all;
+}
+
+using enum TaskKind;
+
+TEST(Scheduler, TheBoundShrinksToTheTasksThatThereAre) {
+  Bench bench({Layout::fixed(2, 2, 6, 8, {4}), 0, 1, 2, 3, 1, 1});
+  bench.routed.to(bench.shape.layout, 0)[1] = 5;  // two tiles of mine
+  bench.routed.to(bench.shape.layout, 1)[0] = 1;  // one that leaves
+  bench.scheduler.begin(1, true);
+  // The gate, a shared block and its sum; of two ranks four tiles each: those that leave, mine in
+  // five parts, the peer's in five parts and on their way back.
+  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 4 + 4 * 5 + 4 * 6);
+  bench.scheduler.hand_out(bench.words);
+  const auto first = kinds(bench.run());
+  EXPECT_EQ(first, (std::vector{gate, dispatch, up, up, down, down, down, up, up, down, down, down,
+                                shared}));
+  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 1 + 2 * 5 + 4 * 6);
+  bench.scheduler.heard(1);
+  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 1 + 2 * 5 + 1 * 6);
+  EXPECT_FALSE(bench.scheduler.done());
+  bench.scheduler.arrived({up, 1, 0, 0, 3});
+  bench.scheduler.hand_out(bench.words);
+  EXPECT_EQ(kinds(bench.run()), (std::vector{up, up, down, down, down, give_back}));
+  EXPECT_FALSE(bench.scheduler.done()) << "my tile is away";
+  bench.scheduler.returned({combine, 1, 0, 0, 1});
+  bench.scheduler.hand_out(bench.words);
+  EXPECT_EQ(kinds(bench.run()), (std::vector{combine}));
+  EXPECT_TRUE(bench.scheduler.done());
+  EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
+}
+
+TEST(Scheduler, WhoWasNotHeardIsWaitedForThoughNothingComes) {
+  Bench bench({Layout::dropless(3, 1, 0, 8, {4}), 0, 1, 1, 1, 1, 0});
+  bench.scheduler.begin(0, false);
+  bench.scheduler.hand_out(bench.words);
+  EXPECT_EQ(kinds(bench.run()), (std::vector{gate}));
+  EXPECT_EQ(bench.scheduler.bound(), 1);
+  EXPECT_FALSE(bench.scheduler.done());
+  bench.scheduler.heard(0);
+  EXPECT_FALSE(bench.scheduler.done());
+  bench.scheduler.heard(0);
+  EXPECT_TRUE(bench.scheduler.done());
+}
+
+// So many slots are the most inner activations that there can be.
+TEST(Scheduler, NoMoreTilesAreUnderWayThanThereAreSlots) {
+  for (int slots = 1; slots <= 3; ++slots) {
+    Bench bench({Layout::fixed(1, 1, 20, 8, {2}), 0, 4, 2, 2, slots, 1});
+    bench.routed.to(bench.shape.layout, 0)[0] = 20;
+    bench.scheduler.begin(1, false);
+    bench.scheduler.hand_out(bench.words);
+    std::map<int, std::pair<int, int>> open;  // by slot: tile, parts that were done
+    int tiles = 0;
+    for (const Task& task : bench.run()) {
+      if (task.kind != up && task.kind != down) continue;
+      EXPECT_LT(task.slot, slots);
+      auto& [tile, parts] = open[task.slot];
+      if (parts == 0) tile = task.index;
+      EXPECT_EQ(tile, task.index) << "a slot holds one tile";
+      EXPECT_EQ(task.kind, parts < 2 ? up : down) << "all of the first product, then the second";
+      if (++parts < 4) continue;
+      parts = 0;
+      ++tiles;
+    }
+    EXPECT_EQ(tiles, 10);
+    EXPECT_TRUE(bench.scheduler.done());
+  }
+}
+
+TEST(Scheduler, NobodyIsIdleWhileATaskIsReady) {
+  Bench bench({Layout::fixed(1, 1, 8, 8, {2}), 0, 3, 1, 1, 4, 4});
+  bench.routed.to(bench.shape.layout, 0)[0] = 8;
+  for (int32_t i = 0; i < 4; ++i) bench.routed.waits[i] = {i, i};
+  bench.scheduler.begin(4, true);
+  bench.scheduler.hand_out(bench.words);
+  Task task;
+  for (int p = 0; p < 3; ++p) {
+    ASSERT_TRUE(Processor(bench.scheduler.bell(p)).take(task, bench.words)) << p;
+    EXPECT_EQ(task.kind, p == 0 ? gate : shared) << "which waits for nothing";
+  }
+  EXPECT_EQ(bench.run().size(), size_t(1 + 4 + 4 + 4 + 4));
+  EXPECT_TRUE(bench.scheduler.done());
+}
+
+TEST(TaskQueue, IsFirstInFirstOut) {
+  std::vector<Task> room(3);
+  Carver carver(reinterpret_cast<std::byte*>(room.data()));
+  TaskQueue queue(carver, 3);
+  int32_t in = 0, out = 0;
+  for (int round = 0; round < 5; ++round) {
+    while (queue.count < 3) queue.push({.index = in++});
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(queue.pop().index, out++);
+  }
+  EXPECT_EQ(queue.pop().index, out);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(carver.bytes(), int64_t(3 * sizeof(Task)));
+}
+
+}  // namespace
+}  // namespace tessera::fused
