@@ -1,0 +1,305 @@
+#include "fused/operator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/fail.h"
+#include "kernels/table.h"
+
+namespace tessera::fused {
+namespace {
+
+using nn::DType;
+using nn::Tensor;
+
+Shape shape_of(const Layout& layout, int rank, int64_t tokens, const Manner& manner) {
+  return {layout,
+          rank,
+          manner.processors,
+          manner.up_parts,
+          manner.down_parts,
+          manner.slots,
+          static_cast<int>((tokens + manner.block - 1) / manner.block)};
+}
+
+std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
+
+// The place of each expert among those of its rank.
+std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) {
+  std::vector<int> taken(static_cast<size_t>(layout.ranks)), places;
+  for (const int rank : owner) {
+    require(rank >= 0 && rank < layout.ranks, ErrorCode::usage,
+            "fused experts: an expert belongs to rank {} of {}", rank, layout.ranks);
+    places.push_back(taken[static_cast<size_t>(rank)]++);
+    require(places.back() < layout.experts, ErrorCode::usage,
+            "fused experts: rank {} has more than the {} experts of the layout", rank,
+            layout.experts);
+  }
+  return places;
+}
+
+}  // namespace
+
+MoeOperator::MoeOperator(const Layout& layout, int rank, std::vector<int> owner, int64_t tokens,
+                         const Manner& manner, std::byte* buffer, Wire& wire)
+    : layout_(layout),
+      rank_(rank),
+      owner_(std::move(owner)),
+      place_(places_of(owner_, layout)),
+      most_tokens_(tokens),
+      manner_(manner),
+      buffer_(buffer),
+      wire_(wire),
+      dispatcher_(layout, rank),
+      board_(
+          Tensor::zeros({Coordinator::bytes(shape_of(layout, rank, tokens, manner))}, DType::u8)),
+      coordinator_(shape_of(layout, rank, tokens, manner), buffer, bytes_of(board_)) {}
+
+void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) const {
+  require(tokens.rank() == 2 && tensor::is_float(tokens.dtype()) &&
+              tokens.size(1) * size_of(tokens.dtype()) == layout_.row_bytes &&
+              tokens.size(0) <= most_tokens_ && tokens.device() == tensor::Device::cpu,
+          ErrorCode::usage,
+          "fused experts: tokens of {} with {} rows of {}; expected at most {} rows of {} bytes in "
+          "memory of the cpu",
+          tensor::name_of(tokens.dtype()), tokens.size(0), tokens.size(1), most_tokens_,
+          layout_.row_bytes);
+  require(weights.experts() == static_cast<int64_t>(owner_.size()), ErrorCode::usage,
+          "fused experts: a layer of {} experts; {} have a rank", weights.experts(), owner_.size());
+  for (size_t e = 0; e < owner_.size(); ++e)
+    require(owner_[e] != rank_ || (*weights.routed)[e].down, ErrorCode::usage,
+            "fused experts: the weights of expert {} are not on this rank", e);
+}
+
+void MoeOperator::take_weights(const nn::ExpertWeights& weights) {
+  weights_ = weights;
+  mine_.clear();
+  tiles_ = nullptr;
+  const auto values = [](const Tensor& bias) {
+    return bias.defined() ? bias.data<float>() : nullptr;
+  };
+  for (size_t e = 0; e < owner_.size(); ++e) {
+    if (owner_[e] != rank_) continue;
+    const ops::Expert& one = (*weights.routed)[e];
+    activation_ = one.activation;
+    mine_.push_back({one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
+  }
+  if (mine_.empty()) return;
+  tiles_ = kernels::table_of(tensor::Device::cpu, mine_[0].down->isa).expert_tiles;
+  cuts_ = tiles_->cuts(mine_[0]);
+  inner_bytes_ = tiles_->inner_bytes(mine_[0], layout_.tiles.tile);
+  const int64_t bytes = inner_bytes_ * manner_.slots;
+  if (!inner_.defined() || inner_.bytes() < bytes) inner_ = Tensor::empty({bytes}, DType::u8);
+}
+
+void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
+                        const nn::ExpertWeights& weights) {
+  check(tokens, weights);
+  take_weights(weights);
+  tokens_ = tokens;
+  gate_ = &gate;
+  result_ = Tensor::empty(tokens.shape(), tokens.dtype());
+  const bool shared = weights.shared.down != nullptr;
+  shared_ = shared ? Tensor::empty(tokens.shape(), tokens.dtype()) : Tensor();
+  const auto blocks = static_cast<int>((tokens.size(0) + manner_.block - 1) / manner_.block);
+  coordinator_.begin(blocks, shared, words_);
+}
+
+bool MoeOperator::work(int processor) {
+  Task task;
+  const Processor one = coordinator_.processor(processor);
+  if (!one.take(task, words_)) return false;
+  perform(task);
+  one.done(words_);
+  return true;
+}
+
+void MoeOperator::perform(const Task& task) {
+  switch (task.kind) {
+    case TaskKind::none: return;
+    case TaskKind::gate: return route();
+    case TaskKind::shared: return share(task);
+    case TaskKind::dispatch: return dispatch(task);
+    case TaskKind::up:
+    case TaskKind::down: return multiply(task);
+    case TaskKind::give_back:
+      return wire_.put(dispatcher_.tile(task, coordinator_.counts(task), coordinator_.epoch()));
+    case TaskKind::combine: return combine(task);
+  }
+}
+
+void MoeOperator::route() {
+  const ops::Routing made =
+      ops::host_routing((*gate_)(tokens_), static_cast<int64_t>(owner_.size()));
+  routing_ = {made.ids.contiguous(), made.weights.contiguous()};
+  rows_ = Tensor::empty({routing_.ids.elements(), tokens_.size(1)}, tokens_.dtype());
+  sort_assignments();
+  check_room();
+  announce();
+}
+
+// A counting sort: a group's assignments keep their order.
+void MoeOperator::sort_assignments() {
+  const int32_t* const ids = routing_.ids.data<int32_t>();
+  const int64_t n = routing_.ids.elements();
+  begins_.assign(static_cast<size_t>(int64_t{layout_.ranks} * layout_.experts + 1), 0);
+  const auto group_of = [&](int64_t a) {
+    const auto e = static_cast<size_t>(ids[a]);
+    return static_cast<size_t>(group(owner_[e], place_[e]));
+  };
+  for (int64_t a = 0; a < n; ++a) {
+    require(ids[a] >= -1 && ids[a] < static_cast<int64_t>(owner_.size()), ErrorCode::usage,
+            "fused experts: token {} goes to expert {}; there are {}", a / routing_.ids.size(1),
+            ids[a], owner_.size());
+    if (ids[a] >= 0) ++begins_[group_of(a) + 1];
+  }
+  for (size_t g = 1; g < begins_.size(); ++g) begins_[g] += begins_[g - 1];
+  pairs_.resize(static_cast<size_t>(begins_.back()));
+  at_.assign(static_cast<size_t>(n), -1);
+  std::vector<int64_t> next(begins_.begin(), begins_.end() - 1);
+  for (int64_t a = 0; a < n; ++a) {
+    if (ids[a] < 0) continue;
+    const int64_t at = next[group_of(a)]++;
+    pairs_[static_cast<size_t>(at)] = static_cast<int32_t>(a);
+    at_[static_cast<size_t>(a)] = static_cast<int32_t>(at);
+  }
+}
+
+void MoeOperator::check_room() const {
+  for (int p = 0; p < layout_.ranks; ++p) {
+    int64_t rows = 0;
+    for (int e = 0; e < layout_.experts; ++e) {
+      const auto g = static_cast<size_t>(group(p, e));
+      const int64_t count = begins_[g + 1] - begins_[g];
+      rows += layout_.tiles.rounded(count);
+      require(layout_.cell == 0 || count <= layout_.cell, ErrorCode::usage,
+              "fused experts: {} rows for one expert of rank {}; the layout has room for {}: limit "
+              "the experts' capacity to it",
+              count, p, layout_.cell);
+    }
+    require(layout_.cell > 0 || rows <= layout_.run, ErrorCode::usage,
+            "fused experts: {} rows, with their padding, for rank {}; the layout has room for {}",
+            rows, p, layout_.run);
+  }
+}
+
+// Tells myself and all others what comes, and the scheduler which blocks wait for it.
+void MoeOperator::announce() {
+  const Routed& routed = coordinator_.routed();
+  const auto slots = routing_.ids.size(1);
+  for (int p = 0; p < layout_.ranks; ++p) {
+    for (int e = 0; e < layout_.experts; ++e) {
+      const auto g = static_cast<size_t>(group(p, e));
+      const int64_t count = begins_[g + 1] - begins_[g];
+      routed.to(layout_, p)[e] = count;
+      if (p != rank_) wire_.put(dispatcher_.count(p, e, count, coordinator_.epoch()));
+    }
+    for (int e = 0; e < layout_.experts; ++e)
+      for (int64_t i = 0; i < layout_.tiles.count(routed.to(layout_, p)[e]); ++i) {
+        const int64_t rows = layout_.tiles.rows_of(i, routed.to(layout_, p)[e]);
+        const Task tile{TaskKind::dispatch, p, e, static_cast<int32_t>(i),
+                        static_cast<int32_t>(rows)};
+        const int32_t* const pair = pairs(tile);
+        routed.wait(layout_, tile) = {static_cast<int32_t>(pair[0] / slots / manner_.block),
+                                      static_cast<int32_t>(pair[rows - 1] / slots / manner_.block)};
+      }
+  }
+}
+
+const int32_t* MoeOperator::pairs(const Task& tile) const {
+  const auto g = static_cast<size_t>(group(tile.peer, tile.expert));
+  return pairs_.data() + begins_[g] + tile.index * layout_.tiles.tile;
+}
+
+nn::Range MoeOperator::block(const Task& task) const {
+  const int64_t first = task.index * manner_.block;
+  return {first, std::min(first + manner_.block, tokens_.size(0))};
+}
+
+void MoeOperator::share(const Task& task) {
+  const nn::Range range = block(task);
+  tensor::copy_into(shared_.slice(0, range.begin, range.end),
+                    weights_.shared_rows(tokens_.slice(0, range.begin, range.end)));
+}
+
+void MoeOperator::dispatch(const Task& task) {
+  const int64_t* const counts = coordinator_.counts(task);
+  std::byte* to = buffer_ + dispatcher_.offset(task, Side::outgoing, counts);
+  const int32_t* const pair = pairs(task);
+  const int64_t slots = routing_.ids.size(1);
+  const int64_t stride = tokens_.stride(0) * size_of(tokens_.dtype());
+  for (int64_t i = 0; i < task.rows; ++i, to += layout_.row_bytes)
+    std::memcpy(to, bytes_of(tokens_) + pair[i] / slots * stride,
+                static_cast<size_t>(layout_.row_bytes));
+  wire_.put(dispatcher_.tile(task, counts, coordinator_.epoch()));
+}
+
+// Rows of my own tokens are read and written where they are.
+void MoeOperator::multiply(const Task& task) {
+  const bool up = task.kind == TaskKind::up, home = task.peer == rank_;
+  const int64_t* const counts = coordinator_.counts(task);
+  Task arrived = task, leaves = task;
+  arrived.kind = TaskKind::up;
+  leaves.kind = TaskKind::give_back;
+  const int64_t panels = up ? cuts_.up_panels : cuts_.down_panels;
+  const int parts = up ? manner_.up_parts : manner_.down_parts;
+  const kernels::ExpertTile tile{
+      .expert = &mine_[static_cast<size_t>(task.expert)],
+      .activation = activation_,
+      .x = home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(arrived, Side::incoming, counts),
+      .dtype = tokens_.dtype(),
+      .x_stride = home ? tokens_.stride(0) : tokens_.size(1),
+      .rows = task.rows,
+      .pair = home ? pairs(task) : nullptr,
+      .slots = home ? routing_.ids.size(1) : 1,
+      .begin = panels * task.part / parts,
+      .end = panels * (task.part + 1) / parts,
+      .inner = bytes_of(inner_) + task.slot * inner_bytes_,
+      .y = home ? bytes_of(rows_) : buffer_ + dispatcher_.offset(leaves, Side::outgoing, counts)};
+  (up ? tiles_->up : tiles_->down)(tile);
+}
+
+MoeOperator::Goes MoeOperator::goes(int64_t assignment) const {
+  const auto e = static_cast<size_t>(routing_.ids.data<int32_t>()[assignment]);
+  const auto g = static_cast<size_t>(group(owner_[e], place_[e]));
+  return {owner_[e], place_[e], at_[static_cast<size_t>(assignment)] - begins_[g]};
+}
+
+void MoeOperator::combine(const Task& task) {
+  const nn::Range range = block(task);
+  const int64_t slots = routing_.ids.size(1);
+  const auto bytes = static_cast<size_t>(layout_.row_bytes);
+  for (int64_t a = range.begin * slots; a < range.end * slots; ++a) {
+    std::byte* const row = bytes_of(rows_) + a * layout_.row_bytes;
+    if (at_[static_cast<size_t>(a)] < 0) {
+      std::memset(row, 0, bytes);
+      continue;
+    }
+    const Goes to = goes(a);
+    if (to.peer == rank_) continue;
+    const int64_t first = layout_.first_row(coordinator_.routed().to(layout_, to.peer), to.expert);
+    const Place place{to.peer, Round::combine, Side::incoming, to.expert, to.row};
+    std::memcpy(row, buffer_ + layout_.offset(place, first), bytes);
+  }
+  const int64_t first = range.begin * slots;
+  kernels::table_of(tensor::Device::cpu)
+      .combine({.rows = bytes_of(rows_) + first * layout_.row_bytes,
+                .dtype = tokens_.dtype(),
+                .row_stride = tokens_.size(1),
+                .tokens = range.size(),
+                .slots = slots,
+                .hidden = tokens_.size(1),
+                .weights = routing_.weights.data<float>() + first,
+                .shared = shared_.defined() ? bytes_of(shared_) + range.begin * layout_.row_bytes
+                                            : nullptr,
+                .shared_stride = tokens_.size(1),
+                .y = bytes_of(result_) + range.begin * layout_.row_bytes});
+}
+
+Tensor MoeOperator::result() {
+  require(result_.defined() && done(), ErrorCode::usage, "fused experts: the layer is not done");
+  return result_;
+}
+
+}  // namespace tessera::fused

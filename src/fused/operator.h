@@ -1,0 +1,107 @@
+#pragma once
+
+#include <vector>
+
+#include "fused/coordinator.h"
+#include "kernels/experts.h"
+#include "nn/moe/backend.h"
+
+namespace tessera::fused {
+
+/// Carries rows into the buffers of other ranks, whoever and wherever they are.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  /// The transfer's rows from my buffer into that of transfer.to, then its word: who sees the word
+  /// sees the rows. They may travel after this returns, and pass others on their way; my rows stay
+  /// as they are until their receiver has answered.
+  virtual void put(const Transfer& transfer) = 0;
+};
+
+/// How a rank works; results do not depend on it.
+struct Manner {
+  int processors = 1;
+  int up_parts = 1, down_parts = 1;  ///< tasks that a tile's products are cut into
+  int slots = 2;                     ///< tiles that are computed at once
+  int64_t block = 64;                ///< tokens of a combine task
+};
+
+/// One rank of a distributed MoE layer as a single operator: gate, dispatch, experts and combine
+/// are tasks that run as soon as what they need is there. One actor polls, one for each processor
+/// works; all of them may be one thread. Results are those of nn::LocalBackend bit by bit, where a
+/// row of a product depends on no other.
+class MoeOperator {
+ public:
+  /// `owner[e]`: the rank of expert e. `buffer`: layout.bytes(), 64-byte aligned, of which flags
+  /// and counts are zero before the first epoch. `tokens`: of this rank, at most. Buffer and wire
+  /// outlive this.
+  MoeOperator(const Layout& layout, int rank, std::vector<int> owner, int64_t tokens,
+              const Manner& manner, std::byte* buffer, Wire& wire);
+
+  /// The next layer, on all ranks alike; what is given outlives done(). Throws Error(usage) for
+  /// tokens or weights that do not fit.
+  void begin(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
+  /// Looks for what has come or is done, and what follows; whether there was anything.
+  bool poll() { return coordinator_.poll(words_); }
+  /// Does a task of a processor, if it has one. Throws Error(usage) when the gate sends an expert
+  /// more rows than the layout has room for.
+  bool work(int processor);
+  bool done() const { return coordinator_.done(); }
+  /// [tokens, hidden]: routed experts, then the shared one. After done().
+  nn::Tensor result();
+
+  /// Who went where, in this layer.
+  const ops::Routing& routing() const { return routing_; }
+  const Coordinator& coordinator() const { return coordinator_; }
+
+ private:
+  /// Where an assignment's row is: the peer and its expert, the place among those rows.
+  struct Goes {
+    int peer = 0, expert = 0;
+    int64_t row = 0;
+  };
+
+  void check(const nn::Tensor& tokens, const nn::ExpertWeights& weights) const;
+  void take_weights(const nn::ExpertWeights& weights);
+  void perform(const Task& task);
+  void route();
+  void sort_assignments();
+  void check_room() const;
+  void announce();
+  void share(const Task& task);
+  void dispatch(const Task& task);
+  void multiply(const Task& task);
+  void combine(const Task& task);
+  Goes goes(int64_t assignment) const;
+  const int32_t* pairs(const Task& tile) const;
+  nn::Range block(const Task& task) const;
+  int64_t group(int peer, int expert) const { return int64_t{peer} * layout_.experts + expert; }
+
+  Layout layout_;
+  int rank_;
+  std::vector<int> owner_, place_;  // of each expert: its rank, its place there
+  int64_t most_tokens_;
+  Manner manner_;
+  std::byte* buffer_;
+  Wire& wire_;
+  Dispatcher dispatcher_;
+  nn::Tensor board_;  // the coordinator's memory
+  Coordinator coordinator_;
+  SharedWords words_;
+
+  nn::Tensor tokens_, rows_, shared_, result_;
+  const nn::Gate* gate_ = nullptr;
+  nn::ExpertWeights weights_;
+  ops::Routing routing_;
+  std::vector<kernels::ExpertView> mine_;  // my experts
+  ops::Activation activation_{};           // of them
+  const kernels::ExpertTiles* tiles_ = nullptr;
+  kernels::ExpertCuts cuts_{};
+  int64_t inner_bytes_ = 0;  // of a slot
+  nn::Tensor inner_;
+  std::vector<int32_t> pairs_;   // assignments by peer and expert, rising
+  std::vector<int64_t> begins_;  // of each group of them
+  std::vector<int32_t> at_;      // of each assignment among them
+};
+
+}  // namespace tessera::fused

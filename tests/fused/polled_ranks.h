@@ -1,0 +1,255 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fused/operator.h"
+#include "kernels/isa.h"
+
+namespace tessera::fused {
+
+// Who goes on next.
+enum class Order {
+  random,    // anybody
+  stubborn,  // always the first of a list, as long as he can; the list changes now and then
+  delayed,   // some only when nobody else can
+};
+
+struct PolledCase {
+  std::vector<int> owner;       // of each expert
+  std::vector<int64_t> tokens;  // of each rank
+  Manner manner{};
+  int64_t tile = 4;
+  std::optional<int64_t> capacity{};  // of the layout; none: dropless
+  Order order = Order::random;
+  uint32_t seed = 1;
+  int ranks() const { return int(tokens.size()); }
+  int64_t all() const { return std::accumulate(tokens.begin(), tokens.end(), int64_t{0}); }
+};
+
+// What is given to each rank in each layer: its own tokens of the whole.
+struct LayerInput {
+  nn::Tensor tokens;  // of all ranks
+  const nn::Router* router;
+  const nn::ExpertPolicy* policy;
+  const nn::ExpertWeights* weights;
+};
+
+// A rank's part of what a policy chooses for the tokens of all.
+class PartOfWhole final : public nn::ExpertPolicy {
+ public:
+  PartOfWhole(ops::Routing whole, int64_t first) : whole_(std::move(whole)), first_(first) {}
+  ops::Routing choose(const nn::MoeCall&, const nn::Tensor& tokens, const nn::Tensor&,
+                      const ops::RoutingOptions&) const override {
+    const int64_t end = first_ + tokens.size(0);
+    return {whole_.ids.slice(0, first_, end), whole_.weights.slice(0, first_, end)};
+  }
+
+ private:
+  ops::Routing whole_;
+  int64_t first_;
+};
+
+// All ranks of one operator and what is between them, by one thread in an order that a seed makes.
+// Transfers wait, pass each other, and bring rows before their word, but not at once with it.
+class PolledRanks {
+ public:
+  PolledRanks(const PolledCase& c, int top_k, int64_t row_bytes) : is_(c), random_(c.seed) {
+    int experts = 1;
+    for (int r = 0; r < c.ranks(); ++r)
+      experts = std::max(experts, int(std::count(c.owner.begin(), c.owner.end(), r)));
+    const int64_t most = *std::max_element(c.tokens.begin(), c.tokens.end());
+    layout_ = c.capacity ? Layout::fixed(c.ranks(), experts, *c.capacity, row_bytes, {c.tile})
+                         : Layout::dropless(c.ranks(), experts, most * std::min(top_k, experts),
+                                            row_bytes, {c.tile});
+    for (int r = 0; r < c.ranks(); ++r) {
+      buffers_.push_back(nn::Tensor::zeros({layout_.bytes()}, nn::DType::u8));
+      wires_.push_back(std::make_unique<Sent>(*this, r));
+      poison(r);
+      ranks_.push_back(std::make_unique<MoeOperator>(layout_, r, c.owner, c.tokens[size_t(r)],
+                                                     c.manner, buffer(r), *wires_.back()));
+    }
+  }
+
+  // Layer after layer, each rank as soon as it can: [layer] -> the results of all ranks, joined.
+  std::vector<std::vector<float>> run(const std::vector<LayerInput>& layers) {
+    std::vector<std::vector<nn::Tensor>> made(size_t(is_.ranks()));
+    begin_all(layers);
+    const auto over = [&] {
+      return std::all_of(made.begin(), made.end(),
+                         [&](const auto& one) { return one.size() == layers.size(); });
+    };
+    for (int64_t tick = 0; !over(); ++tick) {
+      if (!go_on(tick)) {
+        ADD_FAILURE() << "nobody can go on";
+        break;
+      }
+      for (int r = 0; r < is_.ranks(); ++r) {
+        if (made[size_t(r)].size() == layers.size() || !ranks_[size_t(r)]->done()) continue;
+        made[size_t(r)].push_back(ranks_[size_t(r)]->result());
+        if (made[size_t(r)].size() < layers.size()) begin(r, layers, made[size_t(r)].size());
+      }
+    }
+    std::vector<std::vector<float>> joined(layers.size());
+    for (const auto& rank : made)
+      for (size_t l = 0; l < rank.size(); ++l) {
+        const std::vector<float> values = rank[l].to_floats();
+        joined[l].insert(joined[l].end(), values.begin(), values.end());
+      }
+    return joined;
+  }
+
+  // Rows of each expert in the last layer.
+  std::vector<int32_t> kept() const {
+    std::vector<int32_t> rows(is_.owner.size());
+    for (const auto& rank : ranks_)
+      for (const int64_t e : rank->routing().ids.to_ints())
+        if (e >= 0) ++rows[size_t(e)];
+    return rows;
+  }
+  int64_t payload_bytes() const { return payload_; }
+
+ private:
+  struct Flight {
+    int from;
+    Transfer transfer;
+    bool rows_are_there;
+  };
+  class Sent final : public Wire {
+   public:
+    Sent(PolledRanks& all, int rank) : all_(all), rank_(rank) {}
+    void put(const Transfer& t) override { all_.flights_.push_back({rank_, t, t.rows == 0}); }
+
+   private:
+    PolledRanks& all_;
+    int rank_;
+  };
+
+  std::byte* buffer(int r) const { return static_cast<std::byte*>(buffers_[size_t(r)].raw()); }
+  // What nobody writes is no number.
+  void poison(int r) {
+    std::memset(buffer(r) + layout_.count_region(), 0xff, size_t(layout_.row_region()));
+  }
+  static nn::StepInfo step() { return {0, 1, true, true}; }
+
+  // The gates of all layers and ranks: what the policy says of the whole.
+  void begin_all(const std::vector<LayerInput>& layers) {
+    for (const LayerInput& layer : layers) {
+      const nn::TokenView view{-1, {0}, {}, {{0, {0, is_.all()}}}, {}, nullptr};
+      const nn::MoeCall call{0, step(), view};
+      const ops::Routing whole = nn::Gate(*layer.router, *layer.policy, call)(layer.tokens);
+      int64_t first = 0;
+      for (int r = 0; r < is_.ranks(); first += is_.tokens[size_t(r)], ++r) {
+        parts_.push_back(std::make_unique<PartOfWhole>(whole, first));
+        gates_.push_back(std::make_unique<nn::Gate>(*layer.router, *parts_.back(), call_));
+      }
+    }
+    for (int r = 0; r < is_.ranks(); ++r) begin(r, layers, 0);
+  }
+  void begin(int r, const std::vector<LayerInput>& layers, size_t l) {
+    const int64_t first = std::accumulate(is_.tokens.begin(), is_.tokens.begin() + r, int64_t{0});
+    ranks_[size_t(r)]->begin(layers[l].tokens.slice(0, first, first + is_.tokens[size_t(r)]),
+                             *gates_[l * size_t(is_.ranks()) + size_t(r)], *layers[l].weights);
+  }
+
+  // Actors: of each rank who polls and who works; last the wire.
+  int actors() const { return is_.ranks() * (1 + is_.manner.processors) + 1; }
+  bool act(int actor) {
+    if (actor == actors() - 1) return deliver();
+    MoeOperator& rank = *ranks_[size_t(actor / (1 + is_.manner.processors))];
+    const int i = actor % (1 + is_.manner.processors);
+    return i == 0 ? rank.poll() : rank.work(i - 1);
+  }
+  bool go_on(int64_t tick) {
+    if (order_.empty() || tick % 60 == 0) {
+      order_.resize(size_t(actors()));
+      std::iota(order_.begin(), order_.end(), 0);
+      std::shuffle(order_.begin(), order_.end(), random_);
+      if (is_.order == Order::delayed)  // one rank, or the wire
+        std::stable_partition(order_.begin(), order_.end(), [&](int a) {
+          return a / (1 + is_.manner.processors) != int(is_.seed) % (is_.ranks() + 1);
+        });
+    }
+    if (is_.order == Order::random) std::shuffle(order_.begin(), order_.end(), random_);
+    return std::any_of(order_.begin(), order_.end(), [&](int a) { return act(a); });
+  }
+  bool deliver() {
+    if (flights_.empty()) return false;
+    const size_t i = is_.order == Order::stubborn ? flights_.size() - 1  // the last one first
+                                                  : random_() % flights_.size();
+    Flight& flight = flights_[i];
+    const Transfer t = flight.transfer;
+    if (!flight.rows_are_there) {
+      const int64_t bytes = t.rows * layout_.row_bytes;
+      std::memcpy(buffer(t.to) + t.at, buffer(flight.from) + t.from, size_t(bytes));
+      payload_ += bytes;
+      flight.rows_are_there = true;
+      return true;
+    }
+    std::memcpy(buffer(t.to) + t.word, &t.value, 8);
+    flights_.erase(flights_.begin() + int64_t(i));
+    return true;
+  }
+
+  const PolledCase is_;
+  std::mt19937 random_;
+  Layout layout_;
+  std::vector<nn::Tensor> buffers_;
+  std::vector<std::unique_ptr<Sent>> wires_;
+  std::vector<std::unique_ptr<MoeOperator>> ranks_;
+  nn::TokenView view_;
+  nn::MoeCall call_{0, step(), view_};
+  std::vector<std::unique_ptr<PartOfWhole>> parts_;
+  std::vector<std::unique_ptr<nn::Gate>> gates_;
+  std::vector<Flight> flights_;
+  std::vector<int> order_;
+  int64_t payload_ = 0;
+};
+
+// One rank that has all experts.
+inline std::vector<float> bulk(const LayerInput& layer) {
+  const nn::TokenView view{-1, {0}, {}, {{0, {0, layer.tokens.size(0)}}}, {}, nullptr};
+  const nn::MoeCall call{0, {0, 1, true, true}, view};
+  nn::MoeLog log;
+  return nn::LocalBackend()
+      .run(call, layer.tokens, nn::Gate(*layer.router, *layer.policy, call), *layer.weights, log)
+      .to_floats();
+}
+
+// Equal bits, where a row of a product depends on no other.
+inline void expect_same(const std::vector<float>& got, const std::vector<float>& want,
+                        const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  if (kernels::active_isa() != kernels::Isa::avx2) {
+    EXPECT_TRUE(got == want) << what;
+    return;
+  }
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-3 + 0.02 * std::abs(want[i])) << what;
+}
+
+// Rows whose token and expert are on two ranks, times two for their way back.
+inline int64_t crossing_bytes(const PolledCase& c, const LayerInput& layer) {
+  const nn::TokenView view{-1, {0}, {}, {{0, {0, layer.tokens.size(0)}}}, {}, nullptr};
+  const nn::MoeCall call{0, {0, 1, true, true}, view};
+  const nn::Tensor ids = nn::Gate(*layer.router, *layer.policy, call)(layer.tokens).ids;
+  int64_t rows = 0, token = 0;
+  for (int r = 0; r < c.ranks(); ++r)
+    for (int64_t end = token + c.tokens[size_t(r)]; token < end; ++token)
+      for (int64_t j = 0; j < ids.size(1); ++j) {
+        const int32_t e = ids.row<int32_t>(token)[j];
+        rows += e >= 0 && c.owner[size_t(e)] != r;
+      }
+  return 2 * rows * layer.tokens.size(1) * size_of(layer.tokens.dtype());
+}
+
+}  // namespace tessera::fused
