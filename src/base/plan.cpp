@@ -196,6 +196,13 @@ const std::vector<Entry>& entries() {
   return all;
 }
 
+std::vector<int> divisors(int n) {
+  std::vector<int> found;
+  for (int d = 1; d <= n; ++d)
+    if (n % d == 0) found.push_back(d);
+  return found;
+}
+
 std::string known_names() {
   std::string names;
   for (const Entry& entry : entries())
@@ -286,8 +293,9 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
             different = plan.data * plan.cfg * shards *
                         plan.distrifusion;  // ranks that hold different tokens
   if (different % plan.expert != 0 && !cut)
-    found.push_back(fmt::format("expert={} does not divide the {} ranks that hold different tokens",
-                                plan.expert, different));
+    found.push_back(fmt::format(
+        "expert={} does not divide the {} ranks that hold different tokens; use one of {}",
+        plan.expert, different, fmt::join(divisors(different), ", ")));
   if (plan.synchronous() && plan.sync != SyncLayers::none)
     found.push_back(
         "sync= chooses layers of a stale schedule; add schedule=interweaved, displaced or "
@@ -304,16 +312,13 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(
         "ulysses= and ring= cut the tokens of samples, and so does distrifusion=; leave it out, or "
         "them");
-  if (adaptive && shards > 1)
-    found.push_back(
-        "schedule=adaptive takes its budget of blocks of 64 tokens, which ulysses= and ring= may "
-        "cut; leave them out, or choose another schedule");
   if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
     found.push_back("placement= deals experts out to the ranks of expert=N; add it");
   for (int rank : plan.placement_list)
     if (rank >= plan.expert && plan.expert > 1) {
-      found.push_back(fmt::format("placement= names rank {}, expert={} has ranks 0 to {}", rank,
-                                  plan.expert, plan.expert - 1));
+      found.push_back(
+          fmt::format("placement= names rank {}; choose from the ranks 0 to {} of expert={}", rank,
+                      plan.expert - 1, plan.expert));
       break;
     }
   if (!adaptive && plan.budget != Plan{}.budget)

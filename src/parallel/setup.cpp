@@ -42,17 +42,42 @@ void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& fo
             : ""));
 }
 
+// Whether every shard of a sample begins where a block of an adaptive schedule does.
+bool keeps_blocks(const Plan& plan, const Workload& workload) {
+  const Partition cut({.ring = plan.ring, .ulysses = plan.ulysses}, {.grid = workload.grid});
+  for (int rank = 0; rank < plan.ring * plan.ulysses; ++rank)
+    for (const nn::Segment& held : cut.view(rank).body)
+      if (held.ids.begin % kBudgetBlock != 0) return false;
+  return true;
+}
+
+void block_problems(const Plan& plan, const Workload& workload, Problems& found) {
+  if (plan.schedule != ExpertSchedule::adaptive || keeps_blocks(plan, workload)) return;
+  std::vector<int> fit;
+  for (int shards = 2; shards <= workload.tokens() / kBudgetBlock && shards <= kMostRanks; ++shards)
+    if (keeps_blocks({.ulysses = shards}, workload)) fit.push_back(shards);
+  found.push_back(fmt::format(
+      "schedule=adaptive takes its budget of blocks of {} tokens, which ring={},ulysses={} would "
+      "cut in samples of {} tokens; {}, or choose another schedule",
+      kBudgetBlock, plan.ring, plan.ulysses, workload.tokens(),
+      fit.empty() ? "leave them out"
+                  : fmt::format("use shards by the number of {}", fmt::join(fit, ", "))));
+}
+
 void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
                      Problems& found) {
   if (plan.data > workload.samples && plan.data > plan.expert)
     found.push_back(fmt::format("data={}: the request has {} samples; use data={} or more samples",
                                 plan.data, workload.samples, workload.samples));
   if (plan.distrifusion > workload.tokens())
-    found.push_back(fmt::format("distrifusion={}: a sample has {} tokens", plan.distrifusion,
-                                workload.tokens()));
+    found.push_back(
+        fmt::format("distrifusion={}: a sample has {} tokens; use distrifusion={} or less",
+                    plan.distrifusion, workload.tokens(), workload.tokens()));
   for (const nn::AttentionSite& site : geometry.attention)
     if (plan.distrifusion > 1 && (site.joint || site.causal_block > 0)) {
-      found.push_back("distrifusion is built for models whose attention sees image tokens only");
+      found.push_back(
+          "distrifusion= is for models whose attention sees image tokens only; use ring= or "
+          "ulysses=");
       break;
     }
   if (plan.cfg > workload.branches)
@@ -60,6 +85,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
         "cfg=2 gives each branch of guidance ranks of its own, and this request has no guidance: "
         "leave out cfg=, or give --guidance (--true-guidance where the model embeds its own)");
   shard_problems(plan, geometry, found);
+  block_problems(plan, workload, found);
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(fmt::format(

@@ -81,7 +81,7 @@ TEST(Plan, SaysWhyItCannotRun) {
   EXPECT_EQ(problems(parse_plan("schedule=staggered-batch,sync=deep"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=staggered-batch,distrifusion=2"), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("ulysses=2,distrifusion=2"), 4).size(), 1u);
-  EXPECT_EQ(problems(parse_plan("ring=2,schedule=adaptive"), 2).size(), 1u);
+  EXPECT_TRUE(problems(parse_plan("ring=2,schedule=adaptive"), 2).empty()) << "it may fit a size";
   EXPECT_TRUE(problems(parse_plan("cfg=2,ring=2,ulysses=3,expert=6"), 12).empty());
   EXPECT_EQ(problems(parse_plan("placement=strided"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("expert=2,placement=0+1+2+3"), 2).size(), 1u);

@@ -77,8 +77,50 @@ TEST(Setup, SaysWhyASampleCannotBeSpread) {
   EXPECT_NE(why("ulysses=12").find("as ring=2,ulysses=6"), std::string::npos) << why("ulysses=12");
   EXPECT_NE(why("ulysses=4,tensor=2").find("use ulysses=3 or less"), std::string::npos);
   EXPECT_NE(why("ulysses=2,distrifusion=2").find("leave it out"), std::string::npos);
-  EXPECT_NE(why("ring=2,schedule=adaptive").find("budget of blocks of 64 tokens"),
-            std::string::npos);
+}
+
+TEST(Setup, AnAdaptiveScheduleGoesWithShardsThatKeepItsBlocks) {
+  nn::Geometry geometry = with_experts(4);
+  for (nn::AttentionSite& site : geometry.attention) site.heads = site.kv_heads = 12;
+  const auto why = [&](const char* plan, int64_t width) {
+    const auto found = problems(parse_plan(std::string("schedule=adaptive,") + plan), geometry,
+                                {2, {1, 8, width}, 2, 5});
+    return found.empty() ? std::string() : found.front();
+  };
+  EXPECT_EQ(why("ulysses=2", 16), "");
+  EXPECT_EQ(why("ring=2,ulysses=3,cfg=2", 48), "");
+  EXPECT_EQ(why("data=2", 3), "") << "whole samples";
+  EXPECT_NE(why("ulysses=2", 24).find("samples of 192 tokens; use shards by the number of 3, or"),
+            std::string::npos)
+      << why("ulysses=2", 24);
+  EXPECT_NE(why("ring=2,ulysses=4", 32).find("ring=2,ulysses=4 would cut"), std::string::npos);
+  EXPECT_NE(why("ring=2", 15).find("leave them out, or choose"), std::string::npos);
+}
+
+TEST(Setup, SaysWhatIsValidInstead) {
+  const auto why = [](const char* plan, nn::Geometry geometry) {
+    std::string all;
+    for (const auto& one : problems(parse_plan(plan), geometry, {2, {1, 1, 6}, 2, 5}))
+      all += one + "; ";
+    return all;
+  };
+  EXPECT_EQ(why("data=6,expert=4", with_experts(4)),
+            "expert=4 does not divide the 6 ranks that hold different tokens; use one of 1, 2, 3, "
+            "6; ");
+  EXPECT_EQ(why("distrifusion=7", with_experts(4)),
+            "distrifusion=7: a sample has 6 tokens; use distrifusion=6 or less; ");
+  EXPECT_EQ(why("schedule=interweaved,sync=2", with_experts(4)),
+            "sync=2 names layer 2; choose from the MoE layers 0 to 1; ");
+  EXPECT_EQ(why("data=2,expert=2,placement=0+2", with_experts(2)),
+            "placement= names rank 2; choose from the ranks 0 to 1 of expert=2; ");
+  nn::Geometry dense = with_experts(4);
+  dense.experts.clear();
+  for (const char* plan : {"data=2,expert=2", "schedule=interweaved,sync=1", "conditional=low"})
+    EXPECT_EQ(why(plan, dense),
+              "expert=, schedule= and conditional= need a model with experts, and this one has "
+              "none: leave them out; ");
+  dense.attention.front().joint = true;
+  EXPECT_NE(why("distrifusion=2", dense).find("use ring= or ulysses="), std::string::npos);
 }
 
 TEST(Setup, WantsAsManyRanksAsThePlan) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "comm/counting_transport.h"
 #include "comm/simulated/launch.h"
 #include "comm/threads/launch.h"
 #include "load/meta_weights.h"
@@ -27,11 +28,11 @@ constexpr int kSamples = 2, kSteps = 3;
 /// A network with its request: two samples of a size that no number of ranks divides.
 class Subject {
  public:
-  Subject(const Network& network, DType dtype)
+  Subject(const Network& network, DType dtype, int64_t height = 6, int64_t width = 10)
       : name(network.type),
         dtype_(dtype),
         model_(network.type, network.json(network.head_dim).c_str(), tensor::Device::cpu, dtype),
-        layout_(model_.spec.layout(6, 10, network.frames)),
+        layout_(model_.spec.layout(height, width, network.frames)),
         conditioning_(model_.conditioning(2 * kSamples, network.text)),
         text_(network.text) {
     if (conditioning_.tensors.contains("y"))
@@ -46,6 +47,7 @@ class Subject {
   struct Ran {
     std::vector<std::vector<float>> steps;  ///< the latents after each
     std::vector<comm::Ledger> sent;         ///< by rank
+    std::vector<std::vector<int64_t>> to;   ///< bytes by rank and receiver
   };
   Ran operator()(const Asked& asked) const {
     const Plan plan = parse_plan(asked.plan);
@@ -53,6 +55,7 @@ class Subject {
     std::vector<std::map<std::string, Tensor>> traces(static_cast<size_t>(plan.world()));
     Ran ran;
     ran.sent.resize(traces.size());
+    ran.to.resize(traces.size());
     const auto rank = [&](comm::Communicator* world) {
       const auto r = static_cast<size_t>(world ? world->rank() : 0);
       run(asked, plan, work, world, traces[r]);
@@ -61,8 +64,10 @@ class Subject {
     if (plan.world() == 1)
       rank(nullptr);
     else
-      comm::threads::run(plan.world(), std::chrono::seconds(60),
-                         [&](comm::Communicator& world) { rank(&world); });
+      comm::threads::run(plan.world(), std::chrono::seconds(60), [&](comm::Communicator& world) {
+        const auto counted = comm::counting(world, ran.to[static_cast<size_t>(world.rank())]);
+        rank(counted.get());
+      });
     for (int step = 1; step <= kSteps; ++step) {
       std::vector<Tensor> parts;
       for (auto& trace : traces) parts.push_back(trace.at("latents." + std::to_string(step)));
@@ -178,6 +183,26 @@ TEST_P(EveryNetwork, GivesThePredictionsOfOneRankUnderRing) {
   }
 }
 
+// The same run with other neighbours: what ulysses= sends goes where cfg='s went.
+TEST_P(EveryNetwork, TheOrderOfAxesSaysWhichRanksExchange) {
+  const Subject run = subject(DType::bf16);
+  const auto inside = run({"cfg=2,ulysses=2"}), outside = run({"cfg=2,ulysses=2,order=ulysses"});
+  EXPECT_EQ(inside.steps, outside.steps) << run.name;
+  const int64_t control = kSteps + 1;  // the most that rank 0 says to each beside it
+  for (const auto& [ran, heads, branch] :
+       {std::tuple{&inside, size_t{1}, size_t{2}}, {&outside, size_t{2}, size_t{1}}}) {
+    const auto& sent = ran->sent[0].entries();
+    int64_t exchanged = 0;
+    for (const auto& [key, entry] : sent)
+      if (key.first == "to heads" || key.first == "to tokens") exchanged += entry.bytes;
+    EXPECT_GT(exchanged, 0);
+    EXPECT_NEAR(double(ran->to[0][heads]), double(exchanged), double(control)) << run.name;
+    EXPECT_NEAR(double(ran->to[0][branch]), double(sent.at({"guidance", -1}).bytes),
+                double(control));
+    EXPECT_LE(ran->to[0][3], control) << run.name;
+  }
+}
+
 TEST_P(EveryNetwork, SendsItsPredictionOnceAStep) {
   const Subject run = subject(DType::bf16);
   for (const comm::Ledger& rank : run({"cfg=2"}).sent) {
@@ -232,6 +257,22 @@ TEST(SequenceParallel, ExpertsAreSpreadOverTheSameRanks) {
                                "cfg=2,ulysses=4,expert=2,placement=strided"})
         EXPECT_EQ(run({plan + schedule}).steps, one) << plan << schedule;
     }
+  }
+}
+
+// 128 tokens, two blocks of a budget.
+TEST(SequenceParallel, AnAdaptiveScheduleChoosesTheSameBetweenItsBlocks) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Subject run(kNetworks[0], dtype, 16, 32);
+    const std::string adaptive = "schedule=adaptive,budget=40";
+    const auto one = run({adaptive}).steps;
+    EXPECT_NE(one, run({}).steps) << "old results are used";
+    for (const char* plan : {",ulysses=2", ",ulysses=2,expert=2", ",cfg=2,ulysses=2,expert=4",
+                             ",data=2,ulysses=2,expert=2,order=ulysses+data"})
+      EXPECT_EQ(run({adaptive + plan}).steps, one) << plan;
+    if (dtype == DType::bf16) continue;  // a ring's rounding may choose others
+    for (const char* plan : {",ring=2", ",ring=2,expert=2,cfg=2"})
+      EXPECT_LT(distance(run({adaptive + plan}).steps.back(), one.back()), 1e-5) << plan;
   }
 }
 

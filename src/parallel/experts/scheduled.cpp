@@ -30,14 +30,13 @@ int64_t place_of(int32_t expert, const KeptToken& before) {
   return slot < k ? before.token * k + slot : -1;
 }
 
-// Tokens of a call that share a budget, by their number: those in one block of 64 ids, so that no
-// cut between blocks changes what is sent.
+// Tokens of a call that share a budget, by their number: those in one block of ids, so that no cut
+// between blocks changes what is sent.
 std::vector<int64_t> budget_blocks(const nn::Segments& body) {
-  constexpr int64_t kBlock = 64;
   std::vector<int64_t> sizes;
   for (const nn::Segment& segment : body)
     for (int64_t id = segment.ids.begin, next = 0; id < segment.ids.end; id = next) {
-      next = std::min((id / kBlock + 1) * kBlock, segment.ids.end);
+      next = std::min((id / kBudgetBlock + 1) * kBudgetBlock, segment.ids.end);
       sizes.push_back(next - id);
     }
   return sizes;

@@ -10,6 +10,9 @@
 
 namespace tessera::parallel {
 
+/// Neighbouring ids of a sample that share a budget of the adaptive schedule: 0 to 63, 64 to 127...
+inline constexpr int64_t kBudgetBlock = 64;
+
 /// What a schedule asks of those who know the request; either may be empty.
 struct ScheduleHooks {
   /// The slot that KeptSlot::random keeps for a token, before modulo k.

@@ -8,12 +8,16 @@ namespace tessera::parallel {
 
 std::vector<std::string> schedule_problems(const Plan& plan, int layers) {
   std::vector<std::string> found;
+  const bool asked =
+      plan.expert > 1 || plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all;
+  if (layers == 0 && asked)
+    return {
+        "expert=, schedule= and conditional= need a model with experts, and this one has none: "
+        "leave them out"};
   for (int layer : plan.sync_list)
     if (layer >= layers)
-      found.push_back(fmt::format("sync={} names layer {}, the model has MoE layers 0 to {}",
+      found.push_back(fmt::format("sync={} names layer {}; choose from the MoE layers 0 to {}",
                                   fmt::join(plan.sync_list, "+"), layer, layers - 1));
-  if (layers == 0 && (plan.expert > 1 || plan.schedule != ExpertSchedule::sync))
-    found.push_back("expert= and schedule= need a model with experts, this one has none");
   return found;
 }
 
