@@ -58,6 +58,8 @@ class Coordinator {
   }
 
   TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }
+  /// What it waits for, if it waits for a peer.
+  TESSERA_ANYWHERE Arrival missing() const { return subscriber_.missing(shape_.rank); }
   TESSERA_ANYWHERE uint64_t epoch() const { return epoch_; }
   TESSERA_ANYWHERE const Scheduler& scheduler() const { return scheduler_; }
   TESSERA_ANYWHERE Processor processor(int i) const { return Processor(scheduler_.bell(i)); }

@@ -3,20 +3,11 @@
 #include <vector>
 
 #include "fused/coordinator.h"
+#include "fused/wire.h"
 #include "kernels/experts.h"
 #include "nn/moe/backend.h"
 
 namespace tessera::fused {
-
-/// Carries rows into the buffers of other ranks, whoever and wherever they are.
-class Wire {
- public:
-  virtual ~Wire() = default;
-  /// The transfer's rows from my buffer into that of transfer.to, then its word: who sees the word
-  /// sees the rows. They may travel after this returns, and pass others on their way; my rows stay
-  /// as they are until their receiver has answered.
-  virtual void put(const Transfer& transfer) = 0;
-};
 
 /// How a rank works; results do not depend on it.
 struct Manner {
@@ -53,6 +44,8 @@ class MoeOperator {
   /// Who went where, in this layer.
   const ops::Routing& routing() const { return routing_; }
   const Coordinator& coordinator() const { return coordinator_; }
+  int rank() const { return rank_; }
+  int processors() const { return manner_.processors; }
 
  private:
   /// Where an assignment's row is: the peer and its expert, the place among those rows.

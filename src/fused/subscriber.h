@@ -66,7 +66,7 @@ class Subscriber {
     if (one.here || words.load(word(one.flag)) != epoch_) return {};
     one.here = 1;
     --left_[list];
-    return {list % 2 == 0 ? Arrival::Kind::rows : Arrival::Kind::results, list / 2, one.tile};
+    return {kind_of(list), list / 2, one.tile};
   }
   /// All items that may have come; calls arrived(Arrival) for those that have.
   template <class Words, class Arrived>
@@ -82,6 +82,17 @@ class Subscriber {
       }
   }
 
+  /// The first thing that is awaited and has not come.
+  TESSERA_ANYWHERE Arrival missing(int me) const {
+    for (int p = 0; p < layout_.ranks; ++p)
+      if (p != me && !heard_[p]) return {Arrival::Kind::counts, p, {}};
+    for (int list = 0; list < 2 * layout_.ranks; ++list)
+      for (int t = 0; left_[list] > 0 && t < known_[list]; ++t) {
+        const Awaited& one = awaited_[list * layout_.run_tiles() + t];
+        if (!one.here) return {kind_of(list), list / 2, one.tile};
+      }
+    return {};
+  }
   /// Rows that a peer sends to each of my experts, once it was heard.
   TESSERA_ANYWHERE const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
 
@@ -92,6 +103,9 @@ class Subscriber {
     int64_t flag = 0;
   };
 
+  TESSERA_ANYWHERE static constexpr Arrival::Kind kind_of(int list) {
+    return list % 2 == 0 ? Arrival::Kind::rows : Arrival::Kind::results;
+  }
   TESSERA_ANYWHERE const uint64_t* word(int64_t offset) const {
     return reinterpret_cast<const uint64_t*>(buffer_ + offset);
   }
