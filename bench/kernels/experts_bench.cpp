@@ -1,6 +1,7 @@
 // One layer of experts: few tokens are bound by the memory that holds the weights, many by
-// products. Arguments: threads (1), a shape "TOKENSxHIDDENxINNERxEXPERTSxSLOTS" for that alone.
-// With --device cuda or --turns, see place.h, the routing is given as everywhere here.
+// products. Arguments: threads (1), a shape "TOKENSxHIDDENxINNERxEXPERTSxSLOTS" for that alone,
+// then i8 for weights in i8 and in bf16 in turn, medians of nine rounds. With --device cuda or
+// --turns, see place.h, the routing is given as everywhere here.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -20,14 +21,14 @@ struct Layer {
   int experts, slots;
 };
 
-std::vector<ops::Expert> bank_of(const Layer& l, const bench::Place& place) {
+std::vector<ops::Expert> bank_of(const Layer& l, const bench::Place& place,
+                                 DType dtype = DType::bf16) {
   const float scale = 1 / std::sqrt(float(l.hidden));
   const Tensor up = place(bench::random_tensor({l.inner, l.hidden}, DType::bf16, 1, scale));
   const Tensor down = place(bench::random_tensor({l.hidden, l.inner}, DType::bf16, 2, scale));
   std::vector<ops::Expert> bank;
   for (int e = 0; e < l.experts; ++e)
-    bank.push_back(
-        {ops::pack_paired_weight(up, up, DType::bf16), ops::pack_weight(down, DType::bf16)});
+    bank.push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
   return bank;
 }
 
@@ -73,6 +74,29 @@ void measure(int64_t tokens, const Layer& l, const std::vector<ops::Expert>& ban
                limits.read);
 }
 
+// Both banks in turn: what a neighbour on the core takes, it takes from both.
+void compare_dtypes(int64_t tokens, const Layer& l, kernels::Limits limits,
+                    const bench::Place& place) {
+  const DType dtypes[] = {DType::bf16, DType::i8};
+  const std::vector<ops::Expert> banks[] = {bank_of(l, place, dtypes[0]),
+                                            bank_of(l, place, dtypes[1])};
+  const Tensor x = bench::random_tensor({tokens, l.hidden}, DType::bf16, 3);
+  const ops::Routing routing = route_evenly(tokens, l);
+  std::vector<double> seconds[2];
+  for (int round = 0; round < 10; ++round)
+    for (int i = 0; i < 2; ++i) {
+      const double s = kernels::best_seconds([&] { ops::experts(x, routing, banks[i]); }, 1);
+      if (round > 0) seconds[i].push_back(s);
+    }
+  const double flops = 6.0 * static_cast<double>(tokens * l.slots * l.hidden * l.inner);
+  const double peak = std::max(limits.product(true), kernels::probe_units().product(true));
+  for (int i = 0; i < 2; ++i)
+    bench::print(std::string("experts ") + tensor::name_of(dtypes[i]),
+                 fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots),
+                 flops, touched_bytes(routing, banks[i]), bench::median(seconds[i]), peak,
+                 limits.read);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -86,6 +110,8 @@ int main(int argc, char** argv) {
                               &one.slots) == 5) {
     one.hidden = hidden;
     one.inner = inner;
+    if (argc > 3 && std::string(argv[3]) == "i8")
+      return compare_dtypes(tokens, one, limits, place), 0;
     measure(tokens, one, bank_of(one, place), limits, place);
     return 0;
   }

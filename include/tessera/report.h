@@ -19,6 +19,7 @@ struct MemoryPeaks {
 /// What happened in a run.
 struct Report {
   std::string version, model, plan, device, instruction_set;
+  std::string unit;  ///< what multiplied bf16 on the CPU: "fma" or "dot"
   Precision precision = Precision::bf16;
   int threads = 1, ranks = 1;
   std::vector<std::string> notes;         ///< what one should know about the way that the run took

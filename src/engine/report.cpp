@@ -68,6 +68,7 @@ std::string to_json(const Report& r) {
                 {"device", r.device},
                 {"precision", int8 ? "bf16, experts i8" : word_of(r.precision)},
                 {"instruction_set", r.instruction_set},
+                {"unit", r.unit},
                 {"threads", r.threads},
                 {"ranks", r.ranks},
                 {"notes", r.notes},

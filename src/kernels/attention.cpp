@@ -73,11 +73,12 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
 
 }  // namespace
 
-void run_attention(const AttentionEngine& engine, const AttentionArgs& args) {
+void run_attention(const AttentionEngine& engine, const AttentionArgs& args,
+                   const DistanceBias& bias) {
   std::vector<PackedHead> heads;
   for (int64_t s = 0; s < args.span_count; ++s)
     for (int64_t h = 0; h < args.kv_heads; ++h) {
-      const PackedHead head{&args, args.spans[s], h, nullptr};
+      const PackedHead head{&args, args.spans[s], h, bias, nullptr};
       if (head.queries() > 0 && head.keys() > 0) heads.push_back(head);
     }
   const int64_t count = static_cast<int64_t>(heads.size()), threads = tensor::thread_count();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/unit.h"
 #include "tensor/dtype.h"
 
 namespace tessera::kernels {
@@ -20,7 +21,7 @@ struct AttentionArgs {
   tensor::DType dtype = tensor::DType::f32;  ///< of q, k, v and, unless wide, out: f32 or bf16
   bool wide = false;                         ///< out is f32
   int heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;
+  float scale = 1;  ///< above 0
   const AttentionRange* spans = nullptr;
   int64_t span_count = 0;
   float* lse = nullptr;  ///< [tokens_q, heads] or null
@@ -35,8 +36,10 @@ namespace simd {
 void attention(const AttentionArgs& args);
 }  // namespace simd
 namespace avx512 {
-/// Tiled with online softmax; AVX512_BF16 dot products, fused multiply-adds for f32.
+/// Tiled with online softmax. f32 by fused multiply-adds; bf16 by these too, widened, or by dot
+/// products, for which probabilities are rounded to bf16.
 void attention(const AttentionArgs& args);
+void attention(Unit unit, const AttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
 /// bf16 heads of up to 256 channels in tiles on tensor cores with online softmax, on compute

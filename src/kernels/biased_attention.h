@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/unit.h"
 #include "tensor/dtype.h"
 
 namespace tessera::kernels {
@@ -29,6 +30,12 @@ namespace simd {
 /// A head at a time: two products of the CPU's and a softmax between them.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace simd
+namespace avx512 {
+/// bf16 as attention, past its keys tile by tile against the largest so far; by multiply-adds no
+/// probability is rounded. f32 as `simd`.
+void biased_attention(const BiasedAttentionArgs& args);
+void biased_attention(Unit unit, const BiasedAttentionArgs& args);
+}  // namespace avx512
 namespace cuda {
 /// A query of a head a block; its scores in shared memory.
 void biased_attention(const BiasedAttentionArgs& args);

@@ -20,6 +20,8 @@ double now() {
 }
 
 constexpr int kRounds = 20000;
+// Of a brief probe: some 7 us each, often enough that some meet neither a pause nor a cold unit.
+constexpr int kBriefRounds = 2000, kBriefTimes = 8;
 
 // A rate of all threads: each does `work` in a call.
 double rate(double work, int times, const std::function<void()>& f) {
@@ -50,22 +52,22 @@ TESSERA_AVX512_BEGIN
 namespace {
 
 // Twenty-four chains hide the latency; the operands are not zero, because zeros draw less power.
-void dot_products() {
+void dot_products(int rounds) {
   __m512 sum[24];
   for (__m512& s : sum) s = _mm512_setzero_ps();
   __m512i a = _mm512_set1_epi32(0x3f813f83), b = _mm512_set1_epi32(0x3f8abf8b);
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 24
     for (__m512& s : sum) asm volatile("vdpbf16ps %1, %2, %0" : "+v"(s) : "v"(a), "v"(b));
   }
   asm volatile("" ::"v"(sum[0]));
 }
 
-void multiply_adds() {
+void multiply_adds(int rounds) {
   __m512 sum[24];
   for (__m512& s : sum) s = _mm512_setzero_ps();
   __m512 a = _mm512_set1_ps(1.01f), b = _mm512_set1_ps(-0.99f);
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 24
     for (__m512& s : sum) asm volatile("vfmadd231ps %1, %2, %0" : "+v"(s) : "v"(a), "v"(b));
   }
@@ -125,11 +127,22 @@ double probe_read(int64_t bytes) {
 }  // namespace
 TESSERA_AVX512_END
 
+Limits probe_vectors() {
+  Limits limits;
+  if (detected_isa() < Isa::avx512) return limits;
+  for (int i = 0; i < kBriefTimes; ++i) {
+    const auto seconds = [](void (*f)(int)) { return best_seconds([&] { f(kBriefRounds); }, 1); };
+    limits.bf16_dot = std::max(limits.bf16_dot, 24.0 * 64 * kBriefRounds / seconds(dot_products));
+    limits.f32_fma = std::max(limits.f32_fma, 24.0 * 32 * kBriefRounds / seconds(multiply_adds));
+  }
+  return limits;
+}
+
 Limits probe_units() {
   Limits limits;
   if (detected_isa() < Isa::avx512) return limits;
-  limits.bf16_dot = rate(24.0 * 64 * kRounds, 8, dot_products);
-  limits.f32_fma = rate(24.0 * 32 * kRounds, 8, multiply_adds);
+  limits.bf16_dot = rate(24.0 * 64 * kRounds, 8, [] { dot_products(kRounds); });
+  limits.f32_fma = rate(24.0 * 32 * kRounds, 8, [] { multiply_adds(kRounds); });
   if (detected_isa() >= Isa::amx) limits.bf16_tile = rate(4.0 * 16384 * kRounds, 8, tile_products);
   return limits;
 }
@@ -140,6 +153,7 @@ Limits probe_limits(int64_t bytes) {
   return limits;
 }
 #else
+Limits probe_vectors() { return {}; }
 Limits probe_units() { return {}; }
 Limits probe_limits(int64_t) { return {}; }
 #endif

@@ -22,6 +22,8 @@ struct Limits {
 /// the wall. The best of `times`.
 double best_seconds(const std::function<void()>& f, int times);
 
+/// Dot products and multiply-adds of the calling thread alone, in turn and briefly: some 100 us.
+Limits probe_vectors();
 /// Compute units only: some 10 ms.
 Limits probe_units();
 /// Everything; reads `bytes` (more than the last-level cache, or it measures the cache).

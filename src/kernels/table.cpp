@@ -76,6 +76,7 @@ KernelTable table_for(Isa isa) {
     table.expert_tiles = &avx512::expert_tiles();
     table.combine = avx512::combine;
     table.attention = avx512::attention;
+    table.biased_attention = avx512::biased_attention;
     table.norm = avx512::norm;
     table.elementwise = avx512::elementwise;
     table.conv = avx512::conv;

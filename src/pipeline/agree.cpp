@@ -12,6 +12,7 @@
 #include "base/printable.h"
 #include "comm/collectives.h"
 #include "kernels/isa.h"
+#include "kernels/unit.h"
 #include "pipeline/model_state.h"
 #include "pipeline/tensor_view.h"
 #include "tessera/version.h"
@@ -54,6 +55,7 @@ std::string joined(const std::vector<std::string>& texts) {
 void say_model(const ModelState& state, Terms& terms) {
   terms.say("the version", kVersion);
   terms.say("the instruction set", kernels::name_of(kernels::active_isa()));
+  terms.say("the unit", kernels::name_of(kernels::active_unit()));
   terms.say("--plan", to_string(state.options.plan));
   terms.say("--dtype", word_of(state.options.precision));
   terms.say("--device", name_of(state.place.device));

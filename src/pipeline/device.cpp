@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "comm/nccl/launch.h"
 #include "kernels/gpu.h"
+#include "kernels/unit.h"
 #include "tensor/device_pool.h"
 
 namespace tessera {
@@ -37,7 +38,10 @@ DeviceChoice choose_device(const DeviceOption& option) {
 }
 
 void start_device(const DeviceChoice& choice) {
-  if (!is_gpu(choice.device)) return;
+  if (!is_gpu(choice.device)) {
+    kernels::active_unit();  // what the environment asks for is refused before any work
+    return;
+  }
   static std::mutex starting;
   static int started = -1;  // the one GPU of the process
   const std::lock_guard lock(starting);

@@ -10,6 +10,7 @@
 #include "base/stop.h"
 #include "base/stopwatch.h"
 #include "kernels/isa.h"
+#include "kernels/unit.h"
 #include "load/safetensors.h"
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
@@ -36,6 +37,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.device = device_name(state.place);
   report.precision = state.options.precision;
   report.instruction_set = kernels::name_of(kernels::active_isa());
+  report.unit = kernels::name_of(kernels::active_unit());
   report.threads = state.workers.pool->threads();
   report.ranks = state.options.plan.world();
   report.flops = job.meters.all->total().flops;

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "kernels/isa.h"
 #include "kernels/probe.h"
+#include "kernels/unit.h"
 #include "ops/matmul.h"
 #include "pipeline/device.h"
 #include "study/bench_products.h"
@@ -59,10 +60,11 @@ Bench measured_gpu(const std::function<void(const std::string&)>& line,
 
 Bench measured_cpu(const std::function<void(const std::string&)>& line, int threads) {
   const kernels::Limits limits = kernels::probe_limits();
-  line(fmt::format(R"({{"bench":"limits","isa":"{}","threads":{},"bf16_dot_gflops":{:.1f},)"
-                   R"("f32_fma_gflops":{:.1f},"bf16_tile_gflops":{:.1f},"read_gb_s":{:.2f}}})",
-                   kernels::name_of(kernels::active_isa()), threads, limits.bf16_dot / 1e9,
-                   limits.f32_fma / 1e9, limits.bf16_tile / 1e9, limits.read / 1e9));
+  line(fmt::format(
+      R"({{"bench":"limits","isa":"{}","unit":"{}","threads":{},"bf16_dot_gflops":{:.1f},)"
+      R"("f32_fma_gflops":{:.1f},"bf16_tile_gflops":{:.1f},"read_gb_s":{:.2f}}})",
+      kernels::name_of(kernels::active_isa()), kernels::name_of(kernels::active_unit()), threads,
+      limits.bf16_dot / 1e9, limits.f32_fma / 1e9, limits.bf16_tile / 1e9, limits.read / 1e9));
   return {line, Device::cpu, limits.product(true), limits.product(false), limits.read, 1};
 }
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Wrong options, sizes and names: one clear line, status 2 (or 4 for plans, 6 for memory)."""
 
+import json
+import os
 import re
 import subprocess
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, run
+from program import DATA, PROGRAM, SHAPES, ProgramTest, run
 
 TINY = DATA / "moe/dit_moe_flash/model"
 
@@ -96,6 +98,22 @@ class Arguments(ProgramTest):
                      says=["--progress", "auto, plain or none"])
         self.refused(2, "bench", "pixels", says=["pixels", "kernels"])
         self.refused(2, "bench", "kernels", "--threads", "0", says=["--threads", "1 to 4096"])
+
+    def test_units_of_the_environment(self):
+        for unit in ("tile", "Dot", "dot fma", "\x1b[2J"):
+            self.refused(2, "generate", SHAPES, "--class", "1", "-o", "a.png", says=("TESSERA_UNIT=", "expected fma or dot"),
+                         env={**os.environ, "TESSERA_UNIT": unit})
+        self.refused(2, "generate", SHAPES, "--class", "1", "-o", "a.png", says=("TESSERA_UNIT=dot", "reference"),
+                     env={**os.environ, "TESSERA_UNIT": "dot", "TESSERA_ISA": "reference"})
+
+    def test_the_report_says_the_unit(self):
+        for isa in ("reference", "avx2"):
+            done = self.run_here("generate", SHAPES, "--class", "1", "--steps", "1", "--latents-only", "--save-latents",
+                                 f"{isa}.safetensors", "--report", f"{isa}.json", env={**os.environ, "TESSERA_ISA": isa})
+            if "TESSERA_ISA=" in done.stderr:
+                self.skipTest(done.stderr)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads((self.folder / f"{isa}.json").read_text())["unit"], "fma")
 
     def test_numbers(self):
         for option, value, says in [("--steps", "0", "0 steps"), ("--steps", "-3", "-3 steps"),

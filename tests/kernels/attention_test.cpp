@@ -20,6 +20,22 @@ namespace {
 
 using tensor::DType;
 using tensor::Tensor;
+
+// The kernel of each instruction set; of avx512 those of both units, whichever is faster here.
+struct Form {
+  std::string name;
+  void (*attention)(const AttentionArgs&);
+};
+std::vector<Form> forms() {
+  std::vector<Form> all;
+  for (Isa isa : available_isas()) all.push_back({name_of(isa), cpu_table(isa).attention});
+  if (detected_isa() >= Isa::avx512) {
+    all.push_back({"fma", [](const AttentionArgs& a) { avx512::attention(Unit::fma, a); }});
+    all.push_back({"dot", [](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }});
+  }
+  return all;
+}
+
 double worst_difference(const Tensor& a, const Tensor& b) {
   const std::vector<float> x = a.to_floats(), y = b.to_floats();
   double worst = 0;
@@ -43,6 +59,7 @@ const std::vector<Problem> kProblems = {
     {4, 2, 72, 131, DType::bf16, 9}, {2, 2, 72, 131, DType::f32, 9},
     {2, 1, 128, 77, DType::bf16, 3}, {1, 1, 512, 70, DType::bf16},
     {1, 1, 264, 70, DType::f32},     {2, 2, 56, 300, DType::bf16, 20},
+    {2, 1, 256, 129, DType::bf16},   {1, 1, 24, 1, DType::bf16},
 };
 
 TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
@@ -50,46 +67,45 @@ TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
     const int64_t n = p.tokens;
     const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
     const Answer want = run(reference::attention, p, spans);
-    for (Isa isa : available_isas()) {
-      const Answer got = run(cpu_table(isa).attention, p, spans);
+    for (const Form& form : forms()) {
+      const Answer got = run(form.attention, p, spans);
       const bool exact = p.dtype == DType::f32;
       EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : 8e-3)
-          << name_of(isa) << " " << p.dim << " " << n;
+          << form.name << " " << p.dim << " " << n;
       EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4)
-          << name_of(isa) << " " << p.dim << " " << n;
+          << form.name << " " << p.dim << " " << n;
     }
   }
 }
 
 TEST(Attention, AWideResultIsTheSameBeforeItIsRounded) {
   for (const Problem& p : kProblems)
-    for (Isa isa : available_isas()) {
+    for (const Form& form : forms()) {
       Problem wide = p;
       wide.wide = true;
       const Ranges spans = {{0, p.tokens, 0, p.tokens}};
-      const Answer got = run(cpu_table(isa).attention, wide, spans),
-                   rounded = run(cpu_table(isa).attention, p, spans);
+      const Answer got = run(form.attention, wide, spans), rounded = run(form.attention, p, spans);
       ASSERT_EQ(got.out.dtype(), DType::f32);
-      EXPECT_EQ(rounded_to(p.dtype, got.out), rounded.out.to_floats()) << name_of(isa) << p.dim;
+      EXPECT_EQ(rounded_to(p.dtype, got.out), rounded.out.to_floats()) << form.name << p.dim;
     }
 }
 
 TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
   for (const Problem& p : kProblems)
-    for (Isa isa : available_isas()) {
-      const auto kernel = cpu_table(isa).attention;
+    for (const Form& form : forms()) {
+      const auto kernel = form.attention;
       const int64_t n = p.tokens;
       const Answer together = run(kernel, p, {{0, n, 0, n}});
       Ranges apart;
       for (int64_t q = 0; q < n; q += 1 + q % 37)
         apart.push_back({q, std::min(n, q + 1 + q % 37), 0, n});
-      EXPECT_EQ(run(kernel, p, apart), together) << name_of(isa) << " " << p.dim << " " << n;
+      EXPECT_EQ(run(kernel, p, apart), together) << form.name << " " << p.dim << " " << n;
       for (int threads : {2, 3}) {
         base::ThreadPool pool(threads);
         tensor::Scope scope;
         scope.pool = &pool;
         const tensor::BindScope bind(scope);
-        EXPECT_EQ(run(kernel, p, {{0, n, 0, n}}), together) << name_of(isa) << " " << p.dim;
+        EXPECT_EQ(run(kernel, p, {{0, n, 0, n}}), together) << form.name << " " << p.dim;
       }
     }
 }
@@ -111,12 +127,12 @@ TEST(Attention, ManyUnevenSpansOverThreads) {
   const Ranges spans = {{0, 1, 0, 1}, {1, 40, 1, 40}, {40, 297, 0, 297}, {297, 400, 40, 400}};
   const Answer want = run(reference::attention, p, spans);
   for (int threads : {1, 2, 5})
-    for (Isa isa : available_isas()) {
+    for (const Form& form : forms()) {
       base::ThreadPool pool(threads);
       tensor::Scope scope;
       scope.pool = &pool;
       const tensor::BindScope bind(scope);
-      EXPECT_LT(worst_difference(run(cpu_table(isa).attention, p, spans).out, want.out), 8e-3);
+      EXPECT_LT(worst_difference(run(form.attention, p, spans).out, want.out), 8e-3);
     }
 }
 
@@ -124,17 +140,38 @@ TEST(Attention, ScoresFarApartStayFinite) {
   const Problem p{1, 1, 16, 150, DType::f32, 4000};
   const Ranges spans = {{0, 150, 0, 150}};
   const Answer want = run(reference::attention, p, spans);
-  for (Isa isa : available_isas()) {
-    const Answer got = run(cpu_table(isa).attention, p, spans);
-    EXPECT_LT(worst_difference(got.out, want.out), 1e-2) << name_of(isa);
-    EXPECT_LT(worst_difference(got.lse, want.lse), 1e-5) << name_of(isa);
+  for (const Form& form : forms()) {
+    const Answer got = run(form.attention, p, spans);
+    EXPECT_LT(worst_difference(got.out, want.out), 1e-2) << form.name;
+    EXPECT_LT(worst_difference(got.lse, want.lse), 1e-5) << form.name;
+  }
+}
+
+TEST(Attention, TheUnitDoesNotMatterToF32) {
+  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has one unit for products";
+  const Problem p{3, 1, 40, 65, DType::f32};
+  const Ranges spans = {{0, 65, 0, 65}};
+  EXPECT_EQ(run([](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }, p, spans),
+            run([](const AttentionArgs& a) { avx512::attention(Unit::fma, a); }, p, spans));
+}
+
+// Sums of many keys stay in f32: rounding each probability to bf16 averages out.
+TEST(Attention, RoundedProbabilitiesAddNoErrorThatGrowsWithTheKeys) {
+  for (int64_t tokens : {64, 1500}) {
+    Problem p{1, 1, 64, tokens, DType::bf16};
+    p.wide = true;
+    const Ranges spans = {{0, 8, 0, tokens}};
+    const Answer want = run(reference::attention, p, spans);
+    for (const Form& form : forms())
+      EXPECT_LT(worst_difference(run(form.attention, p, spans).out, want.out), 2e-3)
+          << form.name << " " << tokens;
   }
 }
 
 TEST(Attention, NoSpansTouchNothing) {
   const Problem p{2, 2, 16, 5, DType::f32};
-  for (Isa isa : available_isas()) {
-    const Answer got = run(cpu_table(isa).attention, p, {});
+  for (const Form& form : forms()) {
+    const Answer got = run(form.attention, p, {});
     for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
   }
 }

@@ -20,6 +20,12 @@ TEST(Probe, UnitsOfThisMachineHaveARate) {
   EXPECT_GE(limits.product(true), limits.product(false));
 }
 
+TEST(Probe, VectorsAreMeasuredInAMoment) {
+  const Limits limits = probe_vectors();
+  EXPECT_EQ(limits.f32_fma > 0, detected_isa() >= Isa::avx512);
+  EXPECT_EQ(limits.bf16_dot > 0, detected_isa() >= Isa::avx512);
+}
+
 TEST(Probe, MemoryIsRead) {
   const Limits limits = probe_limits(int64_t{8} << 20);
   EXPECT_EQ(limits.read > 0, detected_isa() >= Isa::avx512);

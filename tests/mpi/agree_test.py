@@ -59,6 +59,12 @@ class AgreeTest(unittest.TestCase):
                   self.image(before=("env", "TESSERA_ISA=reference")),
                   "instruction set", "'reference'", "'avx2'")
 
+    def test_units(self):
+        if "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
+            self.skipTest("this CPU has one unit for products: no AVX512_BF16")
+        self.ends(self.image(before=("env", "TESSERA_UNIT=dot")), self.image(before=("env", "TESSERA_UNIT=fma")),
+                  "unit", "'fma'", "'dot'")
+
     def test_weights_and_configurations(self):
         other = self.folder / "other"
         shutil.copytree(MODEL, other)

@@ -11,7 +11,7 @@ TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 namespace {
 
-// act(up + bias), rounded to bf16 for weights of bf16, straight into the packed rows of the down
+// act(up + bias), rounded where the engine rounds, straight into the packed rows of the down
 // product.
 class InnerWriter final : public BlockWriter {
  public:
@@ -21,8 +21,8 @@ class InnerWriter final : public BlockWriter {
         layout_(layout),
         expert_(expert),
         activation_(activation),
-        weight_(expert.down->dtype),
-        stored_(e.rows_for(weight_)),
+        stored_(e.rows_for(expert.down->dtype)),
+        rounds_(e.rounds(expert.down->dtype)),
         size_(size_of(stored_)) {}
 
   void write(int64_t row, int64_t rows, int64_t panel, const float* sums) override {
@@ -41,15 +41,15 @@ class InnerWriter final : public BlockWriter {
   void all(int64_t row, int64_t rows, int64_t panel, const float* sums) const {
     constexpr bool kPaired = activation == Activation::swiglu;
     constexpr int64_t kParts = kPaired ? 1 : 2;
-    const int64_t step = step_elements(weight_), inner = expert_.down->k;
+    const int64_t step = layout_.line / size_, inner = expert_.down->k;
     for (int64_t part = 0; part < kParts; ++part) {
       const int64_t column = (panel * kParts + part) * 16;
       if (column >= inner) return;
       const __m512 bias =
           expert_.up_bias ? _mm512_maskz_loadu_ps(lanes(inner - column), expert_.up_bias + column)
                           : _mm512_setzero_ps();
-      // The last columns may leave a part of their step: zeros.
-      const int64_t pad = column + 16 >= inner ? step - column % step : 0;
+      // The last columns may leave a part of the steps: zeros.
+      const int64_t pad = column + 16 >= inner ? layout_.steps * step - column : 0;
       std::byte* to = rows_ + layout_.offset(row, column / step) + column % step * size_;
       const float* from = sums + part * 16;
       for (int64_t r = 0; r < rows; ++r, to += layout_.line, from += kPanelColumns) {
@@ -59,25 +59,25 @@ class InnerWriter final : public BlockWriter {
         else
           v = activate<activation>(_mm512_add_ps(v, bias));
         put(to, v);
-        for (int64_t i = 16; i < pad; i += 16) put(to + i * size_, _mm512_setzero_ps());
+        for (int64_t i = column + 16; i < column + pad; i += 16)
+          put(rows_ + layout_.offset(row + r, i / step) + i % step * size_, _mm512_setzero_ps());
       }
     }
   }
 
   void put(std::byte* to, __m512 v) const {
-    if (weight_ != DType::bf16)
-      _mm512_store_ps(to, v);
-    else if (stored_ == DType::bf16)
+    if (stored_ == DType::bf16)
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), to_bf16(v));
     else
-      _mm512_store_ps(to, widen(to_bf16(v)));
+      _mm512_store_ps(to, rounds_ ? widen(to_bf16(v)) : v);
   }
 
   std::byte* rows_;
   const RowLayout& layout_;
   const ExpertView& expert_;
   Activation activation_;
-  DType weight_, stored_;
+  DType stored_;
+  bool rounds_;
   int64_t size_;
 };
 

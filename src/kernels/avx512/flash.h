@@ -8,20 +8,32 @@
 #include "kernels/attention.h"
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/vector.h"
+#include "kernels/unit.h"
 
 // What the attentions of AVX-512 and AMX share: who packs keys and values, who attends, and the
 // running softmax (FlashAttention; Dao et al. 2022, section 3.1).
 namespace tessera::kernels::avx512 {
+
+/// Added to the scaled scores: data[head * stride + tokens - 1 + key - query].
+struct DistanceBias {
+  const float* data = nullptr;
+  int64_t stride = 0, tokens = 0;
+};
 
 /// Keys and values of a key head of a span, packed once for all its queries.
 struct PackedHead {
   const AttentionArgs* args = nullptr;
   AttentionRange span{};
   int64_t kv_head = 0;
+  DistanceBias bias;
   std::byte* packed = nullptr;
 
   int64_t keys() const { return span.k_end - span.k_begin; }
   int64_t queries() const { return span.q_end - span.q_begin; }
+  /// Biases of a query, counted from the start of the span, by key; null: there are none.
+  const float* bias_of(int64_t head, int64_t query) const {
+    return bias.data ? bias.data + head * bias.stride + bias.tokens - 1 - query : nullptr;
+  }
 };
 
 /// One way to compute attention. Blocks of keys are counted from the first key of the span, and a
@@ -38,7 +50,10 @@ struct AttentionEngine {
 };
 
 /// The whole of attention over an engine: over threads by span, head and queries.
-void run_attention(const AttentionEngine& engine, const AttentionArgs& args);
+void run_attention(const AttentionEngine& engine, const AttentionArgs& args,
+                   const DistanceBias& bias);
+/// The engine of a unit; f32 has one engine alone.
+const AttentionEngine& attention_engine(DType dtype, Unit unit);
 
 /// Subnormals count as zeros while it lives: one costs 150 cycles, and is no probability.
 class FlushSubnormals {

@@ -9,6 +9,7 @@
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/stream.h"
 #include "kernels/avx512/vector.h"
+#include "kernels/unit.h"
 #include "tensor/scope.h"
 
 TESSERA_AVX512_BEGIN
@@ -17,34 +18,27 @@ namespace {
 
 constexpr int kMostRows = 14;  // times two vectors of columns: 28 of 32 registers hold sums
 
-// f32 weights; bf16 widened in registers; bf16 widened in memory before; bf16 dot products; i8
-// widened in registers.
-enum class Unit { f32, widen, widened, dot, bytes };
+// f32 weights; bf16 widened in registers; bf16 or i8 widened in memory before; bf16 dot products,
+// of i8 that became bf16 in memory too.
+enum class Way { f32, widen, widened, dot };
 
-// One part of a word of k in both tiles (bf16: an even or odd element of k; i8: one of four;
-// otherwise all of it).
-template <Unit unit>
+// One part of a word of k in both tiles: an even or odd element of bf16, otherwise all of it.
+template <Way unit>
 struct Half {
-  static constexpr bool kPairs = unit == Unit::widen || unit == Unit::widened;
-  static constexpr int kCount = unit == Unit::bytes ? 4 : kPairs ? 2 : 1;  // parts of a word
-  static constexpr int64_t kBytes = unit == Unit::widened ? 256 : 64;  // from one word to the next
-  static constexpr int64_t kTile = unit == Unit::widened ? 64 : kStepBytes / 2;
-  static constexpr int64_t kStep = unit == Unit::widened ? 2 * kStepBytes : kStepBytes;
+  static constexpr bool kPairs = unit == Way::widen || unit == Way::widened;
+  static constexpr int kCount = kPairs ? 2 : 1;                       // parts of a word
+  static constexpr int64_t kBytes = unit == Way::widened ? 256 : 64;  // from one word to the next
+  static constexpr int64_t kTile = unit == Way::widened ? 64 : kStepBytes / 2;
+  static constexpr int64_t kStep = unit == Way::widened ? 2 * kStepBytes : kStepBytes;
   __m512 w[2];
 
   __attribute__((always_inline)) Half(const std::byte* from, int half) {
-    if constexpr (unit == Unit::widened) from += half * 128;
+    if constexpr (unit == Way::widened) from += half * 128;
 #pragma GCC unroll 2
     for (int t = 0; t < 2; ++t) {
       w[t] = _mm512_load_ps(from + t * kTile);
-      if constexpr (unit == Unit::widen) w[t] = half ? odd(w[t]) : even(w[t]);
-      if constexpr (unit == Unit::bytes) w[t] = byte(w[t], half);
+      if constexpr (unit == Way::widen) w[t] = half ? odd(w[t]) : even(w[t]);
     }
-  }
-  static __m512 byte(__m512 four, int part) {
-    const __m512i top =
-        _mm512_sll_epi32(_mm512_castps_si512(four), _mm_cvtsi32_si128(24 - 8 * part));
-    return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
   }
   static __m512 even(__m512 pairs) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
@@ -59,7 +53,7 @@ struct Half {
     const __m512 both = _mm512_set1_ps(value);
 #pragma GCC unroll 2
     for (int t = 0; t < 2; ++t)
-      if constexpr (unit == Unit::dot)
+      if constexpr (unit == Way::dot)
         sum[t] = _mm512_dpbf16_ps(sum[t], (__m512bh)both, (__m512bh)w[t]);
       else
         sum[t] = _mm512_fmadd_ps(both, w[t], sum[t]);
@@ -67,7 +61,7 @@ struct Half {
 };
 
 // sums[R][32] (+)= x[R, steps] w[steps, 32], in the order of k.
-template <Unit unit, int R>
+template <Way unit, int R>
 void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, bool first,
            Stream& stream) {
   constexpr int kHalves = Half<unit>::kCount;
@@ -98,11 +92,11 @@ void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, b
 
 using Block = void (*)(const std::byte*, const std::byte*, int64_t, float*, bool, Stream&);
 using Blocks = std::array<Block, kMostRows>;
-template <Unit unit, size_t... R>
+template <Way unit, size_t... R>
 constexpr Blocks blocks(std::index_sequence<R...>) {
   return {block<unit, static_cast<int>(R) + 1>...};
 }
-template <Unit unit>
+template <Way unit>
 constexpr Blocks kBlocks = blocks<unit>(std::make_index_sequence<kMostRows>());
 
 // One panel of bf16 as [word][half][tile][16 columns] of f32: the halves in the order of k.
@@ -111,8 +105,36 @@ void widen_panel(const std::byte* from, int64_t steps, std::byte* to) {
     for (int64_t word = 0; word < kStepWords; ++word, to += 256)
       for (int64_t t = 0; t < 2; ++t) {
         const __m512 v = _mm512_load_ps(from + t * kStepBytes / 2 + word * 64);
-        _mm512_store_ps(to + t * 64, Half<Unit::widen>::even(v));
-        _mm512_store_ps(to + t * 64 + 128, Half<Unit::widen>::odd(v));
+        _mm512_store_ps(to + t * 64, Half<Way::widen>::even(v));
+        _mm512_store_ps(to + t * 64 + 128, Half<Way::widen>::odd(v));
+      }
+}
+
+// Steps of i8 as the kernel reads two steps of bf16 for each: f32 by the element of k, or pairs of
+// bf16, which has the bits of every integer up to 256.
+template <Way bf16>
+void widen_bytes(const std::byte* from, int64_t steps, std::byte* to) {
+  constexpr int64_t kTile = kStepBytes / 2, kElement = kPanelColumns * 4;
+  for (int64_t s = 0; s < steps; ++s, from += kStepBytes)
+    for (int64_t word = 0; word < kStepWords; ++word)
+      for (int64_t t = 0; t < 2; ++t) {
+        const __m512i four = _mm512_load_si512(from + t * kTile + word * 64);
+        __m512i wide[4];
+#pragma GCC unroll 4
+        for (unsigned i = 0; i < 4; ++i)
+          wide[i] = _mm512_castps_si512(
+              _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(four, 24 - 8 * i), 24)));
+        if constexpr (bf16 == Way::dot) {
+          const int64_t at = (s * kStepWords + word) * 2;  // both in the same step
+          std::byte* pair = to + at / kStepWords * kStepBytes + t * kTile + at % kStepWords * 64;
+#pragma GCC unroll 2
+          for (int i = 0; i < 4; i += 2, pair += 64)
+            _mm512_store_si512(pair, _mm512_or_si512(_mm512_srli_epi32(wide[i], 16), wide[i + 1]));
+        } else {
+          std::byte* element = to + (s * kStepWords + word) * 4 * kElement + t * 64;
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i, element += kElement) _mm512_store_si512(element, wide[i]);
+        }
       }
 }
 
@@ -129,17 +151,20 @@ void scale_sums(float* sums, int64_t rows, const float* scales) {
 // go on where they stopped, so the cut does not change a bit.
 constexpr int64_t kGroupsToShare = 4, kChunkBytes = 24 << 10;
 
-template <Unit bf16>
+template <Way bf16>
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
-  const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
+  const bool small = w.dtype == DType::i8;
+  const int64_t together = small ? 2 : 1;  // steps of the layout to one of the panel
+  const int64_t steps = layout.steps / together, groups = layout.groups();
+  const int64_t bytes = steps * kStepBytes;
   const bool share_panel = groups >= kGroupsToShare;
-  const bool widen = share_panel && bf16 == Unit::widen && w.dtype == DType::bf16;
-  const Blocks& kernels = w.dtype == DType::i8     ? kBlocks<Unit::bytes>
-                          : w.dtype != DType::bf16 ? kBlocks<Unit::f32>
-                          : widen                  ? kBlocks<Unit::widened>
-                                                   : kBlocks<bf16>;
-  const int64_t most = share_panel ? kChunkBytes / kStepBytes / (widen ? 2 : 1) : steps;
+  const bool widen = small || (share_panel && bf16 == Way::widen && w.dtype == DType::bf16);
+  const Blocks& kernels = w.dtype == DType::f32         ? kBlocks<Way::f32>
+                          : widen && bf16 == Way::widen ? kBlocks<Way::widened>
+                                                        : kBlocks<bf16>;
+  const int64_t wide_step = kStepBytes * together * (widen && bf16 == Way::widen ? 2 : 1);
+  const int64_t most = share_panel || small ? kChunkBytes / wide_step : steps;
   const int64_t chunks = ceil_div(steps, most);
   std::byte* const wide = thread_scratch(2).at_least(kChunkBytes + layout.rows * kPanelColumns * 4);
   float* const sums = reinterpret_cast<float*>(wide + kChunkBytes);
@@ -147,16 +172,21 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   const float* const scales = w.scales.defined() ? w.scales.data<float>() : nullptr;
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = data + p * bytes;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * layout.steps,
+                groups <= 2 ? 9 : 3);
     for (int64_t c = 0; c < chunks; ++c) {
       const Range chunk = share(steps, chunks, c);
       const std::byte* from = panel + chunk.begin * kStepBytes;
-      if (widen) widen_panel(from, chunk.size(), wide);
+      if (small)
+        widen_bytes<bf16>(from, chunk.size(), wide);
+      else if (widen)
+        widen_panel(from, chunk.size(), wide);
       for (int64_t g = 0; g < groups; ++g) {
         const Range rows = layout.group(g);
+        const int64_t at = rows.begin * layout.steps + chunk.begin * together * rows.size();
         kernels[static_cast<size_t>(rows.size() - 1)](
-            x + (rows.begin * steps + chunk.begin * rows.size()) * layout.line, widen ? wide : from,
-            chunk.size(), sums + rows.begin * kPanelColumns, c == 0, next);
+            x + at * layout.line, widen ? wide : from, chunk.size() * together,
+            sums + rows.begin * kPanelColumns, c == 0, next);
         if (c + 1 < chunks) continue;
         if (scales)
           scale_sums(sums + rows.begin * kPanelColumns, rows.size(), scales + p * kPanelColumns);
@@ -166,23 +196,16 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   }
 }
 
-bool is_amd() {
-  __builtin_cpu_init();
-  return __builtin_cpu_is("amd");
-}
-
-// The elements of one step of k; `stored` says how.
-void pack_line(const RowSource& source, int64_t row, int64_t k, DType weight, DType stored,
-               std::byte* out) {
-  for (int64_t i = 0; i < step_elements(weight); i += 16) {
+// The elements of one line, from k on; `stored` says how.
+void pack_line(const RowSource& source, int64_t row, int64_t k, int64_t elements, DType stored,
+               bool rounds, std::byte* out) {
+  for (int64_t i = 0; i < elements; i += 16) {
     const __m512 v =
         load(source.x, source.dtype, row * source.stride + k + i, lanes(source.k - k - i));
-    if (weight != DType::bf16)
-      _mm512_store_ps(out + i * 4, v);
-    else if (stored == DType::bf16)
+    if (stored == DType::bf16)
       _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * 2), to_bf16(v));
     else
-      _mm512_store_ps(out + i * 4, widen(to_bf16(v)));
+      _mm512_store_ps(out + i * 4, rounds ? widen(to_bf16(v)) : v);
   }
 }
 
@@ -276,23 +299,22 @@ void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape&
 }  // namespace
 
 const Engine& multiply_add_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<Unit::widen>};
+  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<Way::widen>};
   return kEngine;
 }
 
 const Engine& dot_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::bf16, sweep<Unit::dot>};
+  static constexpr Engine kEngine{kMostRows, false, DType::bf16, sweep<Way::dot>};
   return kEngine;
 }
 
-const Engine& engine() {
-  static const Engine& fastest = is_amd() ? dot_engine() : multiply_add_engine();
-  return fastest;
-}
+const Engine& engine() { return active_unit() == Unit::dot ? dot_engine() : multiply_add_engine(); }
 
 void pack_rows(const Engine& e, const RowSource& source, int64_t first, const RowLayout& layout,
                DType weight, std::byte* out) {
   const DType stored = e.rows_for(weight);
+  const bool rounds = e.rounds(weight);
+  const int64_t elements = layout.line / size_of(stored);
   for (int64_t g = 0; g < layout.groups(); ++g) {
     const Range rows = layout.group(g);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
@@ -304,7 +326,7 @@ void pack_rows(const Engine& e, const RowSource& source, int64_t first, const Ro
         if (from < 0)
           std::memset(line, 0, static_cast<size_t>(layout.line));
         else
-          pack_line(source, from, s * step_elements(weight), weight, stored, line);
+          pack_line(source, from, s * elements, elements, stored, rounds, line);
       }
     }
   }
@@ -316,8 +338,7 @@ std::unique_ptr<BlockWriter> epilogue_writer(const MatmulArgs& args, int64_t fir
 }
 
 int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
-  const int64_t row =
-      e.layout(1, std::max<int64_t>(steps, 1), weight).line * std::max<int64_t>(steps, 1);
+  const int64_t row = e.layout(1, std::max<int64_t>(steps, 1), weight).bytes();
   return std::max<int64_t>(1, kRowBytes / row / e.most) * e.most;
 }
 

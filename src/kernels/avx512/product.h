@@ -27,7 +27,8 @@ constexpr Range share(int64_t n, int64_t parts, int64_t i) {
 }
 
 /// Rows are packed in groups, a group as [step][row][line]: what a block of sums reads in turn. A
-/// line holds a row's elements of a step. Tails along k are zeros. Even groups share the rows
+/// line holds a row's elements of a step; weights of i8 have two for each of theirs. Tails along k
+/// are zeros. Even groups share the rows
 /// evenly; padded ones all have `most` rows.
 struct RowLayout {
   int64_t rows = 0, steps = 0, most = 1;
@@ -61,24 +62,31 @@ class BlockWriter {
 struct Engine {
   int64_t most;  ///< rows of a group
   bool padded;
-  DType rows_for_bf16;  ///< how rows rounded to bf16 are stored: bf16, or widened to f32
+  DType rows_for_bf16;  ///< how rows are stored for bf16 and i8: bf16, or widened to f32
   void (*sweep)(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
                 BlockWriter& writer);
 
-  DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
+  DType rows_for(DType weight) const { return weight == DType::f32 ? DType::f32 : rows_for_bf16; }
+  /// Rows are rounded to bf16.
+  bool rounds(DType weight) const {
+    return weight == DType::bf16 || rows_for(weight) == DType::bf16;
+  }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
-    return {rows, steps, most, padded, step_elements(weight) * size_of(rows_for(weight))};
+    const int64_t elements = weight == DType::f32 ? 16 : 32;
+    return {rows, steps * step_elements(weight) / elements, most, padded,
+            elements * size_of(rows_for(weight))};
   }
 };
 
-/// bf16 weights widened in registers, fused multiply-adds: twice as fast as dot products on Intel.
+/// Fused multiply-adds of f32; bf16 weights are widened in registers, or once for many rows.
 const Engine& multiply_add_engine();
-/// Dot products of AVX512_BF16: twice as fast on AMD. f32 weights take multiply-adds here too.
+/// Dot products of AVX512_BF16; i8 weights become bf16, which holds them exactly. f32 weights take
+/// multiply-adds here too.
 const Engine& dot_engine();
-/// The faster of the two on this CPU.
+/// That of active_unit().
 const Engine& engine();
 
-/// Packs rows of x (row r is x[ids ? ids[r] / slots : r]), rounded to bf16 for weights of bf16.
+/// Packs rows of x (row r is x[ids ? ids[r] / slots : r]), rounded where the engine rounds.
 struct RowSource {
   const void* x = nullptr;
   DType dtype = DType::f32;
@@ -95,7 +103,7 @@ std::unique_ptr<BlockWriter> epilogue_writer(const MatmulArgs& args, int64_t fir
 
 /// Bytes of packed rows that stay in L2 beside the passing weights.
 constexpr int64_t kRowBytes = int64_t{1} << 20;
-/// Rows whose packed form of `steps` steps fits, a multiple of the group.
+/// Rows whose packed form of `steps` steps of the weight fits, a multiple of the group.
 int64_t resident_rows(const Engine& engine, int64_t steps, DType weight);
 
 /// The whole of matmul over an engine.

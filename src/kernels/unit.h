@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/isa.h"
+
+namespace tessera::kernels {
+
+/// What multiplies bf16 in vectors: fused multiply-adds of f32, after widening, or dot products of
+/// pairs. CPUs with AVX512_BF16 have both, one twice as fast as the other, and not all the same
+/// one.
+enum class Unit : uint8_t { fma, dot };
+/// "fma", "dot": the names that TESSERA_UNIT takes.
+const char* name_of(Unit unit);
+/// The unit of that name. Throws Error(usage) for an unknown name, or one that `isa` lacks.
+Unit parse_unit(std::string_view name, Isa isa);
+
+/// The faster unit of this CPU: measured once a process, in less than a millisecond.
+Unit measured_unit();
+/// What kernels take: the one that TESSERA_UNIT names, read once, else measured_unit(); `fma`
+/// where active_isa() is below avx512. Throws Error(usage) as parse_unit() does.
+Unit active_unit();
+
+}  // namespace tessera::kernels
