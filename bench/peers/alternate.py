@@ -167,8 +167,9 @@ def compare_resident(program, threads, shape, variants, seconds, device, rounds=
                       threads=threads, **({"recorded": said["recorded"]} if "recorded" in said else {}), **more)
 
 
-def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu"):
-    """Prints a JSON line for one shape, see print_line(), and returns what it holds."""
+def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu", of=min):
+    """Prints a JSON line for one shape, see print_line(), and returns what it holds. `of` the rounds:
+    min, or statistics.median."""
     import torch
 
     if device == "cuda":
@@ -179,14 +180,18 @@ def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu"):
             failures.append(shape)
             return print_json({"shape": shape, "error": str(error)[:300]})
     torch.set_num_threads(threads)
-    ours, theirs = float("inf"), {name: float("inf") for name in variants}
+    said, theirs = [], {name: [] for name in variants}
     for f in variants.values():
         f()
     for _ in range(rounds):
-        ours = min(ours, tessera_line(program, threads, shape)["ms"])
+        said.append(tessera_line(program, threads, shape))
         for name, f in variants.items():
-            theirs[name] = min(theirs[name], cpu_seconds(f, threads, times) * 1e3)
-    return print_line(shape, ours, theirs, threads=threads, torch=torch.__version__)
+            theirs[name].append(cpu_seconds(f, threads, times) * 1e3)
+    share = {}
+    if "share_of_peak" in said[0]:  # of the units' probe, beside the runs; the largest is the best
+        share["share_of_peak"] = -of(-s["share_of_peak"] for s in said)
+    return print_line(shape, of(s["ms"] for s in said), {name: of(ms) for name, ms in theirs.items()},
+                      threads=threads, torch=torch.__version__, **share)
 
 
 def program(name):

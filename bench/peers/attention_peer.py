@@ -4,9 +4,10 @@ on a GPU by default and with the backends of cuDNN and FlashAttention.
     pip install -r bench/peers/requirements.txt
     TESSERA_BENCH=build/release/bench python bench/peers/attention_peer.py [threads] [shapes] [--device cuda]
 
-On a GPU both are ten calls in a CUDA graph: no time of the host counts. Both read queries, keys and values as slices of one fused projection, and write [tokens, heads * dim].
+On a CPU in turn, medians of seven rounds. On a GPU both are ten calls in a CUDA graph: no time of the host counts. Both read queries, keys and values as slices of one fused projection, and write [tokens, heads * dim].
 Shapes are words like 1024x24x128,4096x24x64 (tokens, heads, head_dim).
 """
+import statistics
 import sys
 
 import torch
@@ -49,7 +50,7 @@ def main():
     with torch.inference_mode():
         for shape in shapes:
             compare(program("attention_bench"), threads, "x".join(map(str, shape)),
-                    variants(*shape, device), rounds=2, device=device)
+                    variants(*shape, device), rounds=7, times=1, device=device, of=statistics.median)
     finish()
 
 

@@ -22,7 +22,8 @@ TEST(Unit, RefusesUnknownAndMissingOnesByName) {
       ADD_FAILURE() << name;
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::usage);
-      EXPECT_NE(std::string(e.what()).find(std::string("TESSERA_UNIT='") + name + "'"), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find(std::string("TESSERA_UNIT='") + name + "'"),
+                std::string::npos);
     }
   }
   try {
