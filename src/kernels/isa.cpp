@@ -34,7 +34,7 @@ Isa detect() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::reference;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      cpuid_bit(1, 'a', 5);
+                      __builtin_cpu_supports("avx512vnni") && cpuid_bit(1, 'a', 5);
   if (!avx512) return Isa::avx2;
   const bool amx = cpuid_bit(0, 'd', 22) && cpuid_bit(0, 'd', 24);
   return amx && tiles_granted() ? Isa::amx : Isa::avx512;

@@ -16,6 +16,8 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
+constexpr int64_t kMostInt8 = 65536;  // 255 * 128 times as many fit into 32 bits
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <class From>
@@ -147,6 +149,8 @@ PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8, ErrorCode::usage,
           "pack_weight: weights in {} are not supported; choose f32, bf16 or i8",
           tensor::name_of(dtype));
+  require(dtype != DType::i8 || w.size(1) <= kMostInt8, ErrorCode::usage,
+          "pack_weight: weight {} in i8; expected at most {} columns", w.shape().str(), kMostInt8);
   const bool paired = up.defined();
   require(!paired || (up.shape() == w.shape() && tensor::is_float(up.dtype()) &&
                       up.is_meta() == w.is_meta()),

@@ -40,8 +40,8 @@ PanelShape panel_shape(const PackedWeight& weight);
 
 /// Packs `w` [n, k] (any float dtype), or the pair of `w` and `up` if `up` is defined, for products
 /// in `dtype` (f32, bf16, or i8 for experts). i8 is symmetric, by column of the result: the largest
-/// magnitude of W's row becomes 127, and each element is off by half a scale at most. On meta only
-/// the shape is kept. Counted as weights.
+/// magnitude of W's row becomes 127, and each element is off by half a scale at most; k is at most
+/// 65,536, so that sums of whole numbers fit. On meta only the shape is kept. Counted as weights.
 PackedWeight pack_weight(const tensor::Tensor& w, const tensor::Tensor& up, tensor::DType dtype,
                          Isa isa);
 

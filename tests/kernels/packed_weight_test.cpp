@@ -80,6 +80,8 @@ TEST(PackedWeight, Int8KeepsEachElementWithinHalfAScale) {
   const Tensor meta = Tensor::empty({128, 256}, DType::f32, tensor::Device::meta);
   const int64_t half = pack_weight(meta, {}, DType::bf16, Isa::avx512).bytes() / 2;
   EXPECT_EQ(pack_weight(meta, {}, DType::i8, Isa::avx512).bytes(), half + 4 * 128);
+  const Tensor long_rows = Tensor::empty({1, 65537}, DType::bf16, tensor::Device::meta);
+  EXPECT_THROW(pack_weight(long_rows, {}, DType::i8, Isa::avx512), Error);
 }
 
 TEST(PackedWeight, RowMajorStaysInOrder) {

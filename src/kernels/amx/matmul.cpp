@@ -13,7 +13,7 @@ const avx512::Engine& engine() {
 }
 
 const avx512::Engine& engine_for(tensor::DType weight) {
-  return weight == tensor::DType::bf16 ? engine() : avx512::multiply_add_engine();
+  return weight == tensor::DType::bf16 ? engine() : avx512::engine_for(weight);
 }
 
 void matmul(const MatmulArgs& args) { avx512::multiply(engine_for(args.weight->dtype), args); }

@@ -11,8 +11,8 @@ TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 namespace {
 
-// act(up + bias), rounded where the engine rounds, straight into the packed rows of the down
-// product.
+// act(up + bias), rounded to bf16 for weights of bf16, straight into the packed rows of the down
+// product; where these need all of a row, as f32 for them.
 class InnerWriter final : public BlockWriter {
  public:
   InnerWriter(const Engine& e, std::byte* rows, const RowLayout& layout, const ExpertView& expert,
@@ -21,8 +21,8 @@ class InnerWriter final : public BlockWriter {
         layout_(layout),
         expert_(expert),
         activation_(activation),
-        stored_(e.rows_for(expert.down->dtype)),
-        rounds_(e.rounds(expert.down->dtype)),
+        weight_(expert.down->dtype),
+        stored_(e.rows_for(weight_)),
         size_(size_of(stored_)) {}
 
   void write(int64_t row, int64_t rows, int64_t panel, const float* sums) override {
@@ -42,48 +42,53 @@ class InnerWriter final : public BlockWriter {
     constexpr bool kPaired = activation == Activation::swiglu;
     constexpr int64_t kParts = kPaired ? 1 : 2;
     const int64_t step = layout_.line / size_, inner = expert_.down->k;
+    const int64_t row_bytes = layout_.most == 1 ? layout_.steps * layout_.line : layout_.line;
     for (int64_t part = 0; part < kParts; ++part) {
       const int64_t column = (panel * kParts + part) * 16;
       if (column >= inner) return;
       const __m512 bias =
           expert_.up_bias ? _mm512_maskz_loadu_ps(lanes(inner - column), expert_.up_bias + column)
                           : _mm512_setzero_ps();
-      // The last columns may leave a part of the steps: zeros.
-      const int64_t pad = column + 16 >= inner ? layout_.steps * step - column : 0;
+      // The last columns may leave a part of their step: zeros.
+      const int64_t pad = column + 16 >= inner ? step - column % step : 0;
       std::byte* to = rows_ + layout_.offset(row, column / step) + column % step * size_;
       const float* from = sums + part * 16;
-      for (int64_t r = 0; r < rows; ++r, to += layout_.line, from += kPanelColumns) {
+      for (int64_t r = 0; r < rows; ++r, to += row_bytes, from += kPanelColumns) {
         __m512 v = _mm512_load_ps(from);
         if constexpr (kPaired)
           v = _mm512_mul_ps(silu(v), _mm512_load_ps(from + 16));
         else
           v = activate<activation>(_mm512_add_ps(v, bias));
         put(to, v);
-        for (int64_t i = column + 16; i < column + pad; i += 16)
-          put(rows_ + layout_.offset(row + r, i / step) + i % step * size_, _mm512_setzero_ps());
+        for (int64_t i = 16; i < pad; i += 16) put(to + i * size_, _mm512_setzero_ps());
       }
     }
   }
 
   void put(std::byte* to, __m512 v) const {
-    if (stored_ == DType::bf16)
+    if (weight_ != DType::bf16)
+      _mm512_store_ps(to, v);
+    else if (stored_ == DType::bf16)
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), to_bf16(v));
     else
-      _mm512_store_ps(to, rounds_ ? widen(to_bf16(v)) : v);
+      _mm512_store_ps(to, widen(to_bf16(v)));
   }
 
   std::byte* rows_;
   const RowLayout& layout_;
   const ExpertView& expert_;
   Activation activation_;
-  DType stored_;
-  bool rounds_;
+  DType weight_, stored_;
   int64_t size_;
 };
 
+// Digits are made of whole rows, when all are there: until then these are dense f32.
 RowLayout inner_layout(const Engine& e, const ExpertView& expert, int64_t rows) {
+  if (e.digits) return {rows, ceil_div(expert.down->k, 16), 1, false, 64};
   return e.layout(rows, panel_shape(*expert.down).steps, expert.down->dtype);
 }
+
+const Engine& engine_of(const ExpertView& expert) { return engine_for(expert.down->dtype); }
 
 void combine_token(const CombineArgs& args, int64_t t) {
   for (int64_t c = 0; c < args.hidden; c += 16) {
@@ -131,18 +136,26 @@ void expert_down_tile(const Engine& e, const ExpertTile& tile) {
   out.y_dtype = tile.dtype;
   out.y_stride = expert.down->n;
   const auto writer = epilogue_writer(out, 0, tile.pair);
-  e.sweep(tile.inner, inner_layout(e, expert, tile.rows), *expert.down, {tile.begin, tile.end},
-          *writer);
+  RowLayout layout = inner_layout(e, expert, tile.rows);
+  const std::byte* inner = tile.inner;
+  if (e.digits) {
+    const RowSource dense{inner, DType::f32, layout.steps * 16, expert.down->k};
+    layout = e.layout(tile.rows, panel_shape(*expert.down).steps, expert.down->dtype);
+    std::byte* const packed = thread_scratch(0).at_least(layout.bytes());
+    pack_rows(e, dense, 0, layout, expert.down->dtype, packed);
+    inner = packed;
+  }
+  e.sweep(inner, layout, *expert.down, {tile.begin, tile.end}, *writer);
 }
 
 const ExpertTiles& expert_tiles() {
   static constexpr ExpertTiles kTiles{
-      [](const ExpertView& expert) { return expert_cuts(engine(), expert); },
+      [](const ExpertView& expert) { return expert_cuts(engine_of(expert), expert); },
       [](const ExpertView& expert, int64_t rows) {
-        return expert_inner_bytes(engine(), expert, rows);
+        return expert_inner_bytes(engine_of(expert), expert, rows);
       },
-      [](const ExpertTile& tile) { expert_up_tile(engine(), tile); },
-      [](const ExpertTile& tile) { expert_down_tile(engine(), tile); }};
+      [](const ExpertTile& tile) { expert_up_tile(engine_of(*tile.expert), tile); },
+      [](const ExpertTile& tile) { expert_down_tile(engine_of(*tile.expert), tile); }};
   return kTiles;
 }
 

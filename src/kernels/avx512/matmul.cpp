@@ -18,8 +18,7 @@ namespace {
 
 constexpr int kMostRows = 14;  // times two vectors of columns: 28 of 32 registers hold sums
 
-// f32 weights; bf16 widened in registers; bf16 or i8 widened in memory before; bf16 dot products,
-// of i8 that became bf16 in memory too.
+// f32 weights; bf16 widened in registers; bf16 widened in memory before; bf16 dot products.
 enum class Way { f32, widen, widened, dot };
 
 // One part of a word of k in both tiles: an even or odd element of bf16, otherwise all of it.
@@ -110,43 +109,6 @@ void widen_panel(const std::byte* from, int64_t steps, std::byte* to) {
       }
 }
 
-// Steps of i8 as the kernel reads two steps of bf16 for each: f32 by the element of k, or pairs of
-// bf16, which has the bits of every integer up to 256.
-template <Way bf16>
-void widen_bytes(const std::byte* from, int64_t steps, std::byte* to) {
-  constexpr int64_t kTile = kStepBytes / 2, kElement = kPanelColumns * 4;
-  for (int64_t s = 0; s < steps; ++s, from += kStepBytes)
-    for (int64_t word = 0; word < kStepWords; ++word)
-      for (int64_t t = 0; t < 2; ++t) {
-        const __m512i four = _mm512_load_si512(from + t * kTile + word * 64);
-        __m512i wide[4];
-#pragma GCC unroll 4
-        for (unsigned i = 0; i < 4; ++i)
-          wide[i] = _mm512_castps_si512(
-              _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(four, 24 - 8 * i), 24)));
-        if constexpr (bf16 == Way::dot) {
-          const int64_t at = (s * kStepWords + word) * 2;  // both in the same step
-          std::byte* pair = to + at / kStepWords * kStepBytes + t * kTile + at % kStepWords * 64;
-#pragma GCC unroll 2
-          for (int i = 0; i < 4; i += 2, pair += 64)
-            _mm512_store_si512(pair, _mm512_or_si512(_mm512_srli_epi32(wide[i], 16), wide[i + 1]));
-        } else {
-          std::byte* element = to + (s * kStepWords + word) * 4 * kElement + t * 64;
-#pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i, element += kElement) _mm512_store_si512(element, wide[i]);
-        }
-      }
-}
-
-// Columns of int8 weights get their scales when their sums are done.
-void scale_sums(float* sums, int64_t rows, const float* scales) {
-  const __m512 left = _mm512_loadu_ps(scales), right = _mm512_loadu_ps(scales + 16);
-  for (int64_t r = 0; r < rows; ++r, sums += kPanelColumns) {
-    _mm512_store_ps(sums, _mm512_mul_ps(_mm512_load_ps(sums), left));
-    _mm512_store_ps(sums + 16, _mm512_mul_ps(_mm512_load_ps(sums + 16), right));
-  }
-}
-
 // So many groups share a panel: then a chunk of it, widened once, stays in L1 for all of them. Sums
 // go on where they stopped, so the cut does not change a bit.
 constexpr int64_t kGroupsToShare = 4, kChunkBytes = 24 << 10;
@@ -154,58 +116,48 @@ constexpr int64_t kGroupsToShare = 4, kChunkBytes = 24 << 10;
 template <Way bf16>
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
-  const bool small = w.dtype == DType::i8;
-  const int64_t together = small ? 2 : 1;  // steps of the layout to one of the panel
-  const int64_t steps = layout.steps / together, groups = layout.groups();
-  const int64_t bytes = steps * kStepBytes;
+  const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
   const bool share_panel = groups >= kGroupsToShare;
-  const bool widen = small || (share_panel && bf16 == Way::widen && w.dtype == DType::bf16);
-  const Blocks& kernels = w.dtype == DType::f32         ? kBlocks<Way::f32>
-                          : widen && bf16 == Way::widen ? kBlocks<Way::widened>
-                                                        : kBlocks<bf16>;
-  const int64_t wide_step = kStepBytes * together * (widen && bf16 == Way::widen ? 2 : 1);
-  const int64_t most = share_panel || small ? kChunkBytes / wide_step : steps;
+  const bool widen = share_panel && bf16 == Way::widen && w.dtype == DType::bf16;
+  const Blocks& kernels = w.dtype != DType::bf16 ? kBlocks<Way::f32>
+                          : widen                ? kBlocks<Way::widened>
+                                                 : kBlocks<bf16>;
+  const int64_t most = share_panel ? kChunkBytes / kStepBytes / (widen ? 2 : 1) : steps;
   const int64_t chunks = ceil_div(steps, most);
   std::byte* const wide = thread_scratch(2).at_least(kChunkBytes + layout.rows * kPanelColumns * 4);
   float* const sums = reinterpret_cast<float*>(wide + kChunkBytes);
   const std::byte* const data = w.data.data<std::byte>();
-  const float* const scales = w.scales.defined() ? w.scales.data<float>() : nullptr;
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = data + p * bytes;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * layout.steps,
-                groups <= 2 ? 9 : 3);
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
     for (int64_t c = 0; c < chunks; ++c) {
       const Range chunk = share(steps, chunks, c);
       const std::byte* from = panel + chunk.begin * kStepBytes;
-      if (small)
-        widen_bytes<bf16>(from, chunk.size(), wide);
-      else if (widen)
-        widen_panel(from, chunk.size(), wide);
+      if (widen) widen_panel(from, chunk.size(), wide);
       for (int64_t g = 0; g < groups; ++g) {
         const Range rows = layout.group(g);
-        const int64_t at = rows.begin * layout.steps + chunk.begin * together * rows.size();
         kernels[static_cast<size_t>(rows.size() - 1)](
-            x + at * layout.line, widen ? wide : from, chunk.size() * together,
-            sums + rows.begin * kPanelColumns, c == 0, next);
-        if (c + 1 < chunks) continue;
-        if (scales)
-          scale_sums(sums + rows.begin * kPanelColumns, rows.size(), scales + p * kPanelColumns);
-        writer.write(rows.begin, rows.size(), p, sums + rows.begin * kPanelColumns);
+            x + (rows.begin * steps + chunk.begin * rows.size()) * layout.line, widen ? wide : from,
+            chunk.size(), sums + rows.begin * kPanelColumns, c == 0, next);
+        if (c + 1 == chunks)
+          writer.write(rows.begin, rows.size(), p, sums + rows.begin * kPanelColumns);
       }
     }
   }
 }
 
-// The elements of one line, from k on; `stored` says how.
-void pack_line(const RowSource& source, int64_t row, int64_t k, int64_t elements, DType stored,
-               bool rounds, std::byte* out) {
-  for (int64_t i = 0; i < elements; i += 16) {
+// The elements of one step of k; `stored` says how.
+void pack_line(const RowSource& source, int64_t row, int64_t k, DType weight, DType stored,
+               std::byte* out) {
+  for (int64_t i = 0; i < step_elements(weight); i += 16) {
     const __m512 v =
         load(source.x, source.dtype, row * source.stride + k + i, lanes(source.k - k - i));
-    if (stored == DType::bf16)
+    if (weight != DType::bf16)
+      _mm512_store_ps(out + i * 4, v);
+    else if (stored == DType::bf16)
       _mm256_store_si256(reinterpret_cast<__m256i*>(out + i * 2), to_bf16(v));
     else
-      _mm512_store_ps(out + i * 4, rounds ? widen(to_bf16(v)) : v);
+      _mm512_store_ps(out + i * 4, widen(to_bf16(v)));
   }
 }
 
@@ -310,23 +262,27 @@ const Engine& dot_engine() {
 
 const Engine& engine() { return active_unit() == Unit::dot ? dot_engine() : multiply_add_engine(); }
 
+const Engine& engine_for(DType weight) { return weight == DType::i8 ? digit_engine() : engine(); }
+
 void pack_rows(const Engine& e, const RowSource& source, int64_t first, const RowLayout& layout,
                DType weight, std::byte* out) {
   const DType stored = e.rows_for(weight);
-  const bool rounds = e.rounds(weight);
-  const int64_t elements = layout.line / size_of(stored);
   for (int64_t g = 0; g < layout.groups(); ++g) {
     const Range rows = layout.group(g);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       const int64_t from = r >= layout.rows ? -1
                            : source.ids     ? source.ids[first + r] / source.slots
                                             : first + r;
+      if (e.digits) {
+        pack_digits(source, from, r, layout, out);
+        continue;
+      }
       std::byte* line = out + (rows.begin * layout.steps + r - rows.begin) * layout.line;
       for (int64_t s = 0; s < layout.steps; ++s, line += rows.size() * layout.line) {
         if (from < 0)
           std::memset(line, 0, static_cast<size_t>(layout.line));
         else
-          pack_line(source, from, s * elements, elements, stored, rounds, line);
+          pack_line(source, from, s * step_elements(weight), weight, stored, line);
       }
     }
   }
@@ -351,7 +307,7 @@ void multiply(const Engine& e, const MatmulArgs& args) {
   multiply_by_rows(e, args, shape, std::min(ceil_div(parts, threads) * threads, units));
 }
 
-void matmul(const MatmulArgs& args) { multiply(engine(), args); }
+void matmul(const MatmulArgs& args) { multiply(engine_for(args.weight->dtype), args); }
 
 }  // namespace tessera::kernels::avx512
 TESSERA_AVX512_END

@@ -27,13 +27,13 @@ constexpr Range share(int64_t n, int64_t parts, int64_t i) {
 }
 
 /// Rows are packed in groups, a group as [step][row][line]: what a block of sums reads in turn. A
-/// line holds a row's elements of a step; weights of i8 have two for each of theirs. Tails along k
-/// are zeros. Even groups share the rows
+/// line holds a row's elements of a step. Tails along k are zeros. Even groups share the rows
 /// evenly; padded ones all have `most` rows.
 struct RowLayout {
   int64_t rows = 0, steps = 0, most = 1;
   bool padded = false;
   int64_t line = 64;  ///< bytes
+  int64_t tail = 0;   ///< bytes for each row behind all lines
 
   int64_t groups() const { return ceil_div(rows, most); }
   Range group(int64_t g) const {
@@ -48,7 +48,8 @@ struct RowLayout {
     const Range g = group(group_of(row));
     return (g.begin * steps + step * g.size() + row - g.begin) * line;
   }
-  int64_t bytes() const { return (padded ? groups() * most : rows) * steps * line; }
+  int64_t tail_at() const { return (padded ? groups() * most : rows) * steps * line; }
+  int64_t bytes() const { return tail_at() + ceil_div(rows * tail, 64) * 64; }
 };
 
 /// Takes the sums of a block: sums[r * 32 + c] is row `row` + r, column c of panel `panel`.
@@ -58,33 +59,36 @@ class BlockWriter {
   virtual void write(int64_t row, int64_t rows, int64_t panel, const float* sums) = 0;
 };
 
+/// Bytes of RowLayout::tail that digits need.
+constexpr int64_t kRowTail = 16;
+
 /// One way to compute blocks. The order of a row's sum over k is a function of k alone.
 struct Engine {
   int64_t most;  ///< rows of a group
   bool padded;
-  DType rows_for_bf16;  ///< how rows are stored for bf16 and i8: bf16, or widened to f32
+  DType rows_for_bf16;  ///< how rows rounded to bf16 are stored: bf16, or widened to f32
   void (*sweep)(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
                 BlockWriter& writer);
+  bool digits = false;  ///< rows become whole numbers: all of a row must be there to pack it
 
-  DType rows_for(DType weight) const { return weight == DType::f32 ? DType::f32 : rows_for_bf16; }
-  /// Rows are rounded to bf16.
-  bool rounds(DType weight) const {
-    return weight == DType::bf16 || rows_for(weight) == DType::bf16;
-  }
+  DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
-    const int64_t elements = weight == DType::f32 ? 16 : 32;
-    return {rows, steps * step_elements(weight) / elements, most, padded,
-            elements * size_of(rows_for(weight))};
+    if (digits) return {rows, steps, most, padded, 2 * step_elements(weight), kRowTail};
+    return {rows, steps, most, padded, step_elements(weight) * size_of(rows_for(weight))};
   }
 };
 
 /// Fused multiply-adds of f32; bf16 weights are widened in registers, or once for many rows.
 const Engine& multiply_add_engine();
-/// Dot products of AVX512_BF16; i8 weights become bf16, which holds them exactly. f32 weights take
-/// multiply-adds here too.
+/// Dot products of AVX512_BF16. f32 weights take multiply-adds here too.
 const Engine& dot_engine();
 /// That of active_unit().
 const Engine& engine();
+/// VNNI for i8 weights, and those alone: a row is rounded to whole numbers up to 32,639, which its
+/// largest magnitude becomes; their products with the weights are exact.
+const Engine& digit_engine();
+/// engine(), and digit_engine() for weights of i8.
+const Engine& engine_for(DType weight);
 
 /// Packs rows of x (row r is x[ids ? ids[r] / slots : r]), rounded where the engine rounds.
 struct RowSource {
@@ -96,6 +100,10 @@ struct RowSource {
 };
 void pack_rows(const Engine& engine, const RowSource& source, int64_t first,
                const RowLayout& layout, DType weight, std::byte* out);
+
+/// The digits of row `row` of a layout: row `from` of the source.
+void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
+                 std::byte* out);
 
 /// Writes sums through an epilogue to y; row r goes to row map[r] if there is a map.
 std::unique_ptr<BlockWriter> epilogue_writer(const MatmulArgs& args, int64_t first_row,

@@ -15,15 +15,15 @@
 // clang takes one literal in a _Pragma.
 // clang-format off
 #define TESSERA_AVX512_BEGIN \
-  _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c\"))), apply_to = function)")
+  _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,fma,f16c\"))), apply_to = function)")
 // clang-format on
 #define TESSERA_AVX512_END _Pragma("clang attribute pop")
 #else
-#define TESSERA_AVX512_BEGIN                                                                \
-  _Pragma("GCC push_options")                                                               \
-      _Pragma("GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c\")")     \
-          _Pragma("GCC diagnostic push") _Pragma(                                           \
-              "GCC diagnostic ignored \"-Wmaybe-uninitialized\"") /* inside gcc 12's own */ \
+#define TESSERA_AVX512_BEGIN                                                                       \
+  _Pragma("GCC push_options")                                                                      \
+      _Pragma("GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,fma,f16c\")") \
+          _Pragma("GCC diagnostic push") _Pragma(                                                  \
+              "GCC diagnostic ignored \"-Wmaybe-uninitialized\"") /* inside gcc 12's own */        \
       _Pragma("GCC diagnostic ignored \"-Wuninitialized\"")       /* intrinsics */
 #define TESSERA_AVX512_END _Pragma("GCC diagnostic pop") _Pragma("GCC pop_options")
 #endif

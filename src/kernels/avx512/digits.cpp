@@ -1,0 +1,161 @@
+#include "kernels/matmul.h"
+
+#if defined(__x86_64__)
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "kernels/avx512/product.h"
+#include "kernels/avx512/stream.h"
+#include "kernels/avx512/vector.h"
+
+// Products of int8 weights by VNNI. A row becomes whole numbers of 16 bits, in two digits of 8: the
+// sums are exact, and take as many instructions as dot products of bf16 without widening a weight.
+TESSERA_AVX512_BEGIN
+namespace tessera::kernels::avx512 {
+namespace {
+
+constexpr int kMostRows = 7;           // times two digits, times two vectors of columns
+constexpr float kLargest = 127 * 257;  // 256 * 127 + 127: both digits fit
+constexpr int64_t kDigitBytes = 64;    // of a step of a row; a line has high ones, then low ones
+constexpr int kUnsigned = 128;         // the instruction takes w + 128
+
+/// What stands behind the lines for each row.
+struct RowNumbers {
+  float scale;        // of the largest magnitude: kLargest
+  int32_t high, low;  // 128 times the sums of the digits
+  int32_t unused;
+};
+static_assert(sizeof(RowNumbers) == kRowTail);
+
+struct Digits {
+  __m512i high, low;
+
+  // Of whole numbers: 256 high + low.
+  explicit Digits(__m512i whole)
+      : high(_mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8)),
+        low(_mm512_sub_epi32(whole, _mm512_slli_epi32(high, 8))) {}
+};
+
+float largest_magnitude(const RowSource& source, int64_t from) {
+  __m512 most = _mm512_setzero_ps(), none = _mm512_setzero_ps();
+  for (int64_t k = 0; k < source.k; k += 16) {
+    const __m512 v = load(source.x, source.dtype, from * source.stride + k, lanes(source.k - k));
+    most = _mm512_max_ps(most, _mm512_abs_ps(v));
+    none = _mm512_fmadd_ps(v, _mm512_setzero_ps(), none);  // no number stays none
+  }
+  return _mm512_reduce_max_ps(most) + _mm512_reduce_add_ps(none);
+}
+
+// sums[R][digit][32] = digits of x[R, steps] times (w + 128)[steps, 32].
+template <int R>
+void block(const std::byte* x, const std::byte* w, int64_t steps, int32_t* sums, Stream& stream) {
+  __m512i sum[R][2][2];
+#pragma GCC unroll 7
+  for (auto& row : sum)
+#pragma GCC unroll 2
+    for (auto& digit : row) digit[0] = digit[1] = _mm512_setzero_si512();
+  const __m512i sign = _mm512_set1_epi8(-128);
+  for (int64_t s = 0; s < steps; ++s, x += R * 2 * kDigitBytes, w += kStepBytes) {
+    stream.step();
+#pragma GCC unroll 4
+    for (int word = 0; word < kStepWords; ++word) {
+      const __m512i left = _mm512_xor_si512(_mm512_load_si512(w + word * 64), sign),
+                    right =
+                        _mm512_xor_si512(_mm512_load_si512(w + kStepBytes / 2 + word * 64), sign);
+#pragma GCC unroll 7
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int d = 0; d < 2; ++d) {
+          int32_t four;
+          std::memcpy(&four, x + (2 * r + d) * kDigitBytes + word * 4, 4);
+          const __m512i all = _mm512_set1_epi32(four);
+          sum[r][d][0] = _mm512_dpbusd_epi32(sum[r][d][0], left, all);
+          sum[r][d][1] = _mm512_dpbusd_epi32(sum[r][d][1], right, all);
+        }
+    }
+  }
+#pragma GCC unroll 7
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int d = 0; d < 2; ++d)
+#pragma GCC unroll 2
+      for (int t = 0; t < 2; ++t)
+        _mm512_store_si512(sums + (2 * r + d) * kPanelColumns + t * 16, sum[r][d][t]);
+}
+
+using Block = void (*)(const std::byte*, const std::byte*, int64_t, int32_t*, Stream&);
+template <size_t... R>
+constexpr std::array<Block, kMostRows> blocks(std::index_sequence<R...>) {
+  return {block<static_cast<int>(R) + 1>...};
+}
+constexpr std::array<Block, kMostRows> kBlocks = blocks(std::make_index_sequence<kMostRows>());
+
+// Both digits of a row, less what 128 too much in each weight added, times both scales.
+void finish(const int32_t* digits, const RowNumbers& row, const float* scales, float* sums) {
+  for (int64_t c = 0; c < kPanelColumns; c += 16) {
+    const __m512 high = _mm512_cvtepi32_ps(
+        _mm512_sub_epi32(_mm512_load_si512(digits + c), _mm512_set1_epi32(row.high)));
+    const __m512 low = _mm512_cvtepi32_ps(_mm512_sub_epi32(
+        _mm512_load_si512(digits + kPanelColumns + c), _mm512_set1_epi32(row.low)));
+    const __m512 both = _mm512_fmadd_ps(high, _mm512_set1_ps(256), low);
+    _mm512_store_ps(sums + c, _mm512_mul_ps(_mm512_mul_ps(both, _mm512_loadu_ps(scales + c)),
+                                            _mm512_set1_ps(row.scale)));
+  }
+}
+
+void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
+           BlockWriter& writer) {
+  const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
+  alignas(64) int32_t digits[kMostRows * 2 * kPanelColumns];
+  alignas(64) float sums[kMostRows * kPanelColumns];
+  const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
+  const float* const scales = w.scales.data<float>();
+  for (int64_t p = panels.begin; p < panels.end; ++p) {
+    const std::byte* panel = w.data.data<std::byte>() + p * bytes;
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
+    for (int64_t g = 0; g < groups; ++g) {
+      const Range rows = layout.group(g);
+      kBlocks[static_cast<size_t>(rows.size() - 1)](x + rows.begin * steps * layout.line, panel,
+                                                    steps, digits, next);
+      for (int64_t r = 0; r < rows.size(); ++r)
+        finish(digits + r * 2 * kPanelColumns, numbers[rows.begin + r], scales + p * kPanelColumns,
+               sums + r * kPanelColumns);
+      writer.write(rows.begin, rows.size(), p, sums);
+    }
+  }
+}
+
+}  // namespace
+
+void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
+                 std::byte* out) {
+  const float largest = largest_magnitude(source, from);
+  const __m512 inverse = _mm512_set1_ps(largest > 1e-30f ? kLargest / largest : 0);
+  __m512i high = _mm512_setzero_si512(), low = high;
+  for (int64_t s = 0; s < layout.steps; ++s) {
+    std::byte* const line = out + layout.offset(row, s);
+    for (int64_t i = 0; i < kDigitBytes; i += 16) {
+      const int64_t k = s * kDigitBytes + i;
+      const __m512 v = load(source.x, source.dtype, from * source.stride + k, lanes(source.k - k));
+      const Digits digits(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)));
+      high = _mm512_add_epi32(high, digits.high);
+      low = _mm512_add_epi32(low, digits.low);
+      _mm_store_si128(reinterpret_cast<__m128i*>(line + i), _mm512_cvtepi32_epi8(digits.high));
+      _mm_store_si128(reinterpret_cast<__m128i*>(line + kDigitBytes + i),
+                      _mm512_cvtepi32_epi8(digits.low));
+    }
+  }
+  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {
+      largest / kLargest, kUnsigned * _mm512_reduce_add_epi32(high),
+      kUnsigned * _mm512_reduce_add_epi32(low), 0};
+}
+
+const Engine& digit_engine() {
+  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep, true};
+  return kEngine;
+}
+
+}  // namespace tessera::kernels::avx512
+TESSERA_AVX512_END
+#endif  // __x86_64__
