@@ -134,7 +134,7 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
       ->type_name("RULE");
   app.add_option_function<double>(
          "--threshold", [&q](const double& t) { q.decode = "threshold:" + std::to_string(t); },
-         "hierarchy:T,LOW, credit:T, edit:T,E; threshold:T for short")
+         "hierarchy:T,LOW, credit:T, edit:T,E; or threshold:T")
       ->group(how)
       ->type_name("T")
       ->excludes("--decode");
