@@ -62,6 +62,7 @@ nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
   tensor::Scope scope = tensor::current_scope();
   scope.pool = nullptr;  // each of them is one already
   tensor::WorkCount* const count = tensor::work_count();
+  ranks_.check();
   try {
     operator_.begin(tokens, gate, weights);
     done_ = false;

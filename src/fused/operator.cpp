@@ -14,6 +14,11 @@ using nn::DType;
 using nn::Tensor;
 
 Shape shape_of(const Layout& layout, int rank, int64_t tokens, const Manner& manner) {
+  for (const int64_t one : {int64_t{manner.processors}, int64_t{manner.up_parts},
+                            int64_t{manner.down_parts}, int64_t{manner.slots}, manner.block})
+    require(one >= 1, ErrorCode::usage,
+            "fused experts: {} processors, parts, slots or tokens of a block; expected 1 or more",
+            one);
   return {layout,
           rank,
           manner.processors,
@@ -57,6 +62,7 @@ MoeOperator::MoeOperator(const Layout& layout, int rank, std::vector<int> owner,
       coordinator_(shape_of(layout, rank, tokens, manner), buffer, bytes_of(board_)) {}
 
 void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) const {
+  require(done(), ErrorCode::usage, "fused experts: the layer before is not done");
   require(tokens.rank() == 2 && tensor::is_float(tokens.dtype()) &&
               tokens.size(1) * size_of(tokens.dtype()) == layout_.row_bytes &&
               tokens.size(0) <= most_tokens_ && tokens.device() == tensor::Device::cpu,

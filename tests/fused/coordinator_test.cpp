@@ -107,6 +107,20 @@ TEST(Exploration, NoOrderOfTwoRanksTwoProcessorsAndTwoEpochsFails) {
   }
 }
 
+TEST(Exploration, NorWithoutACapacityInPartsAndSlotsOrWithASharedExpert) {
+  Scenario parts = two_ranks({kCross, kCross}), slots = two_ranks({kCross, kToOne});
+  parts.capacity = slots.capacity = 0;
+  parts.up_parts = 2;
+  slots.slots = 2;
+  slots.shared = true;
+  for (const Scenario& scenario : {parts, slots}) {
+    const Explored found = explore(scenario);
+    EXPECT_EQ(found.failure, "");
+    EXPECT_EQ(found.ends, 1);
+    std::printf("[   states ] %lld\n", static_cast<long long>(found.states));
+  }
+}
+
 TEST(Exploration, AFaultInAnyOfItsRulesIsFound) {
   const Scenario all = two_ranks({kAll, kAll}), quiet = two_ranks({kNothing, kAll});
   Scenario longer = two_ranks({kNothing, kAll, kAll});

@@ -5,8 +5,10 @@
 #include "fused/polled_ranks.h"
 #include "load/safetensors.h"
 #include "models/moe_layer.h"
+#include "models/named_noise.h"
 #include "nn/moe/capacity_policy.h"
 #include "nn/packing_weights.h"
+#include "ops/elementwise.h"
 #include "tessera/words.h"
 
 namespace tessera::fused {
@@ -100,6 +102,25 @@ TEST_P(FusedGolden, EveryRunIsTheReferencesAndTheBulkLayers) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, FusedGolden,
                          testing::Values("moe_layer_e4", "moe_layer_e8", "moe_layer_e64"));
+
+// Kernels read rows in whole vectors: what lies behind a row that is no vector long is poison here,
+// or the padding of a tile.
+TEST(OddSizes, NoRowReadsItsNeighbour) {
+  for (const nn::DType dtype : {nn::DType::f32, nn::DType::bf16})
+    for (const auto& [hidden, inner] : {std::pair{33, 17}, {7, 5}, {70, 50}})
+      for (const ExpertActivation form : {ExpertActivation::swiglu, ExpertActivation::gelu}) {
+        const models::MoeLayer layer({hidden, inner, 4}, {.gate = "g", .top_k = 2, .experts = form},
+                                     models::NamedNoise(), {}, dtype);
+        const nn::VanillaPolicy vanilla;
+        for (uint32_t seed = 0; seed < 6; ++seed) {
+          const PolledCase c = random_case(23, 4, seed);
+          const LayerInput input{ops::cast(models::NamedNoise().get("x", {23, hidden}), dtype),
+                                 &layer.router, &vanilla, &layer.experts};
+          PolledRanks ranks(c, 2, hidden * size_of(dtype));
+          expect_same(ranks.run({input})[0], bulk(input), std::to_string(hidden));
+        }
+      }
+}
 
 }  // namespace
 }  // namespace tessera::fused

@@ -210,7 +210,14 @@ TEST(MoeOperator, RefusesWhatDoesNotFit) {
       "weights of expert 1");
   expect([&] { (void)one.result(); }, "not done");
   one.begin(normal({5, 32}, 1), gate, weights);  // k = E: five rows for each
+  expect([&] { one.begin(normal({5, 32}, 1), gate, weights); }, "before is not done");
   expect([&] { one.work(0); }, "5 rows for one expert of rank 0");
+  expect(
+      [&] {
+        MoeOperator(layout, 0, {0, 0, 1}, 10, {.slots = 0}, static_cast<std::byte*>(buffer.raw()),
+                    wire);
+      },
+      "0 processors, parts, slots");
 }
 
 }  // namespace
