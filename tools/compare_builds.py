@@ -27,6 +27,7 @@ DIT_PLANS = [
     "expert=2,schedule=interweaved,conditional=low,stride=2",
     "expert=2,schedule=staggered-batch,warmup=2", "expert=3,schedule=adaptive,sync-every=3",
     "distrifusion=3,expert=3,schedule=displaced", "schedule=interweaved,scores=latest",
+    "pipefusion=2,patches=3", "patches=4,cut=bands",
 ]
 TOKEN_PLANS = ["", "expert=2", "expert=3", "tensor=2"]
 TOKEN_RULES = [
@@ -40,7 +41,7 @@ IMAGES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux
             "cogvideox_2b": [*SMALL, "--frames", "9"], "cogvideox_5b": [*SMALL, "--frames", "9"]}
 
 
-AXES = ("data", "cfg", "ring", "ulysses", "distrifusion", "tensor")
+AXES = ("data", "cfg", "pipefusion", "ring", "ulysses", "distrifusion", "tensor")
 
 
 def ranks(plan):

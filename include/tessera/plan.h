@@ -21,16 +21,22 @@ enum class StaleScores { stale, latest };
 /// Which rank of a group has which experts: runs of neighbours, one in turn, or as a list says.
 enum class ExpertPlacement { blocks, strided, list };
 
+/// What a patch is: a run of tokens in their order (frames, then lines), or the same lines of every
+/// frame.
+enum class PatchShape { runs, bands };
+
 /// Directions in which ranks are spread.
-enum class PlanAxis { data, cfg, ring, ulysses, distrifusion, tensor };
+enum class PlanAxis { data, cfg, pipefusion, ring, ulysses, distrifusion, tensor };
 
 /// More ranks than any plan may need.
 inline constexpr int kMostRanks = 4096;
 
 /// How a request is spread over ranks: numbers, nothing else.
 struct Plan {
-  int data = 1;     ///< groups of samples
-  int cfg = 1;      ///< 2: each branch of guidance has ranks of its own
+  int data = 1;        ///< groups of samples
+  int cfg = 1;         ///< 2: each branch of guidance has ranks of its own
+  int pipefusion = 1;  ///< stages of blocks, which patches pass one after the other (PipeFusion,
+                       ///< Fang et al. 2024)
   int ring = 1;     ///< shards of tokens whose keys and values pass by (Ring Attention, Liu 2023)
   int ulysses = 1;  ///< shards of tokens that are shards of heads in attention (Jacobs et al. 2023)
   int tensor = 1;   ///< shards of the weights
@@ -38,6 +44,11 @@ struct Plan {
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
   int warmup = 1;  ///< first steps in which nothing is stale, >= 1
+  /// Parts of a sample that pass the network one after the other once nothing is fresh; keys and
+  /// values of the others are their last ones. 0: as many as stages.
+  int patches = 0;
+  PatchShape cut = PatchShape::runs;  ///< of patches
+  std::vector<int> stages{};          ///< blocks of each stage; empty: balanced by their FLOPs
   /// Axes that come first, outermost first; the others follow in the order of axes_of(Plan{}).
   std::vector<PlanAxis> order{};
 
@@ -56,7 +67,7 @@ struct Plan {
   /// Ranks that the plan needs.
   int world() const {
     int64_t ranks = 1;
-    for (const int64_t n : {data, cfg, ring, ulysses, distrifusion, tensor})
+    for (const int64_t n : {data, cfg, pipefusion, ring, ulysses, distrifusion, tensor})
       ranks = ranks > kMostRanks ? ranks : ranks * n;
     return static_cast<int>(ranks > kMostRanks ? kMostRanks + 1 : ranks);
   }
@@ -64,12 +75,17 @@ struct Plan {
   bool fresh(int step, int steps) const {
     return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);
   }
+  int patch_count() const { return patches > 0 ? patches : pipefusion; }
+  /// How often the blocks run in a step: for all tokens at once, or for each patch.
+  int calls(int step, int steps) const { return fresh(step, steps) ? 1 : patch_count(); }
   /// Whether expert results are read in the step that computes them, all of them.
   bool synchronous() const {
     return schedule == ExpertSchedule::sync || schedule == ExpertSchedule::staggered_batch;
   }
   /// Whether anything is ever stale or left out.
-  bool stale() const { return !synchronous() || conditional != KeptSlot::all || distrifusion > 1; }
+  bool stale() const {
+    return !synchronous() || conditional != KeptSlot::all || distrifusion > 1 || patch_count() > 1;
+  }
   bool operator==(const Plan&) const = default;
 };
 
@@ -79,7 +95,7 @@ struct Axis {
   int size = 1;
 };
 /// The axes of a plan, outermost first: ranks that are neighbours differ along the last one. The
-/// default order is data, cfg, ring, ulysses, distrifusion, tensor.
+/// default order is data, cfg, pipefusion, ring, ulysses, distrifusion, tensor.
 std::vector<Axis> axes_of(const Plan& plan);
 
 /// Reads "name=value,name=value" over the defaults; "expert=N" alone implies "data=N". Throws

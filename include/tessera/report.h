@@ -39,9 +39,9 @@ struct Report {
   std::vector<Rank> per_rank;
   struct Layer {
     int block = 0;
-    double mean_experts = 0;          ///< distinct experts read in a step, on average
-    int64_t tokens = 0;               ///< of a step
-    int64_t assignments = 0;          ///< that were sent to experts, in all steps
+    double mean_experts = 0;  ///< distinct experts read in a step, or for a patch, on average
+    int64_t tokens = 0;       ///< of a step
+    int64_t assignments = 0;  ///< that were sent to experts, in all steps
     int64_t assignments_changed = 0;  ///< of these: sent because a token's experts had changed
     std::vector<int64_t> ages;        ///< how often a result of age 0, 1, 2 was read
     int oldest = 0;                   ///< age of the oldest result that was read
@@ -69,6 +69,9 @@ struct Report {
     double flight_seconds = 0;  ///< from the starts of receives to the arrivals of the messages
   };
   std::map<std::pair<std::string, int>, Traffic> traffic;
+  /// How often an attention read the keys and values of a token that were 0, 1, ... steps old, over
+  /// all ranks and calls; empty where none are kept.
+  std::vector<int64_t> kv_ages;
   int64_t kept_row_bytes = 0;  ///< peak of expert rows kept between layers and steps, a rank
 };
 /// The report as a JSON document.

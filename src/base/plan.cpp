@@ -125,14 +125,29 @@ std::string write_placement(const Plan& plan) {
   return plan.placement == ExpertPlacement::blocks ? "blocks" : "";
 }
 
-constexpr std::array<std::pair<PlanAxis, int Plan::*>, 6> kAxes{{
+constexpr std::array<std::pair<PlanAxis, int Plan::*>, 7> kAxes{{
     {PlanAxis::data, &Plan::data},
     {PlanAxis::cfg, &Plan::cfg},
+    {PlanAxis::pipefusion, &Plan::pipefusion},
     {PlanAxis::ring, &Plan::ring},
     {PlanAxis::ulysses, &Plan::ulysses},
     {PlanAxis::distrifusion, &Plan::distrifusion},
     {PlanAxis::tensor, &Plan::tensor},
 }};
+
+void read_stages(Plan& plan, std::string_view text) {
+  plan.stages.clear();
+  if (text == "balanced") return;
+  require(!text.empty() && text.find_first_not_of("0123456789+") == std::string_view::npos,
+          ErrorCode::plan,
+          "plan entry 'stages={}': expected balanced, or the blocks of each stage such as 19+38",
+          text.substr(0, 80));
+  plan.stages = numbers("stages", text);
+}
+
+std::string write_stages(const Plan& plan) {
+  return plan.stages.empty() ? "balanced" : fmt::format("{}", fmt::join(plan.stages, "+"));
+}
 
 std::string order_of(const Plan& plan) {
   std::vector<std::string> names;  // doubled and unknown ones, too: read_order refuses them
@@ -165,6 +180,11 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
       number("data", &Plan::data),
       number("cfg", &Plan::cfg, 1, 2),
+      number("pipefusion", &Plan::pipefusion),
+      number("patches", &Plan::patches, 0),
+      choice<PatchShape>("cut", &Plan::cut,
+                         {{"runs", PatchShape::runs}, {"bands", PatchShape::bands}}),
+      {"stages", read_stages, write_stages},
       number("ring", &Plan::ring),
       number("ulysses", &Plan::ulysses),
       number("tensor", &Plan::tensor),
@@ -208,6 +228,37 @@ std::string known_names() {
   for (const Entry& entry : entries())
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   return names;
+}
+
+std::vector<std::string> patch_problems(const Plan& plan) {
+  std::vector<std::string> found;
+  const int patches = plan.patch_count();
+  const bool passes = patches * plan.pipefusion > 1;  // in pieces
+  if (plan.distrifusion > 1 && passes)
+    found.push_back(
+        "patches= and pipefusion= read old keys and values of other patches, and distrifusion= "
+        "those "
+        "of other ranks; leave it out, or them");
+  if (plan.ring > 1 && patches > 1)
+    found.push_back(
+        fmt::format("ring={} would send all keys and values round for each of {} patches; use "
+                    "ulysses={} in its "
+                    "place, or patches=1",
+                    plan.ring, patches, plan.ring * plan.ulysses));
+  if (plan.schedule == ExpertSchedule::staggered_batch && passes)
+    found.push_back(
+        "schedule=staggered-batch cuts a rank's sequences in two, and patches= and pipefusion= "
+        "take "
+        "all of them through a stage; leave it out, or them");
+  if (!plan.stages.empty() && std::ssize(plan.stages) != plan.pipefusion)
+    found.push_back(fmt::format(
+        "{} names {} stages, pipefusion={} has {}; name each, or leave it out",
+        "stages=" + write_stages(plan), plan.stages.size(), plan.pipefusion, plan.pipefusion));
+  if (std::count(plan.stages.begin(), plan.stages.end(), 0) > 0)
+    found.push_back(fmt::format("stages={}: each stage has a block at least", write_stages(plan)));
+  if (plan.cut != PatchShape::runs && patches == 1)
+    found.push_back("cut= says what a patch is, and there is one; add patches=, or leave out cut=");
+  return found;
 }
 
 }  // namespace
@@ -312,6 +363,8 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(
         "ulysses= and ring= cut the tokens of samples, and so does distrifusion=; leave it out, or "
         "them");
+  const auto of_patches = patch_problems(plan);
+  found.insert(found.end(), of_patches.begin(), of_patches.end());
   if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
     found.push_back("placement= deals experts out to the ranks of expert=N; add it");
   for (int rank : plan.placement_list)

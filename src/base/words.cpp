@@ -72,12 +72,10 @@ const auto& table(std::type_identity<Phase>) {
 }
 const auto& table(std::type_identity<PlanAxis>) {
   using A = PlanAxis;
-  static const Words<A> all{{"data", A::data},
-                            {"cfg", A::cfg},
-                            {"ring", A::ring},
-                            {"ulysses", A::ulysses},
-                            {"distrifusion", A::distrifusion},
-                            {"tensor", A::tensor}};
+  static const Words<A> all{
+      {"data", A::data},    {"cfg", A::cfg},         {"pipefusion", A::pipefusion},
+      {"ring", A::ring},    {"ulysses", A::ulysses}, {"distrifusion", A::distrifusion},
+      {"tensor", A::tensor}};
   return all;
 }
 const auto& table(std::type_identity<Precision>) {

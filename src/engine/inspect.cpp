@@ -6,6 +6,7 @@
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
 #include "pipeline/check_request.h"
+#include "pipeline/choose_stages.h"
 #include "pipeline/completion.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/expected_time.h"
@@ -214,6 +215,7 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     state.options = options;
     state.spec = models::pipeline_of(config.at("model_type"), {config, name});
     state.defaults = state.spec->defaults;
+    pipeline::choose_stages(state);
     state.workers.start({.threads = options.threads});
     Inspection found;
     found.model = name;

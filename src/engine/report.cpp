@@ -82,6 +82,7 @@ std::string to_json(const Report& r) {
                 {"kept_row_bytes", r.kept_row_bytes},
                 {"experts_touched", layers},
                 {"traffic", traffic}};
+  if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;
   if (!similarity.empty()) document["similarity"] = similarity;
   if (!stale_errors.empty()) document["stale_errors"] = stale_errors;
   return document.dump(1, ' ', false, Json::error_handler_t::replace);

@@ -1,6 +1,7 @@
 #include "nn/kv_attention.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/fail.h"
 #include "ops/attention.h"
@@ -15,10 +16,28 @@ Segments tokens_of(const TokenView& view, bool text) {
   return all;
 }
 
+// Neighbours that see the same are one span: its keys are packed once.
+void add(std::vector<ops::AttentionSpan>& spans, const ops::AttentionSpan& next) {
+  if (!spans.empty() && spans.back().q_end == next.q_begin &&
+      spans.back().k_begin == next.k_begin && spans.back().k_end == next.k_end)
+    spans.back().q_end = next.q_end;
+  else
+    spans.push_back(next);
+}
+
 }  // namespace
 
 void KvAttention::keep(int site, const TokenView& view, const Qkv& heads) {
   write(site, tokens_of(view, site_of(site).joint), heads.k, heads.v, step_.index);
+}
+
+void KvAttention::count_ages(int site, int sequence) {
+  const Range ids = slots_.ids(site, sequence);
+  for (int64_t id = ids.begin; id < ids.end; ++id) {
+    const auto age = static_cast<size_t>(step_.index - slots_.written(site, sequence, id));
+    if (age >= ages_.size()) ages_.resize(age + 1);
+    ++ages_[age];
+  }
 }
 
 Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
@@ -30,6 +49,7 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
   const Segments asking = tokens_of(view, site.prefix_queries);
   const int64_t block = site.causal_block;
   std::vector<ops::AttentionSpan> spans;
+  std::set<int> read;
   int64_t at = 0;
   for (size_t i = 0; i < asking.size(); ++i) {
     const Segment& s = asking[i];
@@ -41,9 +61,10 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
     };
     seen.end = end_for(s.ids.end - 1);
     const int64_t first = slots_.places(index, s.sequence, seen).begin;
+    if (view.lengths.empty() && read.insert(s.sequence).second) count_ages(index, s.sequence);
     for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block see the same
       const int64_t stop = std::min(end_for(id), s.ids.end);
-      spans.push_back({at, at + stop - id, first, first + end_for(id) - seen.begin});
+      add(spans, {at, at + stop - id, first, first + end_for(id) - seen.begin});
       at += stop - id;
       id = stop;
     }

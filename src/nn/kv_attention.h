@@ -14,6 +14,9 @@ class KvAttention : public Attention {
       : geometry_(geometry), slots_(geometry, std::move(sequences), heads) {}
   Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
   const KvCache& slots() const { return slots_; }
+  /// How often the keys and values of a token were read by a call that were 0, 1, ... steps old; of
+  /// views without lengths.
+  const std::vector<int64_t>& ages() const { return ages_; }
 
  protected:
   /// Writes what a call has computed: by default, of its own tokens.
@@ -26,8 +29,11 @@ class KvAttention : public Attention {
   }
 
  private:
+  void count_ages(int site, int sequence);
+
   const Geometry& geometry_;
   KvCache slots_;
+  std::vector<int64_t> ages_;
 };
 
 /// The ids of sequences of these lengths, without text.

@@ -1,12 +1,16 @@
 #include "parallel/denoise.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/fail.h"
 #include "comm/collectives.h"
+#include "nn/positions.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 #include "ops/sampling.h"
+#include "parallel/pass.h"
 #include "parallel/recorded_step.h"
 #include "tensor/device_runtime.h"
 
@@ -36,66 +40,6 @@ nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device dev
 // Where the model's tensors are; a latent on meta makes all of it meta.
 tensor::Device device_of(const Setup& setup, const Tensor& latent) {
   return latent.is_meta() ? tensor::Device::meta : setup.residence.device;
-}
-
-void show(const DenoiseControl& control, const std::string& name, const Tensor& x) {
-  control.trace(name, x.is_meta() ? x : x.to(tensor::Device::cpu));
-}
-
-enum class Watch { nothing, blocks, numbers };  // blocks: for control.trace
-
-void check_hidden(const nn::Hidden& hidden, const std::string& part) {
-  ops::require_finite(hidden.tokens.body, part);
-  ops::require_finite(hidden.tokens.prefix, part);
-}
-
-Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
-                const nn::Placement& placement, const Tensor& latent, Setup& setup,
-                const DenoiseControl& control, Watch watch, int half = 0) {
-  nn::Hidden hidden = model.embed(placement, latent);
-  const bool trace = watch == Watch::blocks && control.trace, check = watch == Watch::numbers;
-  if (trace) show(control, "embedding", hidden.tokens.body);
-  if (check) check_hidden(hidden, "the embedding");
-  for (int64_t b = setup.blocks.begin; b < setup.blocks.end; ++b) {
-    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    model.block(static_cast<int>(b), step, placement, hidden, setup.seams(half));
-    if (setup.world) setup.world->advance();
-    if (check) check_hidden(hidden, "'" + model.block_name(static_cast<int>(b)) + "'");
-    if (!trace) continue;
-    const std::string name = model.block_name(static_cast<int>(b));
-    show(control, name, hidden.tokens.body);
-    if (hidden.tokens.prefix.defined()) show(control, name + ".context", hidden.tokens.prefix);
-  }
-  const Tensor out = model.head(step, placement, hidden);
-  if (check) ops::require_finite(out, "the head");
-  return out;
-}
-
-using Places = std::vector<nn::PlacementPtr>;
-
-// All sequences at once, or the two halves that go in turn.
-Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
-                 const Setup& setup) {
-  if (!setup.turns) return {model.place(context, view)};
-  const size_t sequences = view.sequences.size(), cut = (sequences + 1) / 2;
-  return {model.place(context, take_sequences(view, 0, cut)),
-          model.place(context, take_sequences(view, cut, sequences))};
-}
-
-// A rank without sequences for a half goes through its exchanges all the same.
-Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const Places& places,
-                  const Tensor& latent, Setup& setup, const DenoiseControl& control) {
-  // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
-  const Watch watch = latent.device() == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
-  if (places.size() == 1) return run_rows(model, step, *places[0], latent, setup, control, watch);
-  const int64_t first = nn::token_count(places[0]->view.body);
-  const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
-  std::vector<Tensor> out(2);
-  setup.turns->run([&](int i) {
-    const auto at = static_cast<size_t>(i);
-    out[at] = run_rows(model, step, *places[at], latents[at], setup, control, watch, i);
-  });
-  return ops::concat_rows(out);
 }
 
 /// What rank 0 says before a step; show: send it your latent, and hear what it says next.
@@ -185,6 +129,182 @@ class Guard {
   Tensor time_, good_;
 };
 
+void put(const Tensor& to, const std::vector<nn::Range>& rows, const Tensor& from) {
+  int64_t at = 0;
+  for (const nn::Range& r : rows) {
+    tensor::copy_into(to.slice(0, r.begin, r.end), from.slice(0, at, at + r.size()));
+    at += r.size();
+  }
+}
+
+Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+
+/// The steps of a request on one rank: its patches, or all of its tokens at once, through its
+/// stage.
+class Steps {
+ public:
+  Steps(const nn::Denoiser& model, const sample::Sampler& sampler, const Guidance& guidance,
+        const std::function<Tensor(int step)>& noise, Setup& setup, const DenoiseControl& control)
+      : model_(model),
+        sampler_(sampler),
+        guidance_(guidance),
+        noise_(noise),
+        setup_(setup),
+        control_(control),
+        first_(setup.stages.first()),
+        last_(setup.stages.last()) {}
+  Tensor run(const nn::Conditioning& conditioning, Tensor latent);
+
+ private:
+  /// Tokens that pass the network together: of a patch, or of all of them (-1).
+  struct Unit {
+    int patch;
+    Places places;
+    std::vector<nn::Range> rows;  // of the latent
+    sample::History history{};
+  };
+  Unit unit(int patch) const {
+    return {patch, places_of(model_, *context_, setup_.view(patch), setup_),
+            setup_.partition.places(setup_.rank, patch)};
+  }
+  Unit& unit_of(int patch) { return units_[static_cast<size_t>(patch + 1)]; }
+  void step(int i);
+  void call(int i, const Unit& unit, bool another);
+  Tensor network(const Tensor& time, const Tensor& input, const Unit& unit);
+  Tensor input_of(int i, const Unit& unit);
+  void advance(int i, const Unit& unit, const Tensor& prediction);
+  // What the rank has to show of a tensor: of stages, the last one has it.
+  Tensor shown(const Tensor& x) const { return last_ ? x : latent_.slice(0, 0, 0); }
+
+  const nn::Denoiser& model_;
+  const sample::Sampler& sampler_;
+  const Guidance& guidance_;
+  const std::function<Tensor(int)>& noise_;
+  Setup& setup_;
+  const DenoiseControl& control_;
+  const bool first_, last_;
+  tensor::Device device_ = tensor::Device::cpu;
+  nn::ContextPtr context_;
+  std::vector<Unit> units_;  // all tokens, then each patch if there are several
+  std::optional<RecordedStep> whole_;
+  std::optional<Guard> guard_;
+  Tensor latent_;
+  // Of the step:
+  nn::StepContextPtr at_;
+  Tensor drawn_, next_, output_;
+};
+
+// The latent that a unit's tokens had before step i, for each branch.
+Tensor Steps::input_of(int i, const Unit& unit) {
+  while (const auto back = setup_.stages.latent_before(i, unit.patch))
+    put(latent_, unit_of(back->patch).rows, back->rows);
+  const Tensor x = unit.patch < 0 ? latent_ : nn::take_ranges(latent_, unit.rows);
+  const float scale = sampler_.input_scale(i);
+  const Tensor seen = scale == 1 ? x : ops::blend(x, scale, x, 0);
+  const bool both = guidance_.branches() && !setup_.branch_group;
+  return both ? ops::concat_rows({seen, seen}) : seen;
+}
+
+Tensor Steps::network(const Tensor& time, const Tensor& input, const Unit& unit) {
+  if (unit.patch < 0) return (*whole_)(time, input);
+  if (!at_) at_ = model_.at(*context_, time);
+  return run_blocks(model_, *at_, unit.places, input, setup_, control_);
+}
+
+// Each patch has a history of its own, whether it passed the network alone or not.
+void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
+  if (units_.size() == 1) {
+    latent_ = sampler_.step(i, prediction, latent_, drawn_, units_[0].history);
+    output_ = prediction;
+    return;
+  }
+  const Tensor dense = prediction.contiguous();
+  if (!next_.defined()) next_ = like(latent_);
+  for (int p = std::max(unit.patch, 0); p < setup_.plan.patch_count(); ++p) {
+    if (unit.patch >= 0 && p > unit.patch) break;
+    Unit& patch = unit_of(p);
+    const auto take = [&](const Tensor& x) {
+      return x.defined() ? nn::take_ranges(x, patch.rows) : Tensor();
+    };
+    put(next_, patch.rows,
+        sampler_.step(i, unit.patch < 0 ? take(dense) : dense, take(latent_), take(drawn_),
+                      patch.history));
+  }
+  if (!control_.trace) return;
+  if (!output_.defined())
+    output_ = Tensor::empty({latent_.size(0), dense.size(1)}, DType::f32, device_);
+  put(output_, unit.rows, dense);
+}
+
+// One pass of the network, and what it makes of the latent.
+void Steps::call(int i, const Unit& unit, bool another) {
+  Stages& stages = setup_.stages;
+  const bool goes_on = i + 1 < sampler_.steps();
+  stages.begin(another);
+  const Tensor input = first_ ? input_of(i, unit) : Tensor();
+  if (first_ && !last_ && goes_on) stages.expect_latent(i, unit.patch);
+  const nn::TokenShape shape = setup_.shape();
+  const Tensor time = timesteps(sampler_.timestep(i), shape.batch, device_);
+  if (unit.patch < 0) guard_->keep(time, input);
+  const Tensor out = network(time, input, unit);
+  if (!last_) return;
+  const auto& [pt, p, q] = model_.geometry().patch_size;
+  const Tensor prediction = guided(out, guidance_, pt * p * q, shape.tokens(), setup_);
+  if (sampler_.needs_noise(i) && !drawn_.defined()) drawn_ = noise_(i).to(device_);
+  advance(i, unit, prediction);
+  if (!first_ && goes_on)
+    stages.return_latent(next_.defined() ? nn::take_ranges(next_, unit.rows) : latent_);
+}
+
+void Steps::step(int i) {
+  const int steps = sampler_.steps(), calls = setup_.plan.calls(i, steps);
+  setup_.begin_step(
+      {i, steps, setup_.plan.fresh(i, steps), i + 1 == steps || setup_.plan.fresh(i + 1, steps)});
+  if (calls == 1) call(i, unit_of(-1), i + 1 < steps);
+  for (int p = 0; calls > 1 && p < calls; ++p) call(i, unit_of(p), p + 1 < calls || i + 1 < steps);
+  if (next_.defined()) latent_ = next_;
+  if (last_) guard_->check(i, latent_);
+  if (control_.trace) {
+    show(control_, fmt::format("model_output.{}", i), shown(output_));
+    show(control_, fmt::format("latents.{}", i + 1), shown(latent_));
+  }
+  at_ = nullptr;
+  drawn_ = next_ = output_ = {};
+}
+
+Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
+  const int steps = sampler_.steps();
+  const tensor::Device home = latent.device();
+  device_ = device_of(setup_, latent);
+  context_ = model_.prepare(placed(conditioning, device_), setup_.shape());
+  units_.push_back(unit(-1));
+  for (int p = 0; setup_.plan.patch_count() > 1 && p < setup_.plan.patch_count(); ++p)
+    units_.push_back(unit(p));
+  latent_ = latent.to(device_);
+  latent = {};
+  if (first_ && !last_) {  // it is written where it is
+    const Tensor given = latent_;
+    latent_ = like(given);
+    tensor::copy_into(latent_, given);
+  }
+  const nn::TokenView view = setup_.view();
+  guard_.emplace(model_, *context_, view, setup_, steps);
+  whole_.emplace(
+      [&](const Tensor& time, const Tensor& input) {
+        return run_blocks(model_, *model_.at(*context_, time), unit_of(-1).places, input, setup_,
+                          control_);
+      },
+      steps >= kWorthRecording && !control_.trace && setup_.may_record(), setup_.experts.get());
+  for (int i = 0; i < steps; ++i) {
+    if (i > 0) tensor::settle(device_);  // so that what on_step says has happened
+    require(go_on(setup_, control_, i, steps, shown(latent_)), ErrorCode::cancelled,
+            "stopped before step {} of {}", i + 1, steps);
+    step(i);
+  }
+  setup_.finish();
+  return shown(latent_).to(home);
+}
+
 }  // namespace
 
 Tensor gathered(const Setup& setup, const Tensor& mine) {
@@ -211,46 +331,8 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const sample::Sampler& sampler, const Guidance& guidance, Tensor latent,
                const std::function<Tensor(int step)>& noise, Setup& setup,
                const DenoiseControl& control) {
-  const nn::TokenShape shape = setup.shape();
-  const nn::TokenView view = setup.view();
-  const tensor::Device home = latent.device(), device = device_of(setup, latent);
-  const nn::ContextPtr context = model.prepare(placed(conditioning, device), shape);
-  const Places places = places_of(model, *context, view, setup);
-  latent = latent.to(device);
-  const auto& [pt, p, q] = model.geometry().patch_size;
-  const bool watched = control.trace != nullptr;
-  RecordedStep network(
-      [&](const Tensor& time, const Tensor& input) {
-        return run_blocks(model, *model.at(*context, time), places, input, setup, control);
-      },
-      sampler.steps() >= kWorthRecording && !watched && setup.may_record(), setup.experts.get());
-  sample::History history;
-  Guard guard(model, *context, view, setup, sampler.steps());
-  for (int i = 0; i < sampler.steps(); ++i) {
-    if (i > 0) tensor::settle(device);  // so that what on_step says has happened
-    const int steps = sampler.steps();
-    require(go_on(setup, control, i, steps, latent), ErrorCode::cancelled,
-            "stopped before step {} of {}", i + 1, steps);
-    setup.begin_step(
-        {i, steps, setup.plan.fresh(i, steps), i + 1 == steps || setup.plan.fresh(i + 1, steps)});
-    const float scale = sampler.input_scale(i);
-    const Tensor seen = scale == 1 ? latent : ops::blend(latent, scale, latent, 0);
-    const bool both = guidance.branches() && !setup.branch_group;
-    const Tensor input = both ? ops::concat_rows({seen, seen}) : seen;
-    const Tensor time = timesteps(sampler.timestep(i), shape.batch, device);
-    guard.keep(time, input);
-    const Tensor out = network(time, input);
-    const Tensor prediction = guided(out, guidance, pt * p * q, shape.tokens(), setup);
-    const Tensor drawn = sampler.needs_noise(i) ? noise(i).to(device) : Tensor();
-    latent = sampler.step(i, prediction, latent, drawn, history);
-    guard.check(i, latent);
-    if (control.trace) {
-      show(control, fmt::format("model_output.{}", i), prediction);
-      show(control, fmt::format("latents.{}", i + 1), latent);
-    }
-  }
-  setup.finish();
-  return latent.to(home);
+  return Steps(model, sampler, guidance, noise, setup, control)
+      .run(conditioning, std::move(latent));
 }
 
 }  // namespace tessera::parallel

@@ -53,11 +53,7 @@ Tensor concatenated(const std::vector<Tensor>& pieces) {
 
 }  // namespace
 
-comm::Mesh mesh_of(const Plan& plan) {
-  std::vector<Axis> axes = axes_of(plan);
-  axes.push_back({"pipefusion", 1});
-  return comm::Mesh(std::move(axes));
-}
+comm::Mesh mesh_of(const Plan& plan) { return comm::Mesh(axes_of(plan)); }
 
 std::vector<int> expert_group(const Plan& plan, int rank) {
   return mesh_of(plan).overlay(rank, kTokenAxes, plan.expert);
@@ -69,14 +65,16 @@ int expert_place(const Plan& plan, int rank) {
 }
 
 int portion_number(const Plan& plan, int rank) {
-  return expert_place(plan, rank) * plan.tensor + mesh_of(plan).coordinate(rank, "tensor");
+  const comm::Mesh mesh = mesh_of(plan);
+  const int stage = mesh.coordinate(rank, "pipefusion"), shard = mesh.coordinate(rank, "tensor");
+  return (stage * plan.expert + expert_place(plan, rank)) * plan.tensor + shard;
 }
 
 Partition::Partition(comm::Mesh mesh, const Workload& workload, int patches, PatchShape shape)
     : mesh_(std::move(mesh)), patches_(patches), shape_(shape), workload_(workload) {}
 
 Partition::Partition(const Plan& plan, const Workload& workload)
-    : Partition(mesh_of(plan), workload) {}
+    : Partition(mesh_of(plan), workload, plan.patch_count(), plan.cut) {}
 
 Partition Partition::of_pass(const Plan& plan, nn::TokenView pass) {
   require(pass.lengths.size() == pass.body.size(), ErrorCode::usage,
@@ -109,14 +107,29 @@ std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) c
   return at_places(patch, places);
 }
 
+// Some of `count` neighbours, runs of `each` tokens: patches cost alike with the text of the first,
+// and none is empty if there are enough.
+Range Partition::patch_of(int64_t count, int64_t each, int patch) const {
+  const int64_t all = count * each + workload_.prefix;
+  const bool enough = count >= patches_;
+  const auto begin = [&](int64_t p) {
+    if (p == 0 || p == patches_) return p == 0 ? 0 : count;
+    const int64_t even = (all * p / patches_ - workload_.prefix) / each;
+    return std::clamp<int64_t>(even, enough ? p : 0, enough ? count - (patches_ - p) : count);
+  };
+  return {begin(patch), begin(patch + 1)};
+}
+
 std::vector<Range> Partition::ids(int rank, int patch) const {
   const auto& [frames, height, width] = workload_.grid;
   std::vector<Range> held;
   for (int p = std::max(patch, 0); p < (patch < 0 ? patches_ : patch + 1); ++p) {
     std::vector<Range> whole;
-    if (shape_ == PatchShape::runs) whole = {nn::split({0, workload_.tokens()}, patches_, p)};
-    const Range band = nn::split({0, height}, patches_, p);
-    for (int64_t f = 0; f < frames && shape_ == PatchShape::bands; ++f)
+    const bool runs = shape_ == PatchShape::runs;
+    const Range band =
+        runs ? patch_of(workload_.tokens(), 1, p) : patch_of(height, frames * width, p);
+    if (runs) whole = {band};
+    for (int64_t f = 0; f < frames && !runs; ++f)
       whole.push_back({(f * height + band.begin) * width, (f * height + band.end) * width});
     const auto mine = shard(whole, rank);
     held.insert(held.end(), mine.begin(), mine.end());
@@ -178,16 +191,16 @@ std::vector<Range> Partition::whole_sequences(int rank) const {
 }
 
 bool Partition::whole_samples() const {
-  return std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
-                     [&](std::string_view axis) { return mesh_.size(axis) == 1; });
+  return patches_ == 1 && std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
+                                      [&](std::string_view axis) { return mesh_.size(axis) == 1; });
 }
 
 // A rank's latent, once for all branches; a sequence is a sample of the request.
-Segments Partition::latent(int rank) const {
+Segments Partition::latent(int rank, int patch) const {
   Segments held;
   const Range samples =
       nn::split({0, workload_.samples}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
-  const std::vector<Range> mine = ids(rank, -1);
+  const std::vector<Range> mine = ids(rank, patch);
   for (int64_t p = samples.begin; p < samples.end; ++p)
     for (const Range& r : mine) held.push_back({static_cast<int>(p), r});
   return held;
@@ -204,6 +217,10 @@ Tensor Partition::cut(const Tensor& whole, int rank) const {
   return parts.empty() ? whole.slice(0, 0, 0) : concatenated(parts);
 }
 
+std::vector<Range> Partition::places(int rank, int patch) const {
+  return places_of(latent(rank), latent(rank, patch));
+}
+
 Tensor Partition::join(const std::vector<Tensor>& parts) const {
   struct Piece {
     Segment of;
@@ -211,9 +228,9 @@ Tensor Partition::join(const std::vector<Tensor>& parts) const {
   };
   std::vector<Piece> pieces;
   for (int r = 0; r < mesh_.size(); ++r) {
-    const auto others = {mesh_.coordinate(r, "cfg"), mesh_.coordinate(r, "pipefusion"),
-                         mesh_.coordinate(r, "tensor")};
-    if (std::max(others) > 0) continue;  // they hold what the first along these axes holds
+    if (mesh_.coordinate(r, "cfg") + mesh_.coordinate(r, "tensor") > 0 ||
+        mesh_.coordinate(r, "pipefusion") + 1 < mesh_.size("pipefusion"))
+      continue;  // they hold what the first holds along these axes, of stages the last
     int64_t at = 0;
     for (const Segment& s : latent(r)) {
       const int64_t end = at + s.ids.size();

@@ -31,16 +31,14 @@ struct Workload {
   int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
 };
 
-/// What a patch is: a run of ids, or the same lines of every frame.
-enum class PatchShape { runs, bands };
-
 /// Who holds which tokens under a plan: the only place that cuts. A rank holds the union, over all
 /// patches, of its shard of each, from the first step to the last; shards may be uneven or empty.
 class Partition {
  public:
   /// Of a request for samples over a mesh with the axes of mesh_of: `data` and `cfg` part its
   /// sequences, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch; the first
-  /// two part the text, too, which belongs to the first patch.
+  /// two part the text, too, which belongs to the first patch: that has fewer tokens by as many.
+  /// All stages of `pipefusion` hold the same tokens.
   Partition(comm::Mesh mesh, const Workload& workload, int patches = 1,
             PatchShape shape = PatchShape::runs);
   Partition(const Plan& plan, const Workload& workload);
@@ -71,11 +69,14 @@ class Partition {
 
   /// Latent rows [samples * tokens, c] of the request -> those of a rank.
   tensor::Tensor cut(const tensor::Tensor& whole, int rank) const;
-  /// Latent rows of all ranks, by rank -> the request's.
+  /// Where the tokens of a patch stand among the latent rows that a rank holds.
+  std::vector<nn::Range> places(int rank, int patch) const;
+  /// Latent rows of all ranks, by rank -> the request's. Of stages, the last one's are read.
   tensor::Tensor join(const std::vector<tensor::Tensor>& parts) const;
 
  private:
-  nn::Segments latent(int rank) const;
+  nn::Segments latent(int rank, int patch = -1) const;
+  nn::Range patch_of(int64_t count, int64_t each, int patch) const;
   std::vector<nn::Range> ids(int rank, int patch) const;
   std::vector<nn::Range> shard(const std::vector<nn::Range>& patch, int rank) const;
 
@@ -87,14 +88,13 @@ class Partition {
   bool of_pass_ = false;
 };
 
-/// The ranks of a plan, in its order of axes, and an axis of one rank that partitions know and no
-/// plan has.
+/// The ranks of a plan, in its order of axes.
 comm::Mesh mesh_of(const Plan& plan);
 /// Ranks that share experts with `rank`: runs of `expert` neighbours that hold different tokens.
 std::vector<int> expert_group(const Plan& plan, int rank);
 /// The place of a rank in that group: equal places hold equal experts.
 int expert_place(const Plan& plan, int rank);
-/// The number of a rank's portion of the weights, its experts and its shard: equal numbers hold
+/// The number of a rank's portion of the weights, its stage, experts and shard: equal numbers hold
 /// equal portions.
 int portion_number(const Plan& plan, int rank);
 

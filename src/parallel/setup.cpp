@@ -1,6 +1,8 @@
 #include "parallel/setup.h"
 
 #include <limits>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/fail.h"
@@ -42,26 +44,55 @@ void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& fo
             : ""));
 }
 
-// Whether every shard of a sample begins where a block of an adaptive schedule does.
+// Whether every shard of a patch begins where a block of an adaptive schedule does, or the patch.
 bool keeps_blocks(const Plan& plan, const Workload& workload) {
-  const Partition cut({.ring = plan.ring, .ulysses = plan.ulysses}, {.grid = workload.grid});
-  for (int rank = 0; rank < plan.ring * plan.ulysses; ++rank)
-    for (const nn::Segment& held : cut.view(rank).body)
-      if (held.ids.begin % kBudgetBlock != 0) return false;
+  Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, cut = uncut;
+  cut.ring = plan.ring;
+  cut.ulysses = plan.ulysses;
+  const Workload one{.grid = workload.grid, .prefix = workload.prefix};
+  const Partition patches(uncut, one), shards(cut, one);
+  std::set<int64_t> begins;
+  for (int p = 0; p < plan.patch_count(); ++p)
+    for (const nn::Segment& s : patches.view(0, p).body) begins.insert(s.ids.begin);
+  for (int rank = 0; rank < cut.world(); ++rank)
+    for (int p = 0; p < plan.patch_count(); ++p)
+      for (const nn::Segment& held : shards.view(rank, p).body)
+        if (held.ids.begin % kBudgetBlock != 0 && !begins.contains(held.ids.begin)) return false;
   return true;
 }
 
 void block_problems(const Plan& plan, const Workload& workload, Problems& found) {
   if (plan.schedule != ExpertSchedule::adaptive || keeps_blocks(plan, workload)) return;
   std::vector<int> fit;
-  for (int shards = 2; shards <= workload.tokens() / kBudgetBlock && shards <= kMostRanks; ++shards)
-    if (keeps_blocks({.ulysses = shards}, workload)) fit.push_back(shards);
+  Plan other{.patches = plan.patch_count(), .cut = plan.cut};
+  for (int shards = 2; shards <= workload.tokens() / kBudgetBlock && shards <= kMostRanks;
+       ++shards) {
+    other.ulysses = shards;
+    if (keeps_blocks(other, workload)) fit.push_back(shards);
+  }
   found.push_back(fmt::format(
       "schedule=adaptive takes its budget of blocks of {} tokens, which ring={},ulysses={} would "
       "cut in samples of {} tokens; {}, or choose another schedule",
       kBudgetBlock, plan.ring, plan.ulysses, workload.tokens(),
       fit.empty() ? "leave them out"
                   : fmt::format("use shards by the number of {}", fmt::join(fit, ", "))));
+}
+
+void stage_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
+                    Problems& found) {
+  const int patches = plan.patch_count();
+  if (plan.pipefusion > geometry.blocks)
+    found.push_back(fmt::format("pipefusion={}: the model has {} blocks, and a stage one at least",
+                                plan.pipefusion, geometry.blocks));
+  const int64_t named = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
+  if (!plan.stages.empty() && named != geometry.blocks)
+    found.push_back(fmt::format("stages={} has {} blocks, and the model {}",
+                                fmt::join(plan.stages, "+"), named, geometry.blocks));
+  const bool bands = plan.cut == PatchShape::bands;
+  const int64_t most = bands ? workload.grid[1] : workload.tokens();
+  if (patches > most)
+    found.push_back(fmt::format("patches={}: a sample has {} {}; use patches={} or less", patches,
+                                most, bands ? "lines" : "tokens", most));
 }
 
 void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
@@ -86,6 +117,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
         "leave out cfg=, or give --guidance (--true-guidance where the model embeds its own)");
   shard_problems(plan, geometry, found);
   block_problems(plan, workload, found);
+  stage_problems(plan, geometry, workload, found);
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(fmt::format(
@@ -100,6 +132,9 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
 }
 
 void text_problems(const Plan& plan, Problems& found) {
+  if (plan.pipefusion > 1 || plan.patch_count() > 1)
+    found.push_back(
+        "pipefusion= and patches= are for images; language models take expert=N or tensor=N");
   if (plan.distrifusion > 1)
     found.push_back("distrifusion= is for images; language models take expert=N or tensor=N");
   if (plan.cfg * plan.ring * plan.ulysses > 1)
@@ -141,8 +176,11 @@ void require_runnable(const Plan& plan, const nn::Geometry& geometry, const Work
 }
 
 nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank) {
-  nn::Portion portion{{0, geometry.blocks}, true, true};
-  portion.shard = {mesh_of(plan).coordinate(rank, "tensor"), plan.tensor};
+  const comm::Mesh mesh = mesh_of(plan);
+  const int stage = mesh.coordinate(rank, "pipefusion");
+  nn::Portion portion{blocks_of_stages(plan, geometry.blocks).at(static_cast<size_t>(stage)),
+                      stage == 0, stage + 1 == plan.pipefusion};
+  portion.shard = {mesh.coordinate(rank, "tensor"), plan.tensor};
   if (plan.expert == 1 || geometry.experts.empty()) return portion;
   const int place = expert_place(plan, rank);
   for (const int owner : expert_owners(plan, geometry.experts.front().experts))
@@ -150,8 +188,8 @@ nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank)
   return portion;
 }
 
-nn::TokenView Setup::view() const {
-  nn::TokenView mine = partition.view(rank);
+nn::TokenView Setup::view(int patch) const {
+  nn::TokenView mine = partition.view(rank, patch);
   mine.peers = peers.get();
   return mine;
 }
@@ -181,7 +219,7 @@ bool Setup::go_on(const std::stop_token& stop) const {
 
 bool Setup::may_record() const {
   return tensor::is_gpu(residence.device) && residence.fixed && plan.world() == 1 &&
-         !shares_experts(plan) && !experts->log().watched();
+         !plan.stale() && !shares_experts(plan) && !experts->log().watched();
 }
 
 std::vector<nn::MoeEvent> Setup::expert_events() const {
@@ -210,8 +248,15 @@ Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& wo
           world ? world->size() : 1);
   tensor_group = along("tensor");
   if (tensor_group) reduce = std::make_unique<OrderedReduce>(*tensor_group);
+  share_blocks(geometry);
   share_tokens(geometry, workload);
   share_experts(geometry, workload);
+}
+
+void Setup::share_blocks(const nn::Geometry& geometry) {
+  std::vector<nn::Range> all = blocks_of_stages(plan, geometry.blocks);
+  blocks = all[static_cast<size_t>(partition.mesh().coordinate(rank, "pipefusion"))];
+  stages = Stages(geometry, std::move(all), along("pipefusion"));
 }
 
 std::unique_ptr<comm::Communicator> Setup::along(std::string_view axis) const {
@@ -228,6 +273,11 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   ring_group = along("ring");
   head_group = along("ulysses");
   const auto inside = [&](const nn::Geometry& of) -> std::unique_ptr<nn::Attention> {
+    if (plan.patch_count() > 1) {
+      auto kept = std::make_unique<nn::KvAttention>(of, partition.whole_sequences(rank));
+      cache = kept.get();
+      return kept;
+    }
     if (!ring_group) return std::make_unique<nn::LocalAttention>(of);
     constexpr std::string_view kRing[] = {"ring"};
     std::vector<std::vector<int>> holders;
@@ -235,8 +285,10 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
     return std::make_unique<Ring>(of, *ring_group, std::move(holders), partition);
   };
   if (token_group) {
-    attention = std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank),
+    auto kept = std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank),
                                               *token_group, mesh.group(rank, axis), partition);
+    cache = kept.get();
+    attention = std::move(kept);
     if (text) peers = std::make_unique<GroupPeers>(*token_group);
   } else if (text) {
     attention = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));

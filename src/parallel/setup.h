@@ -7,11 +7,13 @@
 
 #include "comm/communicator.h"
 #include "nn/block_stack.h"
+#include "nn/kv_attention.h"
 #include "nn/moe/moe_layers.h"
 #include "nn/moe/selection_policy.h"
 #include "parallel/experts/scheduled.h"
 #include "parallel/partition.h"
 #include "parallel/sequence/group_peers.h"
+#include "parallel/stages.h"
 #include "parallel/turns.h"
 #include "tessera/plan.h"
 
@@ -24,7 +26,8 @@ std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry
 /// Throws Error(plan) with them.
 void require_runnable(const Plan& plan, const nn::Geometry& geometry, const Workload& workload);
 
-/// What a rank builds of a model: all blocks, with the experts or the shard that are its.
+/// What a rank builds of a model: the blocks of its stage, with the experts or the shard that are
+/// its.
 nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank);
 
 /// Whether expert rows pass an exchange under a plan, if only with the rank itself.
@@ -52,12 +55,14 @@ struct Setup {
   Partition partition;  ///< of text: of the pass that has begun
   Residence residence;
   nn::Range blocks;  ///< of my stage
+  Stages stages;
   std::unique_ptr<comm::Communicator> expert_group, tensor_group;
   std::unique_ptr<comm::Communicator> branch_group;  ///< of cfg=2: a branch of guidance each
   /// Of the tokens of a sequence: of distrifusion= or of text; and of ring= and ulysses=.
   std::unique_ptr<comm::Communicator> token_group, ring_group, head_group;
   std::unique_ptr<nn::Attention> attention;
-  std::unique_ptr<nn::Reduce> reduce;           ///< null: weights are whole
+  const nn::KvAttention* cache = nullptr;  ///< what keeps keys and values within it; null: nothing
+  std::unique_ptr<nn::Reduce> reduce;      ///< null: weights are whole
   std::shared_ptr<nn::SelectionPolicy> policy;  ///< of text: who chooses its experts
   std::unique_ptr<nn::MoeLayers> experts;
   std::unique_ptr<Turns> turns;           ///< of a staggered batch: of its halves
@@ -65,7 +70,7 @@ struct Setup {
   std::unique_ptr<GroupPeers> peers;      ///< of text: ranks that hold other tokens of a pass
 
   /// My tokens.
-  nn::TokenView view() const;
+  nn::TokenView view(int patch = -1) const;
   nn::TokenShape shape() const { return partition.shape(rank); }
   /// Of the first half of a staggered batch, or the second; else of all sequences.
   nn::Seams seams(int half = 0) const {
@@ -88,6 +93,7 @@ struct Setup {
  private:
   /// Of the ranks that differ from me along an axis; null: I am the only one.
   std::unique_ptr<comm::Communicator> along(std::string_view axis) const;
+  void share_blocks(const nn::Geometry& geometry);
   void share_tokens(const nn::Geometry& geometry, const Workload& workload);
   void share_experts(const nn::Geometry& geometry, const Workload& workload);
 };

@@ -105,7 +105,8 @@ void Ranks::note_rank(const parallel::Setup& setup) {
   const std::lock_guard lock(mutex);
   const int steps = job.sampler->steps();
   auto& layers = report.layers;
-  const int same = state.options.plan.tensor;  // ranks that compute with the same tokens
+  const Plan& plan = state.options.plan;
+  const int others = plan.tensor * plan.pipefusion;  // ranks with the same tokens, or other layers
   const bool first = setup.partition.mesh().coordinate(setup.rank, "tensor") == 0;
   for (const nn::MoeEvent& event : first ? setup.expert_events() : std::vector<nn::MoeEvent>()) {
     if (layers.size() <= static_cast<size_t>(event.site))
@@ -113,7 +114,8 @@ void Ranks::note_rank(const parallel::Setup& setup) {
     Report::Layer& layer = layers[static_cast<size_t>(event.site)];
     layer.block = event.site;
     if (event.step == 0) layer.tokens += event.tokens;
-    layer.mean_experts += double(event.distinct) * same / steps / state.options.plan.world();
+    layer.mean_experts +=
+        double(event.distinct) * others / steps / plan.world() / plan.calls(event.step, steps);
     layer.oldest = std::max(layer.oldest, event.oldest);
     layer.ages.resize(
         static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
@@ -122,6 +124,11 @@ void Ranks::note_rank(const parallel::Setup& setup) {
     layer.assignments_changed += event.changed;
   }
   report.kept_row_bytes = std::max(report.kept_row_bytes, setup.peak_kept_bytes());
+  if (setup.cache) {
+    const std::vector<int64_t>& ages = setup.cache->ages();
+    report.kv_ages.resize(std::max(report.kv_ages.size(), ages.size()));
+    for (size_t age = 0; age < ages.size(); ++age) report.kv_ages[age] += ages[age];
+  }
   if (!setup.world) return;
   for (const auto& [key, entry] : setup.world->ledger().entries()) {
     Report::Traffic& traffic = report.traffic[key];

@@ -24,8 +24,11 @@ Json written(const Report& report) {
   for (const auto& [peak, flops, sent] : report.per_rank)
     ranks.push_back(
         {peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, flops, sent});
-  return {
-      {"layers", layers}, {"traffic", traffic}, {"ranks", ranks}, {"kept", report.kept_row_bytes}};
+  return {{"layers", layers},
+          {"traffic", traffic},
+          {"ranks", ranks},
+          {"ages", report.kv_ages},
+          {"kept", report.kept_row_bytes}};
 }
 
 Report read(const Json& json) {
@@ -45,6 +48,7 @@ Report read(const Json& json) {
     report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
   for (const Json& r : json.at("ranks"))
     report.per_rank.push_back({{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)});
+  report.kv_ages = json.at("ages").get<std::vector<int64_t>>();
   report.kept_row_bytes = json.at("kept");
   return report;
 }
@@ -73,6 +77,8 @@ void add_report(const Report& rank, Report& all) {
     to.flight_seconds += from.flight_seconds;
   }
   all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
+  all.kv_ages.resize(std::max(all.kv_ages.size(), rank.kv_ages.size()));
+  for (size_t age = 0; age < rank.kv_ages.size(); ++age) all.kv_ages[age] += rank.kv_ages[age];
   all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
 }
 

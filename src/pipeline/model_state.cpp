@@ -8,6 +8,7 @@
 #include "base/is_there.h"
 #include "load/meta_weights.h"
 #include "parallel/setup.h"
+#include "pipeline/choose_stages.h"
 #include "pipeline/estimate.h"
 #include "pipeline/resolve_model.h"
 #include "pipeline/streamed.h"
@@ -211,6 +212,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
             ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
             model, state.class_names.size(), state.spec->classes);
   }
+  choose_stages(state);
   state.workers.start(options);
 }
 

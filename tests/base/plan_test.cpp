@@ -15,11 +15,15 @@ TEST(Plan, WritesWhatItReads) {
         "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
         "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
         "data=2,expert=2,placement=1+0+0+1",
-        "data=2,distrifusion=2,order=distrifusion+data+cfg+ring+ulysses+tensor",
-        "data=2,cfg=2,ring=3,ulysses=4,tensor=2"})
+        "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor",
+        "data=2,cfg=2,ring=3,ulysses=4,tensor=2", "patches=1", "pipefusion=4,patches=8,warmup=2",
+        "pipefusion=2,cut=bands,stages=19+38"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("data=2,tensor=3").world(), 6);
   EXPECT_EQ(parse_plan("cfg=2,ring=3,ulysses=4").world(), 24);
+  EXPECT_EQ(parse_plan("cfg=2,pipefusion=3,patches=8").world(), 6) << "patches are no ranks";
+  EXPECT_EQ(parse_plan("pipefusion=3").patch_count(), 3);
+  EXPECT_EQ(parse_plan("pipefusion=3,patches=1").patch_count(), 1);
   EXPECT_EQ(to_string(parse_plan("expert=4")), "data=4,expert=4") << "expert alone implies data";
 }
 
@@ -46,6 +50,11 @@ TEST(Plan, NamesWhatItCannotRead) {
                            "placement=0+",
                            "placement=random",
                            "placement=0+-1",
+                           "cut=columns",
+                           "patches=-1",
+                           "stages=",
+                           "stages=1+",
+                           "stages=even",
                            "order=",
                            "order=data+",
                            "order=data+data",
@@ -66,8 +75,8 @@ TEST(Plan, TheOrderOfAxesIsPartOfIt) {
       names += axis.name.substr(0, 1) + std::to_string(axis.size);
     return names;
   };
-  EXPECT_EQ(order("data=2,tensor=3"), "d2c1r1u1d1t3");
-  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2c1r1u1");
+  EXPECT_EQ(order("data=2,tensor=3"), "d2c1p1r1u1d1t3");
+  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2c1p1r1u1");
   EXPECT_EQ(to_string(parse_plan("data=2,order=data+cfg")), "data=2") << "the default";
 }
 
@@ -83,6 +92,24 @@ TEST(Plan, SaysWhyItCannotRun) {
   EXPECT_EQ(problems(parse_plan("ulysses=2,distrifusion=2"), 4).size(), 1u);
   EXPECT_TRUE(problems(parse_plan("ring=2,schedule=adaptive"), 2).empty()) << "it may fit a size";
   EXPECT_TRUE(problems(parse_plan("cfg=2,ring=2,ulysses=3,expert=6"), 12).empty());
+  const auto refused = [](const char* text, const char* says) {
+    const Plan plan = parse_plan(text);
+    const auto found = problems(plan, plan.world());
+    EXPECT_EQ(found.size(), 1u) << text;
+    EXPECT_NE((found.empty() ? "" : found[0]).find(says), std::string::npos) << text;
+  };
+  refused("patches=2,distrifusion=2", "leave it out, or them");
+  refused("pipefusion=2,distrifusion=2", "leave it out, or them");
+  refused("pipefusion=2,ring=3,ulysses=2", "use ulysses=6 in its place, or patches=1");
+  refused("patches=2,schedule=staggered-batch", "all of them through a stage");
+  refused("pipefusion=2,patches=1,schedule=staggered-batch", "through a stage");
+  refused("pipefusion=3,stages=2+2", "stages=2+2 names 2 stages, pipefusion=3 has 3");
+  refused("stages=2+2", "pipefusion=1 has 1");
+  refused("pipefusion=2,stages=4+0", "each stage has a block at least");
+  refused("cut=bands", "add patches=");
+  refused("pipefusion=2,expert=2", "does not divide the 1 ranks");
+  EXPECT_TRUE(problems(parse_plan("data=2,cfg=2,pipefusion=2,ulysses=3,expert=6"), 24).empty());
+  EXPECT_TRUE(problems(parse_plan("pipefusion=2,patches=1,ring=3"), 6).empty());
   EXPECT_EQ(problems(parse_plan("placement=strided"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("expert=2,placement=0+1+2+3"), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=adaptive,conditional=low"), 1).size(), 1u);
@@ -96,6 +123,16 @@ TEST(Plan, KnowsWhatIsStale) {
   EXPECT_FALSE(parse_plan("expert=2,schedule=staggered-batch").stale());
   EXPECT_TRUE(parse_plan("expert=2,schedule=interweaved").stale());
   EXPECT_TRUE(parse_plan("schedule=staggered-batch,conditional=low").stale());
+  EXPECT_TRUE(parse_plan("patches=2").stale());
+  EXPECT_FALSE(parse_plan("pipefusion=2,patches=1").stale());
+}
+
+TEST(Plan, CallsTheBlocksOnceAPatchWhereNothingIsFresh) {
+  const Plan plan = parse_plan("patches=4,warmup=2,sync-every=3");
+  std::vector<int> calls;
+  for (int step = 0; step < 7; ++step) calls.push_back(plan.calls(step, 7));
+  EXPECT_EQ(calls, (std::vector<int>{1, 1, 4, 4, 1, 4, 4}));
+  EXPECT_EQ(parse_plan("schedule=interweaved").calls(3, 4), 1);
 }
 
 TEST(Plan, ValuesThatNoPlanHas) {

@@ -58,6 +58,11 @@ class GenerateTest(unittest.TestCase):
         for plan, ranks in (("tensor=2", 2), ("data=2,tensor=2", 4), ("ring=3", 3), ("ring=2,ulysses=2", 4)):
             self.assertEqual(self.latents("threads", [], "--plan", plan),
                              self.latents("processes", MPIRUN + ["-np", str(ranks)], "--plan", plan), plan)
+        patches = self.latents("patches", [], "--plan", "patches=3")
+        self.assertNotEqual(one, patches)
+        for plan, ranks in (("pipefusion=2,patches=3", 2), ("cfg=2,pipefusion=2,ulysses=2,patches=3", 8)):
+            stages = MPIRUN + ["-np", str(ranks)]
+            self.assertEqual(patches, self.latents("stages", stages, "--plan", plan), plan)
         stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]
         self.assertEqual(self.latents("threads", [], *stale),
                          self.latents("processes", MPIRUN + ["-np", "2"], *stale))

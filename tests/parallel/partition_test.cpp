@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 
 #include "tessera/error.h"
 
@@ -192,9 +193,42 @@ TEST(Partition, TextRidesWithTheFirstPatch) {
   EXPECT_EQ(partition.view(0, 0).prefix, (nn::Segments{{0, {-5, -3}}}));
   EXPECT_EQ(partition.view(1, 0).prefix, (nn::Segments{{0, {-3, 0}}}));
   EXPECT_TRUE(partition.view(1, 1).prefix.empty());
-  EXPECT_EQ(partition.view(1).body, (nn::Segments{{0, {2, 4}}, {0, {6, 8}}, {0, {10, 12}}}));
+  EXPECT_EQ(partition.view(1).body, (nn::Segments{{0, {0, 1}}, {0, {3, 6}}, {0, {9, 12}}}));
+  EXPECT_EQ(partition.view(0).body, (nn::Segments{{0, {1, 3}}, {0, {6, 9}}}));
   EXPECT_FALSE(partition.whole_samples());
   EXPECT_TRUE(Partition(parse_plan("data=2"), {2, {1, 1, 4}}).whole_samples());
+  EXPECT_FALSE(Partition(parse_plan("patches=2"), {2, {1, 1, 4}}).whole_samples());
+}
+
+TEST(Partition, TheFirstPatchIsSmallerByItsText) {
+  const auto sizes = [](const char* plan, const Workload& work) {
+    const Partition partition(parse_plan(plan), work);
+    std::vector<int64_t> tokens;
+    for (int p = 0; p < parse_plan(plan).patch_count(); ++p)
+      tokens.push_back(nn::token_count(partition.view(0, p).body));
+    return tokens;
+  };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes("patches=4", {1, {1, 4, 8}}), (Sizes{8, 8, 8, 8}));
+  EXPECT_EQ(sizes("patches=4", {1, {1, 4, 8}, 1, 1, 4}), (Sizes{5, 9, 9, 9}));
+  EXPECT_EQ(sizes("patches=4", {1, {1, 4, 8}, 1, 1, 500}), (Sizes{1, 1, 1, 29}))
+      << "no patch is empty";
+  EXPECT_EQ(sizes("patches=3,cut=bands", {1, {2, 6, 2}, 1, 1, 6}), (Sizes{4, 8, 12}));
+  EXPECT_EQ(sizes("pipefusion=3", {1, {1, 1, 3}, 1, 1, 9}), (Sizes{1, 1, 1}));
+}
+
+TEST(Partition, SaysWhereAPatchStandsAmongTheRowsOfARank) {
+  const Partition partition(parse_plan("patches=2,ulysses=2,data=2"), {4, {1, 1, 8}});
+  EXPECT_EQ(partition.view(1).body.size(), 4u);
+  EXPECT_EQ(partition.places(1, -1), (std::vector<nn::Range>{{0, 2}, {2, 4}, {4, 6}, {6, 8}}));
+  EXPECT_EQ(partition.places(1, 0), (std::vector<nn::Range>{{0, 2}, {4, 6}}));
+  EXPECT_EQ(partition.places(1, 1), (std::vector<nn::Range>{{2, 4}, {6, 8}}));
+}
+
+TEST(Partition, TheLatentIsTheLastStages) {
+  const Partition partition(parse_plan("pipefusion=2,patches=1"), {1, {1, 1, 3}});
+  const Tensor whole = counted(3);
+  EXPECT_EQ(partition.join({whole.slice(0, 0, 0), whole}).to_floats(), whole.to_floats());
 }
 
 TEST(Partition, RowsAreConditionalFirst) {
@@ -264,6 +298,11 @@ TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   const Plan slices = parse_plan("data=2,distrifusion=2,tensor=2,expert=4");
   EXPECT_EQ(expert_group(slices, 3), (std::vector<int>{1, 3, 5, 7}));
   EXPECT_EQ(expert_place(slices, 5), 2);
+  const Plan staged = parse_plan("data=2,expert=2,pipefusion=2");
+  EXPECT_EQ(expert_group(staged, 1), (std::vector<int>{1, 3})) << "of a stage";
+  std::set<int> numbers;
+  for (int r = 0; r < 4; ++r) numbers.insert(portion_number(staged, r));
+  EXPECT_EQ(numbers.size(), 4u);
 }
 
 }  // namespace

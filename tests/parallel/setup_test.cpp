@@ -123,6 +123,26 @@ TEST(Setup, SaysWhatIsValidInstead) {
   EXPECT_NE(why("distrifusion=2", dense).find("use ring= or ulysses="), std::string::npos);
 }
 
+TEST(Setup, SaysWhyBlocksAndPatchesCannotBeCut) {
+  const auto why = [&](const char* plan) {
+    std::string all;
+    for (const auto& one : problems(parse_plan(plan), with_experts(4), {2, {2, 3, 2}, 2, 5}))
+      all += one + "; ";
+    return all;
+  };
+  for (const char* good :
+       {"patches=12", "patches=3,cut=bands", "pipefusion=2", "pipefusion=2,stages=1+1",
+        "cfg=2,pipefusion=2,patches=5,expert=2,schedule=interweaved"})
+    EXPECT_EQ(why(good), "") << good;
+  EXPECT_NE(why("patches=13").find("a sample has 12 tokens; use patches=12 or less"),
+            std::string::npos);
+  EXPECT_NE(why("patches=4,cut=bands").find("a sample has 3 lines; use patches=3 or less"),
+            std::string::npos);
+  EXPECT_NE(why("pipefusion=3").find("the model has 2 blocks"), std::string::npos);
+  EXPECT_NE(why("pipefusion=2,stages=1+2").find("stages=1+2 has 3 blocks, and the model 2"),
+            std::string::npos);
+}
+
 TEST(Setup, WantsAsManyRanksAsThePlan) {
   EXPECT_THROW(parallel::Setup(parse_plan("expert=2"), with_experts(4), {2, {1, 4, 4}, 2, 5}),
                Error);
@@ -163,6 +183,8 @@ TEST(Setup, SaysWhyAPlanCannotRunText) {
       {"expert=2,warmup=2", "nothing is stale"},
       {"distrifusion=2", "for images"},
       {"ulysses=2", "for images"},
+      {"pipefusion=2", "for images"},
+      {"patches=3", "for images"},
       {"cfg=2", "for images"},
       {"expert=2,placement=0+1", "places 2 experts"},
   };
@@ -175,7 +197,8 @@ TEST(Setup, WhatMeasuresWholeSamplesIsRefusedWhereTheyAreCut) {
   workload.rescales = workload.thresholds = true;
   EXPECT_TRUE(problems(parse_plan("data=2"), with_experts(4), workload).empty());
   EXPECT_TRUE(problems(parse_plan("cfg=2"), with_experts(4), workload).empty());
-  for (const char* plan : {"distrifusion=2", "ring=2"})
+  EXPECT_TRUE(problems(parse_plan("pipefusion=2,patches=1"), with_experts(4), workload).empty());
+  for (const char* plan : {"distrifusion=2", "ring=2", "patches=2", "pipefusion=2"})
     EXPECT_EQ(problems(parse_plan(plan), with_experts(4), workload).size(), 2u) << plan;
 }
 
@@ -190,6 +213,10 @@ TEST(Setup, APortionHoldsItsExpertsOrItsShard) {
   const nn::Shard shard = portion_of(parse_plan("tensor=2"), of_text(), 1).shard;
   EXPECT_EQ(shard.index, 1);
   EXPECT_EQ(shard.count, 2);
+  const nn::Portion last = portion_of(parse_plan("pipefusion=2,stages=1+1"), of_text(), 1);
+  EXPECT_EQ(last.blocks, (nn::Range{1, 2}));
+  EXPECT_FALSE(last.embed);
+  EXPECT_TRUE(last.head);
 }
 
 }  // namespace

@@ -104,6 +104,12 @@ TEST(Rehearse, IsWhatEveryRankReports) {
                           {"cfg=2,ulysses=2,expert=4,schedule=interweaved", 2, 20},
                           {"ring=3", 1, 4, 96, Precision::f32},
                           {"ring=2,ulysses=2,expert=2"},
+                          {"patches=3", 2, 9},
+                          {"patches=5,warmup=2", 1, 9, 96, Precision::f32},
+                          {"pipefusion=2,patches=3", 2, 9},
+                          {"pipefusion=3,patches=4,cut=bands", 1, 6, 96, Precision::f32},
+                          {"cfg=2,pipefusion=2,ulysses=2,patches=4,warmup=2", 2, 9},
+                          {"data=2,pipefusion=2,patches=2,expert=2,schedule=interweaved", 2, 12},
                           {"data=2,tensor=2", 3, 3, 96}}) {
     const std::string what = std::string(asked.plan) + " x " + std::to_string(asked.count);
     Model open = opened(model.folder(), asked);
@@ -155,8 +161,10 @@ TEST(Rehearse, CountsWhatTheRequestHoldsBesideItsRanks) {
 TEST(Rehearse, WhatFitsRunsAndWhatDoesNotIsRefused) {
   const SettledModel model;
   const tensor::BindScope bind(model.scope());
-  for (const Asked& asked : std::vector<Asked>{
-           {"expert=4", 4}, {"distrifusion=4"}, {"distrifusion=2,warmup=2", 2, 5, 96}}) {
+  for (const Asked& asked : std::vector<Asked>{{"expert=4", 4},
+                                               {"distrifusion=4"},
+                                               {"distrifusion=2,warmup=2", 2, 5, 96},
+                                               {"pipefusion=3,patches=4", 2, 6}}) {
     pipeline::ModelState state;
     RunOptions options = golden::options(asked.precision);
     options.plan = parse_plan(asked.plan);

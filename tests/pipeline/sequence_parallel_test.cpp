@@ -2,122 +2,15 @@
 
 #include <cmath>
 #include <map>
-#include <memory>
 
-#include "comm/counting_transport.h"
 #include "comm/simulated/launch.h"
-#include "comm/threads/launch.h"
 #include "load/meta_weights.h"
-#include "models/tiny_model.h"
-#include "models/tiny_networks.h"
-#include "parallel/denoise.h"
-#include "pipeline/conditioning.h"
+#include "pipeline/every_network.h"
 
 // cfg=2, ulysses=N and ring=N in every network of images and videos: the latents of one rank after
 // every step, and what is computed and sent for them.
 namespace tessera {
 namespace {
-
-using models::kNetworks;
-using models::Network;
-using tensor::DType;
-using tensor::Tensor;
-
-constexpr int kSamples = 2, kSteps = 3;
-
-/// A network with its request: two samples of a size that no number of ranks divides.
-class Subject {
- public:
-  Subject(const Network& network, DType dtype, int64_t height = 6, int64_t width = 10)
-      : name(network.type),
-        dtype_(dtype),
-        model_(network.type, network.json(network.head_dim).c_str(), tensor::Device::cpu, dtype),
-        layout_(model_.spec.layout(height, width, network.frames)),
-        conditioning_(model_.conditioning(2 * kSamples, network.text)),
-        text_(network.text) {
-    if (conditioning_.tensors.contains("y"))
-      for (int32_t s = 0; s < 2 * kSamples; ++s) conditioning_.tensors["y"].data<int32_t>()[s] = s;
-  }
-
-  struct Asked {
-    std::string plan{};
-    bool guided = true;
-    float rescale = 0;
-  };
-  struct Ran {
-    std::vector<std::vector<float>> steps;  ///< the latents after each
-    std::vector<comm::Ledger> sent;         ///< by rank
-    std::vector<std::vector<int64_t>> to;   ///< bytes by rank and receiver
-  };
-  Ran operator()(const Asked& asked) const {
-    const Plan plan = parse_plan(asked.plan);
-    const parallel::Workload work = workload(asked);
-    std::vector<std::map<std::string, Tensor>> traces(static_cast<size_t>(plan.world()));
-    Ran ran;
-    ran.sent.resize(traces.size());
-    ran.to.resize(traces.size());
-    const auto rank = [&](comm::Communicator* world) {
-      const auto r = static_cast<size_t>(world ? world->rank() : 0);
-      run(asked, plan, work, world, traces[r]);
-      if (world) ran.sent[r] = world->ledger();
-    };
-    if (plan.world() == 1)
-      rank(nullptr);
-    else
-      comm::threads::run(plan.world(), std::chrono::seconds(60), [&](comm::Communicator& world) {
-        const auto counted = comm::counting(world, ran.to[static_cast<size_t>(world.rank())]);
-        rank(counted.get());
-      });
-    for (int step = 1; step <= kSteps; ++step) {
-      std::vector<Tensor> parts;
-      for (auto& trace : traces) parts.push_back(trace.at("latents." + std::to_string(step)));
-      ran.steps.push_back(parallel::Partition(plan, work).join(parts).to_floats());
-    }
-    return ran;
-  }
-  parallel::Workload workload(const Asked& asked) const {
-    return {.samples = kSamples,
-            .grid = layout_.grid(),
-            .branches = asked.guided ? 2 : 1,
-            .steps = kSteps,
-            .prefix = model_.spec.prefix(conditioning_),
-            .rescales = asked.rescale != 0};
-  }
-  int64_t latent_bytes() const {  // of a sample's prediction
-    return layout_.tokens() * layout_.token_channels() * 4;
-  }
-  bool joint() const { return text_ > 0 && model_.spec.prefix(conditioning_) > 0; }
-  const nn::Geometry& geometry() const { return model_.network->geometry(); }
-
-  const std::string name;
-
- private:
-  void run(const Asked& asked, const Plan& plan, const parallel::Workload& work,
-           comm::Communicator* world, std::map<std::string, Tensor>& trace) const {
-    const int rank = world ? world->rank() : 0;
-    std::unique_ptr<nn::Denoiser> portion;
-    if (plan.expert > 1 || plan.tensor > 1)
-      portion = model_.spec.make(models::NamedNoise(), parallel::portion_of(plan, geometry(), rank),
-                                 dtype_);
-    const nn::Denoiser& network = portion ? *portion : *model_.network;
-    parallel::Setup setup(plan, network.geometry(), work, world);
-    const auto flow = sample::rectified_flow(kSteps);
-    parallel::DenoiseControl control;
-    control.trace = [&](const std::string& what, const Tensor& x) { trace[what] = x; };
-    parallel::denoise(
-        network, pipeline::take_sequences(conditioning_, setup.partition.sequences(rank)), *flow,
-        {asked.guided ? 2.5f : 1, model_.spec.guided_channels, model_.spec.guided_channels,
-         asked.rescale},
-        setup.partition.cut(model_.latent(kSamples, layout_), rank), [](int) { return Tensor(); },
-        setup, control);
-  }
-
-  DType dtype_;
-  models::TinyModel model_;
-  nn::TokenLayout layout_;
-  nn::Conditioning conditioning_;
-  int64_t text_;
-};
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, length = 0;

@@ -1,0 +1,79 @@
+#include "parallel/pass.h"
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+#include "ops/finite.h"
+
+namespace tessera::parallel {
+
+using tensor::Tensor;
+
+namespace {
+
+void check_hidden(const nn::Hidden& hidden, const std::string& part) {
+  ops::require_finite(hidden.tokens.body, part);
+  ops::require_finite(hidden.tokens.prefix, part);
+}
+
+}  // namespace
+
+void show(const DenoiseControl& control, const std::string& name, const Tensor& x) {
+  control.trace(name, x.is_meta() ? x : x.to(tensor::Device::cpu));
+}
+
+Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
+                const nn::Placement& placement, const Tensor& latent, Setup& setup,
+                const DenoiseControl& control, Watch watch, int half) {
+  Stages& stages = setup.stages;
+  nn::Hidden hidden =
+      stages.first() ? model.embed(placement, latent) : stages.arrived(placement.view);
+  const bool trace = watch == Watch::blocks && control.trace, check = watch == Watch::numbers;
+  if (trace) show(control, "embedding", hidden.tokens.body);
+  if (check) check_hidden(hidden, "the embedding");
+  for (int64_t b = setup.blocks.begin; b < setup.blocks.end; ++b) {
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
+    stages.bring(static_cast<int>(b), hidden);
+    model.block(static_cast<int>(b), step, placement, hidden, setup.seams(half));
+    if (setup.world) setup.world->advance();
+    if (check) check_hidden(hidden, "'" + model.block_name(static_cast<int>(b)) + "'");
+    stages.leave(static_cast<int>(b), hidden);
+    if (!trace) continue;
+    const std::string name = model.block_name(static_cast<int>(b));
+    show(control, name, hidden.tokens.body);
+    if (hidden.tokens.prefix.defined()) show(control, name + ".context", hidden.tokens.prefix);
+  }
+  if (!stages.last()) {
+    stages.hand_on(hidden);
+    return {};
+  }
+  const Tensor out = model.head(step, placement, hidden);
+  if (check) ops::require_finite(out, "the head");
+  return out;
+}
+
+Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
+                 const Setup& setup) {
+  if (!setup.turns) return {model.place(context, view)};
+  const size_t sequences = view.sequences.size(), cut = (sequences + 1) / 2;
+  return {model.place(context, take_sequences(view, 0, cut)),
+          model.place(context, take_sequences(view, cut, sequences))};
+}
+
+// A rank without sequences for a half goes through its exchanges all the same.
+Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const Places& places,
+                  const Tensor& latent, Setup& setup, const DenoiseControl& control) {
+  // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
+  const tensor::Device device = latent.defined() ? latent.device() : setup.residence.device;
+  const Watch watch = device == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
+  if (places.size() == 1) return run_rows(model, step, *places[0], latent, setup, control, watch);
+  const int64_t first = nn::token_count(places[0]->view.body);
+  const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
+  std::vector<Tensor> out(2);
+  setup.turns->run([&](int i) {
+    const auto at = static_cast<size_t>(i);
+    out[at] = run_rows(model, step, *places[at], latents[at], setup, control, watch, i);
+  });
+  return ops::concat_rows(out);
+}
+
+}  // namespace tessera::parallel

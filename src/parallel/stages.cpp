@@ -1,0 +1,155 @@
+#include "parallel/stages.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+
+namespace tessera::parallel {
+
+using nn::Range;
+using tensor::Tensor;
+
+std::vector<int> balanced_stages(const std::vector<double>& costs, int stages) {
+  const auto blocks = static_cast<int>(costs.size());
+  require(stages >= 1 && stages <= blocks, ErrorCode::plan, "{} stages for {} blocks", stages,
+          blocks);
+  // most[s][b]: the most costly of s + 1 stages that have the first b blocks; from[s][b]: where its
+  // last one begins.
+  const double none = std::numeric_limits<double>::infinity();
+  const auto count = static_cast<size_t>(blocks + 1);
+  std::vector<std::vector<double>> most(static_cast<size_t>(stages),
+                                        std::vector<double>(count, none));
+  std::vector<std::vector<int>> from(static_cast<size_t>(stages), std::vector<int>(count, 0));
+  for (size_t s = 0; s < most.size(); ++s)
+    for (size_t b = s + 1; b < count; ++b) {
+      double last = 0;
+      for (size_t begin = b; begin-- > s;) {
+        last += costs[begin];
+        const double before = s == 0 ? (begin == 0 ? 0 : none) : most[s - 1][begin];
+        if (std::max(before, last) >= most[s][b]) continue;
+        most[s][b] = std::max(before, last);
+        from[s][b] = static_cast<int>(begin);
+      }
+    }
+  std::vector<int> sizes(static_cast<size_t>(stages));
+  int end = blocks;
+  for (size_t s = sizes.size(); s-- > 0;) {
+    sizes[s] = end - from[s][static_cast<size_t>(end)];
+    end -= sizes[s];
+  }
+  return sizes;
+}
+
+std::vector<Range> blocks_of_stages(const Plan& plan, int blocks) {
+  std::vector<Range> ranges;
+  int64_t begin = 0;
+  for (int s = 0; s < plan.pipefusion; ++s) {
+    const int64_t count = plan.stages.empty() ? nn::split({0, blocks}, plan.pipefusion, s).size()
+                                              : plan.stages.at(static_cast<size_t>(s));
+    ranges.push_back({begin, begin + count});
+    begin += count;
+  }
+  return ranges;
+}
+
+Stages::Stages(const nn::Geometry& geometry, std::vector<Range> blocks,
+               std::unique_ptr<comm::Communicator> group)
+    : skip_from_(geometry.skip_from),
+      joint_(std::any_of(geometry.attention.begin(), geometry.attention.end(),
+                         [](const nn::AttentionSite& site) { return site.joint; })),
+      blocks_(std::move(blocks)),
+      group_(std::move(group)) {}
+
+int Stages::stage_of(int block) const {
+  const auto holds = [&](const Range& r) { return block >= r.begin && block < r.end; };
+  return static_cast<int>(std::find_if(blocks_.begin(), blocks_.end(), holds) - blocks_.begin());
+}
+
+// Or -1.
+int Stages::reader_of(int block) const {
+  const auto reader = std::find(skip_from_.begin(), skip_from_.end(), block);
+  return reader == skip_from_.end() ? -1 : static_cast<int>(reader - skip_from_.begin());
+}
+
+// Skips of a sender leave before the stream that they belong to.
+void Stages::expect() {
+  const Range& mine = blocks_[static_cast<size_t>(group_->rank())];
+  Arriving next;
+  for (int made = 0; made < mine.begin; ++made) {
+    const int reader = reader_of(made);
+    if (reader >= mine.begin && reader < mine.end)
+      next.skips.emplace(made, group_->receive(stage_of(made), {"skip", made}));
+  }
+  next.stream = group_->receive(group_->rank() - 1, {"hidden", static_cast<int>(mine.begin)});
+  arriving_.push_back(std::move(next));
+}
+
+void Stages::begin(bool another) {
+  if (first()) return;
+  if (arriving_.empty()) expect();
+  if (another) expect();
+}
+
+nn::Hidden Stages::arrived(const nn::TokenView& view) {
+  const Tensor rows = arriving_.front().stream.wait();
+  skips_ = std::move(arriving_.front().skips);
+  arriving_.pop_front();
+  const int64_t text = joint_ ? nn::token_count(view.prefix) : 0;
+  require(rows.rank() == 2 && rows.size(0) == text + nn::token_count(view.body), ErrorCode::rank,
+          "stage {} was handed {} for {} tokens", group_->rank(), rows.shape().str(),
+          text + nn::token_count(view.body));
+  nn::Hidden hidden;
+  if (joint_) hidden.tokens.prefix = rows.slice(0, 0, text);
+  hidden.tokens.body = rows.slice(0, text, rows.size(0));
+  return hidden;
+}
+
+void Stages::bring(int block, nn::Hidden& hidden) {
+  if (skips_.empty()) return;
+  const auto found = skips_.find(skip_from_.at(static_cast<size_t>(block)));
+  if (found == skips_.end()) return;
+  hidden.skips[found->first] = found->second.wait();
+  skips_.erase(found);
+}
+
+void Stages::leave(int block, nn::Hidden& hidden) {
+  const auto made = hidden.skips.find(block);
+  if (!group_ || made == hidden.skips.end()) return;
+  const int stage = stage_of(reader_of(block));
+  if (stage == group_->rank()) return;
+  group_->send(stage, made->second.contiguous(), {"skip", block});
+  hidden.skips.erase(made);
+}
+
+void Stages::hand_on(const nn::Hidden& hidden) {
+  const nn::Joint& streams = hidden.tokens;
+  Tensor rows = streams.both.defined() ? streams.both : streams.body;
+  if (!streams.both.defined() && streams.prefix.defined() && streams.prefix.size(0) > 0)
+    rows = ops::concat_rows({streams.prefix, streams.body});
+  const int next = group_->rank() + 1;
+  const auto block = static_cast<int>(blocks_[static_cast<size_t>(next)].begin);
+  group_->send(next, rows.contiguous(), {"hidden", block});
+}
+
+void Stages::expect_latent(int step, int patch) {
+  returning_.push_back({step, patch, group_->receive(group_->size() - 1, {"latent", -1})});
+}
+
+void Stages::return_latent(const Tensor& rows) {
+  group_->send(0, rows.contiguous(), {"latent", -1});
+}
+
+std::optional<Stages::Returned> Stages::latent_before(int step, int patch) {
+  if (returning_.empty()) return {};
+  Returning& next = returning_.front();
+  // Of the step before; where both are cut alike, the patch itself is enough.
+  if (next.step >= step || (patch >= 0 && next.patch > patch)) return {};
+  Returned back{next.patch, next.rows.wait()};
+  returning_.pop_front();
+  return back;
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,43 @@
+#include "pipeline/choose_stages.h"
+
+#include "load/meta_weights.h"
+#include "parallel/denoise.h"
+
+namespace tessera::pipeline {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::Tensor;
+
+std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtype) {
+  tensor::Scope scope;
+  scope.meter = std::make_shared<tensor::Meter>();
+  const tensor::BindScope bind(scope);
+  const load::MetaWeights weights;
+  const auto model = spec.make(weights, spec.whole(), dtype);
+  const nn::TokenLayout layout = spec.layout(0, 0, 0);
+  const nn::Conditioning conditioning = spec.example(1);
+  parallel::Setup setup({}, model->geometry(), {1, layout.grid(), 1, 1, spec.prefix(conditioning)});
+  std::vector<double> flops;
+  double before = 0;
+  parallel::DenoiseControl control;
+  control.trace = [&](const std::string& name, const Tensor&) {
+    const double now = scope.meter->total().flops;
+    if (name == model->block_name(static_cast<int>(flops.size()))) flops.push_back(now - before);
+    before = now;
+  };
+  parallel::forward(
+      *model, conditioning, Tensor::empty({1}, DType::f32, Device::meta),
+      Tensor::empty({layout.tokens(), layout.token_channels()}, DType::f32, Device::meta), setup,
+      control);
+  return flops;
+}
+
+void choose_stages(ModelState& state) {
+  Plan& plan = state.options.plan;
+  if (!state.spec || plan.pipefusion == 1 || !plan.stages.empty()) return;
+  if (plan.pipefusion > state.spec->blocks) return;  // it will be refused
+  plan.stages = parallel::balanced_stages(block_flops(*state.spec, state.dtype()), plan.pipefusion);
+}
+
+}  // namespace tessera::pipeline

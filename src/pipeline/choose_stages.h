@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "pipeline/model_state.h"
+
+namespace tessera::pipeline {
+
+/// FLOPs of each block, for a sample of the trained size with the longest text: found on meta.
+std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtype);
+
+/// Says in the plan of a model which blocks each stage of pipefusion=N has, where the plan does
+/// not and there are enough: the FLOPs of the most costly one are least.
+void choose_stages(ModelState& state);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,52 @@
+#include "pipeline/choose_stages.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace tessera::pipeline {
+namespace {
+
+models::PipelineSpec flux() {
+  const char* const config =
+      R"({"num_attention_heads": 24, "attention_head_dim": 128, "num_layers": 19,
+          "num_single_layers": 38, "in_channels": 64, "joint_attention_dim": 4096,
+          "pooled_projection_dim": 768, "axes_dims_rope": [16, 56, 56], "guidance_embeds": true})";
+  return models::pipeline_of("FluxTransformer2DModel", {base::Json::parse(config), "config.json"});
+}
+
+// Blocks of two streams and of one have the same width and 24 and 24 matrix rows a token.
+TEST(ChooseStages, BalancesBlocksByTheirFlops) {
+  const std::vector<double> flops = block_flops(flux(), nn::DType::bf16);
+  ASSERT_EQ(flops.size(), 57u);
+  for (size_t b = 1; b < 19; ++b) EXPECT_NEAR(flops[b] / flops[1], 1, 0.02);
+  for (size_t b = 20; b < 57; ++b) EXPECT_EQ(flops[b], flops[20]);
+  const double all = std::accumulate(flops.begin(), flops.end(), 0.0);
+  ModelState state;
+  state.spec = flux();
+  for (const int stages : {2, 3, 8}) {
+    state.options.plan = parse_plan("pipefusion=" + std::to_string(stages));
+    choose_stages(state);
+    const std::vector<int>& chosen = state.options.plan.stages;
+    ASSERT_EQ(std::ssize(chosen), stages);
+    EXPECT_EQ(std::accumulate(chosen.begin(), chosen.end(), 0), 57);
+    auto at = flops.begin();
+    for (const int count : chosen) {
+      EXPECT_LE(std::accumulate(at, at + count, 0.0), all / stages + flops[20]);
+      at += count;
+    }
+  }
+}
+
+TEST(ChooseStages, KeepsWhatAPlanSays) {
+  ModelState state;
+  state.spec = flux();
+  for (const char* text : {"pipefusion=2,stages=19+38", "cfg=2", "pipefusion=58"}) {
+    state.options.plan = parse_plan(text);
+    choose_stages(state);
+    EXPECT_EQ(to_string(state.options.plan), text);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::pipeline
