@@ -255,7 +255,9 @@ std::vector<std::string> patch_problems(const Plan& plan) {
         "{} names {} stages, pipefusion={} has {}; name each, or leave it out",
         "stages=" + write_stages(plan), plan.stages.size(), plan.pipefusion, plan.pipefusion));
   if (std::count(plan.stages.begin(), plan.stages.end(), 0) > 0)
-    found.push_back(fmt::format("stages={}: each stage has a block at least", write_stages(plan)));
+    found.push_back(
+        fmt::format("stages={}: each stage has a block at least; give it one, or leave stages= out",
+                    write_stages(plan)));
   if (plan.cut != PatchShape::runs && patches == 1)
     found.push_back("cut= says what a patch is, and there is one; add patches=, or leave out cut=");
   return found;

@@ -82,12 +82,15 @@ void stage_problems(const Plan& plan, const nn::Geometry& geometry, const Worklo
                     Problems& found) {
   const int patches = plan.patch_count();
   if (plan.pipefusion > geometry.blocks)
-    found.push_back(fmt::format("pipefusion={}: the model has {} blocks, and a stage one at least",
-                                plan.pipefusion, geometry.blocks));
+    found.push_back(
+        fmt::format("pipefusion={}: the model has {} blocks, and a stage one at least; use "
+                    "pipefusion={} or less",
+                    plan.pipefusion, geometry.blocks, geometry.blocks));
   const int64_t named = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
   if (!plan.stages.empty() && named != geometry.blocks)
-    found.push_back(fmt::format("stages={} has {} blocks, and the model {}",
-                                fmt::join(plan.stages, "+"), named, geometry.blocks));
+    found.push_back(fmt::format(
+        "stages={} has {} blocks, and the model {}; give each to a stage, or leave it out",
+        fmt::join(plan.stages, "+"), named, geometry.blocks));
   const bool bands = plan.cut == PatchShape::bands;
   const int64_t most = bands ? workload.grid[1] : workload.tokens();
   if (patches > most)

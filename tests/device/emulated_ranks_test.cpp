@@ -65,10 +65,10 @@ int64_t on_ranks(const std::string& plan, const std::function<void(const RunOpti
 }
 
 TEST(RanksWithGpus, GenerateWhatOneProcessDoes) {
-  for (const char* plan :
-       {"data=2", "distrifusion=2", "expert=2", "expert=3,placement=strided",
-        "expert=2,schedule=displaced", "expert=2,schedule=interweaved",
-        "expert=2,schedule=staggered-batch", "expert=2,schedule=displaced,conditional=low"}) {
+  for (const char* plan : {"data=2", "distrifusion=2", "pipefusion=3,patches=4", "expert=2",
+                           "expert=3,placement=strided", "expert=2,schedule=displaced",
+                           "expert=2,schedule=interweaved", "expert=2,schedule=staggered-batch",
+                           "expert=2,schedule=displaced,conditional=low"}) {
     const GenerateResult here = generated(options("cpu", plan));
     GenerateResult there;
     const int64_t moved = on_ranks(plan, [&](const RunOptions& run) {

@@ -59,7 +59,8 @@ TEST(RunsOnGpu, GenerateIsTheCpus) {
 }
 
 TEST(RunsOnGpu, RanksThatAreThreadsShareIt) {
-  for (const char* plan : {"data=2", "distrifusion=2", "expert=2", "expert=3,placement=strided"})
+  for (const char* plan : {"data=2", "distrifusion=2", "expert=2", "expert=3,placement=strided",
+                           "patches=3", "pipefusion=2,patches=3"})
     expect_equal("dit_moe_flash", plan);
 }
 

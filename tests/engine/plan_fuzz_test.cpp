@@ -54,7 +54,7 @@ struct Weighted {
   int weight, most;
 };
 constexpr Weighted kAxes[] = {
-    {"data", 2, 12},    {"cfg", 3, 2},           {"ring", 3, 12},
+    {"data", 2, 12},    {"cfg", 3, 2},           {"pipefusion", 4, 4}, {"ring", 3, 12},
     {"ulysses", 4, 12}, {"distrifusion", 2, 12}, {"tensor", 2, 4},
 };
 
@@ -94,11 +94,31 @@ std::map<std::string, int> draw_axes(Draw& draw, size_t family) {
     const std::string name = axis->name;
     const bool alone = name == "distrifusion" || name == "tensor";  // they go with less
     const bool fits = sizes[name] * prime <= axis->most && !(alone && draw.chance(50)) &&
-                      !(joint && name == "distrifusion" && draw.chance(90));
+                      !(joint && name == "distrifusion" && draw.chance(90)) &&
+                      (name != "pipefusion" || draw.chance(5) ||
+                       sizes[name] * prime <= model_of(family).spec.blocks);
     sizes[fits ? name : "ulysses"] *= prime;
   }
-  if (sizes["distrifusion"] > 1 && draw.chance(80)) sizes["ring"] = sizes["ulysses"] = 1;
+  if (sizes["distrifusion"] > 1 && draw.chance(80))
+    sizes["ring"] = sizes["ulysses"] = sizes["pipefusion"] = 1;
   return sizes;
+}
+
+// Patches, mostly where they go, and what they and stages are.
+std::string draw_patches(Draw& draw, std::map<std::string, int> sizes, int64_t blocks) {
+  const int stages = sizes["pipefusion"];
+  std::string text;
+  if (stages > 1 && stages <= blocks && draw.chance(30)) {
+    const int64_t first = draw.from_to(1, static_cast<int>(blocks) - stages + 1);
+    text += fmt::format(",stages={}", first);
+    for (int s = 1; s + 1 < stages; ++s) text += "+1";
+    text += fmt::format("+{}", blocks - first - stages + 2);
+  }
+  const bool one = sizes["ring"] > 1 || sizes["distrifusion"] > 1;
+  if (one && draw.chance(85)) return stages > 1 ? text + ",patches=1" : text;
+  if (!draw.chance(stages > 1 ? 80 : 35)) return text;
+  text += fmt::format(",patches={}", draw.from_to(1, 6));
+  return draw.chance(25) ? text + ",cut=bands" : text;
 }
 
 // Experts over some of the ranks, under any schedule.
@@ -134,14 +154,16 @@ std::string draw_plan(Draw& draw, size_t family) {
   for (const Weighted& axis : kAxes) {
     const int size = sizes.at(axis.name);
     if (size > 1) text += fmt::format(",{}={}", axis.name, size);
-    if (std::string(axis.name) != "tensor") different *= size;
+    if (std::string(axis.name) != "tensor" && std::string(axis.name) != "pipefusion")
+      different *= size;
   }
+  text += draw_patches(draw, sizes, model_of(family).spec.blocks);
   const bool experts = kNetworks[family].type == std::string("DiTMoE");
   if (experts || draw.chance(3)) text += draw_schedule(draw, different, sizes.at("tensor") > 1);
   if (draw.chance(20)) text += fmt::format(",warmup={}", draw.from_to(1, 3));
   if (draw.chance(15)) text += fmt::format(",sync-every={}", draw.from_to(0, 3));
   const char* const orders[] = {"ulysses+ring",      "tensor+cfg", "ring+data+ulysses",
-                                "distrifusion+data", "cfg",        "tensor+ulysses+ring+cfg+data"};
+                                "distrifusion+data", "pipefusion", "tensor+ulysses+ring+cfg+data"};
   if (draw.chance(35)) text += fmt::format(",order={}", draw.any(orders));
   return text.empty() ? text : text.substr(1);
 }
@@ -189,7 +211,8 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
   drawn.options.comm_timeout = std::chrono::seconds(30);
   GenerateRequest& q = drawn.request;
   q.decode = false;
-  q.steps = draw.from_to(1, drawn.family == 0 ? 4 : 2);
+  const bool patches = parse_plan(drawn.plan).patch_count() > 1;
+  q.steps = draw.from_to(1, drawn.family == 0 || patches ? 4 : 2);
   q.seed = static_cast<uint64_t>(draw.below(1000));
   q.noise = draw.chance(50) ? NoiseSource::torch : NoiseSource::philox;
   q.width = 16 * draw.from_to(1, 5);
@@ -197,6 +220,8 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
   if (drawn.plan.find("adaptive") != std::string::npos && draw.chance(80))
     q.width = 128, q.height = 64 * draw.from_to(1, 4);  // blocks of 64 tokens
   if (network.frames > 0) q.frames = 4 * draw.from_to(0, 3) + 1;
+  if (patches && draw.chance(85))
+    q.width = 16 * draw.from_to(3, 5), q.height = 16 * draw.from_to(3, 6);
   q.count = draw.from_to(1, 2);
   if (draw.chance(40)) {
     const auto& fit = kRuns[drawn.family].schedulers;
@@ -246,7 +271,9 @@ Answer ask(const Case& asked, const std::string& plan) {
 /// The plan whose result a plan must give bit by bit: what only spreads a run is left out.
 std::string exact_oracle(const std::string& text, int steps) {
   Plan plan = parse_plan(text);
-  plan.data = plan.cfg = plan.ulysses = plan.expert = 1;
+  plan.patches = plan.patch_count();
+  plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.expert = 1;
+  plan.stages.clear();
   plan.order.clear();
   plan.placement = ExpertPlacement::blocks;
   plan.placement_list.clear();
