@@ -50,9 +50,9 @@ struct ProcessOptions {
 bool started_by_mpirun();
 
 /// Runs `body` as one rank of MPI's world. It returns when all ranks have ended well; else it
-/// throws an EchoError on every rank, as one of them has reported the root cause: with its own code
-/// where the rank itself failed, with ErrorCode::rank where another did, or was lost. Once in a
-/// process. Throws Error(plan) when the library was built without MPI.
+/// throws an EchoError on every rank, as one of them has reported the root cause: with the code of
+/// that, ErrorCode::rank where a rank was lost. Once in a process. Throws Error(plan) when the
+/// library was built without MPI.
 void run_processes(const ProcessOptions& options,
                    const std::function<void(const Processes&)>& body);
 

@@ -4,11 +4,11 @@
 
 namespace tessera::comm::mpi {
 
-bool Fate::fail(const Error& error, int origin, bool lost, Time now) {
+bool Fate::fail(const Error& error, ErrorCode code, int origin, bool lost, Time now) {
   const std::lock_guard lock(mutex_);
   if (!lost) lowest_ = std::min(lowest_, origin);
   if (failure_) return false;
-  failure_ = {error, origin, lost, now};
+  failure_ = {error, code, origin, lost, now};
   return true;
 }
 
@@ -68,7 +68,7 @@ std::exception_ptr Fate::verdict(const std::exception_ptr& own) const {
       if (failure_->origin == rank_) return own;
     }
   }
-  return std::make_exception_ptr(EchoError(ErrorCode::rank, failure_->error.what()));
+  return std::make_exception_ptr(EchoError(failure_->code, failure_->error.what()));
 }
 
 }  // namespace tessera::comm::mpi

@@ -16,7 +16,8 @@ class Fate {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct Failure {
-    Error error;        ///< what ends the waits here, and what this process ends with
+    Error error;        ///< what ends the waits here
+    ErrorCode code;     ///< what every process ends with
     int origin = 0;     ///< the rank where it began
     bool lost = false;  ///< the process of `origin` is gone, or mpirun ended it
     Time since;
@@ -24,8 +25,9 @@ class Fate {
   Fate(int rank, int ranks)
       : rank_(rank), done_(size_t(ranks)), signalled_(size_t(ranks)), lowest_(ranks) {}
 
-  /// Notes that the world has failed. The first failure stays; true if this one is it.
-  bool fail(const Error& error, int origin, bool lost, Time now);
+  /// Notes that the world has failed, and with what code it began. The first failure stays; true if
+  /// this one is it.
+  bool fail(const Error& error, ErrorCode code, int origin, bool lost, Time now);
   /// The failure, if there is one.
   std::optional<Failure> failure() const;
   /// A rank has ended its work, well or not.

@@ -136,8 +136,7 @@ Rank::Last Rank::last_moment() {
   if (phase_ == Phase::serving || phase_ == Phase::over) {
     const auto failure = progress_->fate().failure();
     if (!failure) return {};
-    const bool own = failure->origin == progress_->rank() && !failure->lost;
-    const Error error(own ? failure->error.code() : ErrorCode::rank, failure->error.what());
+    const Error error(failure->code, failure->error.what());
     return {failure->since + options_.grace / 2, error, progress_->speaks(), !progress_->unheard()};
   }
   // Here ranks cannot hear each other. The lowest speaks; when it ends, mpirun ends the others.

@@ -30,8 +30,8 @@ struct Options {
 bool launched();
 
 /// Runs `body` on this process as a rank of MPI's world; returns when all ranks have ended well.
-/// When a rank throws, its error is thrown there, and Error(rank) with the root cause elsewhere;
-/// when a process is lost or mpirun sends SIGTERM, Error(rank) on all that are left. As one rank
+/// When a rank throws, its error is thrown there, and one with its code and cause elsewhere; when a
+/// process is lost or mpirun sends SIGTERM, Error(rank) on all that are left. As one rank
 /// has reported it by then, it is an EchoError, on all ranks at the same moment: end the process
 /// soon. Once in a process: MPI cannot be started twice. Throws Error(plan) when the library was
 /// built without MPI.

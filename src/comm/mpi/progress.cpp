@@ -121,10 +121,10 @@ void Progress::tell(const Notice& notice) {
   wake_.notify_one();
 }
 
-bool Progress::adopt(const Error& error, int origin, bool lost, Time since) {
+bool Progress::adopt(const Error& error, ErrorCode code, int origin, bool lost, Time since) {
   int speaker = 0;  // the lowest rank that is left
   while (lost && speaker < rank_ && (peers_->gone(speaker) || speaker == origin)) ++speaker;
-  if (!fate_->fail(error, origin, lost, since)) return false;
+  if (!fate_->fail(error, code, origin, lost, since)) return false;
   speaker_ = speaker;
   inbox_.fail(error);
   room_.notify_all();
@@ -139,7 +139,7 @@ void Progress::told() {
 }
 
 void Progress::declare(const Error& error, int origin, bool lost, Time since) {
-  if (!adopt(error, origin, lost, since)) return;
+  if (!adopt(error, error.code(), origin, lost, since)) return;
   Notice notice;
   notice.kind = Notice::failed;
   notice.code = static_cast<int32_t>(error.code());
@@ -332,8 +332,8 @@ void Progress::note(const Notice& notice, int from) {
   // All processes of a machine count from the same moment; other machines have another clock.
   const Time there_since{Clock::duration(notice.since)};
   const bool near = there_since <= now && now - there_since < 400ms;
-  adopt(Error(ErrorCode::rank, notice.text), notice.origin, notice.lost != 0,
-        near ? there_since : now);
+  adopt(Error(ErrorCode::rank, notice.text), static_cast<ErrorCode>(notice.code), notice.origin,
+        notice.lost != 0, near ? there_since : now);
 }
 
 bool Progress::complete() {
@@ -477,7 +477,7 @@ void Progress::serve(std::chrono::milliseconds grace) {
 
 void Progress::broken(const Error& error) {
   for (int i = 0; i < 20 && !fate_->failure(); ++i) std::this_thread::sleep_for(10ms);
-  adopt(error, rank_, false, Clock::now());
+  adopt(error, error.code(), rank_, false, Clock::now());
 }
 
 }  // namespace tessera::comm::mpi

@@ -114,7 +114,7 @@ class Progress {
   void lose(int rank, const char* why, Time since);
   void idle();
   bool over(std::chrono::milliseconds grace) const;
-  bool adopt(const Error& error, int origin, bool lost, Time since);
+  bool adopt(const Error& error, ErrorCode code, int origin, bool lost, Time since);
   void declare(const Error& error, int origin, bool lost, Time since);
 
   int rank_ = 0, ranks_ = 1;

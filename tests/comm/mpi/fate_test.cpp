@@ -23,8 +23,8 @@ int code_of(const std::exception_ptr& verdict) {
 TEST(Fate, TheFirstFailureStays) {
   Fate fate(0, 3);
   EXPECT_FALSE(fate.failure());
-  EXPECT_TRUE(fate.fail(kLost, 2, true, {}));
-  EXPECT_FALSE(fate.fail(kOwn, 1, false, {}));
+  EXPECT_TRUE(fate.fail(kLost, kLost.code(), 2, true, {}));
+  EXPECT_FALSE(fate.fail(kOwn, kOwn.code(), 1, false, {}));
   EXPECT_EQ(fate.failure()->origin, 2);
   EXPECT_EQ(code_of(fate.verdict(nullptr)), 5);
   EXPECT_EQ(code_of(fate.verdict(std::make_exception_ptr(kWait))), 5);
@@ -32,20 +32,27 @@ TEST(Fate, TheFirstFailureStays) {
 
 TEST(Fate, WhoFailsByItselfKeepsItsCodeAndTheLowestReports) {
   Fate zero(0, 2), one(1, 2);
-  zero.fail(kOwn, 0, false, {});
-  one.fail(kOwn, 1, false, {});
+  zero.fail(kOwn, kOwn.code(), 0, false, {});
+  one.fail(kOwn, kOwn.code(), 1, false, {});
   EXPECT_TRUE(one.first_to_fail());
-  zero.fail(kWait, 1, false, {});
-  one.fail(kWait, 0, false, {});
+  zero.fail(kWait, kWait.code(), 1, false, {});
+  one.fail(kWait, kWait.code(), 0, false, {});
   EXPECT_TRUE(zero.first_to_fail());
   EXPECT_FALSE(one.first_to_fail());
   EXPECT_EQ(code_of(zero.verdict(std::make_exception_ptr(kOwn))), 3);
   EXPECT_EQ(code_of(one.verdict(std::make_exception_ptr(kOwn))), 3);
 }
 
+TEST(Fate, WhoWaitsEndsWithTheCodeOfTheCause) {
+  Fate fate(0, 2);
+  fate.fail(kWait, ErrorCode::model, 1, false, {});
+  EXPECT_EQ(code_of(fate.verdict(std::make_exception_ptr(kWait))), 3);
+  EXPECT_EQ(code_of(fate.verdict(nullptr)), 3);
+}
+
 TEST(Fate, OtherExceptionsPassThroughWhereTheyBegan) {
   Fate fate(1, 2);
-  fate.fail(kWait, 1, false, {});
+  fate.fail(kWait, kWait.code(), 1, false, {});
   EXPECT_THROW(
       std::rethrow_exception(fate.verdict(std::make_exception_ptr(std::out_of_range("index")))),
       std::out_of_range);
