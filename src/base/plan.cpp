@@ -332,8 +332,9 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (plan.world() > kMostRanks)
     return {fmt::format("the plan '{}' needs more than {} ranks", to_string(plan), kMostRanks)};
   if (plan.world() != ranks)
-    found.push_back(fmt::format("the plan '{}' needs {} ranks, {} were given: use --ranks {}",
-                                to_string(plan), plan.world(), ranks, plan.world()));
+    found.push_back(fmt::format(
+        "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
+        to_string(plan), plan.world(), ranks));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.distrifusion > 1))
     found.push_back(

@@ -35,13 +35,15 @@ void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& fo
   int heads = plan.ulysses;
   for (const nn::AttentionSite& site : geometry.attention)
     heads = std::min(heads, std::max(site.kv_heads / parts, 1));
-  if (heads < plan.ulysses)
-    found.push_back(fmt::format(
-        "ulysses={}: an attention has {} heads of keys and values{}; use ulysses={} or less{}",
-        plan.ulysses, heads, plan.tensor > 1 ? " on a rank" : "", heads,
-        plan.ulysses % heads == 0
-            ? fmt::format(", as ring={},ulysses={}", plan.ring * (plan.ulysses / heads), heads)
-            : ""));
+  if (heads >= plan.ulysses) return;
+  const std::string least = heads > 1 ? fmt::format("ulysses={}", heads) : "";
+  std::string instead =
+      plan.ulysses % heads == 0 ? fmt::format("ring={}", plan.ring * (plan.ulysses / heads)) : "";
+  if (!least.empty())
+    instead = least + " or less" + (instead.empty() ? "" : ", as " + instead + "," + least);
+  found.push_back(fmt::format("ulysses={}: an attention has {} head{} of keys and values{}; use {}",
+                              plan.ulysses, heads, heads > 1 ? "s" : "",
+                              plan.tensor > 1 ? " on a rank" : "", instead));
 }
 
 // Whether every shard of a patch begins where a block of an adaptive schedule does, or the patch.

@@ -77,6 +77,9 @@ TEST(Setup, SaysWhyASampleCannotBeSpread) {
   EXPECT_NE(why("ulysses=12").find("as ring=2,ulysses=6"), std::string::npos) << why("ulysses=12");
   EXPECT_NE(why("ulysses=4,tensor=2").find("use ulysses=3 or less"), std::string::npos);
   EXPECT_NE(why("ulysses=2,distrifusion=2").find("leave it out"), std::string::npos);
+  for (nn::AttentionSite& site : geometry.attention) site.heads = site.kv_heads = 1;
+  EXPECT_NE(why("ulysses=2").find("has 1 head of keys and values; use ring=2"), std::string::npos)
+      << why("ulysses=2");
 }
 
 TEST(Setup, AnAdaptiveScheduleGoesWithShardsThatKeepItsBlocks) {
