@@ -49,12 +49,17 @@ struct Key {
 }  // namespace
 
 struct WeightStore::Shelf {
+  using Tracker = std::shared_ptr<tensor::MemoryTracker>;
+  using Value = std::shared_ptr<const void>;
+
   struct Slot {
     std::mutex packing;  // held while packing, so that it happens once
     std::weak_ptr<const void> value;
     int64_t bytes = 0;
-    // The same value as each rank of this process holds it; whoever packed it holds the value.
+    // The same value as each tracker's user holds it; whoever packed it holds the value.
     std::map<const tensor::MemoryTracker*, std::weak_ptr<const void>> shares;
+
+    std::pair<Value, bool> counted(const Tracker& memory, const Value& held, bool rank);
   };
 
   std::shared_ptr<Slot> slot(const Key& key) {
@@ -76,15 +81,11 @@ struct WeightStore::Shelf {
   std::shared_ptr<T> share(const Key& key, Make make) {
     const std::shared_ptr<Slot> slot = this->slot(key);
     const std::lock_guard lock(slot->packing);
-    const std::shared_ptr<tensor::MemoryTracker> rank = tensor::current_scope().memory;
-    if (const auto value = slot->value.lock()) {
-      if (!rank || !rank->part_of_whole()) return as<T>(value);
-      std::weak_ptr<const void>& known = slot->shares[rank.get()];
-      if (const auto mine = known.lock()) return as<T>(mine);
-      const auto mine = counted(as<T>(value), slot->bytes, rank);
-      known = mine;
-      return mine;
-    }
+    const Tracker rank = tensor::current_scope().memory;
+    std::erase_if(slot->shares, [](const auto& share) { return share.second.expired(); });
+    if (const auto value = slot->value.lock())
+      return std::static_pointer_cast<T>(
+          std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
     tensor::Scope counting = tensor::current_scope();
     counting.memory = std::make_shared<tensor::MemoryTracker>(rank);
     const tensor::BindScope bind(counting);
@@ -93,31 +94,33 @@ struct WeightStore::Shelf {
     slot->value = made;
     slot->bytes = counting.memory->current(tensor::MemoryClass::weights);
     slot->shares.clear();
-    if (rank) slot->shares[rank.get()] = made;
+    for (Tracker at = rank; at; at = at->whole()) slot->shares[at.get()] = made;
     return made;
-  }
-
-  template <class T>
-  static std::shared_ptr<T> as(const std::shared_ptr<const void>& value) {
-    return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
-  }
-
-  /// The value, counted by one more rank while that holds it.
-  template <class T>
-  static std::shared_ptr<T> counted(std::shared_ptr<T> value, int64_t bytes,
-                                    const std::shared_ptr<tensor::MemoryTracker>& rank) {
-    rank->add_shared(tensor::MemoryClass::weights, bytes);
-    T* const held = value.get();
-    return {held, [value = std::move(value), rank, bytes](T*) mutable {
-              rank->add_shared(tensor::MemoryClass::weights, -bytes);
-              value.reset();  // what only remembers this share must not keep the value
-            }};
   }
 
   std::mutex mutex;
   std::map<Key, std::shared_ptr<Slot>> slots;
   size_t next_sweep = 256;
 };
+
+// The value as one more rank holds it: counted by the rank, and by the wholes that it is a part of
+// unless others of theirs hold it already. Second: whether `memory` lacked it.
+std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::counted(const Tracker& memory,
+                                                                             const Value& held,
+                                                                             bool rank) {
+  if (!memory) return {held, true};
+  if (const auto known = shares.find(memory.get()); known != shares.end())
+    if (Value mine = known->second.lock()) return {std::move(mine), false};
+  const auto [above, lacked] = counted(memory->whole(), held, false);
+  if (!lacked && !rank) return {above, false};
+  memory->add_shared(tensor::MemoryClass::weights, bytes);
+  Value mine(above.get(), [above = above, memory, bytes = bytes](const void*) mutable {
+    memory->add_shared(tensor::MemoryClass::weights, -bytes);
+    above.reset();  // what only remembers this share must not keep the value
+  });
+  shares[memory.get()] = mine;
+  return {mine, lacked};
+}
 
 namespace {
 

@@ -170,6 +170,11 @@ int64_t MemoryTracker::current(MemoryClass memory_class) const {
   return current_[index_of(memory_class)];
 }
 
+int64_t MemoryTracker::current() const {
+  const std::lock_guard lock(mutex_);
+  return total_;
+}
+
 int64_t MemoryTracker::peak(MemoryClass memory_class) const {
   const std::lock_guard lock(mutex_);
   int64_t peak = peaks_[index_of(memory_class)];

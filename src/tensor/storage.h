@@ -30,13 +30,14 @@ class MemoryTracker {
   void add(MemoryClass memory_class, int64_t bytes);
   /// What somebody else of the whole holds already: counts here only.
   void add_shared(MemoryClass memory_class, int64_t bytes);
-  bool part_of_whole() const { return whole_ != nullptr; }
+  const std::shared_ptr<MemoryTracker>& whole() const { return whole_; }
   /// A message is expected from now on; its number is for arrived().
   uint64_t expect();
   /// What was expected is in the hands of who expected it, who counts it from now on, or will never
   /// come: 0 bytes. Until now it was here, among the buffers.
   void arrived(uint64_t expected, int64_t bytes);
   int64_t current(MemoryClass memory_class) const;
+  int64_t current() const;
   int64_t peak(MemoryClass memory_class) const;
   /// The largest sum over all classes that was alive at once.
   int64_t peak() const;

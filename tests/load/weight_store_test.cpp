@@ -110,6 +110,36 @@ TEST(WeightStore, EachRankCountsWhatRanksShare) {
   EXPECT_EQ(two->peak(MemoryClass::weights), bytes);
 }
 
+TEST(WeightStore, RequestsCountWhatOthersHoldAndOnceForAllTheirRanks) {
+  using tensor::MemoryClass;
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(written(folder));
+  const auto load = [&](const std::shared_ptr<tensor::MemoryTracker>& memory) {
+    tensor::Scope scope;
+    scope.memory = memory;
+    const tensor::BindScope bind(scope);
+    return weights->matrix("w", 48, 32, DType::f32);
+  };
+  auto nobody = load(nullptr);
+  const int64_t bytes = nobody->bytes();
+  for (int i = 0; i < 2; ++i) {
+    const auto request = std::make_shared<tensor::MemoryTracker>();
+    const auto one = std::make_shared<tensor::MemoryTracker>(request);
+    const auto two = std::make_shared<tensor::MemoryTracker>(request);
+    auto first = load(one);
+    const auto second = load(two), itself = load(request);
+    for (const auto& memory : {request, one, two})
+      EXPECT_EQ(memory->current(MemoryClass::weights), bytes);
+    first.reset();
+    EXPECT_EQ(one->current(MemoryClass::weights), 0);
+    EXPECT_EQ(request->current(MemoryClass::weights), bytes);
+  }
+  EXPECT_EQ(store.live(), 1);
+  nobody.reset();
+  EXPECT_EQ(store.live(), 0);
+}
+
 TEST(WeightStore, UploadsOnceForAllWhoOpenTheSameFile) {
   const auto runtime = std::make_shared<tensor::FakeRuntime>();
   tensor::use_device(std::make_shared<tensor::DevicePool>(runtime));
