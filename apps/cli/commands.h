@@ -68,6 +68,8 @@ struct ModelOptions {
 };
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
+void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& options,
+                       const char* text, const char* group = "How it runs");
 /// An option whose words stand for choices.
 template <class Choice>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,

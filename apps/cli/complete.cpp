@@ -171,6 +171,7 @@ Command add_complete(CLI::App& program) {
   app->add_option("--report", o->report)->group(out)->type_name("F");
   app->add_flag("--visualise", o->visualise, "each block filling in, a line each")->group(out);
   add_model_options(*app, o->model);
+  add_memory_budget(*app, o->model, "");
   return {app,
           [o](const std::stop_token& stop) {
             run_ranks(*o->model,

@@ -180,11 +180,8 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_run(app, o);
   add_files(app, o);
   add_model_options(app, o->model);
-  const char* group = "How it runs";
-  app.add_option("--memory-budget", o->model->memory_budget, "Stream weights, cut images to fit")
-      ->group(group)
-      ->type_name("SIZE");
-  app.add_option("--vae-tiling", o->tiling)->group(group)->type_name("T");
+  add_memory_budget(app, o->model, "Stream weights, cut images to fit");
+  app.add_option("--vae-tiling", o->tiling)->group("How it runs")->type_name("T");
 }
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {

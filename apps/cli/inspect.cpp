@@ -30,7 +30,7 @@ std::string number_of(size_t first, size_t last) {
 
 // Neighbours that need the same share a line.
 void print_ranks(const Inspection& i) {
-  std::printf("\nEach rank under %s, at most\n", i.plan.empty() ? "the budget" : i.plan.c_str());
+  std::printf("\nEach rank under %s\n", i.plan.empty() ? "the budget" : i.plan.c_str());
   std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s\n", "ranks", "experts", "tokens",
               "weights", "activations", "K/V", "buffers", "all at once", "sent a step");
   for (size_t first = 0, last = 0; first < i.ranks.size(); first = ++last) {
@@ -86,7 +86,7 @@ void print(const Inspection& i) {
               text ? "pass over all of it" : "step");
   if (text) std::printf("  %-12s %s\n", "K/V", amount(double(i.memory.at("kv"))).c_str());
   if (!i.expected.empty()) std::printf("  %-12s %s\n", "time", i.expected.c_str());
-  for (const char* name : {"weights", "activations", "text", "peak"})
+  for (const char* name : {"weights", "activations", "text", "peak", "process"})
     if (i.memory.contains(name))
       std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
   if (!i.ranks.empty()) print_ranks(i);
@@ -135,9 +135,7 @@ Command add_inspect(CLI::App& program) {
                   "Guidance scale, 1 for none (default: the model's)")
       ->group(group)
       ->type_name("G");
-  app->add_option("--memory-budget", o->model->memory_budget, "Bytes that a process may take")
-      ->group(group)
-      ->type_name("SIZE");
+  add_memory_budget(*app, o->model, "Bytes that a process may take", group);
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_model_options(*app, o->model);
   return {app, [o](const std::stop_token& stop) { inspect(*o, stop); }};

@@ -35,6 +35,11 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
   command.add_option("--transport", o->transport)->group(group)->type_name("T");
 }
 
+void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& o, const char* text,
+                       const char* group) {
+  command.add_option("--memory-budget", o->memory_budget, text)->group(group)->type_name("SIZE");
+}
+
 void set_tiling(const std::string& text, VaeTiling& tiling, int64_t& pixels) {
   if (text == "auto") return;
   tiling = text == "off" ? VaeTiling::off : VaeTiling::on;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/report.h"
+
 namespace tessera {
 
 /// Keys and values that a pass does not compute again: the model's own way (block or dual), none,
@@ -95,6 +97,8 @@ struct CompleteResult {
   bool has_texts = false;              ///< the folder has a tokenizer: the answers are texts
   double seconds = 0, bytes_read = 0;  ///< bytes: of all ranks
   int64_t bytes_sent = 0;              ///< between ranks
+  MemoryPeaks peak_bytes;              ///< of this request in rank 0's process
+  std::vector<Report::Rank> per_rank;  ///< what each rank held, computed and sent
   std::string select, decode, plan;    ///< plan: "" is one rank
   std::string device = "cpu";          ///< or "cuda:0 (NVIDIA H200)"
   bool elsewhere = false;              ///< all of it is with the process of rank 0

@@ -109,8 +109,9 @@ struct Inspection {
   /// The same of a language model: one prompt, its answer, and the tokens of a block.
   int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;
   double flops_per_step = 0;  ///< or of a pass over all tokens
-  /// Bytes: weights, activations, peak; text encoders of those that have them; of language models
-  /// kv, too, which is part of activations.
+  /// Bytes on one rank that holds all: weights, activations, peak; text encoders of those that have
+  /// them; of language models kv, too, which is part of activations. With a plan or a budget also
+  /// those of a process under them.
   std::map<std::string, int64_t> memory;
   std::string
       unfit;  ///< why the run does not fit into the memory there is; "": it does, or unknown
@@ -118,8 +119,9 @@ struct Inspection {
   /// pass; empty where it was not measured.
   std::map<std::string, double> seconds;
   std::string expected;  ///< the same as a sentence
-  /// What a rank of a plan will hold at most, in bytes, and do in a step: found by running the plan
-  /// without weights. It is what Report::per_rank says of the run.
+  /// What a rank of a plan will hold, in bytes, and do in a step: found by running the plan without
+  /// weights. It is what Report::per_rank says of the run; where experts stand on several ranks, as
+  /// if all got as many tokens each.
   struct Rank {
     int experts = 0;     ///< of each layer
     int64_t tokens = 0;  ///< of all its sequences

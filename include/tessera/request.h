@@ -39,8 +39,8 @@ struct RunOptions {
   DeviceOption device;
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;
-  /// Bytes that weights, activations and buffers of a generate run may take; 0: nearly all that the
-  /// machine has. Blocks of a transformer that does not fit are streamed from the file.
+  /// Bytes that weights, activations and buffers of a run may take; 0: nearly all that the machine
+  /// has. Blocks of a transformer of images that does not fit are streamed from the file.
   int64_t memory_budget = 0;
   /// Keep a transformer between requests; else it is released before images are decoded.
   bool keep_parts = false;

@@ -1,6 +1,7 @@
 #include "tessera/complete.h"
 
 #include "base/json_text.h"
+#include "engine/report_json.h"
 #include "engine/state.h"
 #include "pipeline/completion.h"
 #include "tessera/words.h"
@@ -52,6 +53,8 @@ std::string to_json(const CompleteResult& r) {
          {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
          {"passes", passes}});
   }
+  Json ranks = Json::array();
+  for (const auto& rank : r.per_rank) ranks.push_back(Json(json_of(rank)));
   return base::json_text(
       {{"completions", list},
        {"forwards", r.forwards},
@@ -61,6 +64,8 @@ std::string to_json(const CompleteResult& r) {
        {"experts_read", r.experts_read},
        {"bytes_read", r.bytes_read},
        {"bytes_sent", r.bytes_sent},
+       {"peak_bytes", Json(json_of(r.peak_bytes))},
+       {"per_rank", ranks},
        {"plan", r.plan},
        {"device", r.device},
        {"select", r.select},

@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 // Names that the part asks for, where the folder holds its description alone.
-int64_t parameters_on_meta(const Model::State& state, const load::Component& part) {
+int64_t parameters_on_meta(const pipeline::ModelState& state, const load::Component& part) {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   const auto weights = std::make_shared<load::MetaWeights>();
@@ -28,10 +28,17 @@ int64_t parameters_on_meta(const Model::State& state, const load::Component& par
     const models::VaeSpec vae = state.vae();
     const auto decoder = vae.decoder(*weights, state.dtype());
     const auto encoder = vae.encoder(*weights, state.dtype());
+  } else if (part.name == "model" && state.language) {
+    const models::TokenSpec& spec = state.language->spec();
+    spec.make(*weights, spec.whole(), state.dtype(), 0);
   } else if (part.name.starts_with("text_encoder")) {
     models::text_encoder_of(part.class_name, source, weights, state.dtype())->encode({{0}, {1}, 1});
   }
   return weights->parameters();
+}
+
+void add_note(Inspection& found, const std::string& said) {
+  if (!said.empty()) found.notes.push_back(said);
 }
 
 Component describe(const Model::State& state, const load::Component& part) {
@@ -67,13 +74,16 @@ Component describe(const Model::State& state, const load::Component& part) {
 }
 
 // The run of a request, and what its ranks need where a plan or a budget asks for it.
-void add_run(Inspection& found, const pipeline::ModelState& state, pipeline::Job& job) {
+void add_run(Inspection& found, const pipeline::ModelState& state, const GenerateRequest& request,
+             pipeline::Job& job) {
   const int64_t factor = state.vae_factor();
   found.plan = to_string(state.options.plan);
   if (!found.plan.empty() || state.options.memory_budget > 0) {
-    pipeline::Fit fit = pipeline::fit_transformer(state, job);
-    found.ranks = std::move(fit.need.ranks);
+    pipeline::Fit fit = pipeline::fit_memory(state, request, job);
+    found.ranks = std::move(fit.denoise.ranks);
+    found.memory["process"] = fit.process;
     if (state.options.memory_budget > 0) found.unfit = std::move(fit.problem);
+    add_note(found, pipeline::assumed_routing(state));
   }
   found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
   found.width = job.layout.size[2] * factor;
@@ -81,14 +91,16 @@ void add_run(Inspection& found, const pipeline::ModelState& state, pipeline::Job
   found.sequences = (job.guidance.branches() ? 2 : 1) * job.samples();
 }
 
-void add_need(Inspection& found, const pipeline::RunNeed& need, nn::DType dtype) {
-  found.flops_per_step = need.denoise.flops_per_step;
+void add_need(Inspection& found, const pipeline::ModelState& state, const pipeline::RunNeed& need) {
+  found.flops_per_step = pipeline::flops_of(need.denoise.work);
   found.memory = {{"weights", std::max(need.denoise.weights, need.decode.weights)},
                   {"activations", std::max(need.denoise.activations, need.decode.activations)},
                   {"peak", need.peak}};
   if (need.text.peak > 0) found.memory["text"] = need.text.peak;
   if (found.device != "cpu") return;
-  const pipeline::ExpectedTime time = pipeline::expected_time(need, pipeline::measure_rates(dtype));
+  const tensor::BindScope bind(state.workers.scope());
+  const pipeline::ExpectedTime time =
+      pipeline::expected_time(need, pipeline::measure_rates(state.dtype()));
   found.seconds = {{"text", time.text},
                    {"load", time.load},
                    {"step", time.step},
@@ -98,14 +110,14 @@ void add_need(Inspection& found, const pipeline::RunNeed& need, nn::DType dtype)
 }
 
 // A pass computes, and reads weights; nearly all of them, with so many tokens.
-void add_seconds(Inspection& found, const Model::State& state, const pipeline::TokenNeed& need) {
+void add_seconds(Inspection& found, const Model::State& state, const pipeline::Rehearsal& alone) {
   if (found.device != "cpu") return;
   const tensor::BindScope bind(state.workers.scope());
   const pipeline::Rates rates = pipeline::measure_rates(state.dtype());
   const double read = kernels::probe_limits(int64_t{1} << 28).read;
-  const double load = double(need.weights) / rates.packing;
-  const double computing = pipeline::seconds_of(need.work, rates);
-  const double pass = read > 0 ? std::max(computing, double(need.weights) / read) : computing;
+  const double load = double(alone.weights) / rates.packing;
+  const double computing = pipeline::seconds_of(alone.work, rates);
+  const double pass = read > 0 ? std::max(computing, double(alone.weights) / read) : computing;
   found.seconds = {{"load", load}, {"pass", pass}};
   found.expected =
       fmt::format("about {:.2g} s a pass over all of it, {} to {} passes; loading {:.2g} s", pass,
@@ -136,19 +148,30 @@ void add_tokens(Inspection& found, const Model::State& state) {
   found.answer_tokens = std::min(language.max_tokens(), spec.context / 2);
   found.prompt_tokens = std::min<int64_t>(128, spec.context - found.answer_tokens);
   found.block = spec.block;
-  const pipeline::TokenNeed need = pipeline::token_need(
-      state, {{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block});
-  if (!found.components.back().downloaded) found.components.back().parameters = need.parameters;
-  found.flops_per_step = need.flops;
-  found.plan = to_string(state.options.plan);
-  if (!found.plan.empty() || state.options.memory_budget > 0) found.ranks = need.ranks;
+  pipeline::TokenRun run{{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block};
+  RunOptions one = state.options;
+  one.plan = {};
+  pipeline::Rehearsal alone = pipeline::rehearse_tokens(state, one, run);
+  found.flops_per_step = pipeline::flops_of(alone.work);
+  add_seconds(found, state, alone);
+  if (spec.block_causal) {
+    run.prefill = {found.prompt_tokens / spec.block * spec.block};
+    alone = pipeline::rehearse_tokens(state, one, run);
+  }
   found.sequences = 1;
-  found.memory = {{"weights", need.weights},
-                  {"activations", need.activations},
-                  {"kv", need.kv},
-                  {"peak", need.peak}};
-  found.unfit = pipeline::token_problem(state, need);
-  add_seconds(found, state, need);
+  found.memory = {{"weights", alone.weights},
+                  {"activations", alone.process - alone.weights},
+                  {"kv", alone.ranks[0].kv},
+                  {"peak", alone.process}};
+  found.plan = to_string(state.options.plan);
+  const pipeline::Rehearsal planned =
+      found.plan.empty() ? alone : pipeline::rehearse_tokens(state, state.options, run);
+  found.unfit = pipeline::token_problem(state, run, planned);
+  if (!found.plan.empty() || state.options.memory_budget > 0) {
+    found.ranks = planned.ranks;
+    found.memory["process"] = planned.process;
+    add_note(found, pipeline::assumed_routing(state));
+  }
 }
 
 }  // namespace
@@ -162,9 +185,7 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
   found.device = pipeline::device_name(state.place);
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
-  const auto note = [&](const std::string& said) {
-    if (!said.empty()) found.notes.push_back(said);
-  };
+  const auto note = [&](const std::string& said) { add_note(found, said); };
   bool whole = true;  // what came without weights cannot be checked
   for (const load::Component& part : state.folder.components) {
     base::check_stop();
@@ -184,17 +205,8 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
   if (state.language && whole) note(state.language->check(state.dtype()));
   if (!state.spec) return found;
   pipeline::Job job = pipeline::sketch_job(state, request);
-  add_run(found, state, job);
-  const tensor::BindScope bind(state.workers.scope());
-  const int texts = !state.spec->takes_text() ? 0 : job.guidance.branches() ? 2 : 1;
-  add_need(found,
-           pipeline::run_need(state, {.layout = job.layout,
-                                      .samples = job.samples(),
-                                      .texts = texts,
-                                      .branches = job.guidance.branches(),
-                                      .steps = job.sampler->steps(),
-                                      .decode = true}),
-           state.dtype());
+  add_need(found, state, pipeline::run_need(state, job, request.decode));
+  add_run(found, state, request, job);
   return found;
 }
 
@@ -222,15 +234,10 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     found.pipeline = "sizes by name, no files";
     Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
     for (const auto& [fact, value] : state.spec->facts) part.facts[fact] = value;
+    part.parameters = parameters_on_meta(state, {.name = "transformer"});
     pipeline::Job job = pipeline::sketch_job(state, request);
-    add_run(found, state, job);
-    const pipeline::RunNeed need = pipeline::run_need(state, {.layout = job.layout,
-                                                              .samples = job.samples(),
-                                                              .branches = job.guidance.branches(),
-                                                              .steps = job.sampler->steps()});
-    part.parameters = need.denoise.parameters;
-    const tensor::BindScope bind(state.workers.scope());
-    add_need(found, need, state.dtype());
+    add_need(found, state, pipeline::run_need(state, job, false));
+    add_run(found, state, request, job);
     found.components.push_back(part);
     return found;
   }

@@ -1,14 +1,11 @@
 #include "tessera/report.h"
 
-#include <nlohmann/json.hpp>
-
+#include "engine/report_json.h"
 #include "tessera/words.h"
 
 namespace tessera {
 
 using Json = nlohmann::ordered_json;
-
-namespace {
 
 Json json_of(const MemoryPeaks& peaks) {
   return {{"activations", peaks.activations},
@@ -23,8 +20,6 @@ Json json_of(const Report::Rank& rank) {
           {"flops", rank.flops},
           {"sent_bytes", rank.sent_bytes}};
 }
-
-}  // namespace
 
 std::string to_json(const Report& r) {
   Json layers = Json::array();

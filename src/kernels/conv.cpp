@@ -51,6 +51,16 @@ Tensor widened(const Tensor& bias) {
 
 }  // namespace
 
+void avx512::derive_on_meta(const PackedConv& weight) {
+  if (weight.isa < Isa::avx512 || weight.kh != 3 || weight.kw != 3) return;
+  const std::lock_guard lock(weight.derived->mutex);
+  Tensor& folded = weight.derived->folded;
+  const avx512::ConvPanels panels(weight.out, weight.in, 4, weight.dtype);
+  if (!folded.defined())
+    folded = Tensor::empty({4 * panels.elements()}, weight.dtype, tensor::Device::meta,
+                           tensor::MemoryClass::weights);
+}
+
 PackedConv pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, Isa isa) {
   require(weight.rank() == 4 && tensor::is_float(weight.dtype()), ErrorCode::usage,
           "pack_conv: weight {} of {}; expected floats [out, in, kh, kw]", weight.shape().str(),

@@ -1,6 +1,7 @@
 #include "ops/conv.h"
 
 #include "base/fail.h"
+#include "kernels/avx512/conv.h"
 #include "kernels/conv.h"
 #include "kernels/copy.h"
 #include "kernels/group_norm.h"
@@ -105,6 +106,8 @@ Tensor conv2d(const Tensor& image, const ConvWeight& weight, const Conv2dOptions
             static_cast<double>(weight->in * weight->kh * weight->kw),
         image.bytes() + weight->data.bytes() + y.bytes() +
             (options.residual.defined() ? y.bytes() : 0));
+  if (y.is_meta() && options.upsample && options.stride == 1)
+    kernels::avx512::derive_on_meta(*weight);
   if (y.is_meta() || y.elements() == 0) return y;
   require_beside("conv2d", "filter", weight->data, image.device());
   require_beside("conv2d", "scale and shift", options.scale_shift, image.device());

@@ -13,6 +13,8 @@
 #include "parallel/decode.h"
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
+#include "pipeline/denoise.h"
+#include "pipeline/gather_reports.h"
 #include "pipeline/launch.h"
 #include "pipeline/token_memory.h"
 
@@ -239,7 +241,7 @@ struct Order {
   RunMeters meters{};
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, of those here
   std::mutex mutex{};
-  int64_t bytes_sent = 0;  // of the ranks of this process
+  Report report{};  // of the ranks of this process: what each did
 
   const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
@@ -283,10 +285,10 @@ CompleteResult Order::run(comm::Communicator* world) {
   const auto out = parallel::decode(*own, prompts, policy, special, setup, passes);
   course.result.seconds = clock.seconds();
   course.end(out, prompts);
-  if (world) {
-    const std::lock_guard lock(mutex);
-    bytes_sent += world->ledger().total().bytes - sent_before;
-  }
+  const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
+  const std::lock_guard lock(mutex);
+  report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank)) =
+      work_of(state.workers.scope(rank, &meters), sent);
   return std::move(course.result);
 }
 
@@ -298,18 +300,21 @@ CompleteResult run_ranks(Order& order) {
   for (int r = 0; r < plan.world(); ++r)
     if (!processes || processes->rank() == r)
       order.networks[static_cast<size_t>(r)] = order.model(r);
+  order.report.per_rank.resize(order.meters.ranks.size());
   CompleteResult result;
   launch_ranks(state, order.meters, order.control.stop, [&](comm::Communicator* world) {
     CompleteResult made = order.run(world);
     if (!world || world->rank() == 0) result = std::move(made);
+    if (world && processes) gather_reports(*world, order.report);
   });
   result.bytes_read = order.meters.all->total().bytes;
-  result.bytes_sent = order.bytes_sent;
+  result.peak_bytes = peaks_of(*order.meters.memory);
+  result.per_rank = order.report.per_rank;
+  for (const Report::Rank& rank : result.per_rank) result.bytes_sent += rank.sent_bytes;
   if (!processes || plan.world() == 1) return result;
-  int64_t sums[] = {static_cast<int64_t>(result.bytes_read), result.bytes_sent};
-  comm::all_reduce(world_of(state.place, *processes), sums, {"report", -1});
-  result.bytes_read = static_cast<double>(sums[0]);
-  result.bytes_sent = sums[1];
+  int64_t read[] = {static_cast<int64_t>(result.bytes_read)};
+  comm::all_reduce(world_of(state.place, *processes), read, {"report", -1});
+  result.bytes_read = static_cast<double>(read[0]);
   result.elsewhere = processes->rank() != 0;
   return result;
 }
@@ -353,12 +358,18 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require(tokens || q.stop.empty(), ErrorCode::usage,
           "stop texts need a tokenizer.json in the folder");
-  TokenRun run{{}, policy.block, policy.block};
+  TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
+               policy.block};
   for (const auto& prompt : prompts)
-    run.lengths.push_back(static_cast<int64_t>(prompt.ids.size()) + prompt.max_tokens);
+    if (policy.cache.kind == KvCache::block)
+      run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);
   plan_tokens(state, run);
+  const auto note = [&](const std::string& said) {
+    if (control.on_note && !said.empty()) control.on_note(said);
+  };
+  if (state.options.memory_budget > 0) note(assumed_routing(state));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
-  if (!said.empty()) control.on_note(said);
+  note(said);
   Order order{state, q, control, watch, policy, rule, special, std::move(prompts), tokens, meters};
   CompleteResult result = run_ranks(order);
   result.has_texts = tokens != nullptr;
@@ -366,6 +377,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   result.decode = q.decode.empty() ? spec.decode : q.decode;
   result.plan = to_string(state.options.plan);
   result.device = device_name(state.place);
+  note(beyond_budget(state.options, result.peak_bytes, result.per_rank));
   return result;
 }
 

@@ -17,30 +17,28 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Each image of [batch, 3, H, W] at the size that was asked for; 0: as it is.
-Tensor cropped(const Tensor& images, int64_t height, int64_t width) {
-  if (height == 0) return images;
-  std::vector<Tensor> all;
-  for (int64_t r = 0; r < images.size(0); ++r) {
-    const Tensor one = images.slice(0, r, r + 1);
-    all.push_back(
-        media::resize_and_crop(one.reshape({one.size(1), one.size(2), one.size(3)}), height, width)
-            .reshape({1, one.size(1), height, width}));
-  }
-  return ops::concat_rows(all);
+// An image [1, 3, H, W] at the size that was asked for; 0: as it is.
+Tensor cropped(const Tensor& image, int64_t height, int64_t width) {
+  if (height == 0) return image;
+  const tensor::Shape shape{1, image.size(1), height, width};
+  if (image.is_meta()) return Tensor::empty(shape, DType::f32, image.device());
+  const Tensor one = image.reshape({image.size(1), image.size(2), image.size(3)});
+  return media::resize_and_crop(one, height, width).reshape(shape);
 }
 
-// [-1, 1] -> [0, 1], without what is beyond.
+// [-1, 1] -> [0, 1], without what is beyond, where it stands.
 Tensor to_unit(const Tensor& x) {
-  Tensor unit = Tensor::empty(x.shape(), DType::f32);
-  for (int64_t i = 0; i < unit.elements(); ++i)
-    unit.data<float>()[i] = std::clamp(x.data<float>()[i] * 0.5f + 0.5f, 0.0f, 1.0f);
-  return unit;
+  for (int64_t i = 0; !x.is_meta() && i < x.elements(); ++i)
+    x.data<float>()[i] = std::clamp(x.data<float>()[i] * 0.5f + 0.5f, 0.0f, 1.0f);
+  return x;
 }
+
+// What is on meta stays there.
+Tensor on_host(const Tensor& x) { return x.is_meta() ? x : x.to(tensor::Device::cpu); }
 
 // unit [1, 3, H, W]
 Image image_of(const Tensor& unit, const std::string& label, int video, int frame) {
-  media::Image bytes = media::to_image(unit.reshape({unit.size(1), unit.size(2), unit.size(3)}));
+  media::Image bytes = media::to_image(unit.reshape({3, unit.size(-2), unit.size(-1)}));
   return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame};
 }
 
@@ -87,7 +85,7 @@ Tensor Decoding::whole(int i, const Tensor& z) const {
   watch.piece = [&](int done, int count) {
     tiles ? stop_if_asked(done, count) : piece(i, done, count);
   };
-  const Tensor made = decoder->decode(x, spatial, watch).to(tensor::Device::cpu);
+  const Tensor made = on_host(decoder->decode(x, spatial, watch));
   if (!vae.video && !ops::all_finite(made))  // once more, to say where it began
     decoder->decode(x, spatial, {.trace = [](const std::string& name, const Tensor& out) {
                       ops::require_finite(out, "the VAE's '" + name + "'");
@@ -96,7 +94,7 @@ Tensor Decoding::whole(int i, const Tensor& z) const {
   return made;
 }
 
-// In [0, 1]: [1, 3, H, W], or [1, frames, 3, H, W].
+// In [0, 1]: [1, 3, H, W], or [1, 3, frames, H, W].
 Tensor Decoding::decoded(int i) const {
   const auto one = [&](const Tensor& z) { return whole(i, z); };
   const Tensor z = latent(i);
@@ -104,8 +102,7 @@ Tensor Decoding::decoded(int i) const {
       tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
                                    [&](int done, int count) { piece(i, done, count); })
             : one(z);
-  return vae.video ? nn::swap_frames(to_unit(made))
-                   : to_unit(cropped(made, job.crop_height, job.crop_width));
+  return to_unit(vae.video ? made : cropped(made, job.crop_height, job.crop_width));
 }
 
 }  // namespace
@@ -119,13 +116,14 @@ Decoded decode(const ModelState& state, const RunControl& control, const Job& jo
   for (int i = 0; i < job.samples(); ++i) {
     if (!video) decoding.progress(i, job.samples());
     const Tensor unit = decoding.decoded(i);
-    if (numbers) units.push_back(unit);
+    if (numbers) units.push_back(video ? nn::swap_frames(unit) : unit);
     const std::string& label = job.labels[static_cast<size_t>(i)];
-    const int64_t frames = video ? unit.size(1) : 1, channels = unit.size(-3);
-    const Tensor each = unit.reshape({frames, channels, unit.size(-2), unit.size(-1)});
-    for (int64_t t = 0; t < frames; ++t)
-      made.images.push_back(
-          image_of(each.slice(0, t, t + 1), label, video ? i : -1, static_cast<int>(t)));
+    const int64_t frames = video ? unit.size(2) : 1;
+    for (int64_t t = 0; t < frames; ++t) {
+      const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
+      if (!each.is_meta())
+        made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t)));
+    }
   }
   if (control.on_progress)
     control.on_progress({Phase::decode, job.samples(), job.samples(), decoding.clock.seconds()});

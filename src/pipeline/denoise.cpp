@@ -141,11 +141,9 @@ void Ranks::note_rank(const parallel::Setup& setup) {
 
 void Ranks::note_work(int rank, int64_t sent) {
   const std::lock_guard lock(mutex);
-  const tensor::Scope own = state.workers.scope(rank, &job.meters);
-  Report::Rank work{peaks_of(*own.memory), own.meter->total().flops, sent};
   const size_t place = state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
-  report.per_rank[place] = work;
+  report.per_rank[place] = work_of(state.workers.scope(rank, &job.meters), sent);
 }
 
 // By the plan: not to agree on going on, and to show or return what was made.
@@ -206,6 +204,10 @@ MemoryPeaks peaks_of(const tensor::MemoryTracker& memory) {
   using tensor::MemoryClass;
   return {memory.peak(MemoryClass::weights), memory.peak(MemoryClass::activations),
           memory.peak(MemoryClass::kv), memory.peak(MemoryClass::buffers), memory.peak()};
+}
+
+Report::Rank work_of(const tensor::Scope& rank, int64_t sent) {
+  return {peaks_of(*rank.memory), rank.meter->total().flops, sent};
 }
 
 void Trace::tokens(const std::string& name, const Tensor& x) {

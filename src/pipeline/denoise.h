@@ -29,6 +29,8 @@ class Trace {
 void load_ranks(ModelState& state, Job& job);
 /// The most that was held at once.
 MemoryPeaks peaks_of(const tensor::MemoryTracker& memory);
+/// What a rank did, as its scope counts it.
+Report::Rank work_of(const tensor::Scope& rank, int64_t sent);
 /// Noise to latents in token layout f32, on the ranks of the model's plan.
 tensor::Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,
                        const Job& job, Trace& trace, Report& report);

@@ -24,15 +24,7 @@ using tensor::Tensor;
 
 constexpr int64_t kMostTokens = 4096;  // of a text
 
-// A part whose tokens were found before any weight is read.
-struct Text {
-  TextPart part;
-  TextBatch batch;
-  bool there = true;
-  Tensor mask() const;
-};
-
-Tensor Text::mask() const {
+Tensor mask_of(const TextBatch& batch) {
   std::vector<int32_t> ones(batch.ids.size(), 0);
   for (int64_t r = 0; r < batch.texts(); ++r)
     std::fill_n(ones.begin() + r * batch.length, batch.visible[static_cast<size_t>(r)], 1);
@@ -51,26 +43,11 @@ void check_there(const ModelState& state, const TextPart& part) {
   }
 }
 
-std::vector<Text> cut(const ModelState& state, const GenerateRequest& request,
-                      const std::vector<std::string>& prompts) {
-  std::vector<Text> texts;
-  bool adjusted = request.text_tokens == 0;
-  for (TextPart part : state.spec->text_parts) {
-    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
-    adjusted |= part.adjustable;
-    Text text{part, {{}, {}, part.tokens}, true};
-    text.there = !part.optional || state.folder.has(part.encoder) ||
-                 state.folder.absent.contains(part.encoder);
-    if (text.there) {
-      check_there(state, part);
-      text.batch = tokens_of(state, text.part, prompts);
-    }
-    texts.push_back(std::move(text));
-  }
-  require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
-  require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
-          request.text_tokens, state.name);
-  return texts;
+// What an encoder sees of texts: of padding, too, if it is not masked.
+TextBatch seen(const Text& text) {
+  TextBatch batch = text.batch;
+  if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
+  return batch;
 }
 
 // What an encoder makes of texts, every layer of it in numbers.
@@ -112,16 +89,21 @@ std::unique_ptr<models::TextEncoder> on_meta(const ModelState& state, const std:
                                  weights, state.dtype());
 }
 
-Need encoder_need(const ModelState& state, const std::string& part, const TextBatch& batch) {
+// A run of an encoder on meta: what it gives, and in text.need what it takes.
+TextStates foresee(const ModelState& state, Text& text) {
+  const RunMeters meters;
   tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  scope.meter = std::make_shared<tensor::Meter>();
+  scope.memory = meters.memory;
+  scope.meter = meters.all;
   const tensor::BindScope bind(scope);
   std::shared_ptr<load::MetaWeights> weights;
-  on_meta(state, part, weights)->encode(batch);
-  return {scope.memory->peak(tensor::MemoryClass::weights),
-          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
-          weights->parameters() * size_of(state.dtype()), scope.meter->entries()};
+  const auto encoder = on_meta(state, text.part.encoder, weights);
+  check_vocabulary(state, text, *encoder);
+  const TextStates states = encoder->encode(seen(text));
+  text.need = {meters.memory->peak(tensor::MemoryClass::weights),
+               meters.memory->peak(tensor::MemoryClass::activations), meters.memory->peak(),
+               weights->parameters() * size_of(state.dtype()), meters.all->entries()};
+  return states;
 }
 
 // So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
@@ -136,14 +118,11 @@ TextBatch usual_batch(const ModelState& state, const TextPart& part, int texts) 
           std::vector<int64_t>(count, tokens), tokens};
 }
 
-void check_budget(const ModelState& state, const Text& text) {
-  const int64_t budget = state.options.memory_budget;
-  if (budget == 0) return;
-  const int64_t peak = encoder_need(state, text.part.encoder, text.batch).peak;
-  require(peak <= budget, ErrorCode::memory,
-          "the {} of '{}' would need about {:.1f} MB with one layer in memory at a time, "
-          "--memory-budget allows {:.1f} MB: use fewer prompts",
-          text.part.encoder, state.name, double(peak) / 1e6, double(budget) / 1e6);
+// Of the same shape.
+TextStates zeros_of(TextStates states) {
+  for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
+    if (x->defined()) *x = Tensor::zeros(x->shape(), x->dtype());
+  return states;
 }
 
 // Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
@@ -155,6 +134,23 @@ void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_
                       &text.states.projected, &text.mask})
       if (x->defined()) *x = x->slice(0, begin, end).contiguous();
   for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
+}
+
+// What encoders, or those that stand for them, make of texts; with `two` the last one is negative.
+template <class Texts, class Encode>
+Embeddings embeddings_of(const PipelineSpec& spec, Texts& texts, bool two, const Encode& encode) {
+  std::vector<EncodedText> encoded;
+  int64_t count = 0;
+  for (auto& text : texts) {
+    encoded.push_back({text.there ? encode(text) : TextStates(), {}, text.part.tokens});
+    if (!text.there) continue;
+    encoded.back().mask = mask_of(text.batch);
+    count = text.batch.texts() - (two ? 1 : 0);
+  }
+  Embeddings found;
+  put(spec, encoded, 0, count, "", found);
+  if (two) put(spec, encoded, count, count + 1, "negative_", found);
+  return found;
 }
 
 }  // namespace
@@ -198,62 +194,72 @@ TextBatch tokens_of(const ModelState& state, TextPart& part,
   return batch;
 }
 
-Embeddings encode_prompts(const ModelState& state, const GenerateRequest& request, bool two,
-                          const RunControl& control, std::vector<std::string>& notes) {
+std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& request, bool two,
+                            std::vector<std::string>& notes) {
   require(!request.prompts.empty(), ErrorCode::usage,
           "what to make is missing: '{}' takes text, give --prompt T", state.name);
   require(request.text_tokens >= 0 && request.text_tokens <= kMostTokens, ErrorCode::usage,
           "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTokens);
   std::vector<std::string> prompts = request.prompts;
-  const auto count = static_cast<int64_t>(prompts.size());
   if (two) prompts.push_back(request.negative_prompt.value_or(""));
-  const base::Stopwatch clock;
-  const std::vector<Text> texts =
-      cut(state, request,
-          cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes));
-  std::vector<EncodedText> encoded;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
-            i + 1);
-    if (control.on_progress)
-      control.on_progress(
-          {Phase::encode, static_cast<int>(i), static_cast<int>(texts.size()), clock.seconds()});
-    const Text& text = texts[i];
-    EncodedText made{{}, {}, text.part.tokens};
+  prompts = cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes);
+  std::vector<Text> texts;
+  bool adjusted = request.text_tokens == 0;
+  for (TextPart part : state.spec->text_parts) {
+    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
+    adjusted |= part.adjustable;
+    Text text{part, {{}, {}, part.tokens}};
+    text.there = !part.optional || state.folder.has(part.encoder) ||
+                 state.folder.absent.contains(part.encoder);
     if (text.there) {
-      const auto encoder = state.load_text_encoder(
-          text.part.encoder, [&](const std::string& said) { notes.push_back(said); });
-      check_vocabulary(state, text, *encoder);
-      check_budget(state, text);
-      TextBatch batch = text.batch;
-      if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
-      made.states = on_host(numbers_of(*encoder, batch, text.part.encoder));
-      made.mask = text.mask();
+      check_there(state, part);
+      text.batch = tokens_of(state, text.part, prompts);
     }
-    encoded.push_back(std::move(made));
+    texts.push_back(std::move(text));
   }
-  Embeddings found;
-  put(*state.spec, encoded, 0, count, "", found);
-  if (two) put(*state.spec, encoded, count, count + 1, "negative_", found);
-  return found;
+  require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
+  require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
+          request.text_tokens, state.name);
+  return texts;
 }
 
-Need text_need(const ModelState& state, int texts) {
-  Need all;
+Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool two,
+                         std::vector<std::string>& notes) {
+  int64_t held = 0;  // of the encoders before
+  return embeddings_of(*state.spec, texts, two, [&](Text& text) {
+    if (const std::string said = state.check_text_encoder(text.part.encoder); !said.empty())
+      notes.push_back(said);
+    const TextStates states = foresee(state, text);
+    text.need.peak += held;
+    for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
+      if (x.defined()) held += x.bytes();
+    return zeros_of(states);
+  });
+}
+
+Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts, bool two,
+                        const RunControl& control) {
+  const base::Stopwatch clock;
+  const auto count = static_cast<int>(texts.size());
+  return embeddings_of(*state.spec, texts, two, [&](const Text& text) {
+    const auto i = static_cast<int>(&text - texts.data());
+    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
+            i + 1);
+    if (control.on_progress) control.on_progress({Phase::encode, i, count, clock.seconds()});
+    const auto encoder = state.load_text_encoder(text.part.encoder);
+    return on_host(numbers_of(*encoder, seen(text), text.part.encoder));
+  });
+}
+
+std::vector<Text> usual_texts(const ModelState& state, int count) {
+  std::vector<Text> texts;
   for (const TextPart& part : state.spec->text_parts) {
-    if (!state.folder.has(part.encoder)) continue;
-    const Need one = encoder_need(state, part.encoder, usual_batch(state, part, texts));
-    all.weights = std::max(all.weights, one.weights);
-    all.activations = std::max(all.activations, one.activations);
-    all.peak = std::max(all.peak, one.peak);
-    all.stored += one.stored;
-    for (const auto& [op, entry] : one.work) {
-      all.work[op].calls += entry.calls;
-      all.work[op].flops += entry.flops;
-      all.work[op].bytes += entry.bytes;
-    }
+    if (count == 0 || !state.folder.has(part.encoder)) continue;
+    texts.push_back({part, usual_batch(state, part, count)});
+    texts.back().part.tokens = texts.back().batch.length;
+    foresee(state, texts.back());
   }
-  return all;
+  return texts;
 }
 
 std::map<std::string, Tensor> forward_text(const ModelState& state, const std::string& component,
@@ -286,8 +292,10 @@ std::map<std::string, Tensor> forward_text(const ModelState& state, const std::s
     watch = [&](const std::string& name, const Tensor& x) {
       outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
     };
-  const TextStates states =
-      on_host(state.load_text_encoder(component, control.on_note)->encode(batch, watch));
+  if (const std::string said = state.check_text_encoder(component);
+      control.on_note && !said.empty())
+    control.on_note(said);
+  const TextStates states = on_host(state.load_text_encoder(component)->encode(batch, watch));
   outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
   if (states.projected.defined())
     outputs["text_embeds"] = states.projected;

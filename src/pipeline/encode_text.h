@@ -3,8 +3,7 @@
 #include <functional>
 
 #include "pipeline/conditioning.h"
-#include "pipeline/memory_plan.h"
-#include "pipeline/model_state.h"
+#include "pipeline/plan_job.h"
 
 namespace tessera::pipeline {
 
@@ -19,15 +18,22 @@ std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
 models::TextBatch tokens_of(const ModelState& state, models::TextPart& part,
                             const std::vector<std::string>& prompts);
 
-/// What the folder's own tokenizers and text encoders make of the prompts of a request, by the
-/// names of PipelineSpec::text_inputs; with `two` also of the negative prompt. Encoders are loaded
-/// one after the other and released; `notes` gets what one should know about them. Throws
+/// What the folder's tokenizers make of the prompts of a request, part by part; with `two` of the
+/// negative prompt, too, as the last one. `notes` gets what one should know about them. Throws
 /// Error(model) for parts that are missing or malformed.
-Embeddings encode_prompts(const ModelState& state, const GenerateRequest& request, bool two,
-                          const RunControl& control, std::vector<std::string>& notes);
-
-/// What the encoders take for so many texts of the usual length, from configurations alone.
-Need text_need(const ModelState& state, int texts);
+std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& request, bool two,
+                            std::vector<std::string>& notes);
+/// What the folder's text encoders make of such texts, by the names of PipelineSpec::text_inputs.
+/// They are loaded one after the other and released.
+Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts, bool two,
+                        const RunControl& control);
+/// The same in shape, found on meta, with what it needs; the numbers are zeros. Reads no weight.
+/// Throws for encoders that are malformed, or do not fit the texts.
+Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool two,
+                         std::vector<std::string>& notes);
+/// So many texts of the usual length, with what the encoders need for them, from configurations
+/// alone.
+std::vector<Text> usual_texts(const ModelState& state, int count);
 
 /// Runs a text encoder on "input_ids" and, if there, "attention_mask" [batch, length] ->
 /// "last_hidden_state", "text_embeds" or "pooler_output", with `trace` also "hidden.N". Throws

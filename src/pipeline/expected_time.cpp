@@ -8,7 +8,7 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
-#include "pipeline/encode_text.h"
+#include "pipeline/sizes.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -104,16 +104,26 @@ std::string ExpectedTime::sentence() const {
                      steps, steps == 1 ? "" : "s", rest);
 }
 
-RunNeed run_need(const ModelState& state, const Outline& outline) {
+RunNeed run_need(const ModelState& state, const Job& job, bool decode) {
+  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
   RunNeed need;
-  need.denoise = estimate(*state.spec, state.dtype(), outline.layout, outline.samples,
-                          outline.branches, state.expert_dtype());
-  if (outline.texts > 0) need.text = text_need(state, outline.texts);
-  if (outline.decode && state.has_vae())
-    need.decode = decode_need(state.vae(), state.dtype(), outline.layout, {});
+  RunOptions alone = state.options;
+  alone.plan = {};
+  const Rehearsal found = rehearse(state, alone, job);
+  need.denoise = {found.weights, found.process - found.weights, found.process, 0, found.work};
+  for (const Text& text : job.texts) {
+    need.text.stored += text.need.stored;
+    need.text.peak = std::max(need.text.peak, text.need.peak);
+    for (const auto& [op, entry] : text.need.work) {
+      need.text.work[op].calls += entry.calls;
+      need.text.work[op].flops += entry.flops;
+      need.text.work[op].bytes += entry.bytes;
+    }
+  }
+  if (decode && state.has_vae()) need.decode = rehearse_decode(state, job, {});
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
-  need.samples = outline.samples;
-  need.steps = outline.steps;
+  need.samples = job.samples();
+  need.steps = job.sampler->steps();
   return need;
 }
 
@@ -128,12 +138,11 @@ ExpectedTime expected_time(const RunNeed& need, const Rates& rates) {
   return time;
 }
 
-void announce(const ModelState& state, const Outline& outline, const RunControl& control) {
+void announce(const ModelState& state, const Job& job, bool decode, const RunControl& control) {
   if (!control.on_note || state.device() != tensor::Device::cpu) return;
-  const RunNeed need = run_need(state, outline);
-  double flops = need.denoise.flops_per_step * outline.steps;
-  for (const Work* work : {&need.text.work, &need.decode.work})
-    for (const auto& [op, entry] : *work) flops += entry.flops;
+  const RunNeed need = run_need(state, job, decode);
+  double flops = flops_of(need.denoise.work) * need.steps;
+  for (const Work* work : {&need.text.work, &need.decode.work}) flops += flops_of(*work);
   if (flops < kWorthMeasuring) return;
   const tensor::BindScope bind(state.workers.scope());
   ExpectedTime time = expected_time(need, measure_rates(state.dtype()));

@@ -30,26 +30,18 @@ struct ExpectedTime {
   std::string sentence() const;
 };
 
-/// A request by its sizes, before anything is encoded or loaded.
-struct Outline {
-  nn::TokenLayout layout;
-  int samples = 1, texts = 0;  ///< texts that the encoders read, a negative one included
-  bool branches = false;
-  int steps = 1;
-  bool decode = true;
-};
-/// All that a run of an open model needs, from configurations alone.
+/// All that a run of an open model needs on one rank that holds all of it, from configurations
+/// alone.
 struct RunNeed {
-  Estimate denoise;   ///< of a step
-  Need text, decode;  ///< decode: of one image or video
-  int64_t peak = 0;   ///< bytes; parts are in memory one after the other
+  Need denoise, text, decode;  ///< a step; all texts; one image or video
+  int64_t peak = 0;            ///< bytes; parts are in memory one after the other
   int samples = 1, steps = 1;
 };
-RunNeed run_need(const ModelState& state, const Outline& outline);
+RunNeed run_need(const ModelState& state, const Job& job, bool decode);
 ExpectedTime expected_time(const RunNeed& need, const Rates& rates);
 
 /// Says on control.on_note how long a run will take, if it is long: before the first wait. On a GPU
 /// nothing: what it does in a second was not measured.
-void announce(const ModelState& state, const Outline& outline, const RunControl& control);
+void announce(const ModelState& state, const Job& job, bool decode, const RunControl& control);
 
 }  // namespace tessera::pipeline

@@ -83,6 +83,7 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   result.report.notes = job.notes;
   if (control.on_note)
     for (const std::string& note : job.notes) control.on_note(note);
+  encode_text(state, request, control, job);
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const base::Stopwatch clock;
   if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
@@ -97,7 +98,6 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
     result.elsewhere = true;
     return result;
   }
-  const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
   if (request.decode) {
     const base::Stopwatch decoding;
     Decoded made = decode(state, control, job, job.tiles, tokens, trace.wanted());
@@ -105,6 +105,7 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
     result.images = std::move(made.images);
     result.report.phase_seconds[Phase::decode] = decoding.seconds();
   }
+  const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
   result.latents = latents.to_floats();
   result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
   if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
@@ -112,6 +113,12 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
     load::write_safetensors(request.save_latents, {{"latents", latents}});
   trace.write(request.trace);
   finish_report(state, job, result.report);
+  const std::string beyond =
+      beyond_budget(state.options, result.report.peak_bytes, result.report.per_rank);
+  if (!beyond.empty()) {
+    result.report.notes.push_back(beyond);
+    if (control.on_note) control.on_note(beyond);
+  }
   return result;
 }
 

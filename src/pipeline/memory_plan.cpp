@@ -5,63 +5,81 @@
 
 #include "base/fail.h"
 #include "base/machine_memory.h"
-#include "load/meta_weights.h"
-#include "nn/local_spatial.h"
 #include "parallel/setup.h"
+#include "pipeline/sizes.h"
 #include "pipeline/streamed.h"
 
 namespace tessera::pipeline {
 namespace {
 
 using tensor::Device;
-using tensor::DType;
-using tensor::Tensor;
 using Tiles = std::optional<models::Tiling>;
 
-std::string too_large(int64_t bytes, int64_t weights, int64_t activations, const Room& room,
-                      const std::string& remedy) {
-  return fmt::format("this run would need about {} (weights {}, activations {}), {}: {}",
-                     amount(double(bytes)), amount(double(weights)), amount(double(activations)),
-                     room.allows, remedy);
-}
+const char* const kSmaller = "use a smaller size or --count";
 
-[[noreturn]] void refuse(const Need& need, const Room& room, const char* remedy) {
-  fail(ErrorCode::memory, "{}", too_large(need.peak, need.weights, need.activations, room, remedy));
-}
-
-// More ranks with fewer experts each, or a budget that would do.
-std::string remedy_of(const ModelState& state, const Job& job, int64_t least, const Room& room) {
-  const Plan& plan = state.options.plan;
+// What would do: a plan of more ranks with fewer experts each, ranks that are processes, or the
+// budget `least`, which all parts of the run keep to.
+std::string remedy_of(const ModelState& state, const Job& job, const Rehearsal& need, int64_t least,
+                      const Room& room) {
+  const RunOptions& options = state.options;
+  const Plan& plan = options.plan;
   const auto sites = state.geometry().experts;
-  const int most = sites.empty() || plan.data != plan.expert ? 0 : sites.front().experts;
-  for (int ranks = 2 * plan.expert; state.options.processes && ranks <= most; ranks *= 2) {
-    ModelState wider;
-    set_stage(state, wider);
-    wider.options.processes = state.options.processes;
-    wider.options.plan.expert = wider.options.plan.data = ranks;
-    wider.options.plan.placement = ExpertPlacement::blocks;
-    if (!parallel::problems(wider.options.plan, wider.geometry(), job.workload()).empty()) continue;
-    const int64_t bytes = rehearse(wider, job).process;
+  const int most = sites.empty() || plan.world() != plan.expert ? 0 : sites.front().experts;
+  for (int ranks = 2 * plan.expert; options.processes && ranks <= most; ranks *= 2) {
+    RunOptions wider = options;
+    wider.plan.expert = wider.plan.data = ranks;
+    wider.plan.placement = ExpertPlacement::blocks;
+    if (!parallel::problems(wider.plan, state.geometry(), job.workload()).empty()) continue;
+    const int64_t bytes = rehearse(state, wider, job).process;
     if (bytes <= room.bytes)
-      return fmt::format("--plan {} needs {} a rank", to_string(wider.options.plan),
-                         amount(double(bytes)));
+      return fmt::format("--plan {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
-  const char* const smaller = "use a smaller size or --count";
-  if (state.options.memory_budget == 0) return smaller;
-  return fmt::format("it fits into --memory-budget {:.1f}MB; else {}",
-                     std::ceil(double(least) / 1e5) / 10, smaller);
+  std::string remedy = as_processes(options, need, input_bytes(job), room);
+  if (remedy.empty() && plan.world() > 1)
+    remedy = "ranks of a plan do not stream weights, one rank alone does";
+  if (!remedy.empty()) remedy += "; else ";
+  if (options.memory_budget == 0) return remedy + kSmaller;
+  return fmt::format("{}it fits into {}; else {}", remedy, budget_of(least), kSmaller);
 }
 
-void plan_tiles(const ModelState& state, const GenerateRequest& request, const Room& room,
-                Job& job) {
+/// A part that does not fit.
+struct Misfit {
+  std::string what;
+  int64_t bytes = 0, weights = 0;
+};
+
+// Of the denoising. On one rank blocks that do not fit are streamed.
+std::optional<Misfit> fit_transformer(const ModelState& state, const Room& room, Job& job,
+                                      Rehearsal& need) {
+  job.resident_blocks = -1;
+  need = rehearse(state, job);
+  const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
+  if (need.process <= room.bytes) return {};
+  if (state.options.plan.world() > 1 || state.expert_dtype()) return refused();
+  const PartWeights parts = part_weights(*state.spec, state.dtype());
+  // Where none seem to fit, their peak and that of activations still need not meet.
+  const int64_t rest = need.process - need.weights;
+  job.resident_blocks = std::max<int64_t>(resident_blocks(parts, room.bytes - rest), 0);
+  for (;; --job.resident_blocks) {
+    need = rehearse(state, job);
+    if (need.process <= room.bytes) break;
+    if (job.resident_blocks == 0) return refused();
+  }
+  job.notes.push_back(fmt::format(
+      "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
+      "the others are read from the file in every step",
+      amount(double(parts.whole())), amount(double(room.bytes)), job.resident_blocks,
+      parts.blocks.size()));
+  return {};
+}
+
+// What is beside the decoder while it decodes, but for all latents.
+int64_t held_in_decoding(const ModelState& state, const Job& job, const Rehearsal& denoise) {
+  return input_bytes(job) + (state.options.keep_parts ? denoise.weights : 0);
+}
+
+void note_tiles(const ModelState& state, bool asked, const Room& room, Job& job) {
   const int64_t factor = state.vae_factor();
-  const bool asked = request.vae_tiling == VaeTiling::on;
-  if (asked) job.tiles = vae_tiles(state, request.vae_tile);
-  if (request.vae_tiling == VaeTiling::automatic)
-    job.tiles = fitting_tiles(state, job.layout, room);
-  const Need need = decode_need(state.vae(), state.dtype(), job.layout, job.tiles);
-  if (need.peak > room.bytes) refuse(need, room, "let --vae-tiling be auto, or use a smaller size");
-  if (!job.tiles) return;
   const bool one =
       job.layout.size[1] <= job.tiles->height.size && job.layout.size[2] <= job.tiles->width.size;
   job.notes.push_back(
@@ -71,11 +89,52 @@ void plan_tiles(const ModelState& state, const GenerateRequest& request, const R
                   asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
 
+std::optional<Misfit> fit_tiles(const ModelState& state, const GenerateRequest& request,
+                                int64_t held, Job& job, Need& need) {
+  const Room room = room_of(state, held);
+  const bool chosen = request.vae_tiling == VaeTiling::automatic;
+  if (chosen) {
+    const TileChoice choice = choose_tiles(state, job, room);
+    job.tiles = choice.tiles;
+    need = choice.need;
+  } else {
+    if (request.vae_tiling == VaeTiling::on) job.tiles = vae_tiles(state, request.vae_tile);
+    need = rehearse_decode(state, job, job.tiles);
+  }
+  if (need.peak > room.bytes)
+    return Misfit{chosen ? "this run's decoding, in tiles,"
+                         : "this run's decoding, unless --vae-tiling is auto,",
+                  held + need.peak, need.weights};
+  if (job.tiles) note_tiles(state, !chosen, room, job);
+  return {};
+}
+
+void check_latents(const Job& job, const Room& room) {
+  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
+                         job.samples() * 4 * sizeof(float);
+  require(latents < double(room.bytes), ErrorCode::memory,
+          "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: {}",
+          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows,
+          kSmaller);
+  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+}
+
 }  // namespace
 
 std::string amount(double bytes) {
   return bytes >= 1e9 ? fmt::format("{:.1f} GB", bytes / 1e9)
                       : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+std::string budget_of(int64_t bytes) {
+  return fmt::format("--memory-budget {:.1f}MB", std::ceil(double(bytes) / 1e5) / 10);
+}
+
+std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
+                      const std::string& remedy) {
+  return fmt::format("{} would need about {} (weights {}, activations {}), {}: {}", what,
+                     amount(double(bytes)), amount(double(weights)),
+                     amount(double(bytes - weights)), room.allows, remedy);
 }
 
 Room room_of(const ModelState& state, int64_t held) {
@@ -96,51 +155,24 @@ Room room_of(const ModelState& state, int64_t held) {
       "the machine has " + amount(have) + (sharing > 1 ? " for each of its ranks" : "") + beside};
 }
 
-Tiles fitting_tiles(const ModelState& state, const nn::TokenLayout& layout, const Room& room) {
-  const models::VaeSpec vae = state.vae();
-  const auto need = [&](const Tiles& tiles) {
-    return decode_need(vae, state.dtype(), layout, tiles);
-  };
-  const Need whole = need({});
-  if (whole.peak <= room.bytes) return {};
-  Need last = whole;
-  for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
-    const Tiles tiles = vae_tiles(state, pixels);
-    last = need(tiles);
-    if (last.peak <= room.bytes) return tiles;
-  }
-  refuse(last, room, "use a smaller size");
+std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
+                         const Room& room) {
+  int64_t most = 0;
+  for (const Inspection::Rank& rank : need.ranks) most = std::max(most, rank.total + beside);
+  if (options.processes || need.ranks.size() < 2 || most > room.bytes) return "";
+  return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
+                     amount(double(most)));
 }
 
-Fit fit_transformer(const ModelState& state, Job& job) {
-  const Room room = room_of(state);
-  job.resident_blocks = -1;
-  Fit fit{rehearse(state, job), ""};
-  const auto refused = [&](int64_t weights, int64_t rest) {
-    fit.problem =
-        too_large(weights + rest, weights, rest, room, remedy_of(state, job, weights + rest, room));
-    return fit;
-  };
-  if (fit.need.process <= room.bytes) return fit;
-  int64_t weights = 0;
-  for (const Inspection::Rank& rank : fit.need.ranks) weights = std::max(weights, rank.weights);
-  const int64_t rest = fit.need.process - weights;
-  if (state.options.plan.world() > 1) return refused(weights, rest);
-  const PartWeights parts = part_weights(*state.spec, state.dtype());
-  // Where none seem to fit, their peak and that of activations still need not meet.
-  job.resident_blocks = std::max<int64_t>(resident_blocks(parts, room.bytes - rest), 0);
-  for (;; --job.resident_blocks) {
-    fit.need = rehearse(state, job);
-    const int64_t least = fit.need.ranks[0].weights;
-    if (fit.need.process <= room.bytes) break;
-    if (job.resident_blocks == 0) return refused(least, fit.need.process - least);
+TileChoice choose_tiles(const ModelState& state, const Job& job, const Room& room) {
+  TileChoice least{{}, rehearse_decode(state, job, {})};
+  for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
+    if (least.need.peak <= room.bytes) break;
+    const Tiles tiles = vae_tiles(state, pixels);
+    Need need = rehearse_decode(state, job, tiles);
+    if (need.peak < least.need.peak) least = {tiles, std::move(need)};
   }
-  job.notes.push_back(fmt::format(
-      "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
-      "the others are read from the file in every step",
-      amount(double(parts.whole())), amount(double(room.bytes)), job.resident_blocks,
-      parts.blocks.size()));
-  return fit;
+  return least;
 }
 
 models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {
@@ -150,41 +182,58 @@ models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {
   return state.vae().tiling(pixels);
 }
 
-Need decode_need(const models::VaeSpec& vae, DType dtype, const nn::TokenLayout& layout,
-                 const Tiles& tiles) {
-  tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  scope.meter = std::make_shared<tensor::Meter>();
-  const tensor::BindScope bind(scope);
-  const load::MetaWeights weights;
-  const auto& [frames, height, width] = layout.size;
-  const tensor::Shape shape = vae.video ? tensor::Shape{1, layout.channels, frames, height, width}
-                                        : tensor::Shape{1, layout.channels, height, width};
-  {
-    const auto decoder = vae.decoder(weights, dtype);
-    nn::LocalSpatial spatial;
-    const auto whole = [&](const Tensor& x) { return decoder->decode(x, spatial); };
-    const Tensor latent = Tensor::empty(shape, DType::f32, Device::meta);
-    (void)(tiles ? models::decode_tiles(latent, vae.factor, *tiles, whole) : whole(latent));
+Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job) {
+  const Room room = room_of(state);
+  Fit fit;
+  std::vector<Misfit> misfits;
+  for (const Text& text : job.texts) {
+    fit.text = std::max(fit.text, text.need.peak);
+    if (text.need.peak > room.bytes)
+      misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
   }
-  return {scope.memory->peak(tensor::MemoryClass::weights),
-          scope.memory->peak(tensor::MemoryClass::activations), scope.memory->peak(),
-          weights.parameters() * size_of(dtype), scope.meter->entries()};
+  if (const auto found = fit_transformer(state, room, job, fit.denoise)) misfits.push_back(*found);
+  const int64_t held = held_in_decoding(state, job, fit.denoise);
+  if (request.decode && state.has_vae())
+    if (const auto found = fit_tiles(state, request, held, job, fit.decode))
+      misfits.push_back(*found);
+  fit.process =
+      std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
+  if (misfits.empty()) return fit;
+  const Misfit& first = misfits.front();
+  int64_t least = 0;
+  for (const Misfit& each : misfits) least = std::max(least, each.bytes);
+  fit.problem = too_large(first.what, first.bytes, first.weights, room,
+                          remedy_of(state, job, fit.denoise, least, room));
+  return fit;
 }
 
 void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
-  const Room room = room_of(state);
-  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
-                         job.samples() * 4 * sizeof(float);
-  require(latents < double(room.bytes), ErrorCode::memory,
-          "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: use a "
-          "smaller size or --count",
-          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows);
-  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
-  const Fit fit = fit_transformer(state, job);
+  check_latents(job, room_of(state));
+  const Fit fit = fit_memory(state, request, job);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   state.transformers.keep_only(job.resident_blocks);
-  if (request.decode) plan_tiles(state, request, room, job);
+  if (const std::string said = assumed_routing(state);
+      !said.empty() && state.options.memory_budget > 0)
+    job.notes.push_back(said);
+}
+
+std::string assumed_routing(const ModelState& state) {
+  const bool assumed = tensor::current_scope().assumptions.expert_load.empty();
+  if (state.options.plan.expert == 1 || !assumed) return "";
+  return "memory is foreseen as if all experts got as many tokens each; a rank takes more where "
+         "its "
+         "experts get more";
+}
+
+std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
+                          const std::vector<Report::Rank>& ranks) {
+  int64_t most = process.total;
+  for (const Report::Rank& rank : ranks)
+    if (options.processes) most = std::max(most, rank.peak_bytes.total);
+  if (options.memory_budget == 0 || most <= options.memory_budget) return "";
+  return fmt::format("took {}, where --memory-budget allows {}{}", amount(double(most)),
+                     amount(double(options.memory_budget)),
+                     options.plan.expert > 1 ? ": some experts got more tokens than others" : "");
 }
 
 }  // namespace tessera::pipeline

@@ -3,21 +3,10 @@
 #include <optional>
 #include <string>
 
-#include "pipeline/estimate.h"
 #include "pipeline/plan_job.h"
 #include "pipeline/rehearse.h"
 
 namespace tessera::pipeline {
-
-/// What a part of a run takes, found on meta: bytes, and the ops that it runs.
-struct Need {
-  int64_t weights = 0, activations = 0, peak = 0;
-  int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
-  Work work;
-};
-/// The decoder of a VAE on one image or video of a latent's layout.
-Need decode_need(const models::VaeSpec& vae, nn::DType dtype, const nn::TokenLayout& layout,
-                 const std::optional<models::Tiling>& tiles);
 
 /// The tiles of the VAE of a model: of `pixels` a side, or 0: as its configuration says. Throws
 /// Error(usage) for sizes that no tile has.
@@ -34,24 +23,46 @@ struct Room {
 /// Of this process: RunOptions::memory_budget, else nearly all that the machine or the GPU has,
 /// shared with the ranks beside it; less what the run holds already.
 Room room_of(const ModelState& state, int64_t held = 0);
-/// None if a latent can be decoded whole, else the largest tiles that fit: of the published size,
-/// or halves of 1024 pixels. Throws Error(memory) when none do.
-std::optional<models::Tiling> fitting_tiles(const ModelState& state, const nn::TokenLayout& layout,
-                                            const Room& room);
+/// "--memory-budget 5.2MB", which allows so many bytes.
+std::string budget_of(int64_t bytes);
+/// Why something does not fit: what it is, what it needs, what there is, and what would help.
+std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
+                      const std::string& remedy);
 
-/// What the ranks of a job need, and why they do not fit; "": they do.
+/// What each of a plan's ranks would need, with `beside` bytes of its request, if that fits and
+/// they were processes; "": it does not, or they are.
+std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
+                         const Room& room);
+
+/// The largest tiles in which an image or video of a job can be decoded (none: whole; else of the
+/// published size, or halves of 1024 pixels), or those that take least.
+struct TileChoice {
+  std::optional<models::Tiling> tiles;
+  Need need;
+};
+TileChoice choose_tiles(const ModelState& state, const Job& job, const Room& room);
+
+/// What the parts of a run need, one after the other, and why one does not fit; "": they do.
 struct Fit {
-  Rehearsal need;
+  Rehearsal denoise;
+  Need decode;          ///< of one image or video; nothing where none is made
+  int64_t text = 0;     ///< bytes of text encoders at most
+  int64_t process = 0;  ///< bytes that this process takes at most
   std::string problem;
 };
-/// Chooses how many blocks of the transformer stay in memory (job.resident_blocks; on one rank, and
-/// said in job.notes). Reads no weight.
-Fit fit_transformer(const ModelState& state, Job& job);
+/// Makes a job fit into the memory of the machine or RunOptions::memory_budget: chooses how many
+/// blocks of the transformer stay in memory (on one rank) and the tiles in which latents are
+/// decoded, and says so in job.notes. Reads no weight. Throws Error(usage) for tiles that cannot
+/// be.
+Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job);
 
-/// Makes a run fit into memory, that of the machine or RunOptions::memory_budget: chooses the tiles
-/// in which latents are decoded, and how many blocks of the transformer stay in memory; says so in
-/// job.notes. Parts are in memory one after the other. Throws Error(memory) when nothing helps,
-/// Error(usage) for tiles that cannot be.
+/// The same for a run: throws Error(memory) when nothing helps.
 void plan_memory(ModelState& state, const GenerateRequest& request, Job& job);
+
+/// That experts of several ranks are foreseen to get alike many tokens; "" where they are not.
+std::string assumed_routing(const ModelState& state);
+/// What a run took beyond its budget, with the reason; "": nothing.
+std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
+                          const std::vector<Report::Rank>& ranks);
 
 }  // namespace tessera::pipeline

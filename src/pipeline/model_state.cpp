@@ -9,7 +9,6 @@
 #include "load/meta_weights.h"
 #include "parallel/setup.h"
 #include "pipeline/choose_stages.h"
-#include "pipeline/estimate.h"
 #include "pipeline/resolve_model.h"
 #include "pipeline/streamed.h"
 
@@ -67,9 +66,13 @@ const load::WeightStore& weight_store() {
   return one;
 }
 
-nn::DType ModelState::dtype() const { return dtype_of(options); }
+nn::DType dtype_of(const RunOptions& options) {
+  return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+}
 
-std::optional<nn::DType> ModelState::expert_dtype() const { return expert_dtype_of(options); }
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
+  return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
+}
 
 models::VaeSpec ModelState::vae() const {
   const load::Component& part = folder.component("vae");
@@ -113,19 +116,19 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
   require(resident < 0 || !expert_dtype(), ErrorCode::usage,
           "--dtype int8 does not go with blocks that are read again in each step; give more "
           "memory, or leave it out");
-  const auto weights = transformer_weights();
+  if (device() != tensor::Device::meta)
+    (void)check_transformer();  // what is to be said of it was said before
+  const auto weights = weights_of("transformer");
   if (resident < 0) return spec->make(*weights, portion(rank), dtype());
   return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident);
 }
 
-std::shared_ptr<const nn::Weights> ModelState::transformer_weights() const {
+std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {
   const bool meta = device() == tensor::Device::meta;
-  if (meta &&
-      !(folder.has("transformer") && load::has_weights(folder.component("transformer").folder)))
+  if (meta && !(folder.has(part) && load::has_weights(folder.component(part).folder)))
     return std::make_shared<load::MetaWeights>();
-  const load::TensorSet tensors = load::open_weights(folder.component("transformer"));
+  const load::TensorSet tensors = load::open_weights(folder.component(part));
   if (meta) return std::make_shared<load::MetaWeights>(tensors);
-  (void)check_transformer();  // what is to be said of it was said before
   return weight_store().open(tensors, device());
 }
 
@@ -134,34 +137,30 @@ std::string ModelState::check_vae() const {
 }
 
 std::unique_ptr<models::VaeDecoder> ModelState::load_vae() const {
-  (void)check_vae();
-  return vae().decoder(*weight_store().open(load::open_weights(folder.component("vae")), device()),
-                       dtype());
+  if (device() != tensor::Device::meta) (void)check_vae();
+  return vae().decoder(*weights_of("vae"), dtype());
 }
 
 std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
   (void)check_half(*this, vae().encoder, "decoder.*", "post_quant_conv.*");
-  return vae().encoder(*weight_store().open(load::open_weights(folder.component("vae")), device()),
-                       dtype());
+  return vae().encoder(*weights_of("vae"), dtype());
 }
 
-std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
-    const std::string& part, const std::function<void(const std::string&)>& note) const {
+std::string ModelState::check_text_encoder(const std::string& part) const {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
   const load::Component& found = folder.component(part);
   const load::TensorSet tensors = load::open_weights(found);
-  const auto make = [&](const std::shared_ptr<const nn::Weights>& weights) {
-    return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
-  };
-  {
-    tensor::Scope aside;  // the rehearsal on meta counts for nobody
-    const tensor::BindScope rehearsal(aside);
-    const auto asked = std::make_shared<load::MetaWeights>(tensors);
-    const auto encoder = make(asked);
-    encoder->encode({{0}, {1}, 1});
-    const std::string said = load::check_names(*asked, tensors, found.folder, encoder->unused());
-    if (note && !said.empty()) note(said);
-  }
-  return make(weight_store().open(tensors, device()));
+  const auto asked = std::make_shared<load::MetaWeights>(tensors);
+  const auto encoder = models::text_encoder_of(found.class_name, source_of(found), asked, dtype());
+  encoder->encode({{0}, {1}, 1});
+  return load::check_names(*asked, tensors, found.folder, encoder->unused());
+}
+
+std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(const std::string& part) const {
+  if (device() != tensor::Device::meta) (void)check_text_encoder(part);
+  const load::Component& found = folder.component(part);
+  return models::text_encoder_of(found.class_name, source_of(found), weights_of(part), dtype());
 }
 
 Turn::Turn(const ModelState& state) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +21,10 @@
 
 namespace tessera::pipeline {
 
+/// How a run computes, and in what its routed experts' weights are, if in something else.
+nn::DType dtype_of(const RunOptions& options);
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options);
+
 /// What an open model is: the description of its folder, what it computes with, and its networks
 /// once they were needed. Requests on many threads share it; what is theirs is in their Job.
 struct ModelState {
@@ -32,13 +38,17 @@ struct ModelState {
   std::optional<models::MoeLayerConfig> layer;  ///< none: not a moe_layer
   std::vector<std::string> class_names;         ///< empty: classes have numbers only
   Workers workers;
-  Loaded<nn::Denoiser> transformers;        ///< by parallel::portion_number
-  std::atomic<int64_t> foreseen_tokens{0};  ///< of the largest run of a language model that fits
+  Loaded<nn::Denoiser> transformers;  ///< by parallel::portion_number
+  /// The last run of a language model that was seen to fit: its tokens, those of its largest pass,
+  /// and those that a pass decides.
+  struct {
+    std::mutex mutex;
+    std::array<int64_t, 3> size{};
+  } foreseen;
 
-  nn::DType dtype() const;
+  nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
-  /// Of routed experts' weights, if it is another.
-  std::optional<nn::DType> expert_dtype() const;
+  std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options); }
   bool has_vae() const { return folder.has("vae"); }
   /// What the configuration of the VAE describes. Throws Error(model).
   models::VaeSpec vae() const;
@@ -51,10 +61,11 @@ struct ModelState {
   /// reads, or "".
   std::string check_transformer() const;
   std::string check_vae() const;
+  std::string check_text_encoder(const std::string& part) const;
   /// What plans need to know of the transformer; reads no file.
   nn::Geometry geometry() const;
-  /// Its weights, checked; on meta those that the files have, or would have.
-  std::shared_ptr<const nn::Weights> transformer_weights() const;
+  /// Those of a part; on meta as the files have them, or would have.
+  std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
   /// What a rank holds of it.
   nn::Portion portion(int rank) const;
   /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
@@ -65,10 +76,8 @@ struct ModelState {
   /// The VAE's halves, checked and loaded for this call; released with the result.
   std::unique_ptr<models::VaeDecoder> load_vae() const;
   std::unique_ptr<models::VaeEncoder> load_vae_encoder() const;
-  /// A text encoder of the folder, its names checked; it reads weights while it runs. `note` gets a
-  /// sentence that names tensors which nothing reads, if there are any.
-  std::unique_ptr<models::TextEncoder> load_text_encoder(
-      const std::string& part, const std::function<void(const std::string&)>& note = {}) const;
+  /// A text encoder of the folder, its names checked; it reads weights while it runs.
+  std::unique_ptr<models::TextEncoder> load_text_encoder(const std::string& part) const;
 
  private:
   std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;

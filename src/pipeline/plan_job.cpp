@@ -12,7 +12,7 @@
 #include "pipeline/conditioning.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/expected_time.h"
-#include "pipeline/rehearse.h"
+#include "pipeline/sizes.h"
 #include "pipeline/tensor_view.h"
 #include "sample/scheduler.h"
 #include "tessera/words.h"
@@ -133,8 +133,10 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
   require(phi >= 0 && phi <= 1, ErrorCode::usage,
           "--guidance-rescale {}: expected a number from 0 to 1", phi);
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
-          "--guidance-rescale {}: this run has no guidance to rescale; it needs {} above 1", phi,
-          spec.embeds_guidance ? "--true-guidance" : "--guidance");
+          "--guidance-rescale {}: this run has no guidance to rescale; it needs {} 1", phi,
+          spec.embeds_guidance ? "--true-guidance above"
+          : spec.takes_text()  ? "--guidance above"
+                               : "--guidance other than");
   job.guidance.rescale = phi;
 }
 
@@ -212,22 +214,23 @@ void note_passes(const ModelState& state, int steps, Job& job) {
         "global generator, so its image is another one");
 }
 
-Embeddings encoded(const ModelState& state, const GenerateRequest& request, bool two,
-                   const RunControl& control, Job& job) {
-  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  return encode_prompts(state, request, two, control, job.notes);
+// Of all sequences of a job.
+nn::Conditioning conditioning_of(const ModelState& state, const GenerateRequest& request,
+                                 const Embeddings& embeddings, const Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
+  const Branches branches = branches_of(spec, request, job.guidance_asked);
+  nn::Conditioning made = text_conditioning(spec, embeddings, request.count, branches.two);
+  const int64_t factor = state.vae_factor();
+  if (spec.add_conditions)
+    spec.add_conditions({.batch = int64_t{job.samples()} * (branches.two ? 2 : 1),
+                         .height = job.layout.size[1] * factor,
+                         .width = job.layout.size[2] * factor,
+                         .guidance = branches.embedded},
+                        made);
+  return made;
 }
 
-// A plan that cannot run this, as far as configurations tell.
-void refuse_plan(const ModelState& state, const GenerateRequest& request) {
-  if (to_string(state.options.plan).empty()) return;
-  Job sketch = sketch_job(state, request);
-  sketch.guidance.rescale = request.guidance_rescale;
-  (void)rehearse(state, sketch);
-}
-
-void plan_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
-               int steps, Job& job) {
+void plan_text(const ModelState& state, const GenerateRequest& request, int steps, Job& job) {
   const models::PipelineSpec& spec = *state.spec;
   const Branches branches = branches_of(spec, request, job.guidance_asked);
   require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
@@ -236,9 +239,9 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
   state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
   note_passes(state, steps, job);
-  if (request.embeddings.empty()) refuse_plan(state, request);  // before encoders are read
+  if (request.embeddings.empty()) job.texts = cut_texts(state, request, branches.two, job.notes);
   const Embeddings embeddings = request.embeddings.empty()
-                                    ? encoded(state, request, branches.two, control, job)
+                                    ? foresee_texts(state, job.texts, branches.two, job.notes)
                                     : read_embeddings(request);
   const int64_t prompts = prompt_count(spec, embeddings, branches.two);
   image_count(prompts, request);
@@ -247,14 +250,7 @@ void plan_text(const ModelState& state, const GenerateRequest& request, const Ru
       job.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
                                ? request.prompts[static_cast<size_t>(p)]
                                : "prompt " + std::to_string(p));
-  job.conditioning = text_conditioning(spec, embeddings, request.count, branches.two);
-  const int64_t factor = state.vae_factor();
-  if (spec.add_conditions)
-    spec.add_conditions({.batch = prompts * request.count * (branches.two ? 2 : 1),
-                         .height = job.layout.size[1] * factor,
-                         .width = job.layout.size[2] * factor,
-                         .guidance = branches.embedded},
-                        job.conditioning);
+  job.conditioning = conditioning_of(state, request, embeddings, job);
   job.prefix = spec.prefix(job.conditioning);
   job.guidance = text_guidance(spec, branches);
 }
@@ -316,20 +312,11 @@ int begin_job(const ModelState& state, const GenerateRequest& request, Job& job)
   return request.steps.value_or(state.defaults.steps);
 }
 
-Outline outline_of(const ModelState& state, const GenerateRequest& request, const Job& job,
-                   int steps) {
-  const models::PipelineSpec& spec = *state.spec;
-  Outline outline;
-  const auto prompts = static_cast<int>(request.prompts.size());
-  outline.layout = job.layout;
-  outline.branches = spec.text_inputs.empty() ? job.guidance_asked != 1
-                                              : branches_of(spec, request, job.guidance_asked).two;
-  outline.samples =
-      image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request);
-  outline.texts = prompts == 0 ? 0 : prompts + (outline.branches ? 1 : 0);
-  outline.steps = steps;
-  outline.decode = request.decode;
-  return outline;
+// Texts that encoders read, a negative one included; as if there were a prompt if there is none.
+int text_count(const ModelState& state, const GenerateRequest& request, const Job& job) {
+  if (!state.spec->takes_text() || !request.embeddings.empty()) return 0;
+  const auto prompts = std::max<size_t>(request.prompts.size(), 1);
+  return static_cast<int>(prompts) + (job.guidance.branches() ? 1 : 0);
 }
 
 }  // namespace
@@ -370,11 +357,11 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
   for (const std::string& said :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
     if (!said.empty()) job.notes.push_back(said);
-  announce(state, outline_of(state, request, job, steps), control);
   if (state.spec->text_inputs.empty())
     plan_classes(state, request, steps, job);
   else
-    plan_text(state, request, control, steps, job);
+    plan_text(state, request, steps, job);
+  announce(state, job, request.decode, control);
   plan_rescale(*state.spec, request, job);
   note_without_effect(*state.spec, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
@@ -382,12 +369,23 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
   return job;
 }
 
+void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
+                 Job& job) {
+  if (job.texts.empty()) return;
+  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+  const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
+  job.conditioning = {};
+  job.conditioning =
+      conditioning_of(state, request, encode_texts(state, job.texts, two, control), job);
+}
+
 Job sketch_job(const ModelState& state, const GenerateRequest& request) {
   const models::PipelineSpec& spec = *state.spec;
   Job job;
   const int steps = begin_job(state, request, job);
   require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
-  job.labels.resize(static_cast<size_t>(outline_of(state, request, job, steps).samples));
+  job.labels.resize(static_cast<size_t>(
+      image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request)));
   if (!spec.takes_text()) {
     choose_class_sampler(state, request, steps, job);
   } else {
@@ -399,6 +397,7 @@ Job sketch_job(const ModelState& state, const GenerateRequest& request) {
   check_tokens(job.layout, batch);
   job.conditioning = spec.example(batch);
   job.prefix = spec.prefix(job.conditioning);
+  job.texts = usual_texts(state, text_count(state, request, job));
   return job;
 }
 

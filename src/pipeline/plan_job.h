@@ -12,11 +12,31 @@
 
 namespace tessera::pipeline {
 
+/// Ops and what they do, by name.
+using Work = std::map<std::string, tensor::Meter::Entry>;
+double flops_of(const Work& work);
+
+/// What a part of a run takes, found by running it on meta: bytes, and the ops that it runs.
+struct Need {
+  int64_t weights = 0, activations = 0, peak = 0;
+  int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
+  Work work;
+};
+
+/// The prompts of a request as a text encoder of the folder gets them.
+struct Text {
+  models::TextPart part;
+  models::TextBatch batch;
+  bool there = true;  ///< the folder may lack an optional part, then there is no batch
+  Need need{};        ///< of encoding them
+};
+
 /// Everything about a request that is decided before a weight is read.
 struct Job {
   nn::TokenLayout layout;
   nn::LatentForm form = nn::LatentForm::image;
   std::vector<std::string> labels;  ///< one an image or video: its class or prompt
+  std::vector<Text> texts;          ///< that encode_text() makes conditioning of
   nn::Conditioning conditioning;  ///< of all sequences: every image, then again without conditions
   int64_t prefix = 0;             ///< text tokens of a sequence
   int64_t added_frames = 0;       ///< latent frames before those that were asked for
@@ -48,10 +68,13 @@ struct Job {
 };
 
 /// What a request means for an open model: sizes, schedule, conditioning of all sequences. Throws
-/// Error(usage) for what does not fit, Error(model) for parts that are missing. Text encoders are
-/// run and released.
+/// Error(usage) for what does not fit, Error(model) for parts that are missing. Reads no weight:
+/// the conditioning of texts has its shape, and zeros for numbers.
 Job plan_job(const ModelState& state, const GenerateRequest& request,
              const RunControl& control = {});
+/// Gives texts their conditioning: runs the encoders, and releases them.
+void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
+                 Job& job);
 /// The same as far as configurations tell it: texts are the longest, and on meta.
 Job sketch_job(const ModelState& state, const GenerateRequest& request);
 

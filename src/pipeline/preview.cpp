@@ -14,14 +14,16 @@ std::vector<Image> preview(const ModelState& state, const std::stop_token& stop,
   tensor::Scope aside = state.workers.scope(-1, &job.meters);
   aside.meter = nullptr;
   const tensor::BindScope bind(aside);
-  int64_t held = 0;
-  for (int i = 0; i < tensor::kMemoryClasses; ++i)
-    held += job.meters.memory->current(static_cast<tensor::MemoryClass>(i));
-  Room room = room_of(state, held);
-  room.bytes = room.bytes / 5 * 4;  // the images, and what a decoder takes beside its estimate
+  const Room room = room_of(state, job.meters.memory->current());
   std::optional<models::Tiling> tiles = job.tiles;
-  if (!tiles || decode_need(state.vae(), state.dtype(), job.layout, tiles).peak > room.bytes)
-    tiles = fitting_tiles(state, job.layout, room);
+  if (!tiles || rehearse_decode(state, job, tiles).peak > room.bytes) {
+    const TileChoice choice = choose_tiles(state, job, room);
+    const Need& need = choice.need;
+    if (need.peak > room.bytes)
+      fail(ErrorCode::memory, "{}",
+           too_large("a preview", need.peak, need.weights, room, "use a smaller size"));
+    tiles = choice.tiles;
+  }
   return decode(state, {.stop = stop}, job, tiles, tokens).images;
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/streamed.h"
 
@@ -63,55 +64,41 @@ Job shortened(const Job& job, const Plan& plan) {
 
 std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
                                        const nn::Geometry& geometry, const Job& run) {
-  const int steps = run.sampler->steps();
   const parallel::Partition partition(plan, run.workload());
   std::vector<Inspection::Rank> ranks;
   for (const Report::Rank& did : report.per_rank) {
     const auto r = static_cast<int>(ranks.size());
-    const MemoryPeaks& peak = did.peak_bytes;
-    ranks.push_back({.experts = experts_of(plan, geometry, r),
-                     .tokens = nn::token_count(partition.view(r).body),
-                     .weights = peak.weights,
-                     .activations = peak.activations,
-                     .kv = peak.kv,
-                     .buffers = peak.buffers,
-                     .total = peak.total,
-                     .flops = did.flops / steps,
-                     .sent = did.sent_bytes / steps});
+    ranks.push_back(foretold(did, experts_of(plan, geometry, r),
+                             nn::token_count(partition.view(r).body), run.sampler->steps()));
   }
   return ranks;
 }
 
-// Of ranks that are threads, which share the slices that several of them hold.
-int64_t shared_weights(const ModelState& stage) {
-  tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  const tensor::BindScope bind(scope);
-  const auto weights = stage.transformer_weights();
-  std::vector<std::unique_ptr<nn::Denoiser>> networks;
-  for (int r = 0; r < stage.options.plan.world(); ++r)
-    networks.push_back(stage.spec->make(*weights, stage.portion(r), stage.dtype()));
-  return scope.memory->current(tensor::MemoryClass::weights);
-}
-
-// What a request holds beside its ranks: the conditioning of all sequences, and what it was given.
-int64_t input_bytes(const Job& job) {
-  int64_t bytes = 0;
-  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
-    for (const auto& [name, x] : *tensors) bytes += x.bytes();
-  return bytes;
-}
-
 }  // namespace
 
-void set_stage(const ModelState& state, ModelState& stage) {
-  stage.options = state.options;
+double flops_of(const Work& work) {
+  double sum = 0;
+  for (const auto& [op, entry] : work) sum += entry.flops;
+  return sum;
+}
+
+Work mean_work(Work work, int steps) {
+  for (auto& [op, entry] : work) {
+    entry.flops /= steps;
+    entry.bytes /= steps;
+  }
+  return work;
+}
+
+void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage) {
+  stage.options = options;
   stage.options.processes = nullptr;
+  stage.options.keep_parts = false;
   stage.place.device = tensor::Device::meta;
   stage.folder = state.folder;
   stage.spec = state.spec;
   stage.workers.assumptions = tensor::current_scope().assumptions;
-  const auto world = static_cast<size_t>(state.options.plan.world());
+  const auto world = static_cast<size_t>(options.plan.world());
   stage.workers.ranks.resize(world > 1 ? world : 0);
 }
 
@@ -122,32 +109,98 @@ int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank) {
       std::count(owners.begin(), owners.end(), parallel::expert_place(plan, rank)));
 }
 
-int64_t process_bytes(const std::vector<Inspection::Rank>& ranks, const RunOptions& options,
-                      const std::function<int64_t()>& shared_weights) {
-  int64_t most = 0, sum = 0;
-  for (const Inspection::Rank& rank : ranks) {
-    most = std::max(most, rank.total);
-    sum += rank.total - rank.weights;
-  }
-  return options.processes || ranks.size() == 1 ? most : sum + shared_weights();
+Inspection::Rank foretold(const Report::Rank& did, int experts, int64_t tokens, int steps) {
+  const MemoryPeaks& peak = did.peak_bytes;
+  return {.experts = experts,
+          .tokens = tokens,
+          .weights = peak.weights,
+          .activations = peak.activations,
+          .kv = peak.kv,
+          .buffers = peak.buffers,
+          .total = peak.total,
+          .flops = did.flops / steps,
+          .sent = did.sent_bytes / steps};
 }
 
-Rehearsal rehearse(const ModelState& state, const Job& job) {
+void add_process(const RunOptions& options,
+                 const std::function<std::shared_ptr<const void>(int rank)>& make,
+                 Rehearsal& found) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  std::vector<std::shared_ptr<const void>> networks;  // which share the slices of several
+  int64_t sum = 0;
+  for (const Inspection::Rank& rank : found.ranks) {
+    if (options.processes) networks.clear();
+    networks.push_back(make(static_cast<int>(&rank - found.ranks.data())));
+    found.process = std::max(found.process, rank.total);
+    found.weights = std::max(found.weights, rank.weights);
+    sum += rank.total - rank.weights;
+  }
+  if (!options.processes && found.ranks.size() > 1) {
+    found.weights = scope.memory->current(tensor::MemoryClass::weights);
+    found.process = sum + found.weights;
+  }
+  found.process = std::max(found.process, scope.memory->peak());  // while they are made
+}
+
+int64_t input_bytes(const Job& job) {
+  int64_t bytes = 0;
+  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+    for (const auto& [name, x] : *tensors) bytes += x.bytes();
+  return bytes;
+}
+
+Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job& job) {
   ModelState stage;
-  set_stage(state, stage);
+  set_stage(state, options, stage);
   const tensor::BindScope bind(stage.workers.scope());
-  Job run = shortened(job, stage.options.plan);
+  Job run = shortened(job, options.plan);
   run.meters = RunMeters(stage.workers.ranks.size());
   const nn::Geometry geometry = stage.geometry();
-  parallel::require_runnable(stage.options.plan, geometry, run.workload());
+  parallel::require_runnable(options.plan, geometry, run.workload());
   load_ranks(stage, run);
   Trace none(run, false);
   Report report;
   denoise(stage, {}, {}, run, none, report);
-  Rehearsal found{ranks_of(report, stage.options.plan, geometry, run)};
-  found.process = input_bytes(job) +
-                  process_bytes(found.ranks, state.options, [&] { return shared_weights(stage); });
+  Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run),
+                  .work = mean_work(run.meters.all->entries(), run.sampler->steps())};
+  const auto weights = stage.weights_of("transformer");
+  add_process(
+      options,
+      [&](int rank) -> std::shared_ptr<const void> {
+        if (job.resident_blocks >= 0)
+          return std::make_shared<StreamedDenoiser>(*stage.spec, weights, stage.dtype(),
+                                                    job.resident_blocks);
+        return stage.spec->make(*weights, stage.portion(rank), stage.dtype());
+      },
+      found);
+  found.process += input_bytes(job);
   return found;
+}
+
+Rehearsal rehearse(const ModelState& state, const Job& job) {
+  return rehearse(state, state.options, job);
+}
+
+Need rehearse_decode(const ModelState& state, const Job& job,
+                     const std::optional<models::Tiling>& tiles) {
+  ModelState stage;
+  set_stage(state, {.precision = state.options.precision}, stage);
+  Job one;
+  one.layout = job.layout;
+  one.form = job.form;
+  one.labels.resize(1);
+  one.added_frames = job.added_frames;
+  one.crop_height = job.crop_height;
+  one.crop_width = job.crop_width;
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const Tensor latents =
+      Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
+                    tensor::DType::f32, tensor::Device::meta);
+  decode(stage, {}, one, tiles, latents);
+  const MemoryPeaks peak = peaks_of(*one.meters.memory);
+  return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
 }
 
 }  // namespace tessera::pipeline

@@ -1,6 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "pipeline/plan_job.h"
@@ -11,25 +15,41 @@ namespace tessera::pipeline {
 /// What a run will hold and do, found by running it.
 struct Rehearsal {
   std::vector<Inspection::Rank> ranks;
-  /// Bytes that this process needs: its rank, or all ranks that are its threads.
-  int64_t process = 0;
+  /// Bytes that this process needs: its rank, or all ranks that are its threads; and those of them
+  /// that are weights.
+  int64_t process = 0, weights = 0;
+  Work work;  ///< of a step, or of a pass over all tokens, of all ranks
 };
 
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count
 /// as processes do. Experts get as many assignments as the caller's scope assumes.
-void set_stage(const ModelState& state, ModelState& stage);
+void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage);
 
 /// Of each routed layer.
 int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank);
 
-/// Bytes that this process needs for some ranks: the largest one, if each is a process of its own;
-/// else all, with the weights that they share.
-int64_t process_bytes(const std::vector<Inspection::Rank>& ranks, const RunOptions& options,
-                      const std::function<int64_t()>& shared_weights);
+/// That of one of so many steps.
+Work mean_work(Work work, int steps);
+/// What a rank holds and does, as inspect says it, by what it did in so many steps.
+Inspection::Rank foretold(const Report::Rank& did, int experts, int64_t tokens, int steps);
+/// Sets what this process needs for its ranks: the largest one, if each is a process of its own;
+/// else all, with the weights that they share, of the networks that `make` gives on meta.
+void add_process(const RunOptions& options,
+                 const std::function<std::shared_ptr<const void>(int rank)>& make,
+                 Rehearsal& found);
+
+/// What a request holds beside its ranks: the conditioning of all sequences, and what it was given.
+int64_t input_bytes(const Job& job);
 
 /// The denoising of a job on a stage: the network, the loop, the strategies and the messages of all
 /// ranks of the plan, for as many steps as it takes until they repeat. Reads no weight. Throws
 /// Error(plan) for a plan that cannot run this.
+Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job& job);
+/// Under the options of the model.
 Rehearsal rehearse(const ModelState& state, const Job& job);
+
+/// The decoding of one of a job's images or videos, whole or in tiles, beside all latents.
+Need rehearse_decode(const ModelState& state, const Job& job,
+                     const std::optional<models::Tiling>& tiles);
 
 }  // namespace tessera::pipeline

@@ -1,6 +1,7 @@
 #include "pipeline/token_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -9,145 +10,132 @@
 #include "base/fail.h"
 #include "load/meta_weights.h"
 #include "parallel/decode.h"
+#include "pipeline/denoise.h"
 #include "pipeline/launch.h"
-#include "pipeline/rehearse.h"
+#include "pipeline/sizes.h"
+#include "tessera/words.h"
 
 namespace tessera::pipeline {
 namespace {
 
-using tensor::DType;
-
-constexpr int64_t kMostTokens = int64_t{1} << 26;
-
-// What a rank holds of the network.
-nn::Portion portion_of(const ModelState& state, DType dtype, std::optional<DType> experts,
-                       int rank) {
-  nn::Portion portion =
-      parallel::portion_of(state.options.plan, state.language->geometry(dtype), rank);
-  portion.expert_dtype = experts;
-  return portion;
+int64_t tokens_of(const TokenRun& run) {
+  return std::accumulate(run.lengths.begin(), run.lengths.end(), int64_t{0});
 }
 
-// Of this process: its rank's part, or what all ranks hold that are its threads and share slices.
-int64_t weights_of(const ModelState& state, DType dtype, std::optional<DType> experts) {
-  const Processes* const processes = state.options.processes;
-  tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  const tensor::BindScope bind(scope);
-  const load::MetaWeights weights = state.language->on_meta();
-  std::vector<std::unique_ptr<nn::TokenModel>> networks;
-  for (int r = 0; r < state.options.plan.world(); ++r)
-    if (!processes || processes->rank() == r)
-      networks.push_back(
-          state.language->spec().make(weights, portion_of(state, dtype, experts, r), dtype, 0));
-  return scope.memory->current(tensor::MemoryClass::weights);
+// A rank's part of the network, on meta.
+std::shared_ptr<const nn::TokenModel> network_of(const ModelState& state, const RunOptions& options,
+                                                 const nn::Weights& weights, int rank, int block) {
+  const models::TokenSpec& spec = state.language->spec();
+  const nn::DType dtype = dtype_of(options);
+  nn::Portion portion = parallel::portion_of(options.plan, state.language->geometry(dtype), rank);
+  portion.expert_dtype = expert_dtype_of(options);
+  return spec.make(weights, portion, dtype, spec.block_causal ? block : 0);
 }
 
-// All tokens in one pass, which decides the last ones.
-sample::TokenPass pass_of(const TokenRun& run) {
+// Over some tokens of each sequence, of which it decides the last ones.
+sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
   sample::TokenPass pass;
-  for (size_t r = 0; r < run.lengths.size(); ++r) {
-    const int64_t length = run.lengths[r];
-    pass.view.sequences.push_back(static_cast<int>(r));
-    pass.view.body.push_back({static_cast<int>(r), {0, length}});
-    pass.view.lengths.push_back(length);
+  for (size_t r = 0; r < body.size(); ++r) {
+    const auto sequence = static_cast<int>(r);
+    pass.view.sequences.push_back(sequence);
+    pass.view.body.push_back({sequence, body[r]});
+    pass.view.lengths.push_back(body[r].end);
     pass.decide.push_back(
-        {static_cast<int>(r), {std::max<int64_t>(0, length - run.decided), length}});
+        {sequence, {std::max(body[r].begin, body[r].end - decided), body[r].end}});
   }
   pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));
   return pass;
 }
 
-// The pass on a rank, in its scope.
-Inspection::Rank rehearse_rank(const ModelState& state, const sample::TokenPass& pass, int block,
-                               comm::Communicator* world) {
-  const Plan& plan = state.options.plan;
-  const models::TokenSpec& spec = state.language->spec();
-  const nn::Portion portion =
-      portion_of(state, state.dtype(), state.expert_dtype(), world ? world->rank() : 0);
-  std::unique_ptr<nn::TokenModel> model;
-  {
-    tensor::Scope building = tensor::current_scope();
-    building.meter = nullptr;
-    const tensor::BindScope bind(building);
-    model =
-        spec.make(state.language->on_meta(), portion, state.dtype(), spec.block_causal ? block : 0);
+// Two of them: what the first leaves is beside the second.
+std::vector<sample::TokenPass> passes_of(const TokenRun& run) {
+  std::vector<nn::Range> whole, first, last;
+  for (size_t r = 0; r < run.lengths.size(); ++r) {
+    whole.push_back({0, run.lengths[r]});
+    if (run.prefill.empty()) continue;
+    first.push_back({0, run.prefill[r]});
+    last.push_back({std::max<int64_t>(run.lengths[r] - run.block, 0), run.lengths[r]});
   }
-  parallel::Setup setup(plan, model->geometry(), {.text = {{pass.view.lengths}}}, world);
-  parallel::forward(*model, pass, setup, {});
-  setup.finish();
-  const tensor::Scope& scope = tensor::current_scope();
-  return {.experts = experts_of(plan, model->geometry(), world ? world->rank() : 0),
-          .tokens = nn::token_count(setup.view().body),
-          .weights = scope.memory->peak(tensor::MemoryClass::weights),
-          .activations = scope.memory->peak(tensor::MemoryClass::activations),
-          .kv = scope.memory->peak(tensor::MemoryClass::kv),
-          .buffers = scope.memory->peak(tensor::MemoryClass::buffers),
-          .total = scope.memory->peak(),
-          .flops = scope.meter->total().flops,
-          .sent = world ? world->ledger().total().bytes : 0};
+  if (run.prefill.empty()) return {pass_of(whole, run.decided), pass_of(whole, run.decided)};
+  return {pass_of(first, 0), pass_of(last, run.decided)};
+}
+
+int64_t most_at_once(const TokenRun& run) {
+  int64_t most = 0;
+  for (const sample::TokenPass& pass : passes_of(run))
+    most = std::max(most, nn::token_count(pass.view.body));
+  return most;
 }
 
 }  // namespace
 
-TokenNeed token_need(const ModelState& state, const TokenRun& run) {
-  const models::TokenSpec& spec = state.language->spec();
-  const int64_t tokens = std::accumulate(run.lengths.begin(), run.lengths.end(), int64_t{0});
-  require(tokens <= kMostTokens, ErrorCode::memory,
-          "a run of {} tokens is too long for any machine: use fewer or shorter prompts", tokens);
+Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run) {
+  require(tokens_of(run) <= kMostTokens, ErrorCode::memory,
+          "a run of {} tokens is too long for any machine: use fewer or shorter prompts",
+          tokens_of(run));
   ModelState stage;
-  set_stage(state, stage);
+  set_stage(state, options, stage);
   const RunMeters meters(stage.workers.ranks.size());
-  TokenNeed need;
-  {
-    const tensor::BindScope bind(stage.workers.scope());
-    const load::MetaWeights weights;
-    spec.make(weights, spec.whole(), state.dtype(), 0);
-    need.parameters = weights.parameters();
-    need.ranks.resize(meters.ranks.size());
-    launch_ranks(stage, meters, {}, [&](comm::Communicator* world) {
-      need.ranks[static_cast<size_t>(world ? world->rank() : 0)] =
-          rehearse_rank(state, pass_of(run), run.block, world);
-    });
-  }
-  need.flops = meters.all->total().flops;
-  need.work = meters.all->entries();
-  for (const Inspection::Rank& rank : need.ranks) need.kv += rank.kv;
-  if (state.options.processes) need.kv /= static_cast<int64_t>(need.ranks.size());
-  need.weights = weights_of(state, state.dtype(), state.expert_dtype());
-  need.peak = process_bytes(need.ranks, state.options, [&] { return need.weights; });
-  need.activations = need.peak - need.weights;
-  return need;
+  Loaded<nn::TokenModel> loaded;
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks;
+  for (int r = 0; r < options.plan.world(); ++r)
+    networks.push_back(loaded.get(0, r, stage.workers.scope(r, &meters).memory, [&] {
+      return network_of(state, options, state.language->on_meta(), r, run.block);
+    }));
+  const std::vector<sample::TokenPass> passes = passes_of(run);
+  Rehearsal found;
+  found.ranks.resize(networks.size());
+  launch_ranks(stage, meters, {}, [&](comm::Communicator* world) {
+    const auto rank = static_cast<size_t>(world ? world->rank() : 0);
+    const nn::TokenModel& model = *networks[rank];
+    parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths}}}, world);
+    for (const sample::TokenPass& pass : passes)
+      if (!pass.ids.empty()) parallel::forward(model, pass, setup, {});
+    setup.finish();
+    const int64_t sent = world ? world->ledger().total().bytes : 0;
+    found.ranks[rank] =
+        foretold(work_of(stage.workers.scope(static_cast<int>(rank), &meters), sent),
+                 experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
+                 nn::token_count(setup.view().body), static_cast<int>(passes.size()));
+  });
+  found.work = mean_work(meters.all->entries(), static_cast<int>(passes.size()));
+  const load::MetaWeights weights = state.language->on_meta();
+  add_process(
+      options, [&](int rank) { return network_of(state, options, weights, rank, run.block); },
+      found);
+  return found;
 }
 
-std::string token_problem(const ModelState& state, const TokenNeed& need) {
+std::string token_problem(const ModelState& state, const TokenRun& run, const Rehearsal& need) {
   const Room room = room_of(state);
-  if (need.peak <= room.bytes) return "";
-  std::string remedy = "spread it over machines (mpirun with --plan expert=N or tensor=N)";
-  const int64_t rest = need.peak - need.weights;
-  const std::pair<const char*, std::optional<DType>> smaller[] = {{"bf16", std::nullopt},
-                                                                  {"int8", DType::i8}};
-  for (const auto& [name, experts] : smaller) {
-    const int64_t peak = rest + weights_of(state, DType::bf16, experts);
-    if (peak > room.bytes || peak >= need.peak) continue;
-    remedy = fmt::format("--dtype {} would need {}", name, amount(double(peak)));
+  if (need.process <= room.bytes) return "";
+  std::string remedy = as_processes(state.options, need, 0, room);
+  if (remedy.empty()) remedy = "spread it over machines (mpirun with --plan expert=N or tensor=N)";
+  for (const Precision smaller : {Precision::bf16, Precision::int8}) {
+    RunOptions options = state.options;
+    options.precision = smaller;
+    const int64_t bytes = rehearse_tokens(state, options, run).process;
+    if (bytes > room.bytes || bytes >= need.process) continue;
+    remedy = fmt::format("--dtype {} would need {}", word_of(smaller), amount(double(bytes)));
     break;
   }
-  return fmt::format("this run would need about {} (weights {}, keys and values {}), {}: {}",
-                     amount(double(need.peak)), amount(double(need.weights)),
-                     amount(double(need.kv)), room.allows, remedy);
+  if (state.options.memory_budget > 0)
+    remedy = fmt::format("it fits into {}; else {}", budget_of(need.process), remedy);
+  return too_large("this run", need.process, need.weights, room, remedy);
 }
 
 void plan_tokens(ModelState& state, const TokenRun& run) {
-  const auto sequences = static_cast<int64_t>(run.lengths.size());
-  const int64_t size =
-      std::accumulate(run.lengths.begin(), run.lengths.end(), sequences * run.decided);
-  if (size <= state.foreseen_tokens) return;
-  const std::string problem = token_problem(state, token_need(state, run));
-  if (!problem.empty()) fail(ErrorCode::memory, "{}", problem);
-  int64_t known = state.foreseen_tokens;
-  while (known < size && !state.foreseen_tokens.compare_exchange_weak(known, size)) {
+  const std::array<int64_t, 3> size{tokens_of(run), most_at_once(run),
+                                    static_cast<int64_t>(run.lengths.size()) * run.decided};
+  {
+    const std::lock_guard lock(state.foreseen.mutex);
+    const auto& known = state.foreseen.size;
+    if (size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return;
   }
+  const std::string problem = token_problem(state, run, rehearse_tokens(state, state.options, run));
+  if (!problem.empty()) fail(ErrorCode::memory, "{}", problem);
+  const std::lock_guard lock(state.foreseen.mutex);
+  state.foreseen.size = size;
 }
 
 }  // namespace tessera::pipeline

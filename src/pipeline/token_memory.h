@@ -7,27 +7,24 @@
 
 namespace tessera::pipeline {
 
-/// A run of a language model as memory sees it: tokens of each sequence, prompt and answer, and how
-/// many of each sequence a pass decides.
+/// A run of a language model as memory sees it: tokens of each sequence, prompt and answer, how
+/// many of each sequence a pass decides, and, of models that keep finished blocks, with how many of
+/// each the first pass fills the cache.
 struct TokenRun {
   std::vector<int64_t> lengths;
   int64_t decided = 0;
   int block = 0;
+  std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
 };
 
-/// What it takes on this process, found on meta; `flops` are those of a pass over all tokens.
-struct TokenNeed : Need {
-  std::vector<Inspection::Rank> ranks;
-  int64_t kv = 0;  ///< keys and values; part of the activations
-  int64_t parameters = 0;
-  double flops = 0;
-};
-TokenNeed token_need(const ModelState& state, const TokenRun& run);
+/// Its largest passes on a stage: over all tokens, or the first and that of the last blocks.
+Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run);
 
-/// Why a run does not fit into the machine's memory or RunOptions::memory_budget, and what would;
-/// "" if it fits. Reads no weight.
-std::string token_problem(const ModelState& state, const TokenNeed& need);
-/// Throws Error(memory) with it. Of runs that are no larger than one that fits nothing is asked.
+/// Why a run that was rehearsed does not fit into the machine's memory or
+/// RunOptions::memory_budget, and what would; "" if it fits. Reads no weight.
+std::string token_problem(const ModelState& state, const TokenRun& run, const Rehearsal& need);
+/// Throws Error(memory) with it. Of runs that are in no way larger than the last one that fits
+/// nothing is asked.
 void plan_tokens(ModelState& state, const TokenRun& run);
 
 }  // namespace tessera::pipeline

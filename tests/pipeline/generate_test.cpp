@@ -1,4 +1,4 @@
-#include "engine/golden.h"
+#include "engine/small_video.h"
 #include "pipeline/model_state.h"
 
 namespace tessera {
@@ -160,21 +160,55 @@ TEST(Generate, InitialLatentsMayComeFromMemory) {
   EXPECT_THROW(model.generate(memory), Error);
 }
 
-TEST(Generate, APlanThatCannotRunIsRefusedBeforeTextIsEncoded) {
+TEST(Generate, ReportsTheWeightsThatItHoldsWhoeverReadThem) {
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.steps = 1;
+  for (const char* plan : {"", "expert=2"}) {
+    RunOptions options = golden::options(Precision::bf16);
+    options.plan = parse_plan(plan);
+    options.keep_parts = true;
+    const Model first = Model::open("shapes", options), second = Model::open("shapes", options);
+    const MemoryPeaks alone = first.generate(request).report.peak_bytes;
+    for (const Model* model : {&second, &first, &second}) {
+      const Report report = model->generate(request).report;
+      EXPECT_EQ(report.peak_bytes.weights, alone.weights) << plan;
+      for (const Report::Rank& rank : report.per_rank) EXPECT_GT(rank.peak_bytes.weights, 0);
+    }
+  }
+}
+
+TEST(Generate, ReportsTheWeightsThatAForwardRead) {
+  const golden::Scratch scratch;
+  const SafetensorsFile io(kData + "dit_moe_flash/io.safetensors");
+  const Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::bf16));
+  GenerateRequest request = latents_only();
+  request.steps = 1;
+  const int64_t alone = model.generate(request).report.peak_bytes.weights;
+  std::map<std::string, Tensor> inputs;
+  for (const std::string name : {"x", "t", "y"}) inputs[name] = io.get("forward.0." + name);
+  load::write_safetensors(scratch / "in.safetensors", inputs);
+  ForwardRequest forward;
+  forward.inputs = scratch / "in.safetensors";
+  model.forward(forward);
+  EXPECT_EQ(model.generate(request).report.peak_bytes.weights, alone);
+}
+
+TEST(Generate, APlanOrABudgetThatCannotBeIsRefusedBeforeTextIsEncoded) {
   GenerateRequest request;
   request.prompts = {"waves"};
   request.width = request.height = 32;
   request.frames = 9;
   request.steps = 1;
-  const auto refused = [&](const std::string& plan) {
+  const auto refused = [&](const std::string& plan, int64_t budget) {
     RunOptions options = golden::options(Precision::bf16);
     options.plan = parse_plan(plan);
+    options.memory_budget = budget;
     int encoded = 0;
     RunControl control;
     control.on_progress = [&](const Progress& p) { encoded += p.phase == Phase::encode; };
     try {
-      Model::open(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", options)
-          .generate(request, control);
+      Model::open(golden::kVideoModel, options).generate(request, control);
     } catch (const Error& e) {
       EXPECT_EQ(encoded, 0) << e.what();
       return std::string(e.what());
@@ -182,10 +216,11 @@ TEST(Generate, APlanThatCannotRunIsRefusedBeforeTextIsEncoded) {
     EXPECT_GT(encoded, 0);
     return std::string();
   };
-  for (const char* runs : {"", "tensor=2"}) EXPECT_EQ(refused(runs), "");
-  EXPECT_NE(refused("distrifusion=2").find("sees image tokens only"), std::string::npos);
-  EXPECT_NE(refused("tensor=3").find("tensor=3"), std::string::npos);
-  EXPECT_NE(refused("schedule=interweaved").find("the plan cannot run"), std::string::npos);
+  for (const char* runs : {"", "tensor=2"}) EXPECT_EQ(refused(runs, 0), "");
+  EXPECT_NE(refused("distrifusion=2", 0).find("sees image tokens only"), std::string::npos);
+  EXPECT_NE(refused("tensor=3", 0).find("tensor=3"), std::string::npos);
+  EXPECT_NE(refused("schedule=interweaved", 0).find("the plan cannot run"), std::string::npos);
+  EXPECT_NE(refused("", 400'000), "");
 }
 
 TEST(Generate, StopsWithinAStepAndLeavesNothing) {

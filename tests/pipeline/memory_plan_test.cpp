@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "engine/pixart_text.h"
 
 namespace tessera {
@@ -38,6 +39,24 @@ struct Trial {
   }
 };
 
+// The decoding of one image with a VAE of which there is the description alone.
+struct Decoding {
+  pipeline::ModelState state;
+  pipeline::Job job;
+
+  Decoding(const base::Json& config, Precision precision, const nn::TokenLayout& layout) {
+    state.options.precision = precision;
+    state.folder.components.push_back({"vae", "diffusers", "AutoencoderKL", "nowhere", config});
+    job.layout = layout;
+    job.labels.resize(1);
+  }
+  pipeline::Need need(int64_t pixels) const {
+    std::optional<models::Tiling> tiles;
+    if (pixels > 0) tiles = pipeline::vae_tiles(state, pixels);
+    return pipeline::rehearse_decode(state, job, tiles);
+  }
+};
+
 TEST(MemoryPlan, StreamsBlocksWithinTheBudgetAndComputesTheSameLatents) {
   Trial run;
   run.request.decode = false;
@@ -63,9 +82,8 @@ TEST(MemoryPlan, TilesTheImagesThatDoNotFit) {
   run.request.guidance = 1;
   const base::Json config = base::read_json(kData + "pixart_alpha/model/vae/config.json");
   nn::TokenLayout layout{.channels = 4, .size = {1, 32, 32}, .patch = {1, 2, 2}};
-  const models::VaeSpec vae = models::vae_of("AutoencoderKL", {config, "c"});
-  const auto need = pipeline::decode_need(vae, tensor::DType::f32, layout, {});
-  const auto tiled = pipeline::decode_need(vae, tensor::DType::f32, layout, vae.tiling(64));
+  const Decoding decoding(config, Precision::f32, layout);
+  const auto need = decoding.need(0), tiled = decoding.need(64);
   EXPECT_LT(2 * tiled.activations, need.activations);
   EXPECT_EQ(tiled.weights, need.weights);
   run.options.memory_budget = need.peak - 1;
@@ -85,11 +103,8 @@ TEST(MemoryPlan, TilesBoundTheMemoryOfALargeImage) {
           "sample_size": 1024, "use_post_quant_conv": false})");
   const nn::TokenLayout large{.channels = 16, .size = {1, 128, 128}, .patch = {1, 2, 2}};
   const nn::TokenLayout huge{.channels = 16, .size = {1, 256, 256}, .patch = {1, 2, 2}};
-  const models::VaeSpec vae = models::vae_of("AutoencoderKL", {config, "c"});
   const auto need = [&](const nn::TokenLayout& layout, int64_t pixels) {
-    std::optional<models::Tiling> tiles;
-    if (pixels > 0) tiles = vae.tiling(pixels);
-    return pipeline::decode_need(vae, tensor::DType::bf16, layout, tiles).activations;
+    return Decoding(config, Precision::bf16, layout).need(pixels).activations;
   };
   EXPECT_LT(need(large, 512), 0.35 * double(need(large, 0)));
   EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
@@ -117,8 +132,8 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   run.request.decode = false;
   const int64_t denoise = run().report.peak_bytes.total;
   const auto decode =
-      pipeline::decode_need(models::vae_of("AutoencoderKL", {config, "c"}), tensor::DType::f32,
-                            {.channels = 4, .size = {1, 8, 8}, .patch = {1, 2, 2}}, {});
+      Decoding(config, Precision::f32, {.channels = 4, .size = {1, 8, 8}, .patch = {1, 2, 2}})
+          .need(0);
   EXPECT_LE(double(peaks.total), 1.05 * double(std::max(denoise, decode.peak)));
 }
 

@@ -238,7 +238,7 @@ TEST(Rehearse, AnUnknownMethodIsForetoldByRunningIt) {
   options.plan = parse_plan("data=3");
   pipeline::ModelState real, stage;
   pipeline::open_model(model.folder(), options, real);
-  pipeline::set_stage(real, stage);
+  pipeline::set_stage(real, options, stage);
   std::vector<std::string> seen;
   for (pipeline::ModelState* state : {&real, &stage}) {
     const auto network = state->transformer();

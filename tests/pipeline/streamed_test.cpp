@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "engine/golden.h"
+#include "load/meta_weights.h"
 #include "parallel/denoise.h"
-#include "pipeline/estimate.h"
 #include "pipeline/model_state.h"
 
 namespace tessera::pipeline {
@@ -177,10 +177,14 @@ TEST(Streamed, HoldsOneBlockAtATime) {
 TEST(Streamed, PartsAddUpToTheWhole) {
   for (const Case& c : kCases) {
     const Family family(c);
-    const Estimate whole = estimate(family.spec, DType::bf16, family.layout, 1, false);
     const PartWeights parts = part_weights(family.spec, DType::bf16);
-    EXPECT_NEAR(double(parts.whole()), double(whole.weights), 0.01 * double(whole.weights))
-        << c.type;
+    tensor::Scope scope;
+    scope.memory = std::make_shared<tensor::MemoryTracker>();
+    const tensor::BindScope bind(scope);
+    const load::MetaWeights weights;
+    const auto network = family.spec.make(weights, family.spec.whole(), DType::bf16);
+    const auto whole = double(scope.memory->current(tensor::MemoryClass::weights));
+    EXPECT_NEAR(double(parts.whole()), whole, 0.01 * whole) << c.type;
   }
 }
 

@@ -99,7 +99,7 @@ TEST(TokenMemory, RanksHoldWhatIsForeseen) {
       ranks.insert(tensor::current_scope().memory);
     };
     pipeline::complete(state, q, {}, watch);
-    const auto need = pipeline::token_need(state, {{16}, 8, 8});
+    const auto need = pipeline::rehearse_tokens(state, options, {{16}, 8, 8});
     ASSERT_EQ(need.ranks.size(), 2u);
     ASSERT_EQ(ranks.size(), 2u);
     const int experts = state.language->geometry(state.dtype()).experts.at(0).experts;

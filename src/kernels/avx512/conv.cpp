@@ -7,6 +7,7 @@
 
 #include "kernels/avx512/conv_micro.h"
 #include "kernels/avx512/product.h"
+#include "kernels/scratch.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::avx512 {
@@ -268,22 +269,22 @@ void conv(const ConvArgs& args) {
   // Cut output channels too where there are few tiles for the threads.
   const int64_t wanted = int64_t{8} * tensor::thread_count();
   const int64_t cuts = std::clamp<int64_t>(ceil_div(wanted, tiles), 1, blocks);
-  const int64_t tile_bytes = job.in_lines() * job.in_columns() * job.pixel_bytes();
+  const int64_t tile_bytes =
+      ceil_div(job.in_lines() * job.in_columns() * job.pixel_bytes(), 64) * 64;
   tensor::parallel_tasks(tiles * cuts, [&](int64_t task) {
     const int64_t cut = task % cuts, at = task / cuts;
     const int64_t row = at / (down * across), line = at / across % down * job.lines,
                   column = at % across * job.columns;
     const int64_t lines = std::min(job.lines, job.height - line),
                   columns = std::min(job.columns, job.width - column);
-    const Tensor tile =
-        Tensor::empty({tile_bytes}, DType::u8, tensor::Device::cpu, MemoryClass::buffers);
-    const Tensor sums = Tensor::empty({lines * columns * kConvColumns}, DType::f32,
-                                      tensor::Device::cpu, MemoryClass::buffers);
-    copy_tile(job, row, line, column, tile.data<std::byte>());
+    const int64_t sum_bytes = lines * columns * kConvColumns * int64_t{sizeof(float)};
+    std::byte* const tile = thread_scratch(0).at_least(tile_bytes + sum_bytes);
+    float* const sums = reinterpret_cast<float*>(tile + tile_bytes);
+    copy_tile(job, row, line, column, tile);
     for (int64_t block = blocks * cut / cuts; block < blocks * (cut + 1) / cuts; ++block)
       for (const Pass& pass : job.passes) {
-        multiply_tile(job, pass, block, lines, columns, tile.data<std::byte>(), sums.data<float>());
-        store_tile(job, pass, block, row, line, column, lines, columns, sums.data<float>());
+        multiply_tile(job, pass, block, lines, columns, tile, sums);
+        store_tile(job, pass, block, row, line, column, lines, columns, sums);
       }
   });
 }

@@ -39,4 +39,8 @@ struct ConvPanels {
   }
 };
 
+/// On meta: memory of the 2 x 2 filters that the kernel derives from one of 3 x 3 for doubled
+/// inputs.
+void derive_on_meta(const PackedConv& weight);
+
 }  // namespace tessera::kernels::avx512

@@ -1,7 +1,6 @@
 #include "models/vae/tiling.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -85,19 +84,13 @@ class Mosaic {
          const Pass& pass)
       : x_(x), in_(in), out_(out), height_(height), width_(width), pass_(pass) {}
 
-  // Tile (i, j), not blended yet; on meta equal tiles pass once.
-  Tensor tile(int64_t i, int64_t j) {
+  // Tile (i, j), not blended yet.
+  Tensor tile(int64_t i, int64_t j) const {
     const int axis = x_.rank() - 2;
     const int64_t top = i * in_.height.step, left = j * in_.width.step;
     const int64_t bottom = std::min(x_.size(axis), top + in_.height.size);
     const int64_t right = std::min(x_.size(axis + 1), left + in_.width.size);
-    const Tensor part = x_.slice(axis, top, bottom).slice(axis + 1, left, right).contiguous();
-    if (!x_.is_meta()) return pass_(part);
-    const auto known = shapes_.find({bottom - top, right - left});
-    if (known != shapes_.end()) return Tensor::empty(known->second, DType::f32, x_.device());
-    const Tensor made = pass_(part);
-    shapes_.emplace(std::pair{bottom - top, right - left}, made.shape());
-    return made;
+    return pass_(x_.slice(axis, top, bottom).slice(axis + 1, left, right).contiguous());
   }
   void blend(const std::vector<Tensor>& above, const std::vector<Tensor>& row,
              const Tensor& tile) const {
@@ -120,13 +113,18 @@ class Mosaic {
   const Tiling &in_, &out_;
   int64_t height_, width_;  // of what comes out
   const Pass& pass_;
-  std::map<std::pair<int64_t, int64_t>, Shape> shapes_;
   Tensor whole_;
 };
 
 Tiling times(const Tiling& tiling, int64_t factor) {
   const auto side = [&](const TileSide& s) { return TileSide{s.size * factor, s.step * factor}; };
   return {side(tiling.height), side(tiling.width)};
+}
+
+// On meta two: those below hold no more than the second.
+int64_t rows_of(const Tensor& x, int64_t height, const TileSide& side) {
+  const int64_t rows = tiles_along(height, side.step);
+  return x.is_meta() ? std::min<int64_t>(rows, 2) : rows;
 }
 
 Tensor run_tiles(Mosaic& mosaic, int64_t rows, int64_t columns,
@@ -171,7 +169,7 @@ Tensor decode_tiles(const Tensor& latents, int64_t factor, const Tiling& tiling,
   const int64_t height = latents.size(latents.rank() - 2), width = latents.size(latents.rank() - 1);
   const Tiling out = times(tiling, factor);
   Mosaic mosaic(latents, tiling, out, height * factor, width * factor, decode);
-  return run_tiles(mosaic, tiles_along(height, tiling.height.step),
+  return run_tiles(mosaic, rows_of(latents, height, tiling.height),
                    tiles_along(width, tiling.width.step), piece);
 }
 
@@ -185,7 +183,7 @@ Tensor encode_tiles(const Tensor& images, int64_t factor, const Tiling& tiling,
           "images of {} x {} pixels (width x height) are no multiple of {}, which tiles need",
           width, height, factor);
   Mosaic mosaic(images, in, tiling, height / factor, width / factor, encode);
-  return run_tiles(mosaic, tiles_along(height, in.height.step), tiles_along(width, in.width.step),
+  return run_tiles(mosaic, rows_of(images, height, in.height), tiles_along(width, in.width.step),
                    {});
 }
 

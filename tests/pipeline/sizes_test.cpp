@@ -1,29 +1,18 @@
-#include "pipeline/estimate.h"
+#include "pipeline/sizes.h"
 
 #include <gtest/gtest.h>
+
+#include "base/fail.h"
+#include "models/registry.h"
 
 namespace tessera::pipeline {
 namespace {
 
-TEST(Estimate, GrowsWithImagesButNotItsWeights) {
+TEST(CheckTokens, RefusesAbsurdSizesAtOnce) {
   const auto spec = models::pipeline_of("dit_moe", {models::named_sizes()[0].second, "small"});
-  const auto layout = spec.layout(0, 0);
-  const Estimate one = estimate(spec, nn::DType::bf16, layout, 1, true);
-  const Estimate four = estimate(spec, nn::DType::bf16, layout, 4, true);
-  EXPECT_EQ(one.weights, four.weights);
-  EXPECT_GT(four.activations, 2 * one.activations);
-  EXPECT_NEAR(four.flops_per_step / one.flops_per_step, 4, 0.1);
-  const auto experts = expert_dtype_of({.precision = Precision::int8});
-  const Estimate small = estimate(spec, nn::DType::bf16, layout, 1, true, experts);
-  EXPECT_LT(small.weights, one.weights * 3 / 4);
-  const Estimate wide = estimate(spec, nn::DType::f32, layout, 1, true);
-  EXPECT_GT(wide.weights, one.weights * 17 / 10);
-}
-
-TEST(Estimate, RefusesAbsurdSizesAtOnce) {
-  const auto spec = models::pipeline_of("dit_moe", {models::named_sizes()[0].second, "small"});
+  EXPECT_NO_THROW(check_tokens(spec.layout(0, 0), 2));
   try {
-    estimate(spec, nn::DType::bf16, spec.layout(1 << 17, 1 << 17), 1, true);
+    check_tokens(spec.layout(1 << 17, 1 << 17), 2);
     FAIL() << "4 billion tokens were accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::memory);

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "tessera/report.h"
+
+namespace tessera {
+
+/// Parts of reports that are of images and of texts.
+nlohmann::ordered_json json_of(const MemoryPeaks& peaks);
+nlohmann::ordered_json json_of(const Report::Rank& rank);
+
+}  // namespace tessera
