@@ -29,12 +29,13 @@ enum class StopAtEos : uint8_t { none, block, early };
 struct CompleteRequest {
   std::vector<std::string> prompts;
   std::vector<std::vector<int32_t>> prompt_ids;
-  std::string chat;        ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
-  bool raw = false;        ///< prompts are not put into the model's chat template
-  int64_t max_tokens = 0;  ///< 0: as generation_config.json says, else 128
-  int block = 0;           ///< tokens of a block; 0: as the model says
-  std::string decode;      ///< steps:N, threshold:T, edit:T,E, ...; "": as the folder says
-  int steps = 0;           ///< commits a block is cut into, beside a threshold; 0: the model's way
+  std::string chat;           ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
+  bool raw = false;           ///< prompts are not put into the model's chat template
+  int64_t max_tokens = 0;     ///< 0: as generation_config.json says, else 128
+  int block = 0;              ///< tokens of a block; 0: as the model says
+  std::string decode;         ///< steps:N, threshold:T, edit:T,E, ...; "": as the folder says
+  bool as_published = false;  ///< passes as published programs make them: more, the same numbers
+  int steps = 0;  ///< commits a block is cut into, beside a threshold; 0: the model's way
   CachePolicy cache;
   StopAtEos stop_at_eos = StopAtEos::early;
   std::string select = "vanilla";  ///< which experts tokens may use: des-vote:0.4, ...

@@ -156,8 +156,9 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request) {
   Terms terms;
   terms.say("the command", "complete");
   say_model(state, terms);
-  const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, steps, cache, stop_at_eos,
-               select, select_refresh, select_prefill, temperature, seed, stop] = request;
+  const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, as_published, steps,
+               cache, stop_at_eos, select, select_refresh, select_prefill, temperature, seed,
+               stop] = request;
   terms.say("the prompt", joined(prompts));
   std::string ids;
   for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
@@ -167,6 +168,7 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request) {
   terms.say("--max-tokens", shown(max_tokens));
   terms.say("--block", shown(block));
   terms.say("--decode", decode);
+  terms.say("--as-published", shown(as_published));
   terms.say("--steps", shown(steps));
   terms.say("--cache", fmt::format("{}:{},{},{}", word_of(cache.kind), cache.before, cache.after,
                                    cache.warmup));

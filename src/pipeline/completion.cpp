@@ -41,6 +41,7 @@ DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSpec& spec
   p.stop = q.stop_at_eos;
   p.temperature = q.temperature;
   p.seed = q.seed;
+  p.as_published = q.as_published || q.select_prefill;
   sample::check_policy(p, spec.block_causal);
   return p;
 }
@@ -174,11 +175,17 @@ struct Course {
   bool fresh_uses = false;
 
   void before(const std::vector<sample::SequencePass>& passes) {
+    std::map<int, nn::Range> tokens;
     std::set<int> sequences;
     for (const auto& p : passes)
-      if (ruled(request, spec, p.pass.kind)) sequences.insert(p.sequence);
+      if (ruled(request, spec, p.pass.kind)) {
+        // What a block's first pass keeps of tokens before it is the router's, as a finalise is.
+        const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
+        tokens[p.sequence] = part ? p.pass.decide : nn::kAllTokens;
+        sequences.insert(p.sequence);
+      }
     if (watch.before) watch.before(sequences);
-    policy.restrict_to(std::move(sequences));
+    policy.restrict_to(std::move(tokens));
     ++result.forwards;
     fresh_uses = true;
     pass = {};

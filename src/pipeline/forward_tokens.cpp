@@ -160,7 +160,9 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
       "multiple of that",
       asked.block, routing.block);
   parallel::Setup setup({}, model.geometry(), {.text = {{asked.visible, routing}}});
-  setup.policy->restrict_to({pass.view.sequences.begin(), pass.view.sequences.end()});
+  std::map<int, nn::Range> all;
+  for (const int sequence : pass.view.sequences) all[sequence] = nn::kAllTokens;
+  setup.policy->restrict_to(std::move(all));
   Tensors outputs;
   const Tensor logits =
       parallel::forward(model, pass, setup, [&](int blocks, const Tensor& stream) {

@@ -73,7 +73,8 @@ class CausalWalk : public BlockWalk {
       : BlockWalk(prompt, max_tokens, policy, special, true) {
     const int64_t start = prompt_ / policy.block * policy.block;
     block_ = {start, start + policy.block};
-    prefill_ = cached() && start > 0;
+    prefill_ = cached() && start > 0 && policy.as_published;
+    kept_ = policy.as_published ? start : 0;
     begin_block();
   }
 
@@ -81,11 +82,11 @@ class CausalWalk : public BlockWalk {
     if (done_ || has_all()) return {};
     if (prefill_) return Pass{PassKind::prefill, {0, block_.begin}, {}, block_.begin};
     if (open_) {
-      if (cached()) return Pass{PassKind::block, block_, block_, block_.end};
+      if (cached()) return Pass{PassKind::block, {kept_, block_.end}, block_, block_.end};
       return Pass{PassKind::full, {0, block_.end}, block_, block_.end};
     }
     if (block_.end == int64_t(ids_.size())) return {};
-    if (cached()) return Pass{PassKind::finalise, block_, {}, block_.end};
+    if (cached() && policy_.as_published) return Pass{PassKind::finalise, block_, {}, block_.end};
     enter_next();
     return next();
   }
@@ -100,6 +101,7 @@ class CausalWalk : public BlockWalk {
       return;
     }
     const bool filled = masks_in(block_) == 0;
+    kept_ = block_.begin;
     write(chosen);
     settle(filled, chosen.empty());
     const Range so_far{prompt_, block_.end};
@@ -113,6 +115,7 @@ class CausalWalk : public BlockWalk {
   bool cached() const { return policy_.cache.kind == KvCache::block; }
   void enter_next() {
     block_ = {block_.end, block_.end + policy_.block};
+    if (policy_.as_published) kept_ = block_.begin;
     begin_block();
   }
   void begin_block() {
@@ -123,7 +126,7 @@ class CausalWalk : public BlockWalk {
   // Tokens that were asked for, none of which may change.
   bool has_all() const {
     const int64_t end = prompt_ + limit_;
-    return !policy_.whole_blocks && !policy_.edits() && block_.end >= end &&
+    return !policy_.as_published && !policy_.edits() && block_.end >= end &&
            masks_in({prompt_, end}) == 0;
   }
   // A rule that edits goes on over a filled block until a pass changes nothing, or so many passes.
@@ -133,7 +136,8 @@ class CausalWalk : public BlockWalk {
     open_ = masks_in(block_) > 0 || going;
   }
   bool prefill_ = false;
-  int posts_ = 0;  // passes over the block without masks
+  int64_t kept_ = 0;  // tokens whose keys and values no pass computes again
+  int posts_ = 0;     // passes over the block without masks
 };
 
 }  // namespace

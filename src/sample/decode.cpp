@@ -9,6 +9,15 @@ namespace {
 
 using tensor::Tensor;
 
+// Masks, and tokens that may be edited: no rule looks at what is said of others.
+std::vector<int64_t> open_positions(const Pass& pass, const BlockWalk& walk,
+                                    const SpecialIds& special) {
+  std::vector<int64_t> open;
+  for (int64_t i = pass.decide.begin; i < pass.decide.end; ++i)
+    if (walk.ids()[size_t(i)] == special.mask || walk.may_edit(i)) open.push_back(i);
+  return open;
+}
+
 TokenPass pack(int index, const std::vector<SequencePass>& passes,
                const std::vector<std::unique_ptr<BlockWalk>>& walks) {
   TokenPass batch{index, {}, {}, {}};
@@ -17,21 +26,23 @@ TokenPass pack(int index, const std::vector<SequencePass>& passes,
     batch.view.sequences.push_back(p.sequence);
     batch.view.body.push_back({p.sequence, p.pass.ids});
     batch.view.lengths.push_back(p.pass.length);
-    if (p.pass.decide.size() > 0) batch.decide.push_back({p.sequence, p.pass.decide});
+    for (size_t i = 0; i < p.open.size(); ++i)
+      if (i > 0 && p.open[i] == p.open[i - 1] + 1)
+        ++batch.decide.back().ids.end;
+      else
+        batch.decide.push_back({p.sequence, {p.open[i], p.open[i] + 1}});
     batch.ids.insert(batch.ids.end(), ids.begin() + p.pass.ids.begin, ids.begin() + p.pass.ids.end);
   }
   return batch;
 }
 
-OpenLogits open_logits(const Tensor& logits, const Pass& pass, const BlockWalk& walk,
-                       const SpecialIds& special, int64_t passes) {
-  OpenLogits in{{}, {}, {}, logits.size(1), special.mask, passes};
-  for (int64_t i = pass.decide.begin; i < pass.decide.end; ++i)
-    if (const int32_t held = walk.ids()[size_t(i)]; held == special.mask || walk.may_edit(i)) {
-      in.positions.push_back(i);
-      in.held.push_back(held);
-      in.rows.push_back(logits.row<float>(i - pass.decide.begin));
-    }
+OpenLogits open_logits(const Tensor& logits, const SequencePass& p, const BlockWalk& walk,
+                       int32_t mask, int64_t choices) {
+  OpenLogits in{p.open, {}, {}, logits.size(1), mask, choices};
+  for (size_t i = 0; i < p.open.size(); ++i) {
+    in.held.push_back(walk.ids()[size_t(p.open[i])]);
+    in.rows.push_back(logits.row<float>(int64_t(i)));
+  }
   return in;
 }
 
@@ -54,23 +65,26 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
   for (const TokenPrompt& p : prompts)
     walks.push_back(block_walk(p.ids, p.max_tokens, policy, special, block_causal));
   std::vector<Decoded> out(prompts.size());
+  std::vector<int64_t> choices(prompts.size());
   for (int pass = 0;; ++pass) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped after {} passes", pass);
     std::vector<SequencePass> passes;
     for (size_t r = 0; r < walks.size(); ++r)
-      if (const auto next = walks[r]->next()) passes.push_back({int(r), *next, {}});
+      if (const auto next = walks[r]->next())
+        passes.push_back({int(r), *next, open_positions(*next, *walks[r], special), {}});
     if (passes.empty()) break;
     if (control.before) control.before(passes);
     const Tensor logits = forward(pack(pass, passes, walks));
     int64_t at = 0;
     for (SequencePass& p : passes) {
       BlockWalk& walk = *walks[size_t(p.sequence)];
-      const Tensor mine = logits.slice(0, at, at + p.pass.decide.size());
-      at += p.pass.decide.size();
-      int64_t& made = out[size_t(p.sequence)].passes;
-      if (p.pass.decide.size() > 0)
-        p.commits = walk.rule().choose(open_logits(mine, p.pass, walk, special, made));
-      ++made;
+      const auto count = int64_t(p.open.size());
+      const Tensor mine = logits.slice(0, at, at + count);
+      at += count;
+      if (count > 0)
+        p.commits = walk.rule().choose(
+            open_logits(mine, p, walk, special.mask, choices[size_t(p.sequence)]++));
+      ++out[size_t(p.sequence)].passes;
       walk.commit(p.pass, p.commits);
       if (control.after && !control.after(p, walk, mine)) walk.cancel();
     }

@@ -19,6 +19,7 @@ struct TokenPrompt {
 struct SequencePass {
   int sequence = 0;  ///< index of the prompt
   Pass pass;
+  std::vector<int64_t> open;  ///< positions that it may fill in: those whose logits are wanted
   std::vector<Prediction> commits;  ///< filled in after the pass
 };
 
@@ -35,7 +36,7 @@ struct DecodeControl {
   std::stop_token stop;
   /// Before each forward pass: the sequences in it.
   std::function<void(const std::vector<SequencePass>&)> before;
-  /// After it: what each committed, where it stands, and the f32 logits [decided, vocabulary] it
+  /// After it: what each committed, where it stands, and the f32 logits [open, vocabulary] it
   /// was decided on; false ends the sequence.
   std::function<bool(const SequencePass&, const BlockWalk&, const tensor::Tensor& logits)> after;
 };

@@ -27,8 +27,10 @@ struct DecodingPolicy {
   CachePolicy cache{KvCache::none};             ///< not automatic
   StopAtEos stop = StopAtEos::none;
   int block = 32;  ///< tokens
-  /// A last block is filled beyond the tokens that were asked for, as the published programs do.
-  bool whole_blocks = false;
+  /// Passes as the published programs make them: a prompt and a finished block are kept by passes
+  /// of their own, a last block is filled beyond what was asked for. Else a block's first pass
+  /// keeps what stands before it, with the same numbers.
+  bool as_published = false;
   double temperature = 0;
   uint64_t seed = 0;
 

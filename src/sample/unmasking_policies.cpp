@@ -67,7 +67,7 @@ class StatelessRule : public UnmaskingPolicy {
     tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
       for (auto i = size_t(begin); i < size_t(end); ++i) {
         const uint64_t draw =
-            mixed(p_.seed) ^ mixed(uint64_t(in.pass) << 32 ^ uint64_t(in.positions[i]));
+            mixed(p_.seed) ^ mixed(uint64_t(in.call) << 32 ^ uint64_t(in.positions[i]));
         all[i] = predict({in.rows[i], size_t(in.vocabulary)}, in.mask, p_.temperature, draw);
         all[i].position = in.positions[i];
       }

@@ -30,7 +30,7 @@ struct OpenLogits {
   std::vector<const float*> rows;  ///< f32 [vocabulary] each
   int64_t vocabulary = 0;
   int32_t mask = 0;
-  int64_t pass = 0;  ///< passes of the run so far: part of every draw
+  int64_t call = 0;  ///< choices for the sequence so far: part of every draw
 };
 
 /// Which of a block's masks a pass fills in. One object a sequence: it may remember.

@@ -249,6 +249,7 @@ CompleteRequest asking(CompleteRequest as, const std::string& prompt, int64_t ma
   as.prompt_ids.clear();
   as.chat.clear();
   as.select = "vanilla";
+  as.as_published = true;  // a pass is of one block
   as.max_tokens = max_tokens;
   return as;
 }

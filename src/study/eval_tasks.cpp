@@ -50,6 +50,7 @@ Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
   for (size_t first = 0; first < data.examples.size(); first = made.of.size()) {
     CompleteRequest one = request.complete;
     one.select = select;
+    one.as_published = true;  // rules and vanilla make the same kinds of passes
     one.max_tokens = data.max_tokens;
     one.prompts.clear(), one.prompt_ids.clear(), one.chat.clear();
     const size_t end = std::min(first + size_t(request.batch), data.examples.size());

@@ -30,7 +30,7 @@ std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& confi
   parallel::Setup setup(
       {}, model->geometry(),
       {.text = {{sample::sequence_lengths(prompts, policy, causal), nn::parse_selection(select)}}});
-  setup.policy->restrict_to({0, 1});
+  setup.policy->restrict_to({{0, nn::kAllTokens}, {1, nn::kAllTokens}});
   setup.experts->log().watch([&](const nn::MoeWork& work) { usage.see(work); });
   const auto out = parallel::decode(*model, prompts, policy, {39, {}}, setup);
   std::vector<std::vector<int32_t>> ids;
@@ -69,7 +69,7 @@ TEST(LanguageOnGpu, NoChoiceWaitsForTheHost) {
                            "des-norm4:0.5,k=6", "des-peak:0.2", "naee:0.4", "mc:0.4,0.25,0.25"})
     for (const ops::RoutingOptions& router : routers) {
       nn::SelectionPolicy policy(nn::parse_selection(rule));
-      policy.restrict_to({0, 2});
+      policy.restrict_to({{0, nn::kAllTokens}, {2, nn::kAllTokens}});
       const nn::MoeCall call{0, {}, view};
       const ops::Routing want = policy.choose(call, tokens, logits, router);
       const Gpu gpu;

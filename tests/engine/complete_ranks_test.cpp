@@ -122,7 +122,7 @@ std::vector<float> logits(const golden::LladaCase& golden, const std::string& te
     parallel::Setup setup(
         plan, own->geometry(),
         {.text = {{view.lengths, nn::parse_selection(fused ? "des-vote:0.5" : "vanilla")}}}, world);
-    setup.policy->restrict_to({0});
+    setup.policy->restrict_to({{0, nn::kAllTokens}});
     const auto values = parallel::forward(*own, {0, view, view.body, ids}, setup, {}).to_floats();
     if (rank == 0) found = values;
   };

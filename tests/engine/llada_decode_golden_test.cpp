@@ -15,7 +15,7 @@ DecodingPolicy policy_of(const Json& run, bool block_causal, int block) {
   DecodingPolicy p;
   p.block = block;
   p.threshold = run.value("threshold", p.threshold);
-  p.whole_blocks = true;
+  p.as_published = true;
   if (block_causal) {
     p.steps = run.at("steps").get<int>();
     if (run.contains("editing_threshold")) p.rule = DecodingPolicy::Rule::edit;
@@ -107,11 +107,13 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
   Json forwards = Json::array();
   std::vector<float> decided;
+  std::vector<int64_t> places;  // of their rows among those of all blocks' positions
+  int64_t calls = 0;
   sample::DecodeControl control;
   control.before = [&](const std::vector<sample::SequencePass>& passes) {
-    std::set<int> sequences;
+    std::map<int, nn::Range> sequences;
     for (const auto& p : passes)
-      if (own || shared_in.contains(word_of(p.pass.kind))) sequences.insert(p.sequence);
+      if (own || shared_in.contains(word_of(p.pass.kind))) sequences[p.sequence] = nn::kAllTokens;
     rig.setup.policy->restrict_to(sequences);
   };
   control.after = [&](const sample::SequencePass& p, const sample::BlockWalk&,
@@ -119,6 +121,9 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
     forwards.push_back(record(p, rig.usage.take()));
     const auto values = logits.to_floats();
     decided.insert(decided.end(), values.begin(), values.end());
+    for (const int64_t at : p.open)
+      places.push_back(calls * policy.block + at - p.pass.decide.begin);
+    calls += p.open.empty() ? 0 : 1;
     return true;
   };
   const auto out = parallel::decode(model, prompts, policy, special, rig.setup, control);
@@ -127,8 +132,15 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   EXPECT_EQ(forwards, run.at("forwards"));
   EXPECT_EQ(out[0].passes, run.at("nfe").at("total").get<int64_t>());
   if (!run.contains("logits")) return;
-  const auto expected_logits = golden.io.get(run.at("logits").get<std::string>());
-  EXPECT_LT(golden::max_error(decided, expected_logits.to_floats()), 1e-4);
+  const auto all = golden.io.get(run.at("logits").get<std::string>());
+  EXPECT_EQ(all.size(0), calls);
+  const auto rows = all.reshape({all.size(0) * all.size(1), all.size(2)});
+  std::vector<float> expected_logits;
+  for (const int64_t place : places) {
+    const auto row = rows.slice(0, place, place + 1).to_floats();
+    expected_logits.insert(expected_logits.end(), row.begin(), row.end());
+  }
+  EXPECT_LT(golden::max_error(decided, expected_logits), 1e-4);
 }
 
 void check_case(const std::string& name, bool block_causal, size_t runs) {
@@ -170,14 +182,21 @@ struct Outcome {
 };
 
 Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPrompt>& prompts,
-                  const DecodingPolicy& policy, bool block_causal, const std::string& select) {
+                  const DecodingPolicy& policy, bool block_causal, const std::string& select,
+                  const sample::SpecialIds& special = {95, {92}}) {
   Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal),
           nn::parse_selection(select));
   Outcome outcome;
   sample::DecodeControl control;
   control.before = [&](const std::vector<sample::SequencePass>& passes) {
-    std::set<int> sequences;
-    for (const auto& p : passes) sequences.insert(p.sequence);
+    std::map<int, nn::Range> sequences;
+    for (const auto& p : passes) {
+      const bool keeps = p.pass.kind == PassKind::prefill || p.pass.kind == PassKind::finalise;
+      if (select.starts_with("block"))
+        sequences[p.sequence] = nn::kAllTokens;
+      else if (!keeps)
+        sequences[p.sequence] = p.pass.kind == PassKind::block ? p.pass.decide : nn::kAllTokens;
+    }
     rig.setup.policy->restrict_to(sequences);
   };
   control.after = [&](const sample::SequencePass& p, const sample::BlockWalk&,
@@ -187,7 +206,7 @@ Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPr
       outcome.decided.insert(outcome.decided.end(), values.begin(), values.end());
     return true;
   };
-  outcome.out = parallel::decode(model, prompts, policy, {95, {92}}, rig.setup, control);
+  outcome.out = parallel::decode(model, prompts, policy, special, rig.setup, control);
   return outcome;
 }
 
@@ -220,6 +239,33 @@ TEST(LladaDecode, KeptBlocksAreFullRecomputationBitByBit) {
   const Outcome b = run_plain(*model, {kPrompts[0]}, kept, true, "vanilla");
   EXPECT_EQ(a.out[0].generated, b.out[0].generated);
   EXPECT_EQ(a.decided, b.decided);
+}
+
+TEST(LladaDecode, JoinedPassesAreFewerAndTheSameBitByBit) {
+  for (const auto& [name, rule] : {std::pair{"llada2", "vanilla"},
+                                   {"llada2", "des-vote:0.25"},
+                                   {"llada2", "mc:0.3,0.1,0.2"},
+                                   {"llada21_editing", "des-max:0.5"},
+                                   {"llada22_block_routing", ""}}) {
+    const golden::LladaCase golden(name);
+    const auto spec = golden.spec();
+    const auto model = golden.load("model", spec.block);
+    DecodingPolicy apart{
+        .steps = spec.block, .threshold = 0.6, .block = spec.block, .temperature = 0.5};
+    apart.cache = {KvCache::block};
+    if (std::string(name) == "llada21_editing") apart.rule = DecodingPolicy::Rule::edit;
+    DecodingPolicy joined = apart;
+    apart.as_published = true;
+    const std::string select = *rule ? rule : nn::to_string(spec.routing);
+    const std::vector<sample::TokenPrompt> prompts{
+        {{13, 41, 45, 41, 75, 22, 7, 9, 12}, 4 * spec.block - 9}, {{8}, 2 * spec.block - 1}};
+    const sample::SpecialIds special{*spec.mask, spec.ends};
+    const Outcome a = run_plain(*model, prompts, apart, true, select, special);
+    const Outcome b = run_plain(*model, prompts, joined, true, select, special);
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(a.out[i].ids, b.out[i].ids) << name;
+    EXPECT_EQ(a.decided, b.decided) << name;
+    EXPECT_LT(b.out[0].passes, a.out[0].passes) << name;
+  }
 }
 
 TEST(LladaDecode, AWindowOverEverythingIsNoCacheBitByBit) {

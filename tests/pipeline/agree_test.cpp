@@ -159,6 +159,7 @@ TEST(Terms, EveryPartOfACompletionCounts) {
       [](Q& q) { q.stop_at_eos = StopAtEos::none; },
       [](Q& q) { q.select = "topk:2"; },
       [](Q& q) { q.select_prefill = true; },
+      [](Q& q) { q.as_published = true; },
       [](Q& q) { q.temperature = 1; },
       [](Q& q) { q.seed = 1; },
       [](Q& q) { q.stop = {"x"}; }};

@@ -58,8 +58,14 @@ TEST(BlockWalk, EachCacheComputesItsPart) {
 }
 
 TEST(BlockWalk, FinishedBlocksAreKeptByOneMorePass) {
-  DecodingPolicy p{.cache = {KvCache::block}, .block = 4};
+  DecodingPolicy p{.cache = {KvCache::block}, .block = 4, .as_published = true};
   EXPECT_EQ(story(*walk(5, 6, p, true), 1), "prefill0-4 block4-8 finalise4-8 block8-12 ");
+  EXPECT_EQ(story(*walk(2, 2, p, true), 1), "block0-4 ");
+}
+
+TEST(BlockWalk, JoinedPassesKeepWhatTheyPass) {
+  DecodingPolicy p{.cache = {KvCache::block}, .block = 4};
+  EXPECT_EQ(story(*walk(5, 6, p, true), 1), "block0-8 block4-12 ");
   EXPECT_EQ(story(*walk(2, 2, p, true), 1), "block0-4 ");
 }
 
@@ -92,7 +98,7 @@ TEST(BlockWalk, SettledTokensStopAtTheFirstMask) {
 
 TEST(BlockWalk, ALastBlockIsFilledAsFarAsItIsWanted) {
   for (const bool whole : {false, true}) {
-    const auto w = walk(3, 2, {.block = 4, .whole_blocks = whole}, true);
+    const auto w = walk(3, 2, {.block = 4, .as_published = whole}, true);
     w->commit(*w->next(), {{3, 5, 1}});
     w->commit(*w->next(), {{6, 5, 1}});  // behind what was asked for
     w->commit(*w->next(), {{4, 5, 1}});

@@ -48,7 +48,8 @@ TEST(Decode, TellsTheCallerAndEndsWhenAsked) {
   control.before = [&](const std::vector<SequencePass>& passes) { before += int(passes.size()); };
   control.after = [&](const SequencePass& p, const BlockWalk&, const Tensor& logits) {
     EXPECT_EQ(p.commits.size(), 1u);
-    EXPECT_EQ(logits.size(0), p.pass.decide.size());
+    EXPECT_EQ(logits.size(0), 3 - after);  // of masks alone
+    EXPECT_EQ(p.open.size(), size_t(3 - after));
     return ++after < 2;
   };
   const auto out = rig.run({{{}, 6}}, {.threshold = 2, .block = 3}, control);

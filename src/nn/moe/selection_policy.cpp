@@ -17,21 +17,24 @@ struct Sharing {
   int groups = 0;
 };
 
+using Tokens = std::map<int, Range>;  // by sequence
+
 // A sequence's group is its place among the restricted sequences, whichever of them this rank sees.
-Sharing by_sequence(const Segments& body, const std::set<int>& restricted, bool batch) {
+Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) {
   const int sequences = static_cast<int>(restricted.size());
   Sharing sharing{{}, batch ? std::min(1, sequences) : sequences};
   for (const Segment& s : body) {
     const auto held = restricted.find(s.sequence);
     const auto place = static_cast<int32_t>(std::distance(restricted.begin(), held));
-    const int32_t group = held == restricted.end() ? -1 : batch ? 0 : place;
-    sharing.group_of.insert(sharing.group_of.end(), static_cast<size_t>(s.ids.size()), group);
+    const Range ruled = held == restricted.end() ? Range{} : held->second;
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
+      sharing.group_of.push_back(id < ruled.begin || id >= ruled.end ? -1 : batch ? 0 : place);
   }
   return sharing;
 }
 
 // Runs of `block` ids of a sequence; all ranks number those of the whole pass alike.
-Sharing by_block(const TokenView& view, const std::set<int>& restricted, int block) {
+Sharing by_block(const TokenView& view, const Tokens& restricted, int block) {
   std::map<std::pair<int, int64_t>, int32_t> places;
   for (const Segment& s : view.peers ? view.peers->tokens() : view.body)
     for (int64_t b = s.ids.begin / block; restricted.contains(s.sequence) && b * block < s.ids.end;

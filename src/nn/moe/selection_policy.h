@@ -1,6 +1,7 @@
 #pragma once
 
-#include <set>
+#include <limits>
+#include <map>
 #include <utility>
 
 #include "nn/moe/policy.h"
@@ -8,14 +9,17 @@
 
 namespace tessera::nn {
 
+/// Of a sequence.
+inline constexpr Range kAllTokens{0, std::numeric_limits<int64_t>::max()};
+
 /// A selection rule, which holds for one request. The tokens of one sequence share a coreset (or
 /// all of them together), whatever other sequences are in the pass, and whoever holds them.
 class SelectionPolicy final : public ExpertPolicy {
  public:
   explicit SelectionPolicy(const SelectionRule& rule) : rule_(rule) {}
 
-  /// Sequences whose tokens are under the rule from now on; the others use the model's router.
-  void restrict_to(std::set<int> sequences) { restricted_ = std::move(sequences); }
+  /// Tokens by sequence that are under the rule from now on; the others use the model's router.
+  void restrict_to(std::map<int, Range> tokens) { restricted_ = std::move(tokens); }
 
   /// mc ranks tokens by the sum of the magnitudes of what the router sees.
   ops::Routing choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,
@@ -23,7 +27,7 @@ class SelectionPolicy final : public ExpertPolicy {
 
  private:
   SelectionRule rule_;
-  std::set<int> restricted_;
+  std::map<int, Range> restricted_;
 };
 
 }  // namespace tessera::nn

@@ -35,8 +35,8 @@ TEST(SelectionPolicy, RowsShareApart) {
   const Layer layer;
   const SelectionRule rule = parse_selection("des-vote:0.25");
   SelectedExperts together(rule), alone(rule);
-  together.policy->restrict_to({0, 1});
-  alone.policy->restrict_to({1});
+  together.policy->restrict_to({{0, kAllTokens}, {1, kAllTokens}});
+  alone.policy->restrict_to({{1, kAllTokens}});
   const Tensor both = layer.apply(together);
   const TokenView second{-1, {1}, {}, {{1, {0, 4}}}, {4}};
   const Tensor one =
@@ -47,13 +47,13 @@ TEST(SelectionPolicy, RowsShareApart) {
 TEST(SelectionPolicy, BlocksOfASequenceShareApart) {
   const Layer layer;
   SelectedExperts together(parse_selection("block:2,4"));
-  together.policy->restrict_to({0, 1});
+  together.policy->restrict_to({{0, kAllTokens}, {1, kAllTokens}});
   const Tensor all = layer.apply(together);
   const std::tuple<Segment, int64_t> parts[] = {
       {{0, {0, 4}}, 0}, {{0, {4, 5}}, 4}, {{1, {0, 4}}, 5}};
   for (const auto& [of, at] : parts) {
     SelectedExperts alone(parse_selection("block:2,4"));
-    alone.policy->restrict_to({of.sequence});
+    alone.policy->restrict_to({{of.sequence, kAllTokens}});
     const TokenView view{-1, {of.sequence}, {}, {of}, {of.ids.end}};
     const Tensor x = layer.x.slice(0, at, at + of.ids.size()).contiguous();
     EXPECT_EQ(all.slice(0, at, at + of.ids.size()).to_floats(),
@@ -65,7 +65,7 @@ TEST(SelectionPolicy, BlocksOfASequenceShareApart) {
 TEST(SelectionPolicy, OneCoresetForTheBatch) {
   const Layer layer;
   SelectedExperts experts(parse_selection("des-vote:0.25,scope=batch"));
-  experts.policy->restrict_to({0, 1});
+  experts.policy->restrict_to({{0, kAllTokens}, {1, kAllTokens}});
   layer.apply(experts);
   EXPECT_LE(experts.usage.experts_read(), 2);
 }
@@ -73,7 +73,7 @@ TEST(SelectionPolicy, OneCoresetForTheBatch) {
 TEST(SelectionPolicy, TheSharedExpertIsUntouched) {
   const Layer layer;
   SelectedExperts experts(parse_selection("mc:1,1,0"));  // no token keeps a routed expert
-  experts.policy->restrict_to({0, 1});
+  experts.policy->restrict_to({{0, kAllTokens}, {1, kAllTokens}});
   EXPECT_EQ(layer.apply(experts).to_floats(), layer.weights.shared_rows(layer.x).to_floats());
 }
 

@@ -15,7 +15,7 @@ TEST(SequenceUsage, CountsRowsApartAndWhatTheyReadTogether) {
   const Tensor x = normal({9, 32}, 3);
   const TokenView view{-1, {0, 1, 4}, {}, {{0, {0, 5}}, {1, {0, 4}}}, {5, 4}};
   SelectedExperts experts(parse_selection("des-vote:0.25"));
-  experts.policy->restrict_to({0, 1});
+  experts.policy->restrict_to({{0, kAllTokens}, {1, kAllTokens}});
   for (int site : {0, 1}) experts.layers.apply(site, view, x, router(8, 2, 7), weights);
   const auto uses = experts.usage.take();
   ASSERT_EQ(uses.size(), 6u) << "three sequences in two layers; one sequence has no token here";

@@ -44,7 +44,7 @@ std::shared_ptr<const nn::ExpertPolicy> policy_of(const std::string& text) {
   if (text.starts_with(limited))
     return std::make_shared<nn::CapacityPolicy>(policy_of(text.substr(limited.size())), 3);
   auto policy = std::make_shared<nn::SelectionPolicy>(nn::parse_selection(text));
-  policy->restrict_to({0, 5});
+  policy->restrict_to({{0, nn::kAllTokens}, {5, nn::kAllTokens}});
   return policy;
 }
 

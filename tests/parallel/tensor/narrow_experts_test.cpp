@@ -21,7 +21,7 @@ TEST(NarrowExperts, SumToTheExpertsOfOneRankWithinRounding) {
   const Tensor x = normal({9, 32}, 4);
   const nn::SelectionRule rule = nn::parse_selection("des-vote:0.6");
   nn::SelectedExperts whole(rule);
-  whole.policy->restrict_to({0});
+  whole.policy->restrict_to({{0, nn::kAllTokens}});
   const auto expected =
       whole.layers.apply(0, view, x, router(5, 2, 8), slice_of_bank(5, {0, 20})).to_floats();
   std::map<int, std::vector<float>> by_ranks;
@@ -31,7 +31,7 @@ TEST(NarrowExperts, SumToTheExpertsOfOneRankWithinRounding) {
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
       OrderedReduce reduce(world, rows_a_chunk);
       nn::SelectedExperts experts(rule, std::make_unique<NarrowExperts>(reduce));
-      experts.policy->restrict_to({0});
+      experts.policy->restrict_to({{0, nn::kAllTokens}});
       all[size_t(world.rank())] =
           experts.layers
               .apply(0, view, x, router(5, 2, 8),
