@@ -175,17 +175,17 @@ struct Course {
   bool fresh_uses = false;
 
   void before(const std::vector<sample::SequencePass>& passes) {
-    std::map<int, nn::Range> tokens;
+    std::map<int, nn::Range> under;
     std::set<int> sequences;
     for (const auto& p : passes)
       if (ruled(request, spec, p.pass.kind)) {
         // What a block's first pass keeps of tokens before it is the router's, as a finalise is.
         const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
-        tokens[p.sequence] = part ? p.pass.decide : nn::kAllTokens;
+        under[p.sequence] = part ? p.pass.decide : nn::kAllTokens;
         sequences.insert(p.sequence);
       }
     if (watch.before) watch.before(sequences);
-    policy.restrict_to(std::move(tokens));
+    policy.restrict_to(std::move(under));
     ++result.forwards;
     fresh_uses = true;
     pass = {};

@@ -129,7 +129,7 @@ TEST(MoeOperator, EveryKindOfRouterAndPolicy) {
   const nn::ExpertWeights weights = bank(kExperts, 3, DType::f32);
   const auto selection = [](const char* text) {
     auto policy = std::make_shared<nn::SelectionPolicy>(nn::parse_selection(text));
-    policy->restrict_to({0});
+    policy->restrict_to({{0, nn::kAllTokens}});
     return policy;
   };
   const auto vanilla = std::make_shared<nn::VanillaPolicy>();
