@@ -38,7 +38,7 @@ class Clocked : public nn::Experts {
  public:
   explicit Clocked(const nn::SelectionRule& rule) {
     const auto policy = std::make_shared<nn::SelectionPolicy>(rule);
-    policy->restrict_to({0});
+    policy->restrict_to({{0, nn::kAllTokens}});
     layers_ = std::make_unique<nn::MoeLayers>(policy, std::make_unique<nn::LocalBackend>());
   }
   Tensor apply(int site, const nn::TokenView& view, const Tensor& tokens, const nn::Router& router,

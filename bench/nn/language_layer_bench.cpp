@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   const nn::TokenView view{-1, {0}, {}, {{0, {0, tokens}}}, {tokens}};
   nn::MoeLayers vanilla;
   const auto policy = std::make_shared<nn::SelectionPolicy>(rule);
-  policy->restrict_to({0});
+  policy->restrict_to({{0, nn::kAllTokens}});
   nn::MoeLayers chosen(policy, std::make_unique<nn::LocalBackend>());
   std::vector<double> plain, shared, choice;
   const Tensor logits = router.logits(x);
