@@ -236,7 +236,8 @@ class Complete(ProgramTest):
         self.refused(4, *words, "distrifusion=2", says="for images")
         self.refused(4, *words, "expert=2,data=2,tensor=2", says="leave out expert=")
         self.refused(4, *words, "expert=2", "--ranks", 3, says="needs 2 ranks")
-        self.refused(4, *words, "pipefusion=2", says="unknown plan entry 'pipefusion'")
+        self.refused(4, *words, "pipefusion=2", says="pipefusion= and patches= are for images")
+        self.refused(4, *words, "pipeline=2", says="unknown plan entry 'pipeline'")
         self.refused(4, *words, "ulysses=2", says="are for images")
 
     def test_visualise_shows_blocks_on_standard_error(self):

@@ -41,6 +41,8 @@ TEST(Complete, GivesTheGoldenTokensThroughThePublicFace) {
   q.decode = "threshold:0.8";
   q.cache = {};
   q.stop_at_eos = StopAtEos::early;
+  EXPECT_EQ(model.complete(q).forwards, 7) << "a prefill and two finalises are none of their own";
+  q.as_published = true;
   const CompleteResult result = model.complete(q);
   EXPECT_EQ(result.completions[0].ids, two.ids("eos_early_cached.tokens"));
   EXPECT_EQ(result.completions[0].finish, FinishReason::end);

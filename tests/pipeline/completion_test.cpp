@@ -239,7 +239,7 @@ TEST(Completion, EditedBlocksAreStreamedWhenTheySettle) {
   EXPECT_EQ(made.completions[0].ids,
             (std::vector<int32_t>{69, 40, 8,  76, 75, 35, 13, 35, 45, 3,
                                   32, 51, 28, 71, 47, 39, 63, 51, 71, 32}));
-  EXPECT_EQ(made.completions[0].passes.size(), 62u);
+  EXPECT_EQ(made.completions[0].passes.size(), 58u);
 }
 
 TEST(Completion, AnUnknownLanguageModelIsNamed) {

@@ -37,6 +37,7 @@ void watch(const golden::TextModel& folder, const std::string& prompt, Routes& r
   CompleteRequest request;
   request.prompts = {prompt};
   request.max_tokens = 16;
+  request.as_published = true;
   pipeline::PassWatch looking;
   looking.before = [&](const std::set<int>& prompts) { routes.deciding = !prompts.empty(); };
   looking.experts = [&](const nn::MoeWork& work) {
