@@ -234,7 +234,7 @@ std::string message_of(const std::exception_ptr& error, ErrorCode code) {
   }
 }
 
-// Rank 1 ends after some layers, in its own way; rank 0 would go on for ever.
+// Rank 1 ends in its own way; rank 0 would go on for ever.
 std::exception_ptr endless(std::chrono::milliseconds deadline,
                            const std::function<void(int layer)>& end_of_rank_1,
                            std::stop_token stop = {}) {
@@ -250,7 +250,7 @@ std::exception_ptr endless(std::chrono::milliseconds deadline,
     Actors actors(one, gang.ranks, deadline);
     for (int i = 0;; ++i) {
       if (r == 1) end_of_rank_1(i);
-      if (r == 1 && i == 3 && deadline < 1s) return;
+      if (r == 1 && deadline < 1s) return;  // before its first: no other wait can be too long
       (void)actors.run(gang.part(known.inputs[0], r), gang.gate, gang.weights);
     }
   });
@@ -258,7 +258,7 @@ std::exception_ptr endless(std::chrono::milliseconds deadline,
 
 TEST(Actors, ARankThatStaysAwayIsNamedAfterTheDeadline) {
   const std::string says = message_of(endless(200ms, [](int) {}), ErrorCode::rank);
-  EXPECT_NE(says.find("rank 0 waits in epoch 4 for the counts of rank 1"), std::string::npos)
+  EXPECT_NE(says.find("rank 0 waits in epoch 1 for the counts of rank 1"), std::string::npos)
       << says;
   EXPECT_NE(says.find("got on in 0.2 s"), std::string::npos) << says;
 }
