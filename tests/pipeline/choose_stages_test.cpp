@@ -38,6 +38,19 @@ TEST(ChooseStages, BalancesBlocksByTheirFlops) {
   }
 }
 
+TEST(ChooseStages, AModelWithoutPositionsForItsTrainedSizeIsAskedForLess) {
+  const char* const config =
+      R"({"num_attention_heads": 2, "attention_head_dim": 8, "num_layers": 3, "in_channels": 4,
+          "out_channels": 4, "caption_projection_dim": 16, "joint_attention_dim": 10,
+          "pooled_projection_dim": 6, "pos_embed_max_size": 8, "sample_size": 128,
+          "dual_attention_layers": [0]})";
+  const auto flops = block_flops(
+      models::pipeline_of("SD3Transformer2DModel", {base::Json::parse(config), "config.json"}),
+      nn::DType::bf16);
+  ASSERT_EQ(flops.size(), 3u);
+  EXPECT_GT(flops[0], flops[1]) << "it attends twice";
+}
+
 TEST(ChooseStages, KeepsWhatAPlanSays) {
   ModelState state;
   state.spec = flux();
