@@ -47,17 +47,25 @@ sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
   return pass;
 }
 
-// Two of them: what the first leaves is beside the second.
+// Over all tokens, twice, for what the first leaves is beside the second; or the first of a cache
+// of blocks, then block by block.
 std::vector<sample::TokenPass> passes_of(const TokenRun& run) {
-  std::vector<nn::Range> whole, first, last;
-  for (size_t r = 0; r < run.lengths.size(); ++r) {
-    whole.push_back({0, run.lengths[r]});
-    if (run.prefill.empty()) continue;
-    first.push_back({0, run.prefill[r]});
-    last.push_back({std::max<int64_t>(run.lengths[r] - run.block, 0), run.lengths[r]});
+  std::vector<nn::Range> body;
+  if (run.prefill.empty()) {
+    for (const int64_t length : run.lengths) body.push_back({0, length});
+    return {pass_of(body, run.decided), pass_of(body, run.decided)};
   }
-  if (run.prefill.empty()) return {pass_of(whole, run.decided), pass_of(whole, run.decided)};
-  return {pass_of(first, 0), pass_of(last, run.decided)};
+  for (const int64_t tokens : run.prefill) body.push_back({0, tokens});
+  std::vector<sample::TokenPass> passes{pass_of(body, 0)};
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t r = 0; r < body.size(); ++r) {
+      body[r] = {body[r].end, std::min(body[r].end + run.block, run.lengths[r])};
+      more = more || body[r].size() > 0;
+    }
+    if (more) passes.push_back(pass_of(body, run.decided));
+  }
+  return passes;
 }
 
 int64_t most_at_once(const TokenRun& run) {
@@ -89,8 +97,14 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths}}}, world);
-    for (const sample::TokenPass& pass : passes)
-      if (!pass.ids.empty()) parallel::forward(model, pass, setup, {});
+    std::vector<tensor::Tensor> routed;  // which a run keeps until it has counted a pass
+    setup.experts->log().watch(
+        [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
+    for (const sample::TokenPass& pass : passes) {
+      if (pass.ids.empty()) continue;
+      parallel::forward(model, pass, setup, {});
+      routed.clear();
+    }
     setup.finish();
     const int64_t sent = world ? world->ledger().total().bytes : 0;
     found.ranks[rank] =

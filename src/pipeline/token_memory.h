@@ -17,7 +17,7 @@ struct TokenRun {
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
 };
 
-/// Its largest passes on a stage: over all tokens, or the first and that of the last blocks.
+/// Its passes on a stage: over all tokens, or the first and one of each block.
 Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run);
 
 /// Why a run that was rehearsed does not fit into the machine's memory or

@@ -107,15 +107,10 @@ TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
     EXPECT_LE(report.peak_bytes.total, budget) << row.name;
     EXPECT_LE(report.peak_bytes.total, fit.process) << row.name;
     ASSERT_EQ(report.per_rank.size(), fit.denoise.ranks.size()) << row.name;
-    std::printf("%-26s budget %9ld foretold %9ld took %9ld  %.3f", row.name.c_str(), budget,
-                fit.process, report.peak_bytes.total,
-                double(fit.process) / double(report.peak_bytes.total));
     for (size_t r = 0; r < report.per_rank.size(); ++r) {
       const auto did = double(report.per_rank[r].peak_bytes.total);
-      std::printf(" | %ld %ld", fit.denoise.ranks[r].total, report.per_rank[r].peak_bytes.total);
       EXPECT_NEAR(double(fit.denoise.ranks[r].total), did, 0.05 * did) << row.name << ' ' << r;
     }
-    std::printf("\n");
     if (report.per_rank.size() == 1) {
       EXPECT_GE(report.peak_bytes.total, fit.process * 95 / 100) << row.name;
     }
@@ -190,18 +185,13 @@ TEST(Admission, CompletionsTakeWhatIsForeseen) {
           if (std::string(name) == "llada2") run.prefill.assign(prompts, 8);
           const Rehearsal foretold = rehearse_tokens(state, options, run);
           const CompleteResult did = complete(state, q, {});
-          std::printf("%s %s %d x%zu: foretold %ld took %ld %.3f", name, plan.c_str(), int(cache),
-                      prompts, foretold.process, did.peak_bytes.total,
-                      double(foretold.process) / double(did.peak_bytes.total));
           ASSERT_EQ(did.per_rank.size(), foretold.ranks.size());
           for (size_t r = 0; r < did.per_rank.size(); ++r) {
             const auto took = double(did.per_rank[r].peak_bytes.total);
-            std::printf(" | %ld %.0f", foretold.ranks[r].total, took);
             EXPECT_GT(did.per_rank[r].flops, 0);
             EXPECT_LE(took, double(foretold.ranks[r].total)) << name << plan;
             EXPECT_NEAR(double(foretold.ranks[r].total), took, 0.05 * took) << name << plan;
           }
-          std::printf("\n");
         }
 }
 
