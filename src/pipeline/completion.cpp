@@ -367,6 +367,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
           "stop texts need a tokenizer.json in the folder");
   TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
                policy.block};
+  run.joined = !policy.as_published;
   for (const auto& prompt : prompts)
     if (policy.cache.kind == KvCache::block)
       run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);

@@ -40,8 +40,11 @@ sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
     pass.view.sequences.push_back(sequence);
     pass.view.body.push_back({sequence, body[r]});
     pass.view.lengths.push_back(body[r].end);
-    pass.decide.push_back(
-        {sequence, {std::max(body[r].begin, body[r].end - decided), body[r].end}});
+    // In two parts, as masks that are not neighbours: their rows are copied.
+    const nn::Range open{std::max(body[r].begin, body[r].end - decided), body[r].end};
+    const int64_t first = std::min(open.begin + 1, open.end);
+    pass.decide.push_back({sequence, {open.begin, first}});
+    if (first < open.end) pass.decide.push_back({sequence, {first, open.end}});
   }
   pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));
   return pass;
@@ -56,11 +59,14 @@ std::vector<sample::TokenPass> passes_of(const TokenRun& run) {
     return {pass_of(body, run.decided), pass_of(body, run.decided)};
   }
   for (const int64_t tokens : run.prefill) body.push_back({0, tokens});
-  std::vector<sample::TokenPass> passes{pass_of(body, 0)};
-  for (bool more = true; more;) {
+  std::vector<sample::TokenPass> passes;
+  if (!run.joined) passes.push_back(pass_of(body, 0));
+  for (bool more = true, first = true; more; first = false) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
-      body[r] = {body[r].end, std::min(body[r].end + run.block, run.lengths[r])};
+      const int64_t there = body[r].end, end = std::min(there + run.block, run.lengths[r]);
+      const int64_t again = !run.joined || end == there ? 0 : first ? there : run.block;
+      body[r] = {there - again, end};
       more = more || body[r].size() > 0;
     }
     if (more) passes.push_back(pass_of(body, run.decided));

@@ -15,6 +15,7 @@ struct TokenRun {
   int64_t decided = 0;
   int block = 0;
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
+  bool joined = false;             ///< what fills the cache is part of the next block's first pass
 };
 
 /// Its passes on a stage: over all tokens, or the first and one of each block.
