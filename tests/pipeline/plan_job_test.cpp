@@ -131,7 +131,7 @@ TEST(PlanJob, RescaledGuidanceNeedsGuidance) {
   request.decode = false;
   request.guidance_rescale = 0.7f;
   request.guidance = 1;
-  EXPECT_NE(refusal(kClasses, request).find("needs --guidance above 1"), std::string::npos);
+  EXPECT_NE(refusal(kClasses, request).find("needs --guidance other than 1"), std::string::npos);
   request.guidance = 2;
   request.guidance_rescale = 1.5f;
   EXPECT_NE(refusal(kClasses, request).find("from 0 to 1"), std::string::npos);
