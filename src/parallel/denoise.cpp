@@ -167,7 +167,9 @@ class Steps {
     return {patch, places_of(model_, *context_, setup_.view(patch), setup_),
             setup_.partition.places(setup_.rank, patch)};
   }
-  Unit& unit_of(int patch) { return units_[static_cast<size_t>(patch + 1)]; }
+  Unit& unit_of(int patch) {
+    return patch < 0 ? units_.front() : units_[static_cast<size_t>(patch) + 1];
+  }
   void step(int i);
   void call(int i, const Unit& unit, bool another);
   Tensor network(const Tensor& time, const Tensor& input, const Unit& unit);

@@ -19,7 +19,7 @@ std::vector<int> balanced_stages(const std::vector<double>& costs, int stages) {
   // most[s][b]: the most costly of s + 1 stages that have the first b blocks; from[s][b]: where its
   // last one begins.
   const double none = std::numeric_limits<double>::infinity();
-  const auto count = static_cast<size_t>(blocks + 1);
+  const size_t count = costs.size() + 1;
   std::vector<std::vector<double>> most(static_cast<size_t>(stages),
                                         std::vector<double>(count, none));
   std::vector<std::vector<int>> from(static_cast<size_t>(stages), std::vector<int>(count, 0));
