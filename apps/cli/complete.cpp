@@ -105,8 +105,9 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);")
       ->check(whole(1, kMostTokens));
   add_text(app, "--stop", q.stop)->group(what);
-  option("--temperature", q.temperature, "T", "0 (default): greedy; the draws");
+  option("--temperature", q.temperature, "T", "0 (default): greedy; draws");
   option("--seed", q.seed, "S", "")->check(seed());
+  add_memory_budget(app, o->model, "", what);
 }
 
 void add_selection_options(CLI::App& app, CompleteRequest& q) {
@@ -172,7 +173,6 @@ Command add_complete(CLI::App& program) {
   app->add_option("--report", o->report)->group(out)->type_name("F");
   app->add_flag("--visualise", o->visualise, "each block filling in, a line each")->group(out);
   add_model_options(*app, o->model);
-  add_memory_budget(*app, o->model, "");
   return {app,
           [o](const std::stop_token& stop) {
             run_ranks(*o->model,

@@ -309,6 +309,7 @@ int begin_job(const ModelState& state, const GenerateRequest& request, Job& job)
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
             "--guidance {}: expected a number from 0 to 1000", scale);
   plan_size(state, request, job);
+  check_tokens(job.layout, 1);
   return request.steps.value_or(state.defaults.steps);
 }
 
