@@ -7,6 +7,16 @@ namespace tessera {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) {
+  std::map<std::string, double> seconds;
+  for (const auto& [phase, taken] : phases) seconds[word_of(phase)] = taken;
+  return seconds;
+}
+
+}  // namespace
+
 Json json_of(const MemoryPeaks& peaks) {
   return {{"activations", peaks.activations},
           {"buffers", peaks.buffers},
@@ -54,8 +64,6 @@ std::string to_json(const Report& r) {
                             {"error", e.error}});
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(json_of(rank));
-  std::map<std::string, double> seconds;
-  for (const auto& [phase, taken] : r.phase_seconds) seconds[word_of(phase)] = taken;
   const bool int8 = r.precision == Precision::int8;
   Json document{{"version", r.version},
                 {"model", r.model},
@@ -67,7 +75,7 @@ std::string to_json(const Report& r) {
                 {"threads", r.threads},
                 {"ranks", r.ranks},
                 {"notes", r.notes},
-                {"phase_seconds", seconds},
+                {"phase_seconds", seconds_of(r.phase_seconds)},
                 {"step_seconds", r.step_seconds},
                 {"forwards", r.forwards},
                 {"flops", r.flops},

@@ -36,6 +36,7 @@ std::shared_ptr<const nn::TokenModel> network_of(const ModelState& state, const 
 sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
   sample::TokenPass pass;
   for (size_t r = 0; r < body.size(); ++r) {
+    if (body[r].size() == 0) continue;  // it has ended
     const auto sequence = static_cast<int>(r);
     pass.view.sequences.push_back(sequence);
     pass.view.body.push_back({sequence, body[r]});
@@ -43,7 +44,7 @@ sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
     // In two parts, as masks that are not neighbours: their rows are copied.
     const nn::Range open{std::max(body[r].begin, body[r].end - decided), body[r].end};
     const int64_t first = std::min(open.begin + 1, open.end);
-    pass.decide.push_back({sequence, {open.begin, first}});
+    if (first > open.begin) pass.decide.push_back({sequence, {open.begin, first}});
     if (first < open.end) pass.decide.push_back({sequence, {first, open.end}});
   }
   pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));

@@ -182,6 +182,7 @@ TEST(Admission, CompletionsTakeWhatIsForeseen) {
           q.block = 8;
           q.cache.kind = cache;
           TokenRun run{std::vector<int64_t>(prompts, 24), q.block, q.block};
+          run.joined = true;
           if (std::string(name) == "llada2") run.prefill.assign(prompts, 8);
           const Rehearsal foretold = rehearse_tokens(state, options, run);
           const CompleteResult did = complete(state, q, {});

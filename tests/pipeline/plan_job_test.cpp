@@ -52,7 +52,7 @@ TEST(PlanJob, OptionsWithoutEffectAreSaid) {
   video.guidance = 1;
   EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
             std::vector<std::string>{
-                "--negative-prompt has no effect: it needs --guidance other than 1, which is 1"});
+                "--negative-prompt has no effect: it needs --guidance above 1, which is 1"});
   video.negative_prompt.reset();
   video.guidance = 0.5f;
   video.true_guidance = 4;
