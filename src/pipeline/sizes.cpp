@@ -18,9 +18,9 @@ int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char*
 
 void check_tokens(const nn::TokenLayout& layout, int64_t batch) {
   require(layout.tokens() <= kMostTokens / batch, ErrorCode::memory,
-          "a step of this run has {} sequences of {} tokens, too many for any machine: use a "
-          "smaller size or --count",
-          batch, layout.tokens());
+          "a step of this run has {:.0f} tokens, too many for any machine: use a smaller size or "
+          "--count",
+          double(layout.tokens()) * double(batch));
 }
 
 }  // namespace tessera::pipeline
