@@ -33,6 +33,7 @@ void read_block_routing(const TokenConfig& read, LladaConfig& c) {
   c.routing = {.method = nn::SelectionRule::Method::block,
                .k = static_cast<int>(read.integer("expert_capacity", 1, c.experts)),
                .block = static_cast<int>(read.integer("block_size", 1, 1 << 16))};
+  if (!c.renormalise) c.routing.weights = nn::SelectionRule::Weights::a;  // a score weighs itself
   require(
       c.causal_block % c.routing.block == 0, ErrorCode::model,
       "{}: 'block_size' is {}, of which the {} tokens of a block ('block_length') are no multiple",

@@ -247,7 +247,7 @@ void Steps::call(int i, const Unit& unit, bool another) {
   if (first_ && !last_ && goes_on) stages.expect_latent(i, unit.patch);
   const nn::TokenShape shape = setup_.shape();
   const Tensor time = timesteps(sampler_.timestep(i), shape.batch, device_);
-  if (unit.patch < 0) guard_->keep(time, input);
+  if (unit.patch < 0 && last_) guard_->keep(time, input);
   const Tensor out = network(time, input, unit);
   if (!last_) return;
   const auto& [pt, p, q] = model_.geometry().patch_size;

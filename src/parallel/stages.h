@@ -22,7 +22,8 @@ std::vector<nn::Range> blocks_of_stages(const Plan& plan, int blocks);
 /// tokens goes to the next stage, a long skip straight to the one that reads it, the latent that
 /// comes of them from the last stage to the first. A receive is started before its message is
 /// waited for: that of the stream one call ahead, that of a latent before its tokens leave. So a
-/// stage that is slow is sent two calls' tokens, and no send waits for one that waits for it.
+/// stage expects two calls' tokens, a faster one before it may have sent more of a step, and no
+/// send waits for one that waits for it.
 class Stages {
  public:
   /// One stage, which is handed nothing.

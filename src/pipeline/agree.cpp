@@ -21,6 +21,7 @@
 namespace tessera::pipeline {
 namespace {
 
+constexpr const char* kUnit = "the unit";
 constexpr size_t kShown = 60;             // longer values are told by their digests
 constexpr int64_t kPiece = 4096;          // bytes of a file that are read at once
 constexpr int64_t kMostPieces = 64;       // of a file
@@ -55,7 +56,7 @@ std::string joined(const std::vector<std::string>& texts) {
 void say_model(const ModelState& state, Terms& terms) {
   terms.say("the version", kVersion);
   terms.say("the instruction set", kernels::name_of(kernels::active_isa()));
-  terms.say("the unit", kernels::name_of(kernels::active_unit()));
+  terms.say(kUnit, kernels::name_of(kernels::active_unit()));
   terms.say("--plan", to_string(state.options.plan));
   terms.say("--dtype", word_of(state.options.precision));
   terms.say("--device", name_of(state.place.device));
@@ -202,10 +203,10 @@ void agree(comm::Communicator& world, const Terms& terms) {
     if (a == one.end() && b == other.end()) continue;
     const bool same_name = a != one.end() && b != other.end() && a->first == b->first;
     const std::string& what = a != one.end() ? a->first : b->first;
-    fail(ErrorCode::rank,
-         "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; start all ranks with one "
-         "program, model and request",
-         what, rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none");
+    fail(ErrorCode::rank, "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; {}", what,
+         rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none",
+         what == kUnit ? "choose one for all: TESSERA_UNIT=fma"
+                       : "start all ranks with one program, model and request");
   }
 }
 

@@ -368,6 +368,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
                policy.block};
   run.joined = !policy.as_published;
+  run.rule = rule;
   for (const auto& prompt : prompts)
     if (policy.cache.kind == KvCache::block)
       run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);

@@ -35,7 +35,7 @@ std::string decode_of(const models::TokenConfig& read, const std::string& usual)
   const sample::DecodingPolicy p;
   return fmt::format("edit:{},{},{}", read.number("threshold", 0.7, 0, 2),
                      read.number("editing_threshold", p.editing, 0, 2),
-                     read.integer("max_post_steps", p.posts, 0, 1000000));
+                     read.integer("max_post_steps", p.posts, 0, sample::kMostPosts));
 }
 
 }  // namespace

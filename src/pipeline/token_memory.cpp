@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -91,6 +92,7 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   ModelState stage;
   set_stage(state, options, stage);
   const RunMeters meters(stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &meters));  // not in the run's memory
   Loaded<nn::TokenModel> loaded;
   std::vector<std::shared_ptr<const nn::TokenModel>> networks;
   for (int r = 0; r < options.plan.world(); ++r)
@@ -103,7 +105,11 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   launch_ranks(stage, meters, {}, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];
-    parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths}}}, world);
+    parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
+                          world);
+    std::map<int, nn::Range> all;
+    for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
+    setup.policy->restrict_to(std::move(all));
     std::vector<tensor::Tensor> routed;  // which a run keeps until it has counted a pass
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
@@ -151,7 +157,8 @@ void plan_tokens(ModelState& state, const TokenRun& run) {
   {
     const std::lock_guard lock(state.foreseen.mutex);
     const auto& known = state.foreseen.size;
-    if (size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return;
+    const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla;
+    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return;
   }
   const std::string problem = token_problem(state, run, rehearse_tokens(state, state.options, run));
   if (!problem.empty()) fail(ErrorCode::memory, "{}", problem);

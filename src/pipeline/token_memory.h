@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/moe/selection_rule.h"
 #include "pipeline/memory_plan.h"
 
 namespace tessera::pipeline {
@@ -16,6 +17,7 @@ struct TokenRun {
   int block = 0;
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
   bool joined = false;             ///< what fills the cache is part of the next block's first pass
+  nn::SelectionRule rule{};        ///< which may give a token more experts than the model's router
 };
 
 /// Its passes on a stage: over all tokens, or the first and one of each block.

@@ -42,8 +42,8 @@ double number(const std::string& text, const std::string& word, double low, doub
   return value;
 }
 
-int whole(const std::string& text, const std::string& word, int low) {
-  const double value = number(text, word, low, 1e6);
+int whole(const std::string& text, const std::string& word, int low, double most = 1e6) {
+  const double value = number(text, word, low, most);
   require(value == std::floor(value), ErrorCode::usage, "decoding {}: {} is no whole number",
           base::printable(text), base::printable(word));
   return static_cast<int>(value);
@@ -59,11 +59,13 @@ void expect_count(const std::string& text, const Words& words, size_t least, siz
 void read_edit(const std::string& text, Words words, DecodingPolicy& policy) {
   if (words.values == std::vector<std::string>{"quality"}) words.values = {"0.7", "0.5"};
   if (words.values == std::vector<std::string>{"speed"}) words.values = {"0.5", "0"};
-  expect_count(text, words, 2, 3);
+  require(words.values.size() == 2 || words.values.size() == 3, ErrorCode::usage,
+          "decoding {}: expected edit:quality, edit:speed or edit:T,E,POSTS",
+          base::printable(text));
   policy.rule = Rule::edit;
   policy.threshold = number(text, words.values[0], 0, 2);
   policy.editing = number(text, words.values[1], 0, 2);
-  if (words.values.size() > 2) policy.posts = whole(text, words.values[2], 0);
+  if (words.values.size() > 2) policy.posts = whole(text, words.values[2], 0, kMostPosts);
 }
 
 }  // namespace

@@ -37,6 +37,9 @@ struct DecodingPolicy {
   bool edits() const { return rule == Rule::edit; }
 };
 
+/// Passes over a block without masks: tokens that edit one another may go round for ever.
+inline constexpr int kMostPosts = 1000;
+
 /// Reads "steps:N", "threshold:T", "factor:F[,upstream]", "hierarchy:T,LOW",
 /// "credit:T[,alpha,gamma,beta]", "edit:T,E[,POSTS]", "edit:quality" or "edit:speed" into a policy.
 /// Throws Error(usage) naming what does not fit.

@@ -183,7 +183,7 @@ struct Outcome {
 
 Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPrompt>& prompts,
                   const DecodingPolicy& policy, bool block_causal, const std::string& select,
-                  const sample::SpecialIds& special = {95, {92}}) {
+                  const sample::SpecialIds& special = {95, {92}}, bool own = false) {
   Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal),
           nn::parse_selection(select));
   Outcome outcome;
@@ -192,7 +192,7 @@ Outcome run_plain(const nn::TokenModel& model, const std::vector<sample::TokenPr
     std::map<int, nn::Range> sequences;
     for (const auto& p : passes) {
       const bool keeps = p.pass.kind == PassKind::prefill || p.pass.kind == PassKind::finalise;
-      if (select.starts_with("block"))
+      if (own)
         sequences[p.sequence] = nn::kAllTokens;
       else if (!keeps)
         sequences[p.sequence] = p.pass.kind == PassKind::block ? p.pass.decide : nn::kAllTokens;
@@ -245,6 +245,7 @@ TEST(LladaDecode, JoinedPassesAreFewerAndTheSameBitByBit) {
   for (const auto& [name, rule] : {std::pair{"llada2", "vanilla"},
                                    {"llada2", "des-vote:0.25"},
                                    {"llada2", "mc:0.3,0.1,0.2"},
+                                   {"llada2", "block:4,8"},
                                    {"llada21_editing", "des-max:0.5"},
                                    {"llada22_block_routing", ""}}) {
     const golden::LladaCase golden(name);
@@ -260,8 +261,8 @@ TEST(LladaDecode, JoinedPassesAreFewerAndTheSameBitByBit) {
     const std::vector<sample::TokenPrompt> prompts{
         {{13, 41, 45, 41, 75, 22, 7, 9, 12}, 4 * spec.block - 9}, {{8}, 2 * spec.block - 1}};
     const sample::SpecialIds special{*spec.mask, spec.ends};
-    const Outcome a = run_plain(*model, prompts, apart, true, select, special);
-    const Outcome b = run_plain(*model, prompts, joined, true, select, special);
+    const Outcome a = run_plain(*model, prompts, apart, true, select, special, !*rule);
+    const Outcome b = run_plain(*model, prompts, joined, true, select, special, !*rule);
     for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(a.out[i].ids, b.out[i].ids) << name;
     EXPECT_EQ(a.decided, b.decided) << name;
     EXPECT_LT(b.out[0].passes, a.out[0].passes) << name;

@@ -65,6 +65,9 @@ TEST(Llada2Spec, BlocksMayShareExperts) {
   EXPECT_EQ(nn::to_string(c.routing), "block:4,16");
   EXPECT_EQ(c.groups, 1);
   EXPECT_EQ(llada2_spec({config, "c"}).routing.k, 4);
+  config["num_experts_per_tok"] = 1;
+  EXPECT_EQ(nn::to_string(parse_llada2_config(config, "c").routing), "block:4,16,weights=A")
+      << "a single weight is the score of its expert";
   EXPECT_NE(refusal(llada2_spec, config, "block_size", 12).find("no multiple"), std::string::npos);
 }
 

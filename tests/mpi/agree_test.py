@@ -63,7 +63,7 @@ class AgreeTest(unittest.TestCase):
         if "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
             self.skipTest("this CPU has one unit for products: no AVX512_BF16")
         self.ends(self.image(before=("env", "TESSERA_UNIT=dot")), self.image(before=("env", "TESSERA_UNIT=fma")),
-                  "unit", "'fma'", "'dot'")
+                  "unit", "'fma'", "'dot'", "TESSERA_UNIT=fma")
 
     def test_weights_and_configurations(self):
         other = self.folder / "other"

@@ -44,5 +44,16 @@ TEST(GatherReports, RankZeroHasTheSums) {
   });
 }
 
+TEST(GatherReports, LayersOfStagesKeepTheirBlocks) {
+  Report first, second, all;
+  first.layers.resize(2);
+  second.layers.resize(2);
+  first.layers[1].block = 3;
+  second.layers[0].block = 1;
+  for (const Report* one : {&first, &second}) add_report(*one, all);
+  EXPECT_EQ(all.layers[0].block, 1);
+  EXPECT_EQ(all.layers[1].block, 3);
+}
+
 }  // namespace
 }  // namespace tessera::pipeline

@@ -30,11 +30,26 @@ TEST(DecodingPolicy, ReadsEveryForm) {
 
 TEST(DecodingPolicy, NamesWhatItDoesNotKnow) {
   DecodingPolicy p;
-  for (const char* text :
-       {"", "best", "steps", "steps:0", "steps:2.5", "threshold:x", "threshold:1,2",
-        "hierarchy:0.9", "hierarchy:0.4,0.9", "hierarchy:0.9,0.9", "factor:1,down",
-        "credit:0.1,2,3,4,5", "threshold:nan", "edit", "edit:0.5", "edit:fast", "edit:0.5,0.5,-1",
-        "edit:0.5,0.5,1.5", "edit:quality,3"})
+  for (const char* text : {"",
+                           "best",
+                           "steps",
+                           "steps:0",
+                           "steps:2.5",
+                           "threshold:x",
+                           "threshold:1,2",
+                           "hierarchy:0.9",
+                           "hierarchy:0.4,0.9",
+                           "hierarchy:0.9,0.9",
+                           "factor:1,down",
+                           "credit:0.1,2,3,4,5",
+                           "threshold:nan",
+                           "edit",
+                           "edit:0.5",
+                           "edit:fast",
+                           "edit:0.5,0.5,-1",
+                           "edit:0.5,0.5,1.5",
+                           "edit:quality,3",
+                           "edit:0.5,0.5,1001"})
     EXPECT_THROW(read_decode(text, p), Error) << text;
   for (const char* text :
        {"", "all", "vicinity", "vicinity:", "vicinity:1,2", "vicinity:-1,2,3", "dual:3"})

@@ -146,9 +146,12 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
                       _mm512_cvtepi32_epi8(digits.low));
     }
   }
-  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {
-      largest / kLargest, kUnsigned * _mm512_reduce_add_epi32(high),
-      kUnsigned * _mm512_reduce_add_epi32(low), 0};
+  const auto lifted = [](__m512i digits) {  // wraps in a row that is no numbers
+    return static_cast<int32_t>(static_cast<uint32_t>(kUnsigned) *
+                                static_cast<uint32_t>(_mm512_reduce_add_epi32(digits)));
+  };
+  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / kLargest, lifted(high),
+                                                                lifted(low), 0};
 }
 
 const Engine& digit_engine() {

@@ -19,6 +19,15 @@ struct Sharing {
 
 using Tokens = std::map<int, Range>;  // by sequence
 
+// Those of a segment that are under the rule.
+Range ruled_of(const Segment& s, const Tokens& restricted) {
+  const auto held = restricted.find(s.sequence);
+  if (held == restricted.end()) return {};
+  const Range ruled{std::max(s.ids.begin, held->second.begin),
+                    std::min(s.ids.end, held->second.end)};
+  return ruled.end > ruled.begin ? ruled : Range{};
+}
+
 // A sequence's group is its place among the restricted sequences, whichever of them this rank sees.
 Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) {
   const int sequences = static_cast<int>(restricted.size());
@@ -26,7 +35,7 @@ Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) 
   for (const Segment& s : body) {
     const auto held = restricted.find(s.sequence);
     const auto place = static_cast<int32_t>(std::distance(restricted.begin(), held));
-    const Range ruled = held == restricted.end() ? Range{} : held->second;
+    const Range ruled = ruled_of(s, restricted);
     for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
       sharing.group_of.push_back(id < ruled.begin || id >= ruled.end ? -1 : batch ? 0 : place);
   }
@@ -36,16 +45,18 @@ Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) 
 // Runs of `block` ids of a sequence; all ranks number those of the whole pass alike.
 Sharing by_block(const TokenView& view, const Tokens& restricted, int block) {
   std::map<std::pair<int, int64_t>, int32_t> places;
-  for (const Segment& s : view.peers ? view.peers->tokens() : view.body)
-    for (int64_t b = s.ids.begin / block; restricted.contains(s.sequence) && b * block < s.ids.end;
-         ++b)
+  for (const Segment& s : view.peers ? view.peers->tokens() : view.body) {
+    const Range ruled = ruled_of(s, restricted);
+    for (int64_t b = ruled.begin / block; b * block < ruled.end; ++b)
       places.try_emplace({s.sequence, b}, static_cast<int32_t>(places.size()));
+  }
   Sharing sharing{{}, static_cast<int>(places.size())};
-  for (const Segment& s : view.body)
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id) {
-      const auto place = places.find({s.sequence, id / block});
-      sharing.group_of.push_back(place == places.end() ? -1 : place->second);
-    }
+  for (const Segment& s : view.body) {
+    const Range ruled = ruled_of(s, restricted);
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
+      sharing.group_of.push_back(
+          id < ruled.begin || id >= ruled.end ? -1 : places.at({s.sequence, id / block}));
+  }
   return sharing;
 }
 

@@ -52,7 +52,7 @@ double number(const std::string& text, const std::string& word) {
 int whole(const std::string& text, const std::string& word, const char* of) {
   const double value = number(text, word);
   if (!(value >= 1 && value <= 65536) || value != double(int(value)))
-    refuse(text, fmt::format("{} is no count of {}, 1 or more", base::printable(word), of));
+    refuse(text, fmt::format("{} is no count of {} from 1 to 65536", base::printable(word), of));
   return static_cast<int>(value);
 }
 
