@@ -17,10 +17,10 @@ using Tiles = std::optional<models::Tiling>;
 
 const char* const kSmaller = "use a smaller size or --count";
 
-// What would do: a plan of more ranks with fewer experts each, ranks that are processes, or the
-// budget `least`, which all parts of the run keep to.
-std::string remedy_of(const ModelState& state, const Job& job, const Rehearsal& need, int64_t least,
-                      const Room& room) {
+// What would do for the denoising: a plan of more ranks with fewer experts each, or ranks that are
+// processes.
+std::string ranks_that_fit(const ModelState& state, const Job& job, const Rehearsal& need,
+                           const Room& room) {
   const RunOptions& options = state.options;
   const Plan& plan = options.plan;
   const auto sites = state.geometry().experts;
@@ -34,12 +34,17 @@ std::string remedy_of(const ModelState& state, const Job& job, const Rehearsal& 
     if (bytes <= room.bytes)
       return fmt::format("--plan {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
-  std::string remedy = as_processes(options, need, input_bytes(job), room);
-  if (remedy.empty() && plan.world() > 1)
-    remedy = "ranks of a plan do not stream weights, one rank alone does";
-  if (!remedy.empty()) remedy += "; else ";
-  if (options.memory_budget == 0) return remedy + kSmaller;
-  return fmt::format("{}it fits into {}; else {}", remedy, budget_of(least), kSmaller);
+  const std::string processes = as_processes(options, need, input_bytes(job), room);
+  return processes.empty() && plan.world() > 1
+             ? "ranks of a plan do not stream weights, one rank alone does"
+             : processes;
+}
+
+// With the budget `least`, which all parts of the run keep to.
+std::string remedy_of(const ModelState& state, std::string ranks, int64_t least) {
+  if (!ranks.empty()) ranks += "; else ";
+  if (state.options.memory_budget == 0) return ranks + kSmaller;
+  return fmt::format("{}it fits into {}; else {}", ranks, budget_of(least), kSmaller);
 }
 
 /// A part that does not fit.
@@ -191,7 +196,8 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
     if (text.need.peak > room.bytes)
       misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
   }
-  if (const auto found = fit_transformer(state, room, job, fit.denoise)) misfits.push_back(*found);
+  const auto denoising = fit_transformer(state, room, job, fit.denoise);
+  if (denoising) misfits.push_back(*denoising);
   const int64_t held = held_in_decoding(state, job, fit.denoise);
   if (request.decode && state.has_vae())
     if (const auto found = fit_tiles(state, request, held, job, fit.decode))
@@ -202,8 +208,12 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   const Misfit& first = misfits.front();
   int64_t least = 0;
   for (const Misfit& each : misfits) least = std::max(least, each.bytes);
-  fit.problem = too_large(first.what, first.bytes, first.weights, room,
-                          remedy_of(state, job, fit.denoise, least, room));
+  // More ranks help neither an encoder nor a decoder.
+  const std::string ranks = denoising && misfits.size() == 1
+                                ? ranks_that_fit(state, job, fit.denoise, room)
+                                : std::string();
+  fit.problem =
+      too_large(first.what, first.bytes, first.weights, room, remedy_of(state, ranks, least));
   return fit;
 }
 

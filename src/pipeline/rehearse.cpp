@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/stop.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/streamed.h"
@@ -162,7 +163,9 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   load_ranks(stage, run);
   Trace none(run, false);
   Report report;
-  denoise(stage, {}, {}, run, none, report);
+  RunControl control;
+  control.stop = base::current_stop();
+  denoise(stage, {}, control, run, none, report);
   Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run),
                   .work = mean_work(run.meters.all->entries(), run.sampler->steps())};
   const auto weights = stage.weights_of("transformer");

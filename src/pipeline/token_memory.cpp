@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "load/meta_weights.h"
 #include "parallel/decode.h"
 #include "pipeline/denoise.h"
@@ -102,7 +103,8 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   const std::vector<sample::TokenPass> passes = passes_of(run);
   Rehearsal found;
   found.ranks.resize(networks.size());
-  launch_ranks(stage, meters, {}, [&](comm::Communicator* world) {
+  const std::stop_token stop = base::current_stop();
+  launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
@@ -115,6 +117,7 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
     for (const sample::TokenPass& pass : passes) {
       if (pass.ids.empty()) continue;
+      base::check_stop(stop);
       parallel::forward(model, pass, setup, {});
       routed.clear();
     }

@@ -7,17 +7,19 @@
 #include <thread>
 #include <utility>
 
+#include "transport_over.h"
+
 namespace tessera::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Shuffled : public Transport {
+class Shuffled : public TransportOver {
  public:
   Shuffled(std::shared_ptr<Transport> below, std::chrono::microseconds longest)
-      : below_(std::move(below)),
+      : TransportOver(std::move(below)),
         longest_(longest),
-        chance_(static_cast<unsigned>(below_->rank()) + 1),
+        chance_(static_cast<unsigned>(TransportOver::rank()) + 1),
         thread_([this] { work(); }) {}
   ~Shuffled() override {
     {
@@ -30,8 +32,6 @@ class Shuffled : public Transport {
   Shuffled(const Shuffled&) = delete;
   Shuffled& operator=(const Shuffled&) = delete;
 
-  int rank() const override { return below_->rank(); }
-  int size() const override { return below_->size(); }
   void send(int to, uint64_t channel, Message message) override {
     {
       const std::lock_guard lock(mutex_);
@@ -41,15 +41,6 @@ class Shuffled : public Transport {
     }
     wake_.notify_one();
   }
-  void await_room(int to, const std::function<void()>& expired) override {
-    below_->await_room(to, expired);
-  }
-  Inbox& inbox() override { return below_->inbox(); }
-  void advance() override { below_->advance(); }
-  uint64_t progress(int rank) const override { return below_->progress(rank); }
-  void wait_for(int rank) override { below_->wait_for(rank); }
-  int waits_for(int rank) const override { return below_->waits_for(rank); }
-  void fail_all(const Error& error) override { below_->fail_all(error); }
 
  private:
   struct Held {
@@ -73,12 +64,11 @@ class Shuffled : public Transport {
       Held held = std::move(first->second);
       held_.erase(first);
       lock.unlock();
-      below_->send(held.to, held.channel, std::move(held.message));
+      TransportOver::send(held.to, held.channel, std::move(held.message));
       lock.lock();
     }
   }
 
-  const std::shared_ptr<Transport> below_;
   const std::chrono::microseconds longest_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace nn::random_bank;
 
-constexpr Order kOrders[] = {Order::random, Order::stubborn, Order::delayed};
+constexpr Order kOrders[] = {Order::random, Order::lopsided, Order::delayed};
 
 // Layers of several kinds, one after the other, on the ranks of a case: the bits of one rank, and
 // no byte between ranks but rows that cross.

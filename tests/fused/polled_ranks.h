@@ -20,7 +20,7 @@ namespace tessera::fused {
 // Who goes on next.
 enum class Order {
   random,    // anybody
-  stubborn,  // always the first of a list, as long as he can; the list changes now and then
+  lopsided,  // always the first of a list, as long as he can; the list changes now and then
   delayed,   // some only when nobody else can
 };
 
@@ -184,7 +184,7 @@ class PolledRanks {
   }
   bool deliver() {
     if (flights_.empty()) return false;
-    const size_t i = is_.order == Order::stubborn ? flights_.size() - 1  // the last one first
+    const size_t i = is_.order == Order::lopsided ? flights_.size() - 1  // the last one first
                                                   : random_() % flights_.size();
     Flight& flight = flights_[i];
     const Transfer t = flight.transfer;

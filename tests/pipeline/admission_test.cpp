@@ -1,5 +1,7 @@
 #include <cmath>
+#include <stop_token>
 
+#include "base/stop.h"
 #include "engine/pixart_text.h"
 #include "engine/small_video.h"
 #include "engine/text_model.h"
@@ -135,6 +137,38 @@ TEST(Admission, TheBudgetThatARefusalNamesIsEnough) {
     EXPECT_LE(run(row, named).peak_bytes.total, named) << row.name;
     if (named > 200'000) {
       EXPECT_NE(foreseen(row, named - 150'000).problem, "") << row.name;
+    }
+  }
+}
+
+TEST(Admission, RanksAreNoRemedyWhereTheyAreNotAllThatIsTooLarge) {
+  const golden::Scratch scratch;
+  GenerateRequest images = classes(3, 2, 0, true);
+  const Row shapes{"shapes", "shapes", "cfg=2", images};  // at 1,000 bytes the decoder, too
+  const std::string both = foreseen(shapes, 1000).problem;
+  EXPECT_EQ(both.find("ranks of a plan"), std::string::npos) << both;
+  EXPECT_EQ(both.find("mpirun"), std::string::npos) << both;
+  EXPECT_GT(named_budget(both), 0);
+  images.decode = false;
+  const Row alone{"latents", "shapes", "cfg=2", images};
+  EXPECT_NE(foreseen(alone, 1000).problem.find("ranks of a plan do not stream"), std::string::npos);
+}
+
+TEST(Admission, HeedsAStopRequest) {
+  std::stop_source stopped;
+  stopped.request_stop();
+  for (const char* plan : {"", "cfg=2"}) {
+    ModelState state;
+    RunOptions options = golden::options(Precision::bf16);
+    options.plan = parse_plan(plan);
+    open_model(kDitMoe, options, state);
+    Job job = plan_job(state, classes(2, 5));
+    const base::BindStop bind(stopped.get_token());
+    try {
+      fit_memory(state, {}, job);
+      ADD_FAILURE() << "went on to its end: " << plan;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::cancelled) << plan << ": " << e.what();
     }
   }
 }
