@@ -34,13 +34,21 @@ Command add_forward(CLI::App& program) {
       ->type_name("T");
   app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
   add_model_options(*app, model);
-  return {app, [model, request, moe, tiling](const std::stop_token& stop) {
-            if (!moe->empty()) request->moe = parse_moe_layer(*moe);
-            set_tiling(*tiling, request->vae_tiling, request->vae_tile);
-            Model opened = Model::open(model->model, run_options(*model), stop);
-            opened.forward(*request, {stop, {}, print_note});
-            std::printf("%s\n", request->outputs.c_str());
-          }};
+  const auto run = [model, request, moe, tiling](const std::stop_token& stop,
+                                                 const Processes* processes) {
+    if (!moe->empty()) request->moe = parse_moe_layer(*moe);
+    set_tiling(*tiling, request->vae_tiling, request->vae_tile);
+    const bool first = !processes || processes->rank() == 0;
+    RunControl control{stop, {}, {}};
+    if (first) control.on_note = print_note;
+    Model::open(model->model, run_options(*model, processes), stop).forward(*request, control);
+    if (first) std::printf("%s\n", request->outputs.c_str());
+  };
+  return {app,
+          [model, run](const std::stop_token& stop) {
+            run_ranks(*model, [&](const Processes* processes) { run(stop, processes); });
+          },
+          true};
 }
 
 }  // namespace tessera::cli

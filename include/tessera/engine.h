@@ -39,9 +39,11 @@ class Model {
   /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
   GenerateResult generate(const GenerateRequest& request, const RunControl& control = {}) const;
   /// Runs one component on named tensors: `out` and traced ones; vae.encode also gives `mean`
-  /// (which `out` is) and `logvar`, a language model `logits`; a moe_layer, which alone runs over
-  /// ranks, the tokens of each expert, i32 `counts`, and those within its capacity, `kept_counts`.
-  /// Throws Error(usage) for tensors that do not fit, Error(cancelled) after a stop request.
+  /// (which `out` is) and `logvar`, a language model `logits`; a moe_layer the tokens of each
+  /// expert, i32 `counts`, and those within its capacity, `kept_counts`. VAEs and text encoders
+  /// take no plan. Under one that lets samples get stale a pass is the first step, in which nothing
+  /// is. Where ranks are processes the first one has the result and the file, others nothing.
+  /// Throws Error(usage) for what does not fit, Error(cancelled) after a stop request.
   NamedTensors forward(const ForwardRequest& request, const RunControl& control = {}) const;
   /// Number of classes that a request may name; 0: a model that takes none.
   int64_t classes() const;

@@ -309,16 +309,17 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
 
 }  // namespace
 
-Tensor gathered(const Setup& setup, const Tensor& mine) {
+Tensor gathered(const Setup& setup, const Tensor& mine, Rows rows, int stage) {
   if (!setup.world) return mine;
   const auto parts = comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1});
-  return parts.empty() ? Tensor() : setup.partition.join(parts);
+  return parts.empty() ? Tensor() : setup.partition.join(parts, rows, stage);
 }
 
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const Tensor& timestep, const Tensor& latent, Setup& setup,
                const DenoiseControl& control) {
   setup.begin_step({0, 1, true, true});
+  setup.stages.begin(false);
   const tensor::Device device = device_of(setup, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), setup.shape());
   const nn::StepContextPtr step = model.at(*context, timestep.to(device));
@@ -326,7 +327,7 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
   const Tensor out =
       run_rows(model, *step, *placement, latent.to(device), setup, control, Watch::blocks);
   setup.finish();
-  return out.to(latent.device());
+  return out.defined() ? out.to(latent.device()) : latent.slice(0, 0, 0);
 }
 
 Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,

@@ -42,11 +42,14 @@ tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& condit
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,
                        Setup& setup, const DenoiseControl& control);
 
-/// Sequences of all ranks at rank 0, in the order of the request; undefined elsewhere.
-tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine);
+/// Rows of all ranks of a stage (-1: of the last one) at rank 0, in the order of the request;
+/// undefined elsewhere.
+tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine, Rows rows = Rows::latent,
+                        int stage = -1);
 
-/// One forward pass of the model at given timesteps f32 [batch]: prediction f32 [tokens, C' *
-/// patch]. trace gets "condition-free" names: "embedding", "block.N" (the stream after block N).
+/// One forward pass of the model at given timesteps f32 [batch], of all tokens: prediction f32
+/// [tokens, C' * patch], of stages the last one's, without rows elsewhere. trace gets what the
+/// rank's stage has of "embedding", "block.N" and "block.N.context" (the streams after block N).
 tensor::Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const tensor::Tensor& timestep, const tensor::Tensor& latent, Setup& setup,
                        const DenoiseControl& control);

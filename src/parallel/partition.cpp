@@ -51,6 +51,36 @@ Tensor concatenated(const std::vector<Tensor>& pieces) {
   return pieces.size() == 1 ? pieces.front() : ops::concat_rows(pieces);
 }
 
+// Whether a rank is the first of those that differ along the axes, which hold the same rows.
+bool first_along(const comm::Mesh& mesh, int rank, std::initializer_list<std::string_view> axes) {
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](std::string_view axis) { return mesh.coordinate(rank, axis) == 0; });
+}
+
+// Rows of a segment, of the request's sequence of this number.
+struct Piece {
+  Segment of;
+  Tensor rows;
+};
+
+// The rows of segments that stand behind each other in `part`.
+void take_pieces(const Segments& segments, const Tensor& part, std::vector<Piece>& pieces) {
+  int64_t at = 0;
+  for (const Segment& s : segments) {
+    pieces.push_back({s, part.slice(0, at, at + s.ids.size())});
+    at += s.ids.size();
+  }
+}
+
+Tensor joined(std::vector<Piece> pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::pair(a.of.sequence, a.of.ids.begin) < std::pair(b.of.sequence, b.of.ids.begin);
+  });
+  std::vector<Tensor> rows;
+  for (const Piece& piece : pieces) rows.push_back(piece.rows);
+  return concatenated(rows);
+}
+
 }  // namespace
 
 comm::Mesh mesh_of(const Plan& plan) { return comm::Mesh(axes_of(plan)); }
@@ -154,7 +184,7 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
   }
   std::vector<Range> text, latent;
   const Range prefix{-workload_.prefix, 0};
-  const bool shared = mesh_.size("ring") * mesh_.size("ulysses") == 1;  // every shard has all text
+  const bool shared = shares_text();
   if (shared) text = merged({prefix});
   for (const int rank : ranks) {
     for (const Range& r : ids(rank, patch)) latent.push_back(r);
@@ -190,6 +220,8 @@ std::vector<Range> Partition::whole_sequences(int rank) const {
   return std::vector<Range>(sequences(rank).size(), {-workload_.prefix, workload_.tokens()});
 }
 
+bool Partition::shares_text() const { return mesh_.size("ring") * mesh_.size("ulysses") == 1; }
+
 bool Partition::whole_samples() const {
   return patches_ == 1 && std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
                                       [&](std::string_view axis) { return mesh_.size(axis) == 1; });
@@ -221,29 +253,27 @@ std::vector<Range> Partition::places(int rank, int patch) const {
   return places_of(latent(rank), latent(rank, patch));
 }
 
-Tensor Partition::join(const std::vector<Tensor>& parts) const {
-  struct Piece {
-    Segment of;
-    Tensor rows;
-  };
+Segments Partition::text(int rank) const {
+  Segments held = view(rank).prefix;
+  const std::vector<int> numbers = sequences(rank);
+  for (Segment& s : held) s.sequence = numbers[static_cast<size_t>(s.sequence)];
+  return held;
+}
+
+Tensor Partition::join(const std::vector<Tensor>& parts, Rows rows, int stage) const {
+  const int of = stage < 0 ? mesh_.size("pipefusion") - 1 : stage;
   std::vector<Piece> pieces;
   for (int r = 0; r < mesh_.size(); ++r) {
-    if (mesh_.coordinate(r, "cfg") + mesh_.coordinate(r, "tensor") > 0 ||
-        mesh_.coordinate(r, "pipefusion") + 1 < mesh_.size("pipefusion"))
-      continue;  // they hold what the first holds along these axes, of stages the last
-    int64_t at = 0;
-    for (const Segment& s : latent(r)) {
-      const int64_t end = at + s.ids.size();
-      pieces.push_back({s, parts.at(static_cast<size_t>(r)).slice(0, at, end)});
-      at = end;
-    }
+    const Tensor& part = parts.at(static_cast<size_t>(r));
+    if (mesh_.coordinate(r, "pipefusion") != of || !first_along(mesh_, r, {"tensor"}) ||
+        part.size(0) == 0)
+      continue;
+    if (rows == Rows::latent && first_along(mesh_, r, {"cfg"}))
+      take_pieces(latent(r), part, pieces);
+    if (rows == Rows::text && (!shares_text() || first_along(mesh_, r, {"distrifusion"})))
+      take_pieces(text(r), part, pieces);
   }
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(a.of.sequence, a.of.ids.begin) < std::pair(b.of.sequence, b.of.ids.begin);
-  });
-  std::vector<Tensor> rows;
-  for (const Piece& piece : pieces) rows.push_back(piece.rows);
-  return concatenated(rows);
+  return pieces.empty() ? parts.front().slice(0, 0, 0) : joined(std::move(pieces));
 }
 
 nn::TokenView take_sequences(const nn::TokenView& view, size_t begin, size_t end) {

@@ -31,6 +31,9 @@ struct Workload {
   int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
 };
 
+/// Which rows of its sequences a rank holds in a tensor.
+enum class Rows { latent, text };
+
 /// Who holds which tokens under a plan: the only place that cuts. A rank holds the union, over all
 /// patches, of its shard of each, from the first step to the last; shards may be uneven or empty.
 class Partition {
@@ -71,11 +74,15 @@ class Partition {
   tensor::Tensor cut(const tensor::Tensor& whole, int rank) const;
   /// Where the tokens of a patch stand among the latent rows that a rank holds.
   std::vector<nn::Range> places(int rank, int patch) const;
-  /// Latent rows of all ranks, by rank -> the request's. Of stages, the last one's are read.
-  tensor::Tensor join(const std::vector<tensor::Tensor>& parts) const;
+  /// Rows of all ranks, by rank -> the request's. Of stages, those of one are read (-1: the last);
+  /// its ranks all have them, or none has, and then there are none.
+  tensor::Tensor join(const std::vector<tensor::Tensor>& parts, Rows rows = Rows::latent,
+                      int stage = -1) const;
 
  private:
+  bool shares_text() const;  ///< every shard of a sequence has all of its text
   nn::Segments latent(int rank, int patch = -1) const;
+  nn::Segments text(int rank) const;  ///< by the numbers of the request's sequences
   nn::Range patch_of(int64_t count, int64_t each, int patch) const;
   std::vector<nn::Range> ids(int rank, int patch) const;
   std::vector<nn::Range> shard(const std::vector<nn::Range>& patch, int rank) const;

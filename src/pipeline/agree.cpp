@@ -83,6 +83,15 @@ void say_model(const ModelState& state, Terms& terms) {
   }
 }
 
+void say_tensors(const TensorViews& tensors, Terms& terms) {
+  for (const auto& [name, view] : tensors) {
+    const tensor::Tensor x = tensor_of(name, view);
+    terms.say(fmt::format("the tensor {} {} {}", base::printable(name), tensor::name_of(x.dtype()),
+                          x.shape().str()),
+              {static_cast<const char*>(x.raw()), static_cast<size_t>(x.bytes())});
+  }
+}
+
 }  // namespace
 
 void Terms::say(const std::string& what, std::string_view value) {
@@ -139,12 +148,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   terms.say("--rng", word_of(noise));
   terms.say("--scheduler", word_of(scheduler));
   if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
-  for (const auto& [name, view] : initial_tensors) {
-    const tensor::Tensor x = tensor_of(name, view);
-    terms.say(fmt::format("the tensor {} {} {}", base::printable(name), tensor::name_of(x.dtype()),
-                          x.shape().str()),
-              {static_cast<const char*>(x.raw()), static_cast<size_t>(x.bytes())});
-  }
+  say_tensors(initial_tensors, terms);
   terms.say("--save-latents", save_latents.empty() ? "no" : "yes");
   terms.say("--trace", trace.empty() ? "no" : "yes");
   terms.say("--latents-only", decode ? "no" : "yes");
@@ -180,6 +184,23 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request) {
   terms.say("--temperature", shown(temperature));
   terms.say("--seed", shown(seed));
   terms.say("--stop", joined(stop));
+  return terms;
+}
+
+Terms terms_of(const ModelState& state, const ForwardRequest& request) {
+  Terms terms;
+  terms.say("the command", "forward");
+  say_model(state, terms);
+  const auto& [component, inputs, tensors, outputs, trace, moe, vae_tiling, vae_tile] = request;
+  terms.say("--component", word_of(component));
+  if (!inputs.empty()) terms.file("--inputs", inputs);
+  say_tensors(tensors, terms);
+  terms.say("--outputs", outputs.empty() ? "no" : "yes");
+  terms.say("--trace", shown(trace));
+  if (moe)
+    terms.say("--moe", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
+                                   moe->renormalise, shown(moe->capacity)));
+  terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
   return terms;
 }
 

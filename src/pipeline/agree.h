@@ -27,6 +27,7 @@ class Terms {
 /// The program, the model's configurations, headers and sampled weights, and the request.
 Terms terms_of(const ModelState& state, const GenerateRequest& request);
 Terms terms_of(const ModelState& state, const CompleteRequest& request);
+Terms terms_of(const ModelState& state, const ForwardRequest& request);
 
 /// Compares the terms of all ranks. Throws Error(rank) on each of them, with the first difference
 /// and the rank that has it, if they are not the same everywhere.

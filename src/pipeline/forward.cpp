@@ -9,14 +9,19 @@
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "base/stop.h"
+#include "load/meta_weights.h"
 #include "load/safetensors.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "parallel/denoise.h"
+#include "parallel/stages.h"
+#include "pipeline/agree.h"
 #include "pipeline/check_request.h"
+#include "pipeline/conditioning.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/forward_moe_layer.h"
 #include "pipeline/forward_tokens.h"
+#include "pipeline/launch.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/tensor_view.h"
 #include "tessera/words.h"
@@ -27,6 +32,11 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
+
+// Where ranks are processes, the first one has what comes out.
+bool elsewhere(const ModelState& state) {
+  return state.options.processes && state.options.processes->rank() != 0;
+}
 
 // Of the file, or from memory.
 Tensors inputs_of(const ForwardRequest& request) {
@@ -100,6 +110,99 @@ nn::TokenLayout layout_of(const models::PipelineSpec& spec, const Tensor& latent
   return spec.layout(2 * side, 2 * side);
 }
 
+/// One pass of a transformer, by all ranks of the plan.
+struct TransformerPass {
+  ModelState& state;
+  parallel::Workload workload;
+  nn::Conditioning conditioning;  ///< of all sequences, as the latent
+  Tensor time, latent;
+  bool trace;
+  std::stop_token stop;
+  RunMeters meters{};
+  std::vector<std::shared_ptr<const nn::Denoiser>> networks{};  ///< by rank, of this process
+  Tensors traced{};  ///< at the first rank, as is what came out
+  Tensor out{};
+
+  void load();
+  void run(comm::Communicator* world);
+  Tensor compute(const nn::Denoiser& network, parallel::Setup& setup, Tensors& seen) const;
+  void show(const parallel::Setup& setup, const nn::Denoiser& network, const Tensors& seen);
+};
+
+void TransformerPass::load() {
+  const Plan& plan = state.options.plan;
+  const Processes* const processes = state.options.processes;
+  parallel::require_runnable(plan, state.geometry(), workload);
+  if (plan.tensor > 1)  // a layer that is too narrow is named before a weight is read
+    state.spec->make(load::MetaWeights(), state.portion(0), state.dtype());
+  networks.resize(static_cast<size_t>(plan.world()));
+  for (int r = 0; r < plan.world(); ++r)
+    if (!processes || processes->rank() == r)
+      networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
+}
+
+// A rank's part, and what it saw of the stream.
+Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& setup,
+                                Tensors& seen) const {
+  parallel::DenoiseControl watch;
+  if (!state.options.processes) watch.stop = stop;
+  if (trace) watch.trace = [&](const std::string& name, const Tensor& x) { seen[name] = x; };
+  const std::vector<int> mine = setup.partition.sequences(setup.rank);
+  const Tensor part = setup.partition.cut(latent, setup.rank);
+  if (std::ssize(mine) == workload.samples)
+    return parallel::forward(network, conditioning, time, part, setup, watch);
+  std::vector<Tensor> times{time.slice(0, 0, 0)};
+  for (const int s : mine) times.push_back(time.slice(0, s, s + 1));
+  return parallel::forward(network, take_sequences(conditioning, mine), ops::concat_rows(times),
+                           part, setup, watch);
+}
+
+// A stage has the stream after its own blocks alone.
+void TransformerPass::show(const parallel::Setup& setup, const nn::Denoiser& network,
+                           const Tensors& seen) {
+  const Tensor none = Tensor::zeros({0, 1}, DType::f32);
+  const auto one = [&](const std::string& name, parallel::Rows rows, int stage) {
+    const auto found = seen.find(name);
+    const Tensor whole = gathered(setup, found == seen.end() ? none : found->second, rows, stage);
+    if (setup.rank != 0 || whole.size(0) == 0) return;
+    const int64_t batch = workload.samples;
+    traced[name] =
+        ops::cast(whole, DType::f32).reshape({batch, whole.size(0) / batch, whole.size(1)});
+  };
+  one("embedding", parallel::Rows::latent, 0);
+  const auto stages = parallel::blocks_of_stages(setup.plan, network.geometry().blocks);
+  for (size_t s = 0; s < stages.size(); ++s)
+    for (int64_t b = stages[s].begin; b < stages[s].end; ++b) {
+      const std::string name = network.block_name(static_cast<int>(b));
+      one(name, parallel::Rows::latent, static_cast<int>(s));
+      one(name + ".context", parallel::Rows::text, static_cast<int>(s));
+    }
+}
+
+void TransformerPass::run(comm::Communicator* world) {
+  const nn::Denoiser& network = *networks.at(static_cast<size_t>(world ? world->rank() : 0));
+  parallel::Setup setup(state.options.plan, network.geometry(), workload, world, {state.device()});
+  require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
+  Tensors seen;
+  const Tensor whole = gathered(setup, compute(network, setup, seen));
+  if (trace) show(setup, network, seen);
+  if (setup.rank == 0) out = whole;
+}
+
+nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::string& file,
+                                 Tensors& inputs, const std::string& all, int batch, bool cut) {
+  nn::Conditioning conditioning;
+  for (const auto& name : spec.forward_names.conditioning)
+    conditioning.tensors[name] = input(file, inputs, name, all);
+  for (const auto& name : spec.forward_names.optional)
+    if (inputs.contains(name)) conditioning.tensors[name] = inputs.at(name);
+  for (const auto& [name, x] : conditioning.tensors)
+    require(!cut || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
+            "'{}': '{}' is {}; data= deals out {} sequences: expected [{}, ...]", file, name,
+            x.shape().str(), batch, batch);
+  return conditioning;
+}
+
 Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inputs, bool trace,
                         const RunControl& control) {
   const models::PipelineSpec& spec = *state.spec;
@@ -113,28 +216,23 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
           file, names.timestep, time.elements(), batch);
   time = ops::blend(time.reshape({batch}), names.timestep_scale, time.reshape({batch}), 0);
-  nn::Conditioning conditioning;
-  for (const auto& name : names.conditioning)
-    conditioning.tensors[name] = input(file, inputs, name, all);
-  for (const auto& name : names.optional)
-    if (inputs.contains(name)) conditioning.tensors[name] = inputs.at(name);
-  Tensors outputs;
-  parallel::DenoiseControl watch;
-  watch.stop = control.stop;
-  if (trace)
-    watch.trace = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32).reshape({batch, x.size(0) / batch, x.size(1)});
-    };
-  const auto network = state.transformer();
-  parallel::Setup setup({}, network->geometry(),
-                        {batch, layout.grid(), 1, 1, spec.prefix(conditioning)}, nullptr,
-                        {state.device()});
-  const Tensor out = parallel::forward(
-      *network, conditioning, time, nn::tokens_of_latent(latent, layout, spec.form), setup, watch);
+  const nn::Conditioning conditioning =
+      conditioning_of(spec, file, inputs, all, batch, state.options.plan.data > 1);
+  parallel::Workload workload;
+  workload.samples = batch;
+  workload.grid = layout.grid();
+  workload.prefix = spec.prefix(conditioning);
+  const Tensor tokens = nn::tokens_of_latent(latent, layout, spec.form);
+  TransformerPass pass{state, workload, conditioning, time, tokens, trace, control.stop};
+  pass.meters = RunMeters(state.workers.ranks.size());
+  pass.load();
+  launch_ranks(state, pass.meters, control.stop,
+               [&](comm::Communicator* world) { pass.run(world); });
+  if (elsewhere(state)) return {};
   nn::TokenLayout predicted = layout;
-  predicted.channels = out.size(1) / (layout.token_channels() / layout.channels);
-  outputs["out"] = nn::latent_of_tokens(out, predicted, spec.form);
-  return outputs;
+  predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
+  pass.traced["out"] = nn::latent_of_tokens(pass.out, predicted, spec.form);
+  return std::move(pass.traced);
 }
 
 /// How a VAE runs: what it is given, and in which tiles.
@@ -214,9 +312,11 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
   const bool layer = request.component == ModelPart::moe_layer;
   const bool decode = request.component == ModelPart::vae_decode;
   const bool text = request.component >= ModelPart::text_encoder;
-  require(!transformer || state.options.plan.world() == 1, ErrorCode::plan,
-          "forward runs one component on one rank; leave out --plan and --ranks");
   const std::string part = transformer ? "transformer" : text || layer ? component : "vae";
+  require(transformer || layer || to_string(state.options.plan).empty(), ErrorCode::plan,
+          "forward spreads transformers and language models over ranks; a {} runs on one: leave "
+          "out --plan and --ranks",
+          component);
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
           : transformer ? state.spec.has_value()
@@ -225,7 +325,9 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           part == "vae" ? "VAE" : part);
-  if (!request.outputs.empty()) base::check_writable(request.outputs);
+  if (state.options.processes)
+    agree(*state.options.processes->state().world, terms_of(state, request));
+  if (!request.outputs.empty() && !elsewhere(state)) base::check_writable(request.outputs);
   if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())
                              : transformer ? state.check_transformer()
@@ -244,6 +346,7 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                                  : run_vae(state, file, inputs, request);
   require(!control.stop.stop_requested(), ErrorCode::cancelled,
           "stopped before the result of '{}' was there", component);
+  if (elsewhere(state)) return {};
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = data_of(x);
   if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);

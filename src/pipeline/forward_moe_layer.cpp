@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -82,8 +83,8 @@ struct Job {
   const ModelState& state;
   const MoeLayerForm& form;
   const nn::Geometry geometry;
-  Tensor x;                              // of all ranks
-  std::vector<models::MoeLayer> layers;  // by rank
+  Tensor x;                                // of all ranks
+  std::map<int, models::MoeLayer> layers;  // by rank, of this process
   Tensor out{};
   Counts counts{}, kept{};
 
@@ -164,7 +165,7 @@ void Job::run(comm::Communicator* world) {
   setup.begin_pass(
       0, {.sequences = {0}, .prefix = {}, .body = {{0, {0, tokens}}}, .lengths = {tokens}});
   const nn::Range mine = setup.partition.run(setup.rank);
-  const models::MoeLayer& layer = layers.at(static_cast<size_t>(setup.rank));
+  const models::MoeLayer& layer = layers.at(setup.rank);
   Tensor rows = setup.experts->apply(0, setup.view(), x.slice(0, mine.begin, mine.end),
                                      layer.router, layer.experts);
   setup.finish();
@@ -188,8 +189,6 @@ Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
   const MoeLayerForm& form = *request.moe;
   const Plan& plan = state.options.plan;
   require(!request.trace, ErrorCode::usage, "a moe_layer has no blocks; leave out --trace");
-  require(!state.options.processes || plan.world() == 1, ErrorCode::plan,
-          "the ranks of a moe_layer are threads; start the program without mpirun");
   Job job{state, form, models::geometry_of(*state.layer, form), {}, {}};
   check_plan(plan, job.geometry);
   const load::Component& part = state.folder.component("model");
@@ -199,13 +198,16 @@ Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
                             request.inputs.empty() ? "the request" : request.inputs);
   job.x = ops::cast(x.to(state.device()), state.dtype());
   const auto weights = weight_store().open(tensors, state.device());
+  const Processes* const processes = state.options.processes;
   for (int rank = 0; rank < plan.world(); ++rank) {
+    if (processes && processes->rank() != rank) continue;
     nn::Portion portion = parallel::portion_of(plan, job.geometry, rank);
     portion.expert_dtype = state.expert_dtype();
-    job.layers.emplace_back(*state.layer, form, *weights, portion, state.dtype());
+    job.layers.try_emplace(rank, *state.layer, form, *weights, portion, state.dtype());
   }
   launch_ranks(state, RunMeters(state.workers.ranks.size()), control.stop,
                [&](comm::Communicator* world) { job.run(world); });
+  if (processes && processes->rank() != 0) return {};
   ops::require_finite(job.out, "the layer");
   return {{"out", job.out},
           {"counts", whole_numbers(job.counts)},

@@ -4,8 +4,11 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "comm/collectives.h"
 #include "ops/elementwise.h"
 #include "parallel/decode.h"
+#include "pipeline/completion.h"
+#include "pipeline/launch.h"
 #include "pipeline/token_memory.h"
 
 namespace tessera::pipeline {
@@ -134,44 +137,93 @@ Tensor spread(const Tensor& packed, const Asked& asked) {
   return asked.one ? out : out.reshape({asked.batch, n, width});
 }
 
+// Of the ranks that hold a pass together, at the first; elsewhere those of this rank.
+Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
+  const auto parts = comm::gather(holders, 0, mine.contiguous(), {"gather", -1});
+  return parts.empty() ? mine : ops::concat_rows(parts);
+}
+
+/// One pass of the network, by all ranks of the plan.
+struct Pass {
+  ModelState& state;
+  const Asked& asked;
+  sample::TokenPass of{};
+  bool trace = false;
+  std::stop_token stop{};
+  RunMeters meters{};
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  ///< by rank, of this process
+  Tensors outputs{};
+
+  void load();
+  void run(comm::Communicator* world);
+};
+
+void Pass::load() {
+  Language& language = *state.language;
+  const Plan& plan = state.options.plan;
+  const nn::Geometry geometry = language.geometry(state.dtype());
+  const Processes* const processes = state.options.processes;
+  networks.resize(static_cast<size_t>(plan.world()));
+  for (int rank = 0; rank < plan.world(); ++rank) {
+    if (processes && processes->rank() != rank) continue;
+    nn::Portion portion = parallel::portion_of(plan, geometry, rank);
+    portion.expert_dtype = state.expert_dtype();
+    networks[static_cast<size_t>(rank)] =
+        language.model(asked.block, state.dtype(), weight_store(), rank, portion,
+                       state.workers.scope(rank, &meters).memory);
+  }
+}
+
+void Pass::run(comm::Communicator* world) {
+  const nn::TokenModel& model = *networks.at(static_cast<size_t>(world ? world->rank() : 0));
+  const nn::SelectionRule& routing = state.language->spec().routing;
+  parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{asked.visible, routing}}},
+                        world);
+  std::map<int, nn::Range> all;
+  for (const int sequence : of.view.sequences) all[sequence] = nn::kAllTokens;
+  setup.policy->restrict_to(std::move(all));
+  require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
+  const auto show = [&](int blocks, const Tensor& stream) {
+    const Tensor whole = setup.token_group ? gathered_rows(*setup.token_group, stream) : stream;
+    if (setup.rank == 0) outputs[fmt::format("hidden.{}", blocks)] = spread(whole, asked);
+  };
+  const Tensor logits = parallel::forward(model, of, setup, [&](int blocks, const Tensor& stream) {
+    if (trace) show(blocks, stream);
+    const bool alone = !state.options.processes;
+    require(!alone || blocks == setup.blocks.end || !stop.stop_requested(), ErrorCode::cancelled,
+            "stopped before block {}", blocks);
+  });
+  setup.finish();
+  if (setup.rank == 0) outputs["logits"] = outputs["out"] = spread(logits, asked);
+}
+
 }  // namespace
 
 Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
-  Language& language = *state.language;
-  const Asked asked = read(inputs, language.spec());
+  const models::TokenSpec& spec = state.language->spec();
+  const Asked asked = read(inputs, spec);
+  require(spec.routing.block == 0 || asked.block % spec.routing.block == 0, ErrorCode::usage,
+          "'attention_mask' is of blocks of {} tokens; this model shares experts among {}: "
+          "expected a multiple of that",
+          asked.block, spec.routing.block);
+  check_token_plan(state);
   plan_tokens(state, {asked.visible, asked.length, asked.block});
-  nn::Portion whole = language.spec().whole();
-  whole.expert_dtype = state.expert_dtype();
-  const auto held = language.model(asked.block, state.dtype(), weight_store(), 0, whole);
-  const nn::TokenModel& model = *held;
-  sample::TokenPass pass{.ids = asked.ids};
+  Pass pass{state, asked};
+  pass.of.ids = asked.ids;
   for (int r = 0; r < static_cast<int>(asked.batch); ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];
-    pass.view.sequences.push_back(r);
-    pass.view.body.push_back({r, {0, count}});
-    pass.view.lengths.push_back(count);
+    pass.of.view.sequences.push_back(r);
+    pass.of.view.body.push_back({r, {0, count}});
+    pass.of.view.lengths.push_back(count);
   }
-  pass.decide = pass.view.body;
-  const nn::SelectionRule& routing = language.spec().routing;
-  require(
-      routing.block == 0 || asked.block % routing.block == 0, ErrorCode::usage,
-      "'attention_mask' is of blocks of {} tokens; this model shares experts among {}: expected a "
-      "multiple of that",
-      asked.block, routing.block);
-  parallel::Setup setup({}, model.geometry(), {.text = {{asked.visible, routing}}});
-  std::map<int, nn::Range> all;
-  for (const int sequence : pass.view.sequences) all[sequence] = nn::kAllTokens;
-  setup.policy->restrict_to(std::move(all));
-  Tensors outputs;
-  const Tensor logits =
-      parallel::forward(model, pass, setup, [&](int blocks, const Tensor& stream) {
-        if (trace) outputs[fmt::format("hidden.{}", blocks)] = spread(stream, asked);
-        require(blocks == setup.blocks.end || !stop.stop_requested(), ErrorCode::cancelled,
-                "stopped before block {}", blocks);
-      });
-  outputs["logits"] = outputs["out"] = spread(logits, asked);
-  return outputs;
+  pass.of.decide = pass.of.view.body;
+  pass.trace = trace;
+  pass.stop = stop;
+  pass.meters = RunMeters(state.workers.ranks.size());
+  pass.load();
+  launch_ranks(state, pass.meters, stop, [&](comm::Communicator* world) { pass.run(world); });
+  return std::move(pass.outputs);
 }
 
 }  // namespace tessera::pipeline

@@ -183,6 +183,23 @@ class Forward(ProgramTest):
 
 
 class Models(ProgramTest):
+    def test_one_pass_under_a_plan(self):
+        io, _ = read_safetensors(DATA / "moe/dit_moe_flash/io.safetensors")
+        write_safetensors(self.folder / "in.safetensors", {k: io["forward.0." + k] for k in "xty"})
+        command = ("forward", TINY, "--inputs", "in.safetensors", "--outputs", "out.safetensors", "--trace")
+        made = []
+        for plan in ((), ("--plan", "data=2"), ("--plan", "pipefusion=2,patches=4,ulysses=2", "--ranks", "4"),
+                     ("--plan", "data=2,expert=2,schedule=displaced")):
+            done = self.run_here(*command, *plan)
+            self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "out.safetensors\n"))
+            made.append((self.folder / "out.safetensors").read_bytes())
+        self.assertEqual(set(made), {made[0]})
+        for plan, says in (("data=2,expert=3", "cannot run"), ("cfg=2", "leave out cfg="),
+                           ("data=3", "use data=2 or more samples"), ("pipefusion=99", "use pipefusion=")):
+            self.refused(4, *command, "--plan", plan, says=says)
+        self.refused(4, "forward", "shapes", "--component", "vae.decode", "--inputs", "in.safetensors", "--outputs", "o",
+                     "--plan", "data=2", says=["a vae.decode runs on one", "leave out --plan"])
+
     def test_a_shipped_model_by_name_from_anywhere(self):
         done = self.run_here("inspect", "shapes", "--json")
         self.assertEqual(json.loads(done.stdout)["model"], str(SHAPES))

@@ -107,9 +107,7 @@ class GenerateTest(unittest.TestCase):
         self.assertAlmostEqual(max(ranks()), need, delta=0.05 * need)
 
     def test_commands_of_one_process_are_refused_in_one_line(self):
-        inputs = ["--inputs", "x", "--outputs", "y"]
-        for words in (["forward", MODEL, *inputs], ["eval", MODEL], ["inspect", MODEL],
-                      ["bench", "kernels"]):
+        for words in (["eval", MODEL], ["inspect", MODEL], ["bench", "kernels"]):
             done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, *words], capture_output=True,
                                   text=True, timeout=60, stdin=subprocess.DEVNULL)
             lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
@@ -121,6 +119,43 @@ class GenerateTest(unittest.TestCase):
                               capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("transformer", done.stdout)
+
+    def forward(self, model, inputs, plan, ranks, *more):
+        file = self.folder / "forwarded"
+        prefix = MPIRUN + ["-np", str(ranks)] if ranks > 1 else []
+        done = subprocess.run([*prefix, PROGRAM, "forward", str(model), "--inputs", str(inputs), "--outputs",
+                               str(file), "--threads", "1", *(("--plan", plan) if plan else ()), *more],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, f"{file}\n")  # of one rank
+        made = file.read_bytes()
+        file.unlink()
+        return made
+
+    def test_one_pass_is_that_of_one_process_after_every_block(self):
+        data = pathlib.Path(MODEL).parents[2]
+        flux = data / "diffusers/flux_dev"
+        tools = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tools/tensors.py"
+        given = self.folder / "in.safetensors"
+        subprocess.run([sys.executable, str(tools), "take", str(flux / "io_transformer.safetensors"), "fwd0.in.",
+                        str(given)], check=True)
+        one = self.forward(flux / "model/transformer", given, "", 1, "--trace")
+        for plan, ranks in (("ulysses=2", 2), ("pipefusion=3,patches=4", 3), ("pipefusion=2,ulysses=2", 4)):
+            self.assertEqual(self.forward(flux / "model/transformer", given, plan, ranks, "--trace"), one, plan)
+        layer = data / "moe/moe_layer_e8"
+        rows = self.folder / "x.safetensors"
+        subprocess.run([sys.executable, str(tools), "take", str(layer / "io.safetensors"), "x.7", str(rows), "--as", "x"],
+                       check=True)
+        form = ("--component", "moe_layer", "--moe", "gate=skew,top_k=2,experts=swiglu")
+        self.assertEqual(self.forward(layer / "model", rows, "expert=3", 3, *form),
+                         self.forward(layer / "model", rows, "", 1, *form))
+        done = subprocess.run([*MPIRUN, "-np", "2", PROGRAM, "forward", str(flux / "model/transformer"), "--inputs",
+                               str(given), "--outputs", str(self.folder / "x"), "--plan", "patches=2"],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn("needs 1 rank", lines[0])
 
     def test_a_lost_rank_leaves_no_output(self):
         long = [{"6": "100000", "none": "plain"}.get(a, a) for a in ARGUMENTS]

@@ -155,6 +155,26 @@ TEST(Partition, CuttingAndJoiningGiveTheWhole) {
   });
 }
 
+TEST(Partition, JoinedTextIsTheWhole) {
+  with_random_cuts(5, 300, [&](const Cut& cut, const Workload& work, const Partition& partition) {
+    if (work.prefix == 0) return;
+    const Tensor whole = counted(work.samples * work.branches * work.prefix);
+    std::vector<Tensor> parts;
+    for (int r = 0; r < cut.world(); ++r) {
+      const auto sequences = partition.sequences(r);
+      std::vector<float> rows;
+      for (const nn::Segment& s : partition.view(r).prefix)
+        for (int64_t id = s.ids.begin; id < s.ids.end; ++id) {
+          const float* row =
+              whole.row<float>((sequences[size_t(s.sequence)] + 1) * work.prefix + id);
+          rows.insert(rows.end(), row, row + 2);
+        }
+      parts.push_back(Tensor::from(std::span<const float>(rows), {std::ssize(rows) / 2, 2}));
+    }
+    ASSERT_EQ(partition.join(parts, Rows::text).to_floats(), whole.to_floats()) << cut.text();
+  });
+}
+
 TEST(Partition, RanksTogetherHoldWhatEachOfThemHolds) {
   std::mt19937 random(4);
   for (int round = 0; round < 100; ++round) {
