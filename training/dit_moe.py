@@ -27,8 +27,8 @@ CONFIG = {
 }
 
 
-def positions(side, dim):
-    grid = torch.arange(side, dtype=torch.float64)
+def positions(side, dim, first=0.0, step=1.0):
+    grid = first + step * torch.arange(side, dtype=torch.float64)
     row, column = torch.meshgrid(grid, grid, indexing="ij")
     omega = 10000 ** (-torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
     halves = [p.reshape(-1, 1) * omega for p in (column, row)]

@@ -19,8 +19,8 @@ def decayed(step_share, peak):
 
 
 def train(optimiser, loss_of, minutes, name, every=100, on_step=None, steps=None):
-    """Until `minutes` have passed, or for `steps`, which any machine repeats; the groups of the
-    optimiser hold their peak learning rates."""
+    """Until `minutes` have passed, or for `steps`, which any machine repeats; returns the steps made. The groups of
+    the optimiser hold their peak learning rates."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     peaks = [group["lr"] for group in optimiser.param_groups]
     begin, step, mean = time.time(), 0, None
@@ -40,6 +40,7 @@ def train(optimiser, loss_of, minutes, name, every=100, on_step=None, steps=None
         if step % every == 0:
             say(name, "step", step, f"{100 * share:.0f}%", f"loss {mean:.4f}")
     say(name, "done:", step, "steps, loss", f"{mean:.4f}")
+    return step
 
 
 def adamw(parameters, peak):
@@ -57,3 +58,39 @@ class Average:
         keep = min(self.longest, (1 + step) / (20 + step))
         for mine, other in zip(self.model.state_dict().values(), model.state_dict().values()):
             mine.lerp_(other, 1 - keep)
+
+
+class Parts:
+    """A training that is done in parts: its weights, their average and what its optimiser keeps, in a file."""
+
+    def __init__(self, file, model, optimiser, average):
+        self.file, self.model, self.optimiser, self.average = file, model, optimiser, average
+        self.steps = self.minutes = 0  # of the parts before
+        if file.exists():
+            kept = torch.load(file, weights_only=True)
+            model.load_state_dict(kept["model"])
+            average.model.load_state_dict(kept["average"])
+            optimiser.take(kept["optimiser"])
+            self.steps, self.minutes = kept["steps"], kept["minutes"]
+            say("goes on after", self.steps, "steps,", self.minutes, "minutes")
+
+    def train(self, loss_of, minutes, name, keep):
+        """Calls keep(steps, minutes) twenty times, too."""
+        due = 0.0
+
+        def save(step, share):
+            spent = {"steps": self.steps + step, "minutes": self.minutes + round(minutes * share)}
+            new = self.file.with_suffix(".new")
+            torch.save({"model": self.model.state_dict(), "average": self.average.model.state_dict(),
+                        "optimiser": self.optimiser.kept(), **spent}, new)
+            new.rename(self.file)
+            keep(**spent)
+
+        def on_step(step, share):
+            nonlocal due
+            self.average.follow(self.model, self.steps + step)
+            if share >= due:
+                due += 0.05
+                save(step, share)
+
+        save(train(self.optimiser, loss_of, minutes, name, every=20, on_step=on_step), 1)

@@ -121,9 +121,10 @@ class Two(nn.Module):
 
 
 class MMDiT(nn.Module):
-    def __init__(self, c=None):
+    def __init__(self, c=None, empty=EMPTY):
         super().__init__()
-        self.config = c = c or CONFIG
+        self.config, self.empty = c or CONFIG, empty
+        c = self.config
         d, p = c["caption_projection_dim"], c["patch_size"]
         self.side, most = c["sample_size"] // p, c["pos_embed_max_size"]
         self.pos_embed = nn.Module()
@@ -155,7 +156,7 @@ class MMDiT(nn.Module):
         c = self.context_embedder(F.pad(text, (0, 0, 0, 1)))
         h = self.pos_embed.proj(x).flatten(2).transpose(1, 2) + self.pos_embed.pos_embed[:, self.middle]
         mask = torch.zeros(c.shape[1] + h.shape[1], dtype=h.dtype)
-        mask[text.shape[1]] = math.log(EMPTY)
+        mask[text.shape[1]] = math.log(self.empty)
         mask = mask.expand(len(x), 1, len(mask), len(mask))
         for block in self.transformer_blocks:
             h, c = block(h, c, condition, mask)

@@ -20,7 +20,8 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, model, lr=0.012, adam_lr=1.5e-3, blocks="blocks."):
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        inner = [p for name, p in named if blocks in name and p.ndim >= 2 and "gate.weight" not in name]
+        outside = ("gate.weight", "scale_shift_table")
+        inner = [p for name, p in named if blocks in name and p.ndim >= 2 and not name.endswith(outside)]
         chosen = {id(p) for p in inner}
         outer = [p for _, p in named if id(p) not in chosen]
         super().__init__([{"params": inner, "lr": lr}], {})
@@ -42,3 +43,13 @@ class Muon(torch.optim.Optimizer):
             update *= max(1, shape[-2] / shape[-1]) ** 0.5
             for p, change in zip(ps, update):
                 p.mul_(1 - 0.01 * lr).sub_(lr * change)
+
+    def kept(self):
+        """What a later run goes on from, beside the weights."""
+        return {"adam": self.adam.state_dict()["state"], "momentum": list(self.momentum.values())}
+
+    def take(self, kept):
+        groups = self.adam.state_dict()["param_groups"]
+        self.adam.load_state_dict({"state": kept["adam"], "param_groups": groups})
+        self.param_groups[1] = self.adam.param_groups[0]
+        self.momentum = dict(zip(self.momentum, kept["momentum"]))

@@ -71,11 +71,12 @@ def ids_of(caption):
     return ids + [end] * (LENGTH - len(ids))
 
 
-def _tensors(module):
+def tensors(module):
     return {k: v.detach().bfloat16().contiguous() for k, v in module.state_dict().items()}
 
 
-def save(out, model, vae, shift, scale, facts):
+def save(out, model, vae, shift, scale, card, empty=None):
+    """`empty`: how many tokens of empty text the model has learnt to read, where that is not what is usual."""
     def config(name, value):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text(json.dumps(value, indent=1) + "\n")
@@ -100,7 +101,7 @@ def save(out, model, vae, shift, scale, facts):
     config("vae/config.json", {**autoencoder.CONFIG, "scaling_factor": scale, "shift_factor": shift})
     for encoder, tokenizer in (("text_encoder", "tokenizer"), ("text_encoder_2", "tokenizer_2")):
         config(f"{encoder}/config.json", getattr(model, encoder).config)
-        save_file(_tensors(getattr(model, encoder)), out / encoder / "model.safetensors")
+        save_file(tensors(getattr(model, encoder)), out / encoder / "model.safetensors")
         config(f"{tokenizer}/vocab.json", VOCABULARY)
         (out / tokenizer / "merges.txt").write_text(
             "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in MERGES))
@@ -109,10 +110,14 @@ def save(out, model, vae, shift, scale, facts):
         config(f"{tokenizer}/tokenizer_config.json",
                {**roles, "model_max_length": LENGTH, "tokenizer_class": "CLIPTokenizer"})
         config(f"{tokenizer}/special_tokens_map.json", roles)
-    save_file(_tensors(model.transformer), out / "transformer/diffusion_pytorch_model.safetensors")
-    save_file(_tensors(vae), out / "vae/diffusion_pytorch_model.safetensors")
-    config("generation_config.json", {"num_inference_steps": 20, "guidance_scale": 3.5})
+    save_file(tensors(model.transformer), out / "transformer/diffusion_pytorch_model.safetensors")
+    save_file(tensors(vae), out / "vae/diffusion_pytorch_model.safetensors")
+    config("generation_config.json", {"num_inference_steps": 20, "guidance_scale": 3.5,
+                                      **({"max_sequence_length": empty} if empty else {})})
     config("captions.json", unseen_captions(500, 1))
-    (out / "MODEL_CARD.md").write_text(CARD.format(
-        words=", ".join(dict.fromkeys(WORDS)), minutes=" + ".join(map(str, facts["minutes"])), **{
-            k: facts[k] for k in ("seed", "threads")}))
+    (out / "MODEL_CARD.md").write_text(card)
+
+
+def card(facts):
+    return CARD.format(words=", ".join(dict.fromkeys(WORDS)), minutes=" + ".join(map(str, facts["minutes"])),
+                       **{k: facts[k] for k in ("seed", "threads")})

@@ -117,8 +117,8 @@ def main():
     def keep():
         minutes = [args.minutes[0], round((time.time() - begin) / 60)]
         rounded = round_to_bf16(copy.deepcopy(average.model))
-        scenes_export.save(args.out, rounded, vae, shift, scale,
-                           {"seed": args.seed, "minutes": minutes, "threads": args.threads})
+        card = scenes_export.card({"seed": args.seed, "minutes": minutes, "threads": args.threads})
+        scenes_export.save(args.out, rounded, vae, shift, scale, card)
         torch.save(average.model.state_dict(), args.work / f"scenes-{args.seed}.pt")
 
     def on_step(step, share):
