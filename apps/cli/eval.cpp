@@ -17,21 +17,24 @@ struct Options {
 void print_json(const PlanQuality& q) {
   std::printf(
       "{\"plan\": \"%s\", \"images\": %d, \"latent_error\": %.6g, \"latent_error_95\": %.3g, "
-      "\"psnr\": %.4g, \"psnr_95\": %.3g, \"recognised\": %.6g, \"assignments\": %ld, "
+      "\"psnr\": %.4g, \"psnr_95\": %.3g, \"recognised\": %.6g, "
+      "\"recognised_change\": %.5g, \"recognised_change_95\": %.3g, \"assignments\": %ld, "
       "\"assignments_share\": "
       "%.5g, \"frechet\": %.5g, \"spatial_frechet\": %.5g, \"inception_score\": %.5g, "
       "\"precision\": %.4g, \"recall\": %.4g, \"peak_bytes\": %ld, \"seconds\": %.4g}\n",
       q.plan.c_str(), q.images, q.latent_error, q.latent_error_half, q.psnr, q.psnr_half,
-      q.recognised, static_cast<long>(q.assignments), q.assignments_share, q.frechet,
-      q.spatial_frechet, q.inception_score, q.precision, q.recall, static_cast<long>(q.peak_bytes),
-      q.seconds);
+      q.recognised, q.recognised_change, q.recognised_change_half, static_cast<long>(q.assignments),
+      q.assignments_share, q.frechet, q.spatial_frechet, q.inception_score, q.precision, q.recall,
+      static_cast<long>(q.peak_bytes), q.seconds);
 }
 
 void print_row(const PlanQuality& q) {
   const std::string plan = q.plan.empty() ? "synchronous" : q.plan;
-  std::printf("%-52s %8.4f +- %.4f  %6.2f dB", plan.c_str(), q.latent_error, q.latent_error_half,
-              q.psnr);
-  if (q.recognised >= 0) std::printf("  %6.2f %%", 100 * q.recognised);
+  std::printf("%-52s %8.4f +- %.4f  %6.2f +- %5.2f dB", plan.c_str(), q.latent_error,
+              q.latent_error_half, q.psnr, q.psnr_half);
+  if (q.recognised >= 0)
+    std::printf("  %6.2f %%, %+6.2f +- %5.2f", 100 * q.recognised, 100 * q.recognised_change,
+                100 * q.recognised_change_half);
   std::printf("  %5.1f %% assignments\n", 100 * q.assignments_share);
   if (q.frechet >= 0)
     std::printf("  FID %.3f, sFID %.3f, inception score %.2f, precision %.3f, recall %.3f\n",
@@ -48,7 +51,8 @@ void eval(Options& o, const std::stop_token& stop) {
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanQuality& q) {
         if (!std::exchange(begun, true))
-          std::printf("%-52s latent error        PSNR      recognised\n", "plan");
+          std::printf("%-52s latent error        PSNR                 recognised, change\n",
+                      "plan");
         if (o.json)
           print_json(q);
         else

@@ -28,7 +28,8 @@ struct PlanQuality {
   int images = 0;
   double latent_error = 0, latent_error_half = 0;  ///< |latent - synchronous| / |synchronous|
   double psnr = 0, psnr_half = 0;                  ///< of the images, dB, at most 100
-  double recognised = -1;                          ///< share the critic recognises; -1: no critic
+  double recognised = -1;  ///< share of images that show what was asked for; -1: nobody can tell
+  double recognised_change = 0, recognised_change_half = 0;  ///< to the synchronous, image by image
   /// Of all images at once, beside the real images that the critic's reference.safetensors
   /// stands for; -1: no such file, or fewer images than unpaired_from.
   double frechet = -1, spatial_frechet = -1, inception_score = -1, precision = -1, recall = -1;

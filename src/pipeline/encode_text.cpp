@@ -22,8 +22,6 @@ using models::TextStates;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr int64_t kMostTokens = 4096;  // of a text
-
 Tensor mask_of(const TextBatch& batch) {
   std::vector<int32_t> ones(batch.ids.size(), 0);
   for (int64_t r = 0; r < batch.texts(); ++r)
@@ -184,7 +182,7 @@ TextBatch tokens_of(const ModelState& state, TextPart& part,
                     const std::vector<std::string>& prompts) {
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   if (part.as_tokenizer && tokenizer->longest() > 0)
-    part.tokens = std::min(tokenizer->longest(), kMostTokens);
+    part.tokens = std::min(tokenizer->longest(), kMostTextTokens);
   TextBatch batch{{}, {}, part.tokens};
   for (const std::string& prompt : prompts) {
     const auto encoded = tokenizer->encode_padded(prompt, part.tokens);
@@ -198,8 +196,8 @@ std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& requ
                             std::vector<std::string>& notes) {
   require(!request.prompts.empty(), ErrorCode::usage,
           "what to make is missing: '{}' takes text, give --prompt T", state.name);
-  require(request.text_tokens >= 0 && request.text_tokens <= kMostTokens, ErrorCode::usage,
-          "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTokens);
+  require(request.text_tokens >= 0 && request.text_tokens <= kMostTextTokens, ErrorCode::usage,
+          "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
   std::vector<std::string> prompts = request.prompts;
   if (two) prompts.push_back(request.negative_prompt.value_or(""));
   prompts = cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes);

@@ -7,6 +7,8 @@
 
 namespace tessera::pipeline {
 
+inline constexpr int64_t kMostTextTokens = 4096;  // of a text
+
 /// Prompts as the pipeline hands them to its tokenizers; with `clean` those of a pipeline that
 /// cleans prompts are cleaned, and `notes` gets what one should know about that.
 std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,

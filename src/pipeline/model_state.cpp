@@ -9,22 +9,28 @@
 #include "load/meta_weights.h"
 #include "parallel/setup.h"
 #include "pipeline/choose_stages.h"
+#include "pipeline/encode_text.h"
 #include "pipeline/resolve_model.h"
 #include "pipeline/streamed.h"
 
 namespace tessera::pipeline {
 namespace {
 
-// Over those of the family: what the makers of a model advise in its generation_config.json.
+// Over those of the family: what the makers of a model advise in its generation_config.json. The
+// lengths of texts in `spec` become those that it advises.
 models::PipelineSpec::Defaults read_defaults(const std::string& folder,
-                                             models::PipelineSpec::Defaults defaults) {
+                                             models::PipelineSpec& spec) {
   const std::string path = folder + "/generation_config.json";
+  models::PipelineSpec::Defaults defaults = spec.defaults;
   if (!base::is_there(path)) return defaults;
   const base::Json json = base::read_json(path);
   const base::ConfigReader read(json, path);
   defaults.steps = static_cast<int>(read.integer("num_inference_steps", defaults.steps, 1, 100000));
   defaults.guidance =
       static_cast<float>(read.number("guidance_scale", double{defaults.guidance}, 0, 1000));
+  for (models::TextPart& part : spec.text_parts)
+    if (part.adjustable)
+      part.tokens = read.integer("max_sequence_length", part.tokens, 1, kMostTextTokens);
   return defaults;
 }
 
@@ -204,7 +210,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   if (state.folder.has("transformer")) {
     const load::Component& part = state.folder.component("transformer");
     state.spec = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
-    state.defaults = read_defaults(state.folder.path, state.spec->defaults);
+    state.defaults = read_defaults(state.folder.path, *state.spec);
     state.class_names = read_class_names(state.folder.path);
     require(state.class_names.empty() ||
                 static_cast<int64_t>(state.class_names.size()) == state.spec->classes,

@@ -12,6 +12,7 @@ namespace {
 struct Made {
   std::vector<std::vector<float>> latents;
   std::vector<Image> images;
+  std::vector<bool> right;  // images that show what was asked for
   int64_t assignments = 0, peak_bytes = 0;
   double seconds = 0;
 };
@@ -42,7 +43,21 @@ Made make(Model& model, const EvalRequest& request, const study::Subjects& subje
   return made;
 }
 
-PlanQuality compare(const Made& made, const Made& sync, const study::Subjects& subjects,
+void count_right(const std::vector<bool>& right, const std::vector<bool>& sync,
+                 PlanQuality& quality) {
+  if (right.empty()) return;
+  std::vector<double> shown, changes;
+  for (size_t i = 0; i < right.size(); ++i) {
+    shown.push_back(double(right[i]));
+    changes.push_back(double(right[i]) - double(sync[i]));
+  }
+  const auto change = evaluation::interval(changes);
+  quality.recognised = evaluation::interval(shown).mean;
+  quality.recognised_change = change.mean;
+  quality.recognised_change_half = change.half;
+}
+
+PlanQuality compare(Made& made, const Made& sync, const study::Subjects& subjects,
                     int unpaired_from) {
   PlanQuality quality;
   std::vector<double> errors, ratios;
@@ -56,7 +71,8 @@ PlanQuality compare(const Made& made, const Made& sync, const study::Subjects& s
   quality.latent_error_half = error.half;
   quality.psnr = ratio.mean;
   quality.psnr_half = ratio.half;
-  if (!made.images.empty()) subjects.judge(made.images, unpaired_from, quality);
+  if (!made.images.empty()) made.right = subjects.judge(made.images, unpaired_from, quality);
+  count_right(made.right, sync.right, quality);
   quality.assignments = made.assignments;
   quality.assignments_share =
       sync.assignments > 0 ? double(made.assignments) / double(sync.assignments) : 1;

@@ -76,22 +76,22 @@ std::unique_ptr<Judge> judge_of(const std::string& model) {
 }
 
 // What the critic sees in all images; one at a time, so that memory does not grow with them.
-void look(const Judge& judge, const std::vector<Image>& images, int unpaired_from,
-          PlanQuality& quality) {
-  int64_t right = 0;
+std::vector<bool> look(const Judge& judge, const std::vector<Image>& images, int unpaired_from,
+                       PlanQuality& quality) {
+  std::vector<bool> right;
   std::vector<Tensor> logits, features, spatial;
   for (size_t i = 0; i < images.size(); ++i) {
     const Image& p = images[i];
     Tensor x = Tensor::empty({1, p.height, p.width, 3}, DType::f32);
     for (size_t j = 0; j < p.rgb.size(); ++j) x.data<float>()[j] = float(p.rgb[j]) / 255;
     const evaluation::Sight sight = judge.critic.see(x);
-    right += evaluation::best_class(sight.logits)[0] == int(i) % int(judge.critic.config().classes);
+    right.push_back(evaluation::best_class(sight.logits)[0] ==
+                    int(i) % int(judge.critic.config().classes));
     logits.push_back(sight.logits);
     features.push_back(sight.features);
     spatial.push_back(sight.spatial);
   }
-  quality.recognised = double(right) / double(images.size());
-  if (!judge.real || static_cast<int>(images.size()) < unpaired_from) return;
+  if (!judge.real || static_cast<int>(images.size()) < unpaired_from) return right;
   const Tensor seen = ops::concat_rows(features);
   quality.frechet = evaluation::frechet_distance(evaluation::moments(seen), *judge.real);
   quality.spatial_frechet = evaluation::frechet_distance(
@@ -100,6 +100,7 @@ void look(const Judge& judge, const std::vector<Image>& images, int unpaired_fro
   const evaluation::Overlap overlap = evaluation::overlap(seen, judge.real_features);
   quality.precision = overlap.precision;
   quality.recall = overlap.recall;
+  return right;
 }
 
 class Classes : public Subjects {
@@ -108,9 +109,9 @@ class Classes : public Subjects {
   void ask(int64_t index, GenerateRequest& request) const override {
     request.classes.push_back(std::to_string(index % count_));
   }
-  void judge(const std::vector<Image>& images, int unpaired_from,
-             PlanQuality& quality) const override {
-    if (judge_) look(*judge_, images, unpaired_from, quality);
+  std::vector<bool> judge(const std::vector<Image>& images, int unpaired_from,
+                          PlanQuality& quality) const override {
+    return judge_ ? look(*judge_, images, unpaired_from, quality) : std::vector<bool>();
   }
 
  private:
@@ -133,14 +134,14 @@ class Captions : public Subjects {
   void ask(int64_t index, GenerateRequest& request) const override {
     request.prompts.push_back(captions_[static_cast<size_t>(index) % captions_.size()]);
   }
-  void judge(const std::vector<Image>& images, int, PlanQuality& quality) const override {
-    int64_t right = 0;
+  std::vector<bool> judge(const std::vector<Image>& images, int, PlanQuality&) const override {
+    std::vector<bool> right;
     for (size_t i = 0; i < images.size(); ++i) {
       const Image& p = images[i];
-      right += evaluation::shows(evaluation::see_things(p.rgb, p.height, p.width),
-                                 scenes_[i % scenes_.size()]);
+      right.push_back(evaluation::shows(evaluation::see_things(p.rgb, p.height, p.width),
+                                        scenes_[i % scenes_.size()]));
     }
-    quality.recognised = double(right) / double(images.size());
+    return right;
   }
 
  private:

@@ -15,9 +15,10 @@ class Subjects {
   virtual ~Subjects() = default;
   /// Adds the class or prompt of image `index` to a request; they come in turn.
   virtual void ask(int64_t index, GenerateRequest& request) const = 0;
-  /// Sets what can be said of images 0, 1, ...; `unpaired_from`: as in EvalRequest.
-  virtual void judge(const std::vector<Image>& images, int unpaired_from,
-                     PlanQuality& quality) const = 0;
+  /// Which of images 0, 1, ... show what was asked for; none: nobody can tell. Sets what can be
+  /// said of all at once; `unpaired_from`: as in EvalRequest.
+  virtual std::vector<bool> judge(const std::vector<Image>& images, int unpaired_from,
+                                  PlanQuality& quality) const = 0;
 };
 
 /// All classes of a model that has any, judged by the critic in its folder if there is one;

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "engine/pixart_text.h"
+#include "pipeline/resolve_model.h"
 
 namespace tessera {
 namespace {
@@ -97,6 +98,36 @@ TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
     advise(bad);
     EXPECT_NE(refusal(model, one).find("generation_config.json"), std::string::npos) << bad;
   }
+}
+
+TEST(PlanJob, AFolderAdvisesTheLengthOfTexts) {
+  const golden::Scratch scratch;
+  const std::filesystem::path model = scratch / "model";
+  std::filesystem::copy(pipeline::resolve_model("scenes"), model,
+                        std::filesystem::copy_options::recursive);
+  const auto advise = [&](const char* text) {
+    std::ofstream(model / "generation_config.json") << text;
+  };
+  GenerateRequest one;
+  one.prompts = {"a red circle above a black cross"};
+  one.steps = 1;
+  one.guidance = 1;
+  one.decode = false;
+  const auto latents = [&] {
+    return Model::open(model, golden::options(Precision::f32)).generate(one).latents;
+  };
+  advise("{}");
+  const std::vector<float> usual = latents();
+  one.text_tokens = 5;
+  const std::vector<float> asked = latents();
+  one.text_tokens = 0;
+  advise(R"({"max_sequence_length": 5})");
+  EXPECT_EQ(latents(), asked);
+  EXPECT_NE(asked, usual);
+  one.text_tokens = 256;
+  EXPECT_EQ(latents(), usual) << "a request goes before its folder";
+  advise(R"({"max_sequence_length": 0})");
+  EXPECT_NE(refusal(model, one).find("generation_config.json"), std::string::npos);
 }
 
 TEST(PlanJob, AFolderWithoutASchedulerIsNamed) {

@@ -50,21 +50,24 @@ TEST(Subjects, CaptionsComeInTurnAndAreJudged) {
   put(image, 4, {224, 30, 30});
   put(image, 20, {36, 66, 230});
   PlanQuality quality;
-  subjects->judge({image, image, image}, 1000, quality);
-  EXPECT_DOUBLE_EQ(quality.recognised, 2.0 / 3) << "the same image under both captions";
+  EXPECT_EQ(subjects->judge({image, image, image}, 1000, quality),
+            (std::vector<bool>{true, false, true}))
+      << "the same image under both captions";
 }
 
 TEST(Subjects, ScenesAreMeasuredUnderPlans) {
   EvalRequest request;
   request.images = request.batch = 6;
   request.generate.steps = 12;
-  request.plans = {parse_plan("data=2")};
+  request.plans = {parse_plan("data=2"), parse_plan("patches=8,warmup=1")};
   std::vector<PlanQuality> lines;
   evaluate("scenes", golden::options(Precision::bf16), request,
            [&](const PlanQuality& q) { lines.push_back(q); }, {});
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   EXPECT_GE(lines[0].recognised, 0.5) << "six captions that no training saw";
   EXPECT_EQ(lines[1].recognised, lines[0].recognised) << "rows alone change nothing";
+  EXPECT_EQ(lines[1].recognised_change_half, 0) << "nor any image of them";
+  EXPECT_NEAR(lines[2].recognised_change, lines[2].recognised - lines[0].recognised, 1e-12);
 }
 
 TEST(Subjects, RefusesWhatItCannotMeasure) {
