@@ -239,12 +239,6 @@ std::vector<std::string> patch_problems(const Plan& plan) {
         "patches= and pipefusion= read old keys and values of other patches, and distrifusion= "
         "those "
         "of other ranks; leave it out, or them");
-  if (plan.ring > 1 && patches > 1)
-    found.push_back(
-        fmt::format("ring={} would send all keys and values round for each of {} patches; use "
-                    "ulysses={} in its "
-                    "place, or patches=1",
-                    plan.ring, patches, plan.ring * plan.ulysses));
   if (plan.schedule == ExpertSchedule::staggered_batch && passes)
     found.push_back(
         "schedule=staggered-batch cuts a rank's sequences in two, and patches= and pipefusion= "

@@ -1,10 +1,8 @@
 #include "nn/kv_attention.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/fail.h"
-#include "ops/attention.h"
 
 namespace tessera::nn {
 namespace {
@@ -31,12 +29,14 @@ void KvAttention::keep(int site, const TokenView& view, const Qkv& heads) {
   write(site, tokens_of(view, site_of(site).joint), heads.k, heads.v, step_.index);
 }
 
-void KvAttention::count_ages(int site, int sequence) {
-  const Range ids = slots_.ids(site, sequence);
-  for (int64_t id = ids.begin; id < ids.end; ++id) {
-    const auto age = static_cast<size_t>(step_.index - slots_.written(site, sequence, id));
-    if (age >= ages_.size()) ages_.resize(age + 1);
-    ++ages_[age];
+void KvAttention::count_ages(int site, const TokenView& view) {
+  for (const int sequence : view.sequences) {
+    const Range ids = slots_.ids(site, sequence);
+    for (int64_t id = ids.begin; id < ids.end; ++id) {
+      const auto age = static_cast<size_t>(step_.index - slots_.written(site, sequence, id));
+      if (age >= ages_.size()) ages_.resize(age + 1);
+      ++ages_[age];
+    }
   }
 }
 
@@ -46,10 +46,17 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
           ErrorCode::usage, "KvAttention: site {} with {} lengths for {} segments", index,
           view.lengths.size(), view.body.size());
   keep(index, view, heads);
+  const Tensor out = seen(index, view, heads.q);
+  if (view.lengths.empty()) count_ages(index, view);
+  return out;
+}
+
+Tensor KvAttention::seen(int index, const TokenView& view, const Tensor& q,
+                         const ops::AttentionOptions& options) const {
+  const AttentionSite& site = site_of(index);
   const Segments asking = tokens_of(view, site.prefix_queries);
   const int64_t block = site.causal_block;
   std::vector<ops::AttentionSpan> spans;
-  std::set<int> read;
   int64_t at = 0;
   for (size_t i = 0; i < asking.size(); ++i) {
     const Segment& s = asking[i];
@@ -61,9 +68,8 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
     };
     seen.end = end_for(s.ids.end - 1);
     const int64_t first = slots_.places(index, s.sequence, seen).begin;
-    if (view.lengths.empty() && read.insert(s.sequence).second) count_ages(index, s.sequence);
     for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block see the same
-      const int64_t stop = std::min(end_for(id), s.ids.end);
+      const int64_t stop = block ? std::min(end_for(id), s.ids.end) : s.ids.end;
       add(spans, {at, at + stop - id, first, first + end_for(id) - seen.begin});
       at += stop - id;
       id = stop;
@@ -71,7 +77,7 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
   }
   const auto [q_heads, kv_heads] = slots_.heads(index);
   const auto [k, v] = slots_.table(index);
-  return ops::attention(heads.q, k, v, q_heads, kv_heads, spans);
+  return ops::attention(q, k, v, q_heads, kv_heads, spans, options);
 }
 
 std::vector<Range> sequences_of_lengths(const std::vector<int64_t>& lengths) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/kv_cache.h"
+#include "ops/attention.h"
 
 namespace tessera::nn {
 
@@ -21,6 +22,11 @@ class KvAttention : public Attention {
  protected:
   /// Writes what a call has computed: by default, of its own tokens.
   virtual void keep(int site, const TokenView& view, const Qkv& heads);
+  /// What queries of the tokens of a view see in the slots.
+  Tensor seen(int site, const TokenView& asking, const Tensor& q,
+              const ops::AttentionOptions& options = {}) const;
+  /// Counts what a call reads: all slots of its sequences, once.
+  void count_ages(int site, const TokenView& view);
   void write(int site, const Segments& segments, const Tensor& k, const Tensor& v, int step) {
     slots_.write(site, segments, k, v, step);
   }
@@ -29,8 +35,6 @@ class KvAttention : public Attention {
   }
 
  private:
-  void count_ages(int site, int sequence);
-
   const Geometry& geometry_;
   KvCache slots_;
   std::vector<int64_t> ages_;

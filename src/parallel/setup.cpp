@@ -277,17 +277,20 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   token_group = along(axis[0]);
   ring_group = along("ring");
   head_group = along("ulysses");
+  constexpr std::string_view kRing[] = {"ring"};
+  std::vector<std::vector<int>> holders;
+  for (const int one : mesh.group(rank, kRing)) holders.push_back(mesh.group(one, heads));
   const auto inside = [&](const nn::Geometry& of) -> std::unique_ptr<nn::Attention> {
-    if (plan.patch_count() > 1) {
-      auto kept = std::make_unique<nn::KvAttention>(of, partition.whole_sequences(rank));
-      cache = kept.get();
-      return kept;
-    }
-    if (!ring_group) return std::make_unique<nn::LocalAttention>(of);
-    constexpr std::string_view kRing[] = {"ring"};
-    std::vector<std::vector<int>> holders;
-    for (const int one : mesh.group(rank, kRing)) holders.push_back(mesh.group(one, heads));
-    return std::make_unique<Ring>(of, *ring_group, std::move(holders), partition);
+    const bool keeps = plan.patch_count() > 1;
+    if (!keeps && ring_group) return std::make_unique<Ring>(of, *ring_group, holders, partition);
+    if (!keeps) return std::make_unique<nn::LocalAttention>(of);
+    std::unique_ptr<nn::KvAttention> kept;
+    if (ring_group)
+      kept = std::make_unique<QueryRing>(of, *ring_group, holders, partition);
+    else
+      kept = std::make_unique<nn::KvAttention>(of, partition.whole_sequences(rank));
+    cache = kept.get();
+    return kept;
   };
   if (token_group) {
     auto kept = std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank),

@@ -100,7 +100,6 @@ TEST(Plan, SaysWhyItCannotRun) {
   };
   refused("patches=2,distrifusion=2", "leave it out, or them");
   refused("pipefusion=2,distrifusion=2", "leave it out, or them");
-  refused("pipefusion=2,ring=3,ulysses=2", "use ulysses=6 in its place, or patches=1");
   refused("patches=2,schedule=staggered-batch", "all of them through a stage");
   refused("pipefusion=2,patches=1,schedule=staggered-batch", "through a stage");
   refused("pipefusion=3,stages=2+2", "stages=2+2 names 2 stages, pipefusion=3 has 3");
@@ -109,7 +108,8 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("cut=bands", "add patches=");
   refused("pipefusion=2,expert=2", "does not divide the 1 ranks");
   EXPECT_TRUE(problems(parse_plan("data=2,cfg=2,pipefusion=2,ulysses=3,expert=6"), 24).empty());
-  EXPECT_TRUE(problems(parse_plan("pipefusion=2,patches=1,ring=3"), 6).empty());
+  for (const char* ring : {"pipefusion=2,patches=1,ring=3", "pipefusion=2,patches=8,ring=3"})
+    EXPECT_TRUE(problems(parse_plan(ring), 6).empty());
   EXPECT_EQ(problems(parse_plan("placement=strided"), 1).size(), 1u);
   EXPECT_EQ(problems(parse_plan("expert=2,placement=0+1+2+3"), 2).size(), 1u);
   EXPECT_EQ(problems(parse_plan("schedule=adaptive,conditional=low"), 1).size(), 1u);

@@ -114,8 +114,7 @@ std::string draw_patches(Draw& draw, std::map<std::string, int> sizes, int64_t b
     for (int s = 1; s + 1 < stages; ++s) text += "+1";
     text += fmt::format("+{}", blocks - first - stages + 2);
   }
-  const bool one = sizes["ring"] > 1 || sizes["distrifusion"] > 1;
-  if (one && draw.chance(85)) return stages > 1 ? text + ",patches=1" : text;
+  if (sizes["distrifusion"] > 1 && draw.chance(85)) return stages > 1 ? text + ",patches=1" : text;
   if (!draw.chance(stages > 1 ? 80 : 35)) return text;
   text += fmt::format(",patches={}", draw.from_to(1, 6));
   return draw.chance(25) ? text + ",cut=bands" : text;
@@ -284,6 +283,12 @@ std::string exact_oracle(const std::string& text, int steps) {
   Plan same;
   same.ring = plan.ring;
   same.tensor = plan.tensor;
+  if (plan.ring > 1) {  // which puts together what is seen of shards of patches
+    same.patches = plan.patches;
+    same.cut = plan.cut;
+    same.warmup = plan.warmup;
+    same.sync_every = plan.sync_every;
+  }
   return to_string(same);
 }
 

@@ -55,7 +55,8 @@ class GenerateTest(unittest.TestCase):
             self.assertEqual(one, self.latents("shards", shards, "--plan", plan), plan)
         halves = ["--plan", "expert=3,schedule=staggered-batch,placement=strided"]
         self.assertEqual(one, self.latents("halves", MPIRUN + ["-np", "3"], *halves))
-        for plan, ranks in (("tensor=2", 2), ("data=2,tensor=2", 4), ("ring=3", 3), ("ring=2,ulysses=2", 4)):
+        for plan, ranks in (("tensor=2", 2), ("data=2,tensor=2", 4), ("ring=3", 3), ("ring=2,ulysses=2", 4),
+                            ("ring=3,patches=4", 3), ("pipefusion=2,ring=2,patches=4", 4)):
             self.assertEqual(self.latents("threads", [], "--plan", plan),
                              self.latents("processes", MPIRUN + ["-np", str(ranks)], "--plan", plan), plan)
         patches = self.latents("patches", [], "--plan", "patches=3")

@@ -65,6 +65,7 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
       {"cfg", kDitMoe, "cfg=2", classes(2, 5)},
       {"ulysses", kDitMoe, "ulysses=2", classes(2, 5, 96)},
       {"ring", kDitMoe, "ring=2", classes(1, 5, 96)},
+      {"ring of patches", kDitMoe, "ring=2,patches=3", classes(1, 9, 96)},
       {"displaced", kDitMoe, "schedule=displaced", classes(2, 9)},
       {"image", "shapes", "", classes(3, 2, 0, true)},
       {"large image", "shapes", "", classes(1, 1, 384, true)},

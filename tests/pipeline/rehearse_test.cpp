@@ -110,6 +110,8 @@ TEST(Rehearse, IsWhatEveryRankReports) {
                           {"pipefusion=3,patches=4,cut=bands", 1, 6, 96, Precision::f32},
                           {"cfg=2,pipefusion=2,ulysses=2,patches=4,warmup=2", 2, 9},
                           {"data=2,pipefusion=2,patches=2,expert=2,schedule=interweaved", 2, 12},
+                          {"ring=3,patches=3", 2, 9},
+                          {"pipefusion=2,ring=2,ulysses=2,patches=5,warmup=2", 1, 9, 96},
                           {"data=2,tensor=2", 3, 3, 96}}) {
     const std::string what = std::string(asked.plan) + " x " + std::to_string(asked.count);
     Model open = opened(model.folder(), asked);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/fail.h"
 #include "nn/local.h"
@@ -41,15 +42,73 @@ Tensor shares(const std::vector<Tensor>& sums) {
   return shares.to(sums.front().device());
 }
 
+/// What queries see of each part of the keys, f32, until all parts are there.
+class Parts {
+ public:
+  Parts(const nn::AttentionSite& site, const Tensor& q, int count)
+      : q_(q),
+        count_(count),
+        rows_(q.size(0) * site.heads),
+        dim_(site.head_dim),
+        seen_(Tensor::empty({rows_, count * dim_}, DType::f32, q.device())),
+        sums_(static_cast<size_t>(count)) {}
+
+  /// `sums`: log-sum-exps.
+  void put(int part, const Tensor& seen, const Tensor& sums) {
+    tensor::copy_into(seen_.slice(1, part * dim_, (part + 1) * dim_), seen.reshape({rows_, dim_}));
+    sums_[static_cast<size_t>(part)] = sums;
+  }
+  /// In the order of parts.
+  Tensor merged() const {
+    const Tensor all = ops::combine_rows(seen_.reshape({rows_ * count_, dim_}), shares(sums_));
+    return ops::cast(all.reshape(q_.shape()), q_.dtype());
+  }
+
+ private:
+  const Tensor& q_;
+  int64_t count_, rows_, dim_;
+  Tensor seen_;
+  std::vector<Tensor> sums_;
+};
+
+// What queries see and its log-sum-exps, in one message.
+Tensor packed(const Tensor& seen, const Tensor& sums) {
+  const int64_t first = seen.elements(), all = first + sums.elements();
+  const Tensor message =
+      Tensor::empty({all}, DType::f32, seen.device(), tensor::MemoryClass::buffers);
+  tensor::copy_into(message.slice(0, 0, first).reshape(seen.shape()), seen);
+  tensor::copy_into(message.slice(0, first, all).reshape(sums.shape()), sums);
+  return message;
+}
+
+// The ids of each sequence where the tokens of `all` are numbered one after the other.
+std::vector<nn::Range> numbered(const nn::TokenView& all) {
+  std::vector<nn::Range> sequences(all.sequences.size());
+  for (const nn::Segment& s : all.prefix)
+    sequences.at(static_cast<size_t>(s.sequence)).begin -= s.ids.size();
+  for (const nn::Segment& s : all.body)
+    sequences.at(static_cast<size_t>(s.sequence)).end += s.ids.size();
+  return sequences;
+}
+
+// Some of these tokens by those numbers, which every sequence has.
+nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, nn::Range numbers) {
+  nn::Segments found = some;
+  const std::vector<nn::Range> places = places_of(all, some);
+  for (size_t i = 0; i < some.size(); ++i) {
+    const int64_t first = places[i].begin - some[i].sequence * numbers.size() + numbers.begin;
+    found[i].ids = {first, first + places[i].size()};
+  }
+  return found;
+}
+
 }  // namespace
 
 Tensor Ring::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) {
   const nn::AttentionSite& site = geometry_.attention.at(static_cast<size_t>(index));
   const comm::Tag tag{"ring", site.block};
   const int ranks = group_.size(), rank = group_.rank();
-  const int64_t rows = heads.q.size(0) * site.heads, dim = site.head_dim;
-  const Tensor seen = Tensor::empty({rows, ranks * dim}, DType::f32, heads.q.device());
-  std::vector<Tensor> sums(holders_.size());
+  Parts parts(site, heads.q, ranks);
   Tensor here = ops::concat_rows({heads.k, heads.v});
   for (int hop = 0; hop < ranks; ++hop) {
     const int owner = (rank + ranks - hop) % ranks;
@@ -58,21 +117,85 @@ Tensor Ring::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) 
       next = group_.receive((rank + ranks - 1) % ranks, tag);
       group_.send((rank + 1) % ranks, here, tag);
     }
-    const auto at = static_cast<size_t>(owner);
-    const nn::TokenView theirs = partition_.beside(view, holders_[at]);
+    const nn::TokenView theirs = partition_.beside(view, holders_[static_cast<size_t>(owner)]);
     const int64_t keys =
         nn::token_count(theirs.body) + (site.joint ? nn::token_count(theirs.prefix) : 0);
     require(here.rank() == 2 && here.size(0) == 2 * keys, ErrorCode::rank,
             "layer {}: rank {} of a ring has keys and values {} for {} tokens", site.block, owner,
             here.shape().str(), keys);
-    const Tensor part =
+    Tensor sums;
+    const Tensor seen =
         nn::attention_between(site, view, heads.q, theirs, here.slice(0, 0, keys),
-                              here.slice(0, keys, 2 * keys), {.lse = &sums[at], .wide = true});
-    tensor::copy_into(seen.slice(1, owner * dim, (owner + 1) * dim), part.reshape({rows, dim}));
+                              here.slice(0, keys, 2 * keys), {.lse = &sums, .wide = true});
+    parts.put(owner, seen, sums);
     if (hop + 1 < ranks) here = next.wait();
   }
-  const Tensor all = ops::combine_rows(seen.reshape({rows * ranks, dim}), shares(sums));
-  return ops::cast(all.reshape(heads.q.shape()), heads.q.dtype());
+  return parts.merged();
+}
+
+QueryRing::QueryRing(const nn::Geometry& geometry, comm::Communicator& group,
+                     std::vector<std::vector<int>> holders, const Partition& partition)
+    : KvAttention(geometry,
+                  numbered(partition.view(holders.at(static_cast<size_t>(group.rank()))))),
+      group_(group),
+      holders_(std::move(holders)),
+      partition_(partition),
+      mine_(partition.view(holders_[static_cast<size_t>(group.rank())])) {}
+
+void QueryRing::keep(int site, const nn::TokenView& view, const nn::Qkv& heads) {
+  const nn::Range each = mine_.sequences.empty() ? nn::Range{} : numbered(mine_).front();
+  nn::Segments tokens;
+  if (site_of(site).joint) tokens = by_number(mine_.prefix, view.prefix, {each.begin, 0});
+  const nn::Segments body = by_number(mine_.body, view.body, {0, each.end});
+  tokens.insert(tokens.end(), body.begin(), body.end());
+  write(site, tokens, heads.k, heads.v, step_.index);
+}
+
+// Ranks start a receive, then send, all of them in one order: of the queries of the next hop, and
+// of the answer to their own of this one. So nobody waits for one that waits for it.
+Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) {
+  const nn::AttentionSite& site = site_of(index);
+  const comm::Tag asks{"ring queries", site.block}, answers{"ring answers", site.block};
+  const int ranks = group_.size(), rank = group_.rank();
+  const auto beside = [&](int hops) { return (rank + hops) % ranks; };
+  const Tensor mine = heads.q.contiguous();
+  comm::Pending next;
+  const auto ask = [&](int hop) {
+    next = group_.receive(beside(ranks - hop), asks);
+    group_.send(beside(hop), mine, asks);
+  };
+  ask(1);
+  keep(index, view, heads);
+  count_ages(index, view);
+  Parts parts(site, heads.q, ranks);
+  Tensor sums;
+  const Tensor own = seen(index, view, mine, {.lse = &sums, .wide = true});
+  parts.put(rank, own, sums);
+  std::vector<comm::Pending> answered(holders_.size());
+  for (int hop = 1; hop < ranks; ++hop) {
+    const int from = beside(ranks - hop), to = beside(hop);
+    const Tensor theirs = next.wait();
+    if (hop + 1 < ranks) ask(hop + 1);
+    const nn::TokenView asking = partition_.beside(view, holders_[static_cast<size_t>(from)]);
+    const int64_t queries =
+        nn::token_count(asking.body) + (site.prefix_queries ? nn::token_count(asking.prefix) : 0);
+    require(theirs.rank() == 2 && theirs.size(0) == queries && theirs.size(1) == mine.size(1),
+            ErrorCode::rank, "layer {}: rank {} of a ring asks {} for {} tokens", site.block, from,
+            theirs.shape().str(), queries);
+    const Tensor found = seen(index, asking, theirs, {.lse = &sums, .wide = true});
+    answered[static_cast<size_t>(to)] = group_.receive(to, answers);
+    group_.send(from, packed(found, sums), answers);
+  }
+  const int64_t elements = mine.elements(), all = elements + mine.size(0) * site.heads;
+  for (int owner = 0; owner < ranks; ++owner) {
+    if (owner == rank) continue;
+    const Tensor answer = answered[static_cast<size_t>(owner)].wait();
+    require(answer.elements() == all, ErrorCode::rank,
+            "layer {}: rank {} of a ring answers {} for queries {}", site.block, owner,
+            answer.shape().str(), mine.shape().str());
+    parts.put(owner, answer.slice(0, 0, elements), answer.slice(0, elements, all));
+  }
+  return parts.merged();
 }
 
 }  // namespace tessera::parallel

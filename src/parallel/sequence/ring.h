@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "nn/seams.h"
+#include "nn/kv_attention.h"
 #include "parallel/partition.h"
 
 namespace tessera::parallel {
@@ -27,6 +27,26 @@ class Ring final : public nn::Attention {
   comm::Communicator& group_;
   std::vector<std::vector<int>> holders_;
   const Partition& partition_;
+};
+
+/// The same of patches, whose keys and values outlive a call: those stay in slots of the ranks
+/// whose tokens they are. Queries go to all other ranks, and what they see there comes back.
+class QueryRing final : public nn::KvAttention {
+ public:
+  /// As Ring.
+  QueryRing(const nn::Geometry& geometry, comm::Communicator& group,
+            std::vector<std::vector<int>> holders, const Partition& partition);
+
+  nn::Tensor attend(int site, const nn::TokenView& view, const nn::Qkv& heads) override;
+
+ protected:
+  void keep(int site, const nn::TokenView& view, const nn::Qkv& heads) override;
+
+ private:
+  comm::Communicator& group_;
+  std::vector<std::vector<int>> holders_;
+  const Partition& partition_;
+  nn::TokenView mine_;  // of all patches
 };
 
 }  // namespace tessera::parallel
