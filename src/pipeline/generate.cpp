@@ -17,6 +17,7 @@
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/share_text.h"
 #include "tessera/version.h"
 
 namespace tessera::pipeline {
@@ -90,6 +91,7 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   std::optional<ForThisRun> loaded{std::in_place, state};
   load_ranks(state, job);
   result.report.phase_seconds[Phase::load] = clock.seconds();
+  receive_text(state, job);
   Trace trace(job, !request.trace.empty());
   const Tensor tokens = denoise(state, request, control, job, trace, result.report);
   if (!state.options.keep_parts) job.networks.clear();

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/machine_memory.h"
 #include "parallel/setup.h"
+#include "pipeline/share_text.h"
 #include "pipeline/sizes.h"
 #include "pipeline/streamed.h"
 
@@ -192,7 +193,7 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   Fit fit;
   std::vector<Misfit> misfits;
   for (const Text& text : job.texts) {
-    fit.text = std::max(fit.text, text.need.peak);
+    if (encodes_text(state)) fit.text = std::max(fit.text, text.need.peak);
     if (text.need.peak > room.bytes)
       misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
   }

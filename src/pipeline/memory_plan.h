@@ -46,7 +46,7 @@ TileChoice choose_tiles(const ModelState& state, const Job& job, const Room& roo
 struct Fit {
   Rehearsal denoise;
   Need decode;          ///< of one image or video; nothing where none is made
-  int64_t text = 0;     ///< bytes of text encoders at most
+  int64_t text = 0;     ///< bytes of text encoders that this process runs, at most
   int64_t process = 0;  ///< bytes that this process takes at most
   std::string problem;
 };

@@ -12,6 +12,7 @@
 #include "pipeline/conditioning.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/expected_time.h"
+#include "pipeline/share_text.h"
 #include "pipeline/sizes.h"
 #include "pipeline/tensor_view.h"
 #include "sample/scheduler.h"
@@ -372,12 +373,13 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
 
 void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                  Job& job) {
-  if (job.texts.empty()) return;
+  if (job.texts.empty() || !encodes_text(state)) return;
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
   job.conditioning = {};
   job.conditioning =
       conditioning_of(state, request, encode_texts(state, job.texts, two, control), job);
+  send_text(state, job);
 }
 
 Job sketch_job(const ModelState& state, const GenerateRequest& request) {

@@ -72,7 +72,7 @@ struct Job {
 /// the conditioning of texts has its shape, and zeros for numbers.
 Job plan_job(const ModelState& state, const GenerateRequest& request,
              const RunControl& control = {});
-/// Gives texts their conditioning: runs the encoders, and releases them.
+/// Gives texts their conditioning: runs the encoders, for all processes on rank 0 (share_text.h).
 void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                  Job& job);
 /// The same as far as configurations tell it: texts are the longest, and on meta.

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import unittest
 MPIRUN = shlex.split(os.environ["TESSERA_MPIRUN"])
 PROGRAM = os.environ["TESSERA_PROGRAM"]
 MODEL = str(pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tests/data/moe/dit_moe_flash/model")
+VIDEO = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tests/data/diffusers/cogvideox_2b/model"
 ARGUMENTS = ["generate", MODEL, "--class", "1,2,3,4,5,6", "--steps", "6", "--dtype", "f32",
              "--latents-only", "--progress", "none", "--threads", "1"]
 
@@ -67,6 +69,42 @@ class GenerateTest(unittest.TestCase):
         stale = ["--plan", "expert=2,schedule=interweaved,warmup=2"]
         self.assertEqual(self.latents("threads", [], *stale),
                          self.latents("processes", MPIRUN + ["-np", "2"], *stale))
+
+    def prompted(self, model, prefix, *more):
+        latents = self.folder / "latents"
+        return subprocess.run([*prefix, PROGRAM, "generate", str(model), "--prompt", "waves on a long beach",
+                               "--negative-prompt", "fog", "--guidance", "3", "--width", "32", "--height", "32",
+                               "--frames", "5", "--steps", "2", "--latents-only", "--progress", "plain",
+                               "--save-latents", str(latents), *more],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL), latents
+
+    def test_the_first_process_encodes_the_prompt(self):
+        done, latents = self.prompted(VIDEO, [])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        one = latents.read_bytes()
+        for plan, ranks in (("cfg=2", 2), ("cfg=2,ulysses=2", 4), ("pipefusion=2,patches=1", 2)):
+            report = self.folder / "report.json"
+            done, latents = self.prompted(VIDEO, MPIRUN + ["-np", str(ranks)], "--plan", plan,
+                                          "--report", str(report))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(one, latents.read_bytes(), plan)
+            text = [t for t in json.loads(report.read_text())["traffic"] if t["operation"] == "text"]
+            self.assertEqual([t["messages"] for t in text], [ranks - 1], "one to each other rank")
+
+    def test_an_encoder_that_fails_ends_all(self):
+        broken = self.folder / "model"
+        shutil.copytree(VIDEO, broken)
+        weights = broken / "text_encoder/model.safetensors"
+        data = bytearray(weights.read_bytes())
+        begin = 8 + int.from_bytes(data[:8], "little")
+        data[begin:] = b"\xff" * (len(data) - begin)
+        weights.write_bytes(data)
+        done, latents = self.prompted(broken, MPIRUN + ["-np", "2"], "--plan", "cfg=2")
+        lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn("text_encoder", lines[0])
+        self.assertFalse(latents.exists())
 
     def test_a_bad_plan_is_refused_in_one_line(self):
         done = subprocess.run([*MPIRUN, "-np", "2", PROGRAM, *ARGUMENTS, "--plan", "expert=3",

@@ -2,25 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <thread>
 
-#include "comm/threads/launch.h"
 #include "engine/golden.h"
+#include "pipeline/on_processes.h"
 
 namespace tessera {
 namespace {
-
-// Ranks as processes would be, each a thread here.
-void as_processes(int ranks, const std::function<void(const Processes&)>& body) {
-  comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& world) {
-    auto state = std::make_unique<Processes::State>();
-    state->rank = state->index_here = world.rank();
-    state->ranks = state->on_this_machine = world.size();
-    state->world = &world;
-    body(Processes(std::move(state)));
-  });
-}
 
 Model open_over(const Processes& processes) {
   RunOptions options = golden::options(Precision::f32);
@@ -38,7 +26,7 @@ GenerateRequest two_steps() {
 }
 
 TEST(Processes, SayWhoTheyAre) {
-  as_processes(2, [](const Processes& processes) {
+  on_processes(2, [](const Processes& processes) {
     EXPECT_EQ(processes.ranks(), 2);
     EXPECT_EQ(processes.on_this_machine(), 2);
     EXPECT_EQ(processes.rank(), processes.state().world->rank());
@@ -48,7 +36,7 @@ TEST(Processes, SayWhoTheyAre) {
 // Two models over the same ranks would send into each other's steps.
 TEST(Processes, TakeOneRequestAtATimeOfAllModelsTogether) {
   std::vector<float> alone, beside, after;
-  as_processes(2, [&](const Processes& processes) {
+  on_processes(2, [&](const Processes& processes) {
     const Model one = open_over(processes), other = open_over(processes);
     const GenerateResult first = one.generate(two_steps());
     if (processes.rank() == 0) alone = first.latents;

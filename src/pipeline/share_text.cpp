@@ -1,0 +1,67 @@
+#include "pipeline/share_text.h"
+
+#include "base/fail.h"
+#include "pipeline/conditioning.h"
+#include "pipeline/processes.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using tensor::Tensor;
+
+constexpr comm::Tag kText{"text", -1};
+
+// The part of a job's conditioning that comes of texts.
+nn::Conditioning text_of(const ModelState& state, const Job& job) {
+  nn::Conditioning text;
+  for (const auto& [given, argument] : state.spec->text_inputs) {
+    const auto found = job.conditioning.tensors.find(argument);
+    if (found != job.conditioning.tensors.end()) text.tensors.insert(*found);
+  }
+  return text;
+}
+
+comm::Communicator& world(const ModelState& state) {
+  return *state.options.processes->state().world;
+}
+
+}  // namespace
+
+bool encodes_text(const ModelState& state) {
+  return !state.options.processes || state.options.processes->rank() == 0;
+}
+
+void send_text(const ModelState& state, const Job& job) {
+  if (job.texts.empty() || !state.options.processes || !encodes_text(state)) return;
+  const parallel::Partition partition(state.options.plan, job.workload());
+  const nn::Conditioning text = text_of(state, job);
+  for (int rank = 1; rank < world(state).size(); ++rank) {
+    const std::vector<int> sequences = partition.sequences(rank);
+    if (sequences.empty()) continue;
+    for (const auto& [name, x] : take_sequences(text, sequences).tensors)
+      world(state).send(rank, x, kText);
+  }
+}
+
+void receive_text(const ModelState& state, Job& job) {
+  if (job.texts.empty() || encodes_text(state)) return;
+  const parallel::Partition partition(state.options.plan, job.workload());
+  const std::vector<int> sequences = partition.sequences(world(state).rank());
+  if (sequences.empty()) return;
+  for (const auto& [name, zeros] : text_of(state, job).tensors) {
+    const Tensor mine = world(state).receive(0, kText).wait();
+    const auto count = static_cast<int64_t>(sequences.size());
+    require(mine.dtype() == zeros.dtype() && mine.shape() == zeros.shape().with(0, count),
+            ErrorCode::rank, "rank 0 encodes texts to '{}' {} {} for {} sequences of {} {}", name,
+            tensor::name_of(mine.dtype()), mine.shape().str(), count,
+            tensor::name_of(zeros.dtype()), zeros.shape().str());
+    const Tensor all = Tensor::zeros(zeros.shape(), zeros.dtype());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = sequences[static_cast<size_t>(i)];
+      tensor::copy_into(all.slice(0, at, at + 1), mine.slice(0, i, i + 1));
+    }
+    job.conditioning.tensors[name] = all;
+  }
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "pipeline/plan_job.h"
+
+namespace tessera::pipeline {
+
+/// Whether this process runs text encoders: of ranks that are processes the first one alone does.
+bool encodes_text(const ModelState& state);
+/// Gives the other processes what encoders made of a job's texts: each that of its sequences, none
+/// to whom has no sequence. They wait for it in the second one, which keeps zeros for the rest.
+void send_text(const ModelState& state, const Job& job);
+void receive_text(const ModelState& state, Job& job);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "comm/threads/launch.h"
+#include "pipeline/processes.h"
+
+namespace tessera {
+
+/// Ranks as processes would be, each a thread here.
+inline void on_processes(int ranks, const std::function<void(const Processes&)>& body) {
+  comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& world) {
+    auto state = std::make_unique<Processes::State>();
+    state->rank = state->index_here = world.rank();
+    state->ranks = state->on_this_machine = world.size();
+    state->world = &world;
+    body(Processes(std::move(state)));
+  });
+}
+
+}  // namespace tessera
