@@ -85,7 +85,8 @@ std::vector<sample::Decoded> decode(const nn::TokenModel& model,
   if (setup.world) watch.stop = {};
   watch.before = [&](const std::vector<sample::SequencePass>& sequences) {
     if (setup.world)
-      require(setup.go_on(control.stop), ErrorCode::cancelled, "stopped after {} passes", passes);
+      require(setup.go_on(control.stop) && !control.stop.stop_requested(), ErrorCode::cancelled,
+              "stopped after {} passes", passes);
     ++passes;
     if (control.before) control.before(sequences);
   };

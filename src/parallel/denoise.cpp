@@ -262,8 +262,16 @@ void Steps::step(int i) {
   const int steps = sampler_.steps(), calls = setup_.plan.calls(i, steps);
   setup_.begin_step(
       {i, steps, setup_.plan.fresh(i, steps), i + 1 == steps || setup_.plan.fresh(i + 1, steps)});
-  if (calls == 1) call(i, unit_of(-1), i + 1 < steps);
-  for (int p = 0; calls > 1 && p < calls; ++p) call(i, unit_of(p), p + 1 < calls || i + 1 < steps);
+  try {
+    if (calls == 1) call(i, unit_of(-1), i + 1 < steps);
+    for (int p = 0; calls > 1 && p < calls; ++p)
+      call(i, unit_of(p), p + 1 < calls || i + 1 < steps);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::model) throw;
+    throw Error(error.code(), fmt::format("step {} of {}{}: {}", i + 1, steps,
+                                          setup_.world ? fmt::format(", rank {}", setup_.rank) : "",
+                                          error.what()));
+  }
   if (next_.defined()) latent_ = next_;
   if (last_) guard_->check(i, latent_);
   if (control_.trace) {

@@ -35,8 +35,8 @@ struct DenoiseControl {
 /// the same layout, `conditioning` is of the rank's sequences (guidance branches counted). The
 /// latent lives on setup.residence.device and comes back to where it was given; noise and
 /// conditioning may be on the host. A step begins when the one before it is computed. Rank 0 alone
-/// heeds control.stop and calls on_step. Throws Error(cancelled) within a step of a stop request,
-/// on all ranks.
+/// calls on_step. Throws Error(cancelled) within a step of a stop request to rank 0, on all ranks;
+/// another rank that has a control.stop heeds it before a block, as a failure of that rank.
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const sample::Sampler& sampler, const Guidance& guidance,
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,

@@ -168,8 +168,8 @@ Tensor Ranks::run(comm::Communicator* world) {
   Start start(request, job, setup);
   std::vector<double> marks;
   parallel::DenoiseControl watch;
+  if (rank == 0 || state.options.processes) watch.stop = control.stop;
   if (rank == 0) {
-    watch.stop = control.stop;
     watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
       marks.push_back(clock.seconds());
       tell(step, marks.back(), latent);

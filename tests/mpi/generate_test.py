@@ -220,6 +220,26 @@ class GenerateTest(unittest.TestCase):
             self.assertEqual(list(self.folder.iterdir()), [])
             self.assertFalse([p for p in ranks if pathlib.Path(f"/proc/{p}/exe").exists()])
 
+    def test_an_interrupt_of_any_rank_ends_all(self):
+        long = [{"6": "100000", "none": "plain"}.get(a, a) for a in ARGUMENTS]
+        for plan in ("pipefusion=3,patches=3", "expert=3"):
+            for victim in range(3):
+                run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, *long, "--plan", plan,
+                                        "--save-latents", str(self.folder / "interrupted")],
+                                       stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+                watch = threading.Timer(60, run.kill)
+                watch.start()
+                for line in run.stderr:
+                    if "denoise" in line:
+                        break
+                watch.cancel()
+                os.kill(int(self.children(run.pid)[victim]), signal.SIGINT)
+                _, errors = run.communicate(timeout=30)
+                lines = [l for l in errors.splitlines() if l.startswith("tessera: error: ")]
+                self.assertEqual((run.returncode, len(lines)), (130, 1), f"{plan}, {victim}: {errors}")
+                self.assertIn("stopped before ", lines[0])
+                self.assertEqual(list(self.folder.iterdir()), [])
+
     def children(self, pid):
         tasks = pathlib.Path(f"/proc/{pid}/task")
         return [c for t in tasks.iterdir() for c in (t / "children").read_text().split()

@@ -80,6 +80,9 @@ class Run:
             assert not left, f"processes {left} did not end in time; statuses {told}"
             _, errors = self.process.communicate(timeout=limit)
         pids, statuses = self.pids(), [self.read(f"{r}.status") for r in range(RANKS)]
+        # What ended each rank, and when.
+        self.told = {rank: (file.read_text(), file.stat().st_mtime) for rank in range(RANKS)
+                     if (file := self.dir / f"{rank}.error").exists()}
         self.bodies = all(self.read(f"{rank}.body") for rank in range(RANKS))
         self.folder.cleanup()
         left = [pid for pid in pids if alive(pid)]
@@ -113,27 +116,31 @@ class LostRankTest(unittest.TestCase):
             self.assertIn(f"rank {victim} was lost", lines[0], note)
         return True
 
-    def kill_once(self, seed, mca):
+    # At any time of a run that exchanges; in the steps of a pipeline, else.
+    def kill_once(self, seed, mca, mode):
         chance = random.Random(seed)
-        run = Run("exchange", 1.0, mca)
+        run = Run(mode, 1.0 if mode == "exchange" else 60, mca)
         victim = chance.randrange(RANKS)
         pid = run.pids()[victim]
-        delay = chance.uniform(0, 1.6)
+        if mode == "stages":
+            self.wait_for_all(run)
+        delay = chance.uniform(0, 1.6 if mode == "exchange" else 0.5)
         time.sleep(delay)
         run.begun = run.all_begun()
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        return self.check_survivors(run, victim, f"seed {seed}, rank {victim} after {delay:.3f} s:")
+        return self.check_survivors(run, victim, f"seed {seed}, {mode}, rank {victim} after {delay:.3f} s:")
 
     def test_killed_at_random_points(self):
         first = random.SystemRandom().randrange(10**6)
         # Open MPI 5 itself ends a process whose socket breaks, with status 14: shared memory alone there.
         sockets = ["--mca", "btl", "self,tcp"] if OPEN_MPI < 5 else []
-        hit = sum(self.kill_once(first + i, sockets if i % 2 else [])
-                  for i in range(KILLS))
-        self.assertGreater(hit, 0)
+        modes = ["exchange", "stages"]
+        hit = [self.kill_once(first + i, sockets if i // 2 % 2 else [], modes[i % 2]) for i in range(KILLS)]
+        self.assertTrue(any(hit[::2]))
+        self.assertTrue(all(hit[1::2]), "a pipeline had ended before it was killed")
 
     def test_killed_while_another_computes(self):
         run = Run("busy", 60)
@@ -231,6 +238,32 @@ class LostRankTest(unittest.TestCase):
         self.assertEqual([statuses[0], statuses[2]], [5, 5], lines)
         self.assertEqual(len(lines), 1, lines)
         self.assertIn("rank 1", lines[0])
+
+    def test_stages_may_take_longer_than_anybody_may_stand_still(self):
+        begin = time.monotonic()
+        statuses, own, lines = Run("slow-stages", 0).end(limit=180)
+        self.assertEqual((statuses, own, lines), ([0, 0, 0], 0, []))
+        self.assertGreater(time.monotonic() - begin, 4 * DEADLINE)
+
+    def test_a_stage_that_is_stopped_is_named_by_all_in_time(self):
+        took = []
+        for victim in (1, 0, 2):
+            run = Run("stages", 60)
+            pids = run.pids()
+            self.wait_for_all(run)
+            time.sleep(0.3)
+            begin = time.time()
+            os.kill(pids[victim], signal.SIGSTOP)
+            statuses, _, lines = run.end(limit=10 * DEADLINE)
+            others = [rank for rank in range(RANKS) if rank != victim]
+            self.assertEqual([statuses[rank] for rank in others], [5, 5], lines)
+            self.assertIn(len(lines), (1, 2), lines)  # the second one if it hears the first too late
+            for rank in others:
+                self.assertIn(f"rank {victim} was lost", run.told[rank][0])
+            took.append(max(run.told[rank][1] for rank in others) - begin)
+        print("a stopped stage was named by all others after", ", ".join(f"{t:.2f} s" for t in took))
+        # Of three, on a machine that may be busy.
+        self.assertLess(min(took), DEADLINE + 1)
 
     def test_the_root_cause_is_told_once(self):
         statuses, own, lines = Run("one", 60).end()

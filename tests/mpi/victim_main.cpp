@@ -1,8 +1,10 @@
 // One rank of a program that exchanges and computes, to be killed, stopped or made to fail.
 // victim DIR MODE SECONDS; writes DIR/<rank>.pid when it starts and DIR/<rank>.body when its body
 // ends. Modes: exchange, busy (rank 0 only computes), one (rank 1 throws), all (everybody throws),
-// chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), ending and
-// ended (rank 1 stops itself when only MPI's end is left, and behind it).
+// chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), stages (one
+// denoising after another, each rank a stage), slow-stages (one denoising, whose blocks take 2 s
+// each), ending and ended (rank 1 stops itself when only MPI's end is left, and behind it).
+// DIR/<rank>.error is what ends a rank.
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +18,7 @@
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/mpi/launch.h"
+#include "mpi/staged_run.h"
 #include "tensor/scope.h"
 
 namespace {
@@ -24,8 +27,9 @@ using namespace tessera;
 using comm::Communicator;
 using Clock = std::chrono::steady_clock;
 
-void write(const std::string& path, int number) {
-  std::ofstream(path + ".new") << number;
+template <class Value>
+void write(const std::string& path, const Value& value) {
+  std::ofstream(path + ".new") << value;
   std::rename((path + ".new").c_str(), path.c_str());
 }
 
@@ -55,9 +59,32 @@ void chain(Communicator& world, Clock::time_point end) {
     world.send(world.rank() - 1, tensor::Tensor::empty({1}, tensor::DType::u8), tag);
 }
 
+// Everybody stops after the same round: rank 0 says when.
+bool another(Communicator& world, int round, Clock::time_point end) {
+  const float more = world.rank() == 0 && Clock::now() < end ? 1.f : 0.f;
+  const auto go =
+      broadcast(world, 0, tensor::Tensor::from(std::vector<float>{more}, {1}), {"go", round % 28});
+  return *go.data<float>() != 0.f;
+}
+
+void stages(Communicator& world, const std::string& begun, bool slow, Clock::time_point end) {
+  const models::Network& flux = models::kNetworks[3];  // of three blocks
+  const std::string plan = slow ? "pipefusion=3,patches=2" : "pipefusion=3,patches=16";
+  const StagedRun run(flux, 0, plan, world.rank());
+  barrier(world);
+  write(begun, 1);
+  if (slow) {
+    run(2, &world, Pace{1, std::chrono::seconds(2)});
+    return;
+  }
+  for (int round = 0; another(world, round, end); ++round) run(4, &world);
+}
+
 void body(Communicator& world, const std::string& begun, const std::string& mode,
           Clock::time_point end) {
   if (mode == "all") fail(ErrorCode::plan, "this plan cannot run");
+  if (mode == "stages" || mode == "slow-stages")
+    return stages(world, begun, mode == "slow-stages", end);
   barrier(world);
   write(begun, 1);
   if (mode == "chain") return chain(world, end);
@@ -71,11 +98,7 @@ void body(Communicator& world, const std::string& begun, const std::string& mode
     if (mode == "one" && world.rank() == 1 && round == 20)
       fail(ErrorCode::model, "weight 'x' is damaged");
     round_of(world, round);
-    // Everybody stops after the same round: rank 0 says when.
-    const float more = world.rank() == 0 && Clock::now() < end ? 1.f : 0.f;
-    const auto go = broadcast(world, 0, tensor::Tensor::from(std::vector<float>{more}, {1}),
-                              {"go", round % 28});
-    if (*go.data<float>() == 0.f) break;
+    if (!another(world, round, end)) break;
   }
 }
 
@@ -92,7 +115,10 @@ void end_within(std::chrono::milliseconds limit) {
 void report(const Error& error) { std::fprintf(stderr, "tessera: error: %s\n", error.what()); }
 
 // At once: mpirun kills what is left when it has seen some of its processes end.
-[[noreturn]] void leave(const Error& error) { _exit(static_cast<int>(error.code())); }
+[[noreturn]] void leave(const Error& error, const std::string& file) {
+  write(file, error.what());
+  _exit(static_cast<int>(error.code()));
+}
 
 }  // namespace
 
@@ -103,19 +129,20 @@ int main(int, char** argv) {
   comm::mpi::Options options;
   options.deadline = std::chrono::seconds(3);
   options.report = report;
-  options.give_up = leave;
+  const std::string own = dir + "/" + rank;
+  options.give_up = [&](const Error& error) { leave(error, own + ".error"); };
   options.ending = [&](std::chrono::milliseconds limit) {
     end_within(limit);
     if (mode == "ending" && rank == "1") std::raise(SIGSTOP);
   };
   try {
     comm::mpi::run(options, [&](Communicator& world) {
-      body(world, dir + "/" + rank + ".begun", mode,
+      body(world, own + ".begun", mode,
            Clock::now() + std::chrono::milliseconds(static_cast<int>(std::atof(argv[3]) * 1000)));
-      write(dir + "/" + rank + ".body", 1);
+      write(own + ".body", 1);
     });
   } catch (const Error& error) {
-    leave(error);
+    leave(error, own + ".error");
   }
   if (mode == "ended" && rank == "1") std::raise(SIGSTOP);
   return 0;

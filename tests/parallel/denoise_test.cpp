@@ -79,20 +79,23 @@ TEST(Denoise, GuidanceReadsBothBranches) {
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, -2.0f));  // 1 - 3 * (1 - 0)
 }
 
-// Two blocks, the second of which makes one number infinite from its third call on.
+// Two blocks, the second of which makes one number infinite from one of its calls on.
 class Broken : public Echo {
  public:
-  Broken() : Echo(1) { two_.blocks = 2, two_.channels_in = two_.channels_out = 2; }
+  explicit Broken(int from_call = 3) : Echo(1), from_(from_call) {
+    two_.blocks = 2, two_.channels_in = two_.channels_out = 2;
+  }
   const nn::Geometry& geometry() const override { return two_; }
   void block(int index, const nn::StepContext&, const nn::Placement&, nn::Hidden& hidden,
              const nn::Seams&) const override {
-    if (index != 1 || ++calls_ < 3) return;
+    if (index != 1 || ++calls_ < from_) return;
     hidden.tokens.body = ops::cast(hidden.tokens.body, DType::f32);
     hidden.tokens.body.data<float>()[3] = std::numeric_limits<float>::infinity();
   }
 
  private:
   nn::Geometry two_;
+  int from_;
   mutable int calls_ = 0;
 };
 
@@ -108,9 +111,26 @@ TEST(Denoise, TheBlockThatMakesTheFirstInfinityIsNamed) {
     FAIL() << "infinity passed";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::model);
-    EXPECT_NE(std::string(e.what()).find("'block.1' of the model"), std::string::npos) << e.what();
+    EXPECT_EQ(std::string(e.what()).find("step 3 of 5: 'block.1' of the model"), 0u) << e.what();
   }
   EXPECT_EQ(steps, 3);
+}
+
+// In the first patch of the second step.
+TEST(Denoise, AStageThatMakesTheFirstInfinityIsNamedWithItsRankAndStep) {
+  const Plan plan = parse_plan("pipefusion=2,patches=2");
+  try {
+    comm::threads::run(2, std::chrono::seconds(20), [&](comm::Communicator& world) {
+      const Broken model(2);
+      parallel::Setup setup(plan, model.geometry(), {1, {1, 1, 6}, 1, 4}, &world);
+      denoise(model, {}, *sample::rectified_flow(4), {1, 2}, ones(6), no_noise, setup, {});
+    });
+    FAIL() << "infinity passed";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::model);
+    EXPECT_EQ(std::string(e.what()).find("step 2 of 4, rank 1: 'block.1' of the model"), 0u)
+        << e.what();
+  }
 }
 
 TEST(Denoise, ASamplerThatLeavesNoNumbersIsNotTheModelsFault) {
