@@ -13,6 +13,7 @@
 #include "comm/mpi/launch.h"
 #include "comm/shuffled_transport.h"
 #include "tensor/scope.h"
+#include "tensor/work_count.h"
 
 namespace {
 
@@ -35,6 +36,20 @@ void parts(Communicator& world) {
   for (int64_t i = 0; good && i < in.elements(); ++i)
     good = in.data<uint16_t>()[i] == static_cast<uint16_t>(i * 31 + before);
   require(good, ErrorCode::rank, "a message of many parts is not as it was sent");
+}
+
+// A message may take longer than anybody may stand still.
+void each_part_is_progress(Communicator& world) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const uint64_t before = *tensor::work_count();
+  barrier(world);
+  if (world.rank() == 0)
+    world.send(1, tensor::Tensor::zeros({kBytes}, tensor::DType::u8), {"long", 0});
+  if (world.rank() != 1) return;
+  world.receive(0, {"long", 0}).wait();
+  const uint64_t seen = *tensor::work_count() - before;
+  require(seen > kBytes >> 20, ErrorCode::rank, "{} pieces of a message of 64 MB were counted",
+          seen);
 }
 
 // What is sent behind a hundred megabytes, on the same channel and on another, arrives before them.
@@ -115,6 +130,7 @@ int run_all() {
     if (world.size() == 2) {
       small_overtake_bulk(*own, *world.group(all));
       a_fast_sender_waits(*own);
+      each_part_is_progress(*own);
     }
     barrier(world);
     if (world.rank() == 0) std::printf("%d cases hold on %d ranks\n", cases, world.size());

@@ -14,7 +14,7 @@ std::optional<PartQueue::Part> PartQueue::next() {
   begin += part.size;
   part.last = begin == end;
   if (part.last) left_.erase(first);
-  ++under_way_;
+  under_way_ += part.size;
   return part;
 }
 

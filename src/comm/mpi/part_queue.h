@@ -6,13 +6,13 @@
 
 namespace tessera::comm::mpi {
 
-/// Large messages to one receiver, which go in parts, few of them at once: a message that is posted
-/// later shares the link with those few, not with all that is queued. The message of which least is
-/// left goes first, the older one of two.
+/// Large messages to one receiver, which go in parts, few bytes of them at once: a message that is
+/// posted later, and a heartbeat, share the link with those few, not with all that is queued. The
+/// message of which least is left goes first, the older one of two.
 class PartQueue {
  public:
-  static constexpr int64_t kPart = int64_t{4} << 20;  ///< bytes; fits MPI's int
-  static constexpr int kAtOnce = 2;
+  static constexpr int64_t kPart = int64_t{1} << 20;  ///< bytes; fits MPI's int
+  static constexpr int64_t kAtOnce = 2 * kPart;       ///< no part is posted behind so many bytes
 
   struct Part {
     uint64_t message = 0;
@@ -23,16 +23,15 @@ class PartQueue {
   void add(uint64_t message, int64_t bytes) { left_[message] = {0, bytes}; }
   /// What is to be posted now, if anything.
   std::optional<Part> next();
-  /// A part has gone.
-  void ended() { --under_way_; }
-  static int64_t parts_of(int64_t bytes) { return (bytes + kPart - 1) / kPart; }
+  /// A part of so many bytes has gone.
+  void ended(int64_t bytes) { under_way_ -= bytes; }
 
  private:
   struct Left {
     int64_t begin = 0, end = 0;
   };
   std::map<uint64_t, Left> left_;
-  int under_way_ = 0;
+  int64_t under_way_ = 0;
 };
 
 }  // namespace tessera::comm::mpi

@@ -41,7 +41,7 @@ Peers::~Peers() {
 void Peers::heard(int rank, uint64_t progress, int waits_for, Time now) {
   peers_[size_t(rank)].waits_for = waits_for;
   peers_[size_t(rank)].progress = progress;
-  peers_[size_t(rank)].last = now.time_since_epoch().count();
+  alive(rank, now);
 }
 
 int Peers::await_end(std::chrono::microseconds limit) {

@@ -31,6 +31,8 @@ class Peers {
   int ranks() const { return static_cast<int>(peers_.size()); }
   /// A rank was heard: it has done so much, and waits for another, or for none (-1).
   void heard(int rank, uint64_t progress, int waits_for, Time now);
+  /// Something came of a rank.
+  void alive(int rank, Time now) { peers_[size_t(rank)].last = now.time_since_epoch().count(); }
   /// What a rank said it has done.
   uint64_t progress(int rank) const { return peers_[size_t(rank)].progress; }
   /// For whom it said that it waits, or -1.

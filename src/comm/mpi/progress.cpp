@@ -23,8 +23,9 @@ namespace {
 constexpr int kHeaderTag = 1, kBytesTag = 2, kNoticeTag = 3, kFirstCutTag = 16;
 // Messages up to this size travel with their header, below every eager limit of Open MPI.
 constexpr int64_t kInline = 1024 - sizeof(Header);
-// Larger ones are cut into parts, which have a tag for each message under way: far fewer are.
-constexpr int64_t kWhole = int64_t{1} << 20;
+// Larger ones are cut into parts, which have a tag for each message under way: fewer are. Smaller
+// ones a socket sends one after the other, whole.
+constexpr int64_t kWhole = int64_t{1} << 16;
 constexpr uint64_t kCutTags = 8192;
 constexpr auto kBeat = 100ms;
 // Polling: as long as this after something moved, then ever more rarely.
@@ -168,10 +169,10 @@ void Progress::end() {
   ending_ = true;
 }
 
-void Progress::keep(MPI_Request request, const std::shared_ptr<Flight>& flight) {
+void Progress::keep(MPI_Request request, const std::shared_ptr<Flight>& flight, int64_t bytes) {
   ++flight->open;
   requests_.push_back(request);
-  flights_.push_back(flight);
+  parts_.push_back({flight, bytes});
 }
 
 void Progress::post(int to, const Notice& notice) {
@@ -187,7 +188,7 @@ void Progress::post(int to, const Notice& notice) {
   check(MPI_Isend(flight->head.data(), static_cast<int>(flight->head.size()), MPI_BYTE, to,
                   kNoticeTag, world_, &request),
         "MPI_Isend");
-  keep(request, flight);
+  keep(request, flight, 0);
   if (notice.kind == Notice::alive) lane.beat = flight;
 }
 
@@ -201,7 +202,7 @@ void Progress::post_part(const std::shared_ptr<Flight>& flight, int64_t begin, i
     check(MPI_Irecv(bytes, part, MPI_BYTE, flight->from, tag, world_, &request), "MPI_Irecv");
   else
     check(MPI_Isend(bytes, part, MPI_BYTE, flight->to, tag, world_, &request), "MPI_Isend");
-  keep(request, flight);
+  keep(request, flight, size);
 }
 
 // What does not travel with its header. Both sides count the messages that are cut.
@@ -241,7 +242,7 @@ void Progress::post(Outgoing& out) {
   check(MPI_Isend(head->head.data(), static_cast<int>(head->head.size()), MPI_BYTE, out.to,
                   kHeaderTag, world_, &request),
         "MPI_Isend");
-  keep(request, head);
+  keep(request, head, 0);
   if (header.bytes <= kInline) return;
   const auto body = std::make_shared<Flight>();
   body->message = std::move(out.message);
@@ -336,6 +337,22 @@ void Progress::note(const Notice& notice, int from) {
         notice.lost != 0, near ? there_since : now);
 }
 
+// Messages may take longer than anybody may stand still: a part that arrives is progress, and a
+// sign of life of its sender, whose heartbeats are behind it.
+void Progress::part_ended(const Part& part) {
+  const auto& [flight, bytes] = part;
+  --flight->open;
+  if (flight->incoming()) {
+    advance();
+    peers_->alive(flight->from, Clock::now());
+    if (flight->open == 0) land(flight);
+  } else if (flight->cut) {
+    Lane& lane = lanes_[static_cast<size_t>(flight->to)];
+    lane.parts.ended(bytes);
+    post_next(lane);
+  }
+}
+
 bool Progress::complete() {
   if (requests_.empty()) return false;
   indices_.resize(requests_.size());
@@ -344,22 +361,16 @@ bool Progress::complete() {
                      MPI_STATUSES_IGNORE),
         "MPI_Testsome");
   if (count <= 0) return false;
-  for (int i = 0; i < count; ++i) {
-    const auto flight = flights_[static_cast<size_t>(indices_[static_cast<size_t>(i)])];
-    if (--flight->open == 0 && flight->incoming()) land(flight);
-    if (!flight->cut || flight->incoming()) continue;
-    Lane& lane = lanes_[static_cast<size_t>(flight->to)];
-    lane.parts.ended();
-    post_next(lane);
-  }
+  for (int i = 0; i < count; ++i)
+    part_ended(Part(parts_[static_cast<size_t>(indices_[static_cast<size_t>(i)])]));
   size_t kept = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     requests_[kept] = requests_[i];
-    flights_[kept++] = std::move(flights_[i]);
+    parts_[kept++] = std::move(parts_[i]);
   }
   requests_.resize(kept);
-  flights_.resize(kept);
+  parts_.resize(kept);
   return true;
 }
 

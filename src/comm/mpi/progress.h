@@ -81,6 +81,11 @@ class Progress {
 
  private:
   struct Flight;
+  /// A request of one.
+  struct Part {
+    std::shared_ptr<Flight> flight;
+    int64_t bytes = 0;
+  };
   /// What goes to and comes from one other rank.
   struct Lane {
     std::map<uint64_t, std::shared_ptr<Flight>> cut;  // by number: sent in parts
@@ -106,7 +111,8 @@ class Progress {
   bool take_headers();
   bool take_notices();
   bool complete();
-  void keep(MPI_Request request, const std::shared_ptr<Flight>& flight);
+  void keep(MPI_Request request, const std::shared_ptr<Flight>& flight, int64_t bytes);
+  void part_ended(const Part& part);
   void land(const std::shared_ptr<Flight>& flight);
   void note(const Notice& notice, int from);
   void heartbeat(Time now);
@@ -135,9 +141,9 @@ class Progress {
   std::deque<Notice> notices_;   // under mutex_; for all
 
   std::vector<MPI_Request> requests_;
-  std::vector<std::shared_ptr<Flight>> flights_;  // by request
-  std::vector<int> indices_;                      // of Testsome
-  std::vector<Lane> lanes_;                       // by rank
+  std::vector<Part> parts_;   // by request
+  std::vector<int> indices_;  // of Testsome
+  std::vector<Lane> lanes_;   // by rank
   Time next_beat_, next_credit_;
   Time moved_;              // a message, the last time
   Time looked_, awake_;     // of look_after(): its last call, and since when it is called steadily

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace tessera::comm::mpi {
 namespace {
 
@@ -10,18 +12,17 @@ constexpr int64_t kPart = PartQueue::kPart;
 TEST(PartQueue, EachByteGoesOnceAndFewPartsAtATime) {
   PartQueue queue;
   queue.add(7, 3 * kPart + 5);
-  int64_t sent = 0;
-  int under_way = 0;
+  int64_t sent = 0, under_way = 0;
   for (bool ended = false; !ended;) {
     while (const auto part = queue.next()) {
       EXPECT_EQ(part->message, 7u);
       EXPECT_EQ(part->begin, sent);
       sent += part->size;
       ended = part->last;
-      EXPECT_LE(++under_way, PartQueue::kAtOnce);
+      under_way += part->size;
+      EXPECT_LT(under_way, PartQueue::kAtOnce + kPart);
     }
-    queue.ended();
-    --under_way;
+    queue.ended(std::exchange(under_way, 0));
   }
   EXPECT_EQ(sent, 3 * kPart + 5);
   EXPECT_FALSE(queue.next());
@@ -30,10 +31,10 @@ TEST(PartQueue, EachByteGoesOnceAndFewPartsAtATime) {
 TEST(PartQueue, AMessageThatIsNearlyThereOvertakesAHundredTimesAsMuch) {
   PartQueue queue;
   queue.add(0, 100 * kPart);
-  for (int i = 0; i < PartQueue::kAtOnce; ++i) EXPECT_EQ(queue.next()->message, 0u);
+  for (int64_t at = 0; at < PartQueue::kAtOnce; at += kPart) EXPECT_EQ(queue.next()->message, 0u);
   queue.add(1, kPart);
   EXPECT_FALSE(queue.next()) << "those that are under way come first";
-  queue.ended();
+  queue.ended(kPart);
   const auto part = queue.next();
   EXPECT_EQ(part->message, 1u);
   EXPECT_TRUE(part->last);
@@ -45,6 +46,14 @@ TEST(PartQueue, OfEqualMessagesTheOlderGoesFirst) {
   queue.add(4, kPart);
   EXPECT_EQ(queue.next()->message, 3u);
   EXPECT_EQ(queue.next()->message, 4u);
+}
+
+TEST(PartQueue, SmallMessagesGoTogether) {
+  PartQueue queue;
+  for (uint64_t i = 0; i < 100; ++i) queue.add(i, PartQueue::kAtOnce / 16);
+  int posted = 0;
+  while (queue.next()) ++posted;
+  EXPECT_EQ(posted, 16);
 }
 
 }  // namespace
