@@ -34,6 +34,7 @@ Command add_forward(CLI::App& program) {
       ->type_name("T");
   app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
   add_model_options(*app, model);
+  add_memory_budget(*app, model, "Bytes that weights and tensors may take");
   const auto run = [model, request, moe, tiling](const std::stop_token& stop,
                                                  const Processes* processes) {
     if (!moe->empty()) request->moe = parse_moe_layer(*moe);

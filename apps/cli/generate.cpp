@@ -189,6 +189,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   const bool first = !processes || processes->rank() == 0;
   set_subject(o, stop);
   o.request.decode = !o.latents_only;
+  o.request.previews = !o.preview.empty();
   o.request.binning = o.binning == "on";
   if (!o.clean_caption.empty()) o.request.clean_caption = o.clean_caption == "on";
   set_tiling(o.tiling, o.request.vae_tiling, o.request.vae_tile);

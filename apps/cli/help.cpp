@@ -76,7 +76,11 @@ std::string explain_extra(const std::string& given, const CLI::App& program) {
   if (&app == &program) {
     for (const CLI::App* command : program.get_subcommands({}))
       known.push_back(command->get_name());
-    if (given.starts_with('-')) return "option '" + given + "' stands before the command";
+    if (given.starts_with('-')) {
+      const std::string meant = suggestion(given, {"--help", "--version"});
+      return meant.empty() ? "option '" + given + "' stands before the command"
+                           : "unknown option '" + given + "'" + meant;
+    }
     return "unknown command '" + given + "'" + suggestion(given, known);
   }
   for (const CLI::Option* option : app.get_options())

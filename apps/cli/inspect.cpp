@@ -74,14 +74,16 @@ void print(const Inspection& i) {
   if (i.memory.empty()) return;
   const std::string where = i.device == "cpu" ? "" : " on " + i.device;
   const bool text = i.answer_tokens > 0;
+  const std::string prompt =
+      i.prompt_tokens > 0 ? ", texts of " + std::to_string(i.prompt_tokens) + " tokens" : "";
   if (text)
     std::printf("\nA run of %ld tokens behind a prompt of %ld, in blocks of %ld%s\n",
                 static_cast<long>(i.answer_tokens), static_cast<long>(i.prompt_tokens),
                 static_cast<long>(i.block), where.c_str());
   else
-    std::printf("\nA run of %ld x %ld pixels, %ld sequences in a step%s\n",
+    std::printf("\nA run of %ld x %ld pixels, %ld sequences in a step%s%s\n",
                 static_cast<long>(i.width), static_cast<long>(i.height),
-                static_cast<long>(i.sequences), where.c_str());
+                static_cast<long>(i.sequences), prompt.c_str(), where.c_str());
   std::printf("  %-12s %.2f GFLOP a %s\n", "work", i.flops_per_step / 1e9,
               text ? "pass over all of it" : "step");
   if (text) std::printf("  %-12s %s\n", "K/V", amount(double(i.memory.at("kv"))).c_str());
@@ -93,12 +95,17 @@ void print(const Inspection& i) {
   if (!i.unfit.empty()) std::printf("  does not fit: %s\n", i.unfit.c_str());
 }
 
-void inspect(Options& o, const std::stop_token& stop) {
-  const RunOptions run = run_options(*o.model);
+// Under mpirun rank 0 foretells what the processes would do.
+void inspect(Options& o, const std::stop_token& stop, const Processes* processes) {
+  const RunOptions run = run_options(*o.model, processes);
   const auto names = known_model_sizes();
   std::error_code ignored;
   const bool by_name = std::count(names.begin(), names.end(), o.model->model) > 0 &&
                        !std::filesystem::exists(o.model->model, ignored);
+  if (processes && processes->rank() > 0) {
+    if (!by_name) Model::open(o.model->model, run, stop);  // which all do, or none
+    return;
+  }
   const Inspection found = by_name
                                ? inspect_by_name(o.model->model, run, o.request, stop)
                                : Model::open(o.model->model, run, stop).inspect(o.request, stop);
@@ -138,7 +145,11 @@ Command add_inspect(CLI::App& program) {
   add_memory_budget(*app, o->model, "Bytes that a process may take", group);
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_model_options(*app, o->model);
-  return {app, [o](const std::stop_token& stop) { inspect(*o, stop); }};
+  return {app,
+          [o](const std::stop_token& stop) {
+            run_ranks(*o->model, [&](const Processes* processes) { inspect(*o, stop, processes); });
+          },
+          true};
 }
 
 }  // namespace tessera::cli

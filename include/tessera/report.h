@@ -106,12 +106,13 @@ struct Inspection {
   std::vector<std::string> class_names;
   std::vector<std::string> notes;                ///< what one should know about its files
   int64_t width = 0, height = 0, sequences = 0;  ///< of the run that the memory stands for
-  /// The same of a language model: one prompt, its answer, and the tokens of a block.
+  /// The same of a language model: one prompt, its answer, and the tokens of a block. Of one that
+  /// makes images of texts the tokens that each is padded to, at most.
   int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;
   double flops_per_step = 0;  ///< or of a pass over all tokens
   /// Bytes on one rank that holds all: weights, activations, peak; text encoders of those that have
   /// them; of language models kv, too, which is part of activations. With a plan or a budget also
-  /// those of a process under them.
+  /// those of a process under them, and `uneven`, if all tokens choose the experts of one rank.
   std::map<std::string, int64_t> memory;
   std::string
       unfit;  ///< why the run does not fit into the memory there is; "": it does, or unknown

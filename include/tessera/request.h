@@ -109,6 +109,8 @@ struct GenerateRequest {
   VaeTiling vae_tiling = VaeTiling::automatic;
   int64_t vae_tile = 0;        ///< pixels of a tile's side; 0: as the VAE's configuration says
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
+  bool previews = false;       ///< Progress::preview will be asked: a transformer that is streamed
+                               ///< leaves room for it
 };
 
 /// What an expert has between its two products: act(up x + b), or silu(gate x) * up x.

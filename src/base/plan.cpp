@@ -23,21 +23,25 @@ struct Entry {
 
 constexpr int kLargest = 1 << 16;
 
-int whole(std::string_view name, std::string_view text, int lowest, int highest = kLargest) {
+// `entry`: what `text` is a part of.
+int whole(std::string_view name, std::string_view text, std::string_view entry, int lowest,
+          int highest) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size() && value >= lowest &&
               value <= highest,
-          ErrorCode::plan, "plan entry '{}={}': expected a whole number from {} to {}", name,
-          text.substr(0, 40), lowest, highest);
+          ErrorCode::plan, "plan entry '{}={}': expected {} from {} to {}{}", name,
+          entry.substr(0, 40), entry.size() == text.size() ? "a whole number" : "whole numbers",
+          lowest, highest, entry.size() == text.size() ? "" : ", and + between them");
   return value;
 }
 
 Entry number(const char* name, int Plan::*field, int lowest = 1, int highest = kLargest) {
-  return {
-      name,
-      [=](Plan& plan, std::string_view text) { plan.*field = whole(name, text, lowest, highest); },
-      [=](const Plan& plan) { return std::to_string(plan.*field); }};
+  return {name,
+          [=](Plan& plan, std::string_view text) {
+            plan.*field = whole(name, text, text, lowest, highest);
+          },
+          [=](const Plan& plan) { return std::to_string(plan.*field); }};
 }
 
 template <class Value>
@@ -75,7 +79,7 @@ std::vector<int> numbers(std::string_view name, std::string_view text) {
   std::vector<int> found;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('+', at), text.size());
-    found.push_back(whole(name, text.substr(at, end - at), 0));
+    found.push_back(whole(name, text.substr(at, end - at), text, 0, kLargest));
     at = end + 1;
   }
   return found;
@@ -245,15 +249,42 @@ std::vector<std::string> patch_problems(const Plan& plan) {
         "take "
         "all of them through a stage; leave it out, or them");
   if (!plan.stages.empty() && std::ssize(plan.stages) != plan.pipefusion)
-    found.push_back(fmt::format(
-        "{} names {} stages, pipefusion={} has {}; name each, or leave it out",
-        "stages=" + write_stages(plan), plan.stages.size(), plan.pipefusion, plan.pipefusion));
+    found.push_back(
+        fmt::format("stages={} names {} stage{}, pipefusion={} has {}; name each, or leave it out",
+                    write_stages(plan), plan.stages.size(), plan.stages.size() > 1 ? "s" : "",
+                    plan.pipefusion, plan.pipefusion));
   if (std::count(plan.stages.begin(), plan.stages.end(), 0) > 0)
     found.push_back(
         fmt::format("stages={}: each stage has a block at least; give it one, or leave stages= out",
                     write_stages(plan)));
   if (plan.cut != PatchShape::runs && patches == 1)
     found.push_back("cut= says what a patch is, and there is one; add patches=, or leave out cut=");
+  return found;
+}
+
+// Of who has which experts.
+std::vector<std::string> expert_problems(const Plan& plan) {
+  std::vector<std::string> found;
+  // Ranks that hold different tokens.
+  const int different = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
+  if (different % plan.expert != 0 && plan.tensor == 1)
+    found.push_back(fmt::format(
+        "expert={} does not divide the {} rank{} that hold{} different tokens{}", plan.expert,
+        different, different > 1 ? "s" : "", different > 1 ? "" : "s",
+        different > 1 ? fmt::format("; use one of {}", fmt::join(divisors(different), ", "))
+        : plan.pipefusion > 1
+            ? fmt::format(" (stages hand the same ones on); add data={0} or ulysses={0}",
+                          plan.expert)
+            : fmt::format("; add data={0} or ulysses={0}", plan.expert)));
+  if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
+    found.push_back("placement= deals experts out to the ranks of expert=N; add it");
+  for (int rank : plan.placement_list)
+    if (rank >= plan.expert && plan.expert > 1) {
+      found.push_back(
+          fmt::format("placement= names rank {}; choose from the ranks 0 to {} of expert={}", rank,
+                      plan.expert - 1, plan.expert));
+      break;
+    }
   return found;
 }
 
@@ -325,7 +356,12 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   }
   if (plan.world() > kMostRanks)
     return {fmt::format("the plan '{}' needs more than {} ranks", to_string(plan), kMostRanks)};
-  if (plan.world() != ranks)
+  if (plan.world() != ranks && to_string(plan).empty())
+    found.push_back(
+        fmt::format("without a plan one rank does all, and {0} were given: add --plan, such as "
+                    "data={0}, or leave out --ranks or mpirun",
+                    ranks));
+  else if (plan.world() != ranks)
     found.push_back(fmt::format(
         "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
         to_string(plan), plan.world(), ranks));
@@ -337,13 +373,6 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (cut && (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all))
     found.push_back(
         "under tensor= no row of experts travels; leave out schedule= and conditional=");
-  const int shards = plan.ring * plan.ulysses,
-            different = plan.data * plan.cfg * shards *
-                        plan.distrifusion;  // ranks that hold different tokens
-  if (different % plan.expert != 0 && !cut)
-    found.push_back(fmt::format(
-        "expert={} does not divide the {} ranks that hold different tokens; use one of {}",
-        plan.expert, different, fmt::join(divisors(different), ", ")));
   if (plan.synchronous() && plan.sync != SyncLayers::none)
     found.push_back(
         "sync= chooses layers of a stale schedule; add schedule=interweaved, displaced or "
@@ -356,21 +385,12 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
         "schedule=staggered-batch cuts a rank's sequences in two, and keys and values of "
         "distrifusion= "
         "belong to all of them; leave one of the two out");
-  if (shards > 1 && plan.distrifusion > 1)
+  if (plan.ring * plan.ulysses > 1 && plan.distrifusion > 1)
     found.push_back(
         "ulysses= and ring= cut the tokens of samples, and so does distrifusion=; leave it out, or "
         "them");
-  const auto of_patches = patch_problems(plan);
-  found.insert(found.end(), of_patches.begin(), of_patches.end());
-  if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
-    found.push_back("placement= deals experts out to the ranks of expert=N; add it");
-  for (int rank : plan.placement_list)
-    if (rank >= plan.expert && plan.expert > 1) {
-      found.push_back(
-          fmt::format("placement= names rank {}; choose from the ranks 0 to {} of expert={}", rank,
-                      plan.expert - 1, plan.expert));
-      break;
-    }
+  for (const auto& some : {expert_problems(plan), patch_problems(plan)})
+    found.insert(found.end(), some.begin(), some.end());
   if (!adaptive && plan.budget != Plan{}.budget)
     found.push_back(
         "budget= holds for the assignments of schedule=adaptive; add it, or leave out budget=");

@@ -73,6 +73,15 @@ Component describe(const Model::State& state, const load::Component& part) {
   return shown;
 }
 
+// What it is if the routing is as uneven as can be.
+void add_uneven(Inspection& found, const Plan& plan, const nn::Geometry& geometry,
+                const std::function<pipeline::Rehearsal()>& rehearse) {
+  const int64_t most = pipeline::most_uneven(plan, geometry, rehearse);
+  if (most == 0) return;
+  found.memory["uneven"] = most;
+  add_note(found, pipeline::assumed_routing(most));
+}
+
 // The run of a request, and what its ranks need where a plan or a budget asks for it.
 void add_run(Inspection& found, const pipeline::ModelState& state, const GenerateRequest& request,
              pipeline::Job& job) {
@@ -83,12 +92,15 @@ void add_run(Inspection& found, const pipeline::ModelState& state, const Generat
     found.ranks = std::move(fit.denoise.ranks);
     found.memory["process"] = fit.process;
     if (state.options.memory_budget > 0) found.unfit = std::move(fit.problem);
-    add_note(found, pipeline::assumed_routing(state));
+    add_uneven(found, state.options.plan, state.geometry(),
+               [&] { return pipeline::rehearse(state, job); });
   }
   found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
   found.width = job.layout.size[2] * factor;
   found.height = job.layout.size[1] * factor;
   found.sequences = (job.guidance.branches() ? 2 : 1) * job.samples();
+  for (const pipeline::Text& text : job.texts)
+    found.prompt_tokens = std::max(found.prompt_tokens, text.batch.length);
 }
 
 void add_need(Inspection& found, const pipeline::ModelState& state, const pipeline::RunNeed& need) {
@@ -170,7 +182,8 @@ void add_tokens(Inspection& found, const Model::State& state) {
   if (!found.plan.empty() || state.options.memory_budget > 0) {
     found.ranks = planned.ranks;
     found.memory["process"] = planned.process;
-    add_note(found, pipeline::assumed_routing(state));
+    add_uneven(found, state.options.plan, language.geometry(state.dtype()),
+               [&] { return pipeline::rehearse_tokens(state, state.options, run); });
   }
 }
 

@@ -112,11 +112,10 @@ std::string to_json(const Inspection& i) {
                           {"file_bytes", c.file_bytes},
                           {"downloaded", c.downloaded},
                           {"facts", c.facts}});
-  const Json run = i.answer_tokens > 0
-                       ? Json{{"prompt_tokens", i.prompt_tokens},
-                              {"answer_tokens", i.answer_tokens},
-                              {"block", i.block}}
-                       : Json{{"width", i.width}, {"height", i.height}, {"sequences", i.sequences}};
+  Json run = i.answer_tokens > 0
+                 ? Json{{"answer_tokens", i.answer_tokens}, {"block", i.block}}
+                 : Json{{"width", i.width}, {"height", i.height}, {"sequences", i.sequences}};
+  if (i.prompt_tokens > 0) run["prompt_tokens"] = i.prompt_tokens;
   const Json document{{"model", i.model},
                       {"pipeline", i.pipeline},
                       {"device", i.device},

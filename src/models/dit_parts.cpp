@@ -104,6 +104,15 @@ Tensor stored_f32(const nn::Weights& weights, const std::string& name, const ten
   return ops::cast(weights.get(name, shape), DType::f32).reshape({rows, columns});
 }
 
+std::vector<bool> ones_of(const Tensor& mask) {
+  std::vector<bool> ones;
+  if (tensor::is_float(mask.dtype()))
+    for (const float value : mask.to_floats()) ones.push_back(value != 0);
+  else
+    for (const int64_t value : mask.to_ints()) ones.push_back(value != 0);
+  return ones;
+}
+
 PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
   PackedText packed{tokens, {}};
   const int64_t batch = mask.defined() ? mask.size(0) : 0;
@@ -113,15 +122,11 @@ PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
           "a text mask {} does not fit {} text tokens", mask.shape().str(), tokens.size(0));
   std::vector<int32_t> kept;
   int64_t at = 0;
-  const std::vector<float> flat =
-      tensor::is_float(mask.dtype()) ? mask.to_floats() : std::vector<float>{};
-  const std::vector<int64_t> whole =
-      flat.empty() && mask.elements() > 0 ? mask.to_ints() : std::vector<int64_t>{};
+  const std::vector<bool> ones = ones_of(mask);
   for (int64_t r = 0; r < batch; ++r) {
     const int64_t begin = at;
     for (int64_t i = r * length; i < (r + 1) * length; ++i)
-      if (flat.empty() ? whole[static_cast<size_t>(i)] != 0 : flat[static_cast<size_t>(i)] != 0)
-        kept.push_back(static_cast<int32_t>(i)), ++at;
+      if (ones[static_cast<size_t>(i)]) kept.push_back(static_cast<int32_t>(i)), ++at;
     packed.spans.push_back({begin, at});
   }
   packed.tokens = ops::gather_rows(tokens, kept, tokens.dtype());

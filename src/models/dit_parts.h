@@ -107,7 +107,9 @@ struct PackedText {
   Tensor tokens;                 ///< [sum of lengths, channels]
   std::vector<nn::Range> spans;  ///< of each sequence
 };
-/// Leaves out what `mask` (i32 or f32 [batch, length], undefined: all ones) says is padding.
+/// Whether each element of a mask of whole numbers or floats is not 0.
+std::vector<bool> ones_of(const Tensor& mask);
+/// Leaves out what `mask` (of any numbers [batch, length], undefined: all ones) says is padding.
 PackedText pack_text(const Tensor& tokens, const Tensor& mask);
 /// What latent tokens see of the text of their sequences, all on this rank.
 std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,

@@ -173,9 +173,9 @@ Tensor HunyuanDit::all_text(const nn::Conditioning& conditioning, const Tensor& 
     require(!mask.defined() || mask.elements() == batch * count, ErrorCode::usage,
             "'{}' is {}; expected [{}, {}]", name, mask.shape().str(), batch, count);
     const bool given = mask.defined() && !mask.is_meta();
-    const std::vector<int64_t> ones = given ? mask.to_ints() : std::vector<int64_t>();
+    const std::vector<bool> ones = given ? ones_of(mask) : std::vector<bool>();
     for (int64_t i = 0; i < count; ++i) {
-      const bool real = !given || ones[static_cast<size_t>(sequence * count + i)] != 0;
+      const bool real = !given || ones[static_cast<size_t>(sequence * count + i)];
       places.push_back(static_cast<int32_t>(real ? begin + sequence * count + i : pad + i));
     }
   };

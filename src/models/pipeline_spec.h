@@ -71,6 +71,7 @@ struct PipelineSpec {
 
   // The latent.
   nn::TokenLayout trained;                            ///< of an image or video of the trained size
+  int64_t positions = 0;                              ///< of patches of a side; 0: any number
   nn::LatentForm form = nn::LatentForm::image;        ///< how the reference pipeline holds latents
   int64_t frames_per_latent = 0;                      ///< after the first; 0: a model of images
   int64_t guided_channels = 0;                        ///< that guidance moves

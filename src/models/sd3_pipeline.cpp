@@ -79,6 +79,7 @@ PipelineSpec sd3_pipeline(const Source& source) {
   spec.inputs = {{"encoder_hidden_states", {333, c.joint_attention_dim}},
                  {"pooled_projections", {c.pooled_projection_dim}}};
   spec.trained = square_layout(c.in_channels, c.patch_size, c.sample_size);
+  spec.positions = c.pos_embed_max_size;
   spec.guided_channels = c.in_channels;
   spec.defaults = {28, 7.0f};
   spec.predicts_flow = spec.joint_text = true;

@@ -23,7 +23,7 @@ class KvCache {
   /// Keys and values of all slots of a site: [slots, width] each.
   std::pair<Tensor, Tensor> table(int site) const;
   /// Where ids of a sequence stand in the table. Throws Error(usage) naming a slot that was never
-  /// written.
+  /// written, but on meta, where passes are left out.
   Range places(int site, int sequence, Range ids) const;
   /// Keys and values of ids of a sequence, as views.
   std::pair<Tensor, Tensor> read(int site, int sequence, Range ids) const;

@@ -72,10 +72,13 @@ void block_problems(const Plan& plan, const Workload& workload, Problems& found)
     other.ulysses = shards;
     if (keeps_blocks(other, workload)) fit.push_back(shards);
   }
+  Plan cuts;
+  cuts.ring = plan.ring;
+  cuts.ulysses = plan.ulysses;
   found.push_back(fmt::format(
-      "schedule=adaptive takes its budget of blocks of {} tokens, which ring={},ulysses={} would "
-      "cut in samples of {} tokens; {}, or choose another schedule",
-      kBudgetBlock, plan.ring, plan.ulysses, workload.tokens(),
+      "schedule=adaptive takes its budget of blocks of {} tokens, which {} would cut in samples of "
+      "{} tokens; {}, or choose another schedule",
+      kBudgetBlock, to_string(cuts), workload.tokens(),
       fit.empty() ? "leave them out"
                   : fmt::format("use shards by the number of {}", fmt::join(fit, ", "))));
 }

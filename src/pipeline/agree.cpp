@@ -128,7 +128,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
                seed, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
-               decode, vae_tiling, vae_tile, compare_steps] = request;
+               decode, vae_tiling, vae_tile, compare_steps, previews] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt.value_or(""));
@@ -154,6 +154,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   terms.say("--latents-only", decode ? "no" : "yes");
   terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
   terms.say("--compare-steps", shown(compare_steps));
+  terms.say("--preview", shown(previews));
   return terms;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/fail.h"
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
 
@@ -43,16 +42,11 @@ std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtyp
   const tensor::BindScope rehearsal(aside);
   const auto model = spec.make(load::MetaWeights(), spec.whole(), dtype);
   nn::TokenLayout layout = spec.layout(0, 0);
-  const auto halved = [&](size_t side) {
-    return std::max(layout.size[side] / 2 / layout.patch[side], int64_t{1}) * layout.patch[side];
+  const auto side = [&](size_t i) {  // no run is larger than what the model has positions for
+    return std::min(layout.size[i], spec.positions * layout.patch[i]);
   };
-  for (;;) try {
-      return flops_of(*model, spec, layout);
-    } catch (const Error& e) {  // larger than what the model has positions for, so no run has it
-      const nn::TokenLayout smaller = spec.layout(halved(1), halved(2));
-      if (e.code() != ErrorCode::usage || smaller.size == layout.size) throw;
-      layout = smaller;
-    }
+  if (spec.positions > 0) layout = spec.layout(side(1), side(2));
+  return flops_of(*model, spec, layout);
 }
 
 void choose_stages(ModelState& state) {

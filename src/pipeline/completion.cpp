@@ -90,6 +90,10 @@ nn::SelectionRule rule_of(const CompleteRequest& q, const models::TokenSpec& spe
           "--select {}: the tokens of a block share experts in this model's own way ({}), beside "
           "which no other is built; leave it out",
           q.select, nn::to_string(spec.routing));
+  require(spec.routing.block == 0 || (q.select_refresh && !q.select_prefill), ErrorCode::usage,
+          "--select-refresh and --select-prefill say which passes --select is for, and this model "
+          "chooses experts in its own way ({}) in all; leave them out",
+          nn::to_string(spec.routing));
   const nn::SelectionRule rule = spec.routing.block > 0 ? spec.routing : asked;
   nn::check_selection(rule, spec.experts, spec.top_k);
   return rule;
@@ -376,7 +380,9 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const auto note = [&](const std::string& said) {
     if (control.on_note && !said.empty()) control.on_note(said);
   };
-  if (state.options.memory_budget > 0) note(assumed_routing(state));
+  if (state.options.memory_budget > 0)
+    note(assumed_routing(most_uneven(state.options.plan, language.geometry(state.dtype()),
+                                     [&] { return rehearse_tokens(state, state.options, run); })));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   note(said);
   Order order{state, q, control, watch, policy, rule, special, std::move(prompts), tokens, meters};

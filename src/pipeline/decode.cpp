@@ -33,9 +33,6 @@ Tensor to_unit(const Tensor& x) {
   return x;
 }
 
-// What is on meta stays there.
-Tensor on_host(const Tensor& x) { return x.is_meta() ? x : x.to(tensor::Device::cpu); }
-
 // unit [1, 3, H, W]
 Image image_of(const Tensor& unit, const std::string& label, int video, int frame) {
   media::Image bytes = media::to_image(unit.reshape({3, unit.size(-2), unit.size(-1)}));
@@ -121,6 +118,7 @@ Decoded decode(const ModelState& state, const RunControl& control, const Job& jo
     const int64_t frames = video ? unit.size(2) : 1;
     for (int64_t t = 0; t < frames; ++t) {
       const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
+      made.pixels.push_back(Tensor::empty({each.elements()}, DType::u8, tensor::Device::meta));
       if (!each.is_meta())
         made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t)));
     }

@@ -13,6 +13,7 @@ struct Decoded {
   /// If they were asked for: the numbers in [0, 1], [images, 3, H, W] or [videos, frames, 3, H,
   /// W].
   tensor::Tensor numbers;
+  std::vector<tensor::Tensor> pixels{};  ///< on meta: the bytes of the images, which so count
 };
 
 /// Latents in token layout to images, one at a time, whole or in tiles.

@@ -216,6 +216,12 @@ void Trace::tokens(const std::string& name, const Tensor& x) {
   tensors_[name] = nn::latent_of_tokens(x, layout, form_);
 }
 
+int64_t Trace::bytes() const {
+  int64_t sum = 0;
+  for (const auto& [name, x] : tensors_) sum += x.bytes();
+  return sum;
+}
+
 void Trace::write(const std::string& path) const {
   if (wanted_) load::write_safetensors(path, tensors_);
 }

@@ -15,6 +15,7 @@ class Trace {
   bool wanted() const { return wanted_; }
   void tokens(const std::string& name, const tensor::Tensor& x);
   void plain(const std::string& name, const tensor::Tensor& x) { tensors_[name] = x; }
+  int64_t bytes() const;
   /// Writes what was collected, if it was wanted.
   void write(const std::string& path) const;
 

@@ -84,6 +84,8 @@ std::string device_name(const DeviceChoice& choice) {
   return fmt::format("cuda:{} ({})", choice.index, tensor::device_pool()->runtime().name());
 }
 
+tensor::Tensor on_host(const tensor::Tensor& x) { return x.is_meta() ? x : x.to(Device::cpu); }
+
 int64_t free_device_memory() {
   const auto pool = tensor::device_pool();
   const auto use = pool->use();

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "pipeline/processes.h"
-#include "tensor/storage.h"
+#include "tensor/tensor.h"
 #include "tessera/request.h"
 
 namespace tessera::pipeline {
@@ -29,6 +29,8 @@ comm::Communicator& world_of(const DeviceChoice& choice, const Processes& proces
 void check_gpus(int gpus, int ranks);
 /// "cpu" or "cuda:0 (NVIDIA H200)", for reports.
 std::string device_name(const DeviceChoice& choice);
+/// In the memory of the host; what is on meta stays there.
+tensor::Tensor on_host(const tensor::Tensor& x);
 /// Bytes that the GPU in use has left, and what this process keeps for itself.
 int64_t free_device_memory();
 

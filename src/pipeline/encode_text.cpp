@@ -61,7 +61,7 @@ TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch
 
 TextStates on_host(TextStates states) {
   for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
-    *x = x->to(tensor::Device::cpu);
+    if (x->defined()) *x = pipeline::on_host(*x);
   return states;
 }
 
@@ -288,7 +288,7 @@ std::map<std::string, Tensor> forward_text(const ModelState& state, const std::s
   models::TextTrace watch;
   if (trace)
     watch = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
+      outputs[name] = on_host(ops::cast(x, DType::f32));
     };
   if (const std::string said = state.check_text_encoder(component);
       control.on_note && !said.empty())

@@ -18,6 +18,7 @@
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
 #include "pipeline/conditioning.h"
+#include "pipeline/denoise.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/forward_moe_layer.h"
 #include "pipeline/forward_tokens.h"
@@ -118,7 +119,7 @@ struct TransformerPass {
   Tensor time, latent;
   bool trace;
   std::stop_token stop;
-  RunMeters meters{};
+  RunMeters meters;
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};  ///< by rank, of this process
   Tensors traced{};  ///< at the first rank, as is what came out
   Tensor out{};
@@ -204,7 +205,7 @@ nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::st
 }
 
 Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inputs, bool trace,
-                        const RunControl& control) {
+                        const RunControl& control, const RunMeters& meters) {
   const models::PipelineSpec& spec = *state.spec;
   const auto names = spec.forward_names;
   std::string all = names.latent + ", " + names.timestep;
@@ -223,8 +224,7 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   workload.grid = layout.grid();
   workload.prefix = spec.prefix(conditioning);
   const Tensor tokens = nn::tokens_of_latent(latent, layout, spec.form);
-  TransformerPass pass{state, workload, conditioning, time, tokens, trace, control.stop};
-  pass.meters = RunMeters(state.workers.ranks.size());
+  TransformerPass pass{state, workload, conditioning, time, tokens, trace, control.stop, meters};
   pass.load();
   launch_ranks(state, pass.meters, control.stop,
                [&](comm::Communicator* world) { pass.run(world); });
@@ -245,7 +245,7 @@ Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& 
   nn::LocalSpatial spatial;
   const auto vae = state.load_vae();
   const auto whole = [&](const Tensor& z) {
-    return vae->decode(z.to(state.device()), spatial, run.watch).to(tensor::Device::cpu);
+    return on_host(vae->decode(z.to(state.device()), spatial, run.watch));
   };
   return run.tiles ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
                    : whole(latent);
@@ -264,7 +264,7 @@ Tensor run_encoder(const ModelState& state, const Tensor& images, const VaeRun& 
   nn::LocalSpatial spatial;
   const auto vae = state.load_vae_encoder();
   const auto whole = [&](const Tensor& x) {
-    return joined(vae->encode(x.to(state.device()), spatial, run.watch)).to(tensor::Device::cpu);
+    return on_host(joined(vae->encode(x.to(state.device()), spatial, run.watch)));
   };
   return run.tiles ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
                    : whole(images);
@@ -287,7 +287,7 @@ Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
           "there is no --trace of tiles; leave out --vae-tiling");
   if (request.trace)
     run.watch.trace = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = ops::cast(x, DType::f32).to(tensor::Device::cpu);
+      outputs[name] = on_host(ops::cast(x, DType::f32));
     };
   if (decode) {
     outputs["out"] = run_decoder(state, sample, run);
@@ -298,6 +298,78 @@ Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
   outputs["out"] = outputs["mean"] = moments.slice(1, 0, channels).contiguous();
   outputs["logvar"] = moments.slice(1, channels, 2 * channels).contiguous();
   return outputs;
+}
+
+// Of a transformer, a VAE or a text encoder.
+Tensors run_part(ModelState& state, const ForwardRequest& request, Tensors& inputs,
+                 const RunControl& control, const RunMeters& meters) {
+  const std::string file = request.inputs.empty() ? "the request" : request.inputs;
+  if (request.component >= ModelPart::text_encoder)
+    return forward_text(state, word_of(request.component), inputs, request.trace, control);
+  return request.component == ModelPart::transformer
+             ? run_transformer(state, file, inputs, request.trace, control, meters)
+             : run_vae(state, file, inputs, request);
+}
+
+// The same on meta: what this process takes, with what it is given; of one rank with what it
+// traces.
+Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensors& inputs) {
+  ModelState stage;
+  set_stage(state, state.options, stage);
+  const RunMeters meters(stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &meters));
+  Tensors shapes;
+  for (const auto& [name, x] : inputs) {
+    const bool read = name.ends_with("_ids") || name.find("mask") != std::string::npos;
+    shapes[name] = read || !tensor::is_float(x.dtype()) ? x : x.to(tensor::Device::meta);
+  }
+  const int64_t given = meters.memory->current();
+  request.trace = request.trace && meters.ranks.empty();
+  run_part(stage, request, shapes, {.stop = base::current_stop()}, meters);
+  const MemoryPeaks peak = peaks_of(*meters.memory);
+  if (meters.ranks.empty()) return {peak.weights, peak.activations, peak.total};
+  Rehearsal found;
+  for (size_t r = 0; r < meters.ranks.size(); ++r)
+    found.ranks.push_back(
+        foretold(work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
+  const auto weights = stage.weights_of("transformer");
+  add_process(
+      state.options,
+      [&](int rank) -> std::shared_ptr<const void> {
+        return stage.spec->make(*weights, stage.portion(rank), stage.dtype());
+      },
+      found);
+  return {found.weights, found.process - found.weights, found.process + given};
+}
+
+// The first tiles in which a VAE would fit; "": none.
+std::string tiles_that_fit(const ModelState& state, ForwardRequest request, const Tensors& inputs,
+                           const Room& room) {
+  const bool vae =
+      request.component == ModelPart::vae_decode || request.component == ModelPart::vae_encode;
+  if (!vae || request.trace) return "";
+  request.vae_tiling = VaeTiling::on;
+  for (const int64_t pixels : {0, 512, 256, 128}) {
+    request.vae_tile = pixels;
+    const int64_t bytes = rehearse_part(state, request, inputs).peak;
+    if (bytes <= room.bytes)
+      return fmt::format("--vae-tiling {} needs {}", pixels == 0 ? "on" : std::to_string(pixels),
+                         amount(double(bytes)));
+  }
+  return "";
+}
+
+void admit(const ModelState& state, const ForwardRequest& request, const Tensors& inputs) {
+  const Room room = room_of(state);
+  const Need need = rehearse_part(state, request, inputs);
+  if (need.peak <= room.bytes) return;
+  std::string remedy = tiles_that_fit(state, request, inputs, room);
+  if (remedy.empty()) remedy = "give fewer or smaller tensors";
+  if (state.options.memory_budget > 0)
+    remedy = fmt::format("it fits into {}; else {}", budget_of(need.peak), remedy);
+  fail(ErrorCode::memory, "{}",
+       too_large(fmt::format("{} of these tensors", word_of(request.component)), need.peak,
+                 need.weights, room, remedy));
 }
 
 }  // namespace
@@ -335,17 +407,17 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                                            : "";
     if (!said.empty()) control.on_note(said);
   }
-  const tensor::BindScope bind(state.workers.scope());
+  const RunMeters meters(state.workers.ranks.size());
+  const tensor::BindScope bind(state.workers.scope(-1, &meters));
   Tensors inputs = inputs_of(request);
-  const std::string file = request.inputs.empty() ? "the request" : request.inputs;
+  if (!layer && !language) admit(state, request, inputs);
   const Tensors outputs = layer      ? forward_moe_layer(state, inputs, request, control)
                           : language ? forward_tokens(state, inputs, request.trace, control.stop)
-                          : transformer
-                              ? run_transformer(state, file, inputs, request.trace, control)
-                          : text ? forward_text(state, component, inputs, request.trace, control)
-                                 : run_vae(state, file, inputs, request);
+                                     : run_part(state, request, inputs, control, meters);
   require(!control.stop.stop_requested(), ErrorCode::cancelled,
           "stopped before the result of '{}' was there", component);
+  const std::string beyond = beyond_budget(state.options, peaks_of(*meters.memory), {});
+  if (control.on_note && !beyond.empty()) control.on_note(beyond);
   if (elsewhere(state)) return {};
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = data_of(x);

@@ -100,9 +100,10 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
     result.elsewhere = true;
     return result;
   }
+  Decoded made;
   if (request.decode) {
     const base::Stopwatch decoding;
-    Decoded made = decode(state, control, job, job.tiles, tokens, trace.wanted());
+    made = decode(state, control, job, job.tiles, tokens, trace.wanted());
     if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
     result.images = std::move(made.images);
     result.report.phase_seconds[Phase::decode] = decoding.seconds();

@@ -55,6 +55,8 @@ Language::Language(const load::Component& part) : part_(part) {
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", spec_.vocabulary);
     spec_.decode = decode_of(read, spec_.decode);
+    if (read.has("max_post_steps") && !read.has("editing_threshold"))
+      unused_ = path + ": 'max_post_steps' has no effect without 'editing_threshold'";
   }
   read_template();
 }
@@ -145,7 +147,8 @@ std::string Language::check(nn::DType dtype) const {
   const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
   spec_.make(asked, spec_.whole(), dtype, 0);
-  return load::check_names(asked, tensors, part_.folder);
+  const std::string names = load::check_names(asked, tensors, part_.folder);
+  return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
 }
 
 load::MetaWeights Language::on_meta() const {

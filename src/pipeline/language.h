@@ -67,6 +67,7 @@ class Language {
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_, tool_template_;  // the second for chats with tools, if there is one
   int64_t max_tokens_ = 128;
+  std::string unused_;             // what nothing reads of generation_config.json, a sentence
   std::vector<int32_t> ends_;      // of generation_config.json
   Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks
   std::atomic<bool> checked_{false};

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/machine_memory.h"
+#include "parallel/experts/exchange.h"
 #include "parallel/setup.h"
 #include "pipeline/share_text.h"
 #include "pipeline/sizes.h"
@@ -54,34 +55,48 @@ struct Misfit {
   int64_t bytes = 0, weights = 0;
 };
 
+// Keeps as many blocks as fit, beside a preview of so many bytes (0: none). False: none do.
+bool stream(const ModelState& state, const Rehearsal& whole, int64_t room, int64_t preview,
+            Job& job, Rehearsal& need) {
+  const auto takes = [&] {
+    return std::max(need.process, preview > 0 ? need.between + preview : 0);
+  };
+  const PartWeights parts = part_weights(*state.spec, state.dtype());
+  need = whole;
+  // Where none seem to fit, their peak and that of activations still need not meet.
+  const int64_t rest = takes() - need.weights;
+  job.resident_blocks = std::max<int64_t>(resident_blocks(parts, room - rest), 0);
+  for (;; --job.resident_blocks) {
+    need = rehearse(state, job);
+    if (takes() <= room) return true;
+    if (job.resident_blocks == 0) return false;
+  }
+}
+
 // Of the denoising. On one rank blocks that do not fit are streamed.
-std::optional<Misfit> fit_transformer(const ModelState& state, const Room& room, Job& job,
-                                      Rehearsal& need) {
+std::optional<Misfit> fit_transformer(const ModelState& state, const Room& room, bool previews,
+                                      Job& job, Rehearsal& need) {
   job.resident_blocks = -1;
   need = rehearse(state, job);
   const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
   if (state.options.plan.world() > 1 || state.expert_dtype()) return refused();
-  const PartWeights parts = part_weights(*state.spec, state.dtype());
-  // Where none seem to fit, their peak and that of activations still need not meet.
-  const int64_t rest = need.process - need.weights;
-  job.resident_blocks = std::max<int64_t>(resident_blocks(parts, room.bytes - rest), 0);
-  for (;; --job.resident_blocks) {
-    need = rehearse(state, job);
-    if (need.process <= room.bytes) break;
-    if (job.resident_blocks == 0) return refused();
-  }
+  const Rehearsal whole = need;
+  const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
+  if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
+      !stream(state, whole, room.bytes, 0, job, need))
+    return refused();
   job.notes.push_back(fmt::format(
       "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
       "the others are read from the file in every step",
-      amount(double(parts.whole())), amount(double(room.bytes)), job.resident_blocks,
-      parts.blocks.size()));
+      amount(double(whole.weights)), amount(double(room.bytes)), job.resident_blocks,
+      state.spec->blocks));
   return {};
 }
 
 // What is beside the decoder while it decodes, but for all latents.
 int64_t held_in_decoding(const ModelState& state, const Job& job, const Rehearsal& denoise) {
-  return input_bytes(job) + (state.options.keep_parts ? denoise.weights : 0);
+  return input_bytes(job) + denoise.traced + (state.options.keep_parts ? denoise.weights : 0);
 }
 
 void note_tiles(const ModelState& state, bool asked, const Room& room, Job& job) {
@@ -115,21 +130,36 @@ std::optional<Misfit> fit_tiles(const ModelState& state, const GenerateRequest& 
   return {};
 }
 
+std::string written(double bytes, int digits) {
+  if (bytes >= 1e9) return fmt::format("{:.{}f} GB", bytes / 1e9, digits);
+  if (bytes >= 1e5) return fmt::format("{:.{}f} MB", bytes / 1e6, digits);
+  return bytes >= 1e3 ? fmt::format("{:.{}f} KB", bytes / 1e3, digits)
+                      : fmt::format("{:.0f} bytes", bytes);
+}
+
+// "--memory-budget allows 5.2 MB", to who needs so many bytes.
+std::string allowed(const Room& room, double need) {
+  return fmt::format("{} {}{}", room.giver, amount(room.whole, need), room.beside);
+}
+
 void check_latents(const Job& job, const Room& room) {
   const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
                          job.samples() * 4 * sizeof(float);
   require(latents < double(room.bytes), ErrorCode::memory,
           "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: {}",
-          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents), room.allows,
-          kSmaller);
+          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents),
+          allowed(room, latents), kSmaller);
   check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
 }
 
 }  // namespace
 
-std::string amount(double bytes) {
-  return bytes >= 1e9 ? fmt::format("{:.1f} GB", bytes / 1e9)
-                      : fmt::format("{:.1f} MB", bytes / 1e6);
+std::string amount(double bytes) { return written(bytes, 1); }
+
+std::string amount(double bytes, double other) {
+  int digits = 1;
+  while (bytes != other && digits < 9 && written(bytes, digits) == written(other, digits)) ++digits;
+  return written(bytes, digits);
 }
 
 std::string budget_of(int64_t bytes) {
@@ -138,27 +168,26 @@ std::string budget_of(int64_t bytes) {
 
 std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
                       const std::string& remedy) {
+  const auto need = double(bytes);
   return fmt::format("{} would need about {} (weights {}, activations {}), {}: {}", what,
-                     amount(double(bytes)), amount(double(weights)),
-                     amount(double(bytes - weights)), room.allows, remedy);
+                     amount(need, room.whole), amount(double(weights)),
+                     amount(double(bytes - weights)), allowed(room, need), remedy);
 }
 
 Room room_of(const ModelState& state, int64_t held) {
   const int64_t budget = state.options.memory_budget;
   const std::string beside =
       held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
-  if (budget > 0)
-    return {budget - held, "--memory-budget allows " + amount(double(budget)) + beside};
+  if (budget > 0) return {budget - held, "--memory-budget allows", double(budget), beside};
   if (state.device() != Device::cpu) {  // what is held is not free
     const auto have = static_cast<double>(free_device_memory());
-    return {static_cast<int64_t>(0.95 * have), "the GPU has " + amount(have)};
+    return {static_cast<int64_t>(0.95 * have), "the GPU has", have};
   }
   const Processes* const processes = state.options.processes;
   const int sharing = processes ? std::max(1, processes->on_this_machine()) : 1;
   const double have = static_cast<double>(base::usable_memory()) / sharing;
-  return {
-      static_cast<int64_t>(0.95 * have) - held,
-      "the machine has " + amount(have) + (sharing > 1 ? " for each of its ranks" : "") + beside};
+  return {static_cast<int64_t>(0.95 * have) - held, "the machine has", have,
+          (sharing > 1 ? " for each of its ranks" : "") + beside};
 }
 
 std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
@@ -168,6 +197,14 @@ std::string as_processes(const RunOptions& options, const Rehearsal& need, int64
   if (options.processes || need.ranks.size() < 2 || most > room.bytes) return "";
   return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
                      amount(double(most)));
+}
+
+TileChoice choose_preview(const ModelState& state, const Job& job, const Room& room) {
+  if (job.tiles) {
+    TileChoice same{job.tiles, rehearse_decode(state, job, job.tiles)};
+    if (same.need.peak <= room.bytes) return same;
+  }
+  return choose_tiles(state, job, room);
 }
 
 TileChoice choose_tiles(const ModelState& state, const Job& job, const Room& room) {
@@ -197,7 +234,8 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
     if (text.need.peak > room.bytes)
       misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
   }
-  const auto denoising = fit_transformer(state, room, job, fit.denoise);
+  const bool previews = request.previews && state.has_vae();
+  const auto denoising = fit_transformer(state, room, previews, job, fit.denoise);
   if (denoising) misfits.push_back(*denoising);
   const int64_t held = held_in_decoding(state, job, fit.denoise);
   if (request.decode && state.has_vae())
@@ -205,6 +243,11 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
       misfits.push_back(*found);
   fit.process =
       std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
+  if (previews && !denoising) {
+    const Room left = room_of(state, fit.denoise.between);
+    const int64_t preview = choose_preview(state, job, left).need.peak;
+    if (preview <= left.bytes) fit.process = std::max(fit.process, fit.denoise.between + preview);
+  }
   if (misfits.empty()) return fit;
   const Misfit& first = misfits.front();
   int64_t least = 0;
@@ -223,17 +266,32 @@ void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
   const Fit fit = fit_memory(state, request, job);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   state.transformers.keep_only(job.resident_blocks);
-  if (const std::string said = assumed_routing(state);
-      !said.empty() && state.options.memory_budget > 0)
-    job.notes.push_back(said);
+  if (state.options.memory_budget == 0) return;
+  const int64_t most =
+      most_uneven(state.options.plan, state.geometry(), [&] { return rehearse(state, job); });
+  if (most > 0) job.notes.push_back(assumed_routing(most));
 }
 
-std::string assumed_routing(const ModelState& state) {
-  const bool assumed = tensor::current_scope().assumptions.expert_load.empty();
-  if (state.options.plan.expert == 1 || !assumed) return "";
-  return "memory is foreseen as if all experts got as many tokens each; a rank takes more where "
-         "its "
-         "experts get more";
+int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry,
+                    const std::function<Rehearsal()>& rehearse) {
+  tensor::Scope scope = tensor::current_scope();
+  std::vector<double>& load = scope.assumptions.expert_load;
+  if (plan.expert == 1 || geometry.experts.empty() || !load.empty()) return 0;
+  const std::vector<int> owners = parallel::expert_owners(plan, geometry.experts.front().experts);
+  std::vector<int> owned(static_cast<size_t>(plan.expert));
+  for (const int owner : owners) ++owned[static_cast<size_t>(owner)];
+  const auto fullest = std::max_element(owned.begin(), owned.end()) - owned.begin();
+  for (const int owner : owners) load.push_back(owner == fullest ? 1 : 0);
+  const tensor::BindScope bind(scope);
+  return rehearse().process;
+}
+
+std::string assumed_routing(int64_t most_uneven) {
+  if (most_uneven == 0) return "";
+  return fmt::format(
+      "memory is foreseen as if all experts got as many tokens each; a rank takes more where its "
+      "experts get more: a process {} at most, if all tokens choose the experts of one rank",
+      amount(double(most_uneven)));
 }
 
 std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
@@ -242,8 +300,9 @@ std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
   for (const Report::Rank& rank : ranks)
     if (options.processes) most = std::max(most, rank.peak_bytes.total);
   if (options.memory_budget == 0 || most <= options.memory_budget) return "";
-  return fmt::format("took {}, where --memory-budget allows {}{}", amount(double(most)),
-                     amount(double(options.memory_budget)),
+  const auto took = double(most), budget = double(options.memory_budget);
+  return fmt::format("took {}, where --memory-budget allows {}{}", amount(took, budget),
+                     amount(budget, took),
                      options.plan.expert > 1 ? ": some experts got more tokens than others" : "");
 }
 

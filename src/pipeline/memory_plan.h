@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,13 +13,18 @@ namespace tessera::pipeline {
 /// Error(usage) for sizes that no tile has.
 models::Tiling vae_tiles(const ModelState& state, int64_t pixels);
 
-/// "16.2 GB", "3.4 MB".
+/// "16.2 GB", "3.4 MB", "52.0 KB", "17 bytes".
 std::string amount(double bytes);
+/// With as many digits as tell it from another amount.
+std::string amount(double bytes, double other);
 
-/// What a run may take: bytes, and how messages call it.
+/// What a run may take: bytes, and how messages call it: of whom, all that there is, what takes
+/// part of that.
 struct Room {
-  int64_t bytes;
-  std::string allows;
+  int64_t bytes = 0;
+  std::string giver{};
+  double whole = 0;
+  std::string beside{};
 };
 /// Of this process: RunOptions::memory_budget, else nearly all that the machine or the GPU has,
 /// shared with the ranks beside it; less what the run holds already.
@@ -41,6 +47,8 @@ struct TileChoice {
   Need need;
 };
 TileChoice choose_tiles(const ModelState& state, const Job& job, const Room& room);
+/// The same of a preview in the middle of a run: in the tiles of the result if they do.
+TileChoice choose_preview(const ModelState& state, const Job& job, const Room& room);
 
 /// What the parts of a run need, one after the other, and why one does not fit; "": they do.
 struct Fit {
@@ -51,16 +59,22 @@ struct Fit {
   std::string problem;
 };
 /// Makes a job fit into the memory of the machine or RunOptions::memory_budget: chooses how many
-/// blocks of the transformer stay in memory (on one rank) and the tiles in which latents are
-/// decoded, and says so in job.notes. Reads no weight. Throws Error(usage) for tiles that cannot
+/// blocks of the transformer stay in memory (on one rank), beside previews if they are asked for
+/// and can be, and the tiles in which latents are decoded, and says so in job.notes. Reads no
+/// weight. Throws Error(usage) for tiles that cannot
 /// be.
 Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job);
 
 /// The same for a run: throws Error(memory) when nothing helps.
 void plan_memory(ModelState& state, const GenerateRequest& request, Job& job);
 
-/// That experts of several ranks are foreseen to get alike many tokens; "" where they are not.
-std::string assumed_routing(const ModelState& state);
+/// Bytes of a process, by a rehearsal, if all tokens choose the experts of one rank, one that has
+/// most of them; 0: no ranks share experts, or the caller's scope assumes who gets how many.
+int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry,
+                    const std::function<Rehearsal()>& rehearse);
+/// That experts of several ranks are foreseen to get alike many tokens, and what it is at most; "":
+/// most_uneven() found 0.
+std::string assumed_routing(int64_t most_uneven);
 /// What a run took beyond its budget, with the reason; "": nothing.
 std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
                           const std::vector<Report::Rank>& ranks);

@@ -305,6 +305,7 @@ void plan_size(const ModelState& state, const GenerateRequest& request, Job& job
 // What a request is before anything is encoded: its sizes, and how many steps it asks for.
 int begin_job(const ModelState& state, const GenerateRequest& request, Job& job) {
   job.meters = RunMeters(state.workers.ranks.size());
+  job.traced = !request.trace.empty();
   job.guidance_asked = request.guidance.value_or(state.defaults.guidance);
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,

@@ -50,6 +50,7 @@ struct Job {
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
   std::vector<std::string> notes;               ///< what one should know about it
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
+  bool traced = false;           ///< latents and predictions of all steps are kept
   RunMeters meters;
   /// The transformer by rank, of those of this process, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};

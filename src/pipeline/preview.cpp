@@ -15,16 +15,12 @@ std::vector<Image> preview(const ModelState& state, const std::stop_token& stop,
   aside.meter = nullptr;
   const tensor::BindScope bind(aside);
   const Room room = room_of(state, job.meters.memory->current());
-  std::optional<models::Tiling> tiles = job.tiles;
-  if (!tiles || rehearse_decode(state, job, tiles).peak > room.bytes) {
-    const TileChoice choice = choose_tiles(state, job, room);
-    const Need& need = choice.need;
-    if (need.peak > room.bytes)
-      fail(ErrorCode::memory, "{}",
-           too_large("a preview", need.peak, need.weights, room, "use a smaller size"));
-    tiles = choice.tiles;
-  }
-  return decode(state, {.stop = stop}, job, tiles, tokens).images;
+  const TileChoice choice = choose_preview(state, job, room);
+  const Need& need = choice.need;
+  if (need.peak > room.bytes)
+    fail(ErrorCode::memory, "{}",
+         too_large("a preview", need.peak, need.weights, room, "use a smaller size"));
+  return decode(state, {.stop = stop}, job, choice.tiles, tokens).images;
 }
 
 }  // namespace tessera::pipeline

@@ -53,6 +53,7 @@ Job shortened(const Job& job, const Plan& plan) {
   first.prefix = job.prefix;
   first.guidance = job.guidance;
   first.resident_blocks = job.resident_blocks;
+  first.traced = job.traced;
   first.sampler = std::make_unique<FirstSteps>(*job.sampler,
                                                steps_until_they_repeat(plan, job.sampler->steps()));
   for (const auto& [name, x] : job.conditioning.tensors) {
@@ -161,13 +162,22 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   const nn::Geometry geometry = stage.geometry();
   parallel::require_runnable(options.plan, geometry, run.workload());
   load_ranks(stage, run);
-  Trace none(run, false);
+  Trace trace(run, run.traced);
   Report report;
   RunControl control;
   control.stop = base::current_stop();
-  denoise(stage, {}, control, run, none, report);
+  int64_t between = 0;
+  control.on_progress = [&](const Progress&) {
+    between = std::max(between, run.meters.memory->current());
+  };
+  denoise(stage, {}, control, run, trace, report);
+  const int steps = run.sampler->steps();
   Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run),
-                  .work = mean_work(run.meters.all->entries(), run.sampler->steps())};
+                  .work = mean_work(run.meters.all->entries(), steps)};
+  found.traced = trace.bytes() / steps * job.sampler->steps();
+  const int64_t later = found.traced - trace.bytes();  // of the steps that were not rehearsed
+  found.ranks[0].activations += later;
+  found.ranks[0].total += later;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,
@@ -179,6 +189,8 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
       },
       found);
   found.process += input_bytes(job);
+  // Where ranks are threads the others may be anywhere in their steps.
+  found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);
   return found;
 }
 
@@ -195,15 +207,24 @@ Need rehearse_decode(const ModelState& state, const Job& job,
   one.form = job.form;
   one.labels.resize(1);
   one.added_frames = job.added_frames;
+  one.traced = job.traced;
   one.crop_height = job.crop_height;
   one.crop_width = job.crop_width;
   const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
   const Tensor latents =
       Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
                     tensor::DType::f32, tensor::Device::meta);
-  decode(stage, {}, one, tiles, latents);
+  const Decoded made = decode(stage, {}, one, tiles, latents, job.traced);
+  int64_t pixels = 0;
+  for (const Tensor& image : made.pixels) pixels += image.bytes();
+  const int64_t numbers = job.traced ? made.numbers.bytes() : 0;
   const MemoryPeaks peak = peaks_of(*one.meters.memory);
-  return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
+  // Then the last one is made, or the numbers of all are joined.
+  const int64_t others = (job.samples() - 1) * (pixels + numbers);
+  const int64_t joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
+  const int64_t activations = std::max(peak.activations + others, joining);
+  return {peak.weights, activations, std::max(peak.total + others, peak.weights + joining), 0,
+          one.meters.all->entries()};
 }
 
 }  // namespace tessera::pipeline

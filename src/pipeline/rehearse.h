@@ -18,7 +18,9 @@ struct Rehearsal {
   /// Bytes that this process needs: its rank, or all ranks that are its threads; and those of them
   /// that are weights.
   int64_t process = 0, weights = 0;
-  Work work;  ///< of a step, or of a pass over all tokens, of all ranks
+  int64_t between = 0;  ///< held at most where a step is told, which may ask for a preview
+  int64_t traced = 0;   ///< of these, tensors of all steps that the request keeps
+  Work work;            ///< of a step, or of a pass over all tokens, of all ranks
 };
 
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count
@@ -48,7 +50,8 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
 /// Under the options of the model.
 Rehearsal rehearse(const ModelState& state, const Job& job);
 
-/// The decoding of one of a job's images or videos, whole or in tiles, beside all latents.
+/// The decoding of a job's last image or video, whole or in tiles, beside all latents and what was
+/// made of the others.
 Need rehearse_decode(const ModelState& state, const Job& job,
                      const std::optional<models::Tiling>& tiles);
 

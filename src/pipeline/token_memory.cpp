@@ -34,17 +34,25 @@ std::shared_ptr<const nn::TokenModel> network_of(const ModelState& state, const 
   return spec.make(weights, portion, dtype, spec.block_causal ? block : 0);
 }
 
-// Over some tokens of each sequence, of which it decides the last ones.
-sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
+/// Tokens of each sequence that a pass is over, and how many of each it decides; of those that are
+/// rehearsed, how many passes of the run it stands for.
+struct Stand {
+  std::vector<nn::Range> body;
+  int64_t decided = 0;
+  double passes = 1;
+};
+
+sample::TokenPass pass_of(const Stand& stand) {
   sample::TokenPass pass;
-  for (size_t r = 0; r < body.size(); ++r) {
-    if (body[r].size() == 0) continue;  // it has ended
+  for (size_t r = 0; r < stand.body.size(); ++r) {
+    const nn::Range& body = stand.body[r];
+    if (body.size() == 0) continue;  // it has ended
     const auto sequence = static_cast<int>(r);
     pass.view.sequences.push_back(sequence);
-    pass.view.body.push_back({sequence, body[r]});
-    pass.view.lengths.push_back(body[r].end);
+    pass.view.body.push_back({sequence, body});
+    pass.view.lengths.push_back(body.end);
     // In two parts, as masks that are not neighbours: their rows are copied.
-    const nn::Range open{std::max(body[r].begin, body[r].end - decided), body[r].end};
+    const nn::Range open{std::max(body.begin, body.end - stand.decided), body.end};
     const int64_t first = std::min(open.begin + 1, open.end);
     if (first > open.begin) pass.decide.push_back({sequence, {open.begin, first}});
     if (first < open.end) pass.decide.push_back({sequence, {first, open.end}});
@@ -55,15 +63,15 @@ sample::TokenPass pass_of(const std::vector<nn::Range>& body, int64_t decided) {
 
 // Over all tokens, twice, for what the first leaves is beside the second; or the first of a cache
 // of blocks, then block by block.
-std::vector<sample::TokenPass> passes_of(const TokenRun& run) {
+std::vector<Stand> passes_of(const TokenRun& run) {
   std::vector<nn::Range> body;
   if (run.prefill.empty()) {
     for (const int64_t length : run.lengths) body.push_back({0, length});
-    return {pass_of(body, run.decided), pass_of(body, run.decided)};
+    return {{body, run.decided}, {body, run.decided}};
   }
   for (const int64_t tokens : run.prefill) body.push_back({0, tokens});
-  std::vector<sample::TokenPass> passes;
-  if (!run.joined) passes.push_back(pass_of(body, 0));
+  std::vector<Stand> passes;
+  if (!run.joined) passes.push_back({body, 0});
   for (bool more = true, first = true; more; first = false) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
@@ -72,21 +80,65 @@ std::vector<sample::TokenPass> passes_of(const TokenRun& run) {
       body[r] = {there - again, end};
       more = more || body[r].size() > 0;
     }
-    if (more) passes.push_back(pass_of(body, run.decided));
+    if (more) passes.push_back({body, run.decided});
   }
   return passes;
 }
 
+bool as_wide(const Stand& a, const Stand& b) {
+  return a.decided == b.decided &&
+         std::equal(a.body.begin(), a.body.end(), b.body.begin(),
+                    [](const nn::Range& x, const nn::Range& y) { return x.size() == y.size(); });
+}
+
+// Neighbours over as many tokens of each sequence differ in what these see alone, which grows from
+// one to the next as evenly as their work: the last is the largest, the first and it are the mean.
+std::vector<Stand> stands_of(const TokenRun& run) {
+  const std::vector<Stand> all = passes_of(run);
+  std::vector<Stand> stands;
+  for (size_t first = 0, end = 0; first < all.size(); first = end) {
+    while (end < all.size() && as_wide(all[first], all[end])) ++end;
+    stands.push_back(all[first]);
+    if (end - first == 1) continue;
+    stands.push_back(all[end - 1]);
+    for (size_t i : {1, 2}) stands[stands.size() - i].passes = double(end - first) / 2;
+  }
+  return stands;
+}
+
 int64_t most_at_once(const TokenRun& run) {
   int64_t most = 0;
-  for (const sample::TokenPass& pass : passes_of(run))
-    most = std::max(most, nn::token_count(pass.view.body));
+  for (const Stand& stand : stands_of(run))
+    most = std::max(most, nn::token_count(pass_of(stand).view.body));
   return most;
 }
 
+/// What a rank does, of which passes stand for several.
+class Stood {
+ public:
+  Stood(const tensor::Scope& rank, const comm::Communicator* world) : rank_(rank), world_(world) {}
+  void count(double passes) {
+    const double flops = rank_.meter->total().flops;
+    const auto sent = world_ ? double(world_->ledger().total().bytes) : 0;
+    flops_ += passes * (flops - flops_before_);
+    sent_ += passes * (sent - sent_before_);
+    flops_before_ = flops;
+    sent_before_ = sent;
+  }
+  Report::Rank all() const {
+    return {peaks_of(*rank_.memory), flops_, static_cast<int64_t>(sent_)};
+  }
+
+ private:
+  const tensor::Scope& rank_;
+  const comm::Communicator* world_;
+  double flops_ = 0, sent_ = 0, flops_before_ = 0, sent_before_ = 0;
+};
+
 }  // namespace
 
-Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run) {
+Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run,
+                          Passes which) {
   require(tokens_of(run) <= kMostTokens, ErrorCode::memory,
           "a run of {} tokens is too long for any machine: use fewer or shorter prompts",
           tokens_of(run));
@@ -100,7 +152,9 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
     networks.push_back(loaded.get(0, r, stage.workers.scope(r, &meters).memory, [&] {
       return network_of(state, options, state.language->on_meta(), r, run.block);
     }));
-  const std::vector<sample::TokenPass> passes = passes_of(run);
+  const std::vector<Stand> stands = which == Passes::all ? passes_of(run) : stands_of(run);
+  double passes = 0;
+  for (const Stand& stand : stands) passes += stand.passes;
   Rehearsal found;
   found.ranks.resize(networks.size());
   const std::stop_token stop = base::current_stop();
@@ -115,20 +169,23 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
     std::vector<tensor::Tensor> routed;  // which a run keeps until it has counted a pass
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
-    for (const sample::TokenPass& pass : passes) {
+    const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
+    Stood did(scope, world);
+    for (const Stand& stand : stands) {
+      const sample::TokenPass pass = pass_of(stand);
       if (pass.ids.empty()) continue;
       base::check_stop(stop);
       parallel::forward(model, pass, setup, {});
+      did.count(stand.passes);
       routed.clear();
     }
     setup.finish();
-    const int64_t sent = world ? world->ledger().total().bytes : 0;
+    did.count(1);
     found.ranks[rank] =
-        foretold(work_of(stage.workers.scope(static_cast<int>(rank), &meters), sent),
-                 experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
-                 nn::token_count(setup.view().body), static_cast<int>(passes.size()));
+        foretold(did.all(), experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
+                 nn::token_count(setup.view().body), static_cast<int>(passes));
   });
-  found.work = mean_work(meters.all->entries(), static_cast<int>(passes.size()));
+  found.work = mean_work(meters.all->entries(), static_cast<int>(stands.size()));
   const load::MetaWeights weights = state.language->on_meta();
   add_process(
       options, [&](int rank) { return network_of(state, options, weights, rank, run.block); },

@@ -20,8 +20,12 @@ struct TokenRun {
   nn::SelectionRule rule{};        ///< which may give a token more experts than the model's router
 };
 
-/// Its passes on a stage: over all tokens, or the first and one of each block.
-Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run);
+/// Which passes are rehearsed: those that can be the largest, with what all do by them, or all.
+enum class Passes { largest, all };
+/// Its passes on a stage: over all tokens, or the first and one of each block. The work is the mean
+/// of those that were rehearsed.
+Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run,
+                          Passes which = Passes::largest);
 
 /// Why a run that was rehearsed does not fit into the machine's memory or
 /// RunOptions::memory_budget, and what would; "" if it fits. Reads no weight.

@@ -68,6 +68,18 @@ TEST(Plan, NamesWhatItCannotRead) {
   }
 }
 
+TEST(Plan, AListIsQuotedAsItWasGiven) {
+  try {
+    parse_plan("pipefusion=2,stages=4+");
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("'stages=4+': expected whole numbers from 0 to 65536, and "
+                                         "+ between them"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(Plan, TheOrderOfAxesIsPartOfIt) {
   const auto order = [](const char* text) {
     std::string names;
@@ -106,7 +118,11 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("stages=2+2", "pipefusion=1 has 1");
   refused("pipefusion=2,stages=4+0", "each stage has a block at least");
   refused("cut=bands", "add patches=");
-  refused("pipefusion=2,expert=2", "does not divide the 1 ranks");
+  refused("stages=3", "stages=3 names 1 stage, pipefusion=1 has 1");
+  refused("pipefusion=2,expert=2",
+          "expert=2 does not divide the 1 rank that holds different tokens (stages hand the same "
+          "ones on); add data=2 or ulysses=2");
+  refused("cfg=2,expert=3", "use one of 1, 2");
   EXPECT_TRUE(problems(parse_plan("data=2,cfg=2,pipefusion=2,ulysses=3,expert=6"), 24).empty());
   for (const char* ring : {"pipefusion=2,patches=1,ring=3", "pipefusion=2,patches=8,ring=3"})
     EXPECT_TRUE(problems(parse_plan(ring), 6).empty());

@@ -55,6 +55,8 @@ class Help(ProgramTest):
 class Arguments(ProgramTest):
     def test_commands(self):
         self.refused(2, says=["generate, complete, tokenize, forward, inspect, eval or bench", "--help"])
+        self.refused(2, "--verison", says=["unknown option '--verison'; did you mean '--version'?"])
+        self.refused(2, "--steps", "3", "generate", says=["'--steps' stands before the command"])
         self.refused(2, "inspec", says=["unknown command 'inspec'", "did you mean 'inspect'"])
         self.refused(2, "--steps", "3", says="before the command")
 
@@ -188,7 +190,7 @@ class Arguments(ProgramTest):
 
     def test_plans(self):
         self.refused(4, "generate", "shapes", "--class", "1", "--ranks", "2",
-                     says=["needs 1 rank", "2 were given"])
+                     says=["without a plan one rank does all, and 2 were given", "data=2"])
         self.refused(4, "generate", "shapes", "--class", "1", "--plan", "distrifussion=2",
                      says=["'distrifussion'", "distrifusion"])
         self.refused(4, "generate", "shapes", "--class", "1", "--plan", "data=0", says="'data=0'")

@@ -11,7 +11,7 @@
 
 #include "base/stop.h"
 #include "kernels/attention_problem.h"
-#include "kernels/table.h"
+#include "kernels/forms.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
 
@@ -21,19 +21,10 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// The kernel of each instruction set; of avx512 those of both units, whichever is faster here.
-struct Form {
-  std::string name;
-  void (*attention)(const AttentionArgs&);
-};
-std::vector<Form> forms() {
-  std::vector<Form> all;
-  for (Isa isa : available_isas()) all.push_back({name_of(isa), cpu_table(isa).attention});
-  if (detected_isa() >= Isa::avx512) {
-    all.push_back({"fma", [](const AttentionArgs& a) { avx512::attention(Unit::fma, a); }});
-    all.push_back({"dot", [](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }});
-  }
-  return all;
+std::vector<Form<AttentionArgs>> forms() {
+  return forms_of<AttentionArgs>(&KernelTable::attention,
+                                 {[](const AttentionArgs& a) { avx512::attention(Unit::fma, a); },
+                                  [](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }});
 }
 
 double worst_difference(const Tensor& a, const Tensor& b) {
@@ -67,8 +58,8 @@ TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
     const int64_t n = p.tokens;
     const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
     const Answer want = run(reference::attention, p, spans);
-    for (const Form& form : forms()) {
-      const Answer got = run(form.attention, p, spans);
+    for (const auto& form : forms()) {
+      const Answer got = run(form.kernel, p, spans);
       const bool exact = p.dtype == DType::f32;
       EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : 8e-3)
           << form.name << " " << p.dim << " " << n;
@@ -80,11 +71,11 @@ TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
 
 TEST(Attention, AWideResultIsTheSameBeforeItIsRounded) {
   for (const Problem& p : kProblems)
-    for (const Form& form : forms()) {
+    for (const auto& form : forms()) {
       Problem wide = p;
       wide.wide = true;
       const Ranges spans = {{0, p.tokens, 0, p.tokens}};
-      const Answer got = run(form.attention, wide, spans), rounded = run(form.attention, p, spans);
+      const Answer got = run(form.kernel, wide, spans), rounded = run(form.kernel, p, spans);
       ASSERT_EQ(got.out.dtype(), DType::f32);
       EXPECT_EQ(rounded_to(p.dtype, got.out), rounded.out.to_floats()) << form.name << p.dim;
     }
@@ -92,8 +83,8 @@ TEST(Attention, AWideResultIsTheSameBeforeItIsRounded) {
 
 TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
   for (const Problem& p : kProblems)
-    for (const Form& form : forms()) {
-      const auto kernel = form.attention;
+    for (const auto& form : forms()) {
+      const auto kernel = form.kernel;
       const int64_t n = p.tokens;
       const Answer together = run(kernel, p, {{0, n, 0, n}});
       Ranges apart;
@@ -127,12 +118,12 @@ TEST(Attention, ManyUnevenSpansOverThreads) {
   const Ranges spans = {{0, 1, 0, 1}, {1, 40, 1, 40}, {40, 297, 0, 297}, {297, 400, 40, 400}};
   const Answer want = run(reference::attention, p, spans);
   for (int threads : {1, 2, 5})
-    for (const Form& form : forms()) {
+    for (const auto& form : forms()) {
       base::ThreadPool pool(threads);
       tensor::Scope scope;
       scope.pool = &pool;
       const tensor::BindScope bind(scope);
-      EXPECT_LT(worst_difference(run(form.attention, p, spans).out, want.out), 8e-3);
+      EXPECT_LT(worst_difference(run(form.kernel, p, spans).out, want.out), 8e-3);
     }
 }
 
@@ -140,8 +131,8 @@ TEST(Attention, ScoresFarApartStayFinite) {
   const Problem p{1, 1, 16, 150, DType::f32, 4000};
   const Ranges spans = {{0, 150, 0, 150}};
   const Answer want = run(reference::attention, p, spans);
-  for (const Form& form : forms()) {
-    const Answer got = run(form.attention, p, spans);
+  for (const auto& form : forms()) {
+    const Answer got = run(form.kernel, p, spans);
     EXPECT_LT(worst_difference(got.out, want.out), 1e-2) << form.name;
     EXPECT_LT(worst_difference(got.lse, want.lse), 1e-5) << form.name;
   }
@@ -162,16 +153,16 @@ TEST(Attention, RoundedProbabilitiesAddNoErrorThatGrowsWithTheKeys) {
     p.wide = true;
     const Ranges spans = {{0, 8, 0, tokens}};
     const Answer want = run(reference::attention, p, spans);
-    for (const Form& form : forms())
-      EXPECT_LT(worst_difference(run(form.attention, p, spans).out, want.out), 2e-3)
+    for (const auto& form : forms())
+      EXPECT_LT(worst_difference(run(form.kernel, p, spans).out, want.out), 2e-3)
           << form.name << " " << tokens;
   }
 }
 
 TEST(Attention, NoSpansTouchNothing) {
   const Problem p{2, 2, 16, 5, DType::f32};
-  for (const Form& form : forms()) {
-    const Answer got = run(form.attention, p, {});
+  for (const auto& form : forms()) {
+    const Answer got = run(form.kernel, p, {});
     for (float v : got.out.to_floats()) EXPECT_EQ(v, 0);
   }
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/forms.h"
 #include "kernels/random_values.h"
-#include "kernels/table.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels {
@@ -33,41 +33,32 @@ const std::vector<BiasedProblem> kProblems = {
     {150, 3, 64, 131, DType::bf16}, {200, 1, 40, 200, DType::bf16}, {65, 2, 64, 1, DType::bf16},
     {90, 2, 24, 77, DType::bf16, 3}};
 
-// The kernel of each instruction set; of avx512 those of both units, whichever is faster here.
-struct Form {
-  std::string name;
-  void (*attention)(const BiasedAttentionArgs&);
-};
-std::vector<Form> forms() {
-  std::vector<Form> all;
-  for (Isa isa : available_isas()) all.push_back({name_of(isa), cpu_table(isa).biased_attention});
-  if (detected_isa() >= Isa::avx512) {
-    all.push_back(
-        {"fma", [](const BiasedAttentionArgs& a) { avx512::biased_attention(Unit::fma, a); }});
-    all.push_back(
-        {"dot", [](const BiasedAttentionArgs& a) { avx512::biased_attention(Unit::dot, a); }});
-  }
-  return all;
+using AnyForm = Form<BiasedAttentionArgs>;
+std::vector<AnyForm> forms() {
+  return forms_of<BiasedAttentionArgs>(
+      &KernelTable::biased_attention,
+      {[](const BiasedAttentionArgs& a) { avx512::biased_attention(Unit::fma, a); },
+       [](const BiasedAttentionArgs& a) { avx512::biased_attention(Unit::dot, a); }});
 }
 
-std::vector<float> run(const Form& form, const BiasedProblem& p) {
+std::vector<float> run(const AnyForm& form, const BiasedProblem& p) {
   const Tensor all = p.fused(), bias = p.bias();
   const Tensor out = Tensor::empty({p.tokens, p.wide()}, p.dtype);
-  form.attention({.q = all.raw(),
-                  .k = all.slice(1, p.wide(), 2 * p.wide()).raw(),
-                  .v = all.slice(1, 2 * p.wide(), 3 * p.wide()).raw(),
-                  .q_stride = 3 * p.wide(),
-                  .k_stride = 3 * p.wide(),
-                  .v_stride = 3 * p.wide(),
-                  .dtype = p.dtype,
-                  .tokens = p.tokens,
-                  .heads = p.heads,
-                  .head_dim = p.dim,
-                  .visible = p.visible,
-                  .bias = bias.data<float>(),
-                  .bias_stride = bias.stride(0),
-                  .out = out.raw(),
-                  .out_stride = out.stride(0)});
+  form.kernel({.q = all.raw(),
+               .k = all.slice(1, p.wide(), 2 * p.wide()).raw(),
+               .v = all.slice(1, 2 * p.wide(), 3 * p.wide()).raw(),
+               .q_stride = 3 * p.wide(),
+               .k_stride = 3 * p.wide(),
+               .v_stride = 3 * p.wide(),
+               .dtype = p.dtype,
+               .tokens = p.tokens,
+               .heads = p.heads,
+               .head_dim = p.dim,
+               .visible = p.visible,
+               .bias = bias.data<float>(),
+               .bias_stride = bias.stride(0),
+               .out = out.raw(),
+               .out_stride = out.stride(0)});
   return out.to_floats();
 }
 
@@ -98,7 +89,7 @@ std::vector<double> expected(const BiasedProblem& p) {
 TEST(BiasedAttention, IsASoftmaxOfProductsAndBiasesByDistance) {
   for (const BiasedProblem& p : kProblems) {
     const std::vector<double> want = expected(p);
-    for (const Form& form : forms()) {
+    for (const AnyForm& form : forms()) {
       const std::vector<float> got = run(form, p);
       double worst = 0;
       for (size_t i = 0; i < got.size(); ++i)
@@ -113,7 +104,7 @@ TEST(BiasedAttention, IsASoftmaxOfProductsAndBiasesByDistance) {
 
 TEST(BiasedAttention, ThreadsDoNotMatter) {
   for (const BiasedProblem& p : kProblems)
-    for (const Form& form : forms()) {
+    for (const AnyForm& form : forms()) {
       const std::vector<float> alone = run(form, p);
       base::ThreadPool pool(3);
       tensor::Scope scope;

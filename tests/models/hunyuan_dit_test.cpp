@@ -30,6 +30,10 @@ TEST(HunyuanDit, PaddingHasLearnedValues) {
   const std::vector<int32_t> mask{1, 0, 0};
   c.tensors["text_embedding_mask"] = nn::Tensor::from(std::span<const int32_t>(mask), {1, 3});
   const auto masked = model(c, 1, layout, model.latent(1, layout));
+  const std::vector<float> floats{1, 0, 0};
+  c.tensors["text_embedding_mask"] = nn::Tensor::from(std::span<const float>(floats), {1, 3});
+  EXPECT_EQ(masked.to_floats(), model(c, 1, layout, model.latent(1, layout)).to_floats());
+  c.tensors["text_embedding_mask"] = nn::Tensor::from(std::span<const int32_t>(mask), {1, 3});
   nn::Tensor other = NamedNoise().get("other", {1, 3, 10});
   std::copy_n(c.tensors["encoder_hidden_states"].data<float>(), 10, other.data<float>());
   c.tensors["encoder_hidden_states"] = other;

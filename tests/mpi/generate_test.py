@@ -146,7 +146,7 @@ class GenerateTest(unittest.TestCase):
         self.assertAlmostEqual(max(ranks()), need, delta=0.05 * need)
 
     def test_commands_of_one_process_are_refused_in_one_line(self):
-        for words in (["eval", MODEL], ["inspect", MODEL], ["bench", "kernels"]):
+        for words in (["eval", MODEL], ["bench", "kernels"]):
             done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, *words], capture_output=True,
                                   text=True, timeout=60, stdin=subprocess.DEVNULL)
             lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
@@ -194,7 +194,25 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stderr)
         lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
         self.assertEqual(len(lines), 1, done.stderr)
-        self.assertIn("needs 1 rank", lines[0])
+        self.assertIn("needs 1 ranks", lines[0])
+
+    def test_inspect_foretells_what_the_processes_would_do(self):
+        def inspect(command, *words):
+            return subprocess.run([*command, PROGRAM, "inspect", MODEL, *words],
+                                  capture_output=True, text=True, timeout=60,
+                                  stdin=subprocess.DEVNULL)
+        words = ["--plan", "tensor=2", "--json"]
+        both = inspect([*MPIRUN, "-np", "2"], *words)
+        self.assertEqual(both.returncode, 0, both.stderr)
+        found = json.loads(both.stdout)  # once
+        threads = json.loads(inspect([], *words).stdout)
+        self.assertEqual(found["ranks"], threads["ranks"])
+        self.assertLess(found["memory"]["process"], threads["memory"]["process"])
+        other = inspect([*MPIRUN, "-np", "2"])
+        self.assertEqual(other.returncode, 4, other.stderr)
+        lines = [l for l in other.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(len(lines), 1, other.stderr)
+        self.assertIn("without a plan one rank does all, and 2 were given", lines[0])
 
     def test_a_lost_rank_leaves_no_output(self):
         long = [{"6": "100000", "none": "plain"}.get(a, a) for a in ARGUMENTS]

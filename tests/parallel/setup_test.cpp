@@ -98,6 +98,8 @@ TEST(Setup, AnAdaptiveScheduleGoesWithShardsThatKeepItsBlocks) {
       << why("ulysses=2", 24);
   EXPECT_NE(why("ring=2,ulysses=4", 32).find("ring=2,ulysses=4 would cut"), std::string::npos);
   EXPECT_NE(why("ring=2", 15).find("leave them out, or choose"), std::string::npos);
+  EXPECT_NE(why("ulysses=2", 24).find("which ulysses=2 would cut"), std::string::npos)
+      << "and no axis that the plan does not have";
 }
 
 TEST(Setup, SaysWhatIsValidInstead) {

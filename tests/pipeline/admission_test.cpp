@@ -56,6 +56,16 @@ GenerateRequest binned(GenerateRequest request) {
   return request;
 }
 
+GenerateRequest traced(GenerateRequest request, const golden::Scratch& scratch) {
+  request.trace = scratch / "trace.safetensors";
+  return request;
+}
+
+GenerateRequest previewed(GenerateRequest request) {
+  request.previews = true;
+  return request;
+}
+
 std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& videos) {
   return {
       {"one rank", kDitMoe, "", classes(2, 7), Precision::f32},
@@ -74,6 +84,14 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
       {"text to image, streamed", kPixArt, "", pixart(scratch, 32), Precision::f32, 0.9},
       {"text to image, cropped", kPixArt, "", binned(pixart(scratch, 64))},
       {"text to image, cfg", kPixArt, "cfg=2", pixart(scratch, 64)},
+      {"traced", kDitMoe, "", traced(classes(2, 40, 96), scratch), Precision::f32},
+      {"traced, streamed", kDitMoe, "", traced(classes(2, 9), scratch), Precision::f32, 0.8},
+      {"traced, cfg", kDitMoe, "cfg=2", traced(classes(2, 30, 96), scratch)},
+      {"traced images", "shapes", "", traced(classes(30, 2, 0, true), scratch)},
+      {"many images", "shapes", "", classes(300, 1, 0, true)},
+      {"previews", "shapes", "", previewed(classes(2, 3, 0, true))},
+      {"previews, streamed", "shapes", "", previewed(classes(2, 3, 0, true)), Precision::bf16, 0.8},
+      {"video, traced", golden::kVideoModel, "", traced(golden::small_video(videos), scratch)},
       {"video", golden::kVideoModel, "", golden::small_video(videos)},
       {"video of a prompt", golden::kVideoModel, "", prompted_video()},
   };
@@ -83,7 +101,13 @@ Report run(const Row& row, int64_t budget) {
   RunOptions options = golden::options(row.precision);
   options.plan = parse_plan(row.plan);
   options.memory_budget = budget;
-  return Model::open(row.model, options).generate(row.request).report;
+  RunControl control;
+  if (row.request.previews)
+    control.on_progress = [&](const Progress& p) {
+      if (!p.preview) return;
+      EXPECT_NO_THROW(p.preview()) << row.name;
+    };
+  return Model::open(row.model, options).generate(row.request, control).report;
 }
 
 Fit foreseen(const Row& row, int64_t budget) {
@@ -190,7 +214,7 @@ TEST(Admission, RoutingThatIsUnevenIsNotWithoutAWord) {
   options.memory_budget = 1000;
   const std::string said = beyond_budget(options, {.total = 1'300'000}, {});
   EXPECT_EQ(said,
-            "took 1.3 MB, where --memory-budget allows 0.0 MB: some experts got more tokens than "
+            "took 1.3 MB, where --memory-budget allows 1.0 KB: some experts got more tokens than "
             "others");
   EXPECT_EQ(beyond_budget(options, {.total = 1000}, {}), "");
   const Processes* const processes = nullptr;

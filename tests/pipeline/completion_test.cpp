@@ -223,6 +223,11 @@ TEST(Completion, ModelsWithRoutingOfTheirOwnTakeNoOther) {
   q.select = "des-max:0.5";
   EXPECT_NE(refused().find("in this model's own way (block:5,8)"), std::string::npos);
   q.select = "vanilla";
+  for (bool* const passes : {&q.select_refresh, &q.select_prefill}) {
+    *passes = !*passes;
+    EXPECT_NE(refused().find("--select-refresh and --select-prefill say"), std::string::npos);
+    *passes = !*passes;
+  }
   q.block = 12;
   EXPECT_NE(refused().find("among 8 tokens; choose a multiple"), std::string::npos);
 }

@@ -173,6 +173,70 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
   EXPECT_THROW(run(ModelPart::vae_decode, "latent.safetensors", 7), Error) << "no tile is so small";
 }
 
+// Inputs of a component of the PixArt of the tests.
+std::map<std::string, tensor::Tensor> inputs_of(ModelPart part) {
+  using tensor::DType;
+  using tensor::Tensor;
+  const auto zeros = [](tensor::Shape shape) { return Tensor::zeros(shape, DType::f32); };
+  const int32_t ids[] = {1, 2, 3, 4};
+  switch (part) {
+    case ModelPart::vae_decode: return {{"z", zeros({1, 4, 24, 16})}};
+    case ModelPart::vae_encode: return {{"x", zeros({2, 3, 96, 64})}};
+    case ModelPart::text_encoder:
+      return {{"input_ids", Tensor::from(std::span<const int32_t>(ids), {2, 2})}};
+    default: {
+      const SafetensorsFile io(TESSERA_TEST_DATA
+                               "/diffusers/pixart_alpha/io_transformer.safetensors");
+      std::map<std::string, Tensor> all;
+      const std::string before = "fwd0.in.";
+      for (const auto& [name, entry] : io.entries())
+        if (name.starts_with(before)) all[name.substr(before.size())] = io.get(name);
+      return all;
+    }
+  }
+}
+
+// What a component says of a run within a budget: why it is refused, or that it took more.
+std::string said_of(ForwardRequest request, int64_t budget) {
+  RunOptions options = golden::options(Precision::f32);
+  options.memory_budget = budget;
+  std::string said;
+  const auto take = [&](const std::string& note) { said += note; };
+  try {
+    Model::open(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", options)
+        .forward(request, {{}, {}, take});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::memory) << e.what();
+    said = e.what();
+  }
+  return said;
+}
+
+TEST(Forward, WhatDoesNotFitIsRefusedAndWhatIsNamedFits) {
+  for (const ModelPart part : {ModelPart::transformer, ModelPart::text_encoder,
+                               ModelPart::vae_decode, ModelPart::vae_encode}) {
+    const Scratch scratch;
+    ForwardRequest request;
+    request.component = part;
+    request.inputs = scratch / "in.safetensors";
+    load::write_safetensors(request.inputs, inputs_of(part));
+    const std::string refused = said_of(request, 1000), before = "it fits into --memory-budget ";
+    const size_t at = refused.find(before);
+    ASSERT_NE(at, std::string::npos) << refused;
+    const int64_t named = std::llround(std::stod(refused.substr(at + before.size())) * 1e6);
+    EXPECT_EQ(said_of(request, named), "") << word_of(part);
+    EXPECT_NE(said_of(request, named * 9 / 10 - 100'000), "") << word_of(part);
+  }
+  const Scratch scratch;
+  ForwardRequest request;
+  request.component = ModelPart::vae_decode;
+  request.inputs = scratch / "in.safetensors";
+  load::write_safetensors(request.inputs,
+                          {{"z", tensor::Tensor::zeros({1, 4, 64, 64}, tensor::DType::f32)}});
+  const std::string refused = said_of(request, 8'000'000);
+  EXPECT_NE(refused.find("--vae-tiling "), std::string::npos) << refused;
+}
+
 TEST(Forward, EndsAfterAStopRequest) {
   const SafetensorsFile io(kData + "dit_moe_flash/io.safetensors");
   const Scratch scratch;

@@ -53,6 +53,18 @@ TEST(Language, TheTokenizerSaysTheMaskIfTheConfigDoesNot) {
             std::string::npos);
 }
 
+TEST(Language, SaysWhatOfTheGenerationConfigNothingReads) {
+  const golden::TextModel folder("llada2");
+  EXPECT_EQ(open(folder).check(nn::DType::bf16), "");
+  folder.write("generation_config.json", R"({"max_post_steps": 3})");
+  const std::string said = open(folder).check(nn::DType::bf16);
+  EXPECT_NE(said.find("'max_post_steps' has no effect without 'editing_threshold'"),
+            std::string::npos)
+      << said;
+  folder.write("generation_config.json", R"({"max_post_steps": 3, "editing_threshold": 0.5})");
+  EXPECT_EQ(open(folder).check(nn::DType::bf16), "");
+}
+
 TEST(Language, GenerationConfigSaysTheEndsBeforeTheConfig) {
   const golden::TextModel folder("llada_moe");
   EXPECT_EQ(open(folder).special().ends, (std::vector<int32_t>{92}));

@@ -137,6 +137,21 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   EXPECT_LE(double(peaks.total), 1.05 * double(std::max(denoise, decode.peak)));
 }
 
+TEST(MemoryPlan, AmountsAreToldApart) {
+  EXPECT_EQ(pipeline::amount(16.24e9), "16.2 GB");
+  EXPECT_EQ(pipeline::amount(5.9e6), "5.9 MB");
+  EXPECT_EQ(pipeline::amount(52'000), "52.0 KB");
+  EXPECT_EQ(pipeline::amount(17), "17 bytes");
+  EXPECT_EQ(pipeline::amount(5.93e6, 5.94e6), "5.93 MB");
+  EXPECT_EQ(pipeline::amount(5.9e6, 7e6), "5.9 MB");
+  EXPECT_EQ(pipeline::amount(5.9e6, 5.9e6), "5.9 MB");
+  const pipeline::Room room{5'900'000, "--memory-budget allows", 5.9e6};
+  const std::string said = pipeline::too_large("it", 5'900'001, 1000, room, "less");
+  EXPECT_NE(said.find("it would need about 5.900001 MB (weights 1.0 KB"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("--memory-budget allows 5.900000 MB: less"), std::string::npos) << said;
+}
+
 TEST(MemoryPlan, SaysWhatIsMissingWhenNothingHelps) {
   Trial run;
   run.options.memory_budget = 100'000;

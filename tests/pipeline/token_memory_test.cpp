@@ -119,5 +119,62 @@ TEST(TokenMemory, RanksHoldWhatIsForeseen) {
   }
 }
 
+// Of the largest passes alone it is that of all, to a byte.
+TEST(TokenMemory, TheLargestPassesStandForAll) {
+  using pipeline::TokenRun;
+  for (const char* name : {"llada_moe", "llada2"})
+    for (const std::string plan : {"", "tensor=2", "expert=2"}) {
+      const golden::TextModel folder(name);
+      RunOptions options = golden::options(Precision::bf16);
+      options.plan = parse_plan(plan);
+      pipeline::ModelState state;
+      pipeline::open_model(folder.path(), options, state);
+      for (TokenRun run : std::vector<TokenRun>{
+               {{104}, 8, 8, {8}},
+               {{104}, 8, 8, {0}},
+               {{120, 40, 77}, 8, 8, {40, 0, 16}},
+               {{64, 64, 200}, 4, 16, {48, 16, 16}},
+               {{33, 250}, 32, 32, {32, 0}},
+               {{16}, 8, 8},
+           })
+        for (const bool joined : {false, true}) {
+          run.joined = joined;
+          const auto few = pipeline::rehearse_tokens(state, options, run);
+          const auto all = pipeline::rehearse_tokens(state, options, run, pipeline::Passes::all);
+          const std::string what =
+              fmt::format("{} {} {} joined {}", name, plan, fmt::join(run.lengths, "+"), joined);
+          EXPECT_EQ(few.process, all.process) << what;
+          EXPECT_EQ(few.weights, all.weights) << what;
+          ASSERT_EQ(few.ranks.size(), all.ranks.size());
+          for (size_t r = 0; r < few.ranks.size(); ++r) {
+            const Inspection::Rank &a = few.ranks[r], &b = all.ranks[r];
+            EXPECT_EQ(a.total, b.total) << what;
+            EXPECT_EQ(a.activations, b.activations) << what;
+            EXPECT_EQ(a.buffers, b.buffers) << what;
+            EXPECT_EQ(a.kv, b.kv) << what;
+            EXPECT_NEAR(a.flops, b.flops, 1e-9 * b.flops) << what;
+            EXPECT_EQ(a.sent, b.sent) << what;
+          }
+        }
+    }
+}
+
+TEST(TokenMemory, ALongCompletionIsRehearsedByAFewPasses) {
+  const golden::TextModel folder("llada2");
+  pipeline::ModelState state;
+  const RunOptions options = golden::options(Precision::bf16);
+  pipeline::open_model(folder.path(), options, state);
+  const auto passes = [&](int64_t length) {
+    pipeline::TokenRun run{{length, length / 2}, 32, 32, {32, 32}, true};
+    const auto found = pipeline::rehearse_tokens(state, options, run);
+    return std::pair(found, found.work);
+  };
+  const auto [some, some_work] = passes(1 << 10);
+  const auto [long_run, long_work] = passes(1 << 19);
+  EXPECT_GT(long_run.ranks[0].kv, 500 * some.ranks[0].kv);
+  const auto looked = [](const pipeline::Work& work) { return work.at("attention").calls; };
+  EXPECT_EQ(looked(long_work), looked(some_work)) << "however long it is";
+}
+
 }  // namespace
 }  // namespace tessera

@@ -148,7 +148,7 @@ Rank::Last Rank::last_moment() {
             told_rank_ == 0, told_rank_ != 0};
   return {limit_ + kStagger * std::min(told_rank_, 16),
           Error(ErrorCode::rank,
-                fmt::format("MPI did not get on within {:.0f} s while it {}; see that all hosts "
+                fmt::format("MPI did not get on within {} s while it {}; see that all hosts "
                             "reach each other, or raise --comm-timeout",
                             std::chrono::duration<double>(options_.deadline).count(), what)),
           false, false};

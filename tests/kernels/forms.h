@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "kernels/table.h"
+
+namespace tessera::kernels {
+
+/// A kernel that takes its arguments as one, with a name for messages.
+template <class Args>
+struct Form {
+  std::string name;
+  void (*kernel)(const Args&);
+};
+
+/// The kernel of each instruction set; of avx512 those of both units, whichever is faster here.
+template <class Args, class Member>
+std::vector<Form<Args>> forms_of(Member of_table, std::array<void (*)(const Args&), 2> units) {
+  std::vector<Form<Args>> all;
+  for (const Isa isa : available_isas()) all.push_back({name_of(isa), cpu_table(isa).*of_table});
+  if (detected_isa() >= Isa::avx512) {
+    all.push_back({"fma", units[0]});
+    all.push_back({"dot", units[1]});
+  }
+  return all;
+}
+
+}  // namespace tessera::kernels
