@@ -18,6 +18,10 @@ enum class SyncLayers { none, deep, shallow, staggered, list };
 enum class KeptSlot { all, low, high, random };
 /// Whose router weights multiply a stale result: those of its own step, or the newest.
 enum class StaleScores { stale, latest };
+/// How the rows of a layer get to their experts on other ranks and back: in two exchanges, each of
+/// which all ranks wait for, or tile by tile as they are there (fused; after FlashDMoE, Aimuyo et
+/// al. 2025). The bits are the same.
+enum class MoeForm { bulk, fused };
 /// Which rank of a group has which experts: runs of neighbours, one in turn, or as a list says.
 enum class ExpertPlacement { blocks, strided, list };
 
@@ -61,6 +65,7 @@ struct Plan {
   int stride = 2;  ///< of conditional: all slots are sent when (S - s) % stride == 0
   bool conditional_all_layers = true;  ///< false: asynchronous layers only
   StaleScores scores = StaleScores::stale;
+  MoeForm moe = MoeForm::bulk;
   ExpertPlacement placement = ExpertPlacement::blocks;
   std::vector<int> placement_list{};  ///< of ExpertPlacement::list: the rank of each expert
 

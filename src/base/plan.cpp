@@ -214,6 +214,7 @@ const std::vector<Entry>& entries() {
                    {{"all", true}, {"async", false}}),
       choice<StaleScores>("scores", &Plan::scores,
                           {{"stale", StaleScores::stale}, {"latest", StaleScores::latest}}),
+      choice<MoeForm>("moe", &Plan::moe, {{"bulk", MoeForm::bulk}, {"fused", MoeForm::fused}}),
       {"placement", read_placement, write_placement},
       {"order", read_order, order_of},
   };
@@ -232,6 +233,19 @@ std::string known_names() {
   for (const Entry& entry : entries())
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   return names;
+}
+
+std::vector<std::string> fused_problems(const Plan& plan) {
+  std::vector<std::string> found;
+  if (plan.moe == MoeForm::bulk) return found;
+  if (plan.expert == 1)
+    found.push_back(
+        "moe=fused moves rows between the ranks of expert=N; add it, or leave out moe=");
+  if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all)
+    found.push_back(
+        "moe=fused leaves nothing for a later step or another half; leave out schedule= and "
+        "conditional=, or use moe=bulk");
+  return found;
 }
 
 std::vector<std::string> patch_problems(const Plan& plan) {
@@ -389,7 +403,7 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(
         "ulysses= and ring= cut the tokens of samples, and so does distrifusion=; leave it out, or "
         "them");
-  for (const auto& some : {expert_problems(plan), patch_problems(plan)})
+  for (const auto& some : {expert_problems(plan), patch_problems(plan), fused_problems(plan)})
     found.insert(found.end(), some.begin(), some.end());
   if (!adaptive && plan.budget != Plan{}.budget)
     found.push_back(

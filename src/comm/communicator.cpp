@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "comm/patience.h"
 #include "tensor/scope.h"
 
 namespace tessera::comm {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/ledger.h"
+#include "comm/patience.h"
 #include "comm/transport.h"
 
 namespace tessera::comm {
@@ -55,6 +56,8 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
+  /// The number of a rank of this communicator in the world.
+  int in_world(int rank) const { return members_.at(static_cast<size_t>(rank)); }
 
   /// Hands `data` over; it must not be written any more, and is no memory of this rank. Returns at
   /// once, but for a receiver that is far behind (Transport::kMostAhead): start a receive before
@@ -75,6 +78,10 @@ class Communicator {
 
   /// Says that this rank lives; called where much is computed between communications.
   void advance() { transport_->advance(); }
+  /// For a wait that is not for a message: throws what has ended the waits of the world's ranks.
+  void check() const { transport_->inbox().check(); }
+  /// And its clock.
+  Patience patience() const { return {*transport_, deadline_}; }
   /// Ends the waits of all ranks of the world with `error`.
   void fail_all(const Error& error) { transport_->fail_all(error); }
   /// What this rank sent and waited for, here and in all groups.

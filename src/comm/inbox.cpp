@@ -152,6 +152,11 @@ void Inbox::fail(const Error& error) {
   changed_.notify_all();
 }
 
+void Inbox::check() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(*failure_);
+}
+
 void Inbox::guard(const std::shared_ptr<Gate>& gate) {
   std::optional<Error> failure;
   {

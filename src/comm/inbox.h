@@ -43,6 +43,8 @@ class Inbox {
   void forget(uint64_t channel, int from, uint64_t order);
   /// From now on every wait throws `error`; the first failure stays.
   void fail(const Error& error);
+  /// Throws the failure if there is one.
+  void check() const;
   /// Drops what arrived on a channel and all that will; remembers it until each of `others` senders
   /// has closed it too, and nothing of theirs is on the way.
   void close(uint64_t channel, int others);

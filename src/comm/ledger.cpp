@@ -2,9 +2,9 @@
 
 namespace tessera::comm {
 
-void Ledger::sent(const Tag& tag, int64_t bytes) {
+void Ledger::sent(const Tag& tag, int64_t bytes, int64_t messages) {
   Entry& entry = entries_[{tag.operation, tag.site}];
-  ++entry.messages;
+  entry.messages += messages;
   entry.bytes += bytes;
 }
 

@@ -17,7 +17,7 @@ class Ledger {
     double wait_seconds = 0;          ///< blocked until something arrived
     double flight_seconds = 0;        ///< from the start of a receive to the arrival of its message
   };
-  void sent(const Tag& tag, int64_t bytes);
+  void sent(const Tag& tag, int64_t bytes, int64_t messages = 1);
   void received(const Tag& tag, double wait_seconds, double flight_seconds);
   const std::map<std::pair<std::string, int>, Entry>& entries() const { return entries_; }
   Entry total() const;

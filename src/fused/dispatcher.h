@@ -6,8 +6,9 @@ namespace tessera::fused {
 
 /// A write into another rank's buffer: rows, if any, and behind them a word by which it knows.
 struct Transfer {
-  int32_t to = 0, rows = 0;
-  int64_t from = 0, at = 0;  ///< bytes, in the sender's buffer and in the receiver's
+  int32_t to = 0;
+  int64_t bytes = 0;
+  int64_t from = 0, at = 0;  ///< offsets, in the sender's buffer and in the receiver's
   int64_t word = 0;          ///< offset of the word in the receiver's buffer
   uint64_t value = 0;
 };
@@ -32,7 +33,7 @@ class Dispatcher {
     const int64_t first = layout_.first_row(counts, task.expert);
     const Place arrives = place(task, Side::incoming, rank_);
     return {task.peer,
-            task.rows,
+            task.rows * layout_.row_bytes,
             layout_.offset(place(task, Side::outgoing, task.peer), first),
             layout_.offset(arrives, first),
             layout_.flag_offset(arrives, first),

@@ -30,6 +30,12 @@ Shape shape_of(const Layout& layout, int rank, int64_t tokens, const Manner& man
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
 
+std::byte* zeroed(kernels::Scratch& scratch, int64_t bytes) {
+  std::byte* const memory = scratch.at_least(bytes);
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return memory;
+}
+
 // The place of each expert among those of its rank.
 std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) {
   std::vector<int> taken(static_cast<size_t>(layout.ranks)), places;
@@ -46,26 +52,25 @@ std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) 
 
 }  // namespace
 
-MoeOperator::MoeOperator(const Layout& layout, int rank, std::vector<int> owner, int64_t tokens,
-                         const Manner& manner, std::byte* buffer, Wire& wire)
+MoeOperator::MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens,
+                         const Manner& manner, SymmetricHeap& heap)
     : layout_(layout),
-      rank_(rank),
+      rank_(heap.rank()),
       owner_(std::move(owner)),
       place_(places_of(owner_, layout)),
       most_tokens_(tokens),
       manner_(manner),
-      buffer_(buffer),
-      wire_(wire),
-      dispatcher_(layout, rank),
-      board_(
-          Tensor::zeros({Coordinator::bytes(shape_of(layout, rank, tokens, manner))}, DType::u8)),
-      coordinator_(shape_of(layout, rank, tokens, manner), buffer, bytes_of(board_)) {}
+      heap_(heap),
+      buffer_(heap.memory()),
+      dispatcher_(layout, rank_),
+      coordinator_(shape_of(layout, rank_, tokens, manner), buffer_,
+                   zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, tokens, manner)))) {}
 
 void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) const {
   require(done(), ErrorCode::usage, "fused experts: the layer before is not done");
   require(tokens.rank() == 2 && tensor::is_float(tokens.dtype()) &&
               tokens.size(1) * size_of(tokens.dtype()) == layout_.row_bytes &&
-              tokens.size(0) <= most_tokens_ && tokens.device() == tensor::Device::cpu,
+              tokens.size(0) <= most_tokens_ && !tensor::is_gpu(tokens.device()),
           ErrorCode::usage,
           "fused experts: tokens of {} with {} rows of {}; expected at most {} rows of {} bytes in "
           "memory of the cpu",
@@ -78,8 +83,23 @@ void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) 
             "fused experts: the weights of expert {} are not on this rank", e);
 }
 
-void MoeOperator::take_weights(const nn::ExpertWeights& weights) {
+// Whatever the tasks write but for the gate's part, so that what a layer holds does not depend on
+// who works when.
+void MoeOperator::take_tokens(const Tensor& tokens, const nn::Gate& gate,
+                              const nn::ExpertWeights& weights) {
+  check(tokens, weights);
+  tokens_ = tokens;
+  gate_ = &gate;
   weights_ = weights;
+  result_ = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
+  shared_ = shared_inner_ = {};
+  if (!weights.shared.down) return;
+  shared_ = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
+  shared_inner_ =
+      Tensor::empty({tokens.size(0), weights.shared.up->n}, tokens.dtype(), tokens.device());
+}
+
+void MoeOperator::take_weights() {
   mine_.clear();
   tiles_ = nullptr;
   const auto values = [](const Tensor& bias) {
@@ -87,7 +107,7 @@ void MoeOperator::take_weights(const nn::ExpertWeights& weights) {
   };
   for (size_t e = 0; e < owner_.size(); ++e) {
     if (owner_[e] != rank_) continue;
-    const ops::Expert& one = (*weights.routed)[e];
+    const ops::Expert& one = (*weights_.routed)[e];
     activation_ = one.activation;
     mine_.push_back({one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
   }
@@ -95,21 +115,28 @@ void MoeOperator::take_weights(const nn::ExpertWeights& weights) {
   tiles_ = kernels::table_of(tensor::Device::cpu, mine_[0].down->isa).expert_tiles;
   cuts_ = tiles_->cuts(mine_[0]);
   inner_bytes_ = tiles_->inner_bytes(mine_[0], layout_.tiles.tile);
-  const int64_t bytes = inner_bytes_ * manner_.slots;
-  if (!inner_.defined() || inner_.bytes() < bytes) inner_ = Tensor::empty({bytes}, DType::u8);
+  inner_.at_least(inner_bytes_ * manner_.slots);
 }
 
 void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
                         const nn::ExpertWeights& weights) {
-  check(tokens, weights);
-  take_weights(weights);
-  tokens_ = tokens;
-  gate_ = &gate;
-  result_ = Tensor::empty(tokens.shape(), tokens.dtype());
-  const bool shared = weights.shared.down != nullptr;
-  shared_ = shared ? Tensor::empty(tokens.shape(), tokens.dtype()) : Tensor();
-  const auto blocks = static_cast<int>((tokens.size(0) + manner_.block - 1) / manner_.block);
-  coordinator_.begin(blocks, shared, words_);
+  take_tokens(tokens, gate, weights);
+  take_weights();
+  coordinator_.begin(blocks(), shared_.defined(), words_);
+}
+
+Tensor MoeOperator::rehearse(const Tensor& tokens, const nn::Gate& gate,
+                             const nn::ExpertWeights& weights) {
+  take_tokens(tokens, gate, weights);
+  decide();
+  for (int b = 0; shared_.defined() && b < blocks(); ++b) share(block(b));
+  return result_;
+}
+
+void MoeOperator::forget() {
+  tokens_ = rows_ = shared_inner_ = shared_ = result_ = {};
+  routing_ = {};
+  weights_ = {};
 }
 
 bool MoeOperator::work(int processor) {
@@ -124,25 +151,26 @@ bool MoeOperator::work(int processor) {
 void MoeOperator::perform(const Task& task) {
   switch (task.kind) {
     case TaskKind::none: return;
-    case TaskKind::gate: return route();
-    case TaskKind::shared: return share(task);
+    case TaskKind::gate: return decide(), announce();
+    case TaskKind::shared: return share(block(task.index));
     case TaskKind::dispatch: return dispatch(task);
     case TaskKind::up:
     case TaskKind::down: return multiply(task);
     case TaskKind::give_back:
-      return wire_.put(dispatcher_.tile(task, coordinator_.counts(task), coordinator_.epoch()));
+      return heap_.put_signal(
+          dispatcher_.tile(task, coordinator_.counts(task), coordinator_.epoch()));
     case TaskKind::combine: return combine(task);
   }
 }
 
-void MoeOperator::route() {
+void MoeOperator::decide() {
   const ops::Routing made =
       ops::host_routing((*gate_)(tokens_), static_cast<int64_t>(owner_.size()));
   routing_ = {made.ids.contiguous(), made.weights.contiguous()};
-  rows_ = Tensor::empty({routing_.ids.elements(), tokens_.size(1)}, tokens_.dtype());
+  rows_ =
+      Tensor::empty({routing_.ids.elements(), tokens_.size(1)}, tokens_.dtype(), tokens_.device());
   sort_assignments();
-  check_room();
-  announce();
+  count_rows();
 }
 
 // A counting sort: a group's assignments keep their order.
@@ -172,12 +200,13 @@ void MoeOperator::sort_assignments() {
   }
 }
 
-void MoeOperator::check_room() const {
+void MoeOperator::count_rows() {
   for (int p = 0; p < layout_.ranks; ++p) {
     int64_t rows = 0;
     for (int e = 0; e < layout_.experts; ++e) {
       const auto g = static_cast<size_t>(group(p, e));
       const int64_t count = begins_[g + 1] - begins_[g];
+      coordinator_.routed().to(layout_, p)[e] = count;
       rows += layout_.tiles.rounded(count);
       require(layout_.cell == 0 || count <= layout_.cell, ErrorCode::usage,
               "fused experts: {} rows for one expert of rank {}; the layout has room for {}: limit "
@@ -195,12 +224,8 @@ void MoeOperator::announce() {
   const Routed& routed = coordinator_.routed();
   const auto slots = routing_.ids.size(1);
   for (int p = 0; p < layout_.ranks; ++p) {
-    for (int e = 0; e < layout_.experts; ++e) {
-      const auto g = static_cast<size_t>(group(p, e));
-      const int64_t count = begins_[g + 1] - begins_[g];
-      routed.to(layout_, p)[e] = count;
-      if (p != rank_) wire_.put(dispatcher_.count(p, e, count, coordinator_.epoch()));
-    }
+    for (int e = 0; p != rank_ && e < layout_.experts; ++e)
+      heap_.put_signal(dispatcher_.count(p, e, routed.to(layout_, p)[e], coordinator_.epoch()));
     for (int e = 0; e < layout_.experts; ++e)
       for (int64_t i = 0; i < layout_.tiles.count(routed.to(layout_, p)[e]); ++i) {
         const int64_t rows = layout_.tiles.rows_of(i, routed.to(layout_, p)[e]);
@@ -218,15 +243,22 @@ const int32_t* MoeOperator::pairs(const Task& tile) const {
   return pairs_.data() + begins_[g] + tile.index * layout_.tiles.tile;
 }
 
-nn::Range MoeOperator::block(const Task& task) const {
-  const int64_t first = task.index * manner_.block;
+nn::Range MoeOperator::block(int index) const {
+  const int64_t first = index * manner_.block;
   return {first, std::min(first + manner_.block, tokens_.size(0))};
 }
 
-void MoeOperator::share(const Task& task) {
-  const nn::Range range = block(task);
-  tensor::copy_into(shared_.slice(0, range.begin, range.end),
-                    weights_.shared_rows(tokens_.slice(0, range.begin, range.end)));
+int MoeOperator::blocks() const {
+  return static_cast<int>((tokens_.size(0) + manner_.block - 1) / manner_.block);
+}
+
+// As ExpertWeights::shared_rows, of some of the tokens.
+void MoeOperator::share(const nn::Range& block) {
+  const ops::Expert& one = weights_.shared;
+  const auto part = [&](const Tensor& x) { return x.slice(0, block.begin, block.end); };
+  ops::matmul(part(tokens_), one.up,
+              {.bias = one.up_bias, .activation = one.activation, .into = part(shared_inner_)});
+  ops::matmul(part(shared_inner_), one.down, {.bias = one.down_bias, .into = part(shared_)});
 }
 
 void MoeOperator::dispatch(const Task& task) {
@@ -238,7 +270,7 @@ void MoeOperator::dispatch(const Task& task) {
   for (int64_t i = 0; i < task.rows; ++i, to += layout_.row_bytes)
     std::memcpy(to, bytes_of(tokens_) + pair[i] / slots * stride,
                 static_cast<size_t>(layout_.row_bytes));
-  wire_.put(dispatcher_.tile(task, counts, coordinator_.epoch()));
+  heap_.put_signal(dispatcher_.tile(task, counts, coordinator_.epoch()));
 }
 
 // Rows of my own tokens are read and written where they are.
@@ -261,7 +293,7 @@ void MoeOperator::multiply(const Task& task) {
       .slots = home ? routing_.ids.size(1) : 1,
       .begin = panels * task.part / parts,
       .end = panels * (task.part + 1) / parts,
-      .inner = bytes_of(inner_) + task.slot * inner_bytes_,
+      .inner = inner_.at_least(0) + task.slot * inner_bytes_,
       .y = home ? bytes_of(rows_) : buffer_ + dispatcher_.offset(leaves, Side::outgoing, counts)};
   (up ? tiles_->up : tiles_->down)(tile);
 }
@@ -273,7 +305,7 @@ MoeOperator::Goes MoeOperator::goes(int64_t assignment) const {
 }
 
 void MoeOperator::combine(const Task& task) {
-  const nn::Range range = block(task);
+  const nn::Range range = block(task.index);
   const int64_t slots = routing_.ids.size(1);
   const auto bytes = static_cast<size_t>(layout_.row_bytes);
   for (int64_t a = range.begin * slots; a < range.end * slots; ++a) {
@@ -303,7 +335,7 @@ void MoeOperator::combine(const Task& task) {
                 .y = bytes_of(result_) + range.begin * layout_.row_bytes});
 }
 
-Tensor MoeOperator::result() {
+Tensor MoeOperator::result() const {
   require(result_.defined() && done(), ErrorCode::usage, "fused experts: the layer is not done");
   return result_;
 }

@@ -3,8 +3,9 @@
 #include <vector>
 
 #include "fused/coordinator.h"
-#include "fused/wire.h"
+#include "fused/symmetric_heap.h"
 #include "kernels/experts.h"
+#include "kernels/scratch.h"
 #include "nn/moe/backend.h"
 
 namespace tessera::fused {
@@ -23,28 +24,37 @@ struct Manner {
 /// row of a product depends on no other.
 class MoeOperator {
  public:
-  /// `owner[e]`: the rank of expert e. `buffer`: layout.bytes(), 64-byte aligned, of which flags
-  /// and counts are zero before the first epoch. `tokens`: of this rank, at most. Buffer and wire
-  /// outlive this.
-  MoeOperator(const Layout& layout, int rank, std::vector<int> owner, int64_t tokens,
-              const Manner& manner, std::byte* buffer, Wire& wire);
+  /// `owner[e]`: the rank of expert e. `tokens`: of this rank, at most. `heap`: of layout.bytes(),
+  /// of which flags and counts are zero before the first epoch; it outlives this.
+  MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens, const Manner& manner,
+              SymmetricHeap& heap);
 
   /// The next layer, on all ranks alike; what is given outlives done(). Throws Error(usage) for
   /// tokens or weights that do not fit.
   void begin(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
   /// Looks for what has come or is done, and what follows; whether there was anything.
   bool poll() { return coordinator_.poll(words_); }
+  /// Whether a processor seems to have a task.
+  bool called(int processor) const { return coordinator_.processor(processor).called(words_); }
   /// Does a task of a processor, if it has one. Throws Error(usage) when the gate sends an expert
   /// more rows than the layout has room for.
   bool work(int processor);
   bool done() const { return coordinator_.done(); }
   /// [tokens, hidden]: routed experts, then the shared one. After done().
-  nn::Tensor result();
+  nn::Tensor result() const;
+  /// What a layer of tokens on meta would hold and count on this rank, but for the products of its
+  /// routed experts; nothing is sent. The result.
+  nn::Tensor rehearse(const nn::Tensor& tokens, const nn::Gate& gate,
+                      const nn::ExpertWeights& weights);
 
-  /// Who went where, in this layer.
+  /// Who went where, in this layer, and the rows [tokens * k, hidden] that came back.
   const ops::Routing& routing() const { return routing_; }
+  const nn::Tensor& rows() const { return rows_; }
+  /// Lets go of the layer that is done.
+  void forget();
+
   const Coordinator& coordinator() const { return coordinator_; }
-  int rank() const { return rank_; }
+  const SymmetricHeap& heap() const { return heap_; }
   int processors() const { return manner_.processors; }
 
  private:
@@ -55,19 +65,22 @@ class MoeOperator {
   };
 
   void check(const nn::Tensor& tokens, const nn::ExpertWeights& weights) const;
-  void take_weights(const nn::ExpertWeights& weights);
+  void take_tokens(const nn::Tensor& tokens, const nn::Gate& gate,
+                   const nn::ExpertWeights& weights);
+  void take_weights();
   void perform(const Task& task);
-  void route();
+  void decide();
   void sort_assignments();
-  void check_room() const;
+  void count_rows();
   void announce();
-  void share(const Task& task);
+  void share(const nn::Range& block);
   void dispatch(const Task& task);
   void multiply(const Task& task);
   void combine(const Task& task);
   Goes goes(int64_t assignment) const;
   const int32_t* pairs(const Task& tile) const;
-  nn::Range block(const Task& task) const;
+  nn::Range block(int index) const;
+  int blocks() const;  // of tokens
   int64_t group(int peer, int expert) const { return int64_t{peer} * layout_.experts + expert; }
 
   Layout layout_;
@@ -75,14 +88,14 @@ class MoeOperator {
   std::vector<int> owner_, place_;  // of each expert: its rank, its place there
   int64_t most_tokens_;
   Manner manner_;
-  std::byte* buffer_;
-  Wire& wire_;
+  SymmetricHeap& heap_;
+  std::byte* buffer_;  // mine of it
   Dispatcher dispatcher_;
-  nn::Tensor board_;  // the coordinator's memory
+  kernels::Scratch board_;  // the coordinator's memory
   Coordinator coordinator_;
   SharedWords words_;
 
-  nn::Tensor tokens_, rows_, shared_, result_;
+  nn::Tensor tokens_, rows_, shared_inner_, shared_, result_;
   const nn::Gate* gate_ = nullptr;
   nn::ExpertWeights weights_;
   ops::Routing routing_;
@@ -91,7 +104,7 @@ class MoeOperator {
   const kernels::ExpertTiles* tiles_ = nullptr;
   kernels::ExpertCuts cuts_{};
   int64_t inner_bytes_ = 0;  // of a slot
-  nn::Tensor inner_;
+  kernels::Scratch inner_;
   std::vector<int32_t> pairs_;   // assignments by peer and expert, rising
   std::vector<int64_t> begins_;  // of each group of them
   std::vector<int32_t> at_;      // of each assignment among them

@@ -9,10 +9,15 @@ class Processor {
  public:
   TESSERA_ANYWHERE explicit Processor(Doorbell* bell = nullptr) : bell_(bell) {}
 
+  /// Whether there is something to do; only who has the processor may trust it.
+  template <class Words>
+  TESSERA_ANYWHERE bool called(Words& words) const {
+    return words.load(&bell_->word) != 0;
+  }
   /// Whether there is something to do; then it is `task`, and done() follows when it is done.
   template <class Words>
   TESSERA_ANYWHERE bool take(Task& task, Words& words) const {
-    if (words.load(&bell_->word) == 0) return false;
+    if (!called(words)) return false;
     task = bell_->task;
     return true;
   }

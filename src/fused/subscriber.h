@@ -9,7 +9,8 @@ namespace tessera::fused {
 struct Arrival {
   enum class Kind : uint8_t { nothing, counts, rows, results } kind = Kind::nothing;
   int peer = 0;
-  Task tile{};  ///< of rows and results
+  Task tile{};       ///< of rows and results
+  int64_t word = 0;  ///< where it says so, in my buffer; of what is missing
 };
 
 /// Waits for the words of one epoch after the other. A word counts if it is of this very epoch: a
@@ -85,11 +86,12 @@ class Subscriber {
   /// The first thing that is awaited and has not come.
   TESSERA_ANYWHERE Arrival missing(int me) const {
     for (int p = 0; p < layout_.ranks; ++p)
-      if (p != me && !heard_[p]) return {Arrival::Kind::counts, p, {}};
+      if (p != me && !heard_[p])
+        return {Arrival::Kind::counts, p, {}, layout_.count_offset(epoch_, p, 0)};
     for (int list = 0; list < 2 * layout_.ranks; ++list)
       for (int t = 0; left_[list] > 0 && t < known_[list]; ++t) {
         const Awaited& one = awaited_[list * layout_.run_tiles() + t];
-        if (!one.here) return {kind_of(list), list / 2, one.tile};
+        if (!one.here) return {kind_of(list), list / 2, one.tile, one.flag};
       }
     return {};
   }

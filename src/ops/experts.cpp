@@ -99,20 +99,26 @@ double touched_experts(const Tensor& ids, size_t experts) {
   return static_cast<double>(std::count(touched.begin(), touched.end(), true));
 }
 
-void count_experts(const Tensor& x, const Tensor& ids, const std::vector<Expert>& bank) {
+}  // namespace
+
+void count_expert_rows(const std::vector<Expert>& bank, const Tensor& x, int64_t rows,
+                       double touched) {
   tensor::Meter* meter = tensor::current_scope().meter.get();
   if (!meter) return;
-  const double rows = static_cast<double>(ids.elements());
   const Expert& w = first_of(bank);
-  const double flops =
-      (w.up->paired ? 6 : 4) * rows * static_cast<double>(w.up->n) * static_cast<double>(w.up->k);
-  const double weights =
-      touched_experts(ids, bank.size()) * static_cast<double>(w.up->bytes() + w.down->bytes());
+  const double flops = (w.up->paired ? 6 : 4) * static_cast<double>(rows) *
+                       static_cast<double>(w.up->n) * static_cast<double>(w.up->k);
+  const double weights = touched * static_cast<double>(w.up->bytes() + w.down->bytes());
   const double row = static_cast<double>(x.size(1) * size_of(x.dtype()));
-  meter->add("experts", flops, weights + static_cast<double>(x.bytes()) + rows * row);
+  meter->add("experts", flops,
+             weights + static_cast<double>(x.bytes()) + static_cast<double>(rows) * row);
 }
 
-}  // namespace
+void count_combine(const Tensor& rows, const Tensor& y, bool shared) {
+  if (tensor::Meter* meter = tensor::current_scope().meter.get())
+    meter->add("combine", 2 * static_cast<double>(rows.elements()),
+               static_cast<double>(rows.bytes() + y.bytes() * (shared ? 2 : 1)));
+}
 
 Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank) {
   check_experts(x, routing, bank);
@@ -121,7 +127,7 @@ Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Ex
   const Tensor& ids = routing.ids;
   Tensor rows = Tensor::empty({ids.elements(), x.size(1)}, x.dtype(), x.device());
   if (x.device() == tensor::Device::cpu) check_ids(ids, bank);
-  count_experts(x, ids, bank);
+  count_expert_rows(bank, x, ids.elements(), touched_experts(ids, bank.size()));
   if (rows.is_meta() || rows.elements() == 0) return rows;
   std::vector<kernels::ExpertView> views;
   views.reserve(bank.size());
@@ -168,9 +174,7 @@ Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& sha
   require_beside("combine_rows", "weights", weights, rows.device());
   require_beside("combine_rows", "shared", shared, rows.device());
   Tensor y = Tensor::empty({tokens, hidden}, rows.dtype(), rows.device());
-  if (tensor::Meter* meter = tensor::current_scope().meter.get())
-    meter->add("combine", 2 * static_cast<double>(rows.elements()),
-               static_cast<double>(rows.bytes() + y.bytes() * (shared.defined() ? 2 : 1)));
+  count_combine(rows, y, shared.defined());
   if (y.is_meta() || y.elements() == 0) return y;
   kernels::table_of(rows.device())
       .combine({.rows = rows.raw(),

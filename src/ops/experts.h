@@ -27,4 +27,10 @@ Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Ex
 /// The combination step of experts().
 Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& shared = {});
 
+/// What expert_rows() and combine_rows() count in the scope's meter, for who computes in tiles: so
+/// many rows out of those of x, by experts of which `touched` are read.
+void count_expert_rows(const std::vector<Expert>& bank, const Tensor& x, int64_t rows,
+                       double touched);
+void count_combine(const Tensor& rows, const Tensor& y, bool shared);
+
 }  // namespace tessera::ops

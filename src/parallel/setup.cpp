@@ -9,6 +9,7 @@
 #include "comm/collectives.h"
 #include "nn/local.h"
 #include "nn/moe/capacity_policy.h"
+#include "parallel/experts/fused_experts.h"
 #include "parallel/sequence/displaced_kv.h"
 #include "parallel/sequence/ring.h"
 #include "parallel/sequence/ulysses.h"
@@ -156,6 +157,15 @@ void text_problems(const Plan& plan, Problems& found) {
   if (plan.data != plan.expert)
     found.push_back(fmt::format(
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
+}
+
+// The most experts that a token goes to.
+int most_slots(const nn::Geometry& geometry, const Workload& workload) {
+  int most = 1;
+  for (const nn::ExpertSite& site : geometry.experts) most = std::max(most, site.top_k);
+  if (!workload.text) return most;
+  const nn::SelectionRule& rule = workload.text->rule;
+  return std::max({most, rule.take, rule.method == nn::SelectionRule::Method::topk ? rule.k : 0});
 }
 
 }  // namespace
@@ -311,6 +321,17 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   }
 }
 
+int64_t Setup::most_tokens(const Workload& workload) const {
+  int64_t most = 0;
+  if (workload.text) {
+    for (const int64_t length : workload.text->lengths) most += length;
+    return (most + plan.data - 1) / plan.data;
+  }
+  for (const int one : parallel::expert_group(plan, rank))
+    most = std::max(most, nn::token_count(partition.view(one).body));
+  return most;
+}
+
 void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload) {
   std::shared_ptr<const nn::ExpertPolicy> chooses = std::make_shared<nn::VanillaPolicy>();
   if (workload.text) chooses = policy = std::make_shared<nn::SelectionPolicy>(workload.text->rule);
@@ -330,6 +351,10 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   const auto backend = [&]() -> std::unique_ptr<nn::ExpertBackend> {
     if (reduce) return std::make_unique<NarrowExperts>(*reduce);
     if (!shares_experts(plan)) return std::make_unique<nn::LocalBackend>();
+    if (plan.moe == MoeForm::fused)
+      return std::make_unique<FusedExperts>(
+          *expert_group, FusedExperts::Size{expert_owners(plan, count), most_tokens(workload),
+                                            most_slots(geometry, workload)});
     return std::make_unique<ScheduledExchange>(
         plan, Timetable(plan, static_cast<int>(geometry.experts.size()), steps),
         ExpertExchange(expert_group.get(), expert_owners(plan, count)), hooks);

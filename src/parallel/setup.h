@@ -93,6 +93,8 @@ struct Setup {
  private:
   /// Of the ranks that differ from me along an axis; null: I am the only one.
   std::unique_ptr<comm::Communicator> along(std::string_view axis) const;
+  /// Of any rank that shares experts with me, in a call.
+  int64_t most_tokens(const Workload& workload) const;
   void share_blocks(const nn::Geometry& geometry);
   void share_tokens(const nn::Geometry& geometry, const Workload& workload);
   void share_experts(const nn::Geometry& geometry, const Workload& workload);

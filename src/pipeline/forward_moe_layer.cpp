@@ -116,10 +116,11 @@ void check_tensors(const Job& job, const load::TensorSet& tensors, const std::st
 void check_plan(const Plan& plan, const nn::Geometry& geometry) {
   Plan known;
   known.data = known.expert = plan.expert;
+  known.moe = plan.moe;
   known.placement = plan.placement;
   known.placement_list = plan.placement_list;
   require(plan == known, ErrorCode::plan,
-          "the plan '{}' cannot run: a moe_layer takes expert=N and placement= alone",
+          "the plan '{}' cannot run: a moe_layer takes expert=N, moe= and placement= alone",
           to_string(plan));
   parallel::require_runnable(plan, geometry, {.text = parallel::Workload::Sequences{}});
 }

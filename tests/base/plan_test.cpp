@@ -14,7 +14,7 @@ TEST(Plan, WritesWhatItReads) {
         "schedule=displaced,sync=0+3+5,sync-every=4,scores=latest",
         "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
         "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
-        "data=2,expert=2,placement=1+0+0+1",
+        "data=2,expert=2,placement=1+0+0+1", "data=3,expert=3,moe=fused,placement=strided",
         "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor",
         "data=2,cfg=2,ring=3,ulysses=4,tensor=2", "patches=1", "pipefusion=4,patches=8,warmup=2",
         "pipefusion=2,cut=bands,stages=19+38"})
@@ -49,6 +49,8 @@ TEST(Plan, NamesWhatItCannotRead) {
                            "placement=",
                            "placement=0+",
                            "placement=random",
+                           "moe=",
+                           "moe=exchange",
                            "placement=0+-1",
                            "cut=columns",
                            "patches=-1",

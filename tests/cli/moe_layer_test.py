@@ -72,7 +72,9 @@ class Runs(MoeLayer):
             for dtype in ("f32", "bf16", "int8"):
                 alone = self.made("--dtype", dtype, moe=form)
                 for plan in (("--plan", "expert=4", "--ranks", "4"), ("--plan", "expert=8"),
-                             ("--plan", "expert=3,placement=0+1+2+2+1+0+0+1")):
+                             ("--plan", "expert=3,placement=0+1+2+2+1+0+0+1"),
+                             ("--plan", "expert=4,moe=fused", "--ranks", "4"),
+                             ("--plan", "expert=3,moe=fused,placement=0+1+2+2+1+0+0+1")):
                     self.assertEqual(self.made("--dtype", dtype, *plan, moe=form), alone)
 
 
@@ -163,11 +165,12 @@ class Refusals(MoeLayer):
 
     def test_plans(self):
         for plan, says in (("expert=9", "the model has 8 experts"),
-                           ("tensor=2", "takes expert=N and placement= alone"),
-                           ("data=2", "takes expert=N and placement= alone"),
-                           ("expert=2,schedule=displaced", "takes expert=N and placement= alone"),
-                           ("expert=2,warmup=2", "takes expert=N and placement= alone"),
-                           ("expert=2,moe=fused", "unknown plan entry 'moe'"),
+                           ("tensor=2", "takes expert=N, moe= and placement= alone"),
+                           ("data=2", "takes expert=N, moe= and placement= alone"),
+                           ("expert=2,schedule=displaced", "takes expert=N, moe= and placement= alone"),
+                           ("expert=2,warmup=2", "takes expert=N, moe= and placement= alone"),
+                           ("expert=2,moe=slow", "expected one of bulk, fused"),
+                           ("moe=fused", "add it, or leave out moe="),
                            ("expert=2,placement=0+1", "places 2 experts")):
             self.refused(4, *self.command("--plan", plan), says=says)
         self.refused(4, *self.command("--plan", "expert=2", "--ranks", "3"), says="needs 2 ranks")

@@ -56,7 +56,8 @@ TEST(CompleteRanks, ExpertsOfAnyNumberOfRanksGiveTheRunOfOne) {
         const CompleteRequest q = batch(select);
         const CompleteResult one = run(model, "", precision, q);
         EXPECT_EQ(one.bytes_sent, 0);
-        for (const char* plan : {"expert=2", "expert=3", "expert=4,placement=strided"}) {
+        for (const char* plan : {"expert=2", "expert=3", "expert=4,placement=strided",
+                                 "expert=3,moe=fused", "expert=4,moe=fused,placement=strided"}) {
           const CompleteResult many = run(model, plan, precision, q);
           expect_same(one, many, fmt::format("{} {} {}", model, select, plan));
           EXPECT_GT(many.bytes_sent, 0);
@@ -73,7 +74,7 @@ TEST(CompleteRanks, LaterReleasesGiveTheRunOfOne) {
       q.decode = decode;
       q.cache = parse_cache(cache);
       const CompleteResult one = run(model, "", Precision::f32, q);
-      for (const char* plan : {"expert=2", "expert=3", "tensor=2"})
+      for (const char* plan : {"expert=2", "expert=3", "expert=2,moe=fused", "tensor=2"})
         expect_same(one, run(model, plan, Precision::f32, q), fmt::format("{} {}", model, plan));
     }
 }
@@ -87,6 +88,8 @@ TEST(CompleteRanks, EveryCacheGivesTheRunOfOne) {
     q.cache = parse_cache(cache);
     expect_same(run(model, "", Precision::f32, q), run(model, "expert=3", Precision::f32, q),
                 cache);
+    expect_same(run(model, "", Precision::f32, q),
+                run(model, "expert=3,moe=fused", Precision::f32, q), cache);
     expect_same(run(model, "", Precision::f32, q), run(model, "tensor=2", Precision::f32, q),
                 cache);
   }

@@ -143,6 +143,8 @@ std::string draw_schedule(Draw& draw, int ranks, bool narrow) {
   if (draw.chance(20)) text += fmt::format(",stride={}", draw.from_to(1, 3));
   if (draw.chance(20)) text += ",conditional-layers=async";
   if (draw.chance(20)) text += ",scores=latest";
+  const bool later = schedule != "sync" || text.find("conditional=") != std::string::npos;
+  if (expert > 1 && !later && text.size() % 2 == 0) text += ",moe=fused";
   return text;
 }
 
@@ -276,6 +278,7 @@ std::string exact_oracle(const std::string& text, int steps) {
   plan.order.clear();
   plan.placement = ExpertPlacement::blocks;
   plan.placement_list.clear();
+  plan.moe = MoeForm::bulk;
   if (plan.schedule == ExpertSchedule::staggered_batch) plan.schedule = ExpertSchedule::sync;
   bool fresh = true;
   for (int step = 0; step < steps; ++step) fresh = fresh && plan.fresh(step, steps);

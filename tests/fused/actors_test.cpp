@@ -1,12 +1,17 @@
 #include "fused/actors.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <thread>
 
 #include "base/stop.h"
+#include "comm/collectives.h"
+#include "comm/threads/launch.h"
+#include "fused/delayed_heap.h"
+#include "fused/direct_heap.h"
 #include "fused/polled_ranks.h"
 #include "nn/random_bank.h"
 #include "tensor/scope.h"
@@ -18,89 +23,44 @@ namespace {
 using namespace nn::random_bank;
 using namespace std::chrono_literals;
 
-// Carries transfers later, in any order: what the contract of a wire allows.
-class Postman {
- public:
-  Postman(ThreadRanks& ranks, uint32_t seed) : ranks_(ranks), random_(seed) {
-    for (int r = 0; r < ranks.layout().ranks; ++r)
-      wires_.push_back(std::make_unique<Letterbox>(*this, r));
-    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
-  }
-  Wire& wire(int rank) { return *wires_[size_t(rank)]; }
-
- private:
-  class Letterbox final : public Wire {
-   public:
-    Letterbox(Postman& postman, int rank) : postman_(postman), rank_(rank) {}
-    void put(const Transfer& transfer) override {
-      const std::lock_guard lock(postman_.mutex_);
-      postman_.letters_.push_back({rank_, transfer});
-      postman_.came_.notify_one();
-    }
-
-   private:
-    Postman& postman_;
-    int rank_;
-  };
-  void work(const std::stop_token& stop) {
-    for (;;) {
-      std::pair<int, Transfer> letter;
-      {
-        std::unique_lock lock(mutex_);
-        if (!came_.wait(lock, stop, [&] { return !letters_.empty(); })) return;
-        std::swap(letters_[random_() % letters_.size()], letters_.back());
-        letter = letters_.back();
-        letters_.pop_back();
-      }
-      if (random_() % 200 == 0) std::this_thread::sleep_for(100us);
-      ranks_.deliver(letter.first, letter.second);
-    }
-  }
-
-  ThreadRanks& ranks_;
-  std::mt19937 random_;
-  std::mutex mutex_;
-  std::condition_variable_any came_;
-  std::vector<std::pair<int, Transfer>> letters_;
-  std::vector<std::unique_ptr<Letterbox>> wires_;
-  std::jthread thread_;
-};
-
 // A layer over some ranks that are threads with threads of their own.
 struct Gang {
   Gang(std::vector<int64_t> tokens_of, int experts, int top_k, int processors)
       : router_of(router(experts, top_k, 3)),
         weights(bank(experts, 4, DType::f32)),
         is{.tokens = std::move(tokens_of), .manner = {processors, 2, 1, 2, 3}},
-        layout(Layout::dropless(is.ranks(), experts, 16L * top_k, 128, {4})),
-        ranks(layout) {
+        layout(Layout::dropless(is.ranks(), experts, 16L * top_k, 128, {4})) {
     for (int e = 0; e < experts; ++e) is.owner.push_back(e % is.ranks());
   }
 
-  // body(rank) on all ranks at once; what the first of them threw.
-  std::exception_ptr at_once(const std::function<void(int)>& body) const {
-    std::exception_ptr first;
-    std::mutex mutex;
-    std::vector<std::jthread> threads;
-    for (int r = 0; r < is.ranks(); ++r)
-      threads.emplace_back([&, r] {
-        try {
-          body(r);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
-        }
+  // body(heap) on all ranks at once, each with a pool of its own; what the first of them threw.
+  std::exception_ptr at_once(int threads, std::chrono::milliseconds deadline,
+                             const std::function<void(SymmetricHeap& heap)>& body) const {
+    try {
+      comm::threads::run(is.ranks(), deadline, [&](comm::Communicator& world) {
+        base::ThreadPool pool(threads);
+        tensor::Scope scope;
+        scope.pool = &pool;
+        const tensor::BindScope bound(scope);
+        body(*opened(world));
       });
-    threads.clear();
-    return first;
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+  std::unique_ptr<SymmetricHeap> opened(comm::Communicator& world) const {
+    return open_heap(world,
+                     {layout.bytes(), layout.count_region(), layout.bytes() - 8 * layout.flags()},
+                     tensor::Device::cpu);
   }
   // The tokens of a rank.
   Tensor part(const Tensor& all, int r) const {
     const int64_t first = std::accumulate(is.tokens.begin(), is.tokens.begin() + r, int64_t{0});
     return all.slice(0, first, first + is.tokens[size_t(r)]);
   }
-  MoeOperator rank(int r, Wire& wire) const {
-    return {layout, r, is.owner, is.tokens[size_t(r)], is.manner, ranks.buffer(r), wire};
+  MoeOperator rank(SymmetricHeap& heap) const {
+    return {layout, is.owner, is.tokens[size_t(heap.rank())], is.manner, heap};
   }
 
   nn::Router router_of;
@@ -111,7 +71,6 @@ struct Gang {
   nn::Gate gate{router_of, policy, call};
   PolledCase is;
   Layout layout;
-  mutable ThreadRanks ranks;
 };
 
 // Kinds of layers with the results that one rank has for them, in parts.
@@ -151,17 +110,15 @@ TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
   constexpr int kEpochs = 10000, kKinds = 16;
   const Gang gang({5, 0, 9}, 4, 2, 2);
   const Known known(gang, kKinds);
-  Postman postman(gang.ranks, 1);
   std::atomic<int64_t> failures{0};
   std::atomic<size_t> most_threads{0}, least_threads{1 << 20};
-  const auto error = gang.at_once([&](int r) {
-    base::ThreadPool pool(2);
-    tensor::Scope scope;
-    scope.pool = &pool;
-    const tensor::BindScope bound(scope);
-    MoeOperator one = gang.rank(r, postman.wire(r));
-    Actors actors(one, gang.ranks, 60s);
+  const auto error = gang.at_once(2, 60s, [&](SymmetricHeap& heap) {
+    const int r = heap.rank();
+    DelayedHeap late(heap, uint32_t(r));
+    MoeOperator one = gang.rank(late);
+    Actors actors(one);
     std::mt19937 random{uint32_t(r)};
+    comm::barrier(heap.ranks());
     for (int i = 0; i < kEpochs; ++i) {
       const auto kind = size_t(i) % kKinds;
       const Tensor made = actors.run(gang.part(known.inputs[kind], r), gang.gate, gang.weights);
@@ -172,6 +129,7 @@ TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
       most_threads = std::max<size_t>(most_threads, threads_there_are());
       least_threads = std::min<size_t>(least_threads, threads_there_are());
     }
+    comm::barrier(heap.ranks());  // what is late has come
   });
   if (error) std::rethrow_exception(error);
   EXPECT_EQ(failures, 0);
@@ -183,13 +141,10 @@ TEST(Actors, AnyThreadsAndProcessorsDo) {
     for (const int processors : {1, 4}) {
       const Gang gang({7, 3}, 3, 2, processors);
       const Known known(gang, 3);
-      const auto error = gang.at_once([&](int r) {
-        base::ThreadPool pool(threads);
-        tensor::Scope scope;
-        scope.pool = &pool;
-        const tensor::BindScope bound(scope);
-        MoeOperator one = gang.rank(r, gang.ranks.wire(r));
-        Actors actors(one, gang.ranks, 60s);
+      const auto error = gang.at_once(threads, 60s, [&](SymmetricHeap& heap) {
+        MoeOperator one = gang.rank(heap);
+        Actors actors(one);
+        const int r = heap.rank();
         for (size_t i = 0; i < 3; ++i)
           EXPECT_EQ(
               wrong(actors.run(gang.part(known.inputs[i], r), gang.gate, gang.weights).to_floats(),
@@ -200,27 +155,61 @@ TEST(Actors, AnyThreadsAndProcessorsDo) {
     }
 }
 
+// Two requests whose ranks share their threads, each of which waits where the other has them.
+TEST(Actors, RequestsThatShareThreadsBothGetThrough) {
+  const Gang gang({6, 6}, 4, 2, 2);
+  const Known known(gang, 1);
+  base::ThreadPool pools[2] = {base::ThreadPool(2), base::ThreadPool(2)};
+  const auto request = [&](uint32_t seed) {
+    comm::threads::run(2, 60s, [&](comm::Communicator& world) {
+      tensor::Scope scope;
+      scope.pool = &pools[world.rank()];
+      const tensor::BindScope bound(scope);
+      const auto heap = gang.opened(world);
+      MoeOperator one = gang.rank(*heap);
+      Actors actors(one);
+      std::mt19937 random(seed + uint32_t(world.rank()));
+      for (int i = 0; i < 40; ++i) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+        std::atomic<int> ops{0};
+        tensor::parallel_tasks(4, [&](int64_t) { ++ops; });
+        EXPECT_EQ(
+            wrong(actors.run(gang.part(known.inputs[0], world.rank()), gang.gate, gang.weights)
+                      .to_floats(),
+                  known.results[0][size_t(world.rank())]),
+            0);
+      }
+    });
+  };
+  std::jthread other([&] { request(7); });
+  request(1);
+}
+
 // What tasks hold is the rank's, whichever thread they run on, and so is what its ops count.
 TEST(Actors, MemoryAndWorkAreCountedForTheRank) {
   const auto peak_with = [](int threads) {
     const Gang gang({8}, 3, 2, 2);
     const Known known(gang, 1);
-    base::ThreadPool pool(threads);
-    tensor::Scope scope;
-    scope.pool = &pool;
-    scope.memory = std::make_shared<tensor::MemoryTracker>();
-    scope.meter = std::make_shared<tensor::Meter>();
-    {
+    std::pair<int64_t, double> counted;
+    const auto error = gang.at_once(threads, 60s, [&](SymmetricHeap& heap) {
+      tensor::Scope scope = tensor::current_scope();
+      scope.memory = std::make_shared<tensor::MemoryTracker>();
+      scope.meter = std::make_shared<tensor::Meter>();
       const tensor::BindScope bound(scope);
-      MoeOperator one = gang.rank(0, gang.ranks.wire(0));
-      Actors actors(one, gang.ranks, 60s);
-      for (int i = 0; i < 20; ++i) (void)actors.run(known.inputs[0], gang.gate, gang.weights);
-    }
-    EXPECT_GT(scope.meter->total().flops, 0);
-    EXPECT_EQ(scope.memory->current(tensor::MemoryClass::activations), 0);
-    return std::pair(scope.memory->peak() > 0, scope.meter->total().flops);
+      MoeOperator one = gang.rank(heap);
+      Actors actors(one);
+      for (int i = 0; i < 20; ++i) {
+        (void)actors.run(known.inputs[0], gang.gate, gang.weights);
+        one.forget();
+      }
+      counted = {scope.memory->peak(), scope.meter->total().flops};
+      EXPECT_EQ(scope.memory->current(tensor::MemoryClass::activations), 0);
+    });
+    if (error) std::rethrow_exception(error);
+    EXPECT_GT(counted.first, 0);
+    EXPECT_GT(counted.second, 0);
+    return counted;
   };
-  EXPECT_TRUE(peak_with(1).first);
   EXPECT_EQ(peak_with(3), peak_with(1));
 }
 
@@ -236,52 +225,130 @@ std::string message_of(const std::exception_ptr& error, ErrorCode code) {
 
 // Rank 1 ends in its own way; rank 0 would go on for ever.
 std::exception_ptr endless(std::chrono::milliseconds deadline,
-                           const std::function<void(int layer)>& end_of_rank_1,
-                           std::stop_token stop = {}) {
+                           const std::function<bool(int layer)>& rank_1_goes_on,
+                           const std::stop_token& stop = {}) {
   const Gang gang({6, 6}, 4, 2, 2);
   const Known known(gang, 1);
-  return gang.at_once([&](int r) {
+  return gang.at_once(2, deadline, [&](SymmetricHeap& heap) {
     const base::BindStop stoppable(stop);
-    base::ThreadPool pool(2);
-    tensor::Scope scope;
-    scope.pool = &pool;
-    const tensor::BindScope bound(scope);
-    MoeOperator one = gang.rank(r, gang.ranks.wire(r));
-    Actors actors(one, gang.ranks, deadline);
-    for (int i = 0;; ++i) {
-      if (r == 1) end_of_rank_1(i);
-      if (r == 1 && deadline < 1s) return;  // before its first: no other wait can be too long
-      (void)actors.run(gang.part(known.inputs[0], r), gang.gate, gang.weights);
-    }
+    MoeOperator one = gang.rank(heap);
+    Actors actors(one);
+    for (int i = 0; heap.rank() == 0 || rank_1_goes_on(i); ++i)
+      (void)actors.run(gang.part(known.inputs[0], heap.rank()), gang.gate, gang.weights);
   });
 }
 
 TEST(Actors, ARankThatStaysAwayIsNamedAfterTheDeadline) {
-  const std::string says = message_of(endless(200ms, [](int) {}), ErrorCode::rank);
-  EXPECT_NE(says.find("rank 0 waits in epoch 1 for the counts of rank 1"), std::string::npos)
-      << says;
-  EXPECT_NE(says.find("got on in 0.2 s"), std::string::npos) << says;
+  for (const int layers : {0, 3}) {
+    const size_t before = threads_there_are();
+    const std::string says =
+        message_of(endless(200ms, [&](int i) { return i < layers; }), ErrorCode::rank);
+    const std::string what = fmt::format(
+        "fused experts: rank 0 waits in epoch {} for the counts of rank 1 (expert 0, tile 0, flag "
+        "at ",
+        layers + 1);
+    EXPECT_EQ(says.find(what), 0u) << says;
+    EXPECT_NE(says.find("got on in 0.2 s"), std::string::npos) << says;
+    EXPECT_EQ(threads_there_are(), before) << "no thread is left behind";
+  }
 }
 
 TEST(Actors, AStopRequestEndsAllRanks) {
   std::stop_source source;
   const auto stop_later = [&](int layer) {
     if (layer == 3) source.request_stop();
+    return true;
   };
   (void)message_of(endless(60s, stop_later, source.get_token()), ErrorCode::cancelled);
+}
+
+// In the third layer, of what goes to rank 0.
+TEST(Actors, ALostTransferIsNamedAfterTheDeadline) {
+  for (const bool rows : {true, false}) {
+    const Gang gang({6, 6}, 4, 2, 2);
+    const Known known(gang, 1);
+    const size_t before = threads_there_are();
+    std::atomic<int64_t> lost{-1};
+    const auto error = gang.at_once(2, 300ms, [&](SymmetricHeap& heap) {
+      DelayedHeap late(heap, 1);
+      late.loses = [&](const Transfer& t) {
+        const bool here = heap.rank() == 1 && (t.bytes > 0) == rows &&
+                          (rows ? t.value : t.value >> 32) == 3 && (lost < 0 || lost == t.word);
+        if (here) lost = t.word;
+        return here;
+      };
+      MoeOperator one = gang.rank(late);
+      Actors actors(one);
+      for (;;) (void)actors.run(gang.part(known.inputs[0], heap.rank()), gang.gate, gang.weights);
+    });
+    const std::string says = message_of(error, ErrorCode::rank);
+    EXPECT_NE(says.find("in epoch 3 for "), std::string::npos) << says;
+    // Who waits for whom may be seen by the other one first.
+    if (says.find("rank 0 waits") == std::string::npos) continue;
+    EXPECT_NE(says.find(rows ? "s of rank 1 (expert " : "counts of rank 1"), std::string::npos)
+        << says;
+    if (rows) {
+      EXPECT_NE(says.find(fmt::format("flag at {})", lost)), std::string::npos) << says;
+    }
+    EXPECT_EQ(threads_there_are(), before) << "no thread is left behind";
+  }
+}
+
+// A policy whose gate does not end until it is told to.
+class StuckPolicy final : public nn::ExpertPolicy {
+ public:
+  StuckPolicy(std::atomic<bool>& stuck, std::atomic<bool>& ends) : stuck_(stuck), ends_(ends) {}
+  ops::Routing choose(const nn::MoeCall&, const Tensor&, const Tensor& logits,
+                      const ops::RoutingOptions& options) const override {
+    while (stuck_ && !ends_) std::this_thread::sleep_for(1ms);
+    return ops::route(logits, options);
+  }
+
+ private:
+  std::atomic<bool>&stuck_, &ends_;
+};
+
+TEST(Actors, AStuckWorkerIsNamedByTheOthersAfterTheDeadline) {
+  const Gang gang({6, 6}, 4, 2, 2);
+  const Known known(gang, 1);
+  const size_t before = threads_there_are();
+  std::atomic<bool> stuck{false}, ends{false};
+  const StuckPolicy policy(stuck, ends);
+  std::string said;
+  const auto error = gang.at_once(2, 200ms, [&](SymmetricHeap& heap) {
+    MoeOperator one = gang.rank(heap);
+    Actors actors(one);
+    const nn::Gate gate(gang.router_of,
+                        heap.rank() == 1 ? (const nn::ExpertPolicy&)policy : gang.policy,
+                        gang.call);
+    try {
+      for (int i = 0;; ++i) {
+        if (heap.rank() == 1) stuck = i == 2;
+        (void)actors.run(gang.part(known.inputs[0], heap.rank()), gate, gang.weights);
+      }
+    } catch (const Error& e) {
+      if (heap.rank() == 0) {
+        said = e.what();
+        ends = true;
+      }
+      throw;
+    }
+  });
+  (void)message_of(error, ErrorCode::rank);
+  const bool by_rank_0 = said.find("rank 0 waits in epoch 3 for the counts of rank 1") == 15;
+  const bool by_itself = said.find("rank 1 waits in epoch 3 for ") == 15;  // as it heard
+  EXPECT_TRUE(by_rank_0 || by_itself) << said;
+  EXPECT_EQ(threads_there_are(), before) << "no thread is left behind";
 }
 
 TEST(Actors, AFailureOfOneRankEndsTheOthersWithIt) {
   const Gang gang({6, 6}, 4, 2, 2);
   const Known known(gang, 1);
   std::vector<std::string> said(2);
-  (void)gang.at_once([&](int r) {
-    base::ThreadPool pool(2);
-    tensor::Scope scope;
-    scope.pool = &pool;
-    const tensor::BindScope bound(scope);
-    MoeOperator one = gang.rank(r, gang.ranks.wire(r));
-    Actors actors(one, gang.ranks, 60s);
+  (void)gang.at_once(2, 60s, [&](SymmetricHeap& heap) {
+    const int r = heap.rank();
+    MoeOperator one = gang.rank(heap);
+    Actors actors(one);
     try {
       for (int i = 0;; ++i) {
         Tensor x = gang.part(known.inputs[0], r).contiguous();
@@ -294,6 +361,7 @@ TEST(Actors, AFailureOfOneRankEndsTheOthersWithIt) {
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::model);
       said[size_t(r)] = e.what();
+      throw;
     }
   });
   EXPECT_FALSE(said[0].empty());

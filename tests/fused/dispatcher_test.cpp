@@ -43,11 +43,11 @@ TEST(Dispatcher, TransfersAreValidWritesThatNeverMeet) {
               EXPECT_TRUE(valid_write(me, me, dispatcher.place(task, Side::outgoing, peer)));
               EXPECT_EQ(t.from, dispatcher.offset(task, Side::outgoing, counts.data()));
               EXPECT_EQ(t.value, 7u);
-              once(written, t.to, t.at, t.rows * kBytes);
+              once(written, t.to, t.at, t.bytes);
               once(written, t.to, t.word, 8);
-              once(left, me, t.from, t.rows * kBytes);
-              EXPECT_LE(t.at + t.rows * kBytes, layout.count_region() + layout.row_region());
-              sent += t.rows;
+              once(left, me, t.from, t.bytes);
+              EXPECT_LE(t.at + t.bytes, layout.count_region() + layout.row_region());
+              sent += t.bytes / kBytes;
             }
           }
         }
@@ -62,7 +62,7 @@ TEST(Dispatcher, CountsSayHowManyAndWhen) {
   const Dispatcher dispatcher(layout, 1);
   const Transfer t = dispatcher.count(2, 1, 9, (uint64_t{5} << 32) + 3);
   EXPECT_EQ(t.to, 2);
-  EXPECT_EQ(t.rows, 0);
+  EXPECT_EQ(t.bytes, 0);
   EXPECT_EQ(t.word, layout.count_offset(3, 1, 1));
   EXPECT_EQ(t.value >> 32, 3u) << "epochs go on behind 2^32";
   EXPECT_EQ(t.value & 0xffffffff, 9u);

@@ -170,14 +170,17 @@ TEST(MoeOperator, Int8WeightsToo) {
 }
 
 TEST(MoeOperator, RefusesWhatDoesNotFit) {
-  struct Nowhere final : Wire {
+  struct Nowhere final : SymmetricHeap {
+    using SymmetricHeap::SymmetricHeap;
     void put(const Transfer&) override {}
-  } wire;
+    void signal(const Transfer&) override {}
+    void put_signal(const Transfer&) override {}
+  };
   const Layout layout = Layout::fixed(2, 2, 3, 128, {2});
   const nn::Tensor buffer = nn::Tensor::zeros({layout.bytes()}, DType::u8);
+  Nowhere heap(nullptr, 0, static_cast<std::byte*>(buffer.raw()));
   const auto made = [&](std::vector<int> owner) {
-    return MoeOperator(layout, 0, std::move(owner), 10, {}, static_cast<std::byte*>(buffer.raw()),
-                       wire);
+    return MoeOperator(layout, std::move(owner), 10, {}, heap);
   };
   const auto says = [](const auto& call) -> std::string {
     try {
@@ -214,8 +217,7 @@ TEST(MoeOperator, RefusesWhatDoesNotFit) {
   expect([&] { one.work(0); }, "5 rows for one expert of rank 0");
   expect(
       [&] {
-        MoeOperator(layout, 0, {0, 0, 1}, 10, {.slots = 0}, static_cast<std::byte*>(buffer.raw()),
-                    wire);
+        MoeOperator(layout, {0, 0, 1}, 10, {.slots = 0}, heap);
       },
       "0 processors, parts, slots");
 }

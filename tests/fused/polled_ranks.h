@@ -73,10 +73,10 @@ class PolledRanks {
                                             row_bytes, {c.tile});
     for (int r = 0; r < c.ranks(); ++r) {
       buffers_.push_back(nn::Tensor::zeros({layout_.bytes()}, nn::DType::u8));
-      wires_.push_back(std::make_unique<Sent>(*this, r));
+      heaps_.push_back(std::make_unique<Sent>(*this, r));
       poison(r);
-      ranks_.push_back(std::make_unique<MoeOperator>(layout_, r, c.owner, c.tokens[size_t(r)],
-                                                     c.manner, buffer(r), *wires_.back()));
+      ranks_.push_back(std::make_unique<MoeOperator>(layout_, c.owner, c.tokens[size_t(r)],
+                                                     c.manner, *heaps_.back()));
     }
   }
 
@@ -124,14 +124,17 @@ class PolledRanks {
     Transfer transfer;
     bool rows_are_there;
   };
-  class Sent final : public Wire {
+  class Sent final : public SymmetricHeap {
    public:
-    Sent(PolledRanks& all, int rank) : all_(all), rank_(rank) {}
-    void put(const Transfer& t) override { all_.flights_.push_back({rank_, t, t.rows == 0}); }
+    Sent(PolledRanks& all, int rank) : SymmetricHeap(nullptr, rank, all.buffer(rank)), all_(all) {}
+    void put(const Transfer&) override { FAIL() << "nobody would know of it"; }
+    void signal(const Transfer&) override { FAIL() << "words go with their rows"; }
+    void put_signal(const Transfer& t) override {
+      all_.flights_.push_back({rank(), t, t.bytes == 0});
+    }
 
    private:
     PolledRanks& all_;
-    int rank_;
   };
 
   std::byte* buffer(int r) const { return static_cast<std::byte*>(buffers_[size_t(r)].raw()); }
@@ -189,9 +192,8 @@ class PolledRanks {
     Flight& flight = flights_[i];
     const Transfer t = flight.transfer;
     if (!flight.rows_are_there) {
-      const int64_t bytes = t.rows * layout_.row_bytes;
-      std::memcpy(buffer(t.to) + t.at, buffer(flight.from) + t.from, size_t(bytes));
-      payload_ += bytes;
+      std::memcpy(buffer(t.to) + t.at, buffer(flight.from) + t.from, size_t(t.bytes));
+      payload_ += t.bytes;
       flight.rows_are_there = true;
       return true;
     }
@@ -204,7 +206,7 @@ class PolledRanks {
   std::mt19937 random_;
   Layout layout_;
   std::vector<nn::Tensor> buffers_;
-  std::vector<std::unique_ptr<Sent>> wires_;
+  std::vector<std::unique_ptr<Sent>> heaps_;
   std::vector<std::unique_ptr<MoeOperator>> ranks_;
   nn::TokenView view_;
   nn::MoeCall call_{0, step(), view_};

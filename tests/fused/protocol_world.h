@@ -319,12 +319,12 @@ class ProtocolWorld {
     const Transfer& t = flight.transfer;
     std::byte* buffer = ranks_[size_t(to)].buffer;
     const bool rows_now = (flight.stage == 1) != (fault_ == Fault::word_before_rows);
-    if (t.rows > 0 && rows_now) {
-      std::memcpy(buffer + t.at, ranks_[size_t(flight.from)].buffer + t.from, size_t(t.rows * 8));
-      payload_ += t.rows;
+    if (t.bytes > 0 && rows_now) {
+      std::memcpy(buffer + t.at, ranks_[size_t(flight.from)].buffer + t.from, size_t(t.bytes));
+      payload_ += t.bytes / 8;
     }
-    if (t.rows == 0 || !rows_now) std::memcpy(buffer + t.word, &t.value, 8);
-    flight.stage = t.rows == 0 || flight.stage == 2 ? 0 : 2;
+    if (t.bytes == 0 || !rows_now) std::memcpy(buffer + t.word, &t.value, 8);
+    flight.stage = t.bytes == 0 || flight.stage == 2 ? 0 : 2;
     if (flight.stage == 0) flight = {};
     return true;
   }

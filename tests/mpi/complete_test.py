@@ -28,7 +28,8 @@ class CompleteTest(unittest.TestCase):
         return json.loads(done.stdout)
 
     def test_processes_give_the_answer_of_one(self):
-        for model, plans in (("llada_moe", ("expert=3", "tensor=2")), ("llada2", ("expert=2",))):
+        for model, plans in (("llada_moe", ("expert=3", "moe=fused,expert=3", "tensor=2")),
+                             ("llada2", ("expert=2", "moe=fused,expert=2"))):
             one = self.complete([], model)
             for plan in plans:
                 many = self.complete(MPIRUN + ["-np", plan[-1]], model, "--plan", plan)

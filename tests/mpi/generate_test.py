@@ -43,16 +43,24 @@ class GenerateTest(unittest.TestCase):
             plan = ["--plan", f"expert={ranks}"] if ranks > 1 else []
             many = self.latents(f"mpi{ranks}", MPIRUN + ["-np", str(ranks)], *plan)
             self.assertEqual(one, many, f"{ranks} processes")
-        reports = []
-        for prefix in ([], MPIRUN + ["-np", "3"]):
-            self.latents("reported", prefix, "--plan", "expert=3", "--report",
-                         str(self.folder / "report.json"))
-            reports.append(json.loads((self.folder / "report.json").read_text()))
-        threads, processes = ([r["flops"] for r in report["per_rank"]] for report in reports)
-        self.assertEqual(threads, processes)
-        self.assertEqual([r["peak_bytes"]["weights"] for r in reports[0]["per_rank"]],
-                         [r["peak_bytes"]["weights"] for r in reports[1]["per_rank"]])
-        for plan, ranks in (("ulysses=2", 2), ("data=2,cfg=2,ulysses=2,expert=4", 8)):
+        for plan in ("expert=3", "expert=3,moe=fused"):
+            reports = []
+            for prefix in ([], MPIRUN + ["-np", "3"]):
+                self.latents("reported", prefix, "--plan", plan, "--report",
+                             str(self.folder / "report.json"))
+                reports.append(json.loads((self.folder / "report.json").read_text()))
+            threads, processes = ([r["flops"] for r in report["per_rank"]] for report in reports)
+            self.assertEqual(threads, processes)
+            for kind in ("weights", "buffers"):
+                self.assertEqual([r["peak_bytes"][kind] for r in reports[0]["per_rank"]],
+                                 [r["peak_bytes"][kind] for r in reports[1]["per_rank"]])
+            sent = [{key: value for key, value in t.items() if "seconds" not in key and key != "overlap"}
+                    for report in reports for t in report["traffic"] if t["operation"] in ("dispatch", "combine")]
+            self.assertEqual(sent[:len(sent) // 2], sent[len(sent) // 2:])
+            self.assertGreater(len(sent), 0)
+        for plan, ranks in (("ulysses=2", 2), ("data=2,cfg=2,ulysses=2,expert=4", 8),
+                            ("expert=2,moe=fused", 2), ("expert=3,moe=fused,placement=strided", 3),
+                            ("data=2,cfg=2,ulysses=2,expert=4,moe=fused", 8)):
             shards = MPIRUN + ["-np", str(ranks)]
             self.assertEqual(one, self.latents("shards", shards, "--plan", plan), plan)
         halves = ["--plan", "expert=3,schedule=staggered-batch,placement=strided"]
@@ -216,8 +224,8 @@ class GenerateTest(unittest.TestCase):
 
     def test_a_lost_rank_leaves_no_output(self):
         long = [{"6": "100000", "none": "plain"}.get(a, a) for a in ARGUMENTS]
-        for _ in range(3):
-            run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, *long, "--plan", "expert=3",
+        for plan in ("expert=3", "expert=3", "expert=3,moe=fused", "expert=3,moe=fused"):
+            run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, *long, "--plan", plan,
                                     "--save-latents", str(self.folder / "lost")],
                                    stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
             watch = threading.Timer(60, run.kill)

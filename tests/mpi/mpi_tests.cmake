@@ -28,6 +28,16 @@ tessera_stages_test(SlowStage "" small 4 8)
 tessera_stages_test(SlowStageOften long small 100 8)
 tessera_stages_test(BigMessages long big 1 4)
 
+add_executable(tessera_mpi_heaps mpi/heaps_main.cpp)
+target_include_directories(tessera_mpi_heaps PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(tessera_mpi_heaps PRIVATE tessera_parallel tessera_fused tessera_comm tessera_nn
+                      tessera_kernels tessera_options)
+foreach(ranks 1 2 3 4)
+  add_test(NAME mpi.Heaps.On${ranks} COMMAND ${mpirun} -np ${ranks} $<TARGET_FILE:tessera_mpi_heaps>)
+  set_tests_properties(mpi.Heaps.On${ranks} PROPERTIES
+    TIMEOUT 300 PASS_REGULAR_EXPRESSION "cases and 20 layers hold on ${ranks} ranks")
+endforeach()
+
 add_executable(tessera_mpi_victim mpi/victim_main.cpp)
 target_include_directories(tessera_mpi_victim PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(tessera_mpi_victim PRIVATE tessera_parallel tessera_models tessera_options GTest::gtest)
@@ -35,6 +45,9 @@ list(JOIN mpirun " " mpirun_line)
 set(victim_environment "TESSERA_MPIRUN=${mpirun_line}" "TESSERA_VICTIM=$<TARGET_FILE:tessera_mpi_victim>")
 add_test(NAME mpi.LostRank COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/lost_rank_test.py)
 set_tests_properties(mpi.LostRank PROPERTIES TIMEOUT 300 ENVIRONMENT "${victim_environment}")
+add_test(NAME mpi.LostFusedRank COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/heaps_test.py)
+set_tests_properties(mpi.LostFusedRank PROPERTIES TIMEOUT 300 ENVIRONMENT
+  "TESSERA_MPIRUN=${mpirun_line};TESSERA_HEAPS=$<TARGET_FILE:tessera_mpi_heaps>")
 add_test(NAME mpi.LostRankOften COMMAND ${Python3_EXECUTABLE}
          ${CMAKE_CURRENT_LIST_DIR}/lost_rank_test.py LostRankTest.test_killed_at_random_points)
 set_tests_properties(mpi.LostRankOften PROPERTIES TIMEOUT 900 LABELS long ENVIRONMENT

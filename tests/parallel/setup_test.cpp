@@ -118,6 +118,15 @@ TEST(Setup, SaysWhatIsValidInstead) {
             "sync=2 names layer 2; choose from the MoE layers 0 to 1; ");
   EXPECT_EQ(why("data=2,expert=2,placement=0+2", with_experts(2)),
             "placement= names rank 2; choose from the ranks 0 to 1 of expert=2; ");
+  EXPECT_EQ(why("cfg=2,ulysses=2,expert=4,moe=fused", with_experts(4)), "");
+  EXPECT_EQ(why("moe=fused", with_experts(4)),
+            "moe=fused moves rows between the ranks of expert=N; add it, or leave out moe=; ");
+  for (const char* later : {"interweaved", "displaced", "adaptive", "staggered-batch"})
+    EXPECT_EQ(why((std::string("expert=2,moe=fused,schedule=") + later).c_str(), with_experts(4)),
+              "moe=fused leaves nothing for a later step or another half; leave out schedule= and "
+              "conditional=, or use moe=bulk; ");
+  EXPECT_NE(why("expert=2,moe=fused,conditional=low", with_experts(4)).find("or use moe=bulk"),
+            std::string::npos);
   nn::Geometry dense = with_experts(4);
   dense.experts.clear();
   for (const char* plan : {"data=2,expert=2", "schedule=interweaved,sync=1", "conditional=low"})
@@ -176,7 +185,8 @@ TEST(Setup, SaysWhyAPlanCannotRunText) {
       all += one + "; ";
     return all;
   };
-  for (const char* good : {"", "expert=2", "expert=5", "tensor=2", "expert=2,placement=0+1+1+0+1"})
+  for (const char* good : {"", "expert=2", "expert=5", "tensor=2", "expert=2,placement=0+1+1+0+1",
+                           "expert=3,moe=fused"})
     EXPECT_EQ(problems_of(good), "") << good;
   const std::pair<const char*, const char*> bad[] = {
       {"data=2", "prompts are not spread"},

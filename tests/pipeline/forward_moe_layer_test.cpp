@@ -152,7 +152,8 @@ TEST_P(MoeLayerGolden, AnyRanksGiveTheBitsOfOne) {
   const Case golden(GetParam());
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::int8}) {
     const Model one = golden.open(precision);
-    for (const char* plan : {"expert=2", "expert=3,placement=strided", "expert=4"}) {
+    for (const char* plan : {"expert=2", "expert=3,placement=strided", "expert=4",
+                             "expert=2,moe=fused", "expert=3,moe=fused", "expert=4,moe=fused"}) {
       const Model ranks = golden.open(precision, plan);
       for (const char* x : {"x.0", "x.1", "x.7", "x.129"})
         for (const ExpertActivation act : {ExpertActivation::swiglu, ExpertActivation::gelu})
@@ -211,7 +212,8 @@ TEST(MoeLayerForward, CapacityAtItsEnds) {
   const Tensor alike = Tensor::from(std::span<const float>(same), {50, 24});
   form.top_k = 1;
   form.capacity = 20;
-  for (const char* plan : {"", "expert=4", "expert=8"}) {
+  for (const char* plan :
+       {"", "expert=4", "expert=8", "expert=4,moe=fused", "expert=8,moe=fused"}) {
     const Made made = run(golden.open(Precision::f32, plan), alike, form);
     EXPECT_EQ(*std::max_element(made.counts.begin(), made.counts.end()), 50);
     EXPECT_EQ(*std::max_element(made.kept.begin(), made.kept.end()), 20);

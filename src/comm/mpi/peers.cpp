@@ -7,19 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <fstream>
-#include <functional>
-#include <string>
 
 namespace tessera::comm::mpi {
-
-Whereabouts Whereabouts::here() {
-  std::string machine;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
-  char space[64] = {};
-  if (readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0) machine += space;
-  return {getpid(), std::hash<std::string>{}(machine)};
-}
 
 Peers::Peers(int rank, const std::vector<Whereabouts>& where, Time now)
     : rank_(rank), peers_(where.size()) {

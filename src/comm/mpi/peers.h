@@ -6,16 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/whereabouts.h"
+
 namespace tessera::comm::mpi {
-
-/// Where a rank runs.
-struct Whereabouts {
-  int64_t pid = 0;
-  uint64_t machine = 0;  ///< equal for processes that see each other's process ids
-
-  /// Of this process.
-  static Whereabouts here();
-};
 
 /// Which ranks live: by their process where it can be seen from here, by their heartbeats
 /// elsewhere. Thread-safe.

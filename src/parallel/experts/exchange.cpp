@@ -33,6 +33,13 @@ Parts parts_of(const Tensor& message, int64_t hidden) {
 
 }  // namespace
 
+int64_t distinct_experts(const Tensor& ids, int64_t experts) {
+  std::vector<bool> touched(static_cast<size_t>(experts));
+  for (int64_t i = 0; i < ids.elements(); ++i)
+    if (ids.data<int32_t>()[i] >= 0) touched[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
+  return std::count(touched.begin(), touched.end(), true);
+}
+
 std::vector<int> experts_in_blocks(int experts, int ranks) {
   std::vector<int> owner(static_cast<size_t>(experts));
   for (int r = 0; r < ranks; ++r) {

@@ -63,6 +63,8 @@ class ExpertExchange {
   std::vector<size_t> last_place_;  // of each rank's experts: the end
 };
 
+/// Experts that any of the ids, on the host, names.
+int64_t distinct_experts(const tensor::Tensor& ids, int64_t experts);
 /// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
 /// it.
 std::vector<int> experts_in_blocks(int experts, int ranks);

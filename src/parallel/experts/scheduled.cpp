@@ -14,13 +14,6 @@ using tensor::Tensor;
 
 namespace {
 
-int64_t distinct(const Tensor& ids, int64_t experts) {
-  std::vector<bool> touched(static_cast<size_t>(experts));
-  for (int64_t i = 0; i < ids.elements(); ++i)
-    if (ids.data<int32_t>()[i] >= 0) touched[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
-  return std::count(touched.begin(), touched.end(), true);
-}
-
 // The assignment of an expert among the k of a token in an earlier routing, or -1.
 int64_t place_of(int32_t expert, const KeptToken& before) {
   const Tensor& ids = before.call->routing.ids;
@@ -258,7 +251,7 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
   // What travels where is the host's.
   ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
-  event.distinct = distinct(routing.ids, weights.experts());
+  event.distinct = distinct_experts(routing.ids, weights.experts());
   CallResults& mine = launch(call, tokens, std::move(routing), weights, event);
   const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, the experts of rows that have arrived: of the layer before

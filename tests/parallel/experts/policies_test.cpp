@@ -4,11 +4,13 @@
 #include <cmath>
 
 #include "comm/threads/launch.h"
+#include "kernels/isa.h"
 #include "nn/moe/capacity_policy.h"
 #include "nn/moe/expert_choice.h"
 #include "nn/moe/selected_experts.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/fused_experts.h"
 #include "parallel/experts/scheduled.h"
 #include "parallel/sequence/group_peers.h"
 #include "parallel/tensor/narrow_experts.h"
@@ -50,6 +52,8 @@ std::shared_ptr<const nn::ExpertPolicy> policy_of(const std::string& text) {
 
 std::unique_ptr<nn::ExpertBackend> scheduled(const std::string& schedule, comm::Communicator* world,
                                              const std::vector<int>& owner) {
+  if (schedule == "moe=fused")
+    return std::make_unique<FusedExperts>(*world, FusedExperts::Size{owner, kTokens, kExperts});
   const Plan plan = parse_plan(schedule);
   return std::make_unique<ScheduledExchange>(
       plan, Timetable(plan, kSites, kSteps), ExpertExchange(world, owner),
@@ -137,6 +141,9 @@ Made together(const std::string& policy, const std::string& schedule, DType dtyp
   return whole;
 }
 
+// Whether a row of a product depends on no other, so that any cut gives the same bits.
+bool by_rows() { return kernels::active_isa() != kernels::Isa::avx2; }
+
 TEST(Policies, SynchronousExchangesAreOneRankBitByBit) {
   for (const char* policy : kPolicies)
     for (DType dtype : {DType::f32, DType::bf16}) {
@@ -147,6 +154,11 @@ TEST(Policies, SynchronousExchangesAreOneRankBitByBit) {
         Used used;
         EXPECT_EQ(together(policy, "", dtype, ranks, &used), one) << policy << " on " << ranks;
         EXPECT_EQ(used, expected) << policy << " on " << ranks;
+        if (!by_rows()) continue;
+        Used fused;
+        EXPECT_EQ(together(policy, "moe=fused", dtype, ranks, &fused), one)
+            << policy << " fused on " << ranks;
+        EXPECT_EQ(fused, expected) << policy << " fused on " << ranks;
       }
     }
 }

@@ -1,0 +1,185 @@
+#include "fused/direct_heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/fail.h"
+#include "comm/collectives.h"
+#include "comm/whereabouts.h"
+#include "fused/queue.h"
+#include "tensor/scope.h"
+
+namespace tessera::fused {
+namespace {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::MemoryClass;
+using tensor::Tensor;
+
+constexpr comm::Tag kTag{"heap", -1};
+constexpr int64_t kWord = sizeof(int64_t);  // what a rank says of its memory
+
+// What is said while a heap is made is nobody's memory.
+tensor::Scope uncounted() {
+  tensor::Scope scope = tensor::current_scope();
+  scope.memory = nullptr;
+  return scope;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return number_; }
+
+ private:
+  int number_;
+};
+
+// A file without a name, open as long as this lives; others of the machine open it by its number.
+class SharedFile {
+ public:
+  explicit SharedFile(int64_t bytes) : file_(memfd_create("tessera", MFD_CLOEXEC)), bytes_(bytes) {
+    require(file_ >= 0 && ftruncate(file_, bytes) == 0, ErrorCode::memory,
+            "moe=fused: no shared memory of {} bytes: {}; free some, or use moe=bulk", bytes,
+            std::strerror(errno));
+  }
+  SharedFile(int64_t process, int64_t number, int64_t bytes)
+      : file_(open(fmt::format("/proc/{}/fd/{}", process, number).c_str(), O_RDWR | O_CLOEXEC)),
+        bytes_(bytes) {
+    struct stat found {};
+    require(file_ >= 0 && fstat(file_, &found) == 0 && found.st_size == bytes, ErrorCode::rank,
+            "moe=fused: the shared memory of process {} cannot be opened: {}; let all ranks run as "
+            "one user, or use moe=bulk",
+            process, file_ < 0 ? std::strerror(errno) : "it has another size");
+  }
+
+  int number() const { return file_; }
+  /// It stays mapped until the last owner of the tensor has gone.
+  Tensor mapped() const {
+    void* const memory =
+        mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    require(memory != MAP_FAILED, ErrorCode::memory,
+            "moe=fused: {} bytes of shared memory cannot be mapped: {}; free some, or use moe=bulk",
+            bytes_, std::strerror(errno));
+    const std::shared_ptr<const void> owner(
+        memory, [bytes = bytes_](void* p) { munmap(p, static_cast<size_t>(bytes)); });
+    return Tensor::over(tensor::Storage::view(memory, bytes_, owner), 0, {bytes_}, DType::u8);
+  }
+
+ private:
+  Descriptor file_;
+  int64_t bytes_;
+};
+
+template <class Said>
+Tensor said(const Said& one, Device where) {
+  const tensor::BindScope aside(uncounted());
+  const Tensor message = Tensor::empty({sizeof one}, DType::u8, where);
+  if (!message.is_meta()) std::memcpy(message.raw(), &one, sizeof one);
+  return message;
+}
+template <class Said>
+Said heard(const Tensor& message) {
+  Said one{};
+  require(message.bytes() == sizeof one, ErrorCode::rank,
+          "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof one);
+  std::memcpy(&one, message.raw(), sizeof one);
+  return one;
+}
+
+std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
+  const tensor::BindScope aside(uncounted());
+  return comm::all_gather(group, message, kTag).wait();
+}
+
+// Each rank's memory is handed to the others as a message, which threads do not copy.
+std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size) {
+  const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
+  auto* const at = static_cast<std::byte*>(mine.raw());
+  std::memset(at, 0, static_cast<size_t>(size.zeroed));
+  std::memset(at + size.flags, 0, static_cast<size_t>(size.bytes - size.flags));
+  std::vector<Tensor> parts = tell_all(group, mine.slice(0, 0, kWord));
+  parts[static_cast<size_t>(group.rank())] = mine;
+  return parts;
+}
+
+std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size,
+                                 const std::vector<comm::Whereabouts>& where) {
+  const SharedFile file(size.bytes);  // all zero
+  const std::vector<Tensor> files = tell_all(group, said(int64_t{file.number()}, Device::cpu));
+  std::vector<Tensor> parts;
+  for (int r = 0; r < group.size(); ++r) {
+    const auto i = static_cast<size_t>(r);
+    parts.push_back(r == group.rank()
+                        ? file.mapped().held_as(MemoryClass::buffers)
+                        : SharedFile(where[i].pid, heard<int64_t>(files[i]), size.bytes).mapped());
+  }
+  return parts;
+}
+
+}  // namespace
+
+DirectHeap::DirectHeap(comm::Communicator& ranks, std::vector<Tensor> parts)
+    : SymmetricHeap(&ranks, ranks.rank(),
+                    static_cast<std::byte*>(parts[static_cast<size_t>(ranks.rank())].raw())),
+      parts_(std::move(parts)) {}
+
+std::byte* DirectHeap::at(int rank, int64_t offset) const {
+  return static_cast<std::byte*>(parts_[static_cast<size_t>(rank)].raw()) + offset;
+}
+
+void DirectHeap::put(const Transfer& transfer) {
+  if (transfer.bytes > 0)
+    std::memcpy(at(transfer.to, transfer.at), memory() + transfer.from,
+                static_cast<size_t>(transfer.bytes));
+}
+
+void DirectHeap::signal(const Transfer& transfer) {
+  SharedWords::store(reinterpret_cast<uint64_t*>(at(transfer.to, transfer.word)), transfer.value);
+}
+
+void DirectHeap::put_signal(const Transfer& transfer) {
+  put(transfer);
+  signal(transfer);
+}
+
+std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
+                                         Device where) {
+  const std::vector<Tensor> told = tell_all(group, said(comm::Whereabouts::here(), where));
+  std::vector<Tensor> parts;
+  if (where == Device::meta) {
+    parts.assign(told.size(), Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
+    (void)tell_all(group, said(int64_t{}, where));
+  } else {
+    std::vector<comm::Whereabouts> ranks;
+    for (const Tensor& one : told) ranks.push_back(heard<comm::Whereabouts>(one));
+    const comm::Whereabouts& here = ranks[static_cast<size_t>(group.rank())];
+    bool threads = true;
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      threads = threads && ranks[r].pid == here.pid;
+      require(ranks[r].machine == here.machine, ErrorCode::plan,
+              "moe=fused: ranks {} and {} are on two hosts, or do not see each other's processes; "
+              "it moves rows through the memory of one host: start all ranks of expert=N there, or "
+              "use moe=bulk",
+              group.in_world(group.rank()), group.in_world(static_cast<int>(r)));
+    }
+    parts = threads ? of_threads(group, size) : of_processes(group, size, ranks);
+  }
+  (void)tell_all(group, Tensor::empty({0}, DType::u8, where));  // all have what they need
+  return std::make_unique<DirectHeap>(group, std::move(parts));
+}
+
+}  // namespace tessera::fused

@@ -1,0 +1,98 @@
+// One rank of MPI: mpirun -np N this: the suite of heaps over processes, then layers of experts on
+// them. With the word "lost" the last rank is killed within the gate of a layer.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "comm/mpi/launch.h"
+#include "fused/direct_heap.h"
+#include "fused/heap_conformance.h"
+#include "kernels/isa.h"
+#include "nn/random_bank.h"
+#include "parallel/experts/exchange.h"
+#include "parallel/experts/fused_experts.h"
+
+namespace {
+
+using namespace tessera;
+using namespace nn::random_bank;
+
+constexpr int kExperts = 6, kTokens = 200, kKilledIn = 5;
+
+// The router's choice; in one layer it does not return.
+class Choice final : public nn::ExpertPolicy {
+ public:
+  explicit Choice(bool killed) : killed_(killed) {}
+  ops::Routing choose(const nn::MoeCall& call, const Tensor&, const Tensor& logits,
+                      const ops::RoutingOptions& router) const override {
+    if (killed_ && call.step.index == kKilledIn) kill(getpid(), SIGKILL);
+    return ops::route(logits, router);
+  }
+
+ private:
+  bool killed_;
+};
+
+// Layer after layer, each as one rank computes it.
+int layers(comm::Communicator& world, bool lost) {
+  const std::vector<int> owner = parallel::experts_in_blocks(kExperts, world.size());
+  std::vector<bool> held;
+  for (const int o : owner) held.push_back(o == world.rank());
+  const nn::Range run = nn::split({0, kTokens}, world.size(), world.rank());
+  parallel::FusedExperts fused(world, {owner, kTokens, 2});
+  nn::LocalBackend local;
+  nn::MoeLog log;
+  const nn::Router gate_of = router(kExperts, 2, 1);
+  const nn::ExpertWeights whole = bank(kExperts, 7, DType::f32),
+                          mine = bank(kExperts, 7, DType::f32, held);
+  const Choice choice(lost && world.rank() + 1 == world.size());
+  const nn::TokenView view{-1, {0}, {}, {{0, run}}, {}, nullptr};
+  int made = 0;
+  for (; lost || made < 20; ++made) {
+    const Tensor x =
+        normal({kTokens, 32}, uint32_t(made)).slice(0, run.begin, run.end).contiguous();
+    const nn::MoeCall call{0, {made, 1, true, true}, view};
+    const nn::Gate gate(gate_of, choice, call);
+    const auto got = fused.run(call, x, gate, mine, log).to_floats();
+    const auto want = local.run(call, x, gate, whole, log).to_floats();
+    require(kernels::active_isa() == kernels::Isa::avx2 || got == want, ErrorCode::rank,
+            "layer {} is not that of one rank", made);
+  }
+  return made;
+}
+
+int run_all(bool lost) {
+  comm::mpi::Options options;
+  options.deadline = std::chrono::seconds(60);
+  options.report = [](const Error& error) { std::fprintf(stderr, "%s\n", error.what()); };
+  options.give_up = [](const Error& error) { _exit(static_cast<int>(error.code())); };
+  comm::mpi::run(options, [&](comm::Communicator& world) {
+    int cases = 0;
+    for (const fused::HeapCase& one : fused::heap_cases()) {
+      const fused::HeapSize size{fused::kHeapBytes, fused::kHeapBytes, fused::kHeapBytes};
+      const auto heap = fused::open_heap(world, size, tensor::Device::cpu);
+      one.body(*heap);
+      ++cases;
+    }
+    const int made = layers(world, lost);
+    comm::barrier(world);
+    if (world.rank() == 0)
+      std::printf("%d cases and %d layers hold on %d ranks\n", cases, made, world.size());
+  });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_all(argc > 1 && std::strcmp(argv[1], "lost") == 0);
+  } catch (const EchoError& error) {
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
