@@ -1,23 +1,23 @@
+#include "bench.h"
+
 #include <cstdio>
 
 #include "arguments.h"
-#include "commands.h"
 
 namespace tessera::cli {
+namespace {
 
-Command add_bench(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("bench", "Measure this machine and the kernels on it");
-  auto what = std::make_shared<std::string>();
+Command add_bench_kernels(CLI::App& bench) {
+  CLI::App* app =
+      bench.add_subcommand("kernels", "The speed of kernels, beside this machine's limits");
   auto threads = std::make_shared<int>(1);
   auto device = std::make_shared<std::string>("cpu");
-  app->add_option("WHAT", *what, "kernels: their speed, beside this machine's limits")
-      ->required()
-      ->check(one_of({"kernels"}));
   app->add_option("--device", *device, "cpu (default) or cuda[:N]")->type_name("D");
   app->add_option("--threads", *threads, "Threads (default 1)")
       ->check(whole(1, 4096))
       ->type_name("N");
-  return {app, [what, threads, device](const std::stop_token& stop) {
+  return {app, [threads, device](const std::stop_token& stop) {
+            refuse_processes("bench kernels");
             const auto print = [&](const std::string& line) {
               std::printf("%s\n", line.c_str());
               flush_results();
@@ -26,6 +26,22 @@ Command add_bench(CLI::App& program) {
             };
             bench_kernels(*threads, print, parse_device(*device));
           }};
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("bench", "Measure kernels, or every plan for some ranks");
+  const Command inner[] = {add_bench_kernels(*app), add_bench_parallel(*app)};
+  return {app,
+          [kernels = inner[0], parallel = inner[1]](const std::stop_token& stop) {
+            for (const Command& command : {kernels, parallel})
+              if (command.app->parsed()) return command.run(stop);
+            throw Error(ErrorCode::usage,
+                        "bench: name what to measure: kernels or parallel (see 'tessera bench "
+                        "--help')");
+          },
+          true};
 }
 
 }  // namespace tessera::cli

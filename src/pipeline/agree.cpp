@@ -232,4 +232,9 @@ void agree(comm::Communicator& world, const Terms& terms) {
   }
 }
 
+bool as_first_says(const RunOptions& options, bool word) {
+  return options.processes ? comm::agreed(*options.processes->state().world, 0, word, {"go", -1})
+                           : word;
+}
+
 }  // namespace tessera::pipeline

@@ -33,4 +33,7 @@ Terms terms_of(const ModelState& state, const ForwardRequest& request);
 /// and the rank that has it, if they are not the same everywhere.
 void agree(comm::Communicator& world, const Terms& terms);
 
+/// What the first of the ranks that are processes says, on each of them; without them the word.
+bool as_first_says(const RunOptions& options, bool word);
+
 }  // namespace tessera::pipeline

@@ -146,12 +146,11 @@ void Ranks::note_work(int rank, int64_t sent) {
   report.per_rank[place] = work_of(state.workers.scope(rank, &job.meters), sent);
 }
 
-// By the plan: not to agree on going on, to show or return what was made, and to share memory.
 int64_t sent_by(comm::Communicator* world) {
   int64_t bytes = 0;
   if (!world) return bytes;
   for (const auto& [key, entry] : world->ledger().entries())
-    if (key.first != "go" && key.first != "gather" && key.first != "heap") bytes += entry.bytes;
+    if (is_by_plan(key.first)) bytes += entry.bytes;
   return bytes;
 }
 
@@ -199,6 +198,10 @@ Tensor Ranks::run(comm::Communicator* world) {
 }
 
 }  // namespace
+
+bool is_by_plan(const std::string& operation) {
+  return operation != "go" && operation != "gather" && operation != "heap";
+}
 
 MemoryPeaks peaks_of(const tensor::MemoryTracker& memory) {
   using tensor::MemoryClass;

@@ -30,6 +30,9 @@ class Trace {
 void load_ranks(ModelState& state, Job& job);
 /// The most that was held at once.
 MemoryPeaks peaks_of(const tensor::MemoryTracker& memory);
+/// Whether messages of this operation are the plan's, not those that agree on going on, show or
+/// return what was made, or share memory.
+bool is_by_plan(const std::string& operation);
 /// What a rank did, as its scope counts it.
 Report::Rank work_of(const tensor::Scope& rank, int64_t sent);
 /// Noise to latents in token layout f32, on the ranks of the model's plan.

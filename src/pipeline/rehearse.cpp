@@ -178,6 +178,8 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   const int64_t later = found.traced - trace.bytes();  // of the steps that were not rehearsed
   found.ranks[0].activations += later;
   found.ranks[0].total += later;
+  for (const auto& [tag, sent] : report.traffic)
+    if (is_by_plan(tag.first)) found.messages += double(sent.messages) / steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,

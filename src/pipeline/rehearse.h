@@ -21,6 +21,7 @@ struct Rehearsal {
   int64_t between = 0;  ///< held at most where a step is told, which may ask for a preview
   int64_t traced = 0;   ///< of these, tensors of all steps that the request keeps
   Work work;            ///< of a step, or of a pass over all tokens, of all ranks
+  double messages = 0;  ///< that all ranks send in a step of images
 };
 
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count

@@ -133,7 +133,7 @@ class Wording(ProgramTest):
     def test_every_option_of_every_command(self):
         seen = 0
         for command in ("generate", "complete", "forward", "inspect", "eval", "eval speed", "eval tasks",
-                        "eval experts", "bench"):
+                        "eval experts", "bench kernels", "bench parallel"):
             words = command.split()
             for option in sorted(set(re.findall(r"--[a-z][a-z-]+", run(*words, "--help").stdout))):
                 for value in (("wrong",), ("-99999999999999999999",), ()):

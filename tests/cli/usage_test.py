@@ -24,7 +24,8 @@ class Help(ProgramTest):
                                 ("tokenize",): ["What to cut:"],
                                 ("forward",): ["What to run:", "How it runs:"],
                                 ("inspect",): ["The run to estimate:", "How it runs:"],
-                                ("bench",): ["Options:"]}.items():
+                                ("bench",): ["Commands:"], ("bench", "kernels"): ["Options:"],
+                                ("bench", "parallel"): ["What to measure:", "How it runs:"]}.items():
             done = run(*command, "--help")
             lines = done.stdout.splitlines()
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -35,7 +36,7 @@ class Help(ProgramTest):
 
     def test_every_option_it_names_exists(self):
         for command in ("generate", "complete", "tokenize", "forward", "inspect", "eval", "eval speed", "eval tasks",
-                        "eval experts", "bench"):
+                        "eval experts", "bench kernels", "bench parallel"):
             words = command.split()
             options = set(re.findall(r"--[a-z][a-z-]+", run(*words, "--help").stdout))
             self.assertGreaterEqual(len(options), 2)

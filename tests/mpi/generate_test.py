@@ -160,7 +160,8 @@ class GenerateTest(unittest.TestCase):
             lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(len(lines), 1, done.stderr)
-            self.assertIn(f"'{words[0]}' does not spread over processes", lines[0])
+            name = "bench kernels" if words[0] == "bench" else words[0]
+            self.assertIn(f"'{name}' does not spread over processes", lines[0])
             self.assertEqual(done.stdout, "")
         done = subprocess.run([*MPIRUN, "-np", "1", PROGRAM, "inspect", MODEL],
                               capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
@@ -221,6 +222,17 @@ class GenerateTest(unittest.TestCase):
         lines = [l for l in other.stderr.splitlines() if l.startswith("tessera: error: ")]
         self.assertEqual(len(lines), 1, other.stderr)
         self.assertIn("without a plan one rank does all, and 2 were given", lines[0])
+
+    def test_every_plan_is_compared_on_the_processes(self):
+        done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, "bench", "parallel", MODEL, "--steps", "3", "--rounds",
+                               "1", "--seconds", "600", "--threads", "1", "--json", str(self.folder / "plans")],
+                              capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertIn(f"{len(lines) - 2} plans for 3 ranks, 0 not measured", lines[-1])
+        plans = [json.loads(line) for line in (self.folder / "plans").read_text().splitlines()]
+        self.assertLessEqual({"ulysses=3", "ring=3", "tensor=3"}, {p["plan"] for p in plans})
+        self.assertTrue(all(p["step_seconds"] > 0 for p in plans))
 
     def test_a_lost_rank_leaves_no_output(self):
         long = [{"6": "100000", "none": "plain"}.get(a, a) for a in ARGUMENTS]

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "commands.h"
+
+namespace tessera::cli {
+
+/// "bench parallel".
+Command add_bench_parallel(CLI::App& bench);
+
+}  // namespace tessera::cli

@@ -1,0 +1,243 @@
+#include "study/bench_parallel.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/json.h"
+#include "base/stop.h"
+#include "base/stopwatch.h"
+#include "pipeline/agree.h"
+#include "pipeline/choose_stages.h"
+#include "pipeline/memory_plan.h"
+#include "pipeline/rehearse.h"
+#include "study/subjects.h"
+#include "tessera/engine.h"
+#include "tessera/plan_costs.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kPatches[] = {1, 2, 4, 8, 16, 32};
+constexpr int kMostRanksCompared = 64;
+
+using AxisSize = int Plan::*;
+constexpr AxisSize kAxes[] = {&Plan::data,    &Plan::cfg,    &Plan::pipefusion,  &Plan::ring,
+                              &Plan::ulysses, &Plan::tensor, &Plan::distrifusion};
+
+// All products of the axes from `axis` on that make `ranks`.
+void add_products(Plan plan, size_t axis, int ranks, std::vector<Plan>& found) {
+  if (axis == std::size(kAxes)) {
+    if (ranks == 1) found.push_back(plan);
+    return;
+  }
+  for (int n = 1; n <= ranks; ++n) {
+    if (ranks % n != 0 || (kAxes[axis] == &Plan::cfg && n > 2)) continue;
+    plan.*kAxes[axis] = n;
+    add_products(plan, axis + 1, ranks / n, found);
+  }
+}
+
+void add_experts(const Plan& plan, std::vector<Plan>& found) {
+  const int holders = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
+  for (int n = 2; n <= holders; ++n)
+    for (const ExpertSchedule schedule : {ExpertSchedule::sync, ExpertSchedule::interweaved}) {
+      if (holders % n != 0) continue;
+      Plan shared = plan;
+      shared.expert = n;
+      shared.schedule = schedule;
+      found.push_back(shared);
+    }
+}
+
+/// The plans of a comparison, on a model that is open.
+struct Comparison {
+  const std::string& name;
+  const RunOptions& options;
+  const PlanCostsRequest& request;
+  const std::function<void(const std::string&, int, int)>& progress;
+  const std::stop_token& stop;
+  PlanCosts costs{};
+  std::vector<Plan> plans{};  // in the order of costs.plans, while they are measured
+  std::vector<std::vector<double>> seconds{};
+
+  void foretell(pipeline::ModelState& state);
+  void measure(const GenerateRequest& asked);
+  std::optional<PlanCost> foretold(pipeline::ModelState& state, const pipeline::Job& job,
+                                   const Plan& plan);
+  bool measured(size_t plan, const GenerateRequest& asked);
+};
+
+std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const pipeline::Job& job,
+                                             const Plan& plan) {
+  state.options.plan = plan;
+  pipeline::Rehearsal found;
+  try {
+    require(problems(plan, plan.world()).empty(), ErrorCode::plan, "not for any model");
+    pipeline::choose_stages(state);
+    found = pipeline::rehearse(state, job);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::plan) throw;
+    ++costs.refused;
+    return {};
+  }
+  if (found.process > pipeline::room_of(state).bytes) {
+    ++costs.too_large;
+    return {};
+  }
+  PlanCost cost{.plan = to_string(plan)};
+  for (const Inspection::Rank& rank : found.ranks) {
+    cost.bytes += rank.sent;
+    cost.rank_bytes = std::max(cost.rank_bytes, rank.total);
+    cost.flops = std::max(cost.flops, rank.flops);
+  }
+  cost.messages = static_cast<int64_t>(found.messages + 0.5);
+  return cost;
+}
+
+void Comparison::foretell(pipeline::ModelState& state) {
+  const pipeline::Job job = pipeline::sketch_job(state, request.generate);
+  const std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
+  std::vector<std::pair<PlanCost, Plan>> found;
+  for (size_t i = 0; i < all.size() && !costs.stopped; ++i) try {
+      if (progress) progress("foretold", static_cast<int>(i), static_cast<int>(all.size()));
+      if (auto cost = foretold(state, job, all[i])) found.emplace_back(*std::move(cost), all[i]);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::cancelled) throw;
+      costs.stopped = true;
+    }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first.flops, a.first.bytes) < std::tie(b.first.flops, b.first.bytes);
+  });
+  for (auto& [cost, plan] : found) {
+    costs.plans.push_back(std::move(cost));
+    plans.push_back(plan);
+  }
+}
+
+// False: it cannot run after all.
+bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
+  RunOptions run = options;
+  run.plan = plans[plan];
+  RunControl control;
+  control.stop = stop;
+  try {
+    const GenerateResult made = Model::open(name, run, stop).generate(asked, control);
+    if (made.elsewhere) return true;
+    seconds[plan].push_back(made.report.phase_seconds.at(Phase::denoise) /
+                            std::max(made.report.forwards, 1));
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::plan && e.code() != ErrorCode::memory) throw;
+    ++(e.code() == ErrorCode::plan ? costs.refused : costs.too_large);
+    return false;
+  }
+  return true;
+}
+
+void Comparison::measure(const GenerateRequest& asked) {
+  const base::Stopwatch clock;
+  seconds.resize(plans.size());
+  std::vector<bool> out(plans.size());
+  const int all = request.rounds * static_cast<int>(plans.size());
+  int done = 0;
+  for (int round = 0; round < request.rounds; ++round)
+    for (size_t p = 0; p < plans.size(); ++p) {
+      if (progress) progress("measured", done++, all);
+      if (out[p]) continue;
+      const bool stops = stop.stop_requested();
+      costs.stopped = !pipeline::as_first_says(options, !stops);
+      if (costs.stopped || !pipeline::as_first_says(options, clock.seconds() <= request.seconds))
+        return;
+      try {
+        out[p] = !measured(p, asked);
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::cancelled) throw;
+        costs.stopped = true;
+        return;
+      }
+      if (out[p]) costs.plans[p].rounds = -1;
+    }
+}
+
+void check(const PlanCostsRequest& request, const RunOptions& options) {
+  require(request.ranks >= 1 && request.ranks <= kMostRanksCompared, ErrorCode::usage,
+          "{} ranks: plans are compared for 1 to {}", request.ranks, kMostRanksCompared);
+  require(request.rounds >= 1 && request.rounds <= 10000, ErrorCode::usage,
+          "{} rounds: expected 1 to 10000", request.rounds);
+  require(request.seconds >= 0, ErrorCode::usage, "{} seconds: expected 0 or more",
+          request.seconds);
+  require(to_string(options.plan).empty(), ErrorCode::usage,
+          "all plans are compared, not '{}': leave out --plan", to_string(options.plan));
+}
+
+}  // namespace
+
+std::vector<Plan> study::plans_for(int ranks, bool experts) {
+  std::vector<Plan> products, found;
+  add_products({}, 0, ranks, products);
+  for (const Plan& product : products)
+    for (const int patches : kPatches) {
+      if (product.pipefusion == 1 && patches > 1) continue;
+      Plan plan = product;
+      if (plan.pipefusion > 1) plan.patches = patches;
+      found.push_back(plan);
+      if (experts) add_experts(plan, found);
+    }
+  return found;
+}
+
+PlanCosts compare_plans(const std::string& model, const RunOptions& options,
+                        const PlanCostsRequest& request,
+                        const std::function<void(const std::string&, int, int)>& progress,
+                        const std::stop_token& stop) {
+  check(request, options);
+  const base::BindStop bind(stop);
+  pipeline::ModelState state;
+  RunOptions alone = options;
+  alone.processes = nullptr;
+  pipeline::open_model(model, alone, state);
+  state.options.processes = options.processes;
+  require(
+      state.spec.has_value(), ErrorCode::usage,
+      "'{}' makes no images; of language models plans are expert=N and tensor=N, which 'tessera "
+      "complete --report' times",
+      state.name);
+  PlanCostsRequest asked = request;
+  GenerateRequest& generate = asked.generate;
+  generate.decode = false;
+  if (generate.classes.empty() && generate.prompts.empty() && generate.embeddings.empty())
+    study::subjects_of(model, state.spec->classes)->ask(0, generate);
+  Comparison comparison{model, options, asked, progress, stop};
+  comparison.foretell(state);
+  if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);
+  PlanCosts& costs = comparison.costs;
+  for (size_t p = 0; p < comparison.seconds.size(); ++p) {
+    std::vector<double>& times = comparison.seconds[p];
+    if (times.empty()) continue;
+    std::sort(times.begin(), times.end());
+    costs.plans[p].rounds = static_cast<int>(times.size());
+    costs.plans[p].seconds = times[times.size() / 2];
+  }
+  std::erase_if(costs.plans, [](const PlanCost& cost) { return cost.rounds < 0; });
+  std::stable_sort(costs.plans.begin(), costs.plans.end(),
+                   [](const PlanCost& a, const PlanCost& b) {
+                     const bool first = a.seconds >= 0, second = b.seconds >= 0;
+                     return first != second ? first : a.seconds < b.seconds;
+                   });
+  return std::move(costs);
+}
+
+std::string to_json(const PlanCost& cost) {
+  base::Json seconds;
+  if (cost.seconds >= 0) seconds = cost.seconds;
+  return base::Json{{"plan", cost.plan},         {"step_seconds", seconds},
+                    {"rounds", cost.rounds},     {"sent_bytes", cost.bytes},
+                    {"messages", cost.messages}, {"rank_bytes", cost.rank_bytes},
+                    {"flops", cost.flops}}
+      .dump();
+}
+
+}  // namespace tessera
