@@ -324,10 +324,11 @@ Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensor
     shapes[name] = read || !tensor::is_float(x.dtype()) ? x : x.to(tensor::Device::meta);
   }
   const int64_t given = meters.memory->current();
-  request.trace = request.trace && meters.ranks.empty();
+  const bool over_ranks = state.options.plan.world() > 1;
+  request.trace = request.trace && !over_ranks;
   run_part(stage, request, shapes, {.stop = base::current_stop()}, meters);
   const MemoryPeaks peak = peaks_of(*meters.memory);
-  if (meters.ranks.empty()) return {peak.weights, peak.activations, peak.total};
+  if (!over_ranks) return {peak.weights, peak.activations, peak.total};
   Rehearsal found;
   for (size_t r = 0; r < meters.ranks.size(); ++r)
     found.ranks.push_back(

@@ -168,7 +168,7 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   control.stop = base::current_stop();
   int64_t between = 0;
   control.on_progress = [&](const Progress&) {
-    between = std::max(between, run.meters.memory->current());
+    between = std::max(between, tensor::current_scope().memory->current());
   };
   denoise(stage, {}, control, run, trace, report);
   const int steps = run.sampler->steps();

@@ -120,7 +120,7 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("stages=2+2", "pipefusion=1 has 1");
   refused("pipefusion=2,stages=4+0", "each stage has a block at least");
   refused("cut=bands", "add patches=");
-  refused("stages=3", "stages=3 names 1 stage, pipefusion=1 has 1");
+  refused("pipefusion=2,stages=3", "stages=3 names 1 stage, pipefusion=2 has 2");
   refused("pipefusion=2,expert=2",
           "expert=2 does not divide the 1 rank that holds different tokens (stages hand the same "
           "ones on); add data=2 or ulysses=2");
