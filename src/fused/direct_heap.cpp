@@ -105,6 +105,10 @@ std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
   return comm::all_gather(group, message, kTag).wait();
 }
 
+void all_are_ready(comm::Communicator& group, Device where) {
+  (void)tell_all(group, Tensor::empty({0}, DType::u8, where));
+}
+
 // Each rank's memory is handed to the others as a message, which threads do not copy.
 std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size) {
   const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
@@ -113,6 +117,7 @@ std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size) 
   std::memset(at + size.flags, 0, static_cast<size_t>(size.bytes - size.flags));
   std::vector<Tensor> parts = tell_all(group, mine.slice(0, 0, kWord));
   parts[static_cast<size_t>(group.rank())] = mine;
+  all_are_ready(group, Device::cpu);
   return parts;
 }
 
@@ -127,6 +132,7 @@ std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size
                         ? file.mapped().held_as(MemoryClass::buffers)
                         : SharedFile(where[i].pid, heard<int64_t>(files[i]), size.bytes).mapped());
   }
+  all_are_ready(group, Device::cpu);  // until then others open my file
   return parts;
 }
 
@@ -163,6 +169,7 @@ std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSi
   if (where == Device::meta) {
     parts.assign(told.size(), Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
     (void)tell_all(group, said(int64_t{}, where));
+    all_are_ready(group, where);
   } else {
     std::vector<comm::Whereabouts> ranks;
     for (const Tensor& one : told) ranks.push_back(heard<comm::Whereabouts>(one));
@@ -178,7 +185,6 @@ std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSi
     }
     parts = threads ? of_threads(group, size) : of_processes(group, size, ranks);
   }
-  (void)tell_all(group, Tensor::empty({0}, DType::u8, where));  // all have what they need
   return std::make_unique<DirectHeap>(group, std::move(parts));
 }
 
