@@ -30,10 +30,6 @@ using tensor::Tensor;
 constexpr int kRanks = 8, kTopK = 2;
 constexpr int64_t kHidden = 32, kInner = 16, kTile = 16;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 // What leaves a rank, one after the other.
 class Link {
  public:
