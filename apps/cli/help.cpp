@@ -87,13 +87,14 @@ std::string explain_extra(const std::string& given, const CLI::App& program) {
     for (const auto& name : option->get_lnames()) known.push_back("--" + name);
   const std::string name = given.substr(0, given.find('='));
   if (given.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
-  if (!app.get_subcommands({}).empty() && !given.starts_with('-')) {
+  if (!app.get_subcommands({}).empty()) {
     std::vector<std::string> names;
     for (const CLI::App* inner : app.get_subcommands({})) names.push_back(inner->get_name());
     std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    return "unknown command '" + path_of(app) + " " + given + "'" + suggestion(given, names) +
-           (suggestion(given, names).empty() ? "; there are " + all : "");
+    for (const std::string& known_one : names) all += (all.empty() ? "" : ", ") + known_one;
+    const std::string meant = suggestion(given, names);
+    return "unknown command '" + path_of(app) + " " + given + "'" +
+           (meant.empty() ? "; there are " + all : meant);
   }
   const bool takes_text = std::count(known.begin(), known.end(), "--prompt") > 0;
   return "unexpected argument '" + given + "'; " +
