@@ -161,7 +161,10 @@ std::string explain(const CLI::ParseError& error, const CLI::App& program) {
   std::string what = error.what();
   const std::string convert = "Could not convert: ";
   const std::string extra = left_over(error, program);
-  if (!extra.empty() && (none || dynamic_cast<const CLI::ExtrasError*>(&error))) {
+  const std::vector<std::string> before = program.remaining(false);
+  if (!none && !before.empty() && before.front().starts_with('-')) {
+    what = "option '" + before.front() + "' stands before the command";
+  } else if (!extra.empty() && (none || dynamic_cast<const CLI::ExtrasError*>(&error))) {
     what = explain_extra(extra, program);
   } else if (error.get_name() == "ConversionError" && what.starts_with(convert)) {
     what = what.substr(convert.size());
