@@ -42,6 +42,8 @@ GenerateRequest prompted(bool video) {
   return q;
 }
 
+Tensor zeros(const Tensor& like) { return Tensor::zeros(like.shape(), like.dtype()); }
+
 std::map<std::string, std::vector<float>> rows_of(const Job& job, const std::vector<int>& ids) {
   std::map<std::string, std::vector<float>> rows;
   for (const auto& [name, x] : pipeline::take_sequences(job.conditioning, ids).tensors)
@@ -73,7 +75,8 @@ TEST(ShareText, EachProcessHasTheTextOfItsSequencesAndOneReadsEncoders) {
         const auto mine = parallel::Partition(state.options.plan, job.workload()).sequences(rank);
         EXPECT_EQ(rows_of(job, mine), rows_of(whole, mine)) << plan << ", rank " << rank;
         const auto& sent = processes.state().world->ledger().entries();
-        EXPECT_EQ(sent.contains({"text", -1}), rank == 0 && state.options.plan.world() > 1);
+        const auto found = sent.find({"text", -1});  // whoever waited has one, too
+        EXPECT_EQ(found != sent.end() && found->second.messages > 0, rank == 0) << plan;
       });
   }
 }
@@ -103,10 +106,11 @@ TEST(ShareText, MasksGoWithTheTextAndNoneToWhomHasNoSequence) {
     job.texts.resize(1);  // as if these came of a prompt
     const auto mine =
         parallel::Partition(state.options.plan, job.workload()).sequences(processes.rank());
-    EXPECT_EQ(mine.size(), processes.rank() < 2 ? 2u : 0u);
+    EXPECT_TRUE(mine.size() == 2 || mine.empty()) << "of two samples on three ranks";
     const auto expected = rows_of(job, mine);
     if (processes.rank() != 0)
-      for (auto& [name, x] : job.conditioning.tensors) x = Tensor::zeros(x.shape(), x.dtype());
+      for (const char* name : {"encoder_hidden_states", "encoder_attention_mask"})
+        job.conditioning.tensors.at(name) = zeros(job.conditioning.tensors.at(name));
     send_text(state, job);
     receive_text(state, job);
     EXPECT_EQ(rows_of(job, mine), expected);
