@@ -36,30 +36,31 @@ class Link {
   Link() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
   void send(double seconds, std::function<void()> arrives) {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({seconds, std::move(arrives)});
+    // A link does not wait for the thread that plays it.
+    free_ = std::max(free_, Clock::now()) +
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    queue_.push_back({free_, std::move(arrives)});
     came_.notify_one();
   }
 
  private:
   void work(const std::stop_token& stop) {
-    auto free = Clock::now();
     for (;;) {
-      std::pair<double, std::function<void()>> next;
+      std::pair<Clock::time_point, std::function<void()>> next;
       {
         std::unique_lock lock(mutex_);
         if (!came_.wait(lock, stop, [&] { return !queue_.empty(); })) return;
         next = std::move(queue_.front());
         queue_.pop_front();
       }
-      free = std::max(free, Clock::now()) +
-             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(next.first));
-      std::this_thread::sleep_until(free);
+      std::this_thread::sleep_until(next.first);
       next.second();
     }
   }
   std::mutex mutex_;
   std::condition_variable_any came_;
-  std::deque<std::pair<double, std::function<void()>>> queue_;
+  Clock::time_point free_{};
+  std::deque<std::pair<Clock::time_point, std::function<void()>>> queue_;
   std::jthread thread_;
 };
 
