@@ -116,8 +116,11 @@ nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
   if (shape.grid[1] == side && shape.grid[2] == side) {
     context->positions = positions_;
   } else if (positions_.is_meta()) {
-    context->positions =
-        Tensor::empty({shape.tokens(), config_.hidden_size}, DType::f32, tensor::Device::meta);
+    const auto half = [&] {
+      return Tensor::empty({shape.tokens(), config_.hidden_size / 2}, DType::f32,
+                           tensor::Device::meta);
+    };
+    context->positions = ops::concat_columns({half(), half()});  // as the table is made
   } else {  // another image size than the trained one
     context->positions = nn::sincos_grid(nn::even_places(shape.grid[1]),
                                          nn::even_places(shape.grid[2]), config_.hidden_size)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "base/fail.h"
@@ -41,6 +42,18 @@ std::vector<double> assumed_ends(int64_t experts) {
   return ends;
 }
 
+// From this expert on the first one with a load that is not among those a token has; else this one.
+int32_t not_yet(std::span<const int32_t> taken, int64_t from, const std::vector<double>& ends) {
+  const auto count = static_cast<int64_t>(ends.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const auto e = static_cast<size_t>((from + i) % count);
+    const bool loaded = ends[e] > (e == 0 ? 0.0 : ends[e - 1]);
+    if (loaded && std::find(taken.begin(), taken.end(), int32_t(e)) == taken.end())
+      return static_cast<int32_t>(e);
+  }
+  return static_cast<int32_t>(from);
+}
+
 }  // namespace
 
 Routing host_routing(Routing routing, int64_t experts) {
@@ -55,7 +68,8 @@ Routing host_routing(Routing routing, int64_t experts) {
       // Every slot spreads over all experts, a token's slots far from each other.
       const double place = double((t + j * tokens / slots) % tokens) + 0.5;
       const auto expert = std::upper_bound(ends.begin(), ends.end() - 1, place / double(tokens));
-      routing.ids.row<int32_t>(t)[j] = static_cast<int32_t>(expert - ends.begin());
+      int32_t* const ids = routing.ids.row<int32_t>(t);
+      ids[j] = not_yet({ids, ids + j}, expert - ends.begin(), ends);
     }
   return routing;
 }

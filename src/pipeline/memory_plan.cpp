@@ -277,11 +277,15 @@ int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry,
   tensor::Scope scope = tensor::current_scope();
   std::vector<double>& load = scope.assumptions.expert_load;
   if (plan.expert == 1 || geometry.experts.empty() || !load.empty()) return 0;
-  const std::vector<int> owners = parallel::expert_owners(plan, geometry.experts.front().experts);
+  const nn::ExpertSite& site = geometry.experts.front();
+  const std::vector<int> owners = parallel::expert_owners(plan, site.experts);
   std::vector<int> owned(static_cast<size_t>(plan.expert));
   for (const int owner : owners) ++owned[static_cast<size_t>(owner)];
   const auto fullest = std::max_element(owned.begin(), owned.end()) - owned.begin();
-  for (const int owner : owners) load.push_back(owner == fullest ? 1 : 0);
+  // A token goes to an expert once: what the rank has no experts for goes to all others.
+  const auto held = owned[static_cast<size_t>(fullest)];
+  const double rest = std::max(site.top_k - held, 0) / std::max(double(site.experts - held), 1.0);
+  for (const int owner : owners) load.push_back(owner == fullest ? 1 : rest);
   const tensor::BindScope bind(scope);
   return rehearse().process;
 }

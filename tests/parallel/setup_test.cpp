@@ -118,7 +118,7 @@ TEST(Setup, SaysWhatIsValidInstead) {
             "sync=2 names layer 2; choose from the MoE layers 0 to 1; ");
   EXPECT_EQ(why("data=2,expert=2,placement=0+2", with_experts(2)),
             "placement= names rank 2; choose from the ranks 0 to 1 of expert=2; ");
-  EXPECT_EQ(why("cfg=2,ulysses=2,expert=4,moe=fused", with_experts(4)), "");
+  EXPECT_EQ(why("cfg=2,ring=2,expert=4,moe=fused", with_experts(4)), "");
   EXPECT_EQ(why("moe=fused", with_experts(4)),
             "moe=fused moves rows between the ranks of expert=N; add it, or leave out moe=; ");
   for (const char* later : {"interweaved", "displaced", "adaptive", "staggered-batch"})

@@ -173,7 +173,7 @@ TEST(Forward, RunsBothHalvesOfAVaeInTiles) {
   EXPECT_THROW(run(ModelPart::vae_decode, "latent.safetensors", 7), Error) << "no tile is so small";
 }
 
-// Inputs of a component of the PixArt of the tests.
+// Inputs of a component of the PixArt of the tests, or of a T5.
 std::map<std::string, tensor::Tensor> inputs_of(ModelPart part) {
   using tensor::DType;
   using tensor::Tensor;
@@ -203,7 +203,9 @@ std::string said_of(ForwardRequest request, int64_t budget) {
   std::string said;
   const auto take = [&](const std::string& note) { said += note; };
   try {
-    Model::open(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", options)
+    const std::string folder =
+        request.component == ModelPart::text_encoder ? "cogvideox_2b" : "pixart_alpha";
+    Model::open(TESSERA_TEST_DATA "/diffusers/" + folder + "/model", options)
         .forward(request, {{}, {}, take});
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::memory) << e.what();
