@@ -75,8 +75,9 @@ Component describe(const Model::State& state, const load::Component& part) {
 
 // What it is if the routing is as uneven as can be.
 void add_uneven(Inspection& found, const Plan& plan, const nn::Geometry& geometry,
+                const nn::SelectionRule* rule,
                 const std::function<pipeline::Rehearsal()>& rehearse) {
-  const int64_t most = pipeline::most_uneven(plan, geometry, rehearse);
+  const int64_t most = pipeline::most_uneven(plan, geometry, rule, rehearse);
   if (most == 0) return;
   found.memory["uneven"] = most;
   add_note(found, pipeline::assumed_routing(most));
@@ -92,7 +93,7 @@ void add_run(Inspection& found, const pipeline::ModelState& state, const Generat
     found.ranks = std::move(fit.denoise.ranks);
     found.memory["process"] = fit.process;
     if (state.options.memory_budget > 0) found.unfit = std::move(fit.problem);
-    add_uneven(found, state.options.plan, state.geometry(),
+    add_uneven(found, state.options.plan, state.geometry(), nullptr,
                [&] { return pipeline::rehearse(state, job); });
   }
   found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
@@ -182,7 +183,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
   if (!found.plan.empty() || state.options.memory_budget > 0) {
     found.ranks = planned.ranks;
     found.memory["process"] = planned.process;
-    add_uneven(found, state.options.plan, language.geometry(state.dtype()),
+    add_uneven(found, state.options.plan, language.geometry(state.dtype()), &run.rule,
                [&] { return pipeline::rehearse_tokens(state, state.options, run); });
   }
 }

@@ -38,6 +38,7 @@ void run_processes(const ProcessOptions& options,
   mpi.give_up = options.give_up;
   mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
+    pipeline::share_unit(world);
     const int near = here <= world.size() ? here : 1;
     auto state = std::make_unique<Processes::State>();
     state->rank = world.rank();

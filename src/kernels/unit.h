@@ -16,10 +16,14 @@ const char* name_of(Unit unit);
 /// The unit of that name. Throws Error(usage) for an unknown name, or one that `isa` lacks.
 Unit parse_unit(std::string_view name, Isa isa);
 
-/// The faster unit of this CPU: measured once a process, in less than a millisecond.
+/// The faster unit of this CPU: measured once a process, in some milliseconds.
 Unit measured_unit();
-/// What kernels take: the one that TESSERA_UNIT names, read once, else measured_unit(); `fma`
-/// where active_isa() is below avx512. Throws Error(usage) as parse_unit() does.
+/// What kernels take: the one that TESSERA_UNIT names, read once, else that of take_unit(), else
+/// measured_unit(); `fma` where active_isa() is below avx512. Throws Error(usage) as parse_unit()
+/// does.
 Unit active_unit();
+/// What another process of the run has measured, so that all have the same bits; before the first
+/// active_unit().
+void take_unit(Unit unit);
 
 }  // namespace tessera::kernels

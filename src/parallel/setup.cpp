@@ -159,16 +159,15 @@ void text_problems(const Plan& plan, Problems& found) {
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
 }
 
-// The most experts that a token goes to.
-int most_slots(const nn::Geometry& geometry, const Workload& workload) {
+}  // namespace
+
+int most_slots(const nn::Geometry& geometry, const nn::SelectionRule* rule) {
   int most = 1;
   for (const nn::ExpertSite& site : geometry.experts) most = std::max(most, site.top_k);
-  if (!workload.text) return most;
-  const nn::SelectionRule& rule = workload.text->rule;
-  return std::max({most, rule.take, rule.method == nn::SelectionRule::Method::topk ? rule.k : 0});
+  if (!rule) return most;
+  return std::max(
+      {most, rule->take, rule->method == nn::SelectionRule::Method::topk ? rule->k : 0});
 }
-
-}  // namespace
 
 bool shares_experts(const Plan& plan) {
   return plan.expert > 1 || plan.schedule != ExpertSchedule::sync ||
@@ -353,8 +352,9 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
     if (!shares_experts(plan)) return std::make_unique<nn::LocalBackend>();
     if (plan.moe == MoeForm::fused)
       return std::make_unique<FusedExperts>(
-          *expert_group, FusedExperts::Size{expert_owners(plan, count), most_tokens(workload),
-                                            most_slots(geometry, workload)});
+          *expert_group,
+          FusedExperts::Size{expert_owners(plan, count), most_tokens(workload),
+                             most_slots(geometry, workload.text ? &workload.text->rule : nullptr)});
     return std::make_unique<ScheduledExchange>(
         plan, Timetable(plan, static_cast<int>(geometry.experts.size()), steps),
         ExpertExchange(expert_group.get(), expert_owners(plan, count)), hooks);

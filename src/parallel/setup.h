@@ -32,6 +32,8 @@ nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank)
 
 /// Whether expert rows pass an exchange under a plan, if only with the rank itself.
 bool shares_experts(const Plan& plan);
+/// The most experts that a token goes to; `rule`: of a language model, else null.
+int most_slots(const nn::Geometry& geometry, const nn::SelectionRule* rule);
 
 /// Where the weights of a rank's model are.
 struct Residence {

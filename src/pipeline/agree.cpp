@@ -237,4 +237,10 @@ bool as_first_says(const RunOptions& options, bool word) {
                            : word;
 }
 
+int64_t most_of(const RunOptions& options, int64_t value) {
+  if (options.processes)
+    comm::all_reduce_max(*options.processes->state().world, {&value, 1}, {"go", -1});
+  return value;
+}
+
 }  // namespace tessera::pipeline

@@ -35,5 +35,7 @@ void agree(comm::Communicator& world, const Terms& terms);
 
 /// What the first of the ranks that are processes says, on each of them; without them the word.
 bool as_first_says(const RunOptions& options, bool word);
+/// The largest of what the processes say.
+int64_t most_of(const RunOptions& options, int64_t value);
 
 }  // namespace tessera::pipeline

@@ -381,8 +381,9 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
     if (control.on_note && !said.empty()) control.on_note(said);
   };
   if (state.options.memory_budget > 0)
-    note(assumed_routing(most_uneven(state.options.plan, language.geometry(state.dtype()),
-                                     [&] { return rehearse_tokens(state, state.options, run); })));
+    note(
+        assumed_routing(most_uneven(state.options.plan, language.geometry(state.dtype()), &run.rule,
+                                    [&] { return rehearse_tokens(state, state.options, run); })));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   note(said);
   Order order{state, q, control, watch, policy, rule, special, std::move(prompts), tokens, meters};

@@ -267,12 +267,12 @@ void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   state.transformers.keep_only(job.resident_blocks);
   if (state.options.memory_budget == 0) return;
-  const int64_t most =
-      most_uneven(state.options.plan, state.geometry(), [&] { return rehearse(state, job); });
+  const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
+                                   [&] { return rehearse(state, job); });
   if (most > 0) job.notes.push_back(assumed_routing(most));
 }
 
-int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry,
+int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
                     const std::function<Rehearsal()>& rehearse) {
   tensor::Scope scope = tensor::current_scope();
   std::vector<double>& load = scope.assumptions.expert_load;
@@ -284,7 +284,8 @@ int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry,
   const auto fullest = std::max_element(owned.begin(), owned.end()) - owned.begin();
   // A token goes to an expert once: what the rank has no experts for goes to all others.
   const auto held = owned[static_cast<size_t>(fullest)];
-  const double rest = std::max(site.top_k - held, 0) / std::max(double(site.experts - held), 1.0);
+  const double rest = std::max(parallel::most_slots(geometry, rule) - held, 0) /
+                      std::max(double(site.experts - held), 1.0);
   for (const int owner : owners) load.push_back(owner == fullest ? 1 : rest);
   const tensor::BindScope bind(scope);
   return rehearse().process;

@@ -61,8 +61,7 @@ struct Fit {
 /// Makes a job fit into the memory of the machine or RunOptions::memory_budget: chooses how many
 /// blocks of the transformer stay in memory (on one rank), beside previews if they are asked for
 /// and can be, and the tiles in which latents are decoded, and says so in job.notes. Reads no
-/// weight. Throws Error(usage) for tiles that cannot
-/// be.
+/// weight. Throws Error(usage) for tiles that cannot be.
 Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job);
 
 /// The same for a run: throws Error(memory) when nothing helps.
@@ -70,7 +69,8 @@ void plan_memory(ModelState& state, const GenerateRequest& request, Job& job);
 
 /// Bytes of a process, by a rehearsal, if all tokens choose the experts of one rank, one that has
 /// most of them; 0: no ranks share experts, or the caller's scope assumes who gets how many.
-int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry,
+/// `rule`: of a language model, by which a token may go to more experts than its router says.
+int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
                     const std::function<Rehearsal()>& rehearse);
 /// That experts of several ranks are foreseen to get alike many tokens, and what it is at most; "":
 /// most_uneven() found 0.

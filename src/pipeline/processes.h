@@ -19,4 +19,11 @@ struct Processes::State {
   std::atomic<bool> working{false};  ///< on a request of a model that stands on them
 };
 
+namespace pipeline {
+
+/// All ranks take the unit of the first one, whatever a busy moment lets the others measure.
+void share_unit(comm::Communicator& world);
+
+}  // namespace pipeline
+
 }  // namespace tessera

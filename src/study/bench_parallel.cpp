@@ -43,14 +43,17 @@ void add_products(Plan plan, size_t axis, int ranks, std::vector<Plan>& found) {
 
 void add_experts(const Plan& plan, std::vector<Plan>& found) {
   const int holders = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
-  for (int n = 2; n <= holders; ++n)
-    for (const ExpertSchedule schedule : {ExpertSchedule::sync, ExpertSchedule::interweaved}) {
-      if (holders % n != 0) continue;
-      Plan shared = plan;
-      shared.expert = n;
-      shared.schedule = schedule;
-      found.push_back(shared);
-    }
+  for (int n = 2; n <= holders; ++n) {
+    if (holders % n != 0) continue;
+    Plan shared = plan;
+    shared.expert = n;
+    found.push_back(shared);
+    shared.moe = MoeForm::fused;
+    found.push_back(shared);
+    shared.moe = MoeForm::bulk;
+    shared.schedule = ExpertSchedule::interweaved;
+    found.push_back(shared);
+  }
 }
 
 /// The plans of a comparison, on a model that is open.
@@ -60,6 +63,7 @@ struct Comparison {
   const PlanCostsRequest& request;
   const std::function<void(const std::string&, int, int)>& progress;
   const std::stop_token& stop;
+  int64_t room = 0;  // bytes of a process, the least of all
   PlanCosts costs{};
   std::vector<Plan> plans{};  // in the order of costs.plans, while they are measured
   std::vector<std::vector<double>> seconds{};
@@ -84,7 +88,7 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
     ++costs.refused;
     return {};
   }
-  if (found.process > pipeline::room_of(state).bytes) {
+  if (found.process > room) {
     ++costs.too_large;
     return {};
   }
@@ -130,7 +134,8 @@ bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
     seconds[plan].push_back(made.report.phase_seconds.at(Phase::denoise) /
                             std::max(made.report.forwards, 1));
   } catch (const Error& e) {
-    if (e.code() != ErrorCode::plan && e.code() != ErrorCode::memory) throw;
+    // Of processes the others may be within the run.
+    if (options.processes || (e.code() != ErrorCode::plan && e.code() != ErrorCode::memory)) throw;
     ++(e.code() == ErrorCode::plan ? costs.refused : costs.too_large);
     return false;
   }
@@ -210,8 +215,10 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   generate.decode = false;
   if (generate.classes.empty() && generate.prompts.empty() && generate.embeddings.empty())
     study::subjects_of(model, state.spec->classes)->ask(0, generate);
-  Comparison comparison{model, options, asked, progress, stop};
+  const int64_t room = -pipeline::most_of(options, -pipeline::room_of(state).bytes);
+  Comparison comparison{model, options, asked, progress, stop, room};
   comparison.foretell(state);
+  comparison.costs.stopped = pipeline::most_of(options, comparison.costs.stopped ? 1 : 0) > 0;
   if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);
   PlanCosts& costs = comparison.costs;
   for (size_t p = 0; p < comparison.seconds.size(); ++p) {

@@ -97,6 +97,12 @@ size_t threads_there_are() {
   return size_t(std::distance(begin(tasks), end(tasks)));
 }
 
+// A thread that was joined may stand in the list for a moment longer.
+bool ended_but(size_t threads) {
+  for (int i = 0; i < 60000 && threads_there_are() > threads; ++i) std::this_thread::sleep_for(1ms);
+  return threads_there_are() <= threads;
+}
+
 int64_t wrong(const std::vector<float>& got, const std::vector<float>& want) {
   int64_t differ = got.size() != want.size();
   for (size_t i = 0; i < want.size() && !differ; ++i)
@@ -242,14 +248,14 @@ TEST(Actors, ARankThatStaysAwayIsNamedAfterTheDeadline) {
   for (const int layers : {0, 3}) {
     const size_t before = threads_there_are();
     const std::string says =
-        message_of(endless(200ms, [&](int i) { return i < layers; }), ErrorCode::rank);
+        message_of(endless(2s, [&](int i) { return i < layers; }), ErrorCode::rank);
     const std::string what = fmt::format(
         "fused experts: rank 0 waits in epoch {} for the counts of rank 1 (expert 0, tile 0, flag "
         "at ",
         layers + 1);
     EXPECT_EQ(says.find(what), 0u) << says;
-    EXPECT_NE(says.find("got on in 0.2 s"), std::string::npos) << says;
-    EXPECT_EQ(threads_there_are(), before) << "no thread is left behind";
+    EXPECT_NE(says.find("got on in 2"), std::string::npos) << says;
+    EXPECT_TRUE(ended_but(before)) << "no thread is left behind";
   }
 }
 
@@ -269,7 +275,7 @@ TEST(Actors, ALostTransferIsNamedAfterTheDeadline) {
     const Known known(gang, 1);
     const size_t before = threads_there_are();
     std::atomic<int64_t> lost{-1};
-    const auto error = gang.at_once(2, 300ms, [&](SymmetricHeap& heap) {
+    const auto error = gang.at_once(2, 2s, [&](SymmetricHeap& heap) {
       DelayedHeap late(heap, 1);
       late.loses = [&](const Transfer& t) {
         const bool here = heap.rank() == 1 && (t.bytes > 0) == rows &&
@@ -293,7 +299,7 @@ TEST(Actors, ALostTransferIsNamedAfterTheDeadline) {
     if (rows) {
       EXPECT_NE(says.find(fmt::format("flag at {})", lost)), std::string::npos) << says;
     }
-    EXPECT_EQ(threads_there_are(), before) << "no thread is left behind";
+    EXPECT_TRUE(ended_but(before)) << "no thread is left behind";
   }
 }
 
@@ -318,7 +324,7 @@ TEST(Actors, AStuckWorkerIsNamedByTheOthersAfterTheDeadline) {
   std::atomic<bool> stuck{false}, ends{false};
   const StuckPolicy policy(stuck, ends);
   std::string said;
-  const auto error = gang.at_once(2, 200ms, [&](SymmetricHeap& heap) {
+  const auto error = gang.at_once(2, 2s, [&](SymmetricHeap& heap) {
     MoeOperator one = gang.rank(heap);
     Actors actors(one);
     const nn::Gate gate(gang.router_of,
@@ -341,7 +347,7 @@ TEST(Actors, AStuckWorkerIsNamedByTheOthersAfterTheDeadline) {
   const bool by_rank_0 = said.find("rank 0 waits in epoch 3 for the counts of rank 1") == 15;
   const bool by_itself = said.find("rank 1 waits in epoch 3 for ") == 15;  // as it heard
   EXPECT_TRUE(by_rank_0 || by_itself) << said;
-  EXPECT_EQ(threads_there_are(), before) << "no thread is left behind";
+  EXPECT_TRUE(ended_but(before)) << "no thread is left behind";
 }
 
 TEST(Actors, AFailureOfOneRankEndsTheOthersWithIt) {

@@ -124,7 +124,7 @@ class LostRankTest(unittest.TestCase):
         pid = run.pids()[victim]
         if mode == "stages":
             self.wait_for_all(run)
-        delay = chance.uniform(0, 1.6 if mode == "exchange" else 0.5)
+        delay = chance.uniform(0, 0.9 if mode == "exchange" else 0.5)
         time.sleep(delay)
         run.begun = run.all_begun()
         try:

@@ -54,7 +54,7 @@ set_tests_properties(mpi.LostRankOften PROPERTIES TIMEOUT 900 LABELS long ENVIRO
                      "${victim_environment};TESSERA_KILLS=50")
 
 add_test(NAME mpi.Generate COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/generate_test.py)
-set_tests_properties(mpi.Generate PROPERTIES TIMEOUT 300 ENVIRONMENT
+set_tests_properties(mpi.Generate PROPERTIES TIMEOUT 900 ENVIRONMENT
   "TESSERA_MPIRUN=${mpirun_line};TESSERA_PROGRAM=${CMAKE_BINARY_DIR}/tessera;TESSERA_SOURCE=${CMAKE_SOURCE_DIR}")
 add_test(NAME mpi.Complete COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/complete_test.py)
 set_tests_properties(mpi.Complete PROPERTIES TIMEOUT 300 ENVIRONMENT
