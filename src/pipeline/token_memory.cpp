@@ -157,7 +157,7 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   for (const Stand& stand : stands) passes += stand.passes;
   Rehearsal found;
   found.ranks.resize(networks.size());
-  const std::stop_token stop = base::current_stop();
+  const std::stop_token& stop = base::current_stop();
   launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];

@@ -1,6 +1,7 @@
 #include "study/bench_parallel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -98,7 +99,7 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
     cost.rank_bytes = std::max(cost.rank_bytes, rank.total);
     cost.flops = std::max(cost.flops, rank.flops);
   }
-  cost.messages = static_cast<int64_t>(found.messages + 0.5);
+  cost.messages = std::llround(found.messages);
   return cost;
 }
 
