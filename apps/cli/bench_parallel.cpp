@@ -73,9 +73,10 @@ void print(const PlanCosts& costs, int ranks) {
                 static_cast<double>(cost.rank_bytes) / 1e6);
   }
   std::printf(
-      "%zu plans for %d rank%s, %d not measured; left out: %d that cannot run this, %d that do "
+      "%zu plan%s for %d rank%s, %d not measured; left out: %d that cannot run this, %d that do "
       "not fit into memory\n",
-      costs.plans.size(), ranks, ranks == 1 ? "" : "s", left, costs.refused, costs.too_large);
+      costs.plans.size(), costs.plans.size() == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", left,
+      costs.refused, costs.too_large);
 }
 
 void bench_parallel(Options& o, const std::stop_token& stop, const Processes* processes) {

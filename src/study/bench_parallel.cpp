@@ -15,7 +15,6 @@
 #include "pipeline/choose_stages.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/rehearse.h"
-#include "study/subjects.h"
 #include "tessera/engine.h"
 #include "tessera/plan_costs.h"
 
@@ -214,8 +213,12 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   PlanCostsRequest asked = request;
   GenerateRequest& generate = asked.generate;
   generate.decode = false;
-  if (generate.classes.empty() && generate.prompts.empty() && generate.embeddings.empty())
-    study::subjects_of(model, state.spec->classes)->ask(0, generate);
+  if (generate.classes.empty() && generate.prompts.empty() && generate.embeddings.empty()) {
+    if (state.spec->classes > 0)
+      generate.classes = {"0"};
+    else
+      generate.prompts = {"a boat on a lake below a mountain"};
+  }
   const int64_t room = -pipeline::most_of(options, -pipeline::room_of(state).bytes);
   Comparison comparison{model, options, asked, progress, stop, room};
   comparison.foretell(state);
