@@ -1,6 +1,11 @@
 #include "tensor/recording.h"
 
+#include <cstdlib>
+#include <string_view>
 #include <utility>
+
+#include "base/fail.h"
+#include "base/printable.h"
 
 namespace tessera::tensor {
 
@@ -14,6 +19,16 @@ bool discard(DeviceRuntime& runtime, void* stream) {
   } catch (const Error&) {
     return false;  // the first failure is the one to tell
   }
+}
+
+// TESSERA_GRAPHS=0: nothing is recorded.
+bool wanted() {
+  const char* const text = std::getenv("TESSERA_GRAPHS");
+  const std::string_view said = text ? text : "";
+  require(said.empty() || said == "0" || said == "1", ErrorCode::usage,
+          "TESSERA_GRAPHS={}: expected 0 (record nothing) or 1",
+          base::printable(std::string(said)));
+  return said != "0";
 }
 
 }  // namespace
@@ -52,14 +67,13 @@ void Recording::record(const std::function<void()>& work) {
 }
 
 std::unique_ptr<Recording> Recording::attempt(const std::function<void()>& work) {
+  if (!wanted()) return nullptr;
   std::unique_ptr<Recording> made(new Recording(device_pool()));
   try {
     made->record(work);
-  } catch (const NeedsHost&) {
-    return nullptr;
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::memory) return nullptr;
-    throw;
+    if (error.code() == ErrorCode::cancelled) throw;
+    return nullptr;  // what fails without a recording, too, will say so
   }
   return made->graph_ ? std::move(made) : nullptr;
 }

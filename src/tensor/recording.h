@@ -26,8 +26,10 @@ class NeedsHost : public Error {
 class Recording {
  public:
   /// Calls work() with all that it asks of the device recorded instead of done. Null where that
-  /// cannot be: work needs the host in between, the device cannot record, or has too little memory;
-  /// nothing was done then. Throws what else work throws.
+  /// cannot be, whatever the reason: work needs the host in between, the device cannot record or
+  /// fails to, has too little memory, or TESSERA_GRAPHS=0 is in the environment; nothing was done
+  /// then. Throws Error(cancelled), Error(usage) for another TESSERA_GRAPHS than 0 or 1, and what
+  /// is no Error.
   static std::unique_ptr<Recording> attempt(const std::function<void()>& work);
   ~Recording();
   Recording(const Recording&) = delete;

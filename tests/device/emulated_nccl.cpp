@@ -10,6 +10,9 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "device/emulated_streams.h"
 
@@ -29,8 +32,34 @@ struct Pair {
   int64_t sends = 0;  // begun and not ended
 };
 
+// Kernels of a rank's GPU that run.
+struct Running {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int kernels = 0;
+};
+
 struct End {
   std::shared_ptr<Pair> pair;
+  std::shared_ptr<Running> gpu;
+  std::atomic<bool> working{false};  // a call goes on in the background
+  std::atomic<int> calls{0};
+};
+
+class Kernel {
+ public:
+  explicit Kernel(std::shared_ptr<Running> gpu) : gpu_(std::move(gpu)) {
+    const std::lock_guard lock(gpu_->mutex);
+    ++gpu_->kernels;
+  }
+  ~Kernel() {
+    const std::lock_guard lock(gpu_->mutex);
+    --gpu_->kernels;
+    gpu_->changed.notify_all();
+  }
+
+ private:
+  const std::shared_ptr<Running> gpu_;
 };
 
 struct World {
@@ -38,6 +67,8 @@ struct World {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<Pair>> pairs;
   std::set<End*> ends;
+  std::map<std::thread::id, std::shared_ptr<Running>>
+      gpus;  // a rank is the thread that opens links
   int64_t ids = 0;
   std::atomic<int64_t> transfers{0}, misuses{0};
   std::atomic<int64_t> most{0};
@@ -46,13 +77,34 @@ struct World {
 };
 World* world = nullptr;
 
-// The pair of an end that lives, or null.
-std::shared_ptr<Pair> pair_of(void* comm) {
+// An end that lives, or null.
+End* end_of(void* comm) {
   const std::lock_guard lock(world->mutex);
   const auto found = world->ends.find(static_cast<End*>(comm));
-  if (found != world->ends.end()) return (*found)->pair;
+  if (found != world->ends.end()) return *found;
   ++world->misuses;
   return nullptr;
+}
+
+bool open(Pair& pair) {
+  const std::lock_guard lock(pair.mutex);
+  return pair.joined == 2;
+}
+
+// An end that may move something now, or null.
+End* ready_end(void* comm) {
+  End* const end = end_of(comm);
+  if (end && (!open(*end->pair) || end->working)) {
+    ++world->misuses;
+    return nullptr;
+  }
+  return end;
+}
+
+// Every third call goes on in the background.
+int started(End& end) {
+  end.working = ++end.calls % 3 == 0;
+  return end.working ? comm::nccl::kInProgress : kSuccess;
 }
 
 int get_unique_id(comm::nccl::UniqueId* id) {
@@ -63,36 +115,37 @@ int get_unique_id(comm::nccl::UniqueId* id) {
   return kSuccess;
 }
 
-int init_rank(void** comm, int ranks, comm::nccl::UniqueId id, int rank) {
-  if (ranks != 2 || rank < 0 || rank > 1) return kInvalidArgument;
+int init_rank(void** comm, int ranks, comm::nccl::UniqueId id, int rank,
+              comm::nccl::Config* config) {
+  if (ranks != 2 || rank < 0 || rank > 1 || config->blocking != 0) return kInvalidArgument;
   auto end = std::make_unique<End>();
-  {
-    const std::lock_guard lock(world->mutex);
-    auto& pair = world->pairs[std::string(id.bytes, sizeof id.bytes)];
-    if (!pair) pair = std::make_shared<Pair>();
-    end->pair = pair;
-  }
-  Pair& pair = *end->pair;
-  std::unique_lock lock(pair.mutex);
-  ++pair.joined;
-  pair.changed.notify_all();
-  if (!pair.changed.wait_for(lock, std::chrono::seconds(30), [&] { return pair.joined == 2; }))
-    return kSystemError;
   const std::lock_guard all(world->mutex);
+  auto& pair = world->pairs[std::string(id.bytes, sizeof id.bytes)];
+  if (!pair) pair = std::make_shared<Pair>();
+  auto& gpu = world->gpus[std::this_thread::get_id()];
+  if (!gpu) gpu = std::make_shared<Running>();
+  end->pair = pair;
+  end->gpu = gpu;
+  {
+    const std::lock_guard lock(pair->mutex);
+    ++pair->joined;
+  }
   world->ends.insert(end.get());
   *comm = end.release();
-  return kSuccess;
+  return comm::nccl::kInProgress;
 }
 
 int send(const void* from, size_t count, int, int, void* comm, void* stream) {
-  const auto pair = pair_of(comm);
-  if (!pair || !from || count == 0 || !world->arena->holds(from)) return kInvalidArgument;
+  End* const end = ready_end(comm);
+  if (!end || !from || count == 0 || !world->arena->holds(from)) return kInvalidArgument;
+  const auto pair = end->pair;
   {
     const std::lock_guard lock(pair->mutex);
     const std::lock_guard all(world->mutex);
     world->most = std::max(world->most.load(), ++pair->sends);
   }
-  static_cast<EmulatedStream*>(stream)->enqueue([=] {
+  static_cast<EmulatedStream*>(stream)->enqueue([pair, gpu = end->gpu, from, count] {
+    const Kernel kernel(gpu);
     std::unique_lock lock(pair->mutex);
     if (!world->stalled) {
       pair->offered = from;
@@ -103,13 +156,14 @@ int send(const void* from, size_t count, int, int, void* comm, void* stream) {
         lock, [&] { return pair->aborted || (!world->stalled && pair->offered == nullptr); });
     --pair->sends;
   });
-  return kSuccess;
+  return started(*end);
 }
 
 int receive(void* to, size_t count, int, int, void* comm, void* stream) {
-  const auto pair = pair_of(comm);
-  if (!pair || !to || count == 0 || !world->arena->holds(to)) return kInvalidArgument;
-  static_cast<EmulatedStream*>(stream)->enqueue([=] {
+  End* const end = ready_end(comm);
+  if (!end || !to || count == 0 || !world->arena->holds(to)) return kInvalidArgument;
+  static_cast<EmulatedStream*>(stream)->enqueue([pair = end->pair, gpu = end->gpu, to, count] {
+    const Kernel kernel(gpu);
     std::unique_lock lock(pair->mutex);
     pair->changed.wait(lock, [&] { return pair->aborted || pair->offered != nullptr; });
     if (pair->aborted) return;
@@ -122,27 +176,69 @@ int receive(void* to, size_t count, int, int, void* comm, void* stream) {
     ++world->transfers;
     pair->changed.notify_all();
   });
+  return started(*end);
+}
+
+// Aborts of a group, by the thread that has begun it.
+thread_local bool grouped = false;
+thread_local std::vector<End*> group;
+
+// An abort ends its own links' kernels and waits until none runs on the GPU: freeing memory there
+// waits for all of them.
+void abort_together(const std::vector<End*>& ends) {
+  for (const End* end : ends) {
+    {
+      const std::lock_guard lock(end->pair->mutex);
+      end->pair->aborted = true;
+    }
+    end->pair->changed.notify_all();
+  }
+  for (End* end : ends) {
+    {
+      std::unique_lock lock(end->gpu->mutex);
+      if (!end->gpu->changed.wait_for(lock, std::chrono::seconds(5),
+                                      [&] { return end->gpu->kernels == 0; }))
+        ++world->misuses;  // it would have hung
+    }
+    const std::lock_guard lock(world->mutex);
+    world->ends.erase(end);
+    delete end;
+  }
+}
+
+int group_start() {
+  grouped = true;
+  return kSuccess;
+}
+
+int group_end() {
+  grouped = false;
+  abort_together(std::exchange(group, {}));
   return kSuccess;
 }
 
 int abort_end(void* comm) {
-  const auto pair = pair_of(comm);
-  if (!pair) return kInvalidArgument;
-  {
-    const std::lock_guard lock(pair->mutex);
-    pair->aborted = true;
-  }
-  pair->changed.notify_all();
-  const std::lock_guard lock(world->mutex);
-  auto* const end = static_cast<End*>(comm);
-  world->ends.erase(end);
-  delete end;
+  End* const end = end_of(comm);
+  if (!end) return kInvalidArgument;
+  if (grouped)
+    group.push_back(end);
+  else
+    abort_together({end});
   return kSuccess;
 }
 
 int async_error(void* comm, int* result) {
-  if (!pair_of(comm)) return kInvalidArgument;
-  *result = world->reported;
+  End* const end = end_of(comm);
+  if (!end) return kInvalidArgument;
+  if (!open(*end->pair) || end->working.exchange(false))
+    *result = comm::nccl::kInProgress;
+  else
+    *result = world->reported;
+  return kSuccess;
+}
+
+int version(int* version) {
+  *version = 22200;
   return kSuccess;
 }
 
@@ -161,7 +257,8 @@ EmulatedNccl::~EmulatedNccl() {
 }
 
 comm::nccl::Functions EmulatedNccl::functions() {
-  return {get_unique_id, init_rank, send, receive, abort_end, async_error, error_string};
+  return {get_unique_id, init_rank, send,        receive,      group_start,
+          group_end,     abort_end, async_error, error_string, version};
 }
 
 void EmulatedNccl::stall() { world->stalled = true; }

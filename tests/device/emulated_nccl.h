@@ -8,7 +8,8 @@
 namespace tessera::device {
 
 /// NCCL between ranks that share an emulated GPU: a transfer is work of both streams, and neither
-/// goes on before the other has come to it. Communicators are of two ranks. One at a time.
+/// goes on before the other has come to it. Communicators are of two ranks, and a GPU's are those
+/// that one thread has opened: an abort waits until no kernel of them runs. One at a time.
 class EmulatedNccl {
  public:
   explicit EmulatedNccl(EmulatedDevice& device);

@@ -59,10 +59,24 @@ TEST(Recording, IsNoneWhereTheHostTakesPartOrTheDeviceCannot) {
   EXPECT_FALSE(Recording::attempt([&] {
     Tensor::empty({int64_t{1} << 40}, DType::f32, Device::cuda);  // more than there is
   }));
+  for (const ErrorCode code : {ErrorCode::rank, ErrorCode::usage, ErrorCode::model})
+    EXPECT_FALSE(Recording::attempt([&] { throw Error(code, "a capture that failed"); }));
+  EXPECT_THROW(Recording::attempt([] { throw Error(ErrorCode::cancelled, "stopped"); }), Error);
   EXPECT_THROW(Recording::attempt([] { throw std::logic_error("its own"); }), std::logic_error);
   device.runtime->refuses = true;
   EXPECT_FALSE(Recording::attempt([] {}));
   EXPECT_EQ(x.to_floats(), (std::vector<float>{1, 2}));  // and copies are done again
+}
+
+TEST(Recording, IsNotWantedWhereTheEnvironmentSaysSo) {
+  const UseRecordingRuntime device;
+  ::setenv("TESSERA_GRAPHS", "0", 1);
+  EXPECT_FALSE(Recording::attempt([] {}));
+  ::setenv("TESSERA_GRAPHS", "1", 1);
+  EXPECT_TRUE(Recording::attempt([] {}));
+  ::setenv("TESSERA_GRAPHS", "no", 1);
+  EXPECT_THROW(Recording::attempt([] {}), Error);
+  ::unsetenv("TESSERA_GRAPHS");
 }
 
 TEST(Recording, IsCountedEveryTime) {

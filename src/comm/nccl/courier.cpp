@@ -1,5 +1,7 @@
 #include "comm/nccl/courier.h"
 
+#include <algorithm>
+#include <future>
 #include <utility>
 
 #include "base/fail.h"
@@ -85,7 +87,7 @@ Courier::Courier(std::shared_ptr<Transport> host, std::chrono::milliseconds dead
 
 Courier::~Courier() { end(); }
 
-std::unique_ptr<Link>& Courier::link(int from, int to) {
+std::shared_ptr<Link>& Courier::link(int from, int to) {
   return links_[static_cast<size_t>(from) * static_cast<size_t>(host_->size()) +
                 static_cast<size_t>(to)];
 }
@@ -93,8 +95,8 @@ std::unique_ptr<Link>& Courier::link(int from, int to) {
 void Courier::open(int from, int to, const UniqueId& id) {
   const bool out = from == host_->rank();
   auto& made = link(from, to);
-  made = std::make_unique<Link>(nccl_, runtime_, out ? to : from,
-                                out ? Link::Way::out : Link::Way::in);
+  made = std::make_shared<Link>(nccl_, runtime_, out ? to : from,
+                                out ? Link::Way::out : Link::Way::in, deadline_);
   made->open(id);
 }
 
@@ -250,7 +252,7 @@ void Courier::look() {
   for (int rank = 0; rank < host_->size(); ++rank) progress += host_->progress(rank);
   for (int from = 0; from < host_->size(); ++from)
     for (int to = 0; to < host_->size(); ++to)
-      if (auto& one = link(from, to)) one->look(progress, deadline_);
+      if (auto& one = link(from, to)) one->look(progress);
 }
 
 bool Courier::settle(std::vector<int>& sent) {
@@ -272,8 +274,23 @@ bool Courier::settle(std::vector<int>& sent) {
 }
 
 void Courier::cut() {
+  std::vector<void*> comms;
   for (auto& one : links_)
-    if (one) one->cut();
+    if (void* const comm = one ? one->release() : nullptr) comms.push_back(comm);
+  if (comms.empty()) return;
+  // All at once: an abort waits for its link's kernel, which may wait for room that a kernel of
+  // another link has. By a thread that has the links as well: nothing ends an abort that hangs.
+  std::packaged_task<void()> aborts([nccl = nccl_, runtime = runtime_, links = links_, comms] {
+    runtime->enter();
+    nccl.group_start();
+    for (void* const comm : comms) nccl.break_off(comm);
+    nccl.group_end();
+  });
+  const auto ended = aborts.get_future();
+  std::thread thread(std::move(aborts));
+  if (ended.wait_for(deadline_) == std::future_status::ready) return thread.join();
+  thread.detach();
+  std::fill(links_.begin(), links_.end(), nullptr);
 }
 
 }  // namespace tessera::comm::nccl

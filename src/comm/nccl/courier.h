@@ -63,14 +63,14 @@ class Courier : public Gate {
   void look();
   bool settle(std::vector<int>& sent);
   void cut();
-  std::unique_ptr<Link>& link(int from, int to);
+  std::shared_ptr<Link>& link(int from, int to);
 
   const std::shared_ptr<Transport> host_;
   const std::chrono::milliseconds deadline_;
   const Functions nccl_;
   const std::shared_ptr<tensor::DeviceRuntime> runtime_;
   void* const compute_;                       // the stream that memory from the pool belongs to
-  std::vector<std::unique_ptr<Link>> links_;  // by (from, to); used by one thread
+  std::vector<std::shared_ptr<Link>> links_;  // by (from, to); used by one thread
   Link::Clock::time_point looked_{};
 
   const std::shared_ptr<Dock> dock_;

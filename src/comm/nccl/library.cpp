@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -13,12 +14,13 @@ namespace tessera::comm::nccl {
 namespace {
 
 constexpr const char* kName = "libnccl.so.2";
-constexpr int kBlocks = 48;  // of all transfers at once: fewer than any served GPU holds
+constexpr int kBlocks = 48;     // of all transfers at once: fewer than any served GPU holds
+constexpr int kOldest = 22200;  // the first that takes several aborts at once
 
 template <class Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  require(function != nullptr, ErrorCode::usage, "{} has no {}; install NCCL 2.19 or newer", kName,
+  require(function != nullptr, ErrorCode::usage, "{} has no {}; install NCCL 2.22 or newer", kName,
           name);
 }
 
@@ -35,13 +37,26 @@ Functions open_library(std::span<const std::string> paths) {
           kName, why ? why : "unknown error");
   Functions f{};
   find(library, "ncclGetUniqueId", f.get_unique_id);
-  find(library, "ncclCommInitRank", f.init_rank);
+  find(library, "ncclCommInitRankConfig", f.init_rank);
   find(library, "ncclSend", f.send);
   find(library, "ncclRecv", f.receive);
+  find(library, "ncclGroupStart", f.group_start);
+  find(library, "ncclGroupEnd", f.group_end);
   find(library, "ncclCommAbort", f.break_off);
   find(library, "ncclCommGetAsyncError", f.async_error);
   find(library, "ncclGetErrorString", f.error_string);
+  find(library, "ncclGetVersion", f.version);
+  require_version(f);
   return f;
+}
+
+void require_version(const Functions& nccl) {
+  int version = 0;
+  const int result = nccl.version(&version);
+  require(
+      result == 0 && version >= kOldest, ErrorCode::usage,
+      "{} is NCCL {}.{}: several ranks with --device cuda need 2.22 or newer, or use --device cpu",
+      kName, version / 10000, version / 100 % 100);
 }
 
 const Functions& library() {
@@ -63,9 +78,12 @@ void check(const Functions& nccl, int result, const char* call, int peer) {
 
 void prepare_environment(int ranks) {
   const int links = 2 * std::max(ranks - 1, 1);
-  const std::string blocks = std::to_string(std::clamp(kBlocks / links, 1, 16));
+  // NCCL would round up to a power of two.
+  const auto share = static_cast<unsigned>(std::clamp(kBlocks / links, 1, 16));
+  const std::string blocks = std::to_string(std::bit_floor(share));
   ::setenv("NCCL_MAX_CTAS", blocks.c_str(), 0);
   ::setenv("NCCL_MAX_P2P_NCHANNELS", blocks.c_str(), 0);
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0);  // links do not wait for each other
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // a late load may wait for transfers under way
 }

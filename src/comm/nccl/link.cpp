@@ -1,11 +1,15 @@
 #include "comm/nccl/link.h"
 
+#include <thread>
 #include <utility>
 
 #include "base/fail.h"
 #include "tensor/scope.h"
 
 namespace tessera::comm::nccl {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 constexpr int kBytes = 0;  // ncclInt8
@@ -13,11 +17,13 @@ constexpr int kSender = 0, kReceiver = 1;
 
 }  // namespace
 
-Link::Link(const Functions& nccl, std::shared_ptr<tensor::DeviceRuntime> runtime, int peer, Way way)
+Link::Link(const Functions& nccl, std::shared_ptr<tensor::DeviceRuntime> runtime, int peer, Way way,
+           std::chrono::milliseconds deadline)
     : nccl_(nccl),
       runtime_(std::move(runtime)),
       peer_(peer),
       way_(way),
+      deadline_(deadline),
       stream_(runtime_->make_stream()) {}
 
 Link::~Link() {
@@ -29,14 +35,31 @@ Link::~Link() {
   }
 }
 
+void Link::finish(int result, const char* call) {
+  const auto until = Clock::now() + deadline_;
+  while (result == kInProgress) {
+    require(
+        Clock::now() < until, ErrorCode::rank,
+        "{} with rank {} has not ended for {:.1f} s; is that rank there? Raise --comm-timeout if "
+        "its GPU starts slowly",
+        call, peer_, std::chrono::duration<double>(deadline_).count());
+    std::this_thread::sleep_for(50us);
+    check(nccl_, nccl_.async_error(comm_, &result), "ncclCommGetAsyncError", peer_);
+  }
+  check(nccl_, result, call, peer_);
+}
+
 void Link::open(const UniqueId& id) {
-  check(nccl_, nccl_.init_rank(&comm_, 2, id, way_ == Way::out ? kSender : kReceiver),
-        "ncclCommInitRank", peer_);
+  Config config;
+  finish(nccl_.init_rank(&comm_, 2, id, way_ == Way::out ? kSender : kReceiver, &config),
+         "ncclCommInitRankConfig");
   const auto byte = tensor::Tensor::zeros({1}, tensor::DType::u8, tensor::Device::cuda,
                                           tensor::MemoryClass::buffers);
   move(byte, runtime_->record(tensor::current_scope().stream));
-  runtime_->synchronise(stream_.get());
-  settle();
+  for (settle(); busy(); settle()) {
+    look(0);
+    std::this_thread::sleep_for(100us);
+  }
 }
 
 std::shared_ptr<void> Link::move(tensor::Tensor data, const std::shared_ptr<void>& ready) {
@@ -45,11 +68,9 @@ std::shared_ptr<void> Link::move(tensor::Tensor data, const std::shared_ptr<void
   runtime_->wait(stream_.get(), ready.get());
   const auto bytes = static_cast<size_t>(data.bytes());
   if (way_ == Way::out)
-    check(nccl_, nccl_.send(data.raw(), bytes, kBytes, kReceiver, comm_, stream_.get()), "ncclSend",
-          peer_);
+    finish(nccl_.send(data.raw(), bytes, kBytes, kReceiver, comm_, stream_.get()), "ncclSend");
   else
-    check(nccl_, nccl_.receive(data.raw(), bytes, kBytes, kSender, comm_, stream_.get()),
-          "ncclRecv", peer_);
+    finish(nccl_.receive(data.raw(), bytes, kBytes, kSender, comm_, stream_.get()), "ncclRecv");
   auto done = runtime_->record(stream_.get());
   moving_.push_back({std::move(data), done});
   return done;
@@ -62,24 +83,25 @@ int Link::settle() {
   return ended;
 }
 
-void Link::look(uint64_t progress, std::chrono::milliseconds deadline) {
+void Link::look(uint64_t progress) {
   if (!comm_) return;
   int result = 0;
   check(nccl_, nccl_.async_error(comm_, &result), "ncclCommGetAsyncError", peer_);
-  check(nccl_, result, "a transfer", peer_);
+  check(nccl_, result == kInProgress ? 0 : result, "a transfer", peer_);
   const std::pair<uint64_t, uint64_t> now{progress, moved_};
   if (moving_.empty() || now != seen_) {
     seen_ = now;
     since_ = Clock::now();
   }
-  require(Clock::now() - since_ < deadline, ErrorCode::rank,
+  require(Clock::now() - since_ < deadline_, ErrorCode::rank,
           "a transfer between GPUs, {} rank {}, has not ended for {:.1f} s; see nvidia-smi on both "
           "machines, or raise --comm-timeout",
-          way_ == Way::out ? "to" : "from", peer_, std::chrono::duration<double>(deadline).count());
+          way_ == Way::out ? "to" : "from", peer_,
+          std::chrono::duration<double>(deadline_).count());
 }
 
 void Link::cut() {
-  if (void* const comm = std::exchange(comm_, nullptr)) nccl_.break_off(comm);
+  if (void* const comm = release()) nccl_.break_off(comm);
 }
 
 }  // namespace tessera::comm::nccl

@@ -17,13 +17,14 @@ class Link {
  public:
   enum class Way { out, in };
   using Clock = std::chrono::steady_clock;
-  Link(const Functions& nccl, std::shared_ptr<tensor::DeviceRuntime> runtime, int peer, Way way);
+  Link(const Functions& nccl, std::shared_ptr<tensor::DeviceRuntime> runtime, int peer, Way way,
+       std::chrono::milliseconds deadline);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   /// Waits until the peer opens its end, and moves a first byte: what NCCL allocates and connects
-  /// is there before other transfers run.
+  /// is there before other transfers run. Throws Error(rank) when that lasts for `deadline`.
   void open(const UniqueId& id);
   /// Starts the transfer of a dense tensor with elements, after the event `ready`; the event of its
   /// end. The tensor is kept until then, whoever drops it.
@@ -34,11 +35,17 @@ class Link {
   bool busy() const { return !moving_.empty(); }
   /// Throws Error(rank) when NCCL says that the link is broken, or when a transfer has lasted for
   /// `deadline` while `progress`, of the world, did not change.
-  void look(uint64_t progress, std::chrono::milliseconds deadline);
+  void look(uint64_t progress);
   /// Ends transfers under way, with any elements. Afterwards the link moves nothing.
   void cut();
+  /// The communicator, for who aborts several at once; null when it was cut.
+  void* release() { return std::exchange(comm_, nullptr); }
 
  private:
+  // Waits for what NCCL goes on with, at most for the deadline. Throws Error(rank) unless it
+  // succeeds.
+  void finish(int result, const char* call);
+
   struct Transfer {
     tensor::Tensor data;
     std::shared_ptr<void> done;
@@ -47,6 +54,7 @@ class Link {
   std::shared_ptr<tensor::DeviceRuntime> runtime_;
   int peer_;
   Way way_;
+  std::chrono::milliseconds deadline_;
   std::shared_ptr<void> stream_;
   void* comm_ = nullptr;
   std::deque<Transfer> moving_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <thread>
 
@@ -193,6 +194,37 @@ TEST(Nccl, ATransferThatStandsStillEndsWithTheDeadline) {
   });
   EXPECT_NE(text.find("has not ended for 0.3 s"), std::string::npos) << text;
   ranks.expect_clean();
+}
+
+std::atomic<bool> hang{false};
+int (*end_group)() = nullptr;
+
+TEST(Nccl, AnAbortThatHangsHoldsNobodyUp) {
+  EmulatedDevice gpu;
+  EmulatedNccl emulated(gpu);
+  const int64_t users = tensor::device_pool().use_count();
+  nccl::Functions functions = EmulatedNccl::functions();
+  end_group = functions.group_end;
+  functions.group_end = [] {
+    while (hang) std::this_thread::sleep_for(1ms);
+    return end_group();
+  };
+  hang = true;
+  try {
+    threads::run(2, 300ms, [&](Communicator& world) {
+      const auto gpus = nccl::over(world, functions);
+      if (world.rank() == 1) fail(ErrorCode::memory, "rank 1 has no memory");
+      world.receive(1, {"never", 0}).wait();
+    });
+    ADD_FAILURE() << "nothing failed";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 1 has no memory");
+  }
+  EXPECT_GT(emulated.open_ends(), 0);
+  hang = false;
+  while (tensor::device_pool().use_count() > users) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(emulated.open_ends(), 0) << "who hung has what it needs to end well";
+  EXPECT_EQ(emulated.misuses(), 0);
 }
 
 TEST(Nccl, ErrorsOfNcclEndTheRun) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <type_traits>
@@ -19,33 +20,44 @@ namespace {
 #ifdef TESSERA_HAS_NCCL_H
 // What C gives the same code: enums as ints, handles as pointers, a struct of so many bytes.
 template <class T>
-using Plain = std::conditional_t<
-    std::is_enum_v<T>, int,
+using Plain =
     std::conditional_t<
-        std::is_same_v<T, ncclUniqueId>, UniqueId,
+        std::is_enum_v<T>, int,
         std::conditional_t<
-            std::is_same_v<T, ncclUniqueId*>, UniqueId*,
+            std::is_same_v<T, ncclUniqueId>, UniqueId,
             std::conditional_t<
-                std::is_same_v<T, ncclComm_t> || std::is_same_v<T, cudaStream_t>, void*,
+                std::is_same_v<T, ncclUniqueId*>, UniqueId*,
                 std::conditional_t<
-                    std::is_same_v<T, ncclComm_t*>, void**,
-                    std::conditional_t<std::is_same_v<T, ncclResult_t*>, int*, T>>>>>>;
+                    std::is_same_v<T, ncclComm_t> || std::is_same_v<T, cudaStream_t>, void*,
+                    std::conditional_t<
+                        std::is_same_v<T, ncclComm_t*>, void**,
+                        std::conditional_t<
+                            std::is_same_v<T, ncclConfig_t*>, Config*,
+                            std::conditional_t<std::is_same_v<T, ncclResult_t*>, int*, T>>>>>>>;
 template <class Result, class... Arguments>
 Plain<Result> (*plain(Result (*)(Arguments...)))(Plain<Arguments>...);
 #define TESSERA_SAME(member, function) \
   static_assert(std::is_same_v<decltype(Functions::member), decltype(plain(&function))>)
 TESSERA_SAME(get_unique_id, ncclGetUniqueId);
-TESSERA_SAME(init_rank, ncclCommInitRank);
+TESSERA_SAME(init_rank, ncclCommInitRankConfig);
 TESSERA_SAME(send, ncclSend);
 TESSERA_SAME(receive, ncclRecv);
+TESSERA_SAME(group_start, ncclGroupStart);
+TESSERA_SAME(group_end, ncclGroupEnd);
+TESSERA_SAME(version, ncclGetVersion);
 TESSERA_SAME(break_off, ncclCommAbort);
 TESSERA_SAME(async_error, ncclCommGetAsyncError);
 TESSERA_SAME(error_string, ncclGetErrorString);
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) &&
               alignof(UniqueId) == alignof(ncclUniqueId));
 static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int));
-static_assert(ncclSuccess == 0 && ncclInt8 == 0);
+static_assert(ncclSuccess == 0 && ncclInt8 == 0 && ncclInProgress == kInProgress);
+static_assert(offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking) &&
+              offsetof(Config, net) == offsetof(ncclConfig_t, netName) &&
+              offsetof(Config, split_share) == offsetof(ncclConfig_t, splitShare));
 #endif
+static_assert(sizeof(Config) == offsetof(Config, traffic_class) + sizeof(int),
+              "padding would be read as a field that newer versions have");
 
 std::string refusal(const std::string& path) {
   try {
@@ -67,6 +79,20 @@ TEST(Library, SaysWhatToInstallWhereItIsMissing) {
 TEST(Library, RefusesOneThatIsAnother) {
   const std::string text = refusal("libm.so.6");
   EXPECT_NE(text.find("has no ncclGetUniqueId"), std::string::npos) << text;
+}
+
+TEST(Library, RefusesOneThatIsTooOld) {
+  Functions nccl{};
+  nccl.version = [](int* version) { return *version = 22105, 0; };
+  try {
+    require_version(nccl);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(error.what()).find("is NCCL 2.21: "), std::string::npos) << error.what();
+  }
+  nccl.version = [](int* version) { return *version = 22200, 0; };
+  EXPECT_NO_THROW(require_version(nccl));
 }
 
 TEST(Library, ErrorsNameTheCallThePeerAndTheCause) {
@@ -94,6 +120,7 @@ TEST(Library, TransfersOfAllPairsShareTheRoomOfAGpu) {
   for (int ranks = 2; ranks <= kMostRanks; ++ranks) {
     EXPECT_GE(blocks(ranks), 1);
     EXPECT_LE(blocks(ranks) * 2 * (ranks - 1), 48);
+    EXPECT_EQ(blocks(ranks) & (blocks(ranks) - 1), 0) << "NCCL rounds up to a power of two";
   }
   EXPECT_EQ(blocks(2), 16);
   ::setenv("NCCL_MAX_CTAS", "7", 1);

@@ -22,7 +22,7 @@ std::shared_ptr<tensor::DeviceRuntime> runtime() {
 
 /// Both ends of a link.
 struct Pair {
-  Pair() {
+  explicit Pair(std::chrono::milliseconds limit = 10s) : deadline(limit) {
     UniqueId id{};
     nccl.get_unique_id(&id);
     std::thread other([&] { in.open(id); });
@@ -30,7 +30,9 @@ struct Pair {
     other.join();
   }
   Functions nccl = EmulatedNccl::functions();
-  Link out{nccl, runtime(), 1, Link::Way::out}, in{nccl, runtime(), 0, Link::Way::in};
+  std::chrono::milliseconds deadline;
+  Link out{nccl, runtime(), 1, Link::Way::out, deadline},
+      in{nccl, runtime(), 0, Link::Way::in, deadline};
 };
 
 Tensor numbers(int64_t count) {
@@ -80,16 +82,37 @@ TEST(Link, AnAbortEndsWhatHangs) {
 TEST(Link, ATransferThatStandsStillIsAnErrorAfterTheDeadline) {
   EmulatedDevice gpu;
   EmulatedNccl nccl(gpu);
-  Pair pair;
-  pair.in.look(1, 30ms);
-  std::this_thread::sleep_for(50ms);
-  EXPECT_NO_THROW(pair.in.look(1, 30ms)) << "nothing is under way";
+  Pair pair(1s);
+  pair.in.look(1);
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_NO_THROW(pair.in.look(1)) << "nothing is under way";
   pair.in.move(numbers(10), runtime()->record(nullptr));
-  EXPECT_NO_THROW(pair.in.look(1, 30ms));
-  std::this_thread::sleep_for(50ms);
-  EXPECT_NO_THROW(pair.in.look(2, 30ms)) << "the ranks get on";
-  std::this_thread::sleep_for(50ms);
-  EXPECT_THROW(pair.in.look(2, 30ms), Error);
+  EXPECT_NO_THROW(pair.in.look(1));
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_NO_THROW(pair.in.look(2)) << "the ranks get on";
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_THROW(pair.in.look(2), Error);
+}
+
+TEST(Link, APeerThatNeverOpensIsAnErrorAfterTheDeadline) {
+  EmulatedDevice gpu;
+  EmulatedNccl nccl(gpu);
+  const Functions functions = EmulatedNccl::functions();
+  UniqueId id{};
+  functions.get_unique_id(&id);
+  {
+    Link alone(functions, runtime(), 1, Link::Way::out, 50ms);
+    try {
+      alone.open(id);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::rank);
+      EXPECT_NE(std::string(error.what()).find("with rank 1 has not ended for 0.1 s"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(nccl.open_ends(), 0);
 }
 
 TEST(Link, TellsWhatNcclSays) {
@@ -98,7 +121,7 @@ TEST(Link, TellsWhatNcclSays) {
   Pair pair;
   nccl.report(6);
   try {
-    pair.out.look(0, 1s);
+    pair.out.look(0);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::rank);
