@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "comm/patience.h"
 #include "tensor/scope.h"
 
 namespace tessera::comm {
@@ -188,6 +189,8 @@ Pending Communicator::receive(int from, const Tag& tag) {
   if (pending.memory_) pending.expected_ = pending.memory_->expect();
   return pending;
 }
+
+Patience Communicator::patience() const { return {*transport_, deadline_}; }
 
 std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& members) {
   std::unique_ptr<Communicator> part(new Communicator);

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "comm/ledger.h"
-#include "comm/patience.h"
 #include "comm/transport.h"
 
 namespace tessera::comm {
 
 class Communicator;
+class Patience;
 
 /// A receive that was started. It co-owns what it needs; dropping it drops the message. From its
 /// start the message counts as buffers of the caller's scope.
@@ -81,7 +81,7 @@ class Communicator {
   /// For a wait that is not for a message: throws what has ended the waits of the world's ranks.
   void check() const { transport_->inbox().check(); }
   /// And its clock.
-  Patience patience() const { return {*transport_, deadline_}; }
+  Patience patience() const;
   /// Ends the waits of all ranks of the world with `error`.
   void fail_all(const Error& error) { transport_->fail_all(error); }
   /// What this rank sent and waited for, here and in all groups.

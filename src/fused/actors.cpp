@@ -15,6 +15,7 @@ const char* word_of(Arrival::Kind kind) {
     case Arrival::Kind::counts: return "counts";
     case Arrival::Kind::rows: return "rows";
     case Arrival::Kind::results: return "results";
+    case Arrival::Kind::refused:
     case Arrival::Kind::nothing: break;
   }
   return "nothing";
@@ -56,14 +57,17 @@ nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
 void Actors::start() {
   tensor::Scope scope = tensor::current_scope();
   scope.pool = nullptr;  // each of them is one already
+  resting_ = false;
   tensor::WorkCount* const count = tensor::work_count();
   tensor::parallel_tasks(tensor::thread_count(), [&](int64_t) {
     const tensor::BindScope bound(scope);
     const tensor::BindWorkCount counted(count);
     try {
       act();
-    } catch (...) {
-      failed_ = true;  // the others end with it
+    } catch (const std::exception& e) {
+      failed_ = true;  // the others end with it, when they have ended what they are at
+      const auto* const known = dynamic_cast<const Error*>(&e);
+      operator_.heap().ranks().fail_all(known ? *known : Error(ErrorCode::rank, e.what()));
       throw;
     }
   });
@@ -72,7 +76,7 @@ void Actors::start() {
 void Actors::act() {
   Standby standby(operator_.heap().ranks());
   Rest rest(*this);
-  while (!done_.load(std::memory_order_acquire) && !failed_) {
+  while (!done_.load(std::memory_order_acquire) && !failed_ && !resting_) {
     const bool found = poll(), worked = work();
     if (found || worked) {
       ++found_;
@@ -81,7 +85,7 @@ void Actors::act() {
     } else if (!standby.wait()) {
       stand_still(standby.seconds());
     } else if (rest.over()) {
-      return;
+      resting_ = true;
     }
   }
 }
@@ -89,8 +93,14 @@ void Actors::act() {
 // Without the threads that others may want.
 void Actors::wait_alone() {
   Standby standby(operator_.heap().ranks());
-  while (!poll())
+  while (!called() && !poll())
     if (!standby.wait()) stand_still(standby.seconds());
+}
+
+bool Actors::called() const {
+  for (int p = 0; p < operator_.processors(); ++p)
+    if (operator_.called(p)) return true;
+  return false;
 }
 
 bool Actors::poll() {
@@ -117,9 +127,9 @@ bool Actors::work() {
 
 void Actors::stand_still(double seconds) {
   const std::lock_guard lock(polling_);
-  const comm::Communicator& ranks = operator_.heap().ranks();
+  const SymmetricHeap& heap = operator_.heap();
   const Coordinator& coordinator = operator_.coordinator();
-  const int me = ranks.in_world(operator_.heap().rank());
+  const int me = heap.in_world(heap.rank());
   const Arrival missing = coordinator.missing();
   require(missing.kind != Arrival::Kind::nothing, ErrorCode::rank,
           "fused experts: rank {} waits in epoch {} for its own tasks, of which none ended in {} s",
@@ -127,7 +137,7 @@ void Actors::stand_still(double seconds) {
   fail(ErrorCode::rank,
        "fused experts: rank {} waits in epoch {} for the {} of rank {} (expert {}, tile {}, flag "
        "at {}); no rank got on in {} s; see what that rank does, or raise --comm-timeout",
-       me, coordinator.epoch(), word_of(missing.kind), ranks.in_world(missing.peer),
+       me, coordinator.epoch(), word_of(missing.kind), heap.in_world(missing.peer),
        missing.tile.expert, missing.tile.index, missing.word, seconds);
 }
 

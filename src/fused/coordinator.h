@@ -60,14 +60,17 @@ class Coordinator {
   TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }
   /// What it waits for, if it waits for a peer.
   TESSERA_ANYWHERE Arrival missing() const { return subscriber_.missing(shape_.rank); }
+  /// Counts of a peer that cannot be, if any came: nothing follows from them.
+  TESSERA_ANYWHERE Arrival refused() const { return refused_; }
   TESSERA_ANYWHERE uint64_t epoch() const { return epoch_; }
   TESSERA_ANYWHERE const Scheduler& scheduler() const { return scheduler_; }
   TESSERA_ANYWHERE Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
   /// Where the gate writes.
   TESSERA_ANYWHERE const Routed& routed() const { return routed_; }
-  /// Rows of a tile's peer for my experts; of dispatch, mine for the peer's.
+  /// Rows of a tile's peer for my experts; of dispatch and collect, mine for the peer's.
   TESSERA_ANYWHERE const int64_t* counts(const Task& task) const {
-    return task.kind == TaskKind::dispatch || task.peer == shape_.rank
+    return task.kind == TaskKind::dispatch || task.kind == TaskKind::collect ||
+                   task.peer == shape_.rank
                ? routed_.to(shape_.layout, task.peer)
                : subscriber_.rows(task.peer);
   }
@@ -76,8 +79,8 @@ class Coordinator {
   TESSERA_ANYWHERE Coordinator(const Shape& shape, const std::byte* buffer, Carver& memory)
       : shape_(shape),
         routed_{memory.take<int64_t>(int64_t{shape.layout.ranks} * shape.layout.experts),
-                memory.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.run_tiles())},
-        subscriber_(shape.layout, buffer, memory),
+                memory.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.most)},
+        subscriber_(shape.layout, shape.experts, buffer, memory),
         scheduler_(shape, routed_, memory) {}
 
   template <class Words>
@@ -90,6 +93,7 @@ class Coordinator {
     return true;
   }
   TESSERA_ANYWHERE void follow(const Arrival& one) {
+    if (one.kind == Arrival::Kind::refused) refused_ = one;
     if (one.kind == Arrival::Kind::rows) scheduler_.arrived(one.tile);
     if (one.kind == Arrival::Kind::results) scheduler_.returned(one.tile);
     if (one.kind == Arrival::Kind::counts)
@@ -100,6 +104,7 @@ class Coordinator {
   Routed routed_{};
   Subscriber subscriber_{};
   Scheduler scheduler_{};
+  Arrival refused_{};
   uint64_t epoch_ = 0;
 };
 

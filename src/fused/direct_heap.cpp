@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -105,6 +105,39 @@ std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
   return comm::all_gather(group, message, kTag).wait();
 }
 
+// What each rank says of itself: where it is, and what it wants.
+struct Wish {
+  comm::Whereabouts place;
+  HeapSize size;
+};
+
+void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
+  const auto numbers = [](const HeapSize& s) {
+    const Layout& l = s.layout;
+    return std::array<std::pair<const char*, int64_t>, 10>{{{"ranks", l.ranks},
+                                                            {"experts of a rank", l.experts},
+                                                            {"bytes of a row", l.row_bytes},
+                                                            {"rows of a tile", l.tiles.tile},
+                                                            {"rows of an expert", l.cell},
+                                                            {"rows of a run", l.run},
+                                                            {"tiles of an epoch", l.most},
+                                                            {"bytes", s.bytes},
+                                                            {"bytes of counts", s.zeroed},
+                                                            {"bytes before its flags", s.flags}}};
+  };
+  const auto mine = numbers(wishes[static_cast<size_t>(group.rank())].size);
+  for (size_t r = 0; r < wishes.size(); ++r) {
+    const auto theirs = numbers(wishes[r].size);
+    for (size_t i = 0; i < mine.size(); ++i)
+      require(
+          theirs[i].second == mine[i].second, ErrorCode::rank,
+          "moe=fused: the heap of rank {} has {} {}, that of rank {} {}; all ranks must run the "
+          "same program on the same model",
+          group.in_world(group.rank()), mine[i].second, mine[i].first,
+          group.in_world(static_cast<int>(r)), theirs[i].second);
+  }
+}
+
 void all_are_ready(comm::Communicator& group, Device where) {
   (void)tell_all(group, Tensor::empty({0}, DType::u8, where));
 }
@@ -122,21 +155,26 @@ std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size) 
 }
 
 std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size,
-                                 const std::vector<comm::Whereabouts>& where) {
+                                 const std::vector<Wish>& wishes) {
   const SharedFile file(size.bytes);  // all zero
   const std::vector<Tensor> files = tell_all(group, said(int64_t{file.number()}, Device::cpu));
   std::vector<Tensor> parts;
   for (int r = 0; r < group.size(); ++r) {
     const auto i = static_cast<size_t>(r);
-    parts.push_back(r == group.rank()
-                        ? file.mapped().held_as(MemoryClass::buffers)
-                        : SharedFile(where[i].pid, heard<int64_t>(files[i]), size.bytes).mapped());
+    parts.push_back(
+        r == group.rank()
+            ? file.mapped().held_as(MemoryClass::buffers)
+            : SharedFile(wishes[i].place.pid, heard<int64_t>(files[i]), size.bytes).mapped());
   }
   all_are_ready(group, Device::cpu);  // until then others open my file
   return parts;
 }
 
 }  // namespace
+
+HeapSize heap_of(const Layout& layout) {
+  return {layout.bytes(), layout.count_region(), layout.bytes() - 8 * layout.flags(), layout};
+}
 
 DirectHeap::DirectHeap(comm::Communicator& ranks, std::vector<Tensor> parts)
     : SymmetricHeap(&ranks, ranks.rank(),
@@ -164,25 +202,27 @@ void DirectHeap::put_signal(const Transfer& transfer) {
 
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
                                          Device where) {
-  const std::vector<Tensor> told = tell_all(group, said(comm::Whereabouts::here(), where));
+  const std::vector<Tensor> told =
+      tell_all(group, said(Wish{comm::Whereabouts::here(), size}, where));
   std::vector<Tensor> parts;
   if (where == Device::meta) {
     parts.assign(told.size(), Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
     (void)tell_all(group, said(int64_t{}, where));
     all_are_ready(group, where);
   } else {
-    std::vector<comm::Whereabouts> ranks;
-    for (const Tensor& one : told) ranks.push_back(heard<comm::Whereabouts>(one));
-    const comm::Whereabouts& here = ranks[static_cast<size_t>(group.rank())];
+    std::vector<Wish> ranks;
+    for (const Tensor& one : told) ranks.push_back(heard<Wish>(one));
+    const comm::Whereabouts& here = ranks[static_cast<size_t>(group.rank())].place;
     bool threads = true;
     for (size_t r = 0; r < ranks.size(); ++r) {
-      threads = threads && ranks[r].pid == here.pid;
-      require(ranks[r].machine == here.machine, ErrorCode::plan,
+      threads = threads && ranks[r].place.pid == here.pid;
+      require(ranks[r].place.machine == here.machine, ErrorCode::plan,
               "moe=fused: ranks {} and {} are on two hosts, or do not see each other's processes; "
               "it moves rows through the memory of one host: start all ranks of expert=N there, or "
               "use moe=bulk",
               group.in_world(group.rank()), group.in_world(static_cast<int>(r)));
     }
+    require_alike(group, ranks);
     parts = threads ? of_threads(group, size) : of_processes(group, size, ranks);
   }
   return std::make_unique<DirectHeap>(group, std::move(parts));

@@ -18,6 +18,12 @@ TESSERA_ANYWHERE constexpr uint64_t count_word(uint64_t epoch, int64_t rows) {
   return epoch << 32 | static_cast<uint64_t>(rows);
 }
 
+/// Which of the tiles that share a place of a run is there, and in which epoch.
+TESSERA_ANYWHERE constexpr uint64_t tile_word(const Layout& layout, uint64_t epoch,
+                                              int64_t number) {
+  return epoch << 32 | static_cast<uint64_t>(number / layout.run_tiles() + 1);
+}
+
 /// What goes where. Counts are those of the tokens' rank and the experts' rank, expert by expert:
 /// of dispatch those of my tokens, of give_back those of the peer's.
 class Dispatcher {
@@ -37,7 +43,7 @@ class Dispatcher {
             layout_.offset(place(task, Side::outgoing, task.peer), first),
             layout_.offset(arrives, first),
             layout_.flag_offset(arrives, first),
-            epoch};
+            tile_word(layout_, epoch, layout_.number(arrives, first))};
   }
   /// Where a tile leaves, or has arrived.
   TESSERA_ANYWHERE Place place(const Task& task, Side side, int peer) const {

@@ -51,28 +51,33 @@ TESSERA_ANYWHERE constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 
 /// The symmetric buffer of one MoE layer: how many rows each expert gets of each rank, in this
 /// epoch and in one before or behind it; the rows L[peers][rounds][sides][run] (FlashDMoE, section
 /// 5.3); a flag of 8 bytes for each tile that may arrive. A run is what one rank sends another in a
-/// round, expert by expert, each from a tile's start. Equal on all ranks, whatever they hold.
+/// round, expert by expert, each from a tile's start; where it is shorter than what they send, its
+/// tiles are used anew, tile t for t + run_tiles() once the results of t are back. Equal on all
+/// ranks, whatever they hold.
 struct Layout {
   int ranks = 1, experts = 1;  ///< experts: the most of any rank
   int64_t row_bytes = 0;
   RowTiles tiles{};
   int64_t cell = 0;  ///< rows of an expert's part of a run; 0: as many as come, in whole tiles
-  int64_t run = 0;   ///< rows of a run
+  int64_t run = 0;   ///< rows of a run: at most so many are on their way to one rank at once
+  int64_t most = 0;  ///< tiles that one rank may send another in an epoch
 
   /// Each expert takes so many rows from one rank, and has room for them, at least for a tile.
   TESSERA_ANYWHERE static constexpr Layout fixed(int ranks, int experts, int64_t capacity,
                                                  int64_t row_bytes, RowTiles tiles) {
     const int64_t cell = capacity < 1 ? tiles.tile : tiles.rounded(capacity);
-    return {ranks, experts, row_bytes, tiles, cell, experts * cell};
+    return {ranks, experts, row_bytes, tiles, cell, experts * cell, experts * cell / tiles.tile};
   }
   /// Without drops: `assignments` from one rank to another, tokens * min(top_k, experts) at most.
-  /// A run has room for all of them and the padding of each expert's last tile, however they are
-  /// routed: most when every expert begins a tile with one row.
+  /// They take most tiles when every expert begins one with one row. A run has room for `window`
+  /// tiles, or for all of them, however they are routed: 0.
   TESSERA_ANYWHERE static constexpr Layout dropless(int ranks, int experts, int64_t assignments,
-                                                    int64_t row_bytes, RowTiles tiles) {
+                                                    int64_t row_bytes, RowTiles tiles,
+                                                    int64_t window = 0) {
     const int64_t begun = assignments < experts ? assignments : experts;
-    const int64_t rows = ((assignments - begun) / tiles.tile + begun) * tiles.tile;
-    return {ranks, experts, row_bytes, tiles, 0, rows};
+    const int64_t most = (assignments - begun) / tiles.tile + begun;
+    const int64_t room = window > 0 && window < most ? window : most;
+    return {ranks, experts, row_bytes, tiles, 0, room * tiles.tile, most};
   }
 
   TESSERA_ANYWHERE constexpr int64_t count_region() const {
@@ -100,17 +105,32 @@ struct Layout {
     for (int e = 0; e < expert; ++e) row += tiles.rounded(counts[e]);
     return row;
   }
-  /// `first`: first_row() of the place's expert.
+  /// Whether there is room for so many rows of one rank, by expert.
+  TESSERA_ANYWHERE constexpr bool fits(const int64_t* counts) const {
+    int64_t sum = 0;
+    for (int e = 0; e < experts; ++e) {
+      if (counts[e] < 0 || counts[e] > (cell > 0 ? cell : most * tiles.tile)) return false;
+      sum += tiles.count(counts[e]);
+    }
+    return sum <= most;
+  }
+  /// Of the tile of a place, among those of its run; `first`: first_row() of its expert.
+  TESSERA_ANYWHERE constexpr int64_t number(const Place& p, int64_t first) const {
+    return (first + p.row) / tiles.tile;
+  }
   TESSERA_ANYWHERE constexpr int64_t offset(const Place& p, int64_t first) const {
     const int64_t runs =
         (int64_t{p.peer} * 2 + static_cast<int64_t>(p.round)) * 2 + static_cast<int64_t>(p.side);
-    return count_region() + (runs * run + first + p.row) * row_bytes;
+    const int64_t row = number(p, first) % run_tiles() * tiles.tile + (first + p.row) % tiles.tile;
+    return count_region() + (runs * run + row) * row_bytes;
   }
   /// Of the tile that an incoming row is in.
   TESSERA_ANYWHERE constexpr int64_t flag_offset(const Place& p, int64_t first) const {
-    const int64_t runs = int64_t{p.peer} * 2 + static_cast<int64_t>(p.round);
-    return count_region() + whole_lines(row_region()) +
-           8 * (runs * run_tiles() + (first + p.row) / tiles.tile);
+    return flag_offset(p.peer, p.round, number(p, first) % run_tiles());
+  }
+  TESSERA_ANYWHERE constexpr int64_t flag_offset(int peer, Round round, int64_t tile_of_run) const {
+    const int64_t runs = int64_t{peer} * 2 + static_cast<int64_t>(round);
+    return count_region() + whole_lines(row_region()) + 8 * (runs * run_tiles() + tile_of_run);
   }
 };
 

@@ -1,5 +1,7 @@
 #include "fused/operator.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +15,8 @@ namespace {
 using nn::DType;
 using nn::Tensor;
 
-Shape shape_of(const Layout& layout, int rank, int64_t tokens, const Manner& manner) {
+Shape shape_of(const Layout& layout, int rank, const std::vector<int>& owner, int64_t tokens,
+               const Manner& manner) {
   for (const int64_t one : {int64_t{manner.processors}, int64_t{manner.up_parts},
                             int64_t{manner.down_parts}, int64_t{manner.slots}, manner.block})
     require(one >= 1, ErrorCode::usage,
@@ -25,7 +28,8 @@ Shape shape_of(const Layout& layout, int rank, int64_t tokens, const Manner& man
           manner.up_parts,
           manner.down_parts,
           manner.slots,
-          static_cast<int>((tokens + manner.block - 1) / manner.block)};
+          static_cast<int>((tokens + manner.block - 1) / manner.block),
+          static_cast<int>(std::count(owner.begin(), owner.end(), rank))};
 }
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
@@ -63,8 +67,9 @@ MoeOperator::MoeOperator(const Layout& layout, std::vector<int> owner, int64_t t
       heap_(heap),
       buffer_(heap.memory()),
       dispatcher_(layout, rank_),
-      coordinator_(shape_of(layout, rank_, tokens, manner), buffer_,
-                   zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, tokens, manner)))) {}
+      coordinator_(
+          shape_of(layout, rank_, owner_, tokens, manner), buffer_,
+          zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, owner_, tokens, manner)))) {}
 
 void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) const {
   require(done(), ErrorCode::usage, "fused experts: the layer before is not done");
@@ -139,11 +144,33 @@ void MoeOperator::forget() {
   weights_ = {};
 }
 
+bool MoeOperator::poll() {
+  const bool found = coordinator_.poll(words_);
+  if (const Arrival counts = coordinator_.refused(); counts.kind != Arrival::Kind::nothing)
+    refuse(counts);
+  if (found && watch_) watch_->polled(coordinator_);
+  return found;
+}
+
+void MoeOperator::refuse(const Arrival& counts) const {
+  const int64_t* const rows = coordinator_.counts({.kind = TaskKind::up, .peer = counts.peer});
+  const auto in_world = [&](int rank) { return heap_.in_world(rank); };
+  fail(ErrorCode::rank,
+       "fused experts: rank {} says in epoch {} that it sends rank {} these rows for its experts: "
+       "{}; there are {} experts, and room for {} of {} rows from each rank: all ranks must run "
+       "the same program on the same model",
+       in_world(counts.peer), coordinator_.epoch(), in_world(rank_),
+       fmt::join(rows, rows + layout_.experts, ", "),
+       std::count(owner_.begin(), owner_.end(), rank_), layout_.most, layout_.tiles.tile);
+}
+
 bool MoeOperator::work(int processor) {
   Task task;
   const Processor one = coordinator_.processor(processor);
   if (!one.take(task, words_)) return false;
+  if (watch_) watch_->begins(processor, task);
   perform(task);
+  if (watch_) watch_->ends(processor, task);
   one.done(words_);
   return true;
 }
@@ -159,6 +186,7 @@ void MoeOperator::perform(const Task& task) {
     case TaskKind::give_back:
       return heap_.put_signal(
           dispatcher_.tile(task, coordinator_.counts(task), coordinator_.epoch()));
+    case TaskKind::collect: return collect(task);
     case TaskKind::combine: return combine(task);
   }
 }
@@ -190,32 +218,28 @@ void MoeOperator::sort_assignments() {
   }
   for (size_t g = 1; g < begins_.size(); ++g) begins_[g] += begins_[g - 1];
   pairs_.resize(static_cast<size_t>(begins_.back()));
-  at_.assign(static_cast<size_t>(n), -1);
   std::vector<int64_t> next(begins_.begin(), begins_.end() - 1);
   for (int64_t a = 0; a < n; ++a) {
     if (ids[a] < 0) continue;
-    const int64_t at = next[group_of(a)]++;
-    pairs_[static_cast<size_t>(at)] = static_cast<int32_t>(a);
-    at_[static_cast<size_t>(a)] = static_cast<int32_t>(at);
+    pairs_[static_cast<size_t>(next[group_of(a)]++)] = static_cast<int32_t>(a);
   }
 }
 
 void MoeOperator::count_rows() {
   for (int p = 0; p < layout_.ranks; ++p) {
-    int64_t rows = 0;
+    int64_t* const counts = coordinator_.routed().to(layout_, p);
     for (int e = 0; e < layout_.experts; ++e) {
       const auto g = static_cast<size_t>(group(p, e));
-      const int64_t count = begins_[g + 1] - begins_[g];
-      coordinator_.routed().to(layout_, p)[e] = count;
-      rows += layout_.tiles.rounded(count);
+      const int64_t count = counts[e] = begins_[g + 1] - begins_[g];
       require(layout_.cell == 0 || count <= layout_.cell, ErrorCode::usage,
               "fused experts: {} rows for one expert of rank {}; the layout has room for {}: limit "
               "the experts' capacity to it",
               count, p, layout_.cell);
     }
-    require(layout_.cell > 0 || rows <= layout_.run, ErrorCode::usage,
-            "fused experts: {} rows, with their padding, for rank {}; the layout has room for {}",
-            rows, p, layout_.run);
+    require(layout_.fits(counts), ErrorCode::usage,
+            "fused experts: {} rows for the experts of rank {}; the layout has room for {} tiles "
+            "of {}",
+            fmt::join(counts, counts + layout_.experts, ", "), p, layout_.most, layout_.tiles.tile);
   }
 }
 
@@ -298,28 +322,23 @@ void MoeOperator::multiply(const Task& task) {
   (up ? tiles_->up : tiles_->down)(tile);
 }
 
-MoeOperator::Goes MoeOperator::goes(int64_t assignment) const {
-  const auto e = static_cast<size_t>(routing_.ids.data<int32_t>()[assignment]);
-  const auto g = static_cast<size_t>(group(owner_[e], place_[e]));
-  return {owner_[e], place_[e], at_[static_cast<size_t>(assignment)] - begins_[g]};
+void MoeOperator::collect(const Task& task) {
+  const std::byte* from =
+      buffer_ + dispatcher_.offset(task, Side::incoming, coordinator_.counts(task));
+  const int32_t* const pair = pairs(task);
+  for (int64_t i = 0; i < task.rows; ++i, from += layout_.row_bytes)
+    std::memcpy(bytes_of(rows_) + pair[i] * layout_.row_bytes, from,
+                static_cast<size_t>(layout_.row_bytes));
 }
 
 void MoeOperator::combine(const Task& task) {
   const nn::Range range = block(task.index);
   const int64_t slots = routing_.ids.size(1);
-  const auto bytes = static_cast<size_t>(layout_.row_bytes);
-  for (int64_t a = range.begin * slots; a < range.end * slots; ++a) {
-    std::byte* const row = bytes_of(rows_) + a * layout_.row_bytes;
-    if (at_[static_cast<size_t>(a)] < 0) {
-      std::memset(row, 0, bytes);
-      continue;
-    }
-    const Goes to = goes(a);
-    if (to.peer == rank_) continue;
-    const int64_t first = layout_.first_row(coordinator_.routed().to(layout_, to.peer), to.expert);
-    const Place place{to.peer, Round::combine, Side::incoming, to.expert, to.row};
-    std::memcpy(row, buffer_ + layout_.offset(place, first), bytes);
-  }
+  const int32_t* const ids = routing_.ids.data<int32_t>();
+  for (int64_t a = range.begin * slots; a < range.end * slots; ++a)
+    if (ids[a] < 0)
+      std::memset(bytes_of(rows_) + a * layout_.row_bytes, 0,
+                  static_cast<size_t>(layout_.row_bytes));
   const int64_t first = range.begin * slots;
   kernels::table_of(tensor::Device::cpu)
       .combine({.rows = bytes_of(rows_) + first * layout_.row_bytes,

@@ -18,6 +18,16 @@ struct Manner {
   int64_t block = 64;                ///< tokens of a combine task
 };
 
+/// Looks on, from the threads of all actors.
+class TaskWatch {
+ public:
+  virtual ~TaskWatch() = default;
+  virtual void begins(int processor, const Task& task) = 0;
+  virtual void ends(int processor, const Task& task) = 0;
+  /// Something was new, and what is ready has been handed out.
+  virtual void polled(const Coordinator& coordinator) = 0;
+};
+
 /// One rank of a distributed MoE layer as a single operator: gate, dispatch, experts and combine
 /// are tasks that run as soon as what they need is there. One actor polls, one for each processor
 /// works; all of them may be one thread. Results are those of nn::LocalBackend bit by bit, where a
@@ -32,8 +42,9 @@ class MoeOperator {
   /// The next layer, on all ranks alike; what is given outlives done(). Throws Error(usage) for
   /// tokens or weights that do not fit.
   void begin(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
-  /// Looks for what has come or is done, and what follows; whether there was anything.
-  bool poll() { return coordinator_.poll(words_); }
+  /// Looks for what has come or is done, and what follows; whether there was anything. Throws
+  /// Error(rank) for counts of a peer that cannot be.
+  bool poll();
   /// Whether a processor seems to have a task.
   bool called(int processor) const { return coordinator_.processor(processor).called(words_); }
   /// Does a task of a processor, if it has one. Throws Error(usage) when the gate sends an expert
@@ -53,17 +64,13 @@ class MoeOperator {
   /// Lets go of the layer that is done.
   void forget();
 
+  /// `watch` outlives the layers; null: nobody looks on.
+  void watch(TaskWatch* watch) { watch_ = watch; }
   const Coordinator& coordinator() const { return coordinator_; }
   const SymmetricHeap& heap() const { return heap_; }
   int processors() const { return manner_.processors; }
 
  private:
-  /// Where an assignment's row is: the peer and its expert, the place among those rows.
-  struct Goes {
-    int peer = 0, expert = 0;
-    int64_t row = 0;
-  };
-
   void check(const nn::Tensor& tokens, const nn::ExpertWeights& weights) const;
   void take_tokens(const nn::Tensor& tokens, const nn::Gate& gate,
                    const nn::ExpertWeights& weights);
@@ -76,8 +83,9 @@ class MoeOperator {
   void share(const nn::Range& block);
   void dispatch(const Task& task);
   void multiply(const Task& task);
+  void collect(const Task& task);
   void combine(const Task& task);
-  Goes goes(int64_t assignment) const;
+  [[noreturn]] void refuse(const Arrival& counts) const;
   const int32_t* pairs(const Task& tile) const;
   nn::Range block(int index) const;
   int blocks() const;  // of tokens
@@ -94,6 +102,7 @@ class MoeOperator {
   kernels::Scratch board_;  // the coordinator's memory
   Coordinator coordinator_;
   SharedWords words_;
+  TaskWatch* watch_ = nullptr;
 
   nn::Tensor tokens_, rows_, shared_inner_, shared_, result_;
   const nn::Gate* gate_ = nullptr;
@@ -107,7 +116,6 @@ class MoeOperator {
   kernels::Scratch inner_;
   std::vector<int32_t> pairs_;   // assignments by peer and expert, rising
   std::vector<int64_t> begins_;  // of each group of them
-  std::vector<int32_t> at_;      // of each assignment among them
 };
 
 }  // namespace tessera::fused

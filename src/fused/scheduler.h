@@ -18,14 +18,15 @@ class Scheduler {
         missing_(memory.take<int32_t>(shape.blocks)),
         ready_(memory, most_ready(shape)),
         later_(memory, shape.blocks),
-        arrived_(memory, int64_t{shape.layout.ranks} * tiles(shape) + 1) {}
+        arrived_(memory, most(shape) + int64_t{shape.layout.ranks} * shape.layout.run_tiles() + 1) {
+  }
 
   /// `shared`: the layer has a shared expert.
   TESSERA_ANYWHERE void begin(int blocks, bool shared) {
     const int64_t peers = shape_.layout.ranks - 1;
     finished_ = 0;
-    bound_ = 1 + int64_t{blocks} * (shared ? 2 : 1) + tiles(shape_) * (peers + parts()) +
-             peers * tiles(shape_) * (parts() + 1);
+    bound_ = 1 + int64_t{blocks} * (shared ? 2 : 1) + most(shape_) * (2 * peers + parts()) +
+             peers * most(shape_) * (parts() + 1);
     unheard_ = static_cast<int32_t>(peers);
     blocks_ = blocks;
     ready_.push({TaskKind::gate});
@@ -36,7 +37,7 @@ class Scheduler {
   }
   /// A peer sends so many tiles.
   TESSERA_ANYWHERE void heard(int64_t count) {
-    bound_ -= (tiles(shape_) - count) * (parts() + 1);
+    bound_ -= (most(shape_) - count) * (parts() + 1);
     --unheard_;
   }
   /// A tile's rows are here.
@@ -44,11 +45,8 @@ class Scheduler {
     arrived_.push(tile);
     start_tiles();
   }
-  /// A tile of my own tokens has its results.
-  TESSERA_ANYWHERE void returned(const Task& tile) {
-    const Blocks waits = routed_.wait(shape_.layout, tile);
-    for (int b = waits.first; b <= waits.last; ++b) release(b);
-  }
+  /// The results of a tile of my own tokens are here.
+  TESSERA_ANYWHERE void returned(const Task& tile) { ready_.push(tile); }
   /// Gives what is ready to who is idle.
   template <class Words>
   TESSERA_ANYWHERE void hand_out(Words& words) {
@@ -78,17 +76,45 @@ class Scheduler {
   /// All is done, and every peer has begun this epoch: none is left more than one behind.
   TESSERA_ANYWHERE bool done() const { return finished_ == bound_ && unheard_ == 0; }
   TESSERA_ANYWHERE Doorbell* bell(int processor) const { return bells_ + processor; }
+  /// Somebody has no task although one is there; never after hand_out().
+  TESSERA_ANYWHERE bool idle_while_ready() const {
+    if (ready_.empty() && later_.empty()) return false;
+    for (int p = 0; p < shape_.processors; ++p)
+      if (!busy_[p]) return true;
+    return false;
+  }
 
  private:
-  TESSERA_ANYWHERE static int64_t tiles(const Shape& s) { return s.layout.run_tiles(); }
+  TESSERA_ANYWHERE static int64_t most(const Shape& s) { return s.layout.most; }
   TESSERA_ANYWHERE static int64_t most_ready(const Shape& s) {
     const int parts = s.up_parts > s.down_parts ? s.up_parts : s.down_parts;
-    return 1 + 2 * s.layout.ranks * tiles(s) + int64_t{s.slots} * parts + s.blocks;
+    return 1 + int64_t{2} * s.layout.ranks * s.layout.run_tiles() + int64_t{s.slots} * parts +
+           s.blocks;
   }
   TESSERA_ANYWHERE int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
 
   TESSERA_ANYWHERE void release(int block) {
     if (--missing_[block] == 0) ready_.push({.kind = TaskKind::combine, .index = block});
+  }
+  // The results of one of my tiles are where they are summed.
+  TESSERA_ANYWHERE void settle(const Task& tile) {
+    const Blocks waits = routed_.wait(shape_.layout, tile);
+    for (int b = waits.first; b <= waits.last; ++b) release(b);
+  }
+  // The tile that takes the place of another in its run, if there is one.
+  TESSERA_ANYWHERE void send_next(const Task& tile) {
+    const Layout& layout = shape_.layout;
+    const int64_t number = routed_.number(layout, tile) + layout.run_tiles();
+    const int64_t* rows = routed_.to(layout, tile.peer);
+    int64_t first = 0;
+    for (int e = 0; number < layout.most && e < layout.experts; ++e) {
+      const int64_t n = layout.tiles.count(rows[e]), i = number - first;
+      if (i < n) {
+        const auto left = static_cast<int32_t>(layout.tiles.rows_of(i, rows[e]));
+        return ready_.push({TaskKind::dispatch, tile.peer, e, static_cast<int32_t>(i), left});
+      }
+      first += n;
+    }
   }
   TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind, int count) {
     left_[task.slot] = count;
@@ -116,14 +142,13 @@ class Scheduler {
       start_tiles();
       Task tile = task;
       tile.kind = TaskKind::give_back;
-      if (task.peer == shape_.rank) {
-        returned(tile);
-      } else {
-        ready_.push(tile);
-      }
+      tile.peer == shape_.rank ? settle(tile) : ready_.push(tile);
+    } else if (task.kind == TaskKind::collect) {
+      settle(task);
+      send_next(task);
     }
   }
-  // The gate is done: rows for others leave first, then mine are computed.
+  // The gate is done: rows for others leave first, as many as have a place, then mine are computed.
   TESSERA_ANYWHERE void route() {
     const Layout& layout = shape_.layout;
     for (int step = 1; step <= layout.ranks; ++step) {
@@ -137,10 +162,13 @@ class Scheduler {
                           static_cast<int32_t>(layout.tiles.rows_of(i, rows[e]))};
           const Blocks waits = routed_.wait(layout, tile);
           for (int b = waits.first; b <= waits.last; ++b) ++missing_[b];
-          peer == shape_.rank ? arrived_.push(tile) : ready_.push(tile);
+          if (peer == shape_.rank)
+            arrived_.push(tile);
+          else if (count < layout.run_tiles())
+            ready_.push(tile);
         }
       }
-      bound_ -= (tiles(shape_) - count) * (peer == shape_.rank ? parts() : 1);
+      bound_ -= (most(shape_) - count) * (peer == shape_.rank ? parts() : 2);
     }
     start_tiles();
     for (int b = 0; b < blocks_; ++b) release(b);

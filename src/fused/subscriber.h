@@ -7,7 +7,7 @@ namespace tessera::fused {
 
 /// What a rank learns from the words that others write into its buffer.
 struct Arrival {
-  enum class Kind : uint8_t { nothing, counts, rows, results } kind = Kind::nothing;
+  enum class Kind : uint8_t { nothing, counts, rows, results, refused } kind = Kind::nothing;
   int peer = 0;
   Task tile{};       ///< of rows and results
   int64_t word = 0;  ///< where it says so, in my buffer; of what is missing
@@ -18,11 +18,14 @@ struct Arrival {
 class Subscriber {
  public:
   Subscriber() = default;
-  /// `buffer`: mine of the symmetric ones.
-  TESSERA_ANYWHERE Subscriber(const Layout& layout, const std::byte* buffer, Carver& memory)
+  /// `experts`: of this rank; `buffer`: mine of the symmetric ones.
+  TESSERA_ANYWHERE Subscriber(const Layout& layout, int experts, const std::byte* buffer,
+                              Carver& memory)
       : layout_(layout),
+        experts_(experts),
         buffer_(buffer),
-        awaited_(memory.take<Awaited>(int64_t{2} * layout.ranks * layout.run_tiles())),
+        awaited_(memory.take<Task>(int64_t{2} * layout.ranks * layout.most)),
+        next_(memory.take<int32_t>(int64_t{2} * layout.ranks * layout.run_tiles())),
         known_(memory.take<int32_t>(int64_t{2} * layout.ranks)),
         left_(memory.take<int32_t>(int64_t{2} * layout.ranks)),
         heard_(memory.take<int32_t>(layout.ranks)),
@@ -31,7 +34,8 @@ class Subscriber {
   TESSERA_ANYWHERE void begin(uint64_t epoch) {
     epoch_ = epoch;
     for (int i = 0; i < 2 * layout_.ranks; ++i) {
-      for (int t = 0; t < known_[i]; ++t) awaited_[i * layout_.run_tiles() + t] = {};
+      for (int t = 0; t < known_[i]; ++t) awaited_[i * layout_.most + t] = {};
+      for (int t = 0; t < layout_.run_tiles(); ++t) next_[i * layout_.run_tiles() + t] = t;
       known_[i] = left_[i] = 0;
     }
     for (int p = 0; p < layout_.ranks; ++p) heard_[p] = 0;
@@ -41,18 +45,15 @@ class Subscriber {
   TESSERA_ANYWHERE int expect(Round round, int peer, const int64_t* counts) {
     const int list = peer * 2 + static_cast<int>(round);
     for (int e = 0; e < layout_.experts; ++e) {
-      const int64_t first = layout_.first_row(counts, e);
-      for (int64_t i = 0; i < layout_.tiles.count(counts[e]); ++i) {
-        const int64_t row = i * layout_.tiles.tile;
-        Awaited& one = awaited_[list * layout_.run_tiles() + known_[list]++];
-        one.tile = {round == Round::dispatch ? TaskKind::up : TaskKind::combine, peer, e,
-                    static_cast<int32_t>(i),
-                    static_cast<int32_t>(layout_.tiles.rows_of(i, counts[e]))};
-        one.flag = layout_.flag_offset({peer, round, Side::incoming, e, row}, first);
+      const int64_t first = layout_.first_row(counts, e) / layout_.tiles.tile;
+      for (int64_t i = 0; i < layout_.tiles.count(counts[e]); ++i, ++left_[list]) {
+        awaited_[list * layout_.most + first + i] = {
+            round == Round::dispatch ? TaskKind::up : TaskKind::collect, peer, e,
+            static_cast<int32_t>(i), static_cast<int32_t>(layout_.tiles.rows_of(i, counts[e]))};
+        known_[list] = static_cast<int32_t>(first + i + 1);
       }
     }
-    left_[list] = known_[list];
-    return known_[list];
+    return left_[list];
   }
 
   /// Each item is one thing to look for; what was found once is not found again.
@@ -61,13 +62,14 @@ class Subscriber {
   TESSERA_ANYWHERE Arrival look(int item, Words& words) {
     if (item < layout_.ranks) return look_for_counts(item, words);
     const int list = (item - layout_.ranks) / layout_.run_tiles();
-    const int tile = (item - layout_.ranks) % layout_.run_tiles();
-    if (tile >= known_[list]) return {};
-    Awaited& one = awaited_[list * layout_.run_tiles() + tile];
-    if (one.here || words.load(word(one.flag)) != epoch_) return {};
-    one.here = 1;
+    const int place = (item - layout_.ranks) % layout_.run_tiles();
+    const Arrival one = awaited(list, place);
+    if (one.kind == Arrival::Kind::nothing) return one;
+    int32_t& number = next_[list * layout_.run_tiles() + place];
+    if (words.load(word(one.word)) != tile_word(layout_, epoch_, number)) return {};
+    number += layout_.run_tiles();
     --left_[list];
-    return {kind_of(list), list / 2, one.tile};
+    return one;
   }
   /// All items that may have come; calls arrived(Arrival) for those that have.
   template <class Words, class Arrived>
@@ -77,7 +79,7 @@ class Subscriber {
       if (one.kind != Arrival::Kind::nothing) arrived(one);
     }
     for (int list = 0; list < 2 * layout_.ranks; ++list)
-      for (int t = 0; left_[list] > 0 && t < known_[list]; ++t) {
+      for (int t = 0; left_[list] > 0 && t < known_[list] && t < layout_.run_tiles(); ++t) {
         const Arrival one = look(layout_.ranks + list * layout_.run_tiles() + t, words);
         if (one.kind != Arrival::Kind::nothing) arrived(one);
       }
@@ -89,9 +91,9 @@ class Subscriber {
       if (p != me && !heard_[p])
         return {Arrival::Kind::counts, p, {}, layout_.count_offset(epoch_, p, 0)};
     for (int list = 0; list < 2 * layout_.ranks; ++list)
-      for (int t = 0; left_[list] > 0 && t < known_[list]; ++t) {
-        const Awaited& one = awaited_[list * layout_.run_tiles() + t];
-        if (!one.here) return {kind_of(list), list / 2, one.tile, one.flag};
+      for (int t = 0; left_[list] > 0 && t < layout_.run_tiles(); ++t) {
+        const Arrival one = awaited(list, t);
+        if (one.kind != Arrival::Kind::nothing) return one;
       }
     return {};
   }
@@ -99,38 +101,51 @@ class Subscriber {
   TESSERA_ANYWHERE const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
 
  private:
-  struct Awaited {
-    Task tile{};
-    int32_t here = 0;
-    int64_t flag = 0;
-  };
-
-  TESSERA_ANYWHERE static constexpr Arrival::Kind kind_of(int list) {
-    return list % 2 == 0 ? Arrival::Kind::rows : Arrival::Kind::results;
+  // The tile that comes next at a place of a run, if one does.
+  TESSERA_ANYWHERE Arrival awaited(int list, int place) const {
+    const int32_t number = next_[list * layout_.run_tiles() + place];
+    if (number >= known_[list]) return {};
+    const Task& tile = awaited_[list * layout_.most + number];
+    if (tile.rows == 0) return {};
+    const auto round = static_cast<Round>(list % 2);
+    return {round == Round::dispatch ? Arrival::Kind::rows : Arrival::Kind::results, list / 2, tile,
+            layout_.flag_offset(list / 2, round, place)};
   }
   TESSERA_ANYWHERE const uint64_t* word(int64_t offset) const {
     return reinterpret_cast<const uint64_t*>(buffer_ + offset);
   }
+  // What a peer says is a size here: it is looked at before it is used.
+  TESSERA_ANYWHERE bool may_be(const int64_t* counts) const {
+    for (int e = experts_; e < layout_.experts; ++e)
+      if (counts[e] != 0) return false;
+    return layout_.fits(counts);
+  }
   template <class Words>
   TESSERA_ANYWHERE Arrival look_for_counts(int peer, Words& words) {
     if (heard_[peer]) return {};
+    int64_t* const rows = rows_ + peer * layout_.experts;
     for (int e = 0; e < layout_.experts; ++e) {
       const uint64_t value = words.load(word(layout_.count_offset(epoch_, peer, e)));
       if (value >> 32 != (epoch_ & 0xffffffff)) return {};
-      rows_[peer * layout_.experts + e] = static_cast<int64_t>(value & 0xffffffff);
+      rows[e] = static_cast<int64_t>(value & 0xffffffff);
     }
     heard_[peer] = 1;
-    return {Arrival::Kind::counts, peer, {}};
+    return {may_be(rows) ? Arrival::Kind::counts : Arrival::Kind::refused,
+            peer,
+            {},
+            layout_.count_offset(epoch_, peer, 0)};
   }
 
   Layout layout_{};
+  int experts_ = 0;
   const std::byte* buffer_ = nullptr;
   uint64_t epoch_ = 0;
-  Awaited* awaited_ = nullptr;  // [ranks][rounds][tiles of a run]
-  int32_t* known_ = nullptr;    // [ranks][rounds]: how many of them are expected
-  int32_t* left_ = nullptr;     // and have not come
-  int32_t* heard_ = nullptr;    // [ranks]
-  int64_t* rows_ = nullptr;     // [ranks][experts]
+  Task* awaited_ = nullptr;   // [ranks][rounds][most tiles], by number
+  int32_t* next_ = nullptr;   // [ranks][rounds][tiles of a run]: numbers of those that come next
+  int32_t* known_ = nullptr;  // [ranks][rounds]: up to which number they are expected
+  int32_t* left_ = nullptr;   // and how many have not come
+  int32_t* heard_ = nullptr;  // [ranks]
+  int64_t* rows_ = nullptr;   // [ranks][experts]
 };
 
 }  // namespace tessera::fused

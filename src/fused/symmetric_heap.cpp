@@ -29,7 +29,7 @@ void SymmetricHeap::wait(int64_t word, uint64_t value) const {
       fail(ErrorCode::rank,
            "rank {} waits for the word at {} of its memory to be {}; it is {}, and no rank got on "
            "in {} s",
-           ranks_->in_world(rank_), word, value, SharedWords::load(at), standby.seconds());
+           in_world(rank_), word, value, SharedWords::load(at), standby.seconds());
 }
 
 }  // namespace tessera::fused

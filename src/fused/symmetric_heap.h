@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "comm/communicator.h"
+#include "comm/patience.h"
 #include "fused/dispatcher.h"
 
 namespace tessera::fused {
@@ -41,6 +42,8 @@ class SymmetricHeap {
   int rank() const { return rank_; }
   std::byte* memory() const { return memory_; }
   comm::Communicator& ranks() const { return *ranks_; }
+  /// The number of one of its ranks in the world.
+  int in_world(int rank) const { return ranks_ ? ranks_->in_world(rank) : rank; }
 
   // Thread-safe.
   /// The transfer's bytes into the memory of transfer.to, without its word.

@@ -12,6 +12,7 @@ enum class TaskKind : int32_t {
   up,         ///< a run of panels of an expert's first product, for a tile
   down,       ///< of its second product
   give_back,  ///< a tile of results to the rank of its tokens
+  collect,    ///< the results of a tile to their tokens, which frees its place in the run
   combine,    ///< the sum of the results of a block of tokens
 };
 
@@ -33,6 +34,7 @@ struct Shape {
   int up_parts = 1, down_parts = 1;  ///< runs of panels of each product
   int slots = 1;                     ///< tiles whose inner activations are there at once
   int blocks = 1;                    ///< of tokens, at most
+  int experts = 0;                   ///< of this rank
 };
 
 /// Blocks of tokens, first to last, that wait for a tile of results.
@@ -43,15 +45,18 @@ struct Blocks {
 /// What the gate decided, for those who move rows: where it is written by the task and then read.
 struct Routed {
   int64_t* sent = nullptr;  ///< [ranks][experts]: my rows for each expert
-  Blocks* waits = nullptr;  ///< [ranks][tiles of a run]: who waits for my tiles
+  Blocks* waits = nullptr;  ///< [ranks][most tiles]: who waits for my tiles
 
   TESSERA_ANYWHERE int64_t* to(const Layout& layout, int peer) const {
     return sent + int64_t{peer} * layout.experts;
   }
   /// Of a tile of mine.
   TESSERA_ANYWHERE Blocks& wait(const Layout& layout, const Task& tile) const {
-    const int64_t first = layout.first_row(to(layout, tile.peer), tile.expert);
-    return waits[int64_t{tile.peer} * layout.run_tiles() + first / layout.tiles.tile + tile.index];
+    return waits[int64_t{tile.peer} * layout.most + number(layout, tile)];
+  }
+  /// Among those that go to the same rank.
+  TESSERA_ANYWHERE int64_t number(const Layout& layout, const Task& tile) const {
+    return layout.first_row(to(layout, tile.peer), tile.expert) / layout.tiles.tile + tile.index;
   }
 };
 

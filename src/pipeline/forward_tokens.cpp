@@ -28,7 +28,7 @@ struct Asked {
   bool one = false;  // the file had no axis of the batch
 };
 
-std::vector<int64_t> ones_of(const Tensor& mask) {
+std::vector<int64_t> zeros_and_ones(const Tensor& mask) {
   std::vector<int64_t> values;
   for (const float value : mask.to_floats()) {
     require(value == 0 || value == 1, ErrorCode::usage,
@@ -40,7 +40,7 @@ std::vector<int64_t> ones_of(const Tensor& mask) {
 
 // [batch, tokens]: ones, then zeros.
 void read_padding(const Tensor& mask, Asked& asked) {
-  const auto values = ones_of(mask);
+  const auto values = zeros_and_ones(mask);
   for (int64_t r = 0; r < asked.batch; ++r) {
     const auto first = values.begin() + r * asked.length, last = first + asked.length;
     const auto zero = std::find(first, last, 0);
@@ -52,7 +52,7 @@ void read_padding(const Tensor& mask, Asked& asked) {
 
 // [batch, 1, tokens, tokens]: what block-causal models take; the first line says the block length.
 void read_blocks(const Tensor& mask, bool block_causal, Asked& asked) {
-  const auto values = ones_of(mask);
+  const auto values = zeros_and_ones(mask);
   const int64_t n = asked.length;
   const int64_t block = std::find(values.begin(), values.begin() + n, 0) - values.begin();
   const bool whole = block == n;

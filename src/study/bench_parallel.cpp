@@ -13,6 +13,7 @@
 #include "base/stopwatch.h"
 #include "pipeline/agree.h"
 #include "pipeline/choose_stages.h"
+#include "pipeline/device.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/rehearse.h"
 #include "tessera/engine.h"
@@ -81,6 +82,7 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
   pipeline::Rehearsal found;
   try {
     require(problems(plan, plan.world()).empty(), ErrorCode::plan, "not for any model");
+    pipeline::check_experts(plan, state.place, state.options.processes);
     pipeline::choose_stages(state);
     found = pipeline::rehearse(state, job);
   } catch (const Error& e) {

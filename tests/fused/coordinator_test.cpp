@@ -121,26 +121,92 @@ TEST(Exploration, NorWithoutACapacityInPartsAndSlotsOrWithASharedExpert) {
   }
 }
 
+// Three tiles take turns at one or two places of a run.
+Scenario window_of(int64_t window) {
+  Scenario scenario = two_ranks({{{0, 3}, {0, 0}}, {{0, 2}, {1, 0}}});
+  scenario.capacity = 0;
+  scenario.window = window;
+  scenario.processors = 1;
+  return scenario;
+}
+
+TEST(Exploration, NorWhereTilesTakeTurnsAtThePlacesOfARun) {
+  for (const int64_t window : {1, 2}) {
+    const Explored found = explore(window_of(window));
+    EXPECT_EQ(found.failure, "") << window;
+    EXPECT_EQ(found.ends, 1) << window;
+    EXPECT_GT(found.states, 900) << window;
+    std::printf("[   states ] window of %d: %lld\n", int(window),
+                static_cast<long long>(found.states));
+  }
+}
+
 TEST(Exploration, AFaultInAnyOfItsRulesIsFound) {
   const Scenario all = two_ranks({kAll, kAll}), quiet = two_ranks({kNothing, kAll});
   Scenario longer = two_ranks({kNothing, kAll, kAll});
   longer.epochs = 3;
   for (const auto& [fault, scenario, says] :
        {std::tuple{Fault::rows_not_waited_for, all, "a row to compute"},
-        {Fault::results_not_waited_for, all, "a result that is summed"},
+        {Fault::results_not_waited_for, all, "a result that comes back"},
         {Fault::counts_not_waited_for, all, "past the bound"},
         {Fault::word_before_rows, all, "a row to compute"},
-        {Fault::bell_before_work, all, "a result that leaves"},
-        {Fault::any_epoch_of_flags, all, "a result that is summed"},
+        {Fault::bell_before_work, all, "a result that is summed"},
+        {Fault::any_epoch_of_flags, all, "a result that comes back"},
         {Fault::any_epoch_of_counts, longer, ""},
         {Fault::one_set_of_counts, quiet, "nobody can go on"},
         {Fault::bell_not_cleared, all, "sent twice at once"},
-        {Fault::bell_cleared_at_once, all, "a result that leaves"}}) {
+        {Fault::bell_cleared_at_once, all, "a result that is summed"},
+        {Fault::any_tile_of_flags, window_of(1), "a row to compute"}}) {
     const Explored found = explore(scenario, fault);
     EXPECT_NE(found.failure, "") << int(fault);
     EXPECT_NE(found.failure.find(says), std::string::npos) << int(fault) << found.failure;
     std::printf("[    fault ] %d after %lld states: %s\n", int(fault),
                 static_cast<long long>(found.states), found.failure.c_str());
+  }
+}
+
+// Words that a peer writes are looked at before they are sizes.
+TEST(Coordinator, CountsThatCannotBeAreRefusedAndNothingFollows) {
+  const Layout dropless = Layout::dropless(2, 3, 10, 8, {4}, 2),
+               fixed = Layout::fixed(2, 3, 5, 8, {4});
+  struct Case {
+    const Layout& layout;
+    int experts;  // of this rank
+    std::vector<int64_t> rows;
+    bool refused;
+  };
+  for (const Case& c : {Case{dropless, 3, {10, 0, 0}, false},
+                        {dropless, 3, {2, 4, 4}, false},
+                        {dropless, 3, {17, 0, 0}, true},
+                        {dropless, 3, {12, 4, 1}, true},
+                        {dropless, 3, {0xffffffff, 0, 0}, true},
+                        {dropless, 3, {0, 0, 0x80000000}, true},
+                        {dropless, 2, {1, 1, 0}, false},
+                        {dropless, 2, {0, 0, 1}, true},
+                        {dropless, 0, {1, 0, 0}, true},
+                        {fixed, 3, {5, 8, 1}, false},
+                        {fixed, 3, {0, 9, 0}, true}}) {
+    const Shape shape{c.layout, 0, 1, 1, 1, 1, 1, c.experts};
+    struct alignas(64) Line {
+      std::byte bytes[64]{};
+    };
+    std::vector<Line> buffer(size_t(c.layout.bytes()) / 64 + 1),
+        memory(size_t(Coordinator::bytes(shape)) / 64 + 1);
+    auto* const begin = buffer[0].bytes;
+    Coordinator coordinator(shape, begin, memory[0].bytes);
+    SharedWords words;
+    coordinator.begin(1, false, words);
+    const int64_t bound = coordinator.scheduler().bound();
+    const Dispatcher peer(c.layout, 1);
+    for (int e = 0; e < 3; ++e) {
+      const Transfer t = peer.count(0, e, c.rows[size_t(e)], 1);
+      std::memcpy(begin + t.word, &t.value, 8);
+    }
+    EXPECT_TRUE(coordinator.poll(words));
+    EXPECT_EQ(coordinator.refused().kind == Arrival::Kind::refused, c.refused) << c.rows[0];
+    EXPECT_EQ(coordinator.refused().peer, c.refused ? 1 : 0);
+    EXPECT_EQ(coordinator.scheduler().bound() == bound, c.refused) << "nothing follows";
+    EXPECT_FALSE(coordinator.poll(words)) << "once";
   }
 }
 
@@ -161,6 +227,7 @@ TEST(RandomOrders, OfAnyNumberOfRanksProcessorsAndExpertsEndWell) {
     s.shared = below(2) == 1;
     const int most = below(3) == 0 ? 1 : 8;
     s.capacity = below(2) == 0 ? 0 : most;
+    s.window = below(4);
     for (int e = 0; e < s.epochs; ++e) {
       auto& epoch = s.rows.emplace_back(size_t(s.ranks));
       for (auto& from : epoch)

@@ -6,6 +6,7 @@
 #include "comm/threads/launch.h"
 #include "fused/delayed_heap.h"
 #include "fused/heap_conformance.h"
+#include "fused/queue.h"
 #include "tessera/error.h"
 
 namespace tessera::fused {
@@ -42,14 +43,48 @@ TEST(DirectHeap, OnlyWhatIsAskedForBeginsAsZero) {
   });
 }
 
-// Memory that a peer may still write is there for as long as the peer.
+// Memory that a peer may still write is there for as long as the peer's heap.
 TEST(DirectHeap, MemoryOutlivesItsRank) {
   comm::threads::run(2, 60s, [&](comm::Communicator& world) {
     auto heap = open_heap(world, kAll, tensor::Device::cpu);
+    const auto* const word = reinterpret_cast<const uint64_t*>(heap->memory());
     if (world.rank() == 0) heap.reset();
     comm::barrier(world);
-    if (world.rank() == 1) heap->put_signal(to_peer(*heap, 0, 100, 0, 1));
+    if (world.rank() == 1) heap->put_signal(to_peer(*heap, 0, 100, 0, 7));
+    comm::barrier(world);
+    EXPECT_EQ(SharedWords::load(word), world.rank() == 0 ? 7u : 0u);
+    comm::barrier(world);
   });
+}
+
+// A rank whose model or program is another one would write where others do not expect it.
+TEST(DirectHeap, RanksThatWantHeapsThatDifferAreRefusedByName) {
+  const auto said = [](const HeapSize& one, const HeapSize& other) -> std::string {
+    try {
+      comm::threads::run(2, 60s, [&](comm::Communicator& world) {
+        (void)open_heap(world, world.rank() == 0 ? one : other, tensor::Device::cpu);
+      });
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::rank);
+      return e.what();
+    }
+    return "nothing";
+  };
+  const auto layout = [](int experts, int64_t row_bytes, int64_t tile, int64_t window) {
+    return heap_of(Layout::dropless(2, experts, 100, row_bytes, {tile}, window));
+  };
+  EXPECT_EQ(said(layout(4, 256, 8, 0), layout(4, 256, 8, 0)), "nothing");
+  EXPECT_EQ(said(kAll, kAll), "nothing");
+  for (const auto& [other, what] :
+       {std::pair{layout(3, 256, 8, 0), "experts of a rank"},
+        {layout(4, 128, 8, 0), "bytes of a row"},
+        {layout(4, 256, 4, 0), "rows of a tile"},
+        {layout(4, 256, 8, 2), "rows of a run"},
+        {heap_of(Layout::fixed(2, 4, 8, 256, {8})), "rows of an expert"},
+        {kAll, "ranks"}}) {
+    const std::string says = said(layout(4, 256, 8, 0), other);
+    EXPECT_NE(says.find(std::string(" ") + what + ", that of rank "), std::string::npos) << says;
+  }
 }
 
 // A rank's buffers, not its peers'; the same on meta.
@@ -62,7 +97,8 @@ TEST(DirectHeap, ItsMemoryCountsOnce) {
       const tensor::MemoryTracker& memory = *tensor::current_scope().memory;
       EXPECT_EQ(memory.current(tensor::MemoryClass::buffers), kHeapBytes);
       EXPECT_EQ(memory.peak(), kHeapBytes);
-      EXPECT_EQ(world.ledger().total().bytes, 2 * (16 + 8)) << "what is said while it is made";
+      EXPECT_EQ(world.ledger().total().bytes, 2 * (16 + sizeof(HeapSize) + 8))
+          << "what is said while it is made";
     });
     for (const tensor::Scope& scope : scopes) EXPECT_EQ(scope.memory->current(), 0);
   }

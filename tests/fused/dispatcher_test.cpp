@@ -42,7 +42,7 @@ TEST(Dispatcher, TransfersAreValidWritesThatNeverMeet) {
               EXPECT_TRUE(valid_write(me, t.to, dispatcher.place(task, Side::incoming, me)));
               EXPECT_TRUE(valid_write(me, me, dispatcher.place(task, Side::outgoing, peer)));
               EXPECT_EQ(t.from, dispatcher.offset(task, Side::outgoing, counts.data()));
-              EXPECT_EQ(t.value, 7u);
+              EXPECT_EQ(t.value, (uint64_t{7} << 32) + 1) << "nothing shares its place";
               once(written, t.to, t.at, t.bytes);
               once(written, t.to, t.word, 8);
               once(left, me, t.from, t.bytes);
@@ -54,6 +54,21 @@ TEST(Dispatcher, TransfersAreValidWritesThatNeverMeet) {
     }
     EXPECT_EQ(sent, wanted) << "rows, and nothing else";
     for (const auto& place : left) EXPECT_FALSE(written.contains(place)) << "outgoing, incoming";
+  }
+}
+
+TEST(Dispatcher, TilesThatShareAPlaceHaveWordsOfTheirOwn) {
+  const Layout layout = Layout::dropless(2, 2, 20, 8, {2}, 3);
+  const Dispatcher dispatcher(layout, 1);
+  const std::vector<int64_t> counts{7, 13};  // four tiles and seven, at three places
+  std::set<std::pair<int64_t, uint64_t>> words;
+  for (int i = 0; i < 11; ++i) {
+    const Task task{TaskKind::dispatch, 0, i < 4 ? 0 : 1, int32_t(i < 4 ? i : i - 4), 1};
+    const Transfer t = dispatcher.tile(task, counts.data(), 7);
+    EXPECT_EQ(t.word, layout.flag_offset(1, Round::dispatch, i % 3));
+    EXPECT_EQ(t.at, layout.offset({1, Round::dispatch, Side::incoming, 0, i % 3 * 2}, 0));
+    EXPECT_EQ(t.value, (uint64_t{7} << 32) + uint64_t(i) / 3 + 1);
+    EXPECT_TRUE(words.insert({t.word, t.value}).second);
   }
 }
 

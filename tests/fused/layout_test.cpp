@@ -191,6 +191,23 @@ TEST(DroplessLayout, PlacesNeverMeetHoweverRowsAreRouted) {
   }
 }
 
+// However rows are routed, its bytes are those of the window.
+TEST(DroplessLayout, AWindowBoundsWhatIsOnItsWayToOneRank) {
+  for (const int64_t assignments : {0, 5, 100, 100000}) {
+    const Layout all = Layout::dropless(4, 6, assignments, 256, {16}),
+                 few = Layout::dropless(4, 6, assignments, 256, {16}, 8);
+    EXPECT_EQ(few.most, all.most);
+    EXPECT_EQ(few.run_tiles(), std::min<int64_t>(8, all.most));
+    EXPECT_LE(few.row_region(), 4 * 4 * 8 * 16 * 256);
+    for (int64_t row = 0; row < all.run; row += 7) {
+      const Place place{2, Round::combine, Side::incoming, 0, row};
+      EXPECT_EQ(few.offset(place, 0),
+                few.offset({2, Round::combine, Side::incoming, 0, row % few.run}, 0));
+      EXPECT_EQ(few.number(place, 0), row / 16) << "which tells tiles of a place apart";
+    }
+  }
+}
+
 TEST(DroplessLayout, ItsBytesAreKnownBeforeAnythingIsRouted) {
   constexpr Layout kLayout = Layout::dropless(8, 16, 4096 * 2, 2048 * 2, {128});
   static_assert(kLayout.run == ((8192 - 16) / 128 + 16) * 128);

@@ -55,6 +55,7 @@ TEST(MoeOperator, AnyRanksPlacementsAndProcessorsGiveTheBitsOfTheBulkLayer) {
       for (int e = 0; e < experts; ++e) c.owner.push_back(below(c.ranks()));
       c.manner = {1 + below(4), 1 + below(3), 1 + below(3), 1 + below(3), 1 + below(9)};
       c.tile = 1 + below(12);
+      c.window = below(4);
       if (below(2)) c.capacity = 40;
       c.order = kOrders[trial % 3];
       c.seed = uint32_t(trial);
@@ -106,7 +107,8 @@ TEST(MoeOperator, HardCases) {
         PolledCase c = blocks_of(h.experts, h.tokens, 7);
         c.order = order;
         c.manner.processors = 2;
-        c.tile = 16;
+        c.tile = shared ? 16 : 3;
+        c.window = shared ? 0 : 1;
         nn::ExpertWeights weights = bank(h.experts, 4, DType::f32);
         if (!shared) weights.shared = {};
         nn::Tensor x = normal({c.all(), 32}, 8);

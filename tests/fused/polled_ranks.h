@@ -30,6 +30,7 @@ struct PolledCase {
   Manner manner{};
   int64_t tile = 4;
   std::optional<int64_t> capacity{};  // of the layout; none: dropless
+  int64_t window = 0;                 // then: tiles of a run, 0: all
   Order order = Order::random;
   uint32_t seed = 1;
   int ranks() const { return int(tokens.size()); }
@@ -70,7 +71,7 @@ class PolledRanks {
     const int64_t most = *std::max_element(c.tokens.begin(), c.tokens.end());
     layout_ = c.capacity ? Layout::fixed(c.ranks(), experts, *c.capacity, row_bytes, {c.tile})
                          : Layout::dropless(c.ranks(), experts, most * std::min(top_k, experts),
-                                            row_bytes, {c.tile});
+                                            row_bytes, {c.tile}, c.window);
     for (int r = 0; r < c.ranks(); ++r) {
       buffers_.push_back(nn::Tensor::zeros({layout_.bytes()}, nn::DType::u8));
       heaps_.push_back(std::make_unique<Sent>(*this, r));

@@ -23,11 +23,13 @@ enum class Fault {
   one_set_of_counts,       // an epoch check: a peer ahead overwrites what was not read
   bell_not_cleared,        // a flag clear
   bell_cleared_at_once,    // a flag clear
+  any_tile_of_flags,       // a check which of the tiles that share a place has come
 };
 
 struct Scenario {
   int ranks = 2, processors = 2, epochs = 2, experts = 1;
   int64_t tile = 1, capacity = 1;  // capacity 0: dropless
+  int64_t window = 0;              // tiles of a run without capacity; 0: all
   int up_parts = 1, down_parts = 1, slots = 1;
   bool shared = false;
   // [epoch][from][to * experts + expert]
@@ -113,7 +115,7 @@ class ProtocolWorld {
     Coordinator* coordinator = nullptr;
     std::byte *buffer = nullptr, *memory = nullptr;
     Hand* hands = nullptr;
-    uint64_t *inner = nullptr, *home = nullptr;  // home: results of my own experts
+    uint64_t *inner = nullptr, *made = nullptr;  // made: results of my tokens, by rank
     int64_t* times = nullptr;                    // that the gate, the sum were made
   };
   // The words of a rank as its coordinator sees them.
@@ -134,10 +136,10 @@ class ProtocolWorld {
           for (int e = 0; e < is_.experts; ++e) sum += from[size_t(to * is_.experts + e)];
           most = std::max(most, sum);
         }
-    const Layout layout = is_.capacity > 0
-                              ? Layout::fixed(is_.ranks, is_.experts, is_.capacity, 8, tiles)
-                              : Layout::dropless(is_.ranks, is_.experts, most, 8, tiles);
-    return {layout, rank, is_.processors, is_.up_parts, is_.down_parts, is_.slots, 1};
+    const Layout layout =
+        is_.capacity > 0 ? Layout::fixed(is_.ranks, is_.experts, is_.capacity, 8, tiles)
+                         : Layout::dropless(is_.ranks, is_.experts, most, 8, tiles, is_.window);
+    return {layout, rank, is_.processors, is_.up_parts, is_.down_parts, is_.slots, 1, is_.experts};
   }
   void carve(Carver& memory) {
     const Layout& layout = shapes_[0].layout;
@@ -153,7 +155,7 @@ class ProtocolWorld {
       one.buffer = memory.take<std::byte>(layout.bytes());
       one.hands = memory.take<Hand>(is_.processors);
       one.inner = memory.take<uint64_t>(is_.slots * is_.up_parts);
-      one.home = memory.take<uint64_t>(std::max<int64_t>(1, layout.run));
+      one.made = memory.take<uint64_t>(is_.ranks * layout.most * is_.tile);
       one.times = memory.take<int64_t>(2);
     }
     flights_ = memory.take<Flight>(is_.ranks * words_);
@@ -186,12 +188,20 @@ class ProtocolWorld {
         return *reinterpret_cast<const uint64_t*>(one.buffer + at % (8 * is_.ranks * is_.experts));
       return *word;
     }
-    if (fault_ == Fault::any_epoch_of_flags && *word) return now;
+    const uint64_t epoch_now = now << 32;
+    if (fault_ == Fault::any_epoch_of_flags && *word) return epoch_now | (*word & 0xffffffff);
+    if (fault_ == Fault::any_tile_of_flags && *word >> 32 == now) return awaited(r, at);
     const int64_t flag = word_number(at) - 2 * is_.ranks * is_.experts;
     const bool results = flag / layout().run_tiles() % 2 == 1;
     if (fault_ == (results ? Fault::results_not_waited_for : Fault::rows_not_waited_for))
-      return now;
+      return epoch_now | 1;
     return *word;
+  }
+  // What the coordinator of a rank looks for at a flag.
+  uint64_t awaited(int r, int64_t at) const {
+    const Arrival one = ranks_[size_t(r)].coordinator->missing();
+    const uint64_t lap = one.word == at ? uint64_t(one.tile.index / layout().run_tiles()) + 1 : 0;
+    return epoch(r) << 32 | lap;
   }
 
   bool next_epoch(int r) {
@@ -252,19 +262,24 @@ class ProtocolWorld {
       for (int64_t i = 0; i < t.rows; ++i)
         check(*row(r, t, Side::outgoing, rows, i) == name(now, Round::combine, t.peer, r, t, i),
               "a result that leaves is not the tile's");
+    if (t.kind == TaskKind::collect)
+      for (int64_t i = 0; i < t.rows; ++i)
+        check(*row(r, t, Side::incoming, rows, i) == name(now, Round::combine, r, t.peer, t, i),
+              "a result that comes back is not the token's");
     if (t.kind != TaskKind::combine) return;
     for (int to = 0; to < is_.ranks; ++to)
       each_tile(counts(r, r, to), [&](Task tile) {
-        tile.kind = TaskKind::combine;
         tile.peer = to;
-        const int64_t first = layout().first_row(counts(r, r, to), tile.expert);
-        for (int64_t i = 0; i < tile.rows; ++i) {
-          const uint64_t found = to == r ? one.home[first + tile.index * is_.tile + i]
-                                         : *row(r, tile, Side::incoming, counts(r, r, to), i);
-          check(found == name(now, Round::combine, r, to, tile, i),
+        for (int64_t i = 0; i < tile.rows; ++i)
+          check(*made(r, to, tile, i) == name(now, Round::combine, r, to, tile, i),
                 "a result that is summed is not the token's");
-        }
       });
+  }
+  // Where a result of a token of mine is kept, that a rank has computed.
+  uint64_t* made(int r, int by, const Task& tile, int64_t i) const {
+    const int64_t first = layout().first_row(counts(r, r, by), tile.expert);
+    return ranks_[size_t(r)].made + (by * layout().most * is_.tile) + first +
+           tile.index * is_.tile + i;
   }
   template <class Seen>
   void each_tile(const int64_t* counts, Seen seen) const {
@@ -285,9 +300,11 @@ class ProtocolWorld {
     if (t.kind == TaskKind::down)
       for (int64_t i = t.rows * t.part / is_.down_parts; i < t.rows * (t.part + 1) / is_.down_parts;
            ++i)
-        (t.peer == r ? one.home[layout().first_row(rows, t.expert) + t.index * is_.tile + i]
-                     : *row(r, t, Side::outgoing, rows, i)) =
+        (t.peer == r ? *made(r, r, t, i) : *row(r, t, Side::outgoing, rows, i)) =
             name(now, Round::combine, t.peer, r, t, i);
+    if (t.kind == TaskKind::collect)
+      for (int64_t i = 0; i < t.rows; ++i)
+        *made(r, t.peer, t, i) = *row(r, t, Side::incoming, rows, i);
     if (t.kind == TaskKind::down && is_.down_parts == 1)  // equal states are equal bytes
       std::fill_n(one.inner + t.slot * is_.up_parts, is_.up_parts, 0);
     if (t.kind == TaskKind::gate || t.kind == TaskKind::combine)

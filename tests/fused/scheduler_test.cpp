@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Bench {
   }
   Scheduler make(Carver& carver) {
     routed = {carver.take<int64_t>(int64_t{shape.layout.ranks} * shape.layout.experts),
-              carver.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.run_tiles())};
+              carver.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.most)};
     return Scheduler(shape, routed, carver);
   }
   // What the processors were told, and ends it.
@@ -67,26 +68,57 @@ TEST(Scheduler, TheBoundShrinksToTheTasksThatThereAre) {
   bench.routed.to(bench.shape.layout, 0)[1] = 5;  // two tiles of mine
   bench.routed.to(bench.shape.layout, 1)[0] = 1;  // one that leaves
   bench.scheduler.begin(1, true);
-  // The gate, a shared block and its sum; of two ranks four tiles each: those that leave, mine in
-  // five parts, the peer's in five parts and on their way back.
-  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 4 + 4 * 5 + 4 * 6);
+  // The gate, a shared block and its sum; of two ranks four tiles each: those that leave and come
+  // back, mine in five parts, the peer's in five parts and on their way back.
+  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 4 * 2 + 4 * 5 + 4 * 6);
   bench.scheduler.hand_out(bench.words);
   const auto first = kinds(bench.run());
   EXPECT_EQ(first, (std::vector{gate, dispatch, up, up, down, down, down, up, up, down, down, down,
                                 shared}));
-  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 1 + 2 * 5 + 4 * 6);
+  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 2 + 2 * 5 + 4 * 6);
   bench.scheduler.heard(1);
-  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 1 + 2 * 5 + 1 * 6);
+  EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 2 + 2 * 5 + 1 * 6);
   EXPECT_FALSE(bench.scheduler.done());
   bench.scheduler.arrived({up, 1, 0, 0, 3});
   bench.scheduler.hand_out(bench.words);
   EXPECT_EQ(kinds(bench.run()), (std::vector{up, up, down, down, down, give_back}));
   EXPECT_FALSE(bench.scheduler.done()) << "my tile is away";
-  bench.scheduler.returned({combine, 1, 0, 0, 1});
+  bench.scheduler.returned({collect, 1, 0, 0, 1});
   bench.scheduler.hand_out(bench.words);
-  EXPECT_EQ(kinds(bench.run()), (std::vector{combine}));
+  EXPECT_EQ(kinds(bench.run()), (std::vector{collect, combine}));
   EXPECT_TRUE(bench.scheduler.done());
   EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
+}
+
+// What is on its way to one rank is never more than a run holds: a tile leaves when the results of
+// the one whose place it takes were collected, whatever comes back first.
+TEST(Scheduler, ATileLeavesWhenItsPlaceIsFree) {
+  Bench bench({Layout::dropless(2, 2, 9, 8, {2}, 2), 0, 1, 1, 1, 1, 1, 2});
+  bench.routed.to(bench.shape.layout, 1)[0] = 3;  // two tiles for its first expert
+  bench.routed.to(bench.shape.layout, 1)[1] = 6;  // three for its second
+  bench.scheduler.begin(1, false);
+  bench.scheduler.heard(0);
+  bench.scheduler.hand_out(bench.words);
+  const auto sent = [&] {
+    std::vector<std::array<int, 3>> tiles;
+    for (const Task& t : bench.run())
+      if (t.kind == dispatch) tiles.push_back({t.expert, t.index, t.rows});
+    return tiles;
+  };
+  using Tiles = std::vector<std::array<int, 3>>;
+  EXPECT_EQ(sent(), (Tiles{{0, 0, 2}, {0, 1, 1}}));
+  const auto back = [&](const Task& tile) {
+    bench.scheduler.returned(tile);
+    bench.scheduler.hand_out(bench.words);
+    return sent();
+  };
+  EXPECT_EQ(back({collect, 1, 0, 1, 1}), (Tiles{{1, 1, 2}})) << "of the second place first";
+  EXPECT_EQ(back({collect, 1, 0, 0, 2}), (Tiles{{1, 0, 2}}));
+  EXPECT_EQ(back({collect, 1, 1, 1, 2}), Tiles{}) << "there is no sixth";
+  EXPECT_EQ(back({collect, 1, 1, 0, 2}), (Tiles{{1, 2, 2}}));
+  EXPECT_FALSE(bench.scheduler.done());
+  EXPECT_EQ(back({collect, 1, 1, 2, 2}), Tiles{});
+  EXPECT_TRUE(bench.scheduler.done());
 }
 
 TEST(Scheduler, WhoWasNotHeardIsWaitedForThoughNothingComes) {

@@ -16,6 +16,8 @@ using fused::TaskKind;
 using tensor::Tensor;
 
 constexpr int64_t kTile = 64, kBlock = 64;  // rows that travel together, tokens summed together
+// From one rank to another on their way at once: what links and busy receivers need to stay busy.
+constexpr int64_t kWindowBytes = int64_t{2} << 20, kLeastWindow = 4;
 
 fused::Manner manner_of(int threads) {
   const int parts = std::min(threads, 4);
@@ -29,12 +31,11 @@ void FusedExperts::open(const Tensor& tokens) {
   int most = 1;
   for (int r = 0; r < group_.size(); ++r)
     most = std::max(most, static_cast<int>(std::count(owner.begin(), owner.end(), r)));
+  const int64_t row = tokens.size(1) * size_of(tokens.dtype());
+  const int64_t window = std::max(kLeastWindow, kWindowBytes / (kTile * row));
   layout_ = fused::Layout::dropless(group_.size(), most, size_.tokens * std::min(size_.slots, most),
-                                    tokens.size(1) * size_of(tokens.dtype()), {kTile});
-  heap_ = fused::open_heap(
-      group_,
-      {layout_.bytes(), layout_.count_region(), layout_.bytes() - int64_t{8} * layout_.flags()},
-      tokens.device());
+                                    row, {kTile}, window);
+  heap_ = fused::open_heap(group_, fused::heap_of(layout_), tokens.device());
   operator_ = std::make_unique<fused::MoeOperator>(layout_, owner, size_.tokens,
                                                    manner_of(tensor::thread_count()), *heap_);
   actors_ = std::make_unique<fused::Actors>(*operator_);

@@ -123,7 +123,7 @@ TEST(FusedExperts, BetweenLayersOnlyTheHeapStays) {
       heap = now;
       EXPECT_EQ(scope.memory->current(), heap);
     }
-    EXPECT_GT(heap, 4 * 2 * kTokens * 2 * 32 * 4) << "4 N R D b";
+    EXPECT_EQ(heap, fused::Layout::dropless(2, kExperts / 2, kTokens * 2, 32 * 4, {64}).bytes());
     peaks[world.rank()] = scope.memory->peak();
   });
   EXPECT_EQ(peaks[0], peaks[1]) << "the same tokens";
@@ -186,6 +186,37 @@ TEST(FusedExperts, ARehearsalIsTheRun) {
     EXPECT_EQ(foretold[r].total, did[r].total) << r;
     EXPECT_EQ(foretold[r].flops, did[r].flops) << r;
   }
+}
+
+// Its heap does not grow with what might be routed to one rank.
+TEST(FusedExperts, WhatIsOnItsWayToOneRankIsBounded) {
+  constexpr int64_t kMany = 40000, kWide = 512;
+  std::vector<tensor::Scope> scopes(2);
+  for (tensor::Scope& scope : scopes) {
+    scope.memory = std::make_shared<tensor::MemoryTracker>();
+    scope.assumptions.expert_load = {1, 0, 0, 0, 0, 0};
+  }
+  const auto weight = [](int64_t n, int64_t k, bool paired) {
+    const Tensor w = Tensor::empty({n, k}, DType::f32, tensor::Device::meta);
+    return paired ? ops::pack_paired_weight(w, w, DType::f32) : ops::pack_weight(w, DType::f32);
+  };
+  const ops::Expert one{weight(16, kWide, true), weight(kWide, 16, false)};
+  const nn::ExpertWeights weights{std::make_shared<std::vector<ops::Expert>>(kExperts, one), one};
+  nn::Router same{weight(kExperts, kWide, false), {}};
+  same.options.top_k = 2;
+  comm::simulated::run(scopes, 60s, [&](comm::Communicator& world) {
+    FusedExperts experts(world, {experts_in_blocks(kExperts, 2), kMany, 2});
+    const nn::VanillaPolicy policy;
+    const nn::TokenView view;
+    nn::MoeLog log;
+    const nn::MoeCall call{0, {0, 1, true, true}, view};
+    (void)experts.run(call, Tensor::empty({kMany, kWide}, DType::f32, tensor::Device::meta),
+                      nn::Gate(same, policy, call), weights, log);
+    // Runs of 2 MiB, four for each of the ranks; a word or three for each of their tiles.
+    const int64_t heap = tensor::current_scope().memory->current(tensor::MemoryClass::buffers);
+    EXPECT_GE(heap, 4 * 2 * (int64_t{2} << 20));
+    EXPECT_LE(heap, 4 * 2 * (int64_t{2} << 20) + 4096);
+  });
 }
 
 TEST(FusedExperts, MoreTokensThanWereAgreedOnAreRefused) {
