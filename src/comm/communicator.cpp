@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,7 +75,9 @@ Tensor Pending::wait() {
   Message message;
   {
     Patience patience(transport, source.deadline);
-    const Waiting waiting(transport, source.from);
+    std::optional<Waiting> waiting;  // a look that nobody needs would cost time
+    if (!transport.inbox().ready(source.channel, source.from, order_))
+      waiting.emplace(transport, source.from);
     const auto expired = [&] {
       if (patience.over())
         fail(ErrorCode::rank,
@@ -151,8 +154,9 @@ void Communicator::send(int to, Tensor data, const Tag& tag) {
   if (to != rank_) {
     ledger_->sent(tag, data.bytes());
     Patience patience(*transport_, deadline_);
-    const Waiting waiting(*transport_, there);
+    std::optional<Waiting> waiting;
     transport_->await_room(there, [&] {
+      if (!waiting) waiting.emplace(*transport_, there);
       if (patience.over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "

@@ -40,7 +40,6 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
     const uint64_t order = message.order;
     Slot& slot = sender.slots[order];
     twice = slot.message.has_value();
-    if (slot.expected && !twice) --awaited_;
     if (slot.expected) accepted_[from] += bytes;
     slot.bytes = bytes;
     if (slot.forgotten)
@@ -69,17 +68,12 @@ void Inbox::erase(uint64_t channel, int from, uint64_t order) {
 }
 
 void Inbox::expect(uint64_t channel, int from, uint64_t order) {
-  bool first = false;
   {
     const std::lock_guard lock(mutex_);
     Slot& slot = channels_[channel].senders[from].slots[order];
     slot.expected = true;
-    if (slot.message)
-      accepted_[from] += slot.bytes;
-    else
-      first = awaited_++ == 0;
+    if (slot.message) accepted_[from] += slot.bytes;
   }
-  if (first && when_awaited_) when_awaited_();
   changed_.notify_all();  // there may be room for more
 }
 
@@ -172,10 +166,8 @@ void Inbox::close(uint64_t channel, int others) {
     const std::lock_guard lock(mutex_);
     Channel& open = channels_[channel];
     for (auto& [from, sender] : open.senders) {
-      for (const auto& [order, slot] : sender.slots) {
-        if (slot.expected && !slot.message) --awaited_;
+      for (const auto& [order, slot] : sender.slots)
         if (!slot.expected) accepted_[from] += slot.bytes;
-      }
       sender.slots.clear();
     }
     open.others = others;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -57,10 +56,6 @@ class Inbox {
   uint64_t ahead(int from) const;
   /// Waits until those are at most `limit`. `expired` as in take().
   void await_room(int from, uint64_t limit, const std::function<void()>& expired);
-  /// Whether messages are expected that are not there.
-  bool awaited() const { return awaited_ > 0; }
-  /// Is called when awaited() becomes true. Before messages are expected.
-  void when_awaited(std::function<void()> call) { when_awaited_ = std::move(call); }
   /// Channels that are remembered.
   size_t channels() const;
 
@@ -90,8 +85,6 @@ class Inbox {
   std::condition_variable changed_;
   std::map<uint64_t, Channel> channels_;
   std::map<int, uint64_t> accepted_, came_;  // bytes by sender
-  std::atomic<int64_t> awaited_{0};
-  std::function<void()> when_awaited_;
   std::optional<Error> failure_;
   std::shared_ptr<Gate> gate_;
 };

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,7 @@ class Progress {
   /// How much earlier than else ranks end that got SIGTERM: mpirun of Open MPI 5 kills 240 ms
   /// behind it, that of Open MPI 4 a second.
   static constexpr std::chrono::milliseconds kHurry{120};
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   /// `deadline`: how long a rank may be silent.
   explicit Progress(std::chrono::milliseconds deadline);
@@ -50,7 +52,7 @@ class Progress {
   int ranks() const { return ranks_; }
   Inbox& inbox() { return inbox_; }
   Fate& fate() { return *fate_; }
-  void advance() { ++count_; }
+  void advance();
   tensor::WorkCount& count() { return count_; }
   uint64_t progress(int rank) const {
     return rank == rank_ ? count_.load() : peers_->progress(rank);
@@ -58,7 +60,7 @@ class Progress {
   void send(int to, uint64_t channel, Message message);
   /// Waits while more than `limit` bytes are on their way to a rank or not expected there.
   void await_room(int to, uint64_t limit, const std::function<void()>& expired);
-  void wait_for(int rank) { waits_for_ = rank; }
+  void wait_for(int rank);
   int waits_for(int rank) const {
     return rank == rank_ ? waits_for_.load() : peers_->waits_for(rank);
   }
@@ -132,6 +134,7 @@ class Progress {
   const std::chrono::milliseconds deadline_;
   tensor::WorkCount count_{0};
   std::atomic<int> waits_for_{-1};
+  std::atomic<int64_t> due_{kNever};  // from when on advance() lets the thread of MPI look
   std::atomic<bool> ending_{false};
   std::atomic<int> speaker_{0};
 
