@@ -11,6 +11,8 @@ endif()
 if(TESSERA_WERROR)
   list(APPEND warnings -Werror)
 endif()
+# Layers go into a shared library as well; what it costs is calls that another library might replace.
+list(APPEND warnings -fno-semantic-interposition)
 target_compile_options(tessera_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
 # What nearly every file includes, parsed once: one header for the layers, one for the tests. A file
@@ -24,6 +26,9 @@ function(tessera_precompile target set)
     file(CONFIGURE OUTPUT ${source} CONTENT "" @ONLY)
     add_library(tessera_precompiled_${set} OBJECT ${source})
     target_link_libraries(tessera_precompiled_${set} PRIVATE tessera_options ${ARGN})
+    if(set STREQUAL "layers")
+      set_target_properties(tessera_precompiled_layers PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    endif()
     target_precompile_headers(tessera_precompiled_${set} PRIVATE
                               ${CMAKE_SOURCE_DIR}/cmake/precompiled/${set}.h)
   endif()
@@ -44,6 +49,8 @@ function(tessera_layer name)
     set(scope PUBLIC)
     add_library(tessera_${name} STATIC ${sources} ${headers})
     target_link_libraries(tessera_${name} PRIVATE tessera_options)
+    set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS tessera_${name})
     # Kernels have an optimisation level of their own, which a precompiled header must share.
     if(NOT name STREQUAL "kernels")
       tessera_precompile(tessera_${name} layers fmt::fmt Threads::Threads)
@@ -130,4 +137,4 @@ target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$
 add_library(tessera_public INTERFACE)
 target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>
                       $<LINK_ONLY:tessera_study>)
-target_compile_definitions(tessera_pipeline PRIVATE TESSERA_MODELS_DIR="${CMAKE_SOURCE_DIR}/models")
+target_compile_definitions(tessera_pipeline PRIVATE TESSERA_MODELS_DIR="${TESSERA_MODELS_DIR}")

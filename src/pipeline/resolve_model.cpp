@@ -14,13 +14,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where shipped models may be: as the user says, beside an installed program, as it was built.
+std::vector<fs::path> roots() {
+  std::vector<fs::path> found;
+  if (const char* chosen = std::getenv("TESSERA_MODELS"); chosen && *chosen)
+    found.emplace_back(chosen);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) found.push_back(program.parent_path().parent_path() / "share/tessera/models");
+  found.emplace_back(TESSERA_MODELS_DIR);
+  return found;
+}
+
 // "; shipped: shapes".
 std::string known_models() {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(TESSERA_MODELS_DIR, ignored))
-    if (entry.is_directory(ignored)) names.push_back(entry.path().filename().string());
+  for (const fs::path& root : roots())
+    for (const auto& entry : fs::directory_iterator(root, ignored))
+      if (entry.is_directory(ignored)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names.empty() ? "" : fmt::format("; shipped: {}", fmt::join(names, ", "));
 }
 
@@ -42,12 +56,8 @@ std::string resolve_model(const std::string& model) {
     return snapshot;
   }
   if (model.find('/') != std::string::npos) return model;
-  const char* chosen = std::getenv("TESSERA_MODELS");
-  for (const std::string& root :
-       {std::string(chosen ? chosen : ""), std::string(TESSERA_MODELS_DIR)}) {
-    const fs::path path = fs::path(root) / model;
-    if (!root.empty() && fs::is_directory(path, ignored)) return path.string();
-  }
+  for (const fs::path& root : roots())
+    if (fs::is_directory(root / model, ignored)) return (root / model).string();
   fail(ErrorCode::model, "there is no model folder {} here, and no shipped model of that name{}",
        base::printable(model), known_models());
 }

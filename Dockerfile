@@ -1,0 +1,14 @@
+# docker build -t tessera . && docker run --rm -v "$PWD:/out" tessera generate shapes --class "red circle" -o /out/circle.png
+FROM debian:12-slim AS build
+COPY . /tessera
+WORKDIR /tessera
+RUN ./scripts/package && mkdir /packages && cp build/package/tessera_*.deb /packages/
+
+FROM debian:12-slim
+RUN --mount=type=bind,from=build,source=/packages,target=/packages \
+    apt-get update && apt-get install -y --no-install-recommends /packages/*.deb && rm -rf /var/lib/apt/lists/*
+RUN useradd tessera
+USER tessera
+WORKDIR /out
+ENTRYPOINT ["tessera"]
+CMD ["--help"]
