@@ -1,344 +1,228 @@
-// One MoE layer over 8 ranks that are threads, by the bulk exchange, by the same in 2 and 4 pieces
-// whose transfers overlap (FasterMoE, Tutel), and as one operator. Each rank has a gate and links
-// that take their time, drawn anew for each step: it sleeps, so cores do not matter. JSON lines.
-#include <fmt/format.h>
+// MoE layers over ranks that are threads: as one operator, by bulk exchanges, by the same padded to
+// a capacity (DeepSpeed) and in pieces that overlap (FasterMoE, Tutel), in turn in one process.
+// What gates, rows of experts and links take may be injected: that sleeps, so cores do not matter.
+//   fused_bench [NAME=VALUE ...]      one cell, a JSON line a way; names: fused_setting.h
+#include <cstdio>
+#include <map>
+#include <optional>
 
-#include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <numeric>
-#include <random>
-#include <thread>
-
-#include "bench.h"
-#include "comm/collectives.h"
 #include "comm/threads/launch.h"
-#include "fused/actors.h"
-#include "fused/direct_heap.h"
-#include "ops/experts.h"
-#include "parallel/experts/exchange.h"
+#include "fused_ways.h"
 
 namespace {
 
 using namespace tessera;
-using Clock = std::chrono::steady_clock;
-using tensor::DType;
-using tensor::Tensor;
+using namespace tessera::bench;
 
-constexpr int kRanks = 8, kTopK = 2;
-constexpr int64_t kHidden = 32, kInner = 16, kTile = 16;
+// What all ranks of a way measured.
+struct Measured {
+  explicit Measured(const Setting& is)
+      : traffic(is.ranks),
+        begin(size_t(is.steps * is.ranks)),
+        end(begin),
+        wrong(size_t(is.ranks)) {}
+  Traffic traffic;
+  std::vector<Clock::time_point> begin, end;  // by step and rank
+  std::vector<int> wrong;                     // layers of a rank that are not those of one rank
+  std::vector<std::vector<Span>> spans;       // by rank, of the last step
+  // Of the operator, over all ranks.
+  int64_t tasks = 0, idle_while_ready = 0, remote = 0, overlapped = 0, heap_bytes = 0;
+  double busy = 0, first_remote = 0;
 
-// What leaves a rank, one after the other.
-class Link {
- public:
-  Link() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
-  void send(double seconds, std::function<void()> arrives) {
-    const std::lock_guard lock(mutex_);
-    // A link does not wait for the thread that plays it.
-    free_ = std::max(free_, Clock::now()) +
-            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    queue_.push_back({free_, std::move(arrives)});
-    came_.notify_one();
+  std::vector<double> seconds(int64_t ranks) const {
+    std::vector<double> all;
+    for (auto b = begin.begin(), e = end.begin(); b != begin.end(); b += ranks, e += ranks)
+      all.push_back(
+          bench::seconds(*std::max_element(e, e + ranks) - *std::min_element(b, b + ranks)));
+    return all;
   }
+};
 
- private:
-  void work(const std::stop_token& stop) {
-    for (;;) {
-      std::pair<Clock::time_point, std::function<void()>> next;
-      {
-        std::unique_lock lock(mutex_);
-        if (!came_.wait(lock, stop, [&] { return !queue_.empty(); })) return;
-        next = std::move(queue_.front());
-        queue_.pop_front();
-      }
-      std::this_thread::sleep_until(next.first);
-      next.second();
+// A cell: what all ways and ranks share.
+struct Cell {
+  explicit Cell(const Setting& setting);
+  void run(comm::Communicator& world);
+  std::unique_ptr<Way> make(const std::string& way, comm::Communicator& world, Measured& all) const;
+  void measure(comm::Communicator& world, Way& way, const std::string& name, int step);
+  void add(const FusedWay& way, Measured& all);
+
+  const Setting is;
+  const Layers layers;
+  std::vector<std::vector<Loads>> loads[2];  // as they are, padded: by layer and rank
+  std::map<std::string, Measured> found;
+  std::mutex mutex;
+};
+
+Cell::Cell(const Setting& setting) : is(setting), layers(setting) {
+  for (const bool padded : {false, true})
+    for (const Routes& routes : layers.routes)
+      loads[padded].push_back(loads_of(is, routes, padded));
+  for (const std::string& way : is.ways) found.emplace(way, is);
+  for (auto& [way, measured] : found) measured.spans.resize(size_t(is.ranks));
+}
+
+std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& world,
+                                Measured& all) const {
+  const bool linked = is.mbytes > 0 || is.high_ms > 0;
+  if (way == "fused") return std::make_unique<FusedWay>(is, layers, world, all.traffic, linked);
+  const std::map<std::string, int> pieces{
+      {"bulk", 1}, {"padded", 1}, {"2 pieces", 2}, {"4 pieces", 4}};
+  const auto known = pieces.find(way);
+  if (known == pieces.end()) throw Error(ErrorCode::usage, "there is no way '" + way + "'");
+  return std::make_unique<ExchangeWay>(is, layers, world, all.traffic, linked, known->second,
+                                       way == "padded");
+}
+
+// Step -1 comes first, and is not counted: memory is touched, and results are looked at.
+void Cell::measure(comm::Communicator& world, Way& way, const std::string& name, int step) {
+  Measured& all = found.at(name);
+  const auto r = size_t(world.rank());
+  const auto& mine = loads[name == "padded"];
+  const auto phases = phases_of(is, mine, step);
+  const Tensor x = random_tensor({is.tokens, is.hidden}, is.type(), uint32_t(r));
+  DrawnPolicy policy(layers, world.rank());
+  const nn::TokenView view;
+  std::vector<Tensor> made;
+  way.keep(!is.trace.empty() && step + 1 == is.steps);
+  comm::barrier(world);
+  if (step == 0 && r == 0) all.traffic.count_anew();
+  if (step == 0) way.count_anew();
+  comm::barrier(world);
+  const size_t at = size_t(std::max(step, 0) * is.ranks) + r;
+  all.begin[at] = Clock::now();
+  for (int l = 0; l < is.layers; ++l) {
+    policy.gate_seconds = phases[size_t(l)][r].gate;
+    const nn::MoeCall call{l, {step, 1, true, true}, view};
+    const nn::Gate gate(layers.router, policy, call);
+    made.push_back(way.run(l, x, gate, phases[size_t(l)][r], mine[size_t(l)][r]));
+  }
+  all.end[at] = Clock::now();
+  comm::barrier(world);
+  for (int l = 0; l < is.layers && step < 0; ++l) {
+    policy.gate_seconds = 0;
+    const nn::MoeCall call{l, {step, 1, true, true}, view};
+    const Tensor want =
+        ops::experts(x, nn::Gate(layers.router, policy, call)(x), *layers.weights.routed);
+    all.wrong[r] += made[size_t(l)].to_floats() != want.to_floats();
+  }
+}
+
+void Cell::add(const FusedWay& way, Measured& all) {
+  const std::lock_guard lock(mutex);
+  all.tasks += way.trace.tasks;
+  all.idle_while_ready += way.trace.idle_while_ready;
+  all.busy += way.trace.busy;
+  all.first_remote += way.first_remote;
+  all.remote += way.remote;
+  all.overlapped += way.overlapped;
+  all.heap_bytes = way.heap_bytes();
+}
+
+void Cell::run(comm::Communicator& world) {
+  base::ThreadPool pool(static_cast<int>(is.workers));
+  tensor::Scope scope;
+  scope.pool = &pool;
+  const tensor::BindScope bound(scope);
+  std::vector<std::unique_ptr<Way>> ways;
+  for (const std::string& name : is.ways) ways.push_back(make(name, world, found.at(name)));
+  for (int step = -1; step < is.steps; ++step)
+    for (size_t i = 0; i < ways.size(); ++i) {  // another one first in each step
+      const size_t w = (i + size_t(step + 1)) % ways.size();
+      measure(world, *ways[w], is.ways[w], step);
     }
+  for (size_t w = 0; w < ways.size(); ++w) {
+    Measured& all = found.at(is.ways[w]);
+    all.spans[size_t(world.rank())] = std::move(ways[w]->spans());
+    if (const auto* fused = dynamic_cast<const FusedWay*>(ways[w].get())) add(*fused, all);
   }
-  std::mutex mutex_;
-  std::condition_variable_any came_;
-  Clock::time_point free_{};
-  std::deque<std::pair<Clock::time_point, std::function<void()>>> queue_;
-  std::jthread thread_;
-};
-
-// What a rank's phases take in a step; of the links for each byte.
-struct Phases {
-  double gate = 0, dispatch = 0, combine = 0;
-};
-
-class LinkedHeap final : public fused::SymmetricHeap {
- public:
-  LinkedHeap(SymmetricHeap& below, const fused::Layout& layout)
-      : SymmetricHeap(&below.ranks(), below.rank(), below.memory()),
-        below_(below),
-        layout_(layout) {}
-  Phases phases;
-
-  void put(const fused::Transfer& t) override { below_.put(t); }
-  void signal(const fused::Transfer& t) override { below_.signal(t); }
-  void put_signal(const fused::Transfer& t) override {
-    if (t.bytes == 0) return below_.put_signal(t);
-    const int64_t run = (t.at - layout_.count_region()) / layout_.row_bytes / layout_.run;
-    const double each = run / 2 % 2 == 0 ? phases.dispatch : phases.combine;
-    link_.send(each * double(t.bytes), [this, t] { below_.put_signal(t); });
-  }
-
- private:
-  SymmetricHeap& below_;
-  const fused::Layout layout_;
-  Link link_;
-};
-
-class LinkedTransport final : public comm::Transport {
- public:
-  LinkedTransport(std::shared_ptr<Transport> below, const Phases& phases)
-      : below_(std::move(below)), phases_(phases) {}
-  int rank() const override { return below_->rank(); }
-  int size() const override { return below_->size(); }
-  void send(int to, uint64_t channel, comm::Message message) override {
-    const bool out = std::string_view(message.tag.operation) == "dispatch",
-               back = std::string_view(message.tag.operation) == "combine";
-    if (to == rank() || !(out || back)) return below_->send(to, channel, std::move(message));
-    const double each = out ? phases_.dispatch : phases_.combine;
-    const auto held = std::make_shared<comm::Message>(std::move(message));
-    link_.send(each * double(held->data.bytes()),
-               [this, to, channel, held] { below_->send(to, channel, std::move(*held)); });
-  }
-  void await_room(int to, const std::function<void()>& expired) override {
-    below_->await_room(to, expired);
-  }
-  comm::Inbox& inbox() override { return below_->inbox(); }
-  void advance() override { below_->advance(); }
-  uint64_t progress(int rank) const override { return below_->progress(rank); }
-  void wait_for(int rank) override { below_->wait_for(rank); }
-  int waits_for(int rank) const override { return below_->waits_for(rank); }
-  void fail_all(const Error& error) override { below_->fail_all(error); }
-
- private:
-  const std::shared_ptr<Transport> below_;
-  const Phases& phases_;
-  Link link_;
-};
-
-// A gate that takes its time.
-class SlowPolicy final : public nn::ExpertPolicy {
- public:
-  explicit SlowPolicy(const Phases& phases) : phases_(phases) {}
-  ops::Routing choose(const nn::MoeCall&, const Tensor&, const Tensor& logits,
-                      const ops::RoutingOptions& router) const override {
-    std::this_thread::sleep_for(std::chrono::duration<double>(phases_.gate));
-    return ops::route(logits, router);
-  }
-
- private:
-  const Phases& phases_;
-};
-
-struct Setting {
-  int64_t tokens;  // of a rank
-  int experts;
-  double zipf;  // the share of expert e falls as 1 / (e + 1)^zipf
-};
-
-struct Layer {
-  nn::Router router;
-  nn::ExpertWeights weights;
-};
-
-Layer layer_of(const Setting& is) {
-  auto routed = std::make_shared<std::vector<ops::Expert>>();
-  const auto random = [](int64_t n, int64_t k, uint32_t seed) {
-    return bench::random_tensor({n, k}, DType::f32, seed, 0.2f);
-  };
-  for (int e = 0; e < is.experts; ++e) {
-    const auto seed = uint32_t(3 * e);
-    routed->push_back({ops::pack_paired_weight(random(kInner, kHidden, seed),
-                                               random(kInner, kHidden, seed + 1), DType::f32),
-                       ops::pack_weight(random(kHidden, kInner, seed + 2), DType::f32)});
-  }
-  Tensor gate = random(is.experts, kHidden, 999);
-  // The first element of every token is 1: a bias of the logits.
-  for (int e = 0; e < is.experts; ++e) gate.row<float>(e)[0] = -float(is.zipf * std::log(e + 1.0));
-  Layer layer{{ops::pack_weight(gate, DType::f32), {}}, {std::move(routed), {}}};
-  layer.router.options.top_k = kTopK;
-  return layer;
+  comm::barrier(world);  // what is late has come
 }
 
-Tensor tokens_of(const Setting& is, int rank, int step) {
-  Tensor x = bench::random_tensor({is.tokens, kHidden}, DType::f32, uint32_t(step * kRanks + rank));
-  for (int64_t t = 0; t < is.tokens; ++t) x.row<float>(t)[0] = 1;
-  return x;
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+double quantile(std::vector<double> values, double share) {
+  const auto at = values.begin() + int64_t(share * double(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
-// A rank's layer in pieces: all leave, then each is computed as it arrives.
-Tensor exchanged(const parallel::ExpertExchange& exchange, const Tensor& x, const nn::Gate& gate,
-                 const nn::ExpertWeights& weights, int pieces) {
-  const ops::Routing routing = gate(x);
-  std::vector<parallel::ExpertFlight> flights;
-  std::vector<nn::Range> cuts;
-  for (int p = 0; p < pieces; ++p) {
-    cuts.push_back(nn::split({0, x.size(0)}, pieces, p));
-    std::vector<int32_t> all(size_t(cuts[size_t(p)].size() * kTopK));
-    std::iota(all.begin(), all.end(), 0);
-    flights.push_back(exchange.dispatch(
-        p, x.slice(0, cuts[size_t(p)].begin, cuts[size_t(p)].end),
-        routing.ids.slice(0, cuts[size_t(p)].begin, cuts[size_t(p)].end), all, weights));
+// How many times as long one took as the other, step by step: the mean, and the ends of its 95 %
+// interval.
+std::string ratio(const std::vector<double>& of, const std::vector<double>& to) {
+  std::vector<double> logs;
+  for (size_t i = 0; i < of.size(); ++i) logs.push_back(std::log(of[i] / to[i]));
+  const double middle = mean(logs);
+  double squares = 0;
+  for (const double one : logs) squares += (one - middle) * (one - middle);
+  const double n = double(logs.size());
+  const double half = n > 1 ? 1.96 * std::sqrt(squares / (n - 1) / n) : 0;
+  return fmt::format("[{:.3f},{:.3f},{:.3f}]", std::exp(middle - half), std::exp(middle),
+                     std::exp(middle + half));
+}
+
+// Of the time that no way can go below, and of what waiting for all at each phase costs.
+std::string bounds(const Cell& cell, bool padded) {
+  Bounds sum;
+  for (int step = 0; step < cell.is.steps; ++step) {
+    const Bounds one = bounds_of(phases_of(cell.is, cell.loads[padded], step));
+    sum.max_of_sums += one.max_of_sums / double(cell.is.steps);
+    sum.sum_of_maxima += one.sum_of_maxima / double(cell.is.steps);
+    sum.busiest += one.busiest / double(cell.is.steps);
   }
-  const Tensor rows = Tensor::empty({x.size(0) * kTopK, kHidden}, x.dtype());
-  for (auto& flight : flights) exchange.compute(flight);
-  for (size_t p = 0; p < flights.size(); ++p)
-    exchange.finish(flights[p], rows.slice(0, cuts[p].begin * kTopK, cuts[p].end * kTopK));
-  return ops::combine_rows(rows, routing.weights);
+  return fmt::format(",\"max_of_sums\":{:.6f},\"sum_of_maxima\":{:.6f},\"busiest\":{:.6f}",
+                     sum.max_of_sums, sum.sum_of_maxima, sum.busiest);
 }
 
-// Delays of a step, the same for all who ask: uniform over 20 to 120 ms.
-std::vector<Phases> drawn(const Setting& is, const Layer& layer, int step) {
-  std::mt19937 random(uint32_t(step) + 77);
-  std::uniform_real_distribution<double> seconds(0.02, 0.12);
-  std::vector<int64_t> out(kRanks), back(kRanks);
-  const std::vector<int> owner = parallel::experts_in_blocks(is.experts, kRanks);
-  for (int r = 0; r < kRanks; ++r)
-    for (const int64_t e : layer.router(tokens_of(is, r, step)).ids.to_ints())
-      if (const int to = owner[size_t(e)]; to != r) ++out[size_t(r)], ++back[size_t(to)];
-  std::vector<Phases> phases;
-  for (int r = 0; r < kRanks; ++r) {
-    const auto each = [&](int64_t rows) {
-      return seconds(random) / double(rows * kHidden * 4 + 1);
-    };
-    const double gate = seconds(random), leaves = each(out[size_t(r)]);
-    phases.push_back({gate, leaves, each(back[size_t(r)])});
+std::string line(const Cell& cell, const std::string& way) {
+  const Setting& is = cell.is;
+  const Measured& all = cell.found.at(way);
+  const std::vector<double> seconds = all.seconds(is.ranks);
+  std::string text = fmt::format(
+      "{{\"bench\":\"fused\",\"how\":\"{}\",\"ranks\":{},\"workers\":{},\"layers\":{},\"tokens\":{}"
+      ","
+      "\"experts\":{},\"hidden\":{},\"ffn\":{},\"top_k\":{},\"skew\":\"{}\",\"dtype\":\"{}\","
+      "\"tile\":{},\"window\":{},\"mbytes\":{},\"steps\":{},\"seconds\":{:.6f},\"p50\":{:.6f},"
+      "\"p95\":{:.6f},\"payload_bytes\":{},\"incast_bytes\":{},\"same_bits\":{}",
+      way, is.ranks, is.workers, is.layers, is.tokens, is.experts, is.hidden, is.ffn, is.top_k,
+      is.skew, is.dtype, is.tile, is.window, is.mbytes, is.steps, mean(seconds),
+      quantile(seconds, 0.5), quantile(seconds, 0.95), all.traffic.payload() / is.steps,
+      all.traffic.most(), mean({all.wrong.begin(), all.wrong.end()}) == 0);
+  if (is.mbytes + is.high_ms + is.row_us + is.gate_ms > 0) text += bounds(cell, way == "padded");
+  if (way != "fused" && cell.found.contains("fused"))
+    text += ",\"over_fused\":" + ratio(seconds, cell.found.at("fused").seconds(is.ranks));
+  if (way == "fused")
+    text += fmt::format(
+        ",\"heap_bytes\":{},\"tasks\":{},\"utilisation\":{:.3f},\"idle_while_ready\":{},"
+        "\"first_remote_tile\":{:.6f},\"overlapped\":\"{} of {}\"",
+        all.heap_bytes, all.tasks / is.steps,
+        all.busy / (mean(seconds) * double(is.steps * is.ranks * is.workers)), all.idle_while_ready,
+        all.remote ? all.first_remote / double(all.remote) : -1, all.overlapped, all.remote);
+  return text + "}";
+}
+
+void write_trace(const Cell& cell) {
+  ChromeTrace trace(cell.is.trace);
+  for (const auto& [way, all] : cell.found) {
+    const auto last = all.begin.end() - cell.is.ranks;
+    const auto zero = *std::min_element(last, all.begin.end());
+    for (size_t r = 0; r < all.spans.size(); ++r) trace.add(way, r, zero, all.spans[r]);
   }
-  return phases;
-}
-
-struct Steps {
-  Clock::time_point begin[kRanks], end[kRanks];
-  std::vector<double> seconds;
-  bool same = true;
-};
-
-using MakeLayer = std::function<std::function<Tensor(const Tensor&, const nn::Gate&)>(
-    comm::Communicator& world, Phases& now)>;
-
-Steps measured(const Setting& is, const Layer& layer, int steps, const MakeLayer& make) {
-  Steps all;
-  comm::threads::run(kRanks, std::chrono::seconds(60), [&](comm::Communicator& world) {
-    Phases now;
-    const auto run = make(world, now);
-    const SlowPolicy policy(now);
-    const nn::TokenView view;
-    const nn::MoeCall call{0, {0, 1, true, true}, view};
-    const nn::Gate gate(layer.router, policy, call);
-    const auto r = size_t(world.rank());
-    for (int step = 0; step < steps; ++step) {
-      const Tensor x = tokens_of(is, world.rank(), step);
-      now = drawn(is, layer, step)[r];
-      const Tensor want = ops::experts(x, layer.router(x), *layer.weights.routed);
-      comm::barrier(world);
-      all.begin[r] = Clock::now();
-      const Tensor made = run(x, gate);
-      all.end[r] = Clock::now();
-      if (made.to_floats() != want.to_floats()) all.same = false;
-      comm::barrier(world);
-      if (r == 0)
-        all.seconds.push_back(
-            std::chrono::duration<double>(*std::max_element(all.end, all.end + kRanks) -
-                                          *std::min_element(all.begin, all.begin + kRanks))
-                .count());
-      comm::barrier(world);
-    }
-  });
-  return all;
-}
-
-MakeLayer in_pieces(const Setting& is, const Layer& layer, int pieces) {
-  return [&is, &layer, pieces](comm::Communicator& world, Phases& now) {
-    auto linked = std::shared_ptr<comm::Communicator>(world.over(
-        [&now](auto below, auto) { return std::make_shared<LinkedTransport>(below, now); }));
-    const parallel::ExpertExchange exchange(linked.get(),
-                                            parallel::experts_in_blocks(is.experts, kRanks));
-    return [linked, exchange, &layer, pieces](const Tensor& x, const nn::Gate& gate) {
-      return exchanged(exchange, x, gate, layer.weights, pieces);
-    };
-  };
-}
-
-MakeLayer as_one(const Setting& is, const Layer& layer) {
-  struct Parts {
-    std::unique_ptr<fused::SymmetricHeap> below;
-    std::unique_ptr<LinkedHeap> heap;
-    std::unique_ptr<fused::MoeOperator> one;
-    std::unique_ptr<fused::Actors> actors;
-  };
-  return [&is, &layer](comm::Communicator& world, Phases& now) {
-    const int mine = (is.experts + kRanks - 1) / kRanks;
-    const auto layout = fused::Layout::dropless(kRanks, mine, is.tokens * std::min(kTopK, mine),
-                                                kHidden * 4, {kTile});
-    auto parts = std::make_shared<Parts>();
-    parts->below = fused::open_heap(
-        world, {layout.bytes(), layout.count_region(), layout.bytes() - 8 * layout.flags()},
-        tensor::Device::cpu);
-    parts->heap = std::make_unique<LinkedHeap>(*parts->below, layout);
-    parts->one = std::make_unique<fused::MoeOperator>(
-        layout, parallel::experts_in_blocks(is.experts, kRanks), is.tokens, fused::Manner{},
-        *parts->heap);
-    parts->actors = std::make_unique<fused::Actors>(*parts->one);
-    return [parts, &now, &layer](const Tensor& x, const nn::Gate& gate) {
-      parts->heap->phases = now;
-      return parts->actors->run(x, gate, layer.weights);
-    };
-  };
-}
-
-void measure(const Setting& is, int steps) {
-  const Layer layer = layer_of(is);
-  double sums = 0, maxima = 0;  // over the steps: max of ranks' sums, sum of phases' maxima
-  const std::vector<int> owner = parallel::experts_in_blocks(is.experts, kRanks);
-  for (int step = 0; step < steps; ++step) {
-    std::vector<int64_t> out(kRanks), back(kRanks);
-    for (int r = 0; r < kRanks; ++r)
-      for (const int64_t e : layer.router(tokens_of(is, r, step)).ids.to_ints())
-        if (const int to = owner[size_t(e)]; to != r) ++out[size_t(r)], ++back[size_t(to)];
-    double most = 0, gate = 0, dispatch = 0, combine = 0;
-    const auto phases = drawn(is, layer, step);
-    for (size_t r = 0; r < kRanks; ++r) {
-      const double leaves = phases[r].dispatch * double(out[r] * kHidden * 4),
-                   returns = phases[r].combine * double(back[r] * kHidden * 4);
-      most = std::max(most, phases[r].gate + leaves + returns);
-      gate = std::max(gate, phases[r].gate);
-      dispatch = std::max(dispatch, leaves);
-      combine = std::max(combine, returns);
-    }
-    sums += most / steps;
-    maxima += (gate + dispatch + combine) / steps;
-  }
-  const auto print = [&](const std::string& name, const MakeLayer& make) {
-    const Steps did = measured(is, layer, steps, make);
-    const double mean =
-        std::accumulate(did.seconds.begin(), did.seconds.end(), 0.0) / double(steps);
-    std::puts(
-        fmt::format("{{\"bench\":\"fused\",\"how\":\"{}\",\"ranks\":{},\"tokens\":{},"
-                    "\"experts\":{},\"zipf\":{},\"steps\":{},\"ms\":{:.1f},"
-                    "\"max_of_sums_ms\":{:.1f},\"sum_of_maxima_ms\":{:.1f},\"same_bits\":{}}}",
-                    name, kRanks, is.tokens, is.experts, is.zipf, steps, mean * 1e3, sums * 1e3,
-                    maxima * 1e3, did.same)
-            .c_str());
-    std::fflush(stdout);
-  };
-  print("fused", as_one(is, layer));
-  print("bulk", in_pieces(is, layer, 1));
-  print("2 pieces", in_pieces(is, layer, 2));
-  print("4 pieces", in_pieces(is, layer, 4));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int steps = argc > 1 ? std::atoi(argv[1]) : 10;
-  for (const int64_t tokens : {256, 1024})
-    for (const int experts : {8, 64})
-      for (const double zipf : {0.0, 1.0}) measure({tokens, experts, zipf}, steps);
+  try {
+    Setting is;
+    for (int i = 1; i < argc; ++i) read(argv[i], is);
+    Cell cell(is);
+    comm::threads::run(static_cast<int>(is.ranks), std::chrono::seconds(60),
+                       [&](comm::Communicator& world) { cell.run(world); });
+    for (const std::string& way : is.ways) std::puts(line(cell, way).c_str());
+    if (!is.trace.empty()) write_trace(cell);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "fused_bench: %s\n", e.what());
+    return 1;
+  }
 }

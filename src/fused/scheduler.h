@@ -18,8 +18,8 @@ class Scheduler {
         missing_(memory.take<int32_t>(shape.blocks)),
         ready_(memory, most_ready(shape)),
         later_(memory, shape.blocks),
-        arrived_(memory, most(shape) + int64_t{shape.layout.ranks} * shape.layout.run_tiles() + 1) {
-  }
+        arrived_(memory, int64_t{shape.layout.ranks} * shape.layout.run_tiles() + 1),
+        mine_(memory, most(shape) + 1) {}
 
   /// `shared`: the layer has a shared expert.
   TESSERA_ANYWHERE void begin(int blocks, bool shared) {
@@ -122,9 +122,11 @@ class Scheduler {
     for (task.part = 0; task.part < count; ++task.part) ready_.push(task);
   }
   TESSERA_ANYWHERE void start_tiles() {
-    for (int32_t slot = 0; slot < shape_.slots && !arrived_.empty(); ++slot) {
+    for (int32_t slot = 0; slot < shape_.slots; ++slot) {
       if (left_[slot] > 0) continue;
-      Task tile = arrived_.pop();
+      TaskQueue& from = arrived_.empty() ? mine_ : arrived_;
+      if (from.empty()) return;
+      Task tile = from.pop();
       tile.slot = slot;
       push_parts(tile, TaskKind::up, shape_.up_parts);
     }
@@ -163,7 +165,7 @@ class Scheduler {
           const Blocks waits = routed_.wait(layout, tile);
           for (int b = waits.first; b <= waits.last; ++b) ++missing_[b];
           if (peer == shape_.rank)
-            arrived_.push(tile);
+            mine_.push(tile);
           else if (count < layout.run_tiles())
             ready_.push(tile);
         }
@@ -182,7 +184,8 @@ class Scheduler {
   int32_t* busy_ = nullptr;     // [processors]
   int32_t* left_ = nullptr;     // [slots]: parts of the product under way; 0: free
   int32_t* missing_ = nullptr;  // [blocks]: what their sum waits for
-  TaskQueue ready_, later_, arrived_;
+  TaskQueue ready_, later_;
+  TaskQueue arrived_, mine_;  // tiles of others first: their results have a way to go
 };
 
 }  // namespace tessera::fused

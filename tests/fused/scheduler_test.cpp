@@ -90,6 +90,22 @@ TEST(Scheduler, TheBoundShrinksToTheTasksThatThereAre) {
   EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
 }
 
+// Their results have a way to go, mine have none.
+TEST(Scheduler, TilesOfOthersAreComputedBeforeMine) {
+  Bench bench({Layout::fixed(2, 1, 6, 8, {2}), 0, 1, 1, 1, 1, 1, 1});
+  bench.routed.to(bench.shape.layout, 0)[0] = 6;
+  bench.scheduler.begin(1, false);
+  bench.scheduler.heard(2);
+  bench.scheduler.arrived({up, 1, 0, 0, 2});
+  bench.scheduler.arrived({up, 1, 0, 1, 2});
+  bench.scheduler.hand_out(bench.words);
+  std::vector<int> peers;
+  for (const Task& t : bench.run())
+    if (t.kind == down) peers.push_back(t.peer);
+  EXPECT_EQ(peers, (std::vector{1, 1, 0, 0, 0}));
+  EXPECT_TRUE(bench.scheduler.done());
+}
+
 // What is on its way to one rank is never more than a run holds: a tile leaves when the results of
 // the one whose place it takes were collected, whatever comes back first.
 TEST(Scheduler, ATileLeavesWhenItsPlaceIsFree) {

@@ -1,0 +1,192 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench.h"
+#include "nn/moe/policy.h"
+#include "ops/experts.h"
+#include "parallel/experts/exchange.h"
+
+namespace tessera::bench {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// A cell of the benchmark: words NAME=VALUE.
+struct Setting {
+  int64_t ranks = 8, workers = 1, layers = 1, steps = 10;
+  int64_t tokens = 1024;  ///< of a rank
+  int64_t experts = 64, hidden = 32, ffn = 16, top_k = 2;
+  int64_t distinct = 8;            ///< experts with weights of their own; others share theirs
+  int64_t tile = 64, window = 0;   ///< rows; tiles of a run, 0: all
+  int64_t parts = 1;               ///< of a tile's products
+  double low_ms = 0, high_ms = 0;  ///< what each phase of a rank takes, drawn anew for each step
+  double mbytes = 0;               ///< that a rank's link carries in a second; 0: memory alone
+  double gate_ms = 0, row_us = 0;  ///< what a gate, a row of an expert takes beside its arithmetic
+  std::string skew = "uniform";    ///< or zipf (1 / rank of the expert), or one
+  std::string dtype = "f32", trace;
+  std::vector<std::string> ways{"fused", "bulk", "padded", "2 pieces", "4 pieces"};
+
+  DType type() const { return dtype == "bf16" ? DType::bf16 : DType::f32; }
+  int64_t row_bytes() const { return hidden * size_of(type()); }
+  std::vector<int> owner() const {
+    return parallel::experts_in_blocks(static_cast<int>(experts), static_cast<int>(ranks));
+  }
+};
+
+inline void read(const std::string& word, Setting& is) {
+  const size_t at = word.find('=');
+  const std::string name = word.substr(0, at), value = at == word.npos ? "" : word.substr(at + 1);
+  const auto number = [&](auto& to) {
+    const char* const end = value.data() + value.size();
+    const auto [rest, error] = std::from_chars(value.data(), end, to);
+    if (error != std::errc() || rest != end || to < 0)
+      throw Error(ErrorCode::usage, fmt::format("'{}': expected a number", word));
+  };
+  const std::pair<const char*, int64_t&> whole[] = {
+      {"ranks", is.ranks},       {"workers", is.workers}, {"layers", is.layers},
+      {"steps", is.steps},       {"tokens", is.tokens},   {"experts", is.experts},
+      {"hidden", is.hidden},     {"ffn", is.ffn},         {"top-k", is.top_k},
+      {"distinct", is.distinct}, {"tile", is.tile},       {"window", is.window},
+      {"parts", is.parts}};
+  const std::pair<const char*, double&> real[] = {{"low-ms", is.low_ms},
+                                                  {"high-ms", is.high_ms},
+                                                  {"mbytes", is.mbytes},
+                                                  {"gate-ms", is.gate_ms},
+                                                  {"row-us", is.row_us}};
+  for (const auto& [known, to] : whole)
+    if (name == known) return number(to);
+  for (const auto& [known, to] : real)
+    if (name == known) return number(to);
+  if (name == "skew" && (value == "uniform" || value == "zipf" || value == "one")) {
+    is.skew = value;
+  } else if (name == "dtype" && (value == "f32" || value == "bf16")) {
+    is.dtype = value;
+  } else if (name == "trace") {
+    is.trace = value;
+  } else if (name == "ways") {
+    is.ways.clear();
+    for (size_t begin = 0, end = 0; end != value.npos; begin = end + 1) {
+      end = value.find(',', begin);
+      is.ways.push_back(value.substr(begin, end == value.npos ? end : end - begin));
+    }
+  } else {
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("'{}': expected ranks, workers, layers, steps, tokens, experts, hidden, "
+                    "ffn, top-k, distinct, tile, window, parts, low-ms, high-ms, mbytes, "
+                    "gate-ms, row-us, skew=uniform|zipf|one, dtype=f32|bf16, trace=FILE or "
+                    "ways=fused,bulk,padded,2 pieces,4 pieces",
+                    word));
+  }
+}
+
+/// Who goes where in a layer: drawn once, the same for all steps and ways.
+struct Routes {
+  std::vector<Tensor> ids;                   ///< by rank: [tokens, top_k]
+  std::vector<std::vector<int64_t>> counts;  ///< by rank and expert
+  int64_t capacity = 0;                      ///< the most rows of one rank for one expert
+
+  Routes(const Setting& is, int layer) : counts(static_cast<size_t>(is.ranks)) {
+    std::mt19937 random(static_cast<uint32_t>(layer) + 1);
+    std::vector<double> shares;
+    for (int64_t e = 0; e < is.experts; ++e)
+      shares.push_back(is.skew == "zipf" ? 1 / double(e + 1) : is.skew == "one" ? e < is.top_k : 1);
+    std::discrete_distribution<int32_t> choice(shares.begin(), shares.end());
+    for (auto& of_rank : counts) {
+      of_rank.resize(size_t(is.experts));
+      std::vector<int32_t> all;
+      for (int64_t t = 0; t < is.tokens; ++t)
+        for (int64_t k = 0; k < is.top_k; ++k) {
+          int32_t e = choice(random);
+          while (std::find(all.end() - k, all.end(), e) != all.end()) e = choice(random);
+          all.push_back(e);
+          capacity = std::max(capacity, ++of_rank[size_t(e)]);
+        }
+      ids.push_back(Tensor::from(std::span<const int32_t>(all), {is.tokens, is.top_k}));
+    }
+  }
+};
+
+/// Rows of a rank in a layer: sent to others, computed, sent back to others.
+struct Loads {
+  int64_t out = 0, computed = 0, back = 0;
+};
+inline std::vector<Loads> loads_of(const Setting& is, const Routes& routes, bool padded) {
+  const std::vector<int> owner = is.owner();
+  std::vector<Loads> loads(size_t(is.ranks));
+  for (size_t r = 0; r < loads.size(); ++r)
+    for (size_t e = 0; e < owner.size(); ++e) {
+      const auto to = size_t(owner[e]);
+      const int64_t rows = padded ? routes.capacity : routes.counts[r][e];
+      loads[to].computed += rows;
+      if (to != r) loads[r].out += rows, loads[to].back += rows;
+    }
+  return loads;
+}
+
+/// What the phases of a rank take in a layer: seconds.
+struct Phases {
+  double gate = 0, dispatch = 0, expert = 0, combine = 0;
+  double sum() const { return gate + dispatch + expert + combine; }
+};
+/// By layer and rank, with what links and rows cost.
+inline std::vector<std::vector<Phases>> phases_of(const Setting& is,
+                                                  const std::vector<std::vector<Loads>>& loads,
+                                                  int step) {
+  std::mt19937 random(uint32_t(step) + 77);
+  std::uniform_real_distribution<double> drawn(is.low_ms / 1e3, is.high_ms / 1e3);
+  const double byte = is.mbytes > 0 ? 1e-6 / is.mbytes : 0;
+  std::vector<std::vector<Phases>> all;
+  for (const auto& layer : loads) {
+    auto& phases = all.emplace_back();
+    for (const Loads& rank : layer) {
+      Phases& p = phases.emplace_back();
+      p.gate = drawn(random) + is.gate_ms / 1e3;
+      p.dispatch = drawn(random) + double(rank.out * is.row_bytes()) * byte;
+      p.expert = drawn(random) + double(rank.computed) * is.row_us / 1e6;
+      p.combine = drawn(random) + double(rank.back * is.row_bytes()) * byte;
+    }
+  }
+  return all;
+}
+
+/// What no way can go below, and what waiting for all at each phase costs: seconds of a step.
+struct Bounds {
+  double max_of_sums = 0, sum_of_maxima = 0, busiest = 0;
+};
+inline Bounds bounds_of(const std::vector<std::vector<Phases>>& layers) {
+  Bounds found;
+  std::vector<double> sums(layers[0].size()), cores(sums), links(sums);
+  for (const auto& layer : layers) {
+    Phases most;
+    for (size_t r = 0; r < layer.size(); ++r) {
+      const Phases& p = layer[r];
+      sums[r] += p.sum();
+      cores[r] += p.gate + p.expert;
+      links[r] += p.dispatch + p.combine;
+      most.gate = std::max(most.gate, p.gate);
+      most.dispatch = std::max(most.dispatch, p.dispatch);
+      most.expert = std::max(most.expert, p.expert);
+      most.combine = std::max(most.combine, p.combine);
+    }
+    found.sum_of_maxima += most.sum();
+  }
+  const auto max = [](const std::vector<double>& of) {
+    return *std::max_element(of.begin(), of.end());
+  };
+  found.max_of_sums = max(sums);
+  found.busiest = std::max(max(cores), max(links));
+  return found;
+}
+
+}  // namespace tessera::bench

@@ -1,0 +1,248 @@
+#pragma once
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "comm/collectives.h"
+#include "fused/actors.h"
+#include "fused/direct_heap.h"
+#include "fused_links.h"
+#include "fused_setting.h"
+#include "fused_trace.h"
+#include "nn/moe/policy.h"
+#include "ops/elementwise.h"
+#include "tensor/scope.h"
+
+namespace tessera::bench {
+
+/// The layers of a cell: their experts, and who goes where.
+struct Layers {
+  explicit Layers(const Setting& is);
+  nn::Router router;
+  nn::ExpertWeights weights;
+  std::vector<Routes> routes;
+};
+
+inline Layers::Layers(const Setting& is) {
+  const auto random = [&](int64_t n, int64_t k, uint32_t seed) {
+    return random_tensor({n, k}, is.type(), seed, float(1 / std::sqrt(double(k))));
+  };
+  std::vector<ops::Expert> distinct;
+  for (int64_t e = 0; e < std::clamp<int64_t>(is.distinct, 1, is.experts); ++e) {
+    const auto seed = uint32_t(3 * e);
+    distinct.push_back({ops::pack_paired_weight(random(is.ffn, is.hidden, seed),
+                                                random(is.ffn, is.hidden, seed + 1), is.type()),
+                        ops::pack_weight(random(is.hidden, is.ffn, seed + 2), is.type())});
+  }
+  auto routed = std::make_shared<std::vector<ops::Expert>>();
+  for (int64_t e = 0; e < is.experts; ++e) routed->push_back(distinct[size_t(e) % distinct.size()]);
+  weights = {std::move(routed), {}};
+  router = {ops::pack_weight(random(is.experts, is.hidden, 999), is.type()), {}};
+  router.options.top_k = static_cast<int>(is.top_k);
+  for (int l = 0; l < is.layers; ++l) routes.emplace_back(is, l);
+}
+
+/// A gate that has decided already, and takes its time.
+class DrawnPolicy final : public nn::ExpertPolicy {
+ public:
+  DrawnPolicy(const Layers& layers, int rank) : layers_(layers), rank_(size_t(rank)) {}
+  double gate_seconds = 0;
+  ops::Routing choose(const nn::MoeCall& call, const Tensor&, const Tensor&,
+                      const ops::RoutingOptions& router) const override {
+    sleep(gate_seconds);
+    const Tensor& ids = layers_.routes[size_t(call.site)].ids[rank_];
+    const Tensor weights = Tensor::empty(ids.shape(), DType::f32);
+    std::fill_n(weights.data<float>(), weights.elements(), 1 / float(router.top_k));
+    return {ids, weights};
+  }
+
+ private:
+  const Layers& layers_;
+  const size_t rank_;
+};
+
+/// How a rank computes a layer.
+class Way {
+ public:
+  Way(const Setting& setting, const Layers& layers) : is(setting), all(layers) {}
+  virtual ~Way() = default;
+  Way(const Way&) = delete;
+  Way& operator=(const Way&) = delete;
+  virtual Tensor run(int layer, const Tensor& x, const nn::Gate& gate, const Phases& phases,
+                     const Loads& loads) = 0;
+  /// What was before does not count.
+  virtual void count_anew() {}
+  /// From now on spans are kept, or not.
+  virtual void keep(bool spans) = 0;
+  virtual std::vector<Span>& spans() = 0;
+
+ protected:
+  static double each(double seconds, int64_t of) { return of > 0 ? seconds / double(of) : 0; }
+  const Setting& is;
+  const Layers& all;
+};
+
+/// One operator over all ranks.
+class FusedWay final : public Way {
+ public:
+  FusedWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
+           Traffic& traffic, bool linked)
+      : Way(setting, layers),
+        layout_(layout_of(setting)),
+        below_(fused::open_heap(world, fused::heap_of(layout_), tensor::Device::cpu)),
+        heap_(*below_, layout_, traffic, linked),
+        one_(layout_, setting.owner(), setting.tokens,
+             {int(setting.workers), int(setting.parts), int(setting.parts),
+              int(setting.workers) + 1, 64},
+             heap_),
+        actors_(one_),
+        trace(world.rank(), int(setting.workers), setting.parts) {
+    one_.watch(&trace);
+  }
+  Tensor run(int, const Tensor& x, const nn::Gate& gate, const Phases& phases,
+             const Loads& loads) override {
+    heap_.costs = {each(phases.dispatch, loads.out * is.row_bytes()),
+                   each(phases.combine, loads.back * is.row_bytes())};
+    trace.row_seconds = each(phases.expert, loads.computed);
+    trace.begin_step(keeps_);
+    const auto begin = Clock::now();
+    const Tensor made = actors_.run(x, gate, all.weights);
+    if (const double first = trace.first_remote(begin); first >= 0) {
+      first_remote += first;
+      ++remote;
+      overlapped += trace.overlaps();
+    }
+    one_.forget();
+    return made;
+  }
+  void keep(bool spans) override { keeps_ = spans; }
+  std::vector<Span>& spans() override { return trace.spans; }
+  void count_anew() override {
+    trace.count_anew();
+    first_remote = 0;
+    remote = overlapped = 0;
+  }
+  int64_t heap_bytes() const { return layout_.bytes(); }
+
+  double first_remote = 0;             ///< seconds, of all layers that had one
+  int64_t remote = 0, overlapped = 0;  ///< these layers; those that began before all had left
+
+ private:
+  static fused::Layout layout_of(const Setting& is) {
+    const int64_t mine = (is.experts + is.ranks - 1) / is.ranks;
+    return fused::Layout::dropless(int(is.ranks), int(mine), is.tokens * std::min(is.top_k, mine),
+                                   is.row_bytes(), {is.tile}, is.window);
+  }
+  const fused::Layout layout_;
+  const std::unique_ptr<fused::SymmetricHeap> below_;
+  LinkedHeap heap_;
+  fused::MoeOperator one_;
+  fused::Actors actors_;
+  bool keeps_ = false;
+
+ public:
+  RankTrace trace;
+};
+
+/// An exchange there and one back: whole; in pieces, all of which leave at once and are computed as
+/// they arrive (FasterMoE, Tutel); or with as many rows for each expert as the fullest one gets
+/// (DeepSpeed), which all ranks know beforehand here.
+class ExchangeWay final : public Way {
+ public:
+  ExchangeWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
+              Traffic& traffic, bool linked, int pieces, bool padded)
+      : Way(setting, layers),
+        world_(world),
+        linked_(world.over([&](auto below, auto) {
+          return std::make_shared<LinkedTransport>(below, costs_, traffic, linked);
+        })),
+        exchange_(linked_.get(), setting.owner()),
+        pieces_(pieces),
+        padded_(padded) {}
+  Tensor run(int layer, const Tensor& x, const nn::Gate& gate, const Phases& phases,
+             const Loads& loads) override {
+    const int64_t wire = is.row_bytes() + 4;
+    costs_ = {each(phases.dispatch, loads.out * wire),
+              each(phases.combine, loads.back * is.row_bytes())};
+    mark_ = Clock::now();
+    const ops::Routing routing = gate(x);
+    span("gate");
+    Tensor tokens = x, ids = routing.ids;
+    if (padded_) pad(layer, tokens, ids);
+    const Tensor rows = Tensor::empty({ids.elements(), is.hidden}, x.dtype());
+    std::vector<parallel::ExpertFlight> flights = dispatch(layer, tokens, ids);
+    for (auto& flight : flights) {
+      if (phases.expert > 0) await(flight);
+      span("wait for rows");
+      sleep(phases.expert / pieces_);
+      exchange_.compute(flight);
+      span("experts");
+    }
+    for (int p = 0; p < pieces_; ++p)
+      exchange_.finish(flights[size_t(p)], piece(rows, p, is.top_k));
+    span("wait for results");
+    return ops::combine_rows(rows.slice(0, 0, x.size(0) * is.top_k), routing.weights);
+  }
+  void keep(bool spans) override { keeps_ = spans; }
+  std::vector<Span>& spans() override { return spans_; }
+
+ private:
+  void span(const char* name) {
+    const auto now = Clock::now();
+    if (keeps_) spans_.push_back({name, 0, mark_, now});
+    mark_ = now;
+  }
+  Tensor piece(const Tensor& x, int p, int64_t each) const {
+    const nn::Range run = nn::split({0, x.size(0) / each}, pieces_, p);
+    return x.slice(0, run.begin * each, run.end * each);
+  }
+  // Tokens of nobody fill up what each expert gets.
+  void pad(int layer, Tensor& tokens, Tensor& ids) const {
+    const Routes& routes = all.routes[size_t(layer)];
+    const auto& counts = routes.counts[size_t(world_.rank())];
+    std::vector<int32_t> more;
+    for (size_t e = 0; e < counts.size(); ++e)
+      more.insert(more.end(), size_t(routes.capacity - counts[e]), int32_t(e));
+    while (more.size() % size_t(is.top_k) != 0) more.push_back(-1);
+    const int64_t extra = int64_t(more.size()) / is.top_k;
+    if (extra == 0) return;
+    tokens = ops::concat_rows({tokens, Tensor::zeros({extra, is.hidden}, tokens.dtype())});
+    std::vector<int32_t> joined(ids.data<int32_t>(), ids.data<int32_t>() + ids.elements());
+    joined.insert(joined.end(), more.begin(), more.end());
+    ids = Tensor::from(std::span<const int32_t>(joined), {tokens.size(0), is.top_k});
+  }
+  std::vector<parallel::ExpertFlight> dispatch(int layer, const Tensor& tokens, const Tensor& ids) {
+    std::vector<parallel::ExpertFlight> flights;
+    for (int p = 0; p < pieces_; ++p) {
+      const Tensor part = piece(ids, p, 1);
+      std::vector<int32_t> sent;
+      for (int32_t a = 0; a < part.elements(); ++a)
+        if (part.data<int32_t>()[a] >= 0) sent.push_back(a);
+      flights.push_back(
+          exchange_.dispatch(layer * pieces_ + p, piece(tokens, p, 1), part, sent, all.weights));
+    }
+    return flights;
+  }
+  void await(parallel::ExpertFlight& flight) const {
+    while (!flight.dispatch.done()) {
+      world_.check();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  comm::Communicator& world_;
+  ByteCosts costs_;
+  const std::unique_ptr<comm::Communicator> linked_;
+  const parallel::ExpertExchange exchange_;
+  const int pieces_;
+  const bool padded_;
+  bool keeps_ = false;
+  Clock::time_point mark_{};
+  std::vector<Span> spans_;
+};
+
+}  // namespace tessera::bench
