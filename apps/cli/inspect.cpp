@@ -31,8 +31,10 @@ std::string number_of(size_t first, size_t last) {
 // Neighbours that need the same share a line.
 void print_ranks(const Inspection& i) {
   std::printf("\nEach rank under %s\n", i.plan.empty() ? "the budget" : i.plan.c_str());
-  std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s\n", "ranks", "experts", "tokens",
-              "weights", "activations", "K/V", "buffers", "all at once", "sent a step");
+  const bool bands = i.ranks.front().decode > 0;
+  std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s%s\n", "ranks", "experts", "tokens",
+              "weights", "activations", "K/V", "buffers", "all at once", "sent a step",
+              bands ? "   to decode" : "");
   for (size_t first = 0, last = 0; first < i.ranks.size(); first = ++last) {
     const Inspection::Rank& r = i.ranks[first];
     while (last + 1 < i.ranks.size() && i.ranks[last + 1] == r) ++last;
@@ -40,6 +42,7 @@ void print_ranks(const Inspection& i) {
                 static_cast<long>(r.tokens));
     for (int64_t bytes : {r.weights, r.activations, r.kv, r.buffers, r.total, r.sent})
       std::printf(" %11s", amount(double(bytes)).c_str());
+    if (bands) std::printf(" %11s", amount(double(r.decode)).c_str());
     std::printf("\n");
   }
 }

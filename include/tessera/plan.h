@@ -47,6 +47,7 @@ struct Plan {
   int distrifusion =
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
+  int vae = 1;     ///< ranks, the first ones, that decode an image together, some of its lines each
   int warmup = 1;  ///< first steps in which nothing is stale, >= 1
   /// Parts of a sample that pass the network one after the other once nothing is fresh; keys and
   /// values of the others are their last ones. 0: as many as stages.

@@ -35,6 +35,9 @@ struct Report {
     MemoryPeaks peak_bytes;
     double flops = 0;
     int64_t sent_bytes = 0;
+    /// The same while it decoded, if it is one of those of Plan::vae.
+    MemoryPeaks decode_peak_bytes{};
+    double decode_flops = 0;
   };
   std::vector<Rank> per_rank;
   struct Layer {
@@ -132,6 +135,7 @@ struct Inspection {
     int64_t total = 0;    ///< of all at once
     double flops = 0;     ///< of a step, or of a pass over all tokens
     int64_t sent = 0;     ///< bytes, in the same
+    int64_t decode = 0;   ///< of all at once while it decodes, if it is one of those of Plan::vae
     bool operator==(const Rank&) const = default;
   };
   std::string plan;         ///< "" without one

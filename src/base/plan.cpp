@@ -194,6 +194,7 @@ const std::vector<Entry>& entries() {
       number("tensor", &Plan::tensor),
       number("distrifusion", &Plan::distrifusion),
       number("expert", &Plan::expert),
+      number("vae", &Plan::vae),
       number("warmup", &Plan::warmup),
       choice<E>("schedule", &Plan::schedule,
                 {{"sync", E::sync},
@@ -379,6 +380,11 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(fmt::format(
         "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
         to_string(plan), plan.world(), ranks));
+  if (plan.vae > plan.world())
+    found.push_back(fmt::format(
+        "vae={}: that many of the plan's ranks decode an image, and it has {}; use vae={} or less, "
+        "or add an axis, as ulysses={}",
+        plan.vae, plan.world(), plan.world(), plan.vae));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.distrifusion > 1))
     found.push_back(

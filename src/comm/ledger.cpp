@@ -14,6 +14,17 @@ void Ledger::received(const Tag& tag, double wait_seconds, double flight_seconds
   entry.flight_seconds += flight_seconds;
 }
 
+Ledger::Entries Ledger::since(const Entries& before) const {
+  Entries added = entries_;
+  for (const auto& [key, old] : before) {
+    Entry& entry = added[key];
+    entry = {entry.messages - old.messages, entry.bytes - old.bytes,
+             entry.wait_seconds - old.wait_seconds, entry.flight_seconds - old.flight_seconds};
+    if (entry.messages == 0 && entry.wait_seconds == 0) added.erase(key);
+  }
+  return added;
+}
+
 Ledger::Entry Ledger::total() const {
   Entry sum;
   for (const auto& [key, entry] : entries_) {

@@ -17,13 +17,16 @@ class Ledger {
     double wait_seconds = 0;          ///< blocked until something arrived
     double flight_seconds = 0;        ///< from the start of a receive to the arrival of its message
   };
+  using Entries = std::map<std::pair<std::string, int>, Entry>;
   void sent(const Tag& tag, int64_t bytes, int64_t messages = 1);
   void received(const Tag& tag, double wait_seconds, double flight_seconds);
-  const std::map<std::pair<std::string, int>, Entry>& entries() const { return entries_; }
+  const Entries& entries() const { return entries_; }
+  /// What was added after the entries were `before`.
+  Entries since(const Entries& before) const;
   Entry total() const;
 
  private:
-  std::map<std::pair<std::string, int>, Entry> entries_;
+  Entries entries_;
 };
 
 }  // namespace tessera::comm

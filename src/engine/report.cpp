@@ -26,9 +26,14 @@ Json json_of(const MemoryPeaks& peaks) {
 }
 
 Json json_of(const Report::Rank& rank) {
-  return {{"peak_bytes", json_of(rank.peak_bytes)},
-          {"flops", rank.flops},
-          {"sent_bytes", rank.sent_bytes}};
+  Json json{{"peak_bytes", json_of(rank.peak_bytes)},
+            {"flops", rank.flops},
+            {"sent_bytes", rank.sent_bytes}};
+  if (rank.decode_flops > 0) {
+    json["decode_peak_bytes"] = json_of(rank.decode_peak_bytes);
+    json["decode_flops"] = rank.decode_flops;
+  }
+  return json;
 }
 
 std::string to_json(const Report& r) {
@@ -93,7 +98,7 @@ std::string to_json(const Report& r) {
 
 std::string to_json(const Inspection& i) {
   Json ranks = Json::array();
-  for (const Inspection::Rank& r : i.ranks)
+  for (const Inspection::Rank& r : i.ranks) {
     ranks.push_back({{"experts", r.experts},
                      {"tokens", r.tokens},
                      {"weights", r.weights},
@@ -103,6 +108,8 @@ std::string to_json(const Inspection& i) {
                      {"total", r.total},
                      {"flops", r.flops},
                      {"sent", r.sent}});
+    if (r.decode > 0) ranks.back()["decode"] = r.decode;
+  }
   Json components = Json::array();
   for (const Component& c : i.components)
     components.push_back({{"name", c.name},

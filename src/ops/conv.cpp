@@ -92,6 +92,8 @@ ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tens
   return std::make_shared<const kernels::PackedConv>(std::move(packed));
 }
 
+int64_t filter_lines(const ConvWeight& weight) { return weight->kh; }
+
 Tensor conv2d(const Tensor& image, const ConvWeight& weight, const Conv2dOptions& options) {
   require(weight != nullptr, ErrorCode::usage, "conv2d: no filter; pack one with pack_conv");
   check_image("conv2d", image);

@@ -22,6 +22,9 @@ using ConvWeight = std::shared_ptr<const kernels::PackedConv>;
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype);
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tensor::Device device);
 
+/// The lines that a pixel of the result reads.
+int64_t filter_lines(const ConvWeight& weight);
+
 /// What happens around a convolution, in this order: x * scale + shift, SiLU, up-sampling, zero
 /// padding; filter, bias; + residual.
 struct Conv2dOptions {

@@ -18,6 +18,7 @@ struct Workload {
   int branches = 1;               ///< 2 with guidance
   int steps = 1;
   int64_t prefix = 0;  ///< text tokens of a sequence
+  int64_t lines = 0;   ///< of a latent that a VAE decodes; 0: none does
   /// What measures whole samples: rescaled guidance, a scheduler's dynamic thresholding.
   bool rescales = false, thresholds = false;
   /// Of a language model, in place of all that.

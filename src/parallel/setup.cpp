@@ -13,6 +13,7 @@
 #include "parallel/sequence/displaced_kv.h"
 #include "parallel/sequence/ring.h"
 #include "parallel/sequence/ulysses.h"
+#include "parallel/spatial/bands.h"
 #include "parallel/tensor/narrow_experts.h"
 #include "parallel/tensor/ordered_reduce.h"
 #include "tensor/device_runtime.h"
@@ -127,6 +128,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   shard_problems(plan, geometry, found);
   block_problems(plan, workload, found);
   stage_problems(plan, geometry, workload, found);
+  for (std::string& each : band_problems(plan, workload.lines)) found.push_back(std::move(each));
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(fmt::format(
@@ -146,6 +148,7 @@ void text_problems(const Plan& plan, Problems& found) {
         "pipefusion= and patches= are for images; language models take expert=N or tensor=N");
   if (plan.distrifusion > 1)
     found.push_back("distrifusion= is for images; language models take expert=N or tensor=N");
+  if (plan.vae > 1) found.push_back("vae= decodes images; leave it out of a language model's plan");
   if (plan.cfg * plan.ring * plan.ulysses > 1)
     found.push_back(
         "cfg=, ring= and ulysses= are for images; language models take expert=N or tensor=N");

@@ -5,11 +5,15 @@
 
 #include "base/fail.h"
 #include "base/stopwatch.h"
+#include "comm/collectives.h"
 #include "media/png.h"
 #include "media/resize.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
+#include "pipeline/denoise.h"
+#include "pipeline/gather_reports.h"
+#include "pipeline/launch.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -39,23 +43,31 @@ Image image_of(const Tensor& unit, const std::string& label, int video, int fram
   return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame};
 }
 
+/// The part of a rank.
 struct Decoding {
   const ModelState& state;
   const RunControl& control;
   const Job& job;
   const std::optional<models::Tiling>& tiles;
-  const Tensor& tokens;
+  const Tensor& tokens;  ///< the first rank's
+  const models::VaeDecoder& decoder;
+  nn::Spatial& spatial;
+  comm::Communicator* ranks = nullptr;  ///< null: one
   const models::VaeSpec vae = state.vae();
-  const std::unique_ptr<models::VaeDecoder> decoder = state.load_vae();
   base::Stopwatch clock{};
 
+  bool first() const { return !ranks || ranks->rank() == 0; }
+  // What the first rank says.
+  bool agreed(bool word) const { return ranks ? comm::agreed(*ranks, 0, word, {"go", -1}) : word; }
   void stop_if_asked(int done, int count) const {
-    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before piece {} of {}",
+    const bool asked = (first() || state.options.processes) && control.stop.stop_requested();
+    require(!agreed(asked) && !asked, ErrorCode::cancelled, "stopped before piece {} of {}",
             done + 1, count);
   }
   void progress(int done, int count) const {
     stop_if_asked(done, count);
-    if (control.on_progress) control.on_progress({Phase::decode, done, count, clock.seconds()});
+    if (first() && control.on_progress)
+      control.on_progress({Phase::decode, done, count, clock.seconds()});
   }
   // Of one image's or video's pieces; the last one is told when all is done.
   void piece(int i, int done, int count) const {
@@ -64,29 +76,32 @@ struct Decoding {
   Tensor latent(int i) const;
   Tensor whole(int i, const Tensor& latent) const;
   Tensor decoded(int i) const;
+  Decoded all(bool numbers) const;
 };
 
 // The latent of one image or video, as its VAE takes it.
 Tensor Decoding::latent(int i) const {
+  const comm::Tag tag{"latents", -1};
+  if (!first()) return ranks->receive(0, tag).wait();
   const int64_t n = job.layout.tokens();
-  const Tensor z =
-      decoder->unscale(nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, vae.video));
-  return vae.video ? z.slice(2, job.added_frames, z.size(2)).contiguous() : z;
+  Tensor z =
+      decoder.unscale(nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, vae.video));
+  if (vae.video) z = z.slice(2, job.added_frames, z.size(2)).contiguous();
+  return ranks ? comm::broadcast(*ranks, 0, z, tag) : z;
 }
 
-// Of a latent, or of a tile of one.
+// Of a latent, or of a tile of one; on other ranks than the first without lines.
 Tensor Decoding::whole(int i, const Tensor& z) const {
-  nn::LocalSpatial spatial;
   const Tensor x = z.to(state.device());
   models::VaeWatch watch;
   watch.piece = [&](int done, int count) {
     tiles ? stop_if_asked(done, count) : piece(i, done, count);
   };
-  const Tensor made = on_host(decoder->decode(x, spatial, watch));
-  if (!vae.video && !ops::all_finite(made))  // once more, to say where it began
-    decoder->decode(x, spatial, {.trace = [](const std::string& name, const Tensor& out) {
-                      ops::require_finite(out, "the VAE's '" + name + "'");
-                    }});
+  const Tensor made = on_host(decoder.decode(x, spatial, watch));
+  if (!vae.video && !agreed(ops::all_finite(made)))  // once more, to say where it began
+    decoder.decode(x, spatial, {.trace = [](const std::string& name, const Tensor& out) {
+                     ops::require_finite(out, "the VAE's '" + name + "'");
+                   }});
   ops::require_finite(made, vae.video ? "the video VAE" : "the VAE's end");
   return made;
 }
@@ -99,20 +114,18 @@ Tensor Decoding::decoded(int i) const {
       tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
                                    [&](int done, int count) { piece(i, done, count); })
             : one(z);
+  if (!first()) return made;
   return to_unit(vae.video ? made : cropped(made, job.crop_height, job.crop_width));
 }
 
-}  // namespace
-
-Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
-               const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
-  const Decoding decoding{state, control, job, tiles, tokens};
-  const bool video = decoding.vae.video;
+Decoded Decoding::all(bool numbers) const {
+  const bool video = vae.video;
   Decoded made;
   std::vector<Tensor> units;
   for (int i = 0; i < job.samples(); ++i) {
-    if (!video) decoding.progress(i, job.samples());
-    const Tensor unit = decoding.decoded(i);
+    if (!video) progress(i, job.samples());
+    const Tensor unit = decoded(i);
+    if (!first()) continue;
     if (numbers) units.push_back(video ? nn::swap_frames(unit) : unit);
     const std::string& label = job.labels[static_cast<size_t>(i)];
     const int64_t frames = video ? unit.size(2) : 1;
@@ -123,9 +136,76 @@ Decoded decode(const ModelState& state, const RunControl& control, const Job& jo
         made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t)));
     }
   }
-  if (control.on_progress)
-    control.on_progress({Phase::decode, job.samples(), job.samples(), decoding.clock.seconds()});
-  if (numbers) made.numbers = ops::concat_rows(units);
+  if (first() && control.on_progress)
+    control.on_progress({Phase::decode, job.samples(), job.samples(), clock.seconds()});
+  if (numbers && first()) made.numbers = ops::concat_rows(units);
+  return made;
+}
+
+// With what it derives from them: all that ranks share, counted there.
+std::unique_ptr<models::VaeDecoder> loaded(const ModelState& state, int64_t channels,
+                                           const std::shared_ptr<tensor::MemoryTracker>& memory) {
+  tensor::Scope counting = tensor::current_scope();
+  counting.memory = memory;
+  const tensor::BindScope bind(counting);
+  auto decoder = state.load_vae();
+  derive_filters(state, *decoder, channels);
+  return decoder;
+}
+
+// What a rank did since `before`, with the decoder's weights, which all ranks of a process share.
+Report part_of(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
+               const comm::Ledger& ledger) {
+  Report part;
+  for (const auto& [key, sent] : ledger.since(before))
+    part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds};
+  part.per_rank = {work_of(rank, 0)};
+  part.per_rank[0].peak_bytes.weights += weights;
+  part.per_rank[0].peak_bytes.total += weights;
+  return part;
+}
+
+}  // namespace
+
+Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
+               const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
+  nn::LocalSpatial spatial;
+  const auto decoder = state.load_vae();
+  return Decoding{state, control, job, tiles, tokens, *decoder, spatial}.all(numbers);
+}
+
+void derive_filters(const ModelState& state, const models::VaeDecoder& decoder, int64_t channels) {
+  tensor::Scope aside = tensor::current_scope();
+  aside.meter = nullptr;
+  const tensor::BindScope bind(aside);
+  const tensor::Shape pixel =
+      state.video() ? tensor::Shape{1, channels, 1, 1, 1} : tensor::Shape{1, channels, 1, 1};
+  nn::LocalSpatial spatial;
+  decoder.decode(Tensor::zeros(pixel, DType::f32, state.device()), spatial);
+}
+
+Decoded decode_in_bands(const ModelState& state, const RunControl& control, const Job& job,
+                        const Tensor& tokens, bool numbers) {
+  const Processes* const processes = state.options.processes;
+  const bool decodes = !processes || processes->rank() < state.options.plan.vae;
+  const auto loading = std::make_shared<tensor::MemoryTracker>(job.meters.memory);
+  const auto decoder = decodes ? loaded(state, job.layout.channels, loading) : nullptr;
+  const int64_t weights = loading->current(tensor::MemoryClass::weights);
+  const RunMeters meters = job.meters.anew();
+  const std::optional<models::Tiling> whole;
+  std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
+  Decoded made;
+  launch_bands(state, meters, control.stop, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+    const auto sent_before = ranks->ledger().entries();
+    const auto rank = static_cast<size_t>(ranks->rank());
+    Decoded mine =
+        Decoding{state, control, job, whole, tokens, *decoder, spatial, ranks}.all(numbers);
+    parts[rank] =
+        part_of(state.workers.scope(ranks->rank(), &meters), weights, sent_before, ranks->ledger());
+    if (processes) gather_reports(*ranks, parts[rank]);
+    if (rank == 0) made = std::move(mine);
+  });
+  for (const Report& part : parts) add_report(part, made.shared);
   return made;
 }
 

@@ -14,11 +14,21 @@ struct Decoded {
   /// W].
   tensor::Tensor numbers;
   std::vector<tensor::Tensor> pixels{};  ///< on meta: the bytes of the images, which so count
+  Report shared{};                       ///< of ranks that shared them: per_rank and traffic
 };
 
 /// Latents in token layout to images, one at a time, whole or in tiles.
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                bool numbers = false);
+
+/// Makes what kernels derive from filters at their first use, for latents of so many channels: so
+/// it is the process's, not that of the rank which is there first.
+void derive_filters(const ModelState& state, const models::VaeDecoder& decoder, int64_t channels);
+
+/// The same, whole, on the ranks of Plan::vae; of processes all of the plan call it, and the first
+/// one has `tokens` and what is made of them. Ranks stop together as rank 0 is asked to.
+Decoded decode_in_bands(const ModelState& state, const RunControl& control, const Job& job,
+                        const tensor::Tensor& tokens, bool numbers = false);
 
 }  // namespace tessera::pipeline

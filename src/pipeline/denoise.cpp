@@ -130,7 +130,7 @@ void Ranks::note_rank(const parallel::Setup& setup) {
     for (size_t age = 0; age < ages.size(); ++age) report.kv_ages[age] += ages[age];
   }
   if (!setup.world) return;
-  for (const auto& [key, entry] : setup.world->ledger().entries()) {
+  for (const auto& [key, entry] : setup.world->ledger().since(job.sent_before)) {
     Report::Traffic& traffic = report.traffic[key];
     traffic.messages += entry.messages;
     traffic.bytes += entry.bytes;

@@ -11,13 +11,14 @@
 #include "base/stop.h"
 #include "load/meta_weights.h"
 #include "load/safetensors.h"
-#include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "parallel/denoise.h"
+#include "parallel/spatial/bands.h"
 #include "parallel/stages.h"
 #include "pipeline/agree.h"
 #include "pipeline/check_request.h"
 #include "pipeline/conditioning.h"
+#include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/forward_moe_layer.h"
@@ -235,17 +236,36 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   return std::move(pass.traced);
 }
 
-/// How a VAE runs: what it is given, and in which tiles.
+/// How a VAE runs: in which tiles or on which ranks, and who watches.
 struct VaeRun {
   std::optional<models::Tiling> tiles;
   models::VaeWatch watch;
+  const RunMeters& meters;
+  std::stop_token stop;
 };
 
+// What the first of the ranks that share the images gets, or the one that has them alone.
+Tensor on_bands(
+    const ModelState& state, const VaeRun& run,
+    const std::function<Tensor(nn::Spatial& spatial, const models::VaeWatch& watch)>& pass) {
+  Tensor out;
+  launch_bands(state, run.meters, run.stop, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+    const bool first = !ranks || ranks->rank() == 0;
+    models::VaeWatch watch = run.watch;
+    if (!first && watch.trace) watch.trace = [](const std::string&, const Tensor&) {};
+    const Tensor made = pass(spatial, watch);
+    if (first) out = made;
+  });
+  return out;
+}
+
 Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& run) {
-  nn::LocalSpatial spatial;
   const auto vae = state.load_vae();
+  if (state.options.plan.vae > 1) derive_filters(state, *vae, latent.size(1));
   const auto whole = [&](const Tensor& z) {
-    return on_host(vae->decode(z.to(state.device()), spatial, run.watch));
+    return on_bands(state, run, [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
+      return on_host(vae->decode(z.to(state.device()), spatial, watch));
+    });
   };
   return run.tiles ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
                    : whole(latent);
@@ -261,17 +281,26 @@ Tensor joined(const models::VaeMoments& m) {
 }
 
 Tensor run_encoder(const ModelState& state, const Tensor& images, const VaeRun& run) {
-  nn::LocalSpatial spatial;
   const auto vae = state.load_vae_encoder();
   const auto whole = [&](const Tensor& x) {
-    return on_host(joined(vae->encode(x.to(state.device()), spatial, run.watch)));
+    return on_bands(state, run, [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
+      return on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
+    });
   };
   return run.tiles ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
                    : whole(images);
 }
 
-Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
-                const ForwardRequest& request) {
+// Of a plan whose ranks share images with latents of so many lines.
+void check_bands(const Plan& plan, int64_t lines, bool tiles) {
+  std::vector<std::string> found = problems(plan, plan.world());
+  for (std::string& each : parallel::band_problems(plan, lines)) found.push_back(std::move(each));
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  require(plan.vae == 1 || !tiles, ErrorCode::plan, kTilesOrBands, plan.vae);
+}
+
+Tensors run_vae(const ModelState& state, const std::string& file, Tensors& inputs,
+                const ForwardRequest& request, const VaeRun& plain) {
   const bool decode = request.component == ModelPart::vae_decode;
   const char* const other = decode ? "z" : "x";
   const Tensor sample = as_f32(input(
@@ -280,8 +309,10 @@ Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
   require(sample.rank() >= 4 && sample.elements() > 0, ErrorCode::usage,
           "'{}': the sample is {}; expected batch, channels, and sides above 0", file,
           sample.shape().str());
+  check_bands(state.options.plan, sample.size(-2) / (decode ? 1 : state.vae_factor()),
+              request.vae_tiling == VaeTiling::on);
   Tensors outputs;
-  VaeRun run;
+  VaeRun run = plain;
   if (request.vae_tiling == VaeTiling::on) run.tiles = vae_tiles(state, request.vae_tile);
   require(!run.tiles || !request.trace, ErrorCode::usage,
           "there is no --trace of tiles; leave out --vae-tiling");
@@ -294,6 +325,7 @@ Tensors run_vae(ModelState& state, const std::string& file, Tensors& inputs,
     return outputs;
   }
   const Tensor moments = run_encoder(state, sample, run);
+  if (elsewhere(state)) return {};
   const int64_t channels = moments.size(1) / 2;
   outputs["out"] = outputs["mean"] = moments.slice(1, 0, channels).contiguous();
   outputs["logvar"] = moments.slice(1, channels, 2 * channels).contiguous();
@@ -308,7 +340,7 @@ Tensors run_part(ModelState& state, const ForwardRequest& request, Tensors& inpu
     return forward_text(state, word_of(request.component), inputs, request.trace, control);
   return request.component == ModelPart::transformer
              ? run_transformer(state, file, inputs, request.trace, control, meters)
-             : run_vae(state, file, inputs, request);
+             : run_vae(state, file, inputs, request, {{}, {}, meters, control.stop});
 }
 
 // The same on meta: what this process takes, with what it is given; of one rank with what it
@@ -333,6 +365,13 @@ Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensor
   for (size_t r = 0; r < meters.ranks.size(); ++r)
     found.ranks.push_back(
         foretold(work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
+  if (request.component != ModelPart::transformer) {  // a VAE's, which all ranks share
+    std::vector<int64_t> held;
+    for (const Inspection::Rank& rank : found.ranks) held.push_back(rank.total);
+    const int64_t weights = meters.memory->peak(tensor::MemoryClass::weights);
+    const int64_t activations = together(state.options, held) + given;
+    return {weights, activations, weights + activations};
+  }
   const auto weights = stage.weights_of("transformer");
   add_process(
       state.options,
@@ -348,7 +387,7 @@ std::string tiles_that_fit(const ModelState& state, ForwardRequest request, cons
                            const Room& room) {
   const bool vae =
       request.component == ModelPart::vae_decode || request.component == ModelPart::vae_encode;
-  if (!vae || request.trace) return "";
+  if (!vae || request.trace || state.options.plan.vae > 1) return "";
   request.vae_tiling = VaeTiling::on;
   for (const int64_t pixels : {0, 512, 256, 128}) {
     request.vae_tile = pixels;
@@ -386,10 +425,11 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
   const bool decode = request.component == ModelPart::vae_decode;
   const bool text = request.component >= ModelPart::text_encoder;
   const std::string part = transformer ? "transformer" : text || layer ? component : "vae";
-  require(transformer || layer || to_string(state.options.plan).empty(), ErrorCode::plan,
+  const bool bands = !text && !layer && !transformer && state.options.plan.vae > 1;
+  require(transformer || layer || bands || to_string(state.options.plan).empty(), ErrorCode::plan,
           "forward spreads transformers and language models over ranks; a {} runs on one: leave "
-          "out --plan and --ranks",
-          component);
+          "out --plan and --ranks{}",
+          component, text ? "" : ", or add vae= to share its images");
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
           : transformer ? state.spec.has_value()

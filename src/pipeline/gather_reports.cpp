@@ -21,9 +21,11 @@ Json written(const Report& report) {
   for (const auto& [key, t] : report.traffic)
     traffic.push_back(
         {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
-  for (const auto& [peak, flops, sent] : report.per_rank)
-    ranks.push_back(
-        {peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, flops, sent});
+  for (const Report::Rank& rank : report.per_rank) {
+    const MemoryPeaks& peak = rank.peak_bytes;
+    ranks.push_back({peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, rank.flops,
+                     rank.sent_bytes});
+  }
   return {{"layers", layers},
           {"traffic", traffic},
           {"ranks", ranks},

@@ -16,6 +16,7 @@
 #include "pipeline/check_request.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
+#include "pipeline/gather_reports.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/share_text.h"
 #include "tessera/version.h"
@@ -31,6 +32,38 @@ Tensor timesteps_of(const sample::Sampler& sampler) {
   return Tensor::from(std::span<const float>(times), {sampler.steps()});
 }
 
+// Of ranks that decoded together.
+void add_decoding(Report& shared, Report& report) {
+  for (size_t r = 0; r < shared.per_rank.size(); ++r) {
+    report.per_rank.at(r).decode_peak_bytes = shared.per_rank[r].peak_bytes;
+    report.per_rank[r].decode_flops = shared.per_rank[r].flops;
+  }
+  shared.per_rank.clear();
+  add_report(shared, report);
+}
+
+// What the latents show; on other processes than the first one their part in it.
+void show(const ModelState& state, const RunControl& control, const Job& job, const Tensor& tokens,
+          Trace& trace, GenerateResult& result) {
+  const base::Stopwatch decoding;
+  const bool first = !state.options.processes || state.options.processes->rank() == 0;
+  Decoded made;
+  if (state.options.plan.vae > 1)
+    made = decode_in_bands(state, control, job, tokens, trace.wanted());
+  else if (first)
+    made = decode(state, control, job, job.tiles, tokens, trace.wanted());
+  if (!first) return;
+  add_decoding(made.shared, result.report);
+  if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
+  result.images = std::move(made.images);
+  result.report.phase_seconds[Phase::decode] = decoding.seconds();
+}
+
+comm::Ledger::Entries sent_so_far(const ModelState& state) {
+  const Processes* const processes = state.options.processes;
+  return processes ? world_of(state.place, *processes).ledger().entries() : comm::Ledger::Entries();
+}
+
 void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.version = kVersion;
   report.model = state.name;
@@ -44,7 +77,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.flops = job.meters.all->total().flops;
   if (state.options.processes)  // what the others did
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
-      report.flops += report.per_rank[rank].flops;
+      report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops;
   report.peak_bytes = peaks_of(*job.meters.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
@@ -73,9 +106,11 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   const Turn turn(state);
   const base::BindStop stop(control.stop);
   GenerateResult result;
+  const comm::Ledger::Entries sent_before = sent_so_far(state);
   if (state.options.processes)
     agree(*state.options.processes->state().world, terms_of(state, request));
   Job job = plan_job(state, request, control);
+  job.sent_before = sent_before;
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   result.sampler = job.sampler_name;
@@ -96,17 +131,10 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   const Tensor tokens = denoise(state, request, control, job, trace, result.report);
   if (!state.options.keep_parts) job.networks.clear();
   loaded.reset();
+  if (request.decode) show(state, control, job, tokens, trace, result);
   if (state.options.processes && state.options.processes->rank() != 0) {
     result.elsewhere = true;
     return result;
-  }
-  Decoded made;
-  if (request.decode) {
-    const base::Stopwatch decoding;
-    made = decode(state, control, job, job.tiles, tokens, trace.wanted());
-    if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
-    result.images = std::move(made.images);
-    result.report.phase_seconds[Phase::decode] = decoding.seconds();
   }
   const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
   result.latents = latents.to_floats();

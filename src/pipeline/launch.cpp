@@ -1,8 +1,13 @@
 #include "pipeline/launch.h"
 
+#include <numeric>
+#include <vector>
+
 #include "base/stop.h"
 #include "comm/simulated/launch.h"
 #include "comm/threads/launch.h"
+#include "nn/local_spatial.h"
+#include "parallel/spatial/bands.h"
 
 namespace tessera::pipeline {
 
@@ -24,6 +29,26 @@ void launch_ranks(const ModelState& state, const RunMeters& meters, const std::s
   for (int r = 0; r < world; ++r) scopes.push_back(state.workers.scope(r, &meters));
   comm::simulated::run(scopes, options.comm_timeout,
                        [&](comm::Communicator& ranks) { rank(&ranks); });
+}
+
+void launch_bands(
+    const ModelState& state, const RunMeters& meters, const std::stop_token& stop,
+    const std::function<void(nn::Spatial& spatial, comm::Communicator* ranks)>& rank) {
+  const int shares = state.options.plan.vae;
+  if (shares == 1) {
+    nn::LocalSpatial whole;
+    return rank(whole, nullptr);
+  }
+  launch_ranks(state, meters, stop, [&](comm::Communicator* world) {
+    const bool mine = world->rank() < shares;
+    std::vector<int> members(mine ? static_cast<size_t>(shares) : 1, world->rank());
+    if (mine) std::iota(members.begin(), members.end(), 0);
+    const auto ranks = world->group(members);  // all of the world make one
+    if (!mine) return;
+    const bool heeds = world->rank() == 0 || state.options.processes;
+    parallel::Bands bands(*ranks, heeds ? stop : std::stop_token());
+    rank(bands, ranks.get());
+  });
 }
 
 }  // namespace tessera::pipeline

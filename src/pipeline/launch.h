@@ -4,6 +4,7 @@
 #include <stop_token>
 
 #include "comm/communicator.h"
+#include "nn/spatial.h"
 #include "pipeline/model_state.h"
 
 namespace tessera::pipeline {
@@ -13,5 +14,10 @@ namespace tessera::pipeline {
 /// `stop` anywhere. Several agree on a stop themselves. Ranks of a model on meta are simulated.
 void launch_ranks(const ModelState& state, const RunMeters& meters, const std::stop_token& stop,
                   const std::function<void(comm::Communicator* world)>& rank);
+
+/// The same for the ranks that share a VAE's images (Plan::vae): `rank` gets its part of them and
+/// their communicator. One that has them alone runs in the caller's scope, and gets null.
+void launch_bands(const ModelState& state, const RunMeters& meters, const std::stop_token& stop,
+                  const std::function<void(nn::Spatial& spatial, comm::Communicator* ranks)>& rank);
 
 }  // namespace tessera::pipeline

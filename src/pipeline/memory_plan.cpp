@@ -111,8 +111,16 @@ void note_tiles(const ModelState& state, bool asked, const Room& room, Job& job)
 }
 
 std::optional<Misfit> fit_tiles(const ModelState& state, const GenerateRequest& request,
-                                int64_t held, Job& job, Need& need) {
+                                int64_t held, Job& job, Fit& fit) {
   const Room room = room_of(state, held);
+  Need& need = fit.decode;
+  if (const int shares = state.options.plan.vae; shares > 1) {
+    require(request.vae_tiling != VaeTiling::on, ErrorCode::plan, kTilesOrBands, shares);
+    need = rehearse_bands(state, job, fit.denoise.ranks);
+    if (need.peak <= room.bytes) return {};
+    return Misfit{fmt::format("this run's decoding by vae={}, which is not in tiles,", shares),
+                  held + need.peak, need.weights};
+  }
   const bool chosen = request.vae_tiling == VaeTiling::automatic;
   if (chosen) {
     const TileChoice choice = choose_tiles(state, job, room);
@@ -239,8 +247,7 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   if (denoising) misfits.push_back(*denoising);
   const int64_t held = held_in_decoding(state, job, fit.denoise);
   if (request.decode && state.has_vae())
-    if (const auto found = fit_tiles(state, request, held, job, fit.decode))
-      misfits.push_back(*found);
+    if (const auto found = fit_tiles(state, request, held, job, fit)) misfits.push_back(*found);
   fit.process =
       std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
   if (previews && !denoising) {
@@ -303,7 +310,8 @@ std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
                           const std::vector<Report::Rank>& ranks) {
   int64_t most = process.total;
   for (const Report::Rank& rank : ranks)
-    if (options.processes) most = std::max(most, rank.peak_bytes.total);
+    if (options.processes)
+      most = std::max({most, rank.peak_bytes.total, rank.decode_peak_bytes.total});
   if (options.memory_budget == 0 || most <= options.memory_budget) return "";
   const auto took = double(most), budget = double(options.memory_budget);
   return fmt::format("took {}, where --memory-budget allows {}{}", amount(took, budget),

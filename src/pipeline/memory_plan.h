@@ -13,6 +13,10 @@ namespace tessera::pipeline {
 /// Error(usage) for sizes that no tile has.
 models::Tiling vae_tiles(const ModelState& state, int64_t pixels);
 
+/// That an image is not cut in both ways; {}: how many ranks have bands of it.
+inline constexpr const char* kTilesOrBands =
+    "--vae-tiling cuts images into tiles, and vae={} into bands of lines: leave out one of the two";
+
 /// "16.2 GB", "3.4 MB", "52.0 KB", "17 bytes".
 std::string amount(double bytes);
 /// With as many digits as tell it from another amount.

@@ -311,6 +311,7 @@ int begin_job(const ModelState& state, const GenerateRequest& request, Job& job)
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
             "--guidance {}: expected a number from 0 to 1000", scale);
   plan_size(state, request, job);
+  if (request.decode && state.has_vae()) job.decoded_lines = job.layout.size[1];
   check_tokens(job.layout, 1);
   return request.steps.value_or(state.defaults.steps);
 }

@@ -40,6 +40,7 @@ struct Job {
   nn::Conditioning conditioning;  ///< of all sequences: every image, then again without conditions
   int64_t prefix = 0;             ///< text tokens of a sequence
   int64_t added_frames = 0;       ///< latent frames before those that were asked for
+  int64_t decoded_lines = 0;      ///< of a latent; 0: none is decoded
   float guidance_asked = 1;
   std::unique_ptr<sample::Sampler> sampler;
   std::string sampler_name;  ///< "ddpm", "DDIMScheduler", ...
@@ -52,6 +53,7 @@ struct Job {
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
   bool traced = false;           ///< latents and predictions of all steps are kept
   RunMeters meters;
+  comm::Ledger::Entries sent_before{};  ///< by a rank that is a process, for earlier requests
   /// The transformer by rank, of those of this process, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
 
@@ -63,8 +65,8 @@ struct Job {
     return form == nn::LatentForm::packed ? nn::LatentForm::image : form;
   }
   parallel::Workload workload() const {
-    return {samples(), layout.grid(),         guidance.branches() ? 2 : 1, sampler->steps(),
-            prefix,    guidance.rescale != 0, sampler->whole_samples()};
+    return {samples(), layout.grid(), guidance.branches() ? 2 : 1, sampler->steps(),
+            prefix,    decoded_lines, guidance.rescale != 0,       sampler->whole_samples()};
   }
 };
 

@@ -51,6 +51,7 @@ Job shortened(const Job& job, const Plan& plan) {
   first.form = job.form;
   first.labels = job.labels;
   first.prefix = job.prefix;
+  first.decoded_lines = job.decoded_lines;
   first.guidance = job.guidance;
   first.resident_blocks = job.resident_blocks;
   first.traced = job.traced;
@@ -75,6 +76,38 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
   }
   return ranks;
 }
+
+// What a decoder is given of a job's last image or video.
+Job last_of(const Job& job, size_t ranks) {
+  Job one;
+  one.layout = job.layout;
+  one.form = job.form;
+  one.labels.resize(1);
+  one.added_frames = job.added_frames;
+  one.traced = job.traced;
+  one.crop_height = job.crop_height;
+  one.crop_width = job.crop_width;
+  one.meters = RunMeters(ranks);
+  return one;
+}
+
+Tensor latents_of(const Job& job) {
+  return Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
+                       tensor::DType::f32, tensor::Device::meta);
+}
+
+/// Bytes of the other images or videos of a job while the last one is decoded; and of all, with the
+/// latents, when the numbers of all are joined.
+struct Beside {
+  Beside(const Job& job, const Tensor& latents, const Decoded& made) {
+    int64_t pixels = 0;
+    for (const Tensor& image : made.pixels) pixels += image.bytes();
+    const int64_t numbers = job.traced ? made.numbers.bytes() : 0;
+    others = (job.samples() - 1) * (pixels + numbers);
+    joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
+  }
+  int64_t others = 0, joining = 0;
+};
 
 }  // namespace
 
@@ -146,6 +179,11 @@ void add_process(const RunOptions& options,
   found.process = std::max(found.process, scope.memory->peak());  // while they are made
 }
 
+int64_t together(const RunOptions& options, const std::vector<int64_t>& ranks) {
+  return options.processes ? *std::max_element(ranks.begin(), ranks.end())
+                           : std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+}
+
 int64_t input_bytes(const Job& job) {
   int64_t bytes = 0;
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
@@ -204,29 +242,35 @@ Need rehearse_decode(const ModelState& state, const Job& job,
                      const std::optional<models::Tiling>& tiles) {
   ModelState stage;
   set_stage(state, {.precision = state.options.precision}, stage);
-  Job one;
-  one.layout = job.layout;
-  one.form = job.form;
-  one.labels.resize(1);
-  one.added_frames = job.added_frames;
-  one.traced = job.traced;
-  one.crop_height = job.crop_height;
-  one.crop_width = job.crop_width;
+  const Job one = last_of(job, 0);
   const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
-  const Tensor latents =
-      Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
-                    tensor::DType::f32, tensor::Device::meta);
-  const Decoded made = decode(stage, {}, one, tiles, latents, job.traced);
-  int64_t pixels = 0;
-  for (const Tensor& image : made.pixels) pixels += image.bytes();
-  const int64_t numbers = job.traced ? made.numbers.bytes() : 0;
+  const Tensor latents = latents_of(job);
+  const Beside beside(job, latents, decode(stage, {}, one, tiles, latents, job.traced));
   const MemoryPeaks peak = peaks_of(*one.meters.memory);
-  // Then the last one is made, or the numbers of all are joined.
-  const int64_t others = (job.samples() - 1) * (pixels + numbers);
-  const int64_t joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
-  const int64_t activations = std::max(peak.activations + others, joining);
-  return {peak.weights, activations, std::max(peak.total + others, peak.weights + joining), 0,
+  return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
+          std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
           one.meters.all->entries()};
+}
+
+Need rehearse_bands(const ModelState& state, const Job& job, std::vector<Inspection::Rank>& ranks) {
+  ModelState stage;
+  RunOptions options{.precision = state.options.precision};
+  options.plan.data = options.plan.vae = state.options.plan.vae;
+  set_stage(state, options, stage);
+  const Job one = last_of(job, stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const Tensor latents = latents_of(job);
+  const Decoded made = decode_in_bands(stage, {}, one, latents, job.traced);
+  const Beside beside(job, latents, made);
+  const int64_t weights = one.meters.memory->peak(tensor::MemoryClass::weights);
+  std::vector<int64_t> held;  // beside the weights
+  for (const Report::Rank& rank : made.shared.per_rank)
+    held.push_back(rank.peak_bytes.total - weights);
+  held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());
+  for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
+  held[0] += latents.bytes();
+  const int64_t activations = together(state.options, held);
+  return {weights, activations, weights + activations, 0, one.meters.all->entries()};
 }
 
 }  // namespace tessera::pipeline

@@ -41,6 +41,10 @@ void add_process(const RunOptions& options,
                  const std::function<std::shared_ptr<const void>(int rank)>& make,
                  Rehearsal& found);
 
+/// Bytes that this process needs for its ranks, by what each holds: of the largest one, if each is
+/// a process of its own; else of all.
+int64_t together(const RunOptions& options, const std::vector<int64_t>& ranks);
+
 /// What a request holds beside its ranks: the conditioning of all sequences, and what it was given.
 int64_t input_bytes(const Job& job);
 
@@ -55,5 +59,7 @@ Rehearsal rehearse(const ModelState& state, const Job& job);
 /// made of the others.
 Need rehearse_decode(const ModelState& state, const Job& job,
                      const std::optional<models::Tiling>& tiles);
+/// The same on the ranks of Plan::vae: what this process needs; and what each of them, in `ranks`.
+Need rehearse_bands(const ModelState& state, const Job& job, std::vector<Inspection::Rank>& ranks);
 
 }  // namespace tessera::pipeline

@@ -19,10 +19,13 @@ int thread_count_of(const RunOptions& options) {
 
 }  // namespace
 
-RunMeters::RunMeters(size_t count) {
-  for (size_t r = 0; r < std::max<size_t>(count, 1); ++r)
-    ranks.push_back(
-        {std::make_shared<tensor::Meter>(all), std::make_shared<tensor::MemoryTracker>(memory)});
+RunMeters::RunMeters(size_t count) : ranks(std::max<size_t>(count, 1)) { *this = anew(); }
+
+RunMeters RunMeters::anew() const {
+  RunMeters fresh = *this;
+  for (Rank& rank : fresh.ranks)
+    rank = {std::make_shared<tensor::Meter>(all), std::make_shared<tensor::MemoryTracker>(memory)};
+  return fresh;
 }
 
 void Workers::start(const RunOptions& options) {

@@ -17,6 +17,8 @@ struct RunMeters {
   };
   /// `ranks`: as many as Workers have; 0 is one as well.
   explicit RunMeters(size_t ranks = 0);
+  /// The same, but its ranks have done and held nothing yet.
+  RunMeters anew() const;
   std::shared_ptr<tensor::Meter> all = std::make_shared<tensor::Meter>();
   std::shared_ptr<tensor::MemoryTracker> memory = std::make_shared<tensor::MemoryTracker>();
   std::vector<Rank> ranks;  ///< of this process; they count in `all` and `memory` as well

@@ -17,7 +17,7 @@ TEST(Plan, WritesWhatItReads) {
         "data=2,expert=2,placement=1+0+0+1", "data=3,expert=3,moe=fused,placement=strided",
         "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor",
         "data=2,cfg=2,ring=3,ulysses=4,tensor=2", "patches=1", "pipefusion=4,patches=8,warmup=2",
-        "pipefusion=2,cut=bands,stages=19+38"})
+        "pipefusion=2,cut=bands,stages=19+38", "cfg=2,ulysses=3,vae=5"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("data=2,tensor=3").world(), 6);
   EXPECT_EQ(parse_plan("cfg=2,ring=3,ulysses=4").world(), 24);
@@ -120,6 +120,7 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("stages=2+2", "pipefusion=1 has 1");
   refused("pipefusion=2,stages=4+0", "each stage has a block at least");
   refused("cut=bands", "add patches=");
+  refused("ulysses=2,vae=3", "and it has 2; use vae=2 or less, or add an axis, as ulysses=3");
   refused("pipefusion=2,stages=3", "stages=3 names 1 stage, pipefusion=2 has 2");
   refused("pipefusion=2,expert=2",
           "expert=2 does not divide the 1 rank that holds different tokens (stages hand the same "

@@ -19,5 +19,19 @@ TEST(Ledger, CountsByOperationAndSite) {
   EXPECT_DOUBLE_EQ(ledger.total().flight_seconds, 2);
 }
 
+TEST(Ledger, TellsWhatWasAdded) {
+  Ledger ledger;
+  ledger.sent({"dispatch", 1}, 10);
+  ledger.sent({"combine", 1}, 3);
+  const Ledger::Entries before = ledger.entries();
+  ledger.sent({"dispatch", 1}, 5);
+  ledger.sent({"halo", -1}, 2);
+  const Ledger::Entries added = ledger.since(before);
+  ASSERT_EQ(added.size(), 2u);
+  EXPECT_EQ(added.at({"dispatch", 1}).bytes, 5);
+  EXPECT_EQ(added.at({"dispatch", 1}).messages, 1);
+  EXPECT_EQ(added.at({"halo", -1}).bytes, 2);
+}
+
 }  // namespace
 }  // namespace tessera::comm

@@ -74,7 +74,7 @@ struct Case {
 const RandomModel& model_of(size_t family) {
   static std::array<std::unique_ptr<RandomModel>, kFamilies> made;
   if (!made[family])
-    made[family] = std::make_unique<RandomModel>(kNetworks[family], kRuns[family].scheduler);
+    made[family] = std::make_unique<RandomModel>(kNetworks[family], kRuns[family].scheduler, true);
   return *made[family];
 }
 
@@ -166,6 +166,11 @@ std::string draw_plan(Draw& draw, size_t family) {
   const char* const orders[] = {"ulysses+ring",      "tensor+cfg", "ring+data+ulysses",
                                 "distrifusion+data", "pipefusion", "tensor+ulysses+ring+cfg+data"};
   if (draw.chance(35)) text += fmt::format(",order={}", draw.any(orders));
+  int ranks = 1;
+  for (const auto& [axis, size] : sizes) ranks *= size;
+  if (draw.chance(30))  // sometimes more than there are ranks or lines
+    text +=
+        fmt::format(",vae={}", draw.chance(5) ? ranks + 1 : draw.from_to(1, std::min(ranks, 5)));
   return text.empty() ? text : text.substr(1);
 }
 
@@ -206,12 +211,14 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
   const Network& network = kNetworks[drawn.family];
   drawn.plan = draw_plan(draw, drawn.family);
   const bool rounded = drawn.plan.find("ring=") != std::string::npos ||
-                       drawn.plan.find("tensor=") != std::string::npos;
+                       drawn.plan.find("tensor=") != std::string::npos ||
+                       drawn.plan.find("vae=") != std::string::npos;
   drawn.options.precision = rounded || draw.chance(50) ? Precision::f32 : Precision::bf16;
   drawn.options.threads = 2;
   drawn.options.comm_timeout = std::chrono::seconds(30);
   GenerateRequest& q = drawn.request;
-  q.decode = false;
+  const bool bands = parse_plan(drawn.plan).vae > 1;
+  q.decode = bands && draw.chance(97);
   const bool patches = parse_plan(drawn.plan).patch_count() > 1;
   q.steps = draw.from_to(1, drawn.family == 0 || patches ? 4 : 2);
   q.seed = static_cast<uint64_t>(draw.below(1000));
@@ -247,6 +254,7 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
 
 struct Answer {
   std::vector<float> latents;
+  std::vector<Image> images;  ///< of a plan with vae=, and of its oracle
   int passes = 0;
   std::string refused, broke;  ///< messages; broke: neither refused in time nor done
 };
@@ -262,6 +270,7 @@ Answer ask(const Case& asked, const std::string& plan) {
     const Model model = Model::open(model_of(asked.family).path(), options);
     GenerateResult result = model.generate(asked.request, control);
     answer.latents = std::move(result.latents);
+    answer.images = std::move(result.images);
     answer.passes = result.steps;
   } catch (const Error& e) {
     (e.code() == ErrorCode::plan && !reads ? answer.refused : answer.broke) = e.what();
@@ -273,7 +282,7 @@ Answer ask(const Case& asked, const std::string& plan) {
 std::string exact_oracle(const std::string& text, int steps) {
   Plan plan = parse_plan(text);
   plan.patches = plan.patch_count();
-  plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.expert = 1;
+  plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.expert = plan.vae = 1;
   plan.stages.clear();
   plan.order.clear();
   plan.placement = ExpertPlacement::blocks;
@@ -302,6 +311,17 @@ std::string near_oracle(const std::string& exact) {
   return to_string(plan);
 }
 
+/// One rank decodes the latents that ranks decode together: they differ by a rounding at most.
+void expect_alike(const std::vector<Image>& many, const std::vector<Image>& one,
+                  const std::string& what) {
+  ASSERT_EQ(many.size(), one.size()) << what;
+  for (size_t i = 0; i < one.size(); ++i) {
+    ASSERT_EQ(many[i].rgb.size(), one[i].rgb.size()) << what;
+    for (size_t p = 0; p < one[i].rgb.size(); ++p)
+      ASSERT_LE(std::abs(many[i].rgb[p] - one[i].rgb[p]), 1) << what << ", image " << i;
+  }
+}
+
 bool says_what_is_valid(const std::string& message) {
   for (const char* word : {"use ", "leave ", "choose ", "add ", "give ", "expected ", "valid are"})
     if (message.find(word) != std::string::npos) return message.find('\n') == std::string::npos;
@@ -323,6 +343,7 @@ bool check(const Case& drawn) {
   EXPECT_TRUE(got.latents == same.latents)
       << drawn.described() << " is not " << exact << ", off by "
       << golden::l2_error(got.latents, same.latents);
+  expect_alike(got.images, same.images, drawn.described());
   if (near == exact) return true;
   // Guidance subtracts what was rounded.
   const bool guided = drawn.request.guidance == kGuidance || drawn.request.true_guidance > 1;

@@ -14,10 +14,10 @@
 namespace tessera::golden {
 
 /// A model folder of one of the tiny networks, with noise for weights and the scheduler of a folder
-/// of the reference data ("": the model's own).
+/// of the reference data ("": the model's own). With a VAE on demand, of 8 pixels a latent pixel.
 class RandomModel {
  public:
-  RandomModel(const models::Network& network, const std::string& scheduler)
+  RandomModel(const models::Network& network, const std::string& scheduler, bool vae = false)
       : spec(spec_of(network)) {
     namespace fs = std::filesystem;
     std::ofstream(scratch_ / "config.json") << config_of(network).dump();
@@ -27,6 +27,7 @@ class RandomModel {
     for (const auto& [name, shape] : asked.shapes)
       weights[name] = models::NamedNoise().get(name, shape);
     load::write_safetensors(scratch_ / "model.safetensors", weights);
+    if (vae) make_vae(network.frames > 0);
     if (scheduler.empty()) return;
     fs::create_directory(path("scheduler"));
     fs::copy_file(
@@ -38,6 +39,24 @@ class RandomModel {
   const models::PipelineSpec spec;
 
  private:
+  void make_vae(bool video) {
+    std::filesystem::create_directory(path("vae"));
+    base::Json config{
+        {"_class_name", video ? "AutoencoderKLCogVideoX" : "AutoencoderKL"},
+        {"latent_channels", 4},
+        {"layers_per_block", 1},
+        {"norm_num_groups", 2},
+        {"block_out_channels", base::Json::array({2, 2, 4, 4})},
+    };
+    std::ofstream(path("vae/config.json")) << config.dump();
+    Asked asked;
+    const models::VaeSpec made = models::vae_of(config["_class_name"], {config, "config.json"});
+    made.decoder(asked, tensor::DType::f32);
+    std::map<std::string, tensor::Tensor> weights;
+    for (const auto& [name, shape] : asked.shapes)
+      weights[name] = models::NamedNoise().get(name, shape);
+    load::write_safetensors(path("vae/diffusion_pytorch_model.safetensors"), weights);
+  }
   // Which tensors a network is made from.
   struct Asked : models::NamedNoise {
     Asked() : NamedNoise(tensor::Device::meta) {}

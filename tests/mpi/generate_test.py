@@ -114,6 +114,57 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("text_encoder", lines[0])
         self.assertFalse(latents.exists())
 
+    def image(self, prefix, plan):
+        file = self.folder / "image.png"
+        done = subprocess.run([*prefix, PROGRAM, "generate", "shapes", "--class", "3", "--steps", "2", "--threads", "1",
+                               "--progress", "none", "-o", str(file), "--plan", plan],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return file.read_bytes()
+
+    def test_processes_decode_an_image_together(self):
+        for plan, ranks in (("ulysses=3,vae=3", 3), ("cfg=2,ulysses=2,vae=3", 4)):
+            self.assertEqual(self.image(MPIRUN + ["-np", str(ranks)], plan), self.image([], plan), plan)
+        folder = pathlib.Path(MODEL).parents[2] / "diffusers/pixart_alpha"
+        tools = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tools/tensors.py"
+        given = self.folder / "in.safetensors"
+        for part in ("decode", "encode"):
+            subprocess.run([sys.executable, str(tools), "take", str(folder / "io_vae.safetensors"), f"{part}.in", str(given),
+                            "--as", "sample"], check=True)
+            made = []
+            for prefix in ([], MPIRUN + ["-np", "2"]):
+                file = self.folder / "out.safetensors"
+                done = subprocess.run([*prefix, PROGRAM, "forward", str(folder / "model"), "--component", f"vae.{part}",
+                                       "--inputs", str(given), "--outputs", str(file), "--threads", "1", "--plan",
+                                       "ulysses=2,vae=2"],
+                                      capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+                self.assertEqual((done.returncode, done.stdout), (0, f"{file}\n"), done.stderr)
+                made.append(file.read_bytes())
+            self.assertEqual(*made, part)
+
+    def test_a_rank_that_is_lost_in_decoding_leaves_no_output(self):
+        for victim in (0, 1, 2):
+            run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, "generate", "shapes", "--class", "3", "--count", "200",
+                                    "--steps", "1", "--threads", "1", "--progress", "plain", "--plan", "ulysses=3,vae=3",
+                                    "-o", f"{self.folder}/lost/"],
+                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+            watch = threading.Timer(120, run.kill)
+            watch.start()
+            for line in run.stderr:
+                if "decode" in line:
+                    break
+            watch.cancel()
+            ranks = [int(pid) for pid in self.children(run.pid)]
+            self.assertEqual(len(ranks), 3)
+            os.kill(ranks[victim], signal.SIGKILL)
+            _, errors = run.communicate(timeout=30)
+            lines = [l for l in errors.splitlines() if l.startswith("tessera: error: rank ")]
+            self.assertEqual(len(lines), 1, errors)
+            self.assertIn("was lost", lines[0])
+            self.assertNotEqual(run.returncode, 0)
+            self.assertEqual(list(self.folder.iterdir()), [])
+            self.assertFalse([p for p in ranks if pathlib.Path(f"/proc/{p}/exe").exists()])
+
     def test_a_bad_plan_is_refused_in_one_line(self):
         done = subprocess.run([*MPIRUN, "-np", "2", PROGRAM, *ARGUMENTS, "--plan", "expert=3",
                                "--save-latents", str(self.folder / "x")],

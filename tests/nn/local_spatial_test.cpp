@@ -27,6 +27,29 @@ TEST(LocalSpatial, ConvolvesWholeImages) {
   EXPECT_EQ(y.begin, 0);
 }
 
+TEST(LocalSpatial, SumsWhatTheFiltersMakeOfSuccessiveFrames) {
+  LocalSpatial spatial;
+  const Tensor frames = counting({5, 4, 6, 3});
+  const std::vector<ops::ConvWeight> taps{ops::pack_conv(counting({2, 3, 3, 3}), {}, DType::f32),
+                                          ops::pack_conv(counting({2, 3, 3, 3}), {}, DType::f32)};
+  const ops::Conv2dOptions same{.pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+  const Plane y = spatial.convolve(taps, {frames, 4, 0}, same);
+  const auto a = ops::conv2d(frames.slice(0, 0, 4), taps[0], same).to_floats();
+  const auto b = ops::conv2d(frames.slice(0, 1, 5), taps[1], same).to_floats();
+  const auto sum = y.data.to_floats();
+  ASSERT_EQ(sum.size(), a.size());
+  for (size_t i = 0; i < sum.size(); ++i) EXPECT_FLOAT_EQ(sum[i], a[i] + b[i]);
+}
+
+TEST(LocalSpatial, HasAllLines) {
+  LocalSpatial spatial;
+  EXPECT_EQ(spatial.lines(7), (Range{0, 7}));
+  const Tensor x = counting({2, 4, 6, 3});
+  EXPECT_EQ(spatial.join({x, 4, 0}).to_floats(), x.to_floats());
+  const Tensor tall = x.reshape({1, 8, 6, 3});
+  EXPECT_EQ(spatial.moments({x, 4, 0}, true).to_floats(), ops::channel_moments(tall).to_floats());
+}
+
 TEST(LocalSpatial, NormalisesAsGroupNorm) {
   LocalSpatial spatial;
   const Tensor data = counting({2, 3, 4, 8});

@@ -79,6 +79,9 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
       {"displaced", kDitMoe, "schedule=displaced", classes(2, 9)},
       {"image", "shapes", "", classes(3, 2, 0, true)},
       {"large image", "shapes", "", classes(1, 1, 384, true)},
+      {"image on three ranks", "shapes", "ulysses=3,vae=3", classes(3, 2, 0, true)},
+      {"image on some ranks", "shapes", "cfg=2,ulysses=2,vae=2",
+       traced(classes(2, 2, 384, true), scratch), Precision::f32},
       {"image in tiles", "shapes", "", classes(1, 1, 512, true), Precision::bf16, 0.5},
       {"text to image", kPixArt, "", pixart(scratch, 128), Precision::f32},
       {"text to image, streamed", kPixArt, "", pixart(scratch, 32), Precision::f32, 0.9},
@@ -93,6 +96,7 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
        0.75},
       {"video, traced", golden::kVideoModel, "", traced(golden::small_video(videos), scratch)},
       {"video", golden::kVideoModel, "", golden::small_video(videos)},
+      {"video on three ranks", golden::kVideoModel, "ulysses=3,vae=3", golden::small_video(videos)},
       {"video of a prompt", golden::kVideoModel, "", prompted_video()},
   };
 }
@@ -142,6 +146,8 @@ TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
     for (size_t r = 0; r < report.per_rank.size(); ++r) {
       const auto did = double(report.per_rank[r].peak_bytes.total);
       EXPECT_NEAR(double(fit.denoise.ranks[r].total), did, 0.05 * did) << row.name << ' ' << r;
+      EXPECT_EQ(fit.denoise.ranks[r].decode, report.per_rank[r].decode_peak_bytes.total)
+          << row.name << ' ' << r;
     }
     if (report.per_rank.size() == 1) {
       EXPECT_GE(report.peak_bytes.total, fit.process * 95 / 100) << row.name;
@@ -200,6 +206,23 @@ TEST(Admission, HeedsAStopRequest) {
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::cancelled) << plan << ": " << e.what();
     }
+  }
+}
+
+TEST(Admission, TilesAndBandsAreNotMixedAndWhatBandsNeedIsSaid) {
+  Row row{"bands", "shapes", "ulysses=2,vae=2", classes(1, 1, 512, true)};
+  const Fit fit = foreseen(row, kPlenty);
+  ASSERT_GT(fit.decode.peak, fit.denoise.process) << "the case is no case";
+  const std::string problem = foreseen(row, fit.process - 1).problem;
+  EXPECT_NE(problem.find("this run's decoding by vae=2"), std::string::npos) << problem;
+  EXPECT_EQ(foreseen(row, fit.process).problem, "");
+  row.request.vae_tiling = VaeTiling::on;
+  try {
+    foreseen(row, kPlenty);
+    ADD_FAILURE() << "went on";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::plan);
+    EXPECT_NE(std::string(e.what()).find("leave out one of the two"), std::string::npos);
   }
 }
 

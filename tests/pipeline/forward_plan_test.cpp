@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "engine/llada_golden.h"
 #include "engine/random_model.h"
 #include "engine/text_model.h"
@@ -167,6 +169,64 @@ TEST(ForwardPlan, SaysWhatAPassTakes) {
                    {{"sample", Tensor::zeros({1, 4, 8, 8}, tensor::DType::f32)}}, "data=2");
             }).find("a vae.decode runs on one: leave out --plan"),
             std::string::npos);
+}
+
+const std::string kPixArt = TESSERA_TEST_DATA "/diffusers/pixart_alpha/model";
+const std::string kVideo = TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model";
+
+Tensors sample(const tensor::Shape& shape) {
+  return {{"sample", models::NamedNoise().get("sample", shape)}};
+}
+
+TEST(ForwardVaeUnderAPlan, RanksMakeWhatOneMakes) {
+  struct Case {
+    std::string folder;
+    ModelPart part;
+    tensor::Shape shape;
+  };
+  for (const Case& c : {Case{kPixArt, ModelPart::vae_decode, {2, 4, 9, 6}},
+                        Case{kPixArt, ModelPart::vae_encode, {2, 3, 77, 40}},
+                        Case{kVideo, ModelPart::vae_decode, {1, 16, 5, 8, 6}},
+                        Case{kVideo, ModelPart::vae_encode, {1, 3, 9, 64, 40}}}) {
+    const Tensors one = pass(c.folder, c.part, sample(c.shape), "");
+    EXPECT_EQ(one.size() > 3, c.folder == kPixArt) << "images are traced";
+    for (const char* plan : {"ulysses=2,vae=2", "ring=3,vae=3", "data=2,cfg=2,ulysses=2,vae=5"})
+      expect_same(pass(c.folder, c.part, sample(c.shape), plan), one, 1e-5,
+                  c.shape.str() + " under " + plan);
+  }
+}
+
+TEST(ForwardVaeUnderAPlan, WhatCannotRunIsNamed) {
+  const auto said = [](const std::string& plan, const tensor::Shape& shape, VaeTiling tiling,
+                       int64_t budget = 0) {
+    const golden::Scratch scratch;
+    load::write_safetensors(scratch / "in.safetensors", sample(shape));
+    RunOptions options = golden::options(Precision::f32);
+    options.plan = parse_plan(plan);
+    options.memory_budget = budget;
+    try {
+      Model::open(kPixArt, options)
+          .forward({.component = ModelPart::vae_decode,
+                    .inputs = scratch / "in.safetensors",
+                    .vae_tiling = tiling});
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), budget > 0 ? ErrorCode::memory : ErrorCode::plan);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const tensor::Shape high{1, 4, 6, 4}, low{1, 4, 2, 4};
+  EXPECT_EQ(said("ulysses=3,vae=3", high, VaeTiling::off), "");
+  EXPECT_NE(said("ulysses=3", high, VaeTiling::off).find("add vae="), std::string::npos);
+  EXPECT_NE(said("vae=3", high, VaeTiling::off).find("it has 1"), std::string::npos);
+  EXPECT_NE(said("ulysses=3,vae=3", low, VaeTiling::off).find("has 2 lines"), std::string::npos);
+  EXPECT_NE(said("ulysses=3,vae=3", high, VaeTiling::on).find("leave out one of the two"),
+            std::string::npos);
+  const std::string small = said("ulysses=3,vae=3", high, VaeTiling::off, 1000);
+  const std::string before = "it fits into --memory-budget ";
+  ASSERT_NE(small.find(before), std::string::npos) << small;
+  const double named = std::stod(small.substr(small.find(before) + before.size())) * 1e6;
+  EXPECT_EQ(said("ulysses=3,vae=3", high, VaeTiling::off, std::llround(named)), "");
 }
 
 }  // namespace

@@ -45,5 +45,18 @@ TEST(RunMeters, OfARequestSumUpThoseOfItsRanks) {
   EXPECT_EQ(meters.ranks[0].memory->peak(), 0);
 }
 
+TEST(RunMeters, AnewTheyCountInTheSameWhole) {
+  const RunMeters meters(2);
+  meters.ranks[1].work->add("matmul", 4, 1);
+  meters.ranks[1].memory->add(tensor::MemoryClass::kv, 7);
+  const RunMeters later = meters.anew();
+  EXPECT_EQ(later.ranks[1].memory->peak(), 0);
+  later.ranks[1].work->add("matmul", 2, 1);
+  later.ranks[1].memory->add(tensor::MemoryClass::kv, 3);
+  EXPECT_EQ(later.ranks[1].work->total().flops, 2);
+  EXPECT_EQ(meters.all->total().flops, 6);
+  EXPECT_EQ(meters.memory->peak(), 10);
+}
+
 }  // namespace
 }  // namespace tessera::pipeline

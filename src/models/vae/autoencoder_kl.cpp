@@ -109,9 +109,9 @@ Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
           config_.latent_channels, tensor::name_of(latents.dtype()), latents.shape().str(),
           config_.latent_channels);
   auto show = [&](const std::string& name, const Plane& x) {
-    if (watch.trace) watch.trace(name, channels_first(x.data));
+    if (watch.trace) watch.trace(name, channels_first(spatial.join(x)));
   };
-  Plane x{channels_last(latents, dtype_), latents.size(2), 0};
+  Plane x = lines_of(latents, dtype_, spatial);
   if (post_quant_) x = spatial.conv(post_quant_, x, {});
   x = spatial.conv(conv_in_, x, same_size());
   show("conv_in", x);
@@ -132,7 +132,7 @@ Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
   last.out = DType::f32;
   last.out_as_input = false;
   x = spatial.conv(conv_out_, x, last);
-  return channels_first(x.data);
+  return channels_first(spatial.join(x));
 }
 
 AutoencoderKLEncoder::AutoencoderKLEncoder(const AutoencoderKLConfig& config,
@@ -170,9 +170,9 @@ VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spati
       ErrorCode::usage, "a VAE was given {} {} to encode; expected f32 [batch, {}, height, width]",
       tensor::name_of(images.dtype()), images.shape().str(), config_.in_channels);
   auto show = [&](const std::string& name, const Plane& x) {
-    if (watch.trace) watch.trace(name, channels_first(x.data));
+    if (watch.trace) watch.trace(name, channels_first(spatial.join(x)));
   };
-  Plane x{channels_last(images, dtype_), images.size(2), 0};
+  Plane x = lines_of(images, dtype_, spatial);
   x = spatial.conv(conv_in_, x, same_size());
   show("conv_in", x);
   // diffusers pads below and to the right only.
@@ -191,7 +191,7 @@ VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spati
   last.silu = true;
   x = spatial.conv(conv_out_, x, last);
   if (quant_) x = spatial.conv(quant_, x, {});
-  const Tensor moments = channels_first(x.data);
+  const Tensor moments = channels_first(spatial.join(x));
   const int64_t channels = config_.latent_channels;
   VaeMoments result{moments.slice(1, 0, channels).contiguous(),
                     moments.slice(1, channels, 2 * channels).contiguous()};

@@ -39,7 +39,7 @@ Tensor frames_first(const Tensor& x, int64_t at) {
 }
 
 // [frames, h, w, channels] -> f32 [1, channels, frames, h, w].
-Tensor channels_before_frames(const Frames& x) {
+Tensor channels_before_frames(const Tensor& x) {
   const Tensor first = channels_first(x);
   return nn::swap_frames(
       first.reshape({1, first.size(0), first.size(1), first.size(2), first.size(3)}));
@@ -137,21 +137,22 @@ Tensor CogVideoXVae::unscale(const Tensor& latents) const {
   return ops::blend(latents, static_cast<float>(1 / config_.scaling_factor), latents, 0);
 }
 
-Frames CogVideoXVae::decode_piece(const Frames& latent, FrameCache& cache) const {
-  Frames x = conv_in_(latent, cache, dtype_);
-  for (const FrameResnet& resnet : middle_) x = resnet(x, latent, cache);
+Frames CogVideoXVae::decode_piece(const Frames& latent, FrameScene& scene) const {
+  Frames x = conv_in_(latent, scene, dtype_);
+  for (const FrameResnet& resnet : middle_) x = resnet(x, latent, scene);
   ops::Conv2dOptions doubled = same_size();
   doubled.upsample = true;
   for (const Level& level : levels_) {
-    for (const FrameResnet& resnet : level.resnets) x = resnet(x, latent, cache);
+    for (const FrameResnet& resnet : level.resnets) x = resnet(x, latent, scene);
     if (!level.upsampler) continue;
     if (level.more_frames) x = doubled_frames(x);
-    x = ops::conv2d(x, level.upsampler, doubled);
+    x = scene.spatial.conv(level.upsampler, x, doubled);
   }
-  return conv_out_(norm_out_(x, latent), cache, DType::f32);
+  return conv_out_(norm_out_(x, latent, scene), scene, DType::f32);
 }
 
-Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial&, const VaeWatch& watch) const {
+Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial& spatial,
+                            const VaeWatch& watch) const {
   check_video("decode", latents, config_.latent_channels);
   const auto pieces = pieces_of(latents.size(2), 2);
   const int count = static_cast<int>(latents.size(0)) * static_cast<int>(pieces.size());
@@ -159,11 +160,11 @@ Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial&, const VaeWatch&
   std::vector<Tensor> videos;
   for (int64_t at = 0; at < latents.size(0); ++at) {
     const Tensor frames = frames_first(latents, at);
-    FrameCache cache;
+    FrameScene scene{spatial};
     std::vector<Tensor> parts;
     for (const nn::Range& r : pieces) {
-      const Frames latent = channels_last(frames.slice(0, r.begin, r.end), dtype_);
-      parts.push_back(channels_before_frames(decode_piece(latent, cache)));
+      const Frames latent = lines_of(frames.slice(0, r.begin, r.end), dtype_, spatial);
+      parts.push_back(channels_before_frames(spatial.join(decode_piece(latent, scene))));
       if (watch.piece) watch.piece(++done, count);
     }
     videos.push_back(joined(parts));
@@ -200,31 +201,32 @@ CogVideoXVaeEncoder::CogVideoXVaeEncoder(const CogVideoXVaeConfig& config,
       CausalConv(weights, "encoder.conv_out.conv", 2 * config.latent_channels, deep, 3, dtype);
 }
 
-Frames CogVideoXVaeEncoder::encode_piece(const Frames& video, FrameCache& cache) const {
-  Frames x = conv_in_(video, cache, dtype_);
+Frames CogVideoXVaeEncoder::encode_piece(const Frames& video, FrameScene& scene) const {
+  Frames x = conv_in_(video, scene, dtype_);
   // diffusers pads below and to the right only.
   const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
   for (const Level& level : levels_) {
-    for (const FrameResnet& resnet : level.resnets) x = resnet(x, {}, cache);
+    for (const FrameResnet& resnet : level.resnets) x = resnet(x, {}, scene);
     if (!level.downsampler) continue;
     if (level.fewer_frames) x = halved_frames(x);
-    x = ops::conv2d(x, level.downsampler, halved);
+    x = scene.spatial.conv(level.downsampler, x, halved);
   }
-  for (const FrameResnet& resnet : middle_) x = resnet(x, {}, cache);
-  return conv_out_(norm_out_(x, {}), cache, DType::f32);
+  for (const FrameResnet& resnet : middle_) x = resnet(x, {}, scene);
+  return conv_out_(norm_out_(x, {}, scene), scene, DType::f32);
 }
 
-VaeMoments CogVideoXVaeEncoder::encode(const Tensor& video, nn::Spatial&, const VaeWatch&) const {
+VaeMoments CogVideoXVaeEncoder::encode(const Tensor& video, nn::Spatial& spatial,
+                                       const VaeWatch&) const {
   check_video("encode", video, config_.in_channels);
   std::vector<Tensor> means, logvars;
   const int64_t channels = config_.latent_channels;
   for (int64_t at = 0; at < video.size(0); ++at) {
     const Tensor frames = frames_first(video, at);
-    FrameCache cache;
+    FrameScene scene{spatial};
     std::vector<Tensor> parts;
     for (const nn::Range& r : pieces_of(video.size(2), 8))
-      parts.push_back(channels_before_frames(
-          encode_piece(channels_last(frames.slice(0, r.begin, r.end), dtype_), cache)));
+      parts.push_back(channels_before_frames(spatial.join(
+          encode_piece(lines_of(frames.slice(0, r.begin, r.end), dtype_, spatial), scene))));
     const Tensor moments = joined(parts);
     means.push_back(moments.slice(1, 0, channels).contiguous());
     logvars.push_back(moments.slice(1, channels, 2 * channels).contiguous());

@@ -41,7 +41,7 @@ class CogVideoXVae : public VaeDecoder {
     ops::ConvWeight upsampler;  ///< null on the last level
     bool more_frames = false;
   };
-  Frames decode_piece(const Frames& latent, FrameCache& cache) const;
+  Frames decode_piece(const Frames& latent, FrameScene& scene) const;
 
   CogVideoXVaeConfig config_;
   tensor::DType dtype_;
@@ -67,7 +67,7 @@ class CogVideoXVaeEncoder : public VaeEncoder {
     ops::ConvWeight downsampler;  ///< null on the last level
     bool fewer_frames = false;
   };
-  Frames encode_piece(const Frames& video, FrameCache& cache) const;
+  Frames encode_piece(const Frames& video, FrameScene& scene) const;
 
   CogVideoXVaeConfig config_;
   tensor::DType dtype_;

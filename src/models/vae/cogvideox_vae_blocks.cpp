@@ -21,11 +21,6 @@ Tensor tap_of(const Tensor& filter, int64_t k) {
 
 Tensor rows(const Tensor& x, int64_t begin, int64_t end) { return x.slice(0, begin, end); }
 
-// All frames as one tall image, so that moments span them.
-Tensor as_image(const Frames& x) {
-  return x.reshape({1, x.size(0) * x.size(1), x.size(2), x.size(3)});
-}
-
 }  // namespace
 
 CausalConv::CausalConv(const nn::Weights& weights, const std::string& name, int64_t out, int64_t in,
@@ -37,28 +32,26 @@ CausalConv::CausalConv(const nn::Weights& weights, const std::string& name, int6
     taps_.push_back(ops::pack_conv(tap_of(filter, k), k == 0 ? bias : Tensor(), dtype));
 }
 
-Frames CausalConv::operator()(const Frames& x, FrameCache& cache, DType out) const {
-  const int64_t before = static_cast<int64_t>(taps_.size()) - 1, frames = x.size(0);
+Frames CausalConv::operator()(const Frames& x, FrameScene& scene, DType out) const {
+  const int64_t before = std::ssize(taps_) - 1;
   Frames all = x;
   if (before > 0) {
-    Frames& seen = cache[this];
+    Tensor& seen = scene.seen[this];
     std::vector<Tensor> parts;
     if (seen.defined()) parts.push_back(seen);
-    for (int64_t i = 0; i < before && !seen.defined(); ++i) parts.push_back(rows(x, 0, 1));
-    parts.push_back(x);
-    all = ops::concat_rows(parts);
-    seen = ops::concat_rows({rows(all, all.size(0) - before, all.size(0))});
+    for (int64_t i = 0; i < before && !seen.defined(); ++i) parts.push_back(rows(x.data, 0, 1));
+    parts.push_back(x.data);
+    all.data = ops::concat_rows(parts);
+    const int64_t frames = all.data.size(0);
+    seen = ops::concat_rows({rows(all.data, frames - before, frames)});
   }
   ops::Conv2dOptions options{
       .pad_top = pad_, .pad_bottom = pad_, .pad_left = pad_, .pad_right = pad_};
   options.out_as_input = false;
   options.out = before > 0 ? DType::f32 : out;
-  for (size_t k = 0; k < taps_.size(); ++k) {
-    const auto first = static_cast<int64_t>(k);
-    options.residual = ops::conv2d(rows(all, first, first + frames), taps_[k], options);
-    options.into_residual = true;
-  }
-  return ops::cast(options.residual, out);
+  Frames sum = scene.spatial.convolve(taps_, all, options);
+  sum.data = ops::cast(sum.data, out);
+  return sum;
 }
 
 FrameNorm::FrameNorm(const nn::Weights& weights, const std::string& name, int groups,
@@ -72,14 +65,15 @@ FrameNorm::FrameNorm(const nn::Weights& weights, const std::string& name, int gr
   bias_ = CausalConv(weights, name + ".conv_b.conv", channels, latent, 1, dtype);
 }
 
-Frames FrameNorm::operator()(const Frames& x, const Frames& latent) const {
-  const Tensor all = as_image(x);
-  const Tensor norm = ops::group_scale_shift(ops::channel_moments(all), norm_.groups, norm_.weight,
-                                             norm_.bias, norm_.eps);
-  if (!by_latent_) return ops::channel_affine(all, norm, true).reshape(x.shape());
-  FrameCache none;
-  return ops::plane_affine(x, norm, gain_(latent, none, DType::f32),
-                           bias_(latent, none, DType::f32));
+Frames FrameNorm::operator()(const Frames& x, const Frames& latent, FrameScene& scene) const {
+  const Tensor norm = scene.spatial.scale_shift(norm_, x, true);
+  if (by_latent_)
+    return {ops::plane_affine(x.data, norm, gain_(latent, scene, DType::f32).data,
+                              bias_(latent, scene, DType::f32).data),
+            x.height, x.begin};
+  const tensor::Shape tall{1, x.data.size(0) * x.data.size(1), x.data.size(2), x.data.size(3)};
+  return {ops::channel_affine(x.data.reshape(tall), norm, true).reshape(x.data.shape()), x.height,
+          x.begin};
 }
 
 FrameResnet::FrameResnet(const nn::Weights& weights, const std::string& name, int groups,
@@ -93,31 +87,32 @@ FrameResnet::FrameResnet(const nn::Weights& weights, const std::string& name, in
   if (wider_) shortcut_ = CausalConv(weights, name + ".conv_shortcut", out, in, 1, dtype);
 }
 
-Frames FrameResnet::operator()(const Frames& x, const Frames& latent, FrameCache& cache) const {
-  const Frames inner = conv1_(norm1_(x, latent), cache, dtype_);
-  const Frames grown = conv2_(norm2_(inner, latent), cache, dtype_);
-  return ops::add(grown, wider_ ? shortcut_(x, cache, dtype_) : x);
+Frames FrameResnet::operator()(const Frames& x, const Frames& latent, FrameScene& scene) const {
+  const Frames inner = conv1_(norm1_(x, latent, scene), scene, dtype_);
+  const Frames grown = conv2_(norm2_(inner, latent, scene), scene, dtype_);
+  return {ops::add(grown.data, wider_ ? shortcut_(x, scene, dtype_).data : x.data), x.height,
+          x.begin};
 }
 
 Frames doubled_frames(const Frames& x) {
-  const int64_t frames = x.size(0);
+  const int64_t frames = x.data.size(0);
   if (frames == 1) return x;
   std::vector<Tensor> parts;
   for (int64_t t = 0; t < frames; ++t)
     for (int i = 0; i < (t == 0 && frames % 2 == 1 ? 1 : 2); ++i)
-      parts.push_back(rows(x, t, t + 1));
-  return ops::concat_rows(parts);
+      parts.push_back(rows(x.data, t, t + 1));
+  return {ops::concat_rows(parts), x.height, x.begin};
 }
 
 Frames halved_frames(const Frames& x) {
-  const int64_t frames = x.size(0), first = frames % 2;
+  const int64_t frames = x.data.size(0), first = frames % 2;
   std::vector<Tensor> parts;
-  if (first) parts.push_back(rows(x, 0, 1));
+  if (first) parts.push_back(rows(x.data, 0, 1));
   for (int64_t t = first; t + 1 < frames; t += 2) {
-    const Tensor a = rows(x, t, t + 1), b = rows(x, t + 1, t + 2);
+    const Tensor a = rows(x.data, t, t + 1), b = rows(x.data, t + 1, t + 2);
     parts.push_back(ops::blend(a, 0.5f, b, 0.5f));
   }
-  return ops::concat_rows(parts);
+  return {ops::concat_rows(parts), x.height, x.begin};
 }
 
 }  // namespace tessera::models

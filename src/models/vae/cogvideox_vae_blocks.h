@@ -9,11 +9,15 @@
 
 namespace tessera::models {
 
-/// Frames of one video, channels last: [frames, height, width, channels].
-using Frames = tensor::Tensor;
+/// Frames of one video, channels last: [frames, lines, width, channels].
+using Frames = nn::Plane;
 
-/// The last frames that each causal filter saw, by the filter: a video is decoded in pieces.
-using FrameCache = std::map<const void*, Frames>;
+/// What surrounds the blocks while a video is decoded in pieces: the last frames that each causal
+/// filter saw, by the filter, and the lines of other ranks.
+struct FrameScene {
+  nn::Spatial& spatial;
+  std::map<const void*, tensor::Tensor> seen{};
+};
 
 /// A filter over this frame and those before it; outside an image are zeros, before the first
 /// frame stands the first. CausalConv3d of CogVideoX (Yang et al. 2024, section 2.1).
@@ -24,7 +28,7 @@ class CausalConv {
   CausalConv(const nn::Weights& weights, const std::string& name, int64_t out, int64_t in,
              int64_t size, tensor::DType dtype);
   /// x of any number of frames -> as many; `out` is the dtype of the result.
-  Frames operator()(const Frames& x, FrameCache& cache, tensor::DType out) const;
+  Frames operator()(const Frames& x, FrameScene& scene, tensor::DType out) const;
 
  private:
   std::vector<ops::ConvWeight> taps_;  // one image filter for each frame it reads, oldest first
@@ -39,7 +43,7 @@ class FrameNorm {
   /// `latent` channels, 0 for a plain group norm.
   FrameNorm(const nn::Weights& weights, const std::string& name, int groups, int64_t channels,
             int64_t latent, tensor::DType dtype);
-  Frames operator()(const Frames& x, const Frames& latent) const;
+  Frames operator()(const Frames& x, const Frames& latent, FrameScene& scene) const;
 
  private:
   nn::GroupNorm norm_;
@@ -52,7 +56,7 @@ class FrameResnet {
  public:
   FrameResnet(const nn::Weights& weights, const std::string& name, int groups, int64_t in,
               int64_t out, int64_t latent, tensor::DType dtype);
-  Frames operator()(const Frames& x, const Frames& latent, FrameCache& cache) const;
+  Frames operator()(const Frames& x, const Frames& latent, FrameScene& scene) const;
 
  private:
   FrameNorm norm1_, norm2_;

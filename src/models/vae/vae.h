@@ -12,7 +12,8 @@ namespace tessera::models {
 
 /// What one may hear of a VAE's work; either may be empty.
 struct VaeWatch {
-  /// The name of a block and its output [batch, channels, height, width] f32, of a VAE of images.
+  /// The name of a block and its output [batch, channels, height, width] f32, of a VAE of images;
+  /// ranks that share its lines must all have one, and but for the first hear of no lines.
   std::function<void(const std::string& name, const tensor::Tensor& x)> trace;
   /// After each piece of frames the number done and of all, of a VAE of videos.
   std::function<void(int done, int count)> piece;
@@ -26,7 +27,8 @@ class VaeDecoder {
   /// Latents as a transformer makes them -> as decode takes them.
   virtual tensor::Tensor unscale(const tensor::Tensor& latents) const = 0;
   /// latents f32 [batch, latent_channels, h, w], of videos [batch, latent_channels, frames, h, w];
-  /// the batch may be 0. Throws Error(usage) for latents that do not fit.
+  /// the batch may be 0. Where ranks share the lines the first one gets what is made, the others
+  /// an image without lines. Throws Error(usage) for latents that do not fit.
   virtual tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
                                 const VaeWatch& watch = {}) const = 0;
 };
@@ -41,7 +43,8 @@ struct VaeMoments {
 class VaeEncoder {
  public:
   virtual ~VaeEncoder() = default;
-  /// A side is halved, rounding down, at each level but the last. Throws Error(usage).
+  /// A side is halved, rounding down, at each level but the last. Ranks get it as above. Throws
+  /// Error(usage).
   virtual VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                             const VaeWatch& watch = {}) const = 0;
 };

@@ -74,6 +74,11 @@ Tensor channels_last(const Tensor& x, DType dtype) {
   return ops::cast(ops::permute(x.contiguous(), sizes, order, turned), dtype);
 }
 
+Plane lines_of(const Tensor& images, DType dtype, nn::Spatial& spatial) {
+  const nn::Range mine = spatial.lines(images.size(2));
+  return {channels_last(images.slice(2, mine.begin, mine.end), dtype), images.size(2), mine.begin};
+}
+
 Tensor clamped_logvar(const Tensor& logvar) {
   if (logvar.is_meta()) return logvar;
   std::vector<float> values = logvar.to_floats();

@@ -49,6 +49,8 @@ class VaeAttention {
 
 /// [batch, channels, h, w] f32 -> [batch, h, w, channels] of `dtype`.
 tensor::Tensor channels_last(const tensor::Tensor& x, tensor::DType dtype);
+/// The lines of images [batch, channels, height, width] f32 that are this rank's.
+nn::Plane lines_of(const tensor::Tensor& images, tensor::DType dtype, nn::Spatial& spatial);
 /// Log variances within [-30, 20], as diffusers keeps them.
 tensor::Tensor clamped_logvar(const tensor::Tensor& logvar);
 /// [batch, h, w, channels] of any float dtype -> [batch, channels, h, w] f32.

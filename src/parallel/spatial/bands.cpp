@@ -1,0 +1,293 @@
+#include "parallel/spatial/bands.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fail.h"
+#include "comm/collectives.h"
+#include "ops/attention.h"
+#include "ops/elementwise.h"
+
+namespace tessera::parallel {
+namespace {
+
+using nn::Plane;
+using nn::Range;
+using tensor::Tensor;
+
+Range overlap(Range a, Range b) {
+  const Range both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  return both.size() > 0 ? both : Range{};
+}
+
+/// How the lines of a result read those of an image: an up-line is one of the image after it was
+/// doubled, if it is.
+struct Filter {
+  int64_t size, stride, top, bottom, scale;
+
+  Filter(const ops::ConvWeight& weight, const ops::Conv2dOptions& o)
+      : size(ops::filter_lines(weight)),
+        stride(o.stride),
+        top(o.pad_top),
+        bottom(o.pad_bottom),
+        scale(o.upsample ? 2 : 1) {}
+
+  int64_t height_of(int64_t height) const {
+    const int64_t all = height * scale + top + bottom - size;
+    return all < 0 ? 0 : all / stride + 1;
+  }
+  // A line of the result is with the rank that has the first line under it, without the padding.
+  Range of(Range held, int64_t height, int64_t result) const {
+    const auto first = [&](int64_t line) {
+      return line == height ? result : std::min((line * scale + stride - 1) / stride, result);
+    };
+    return {first(held.begin), first(held.end)};
+  }
+  int64_t first_up(Range lines) const { return lines.begin * stride - top; }
+  int64_t end_up(Range lines) const { return (lines.end - 1) * stride - top + size; }
+  /// Lines of an image of this height that those of a result read.
+  Range read(Range lines, int64_t height) const {
+    if (lines.size() <= 0) return {};
+    const int64_t begin = std::max<int64_t>(first_up(lines), 0);
+    const int64_t end = std::min(end_up(lines), height * scale);
+    return {begin / scale, (end + scale - 1) / scale};
+  }
+};
+
+Tensor lines_of(const Tensor& x, Range lines) { return x.slice(1, lines.begin, lines.end); }
+
+// In memory of its own, for another rank or until the original has been overwritten.
+Tensor copied(const Tensor& x, tensor::MemoryClass memory) {
+  const Tensor copy = Tensor::empty(x.shape(), x.dtype(), x.device(), memory);
+  tensor::copy_into(copy, x);
+  return copy;
+}
+
+// Lines under each other, of every image: [batch, lines, width, channels] each.
+Tensor stacked(const std::vector<Tensor>& parts) {
+  if (parts.size() == 1) return parts.front();
+  const Tensor& any = parts.front();
+  const int64_t batch = any.size(0);
+  int64_t lines = 0;
+  std::vector<Tensor> flat;
+  for (const Tensor& part : parts) {
+    lines += part.size(1);
+    flat.push_back(part.contiguous().reshape({batch, part.size(1) * part.size(2) * part.size(3)}));
+  }
+  return ops::concat_columns(flat).reshape({batch, lines, any.size(2), any.size(3)});
+}
+
+/// The lines beside a rank's, while they travel.
+class Halo {
+ public:
+  Halo(comm::Communicator& ranks, const std::vector<Range>& held, const std::vector<Range>& needed,
+       const Tensor& x)
+      : x_(x), mine_(held[static_cast<size_t>(ranks.rank())]) {
+    const comm::Tag tag{"halo", -1};
+    const auto rank = static_cast<size_t>(ranks.rank());
+    for (size_t r = 0; r < held.size(); ++r) {
+      const Range theirs = overlap(held[r], needed[rank]);
+      if (r != rank && theirs.size() > 0)
+        parts_.push_back({theirs, ranks.receive(static_cast<int>(r), tag), {}});
+    }
+    for (size_t r = 0; r < held.size(); ++r) {
+      const Range asked = overlap(mine_, needed[r]);
+      if (r != rank && asked.size() > 0)
+        ranks.send(static_cast<int>(r), copied(own(asked), tensor::MemoryClass::buffers), tag);
+    }
+  }
+  void wait() {
+    for (Part& part : parts_) part.lines = part.message.wait();
+  }
+  /// Lines of the whole image, of mine and of those that came.
+  Tensor take(Range lines) const {
+    std::vector<std::pair<int64_t, Tensor>> found;
+    for (const Part& part : parts_)
+      if (const Range some = overlap(part.of, lines); some.size() > 0)
+        found.emplace_back(some.begin, lines_of(part.lines, {some.begin - part.of.begin,
+                                                             some.end - part.of.begin}));
+    if (const Range some = overlap(mine_, lines); some.size() > 0)
+      found.emplace_back(some.begin, own(some));
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Tensor> parts;
+    for (const auto& [begin, part] : found) parts.push_back(part);
+    return stacked(parts);
+  }
+
+ private:
+  struct Part {
+    Range of;
+    comm::Pending message;
+    Tensor lines;
+  };
+  Tensor own(Range lines) const {
+    return lines_of(x_, {lines.begin - mine_.begin, lines.end - mine_.begin});
+  }
+  const Tensor& x_;
+  Range mine_;
+  std::vector<Part> parts_;
+};
+
+/// Lines of a result that read beyond a band, and what is added to them.
+struct Edge {
+  Range lines;
+  Tensor residual;
+};
+
+// Above and below, as one where they meet.
+std::vector<Edge> edges_of(const Filter& filter, Range band, Range held, int64_t height) {
+  const auto read = [&](int64_t line) { return filter.read({line, line + 1}, height); };
+  int64_t top = band.begin, bottom = band.end;
+  while (top < band.end && read(top).begin < held.begin) ++top;
+  while (bottom > top && read(bottom - 1).end > held.end) --bottom;
+  std::vector<Edge> edges;
+  if (top > band.begin) edges.push_back({{band.begin, top}, {}});
+  if (bottom < band.end) edges.push_back({{bottom, band.end}, {}});
+  return edges;
+}
+
+// f32 [rows, 2, channels] of each rank to those of whole images; `lines` of each.
+Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines) {
+  const Tensor& any = parts.front();
+  Tensor all = Tensor::empty(any.shape(), tensor::DType::f32, any.device());
+  if (all.is_meta()) return all;
+  const int64_t channels = any.size(2);
+  for (int64_t i = 0; i < any.size(0) * channels; ++i) {
+    const int64_t at = i / channels * 2 * channels + i % channels;
+    double count = 0, mean = 0, spread = 0;
+    for (size_t r = 0; r < parts.size(); ++r) {
+      const float* const part = parts[r].data<float>() + at;
+      const auto more = double(lines[r].size());
+      if (more == 0) continue;
+      const double apart = double(part[0]) - mean;
+      spread += more * double(part[channels]) + apart * apart * count * more / (count + more);
+      mean += apart * more / (count + more);
+      count += more;
+    }
+    all.data<float>()[at] = static_cast<float>(mean);
+    all.data<float>()[at + channels] = static_cast<float>(spread / std::max(count, 1.0));
+  }
+  return all;
+}
+
+// Some lines of the result, of those of the image that are there: `held`, with zeros around them.
+Tensor run(std::span<const ops::ConvWeight> taps, const Tensor& image, Range held, Range lines,
+           ops::Conv2dOptions o) {
+  const Filter filter(taps.front(), o);
+  nn::LocalSpatial local;
+  if (filter.scale > 1 && lines.size() > 0) {  // all that it makes of them, in its usual way
+    const int64_t first = lines.begin - held.begin * filter.scale;
+    const Tensor made = local.convolve(taps, {image, 0, 0}, o).data;
+    return lines_of(made, {first, first + lines.size()});
+  }
+  const bool none = lines.size() == 0;
+  const int64_t before = none ? 0 : held.begin - filter.first_up(lines);
+  const int64_t behind = none ? 0 : filter.end_up(lines) - held.end;
+  const int64_t unread = none ? image.size(1) : std::max<int64_t>(-before, 0);
+  o.pad_top = static_cast<int>(std::max<int64_t>(before, 0));
+  o.pad_bottom = static_cast<int>(std::max<int64_t>(behind, 0));
+  return local.convolve(taps, {image.slice(1, unread, image.size(1)), 0, 0}, o).data;
+}
+
+}  // namespace
+
+std::vector<std::string> band_problems(const Plan& plan, int64_t lines) {
+  if (plan.vae == 1 || plan.vae <= lines) return {};
+  if (lines == 0)
+    return {
+        fmt::format("vae={} shares out the decoding of images, and nothing is decoded here: "
+                    "leave out vae=, or decode with a model that has a VAE",
+                    plan.vae)};
+  return {
+      fmt::format("vae={}: a latent has {} line{}, and each rank one at least; use vae={} or "
+                  "less",
+                  plan.vae, lines, lines > 1 ? "s" : "", lines)};
+}
+
+Range Bands::lines(int64_t height) {
+  Cut& cut = cuts_[height];
+  cut.clear();
+  for (int r = 0; r < ranks_.size(); ++r) cut.push_back(nn::split({0, height}, ranks_.size(), r));
+  return mine(cut);
+}
+
+Tensor Bands::join(const Plane& x) {
+  const Tensor own = ranks_.rank() == 0 ? x.data : copied(x.data, tensor::MemoryClass::buffers);
+  const auto parts = comm::gather(ranks_, 0, own, {"image", -1});
+  return parts.empty() ? x.data.slice(1, 0, 0) : stacked(parts);
+}
+
+// The band as if zeros stood around it, while the lines beside it travel; then its edges anew.
+Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
+                      const ops::Conv2dOptions& options) {
+  const bool asked = stop_.stop_requested();
+  require(!comm::agreed(ranks_, 0, asked, {"go", -1}) && !asked, ErrorCode::cancelled,
+          "stopped within an image");
+  const Filter filter(taps.front(), options);
+  require(filter.scale == 1 || (filter.stride == 1 && !options.residual.defined()),
+          ErrorCode::usage, "bands of an image are not doubled with a stride or a residual");
+  const Cut held = cuts_.at(x.height);
+  const int64_t height = filter.height_of(x.height);
+  Cut cut, needed;
+  for (const Range& lines : held) {
+    cut.push_back(filter.of(lines, x.height, height));
+    needed.push_back(filter.read(cut.back(), x.height));
+  }
+  const Range own = mine(held), band = mine(cut);
+  cuts_[height] = cut;
+  Halo halo(ranks_, held, needed, x.data);
+  std::vector<Edge> edges = edges_of(filter, band, own, x.height);
+  for (Edge& edge : edges)
+    if (options.residual.defined())
+      edge.residual = copied(
+          lines_of(options.residual, {edge.lines.begin - band.begin, edge.lines.end - band.begin}),
+          tensor::MemoryClass::activations);
+  const Tensor result = run(taps, x.data, own, band, options);
+  halo.wait();
+  for (const Edge& edge : edges) {
+    ops::Conv2dOptions o = options;
+    o.residual = edge.residual;
+    o.into_residual = o.residual.defined();
+    const Range read = filter.read(edge.lines, x.height);
+    tensor::copy_into(
+        lines_of(result, {edge.lines.begin - band.begin, edge.lines.end - band.begin}),
+        run(taps, halo.take(read), read, edge.lines, o));
+  }
+  return {result, height, band.begin};
+}
+
+Tensor Bands::moments(const Plane& x, bool together) {
+  const Cut& cut = cuts_.at(x.height);
+  const Tensor own = mine(cut).size() > 0
+                         ? local_.moments(x, together)
+                         : Tensor::zeros({together ? 1 : x.data.size(0), 2, x.data.size(3)},
+                                         tensor::DType::f32, x.data.device());
+  const tensor::Device device = x.data.device();
+  const Tensor sent = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
+  const Tensor all = merged(comm::all_gather(ranks_, sent, {"norm", -1}).wait(), cut);
+  return all.is_meta() ? all : all.to(device);
+}
+
+Tensor Bands::attend(const Plane& x, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t batch = x.data.size(0), width = x.data.size(2), channels = k.size(1);
+  const comm::Tag tag{"keys", -1};
+  comm::Exchange keys = comm::all_gather(ranks_, k.contiguous(), tag);
+  comm::Exchange values = comm::all_gather(ranks_, v.contiguous(), tag);
+  const auto whole = [&](comm::Exchange& from) {
+    std::vector<Tensor> parts = from.wait();
+    for (Tensor& part : parts)
+      part =
+          part.reshape({batch, batch == 0 ? 0 : part.size(0) / (batch * width), width, channels});
+    const Tensor all = stacked(parts);
+    return all.reshape({all.elements() / channels, channels});
+  };
+  const Tensor all_keys = whole(keys), all_values = whole(values);
+  const int64_t mine = x.data.size(1) * width, pixels = x.height * width;
+  std::vector<ops::AttentionSpan> spans;
+  for (int64_t i = 0; i < batch; ++i)
+    spans.push_back({i * mine, (i + 1) * mine, i * pixels, (i + 1) * pixels});
+  return ops::attention(q, all_keys, all_values, 1, 1, spans);
+}
+
+}  // namespace tessera::parallel
