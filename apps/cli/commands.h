@@ -21,9 +21,11 @@ struct Command {
 
 Command add_generate(CLI::App& program);
 Command add_complete(CLI::App& program);
+Command add_chat(CLI::App& program);
 Command add_tokenize(CLI::App& program);
 Command add_forward(CLI::App& program);
 Command add_inspect(CLI::App& program);
+Command add_quantise(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_bench(CLI::App& program);
 

@@ -173,7 +173,9 @@ std::string explain(const CLI::ParseError& error, const CLI::App& program) {
   } else if (error.get_name() == "ArgumentMismatch") {
     what = what.substr(0, what.find(':')) + " needs a value";
   } else if (none) {
-    what = "name a command: generate, complete, tokenize, forward, inspect, eval or bench";
+    what =
+        "name a command: generate, complete, chat, tokenize, forward, inspect, quantise, eval or "
+        "bench";
   }
   return what + " (see 'tessera " + command + "--help')";
 }

@@ -1,4 +1,3 @@
-#include <semaphore.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,31 +9,13 @@
 #include <new>
 #include <stop_token>
 #include <system_error>
-#include <thread>
 
 #include "arguments.h"
 #include "commands.h"
 #include "help.h"
+#include "interrupts.h"
 
 namespace {
-
-std::stop_source& stop_source() {
-  static std::stop_source source;
-  return source;
-}
-volatile std::sig_atomic_t interrupted = 0;
-sem_t word;                                 // wakes who waits for an interrupt, or for the end
-volatile std::sig_atomic_t first_rank = 0;  // of those that mpirun started
-
-// First Ctrl-C: end within a step. Second: at once.
-void on_interrupt(int signal) {
-  if (interrupted) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
-  interrupted = 1;
-  sem_post(&word);
-}
 
 const char* const kFooter =
     "Try:\n"
@@ -56,16 +37,16 @@ void refuse_empty_values(const CLI::App& app) {
   for (const CLI::App* inner : app.get_subcommands()) refuse_empty_values(*inner);
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const std::stop_token& stop) {
   using namespace tessera;
   CLI::App program{"Tessera: diffusion transformers on the machine you have"};
   program.set_version_flag("--version", std::string("tessera ") + kVersion, "Show the version");
   program.require_subcommand(1);
   program.footer(kFooter);
-  const cli::Command commands[] = {cli::add_generate(program), cli::add_complete(program),
-                                   cli::add_tokenize(program), cli::add_forward(program),
-                                   cli::add_inspect(program),  cli::add_eval(program),
-                                   cli::add_bench(program)};
+  const cli::Command commands[] = {
+      cli::add_generate(program), cli::add_complete(program), cli::add_chat(program),
+      cli::add_tokenize(program), cli::add_forward(program),  cli::add_inspect(program),
+      cli::add_quantise(program), cli::add_eval(program),     cli::add_bench(program)};
   const auto add_help = [](CLI::App* app) {
     const std::string group = app->get_options().back()->get_group();
     app->set_help_flag("-h,--help", "Show this help")->group(group);
@@ -96,7 +77,7 @@ int run(int argc, char** argv) {
   for (const cli::Command& command : commands) {
     if (!command.app->parsed()) continue;
     if (!command.on_processes) cli::refuse_processes(command.app->get_name());
-    command.run(stop_source().get_token());
+    command.run(stop);
   }
   cli::flush_results();
   return 0;
@@ -121,39 +102,13 @@ void tessera::cli::flush_results() {
 }
 
 int main(int argc, char** argv) {
-  stop_source();
-  sem_init(&word, 0, 0);
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  if (std::getenv("OMPI_COMM_WORLD_SIZE")) {  // mpirun ends the run, as a rank was lost
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    first_rank = rank != nullptr && std::strcmp(rank, "0") == 0;
-    std::signal(SIGTERM, [](int) {
-      constexpr char kLine[] = "tessera: error: mpirun ended this run (SIGTERM); it says why\n";
-      if (first_rank && write(STDERR_FILENO, kLine, sizeof kLine - 1) < 0) first_rank = 0;
-      _exit(static_cast<int>(tessera::ErrorCode::rank));
-    });
-  }
-  struct sigaction before {};  // nohup keeps its word
-  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
-    sigaction(SIGHUP, &action, nullptr);
+  const tessera::cli::Interrupts interrupts;
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the writing
   if (!isatty(STDOUT_FILENO))
     std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
-  // request_stop is not safe inside a handler: a thread passes the word on.
-  std::jthread watcher([](const std::stop_token& ended) {
-    const std::stop_callback at_the_end(ended, [] { sem_post(&word); });
-    while (!ended.stop_requested()) {
-      while (sem_wait(&word) != 0 && errno == EINTR) {
-      }
-      if (interrupted) stop_source().request_stop();
-    }
-  });
   try {
-    return run(argc, argv);
+    return run(argc, argv, interrupts.token());
   } catch (const tessera::cli::ReaderLeft&) {
     return 0;  // as with `| head`: whoever read has seen enough
   } catch (const tessera::EchoError& e) {

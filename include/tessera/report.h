@@ -21,6 +21,7 @@ struct Report {
   std::string version, model, plan, device, instruction_set;
   std::string unit;  ///< what multiplied bf16 on the CPU: "fma" or "dot"
   Precision precision = Precision::bf16;
+  bool int8_experts = false;  ///< also where the folder holds them so, whatever the precision
   int threads = 1, ranks = 1;
   std::vector<std::string> notes;         ///< what one should know about the way that the run took
   std::map<Phase, double> phase_seconds;  ///< load, denoise, decode

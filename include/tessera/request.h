@@ -152,8 +152,20 @@ struct ForwardRequest {
   int64_t vae_tile = 0;                   ///< as in GenerateRequest
 };
 
-/// What a run is doing: encoding text, loading weights, denoising, decoding latents.
-enum class Phase { encode, load, denoise, decode };
+/// A copy of a model's folder with fewer bytes.
+struct QuantiseRequest {
+  std::string output;                   ///< a folder that is not there yet
+  Precision experts = Precision::int8;  ///< of routed experts' weights; nothing else is known
+};
+/// What became of a folder.
+struct QuantiseResult {
+  int64_t matrices = 0;                 ///< that were quantised
+  int64_t bytes_before = 0, bytes = 0;  ///< of the weights of the part that holds them
+};
+
+/// What a run is doing: encoding text, loading weights, denoising, decoding latents; or writing
+/// weights in fewer bytes.
+enum class Phase { encode, load, denoise, decode, quantise };
 
 /// Where a run is; handed to the progress callback on the caller's thread.
 struct Progress {

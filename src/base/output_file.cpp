@@ -42,14 +42,6 @@ const char* remedy(int reason) {
   }
 }
 
-// A short name of its own beside `target`: the target's may be as long as names can be.
-std::string name_beside(const std::string& target) {
-  uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number)
-    number = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&number)) ^ uint64_t(getpid()) << 40;
-  return (fs::path(target).parent_path() / fmt::format(".tessera-{:016x}", number)).string();
-}
-
 // While one lives, a limit on the size of files is an error of write(), not a signal that ends the
 // program.
 class WithoutSizeSignal {
@@ -85,12 +77,23 @@ bool same_file(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+std::string name_beside(const std::string& target) {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number)
+    number = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&number)) ^ uint64_t(getpid()) << 40;
+  return (fs::path(target).parent_path() / fmt::format(".tessera-{:016x}", number)).string();
+}
+
+void refuse_output(const char* what, const std::string& path, int reason) {
+  fail(ErrorCode::usage, "cannot {} '{}': {}{}", what, path, std::strerror(reason), remedy(reason));
+}
+
 OutputFile::OutputFile(const std::string& path) : path_(path) {
   struct stat info {};
   const bool exists = stat(path.c_str(), &info) == 0;
-  if (!exists && errno != ENOENT) refuse("write", errno);  // now, not after the work
-  if (exists && S_ISDIR(info.st_mode)) refuse("write", EISDIR);
-  if (exists && access(path.c_str(), W_OK) != 0) refuse("write", errno);
+  if (!exists && errno != ENOENT) refuse_output("write", path_, errno);  // now, not after the work
+  if (exists && S_ISDIR(info.st_mode)) refuse_output("write", path_, EISDIR);
+  if (exists && access(path.c_str(), W_OK) != 0) refuse_output("write", path_, errno);
   if (exists && !S_ISREG(info.st_mode)) {  // a device or a pipe cannot be replaced
     file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
@@ -102,7 +105,7 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
       file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     } while (file_ < 0 && errno == EEXIST);
   }
-  if (file_ < 0) refuse("write", errno);
+  if (file_ < 0) refuse_output("write", path_, errno);
   if (!beside_.empty() && exists) fchmod(file_, info.st_mode & 0777);  // some disks know no modes
 }
 
@@ -119,7 +122,7 @@ void OutputFile::write(const void* data, size_t bytes) {
     check_stop();
     const ssize_t wrote = ::write(file_, at, std::min(bytes, kPiece));
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) refuse("write", wrote == 0 ? ENOSPC : errno);
+    if (wrote <= 0) refuse_output("write", path_, wrote == 0 ? ENOSPC : errno);
     at += wrote;
     bytes -= static_cast<size_t>(wrote);
   }
@@ -137,12 +140,7 @@ void OutputFile::commit() {
 void OutputFile::abandon(const char* what, int reason) {
   if (file_ >= 0) close(std::exchange(file_, -1));
   if (!beside_.empty()) unlink(beside_.c_str());
-  refuse(what, reason);
-}
-
-void OutputFile::refuse(const char* what, int reason) const {
-  fail(ErrorCode::usage, "cannot {} '{}': {}{}", what, path_, std::strerror(reason),
-       remedy(reason));
+  refuse_output(what, path_, reason);
 }
 
 void check_writable(const std::string& path) {

@@ -6,6 +6,12 @@
 
 namespace tessera::base {
 
+/// A name of its own beside `target`, for what is to be renamed to it: short, for the target's may
+/// be as long as names can be.
+std::string name_beside(const std::string& target);
+/// Throws Error(usage): what could not be done with an output, why (errno), and what to do.
+[[noreturn]] void refuse_output(const char* what, const std::string& path, int reason);
+
 /// A file that appears whole or not at all: written beside its target under a name of its own,
 /// renamed by commit(). A file that is replaced keeps its permissions. A link is followed; a device
 /// or a pipe is written to as it is.
@@ -26,7 +32,6 @@ class OutputFile {
 
  private:
   [[noreturn]] void abandon(const char* what, int reason);
-  [[noreturn]] void refuse(const char* what, int reason) const;
   std::string path_, target_, beside_;  ///< as given, where it ends, where it is written meanwhile
   int file_ = -1;
 };

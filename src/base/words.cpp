@@ -67,7 +67,8 @@ const auto& table(std::type_identity<Phase>) {
   static const Words<Phase> all{{"encode", Phase::encode},
                                 {"load", Phase::load},
                                 {"denoise", Phase::denoise},
-                                {"decode", Phase::decode}};
+                                {"decode", Phase::decode},
+                                {"quantise", Phase::quantise}};
   return all;
 }
 const auto& table(std::type_identity<PlanAxis>) {

@@ -5,6 +5,7 @@
 #include "engine/state.h"
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
+#include "load/quantisation.h"
 #include "pipeline/check_request.h"
 #include "pipeline/choose_stages.h"
 #include "pipeline/completion.h"
@@ -65,7 +66,9 @@ Component describe(const Model::State& state, const load::Component& part) {
   }
   const load::TensorSet tensors = load::open_weights(part);
   shown.file_bytes = tensors.bytes();
+  if (part.experts) shown.facts["experts"] = "int8, with a scale a row";
   for (const std::string& name : tensors.names()) {
+    if (load::holds_scales(tensors, name)) continue;
     int64_t elements = 1;
     for (int64_t size : tensors.entry(name).sizes) elements *= size;
     shown.parameters += elements;

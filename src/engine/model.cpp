@@ -6,6 +6,7 @@
 #include "pipeline/check_request.h"
 #include "pipeline/forward.h"
 #include "pipeline/generate.h"
+#include "pipeline/quantise.h"
 
 namespace tessera {
 
@@ -25,6 +26,10 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
 
 NamedTensors Model::forward(const ForwardRequest& request, const RunControl& control) const {
   return pipeline::forward(state(), request, control);
+}
+
+QuantiseResult Model::quantise(const QuantiseRequest& request, const RunControl& control) const {
+  return pipeline::quantise(state(), request, control);
 }
 
 bool Model::makes_videos() const { return state().spec && state().spec->frames_per_latent > 0; }

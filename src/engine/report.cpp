@@ -69,12 +69,13 @@ std::string to_json(const Report& r) {
                             {"error", e.error}});
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(json_of(rank));
-  const bool int8 = r.precision == Precision::int8;
+  const bool int8 = r.int8_experts || r.precision == Precision::int8;
+  const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
   Json document{{"version", r.version},
                 {"model", r.model},
                 {"plan", r.plan},
                 {"device", r.device},
-                {"precision", int8 ? "bf16, experts i8" : word_of(r.precision)},
+                {"precision", others + (int8 ? ", experts i8" : "")},
                 {"instruction_set", r.instruction_set},
                 {"unit", r.unit},
                 {"threads", r.threads},

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -17,14 +18,23 @@ using tensor::DType;
 using tensor::Tensor;
 
 constexpr int64_t kMostInt8 = 65536;  // 255 * 128 times as many fit into 32 bits
+constexpr float kWhole = 0x1.8p23;    // added and taken away it leaves the nearest whole number
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <class From>
 float scale_of(const From* row, int64_t count) {
-  float most = 0;
-  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(tensor::to_float(row[i])));
-  return most / 127;
+  std::array<float, 16> most{}, none{};
+  const auto see = [&](size_t lane, From element) {
+    const float value = tensor::to_float(element);
+    most[lane] = std::max(most[lane], std::fabs(value));
+    none[lane] += value * 0;  // no number stays none
+  };
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    for (size_t lane = 0; lane < 16; ++lane) see(lane, row[i + static_cast<int64_t>(lane)]);
+  for (; i < count; ++i) see(0, row[i]);
+  return (*std::ranges::max_element(most) + std::accumulate(none.begin(), none.end(), 0.0f)) / 127;
 }
 
 // What an element of a row becomes.
@@ -33,16 +43,18 @@ struct Converter {
   float inverse = 1;  // of the row's scale
   template <class From>
   Converter(const From* row, int64_t count) {
-    if constexpr (std::is_same_v<To, int8_t>) {
+    if constexpr (std::is_same_v<To, int8_t> && !std::is_same_v<From, int8_t>) {
       const float scale = scale_of(row, count);
       inverse = scale > 0 ? 1 / scale : 0;
     }
   }
   To operator()(float value) const {
-    if constexpr (std::is_same_v<To, int8_t>)
-      return static_cast<int8_t>(std::clamp(std::nearbyint(value * inverse), -127.0f, 127.0f));
-    else
+    if constexpr (std::is_same_v<To, int8_t>) {
+      const float whole = (value * inverse + kWhole) - kWhole;
+      return static_cast<int8_t>(std::min(127.0f, std::max(-127.0f, whole)));  // never none
+    } else {
       return tensor::from_float<To>(value);
+    }
   }
 };
 
@@ -81,54 +93,75 @@ void pack_row(const From* from, int64_t count, To* to) {
   convert_row(Converter<To>(from, count), from, count, to);
 }
 
-// Calls f with a value of the element type of packed weights.
+// Calls f with a value of the element type of packed weights and one of stored ones.
 template <class F>
-void with_packed_type(DType dtype, F f) {
-  if (dtype == DType::i8)
-    f(int8_t{});
-  else
-    tensor::with_float_type(dtype, f);
-}
-
-// The scales of the rows of `w`, from place `at` on.
-void pack_scales(const Tensor& w, int64_t rows, int64_t first_row, float* scales) {
-  tensor::with_float_type(w.dtype(), [&](auto from) {
-    for (int64_t r = 0; r < rows && first_row + r < w.size(0); ++r)
-      scales[r] = scale_of(w.row<decltype(from)>(first_row + r), w.size(1));
+void with_types(DType packed, DType stored, F f) {
+  if (stored == DType::i8) return f(int8_t{}, int8_t{});
+  tensor::with_float_type(stored, [&](auto from) {
+    if (packed == DType::i8)
+      f(int8_t{}, from);
+    else
+      tensor::with_float_type(packed, [&](auto to) { f(to, from); });
   });
 }
 
-void pack_row_major(const Tensor& w, int64_t first_row, PackedWeight& packed) {
-  if (packed.scales.defined())
-    pack_scales(w, w.size(0), 0, packed.scales.data<float>() + first_row);
-  with_packed_type(packed.dtype, [&](auto to) {
-    tensor::with_float_type(w.dtype(), [&](auto from) {
-      tensor::parallel_for(w.size(0), 16, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r)
-          pack_row(w.row<decltype(from)>(r), w.size(1),
-                   packed.data.row<decltype(to)>(first_row + r));
-      });
-    });
+// The scales of `rows` rows of `w` from `first_row` on, as far as there are any.
+void pack_scales(const StoredMatrix& w, int64_t rows, int64_t first_row, float* scales) {
+  rows = std::min(rows, w.values.size(0) - first_row);
+  if (w.scales.defined()) {
+    std::copy_n(w.scales.data<float>() + first_row, std::max<int64_t>(rows, 0), scales);
+    return;
+  }
+  tensor::with_float_type(w.values.dtype(), [&](auto from) {
+    for (int64_t r = 0; r < rows; ++r)
+      scales[r] = scale_of(w.values.row<decltype(from)>(first_row + r), w.values.size(1));
   });
 }
 
-void pack_panels(const Tensor& w, const Tensor& up, PackedWeight& packed) {
-  const PanelShape shape = panel_shape(packed);
-  with_packed_type(packed.dtype, [&](auto to) {
-    tensor::parallel_tasks(shape.panels * 2, [&](int64_t task) {
-      const int64_t panel = task / 2, tile = task % 2;
-      const Tensor& from = packed.paired && tile == 1 ? up : w;
-      const int64_t row = panel * shape.columns + (packed.paired ? 0 : tile * kTileColumns);
-      std::byte* out =
-          packed.data.data<std::byte>() + panel * shape.steps * kStepBytes + tile * kStepBytes / 2;
+void pack_row_major(const StoredMatrix& w, int64_t first_row, PackedWeight& packed) {
+  const Tensor& values = w.values;
+  with_types(packed.dtype, values.dtype(), [&](auto to, auto from) {
+    tensor::parallel_for(values.size(0), 16, [&](int64_t begin, int64_t end) {
       if (packed.scales.defined())
-        pack_scales(from, kTileColumns, row,
-                    packed.scales.data<float>() + panel * kPanelColumns + tile * kTileColumns);
-      tensor::with_float_type(from.dtype(), [&](auto type) {
-        pack_tile<decltype(to), decltype(type)>(from, row, shape.steps, out);
-      });
+        pack_scales(w, end - begin, begin, packed.scales.data<float>() + first_row + begin);
+      for (int64_t r = begin; r < end; ++r)
+        pack_row(values.row<decltype(from)>(r), values.size(1),
+                 packed.data.row<decltype(to)>(first_row + r));
     });
   });
+}
+
+void pack_panels(const StoredMatrix& w, const StoredMatrix& up, PackedWeight& packed) {
+  const PanelShape shape = panel_shape(packed);
+  tensor::parallel_tasks(shape.panels * 2, [&](int64_t task) {
+    const int64_t panel = task / 2, tile = task % 2;
+    const StoredMatrix& matrix = packed.paired && tile == 1 ? up : w;
+    const int64_t row = panel * shape.columns + (packed.paired ? 0 : tile * kTileColumns);
+    std::byte* out =
+        packed.data.data<std::byte>() + panel * shape.steps * kStepBytes + tile * kStepBytes / 2;
+    if (packed.scales.defined())
+      pack_scales(matrix, kTileColumns, row,
+                  packed.scales.data<float>() + panel * kPanelColumns + tile * kTileColumns);
+    with_types(packed.dtype, matrix.values.dtype(), [&](auto to, auto from) {
+      pack_tile<decltype(to), decltype(from)>(matrix.values, row, shape.steps, out);
+    });
+  });
+}
+
+// Floats, or whole numbers with their scales that stay what they are.
+void check_stored(const StoredMatrix& w, DType dtype) {
+  const Tensor& values = w.values;
+  const bool i8 = values.defined() && values.dtype() == DType::i8;
+  require(values.rank() == 2 && (i8 || tensor::is_float(values.dtype())), ErrorCode::usage,
+          "pack_weight: weight {} of {}; expected a float matrix [n, k], or one of i8 with scales",
+          values.shape().str(), tensor::name_of(values.dtype()));
+  require(i8 ? dtype == DType::i8 && w.scales.defined() && w.scales.dtype() == DType::f32 &&
+                   w.scales.rank() == 1 && w.scales.size(0) == values.size(0)
+             : !w.scales.defined(),
+          ErrorCode::usage,
+          "pack_weight: weight {} of {} for products in {}; expected floats, or i8 for i8 with a "
+          "scale f32 for each row",
+          values.shape().str(), tensor::name_of(values.dtype()), tensor::name_of(dtype));
 }
 
 Tensor scales_for(int64_t columns, tensor::Device device) {
@@ -142,18 +175,17 @@ PanelShape panel_shape(const PackedWeight& weight) {
   return {ceil_div(weight.n, columns), ceil_div(weight.k, step_elements(weight.dtype)), columns};
 }
 
-PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa) {
-  require(w.rank() == 2 && tensor::is_float(w.dtype()), ErrorCode::usage,
-          "pack_weight: weight {} of {}; expected a float matrix [n, k]", w.shape().str(),
-          tensor::name_of(w.dtype()));
+PackedWeight pack_weight(const StoredMatrix& stored, const StoredMatrix& up, DType dtype, Isa isa) {
+  const Tensor& w = stored.values;
+  check_stored(stored, dtype);
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8, ErrorCode::usage,
           "pack_weight: weights in {} are not supported; choose f32, bf16 or i8",
           tensor::name_of(dtype));
   require(dtype != DType::i8 || w.size(1) <= kMostInt8, ErrorCode::usage,
           "pack_weight: weight {} in i8; expected at most {} columns", w.shape().str(), kMostInt8);
-  const bool paired = up.defined();
-  require(!paired || (up.shape() == w.shape() && tensor::is_float(up.dtype()) &&
-                      up.is_meta() == w.is_meta()),
+  const bool paired = up.values.defined();
+  if (paired) check_stored(up, dtype);
+  require(!paired || (up.values.shape() == w.shape() && up.values.is_meta() == w.is_meta()),
           ErrorCode::usage, "pack_weight: gate {} and up do not match; expected equal shapes",
           w.shape().str());
   PackedWeight packed{w.size(0), w.size(1), dtype, isa, paired, {}};
@@ -163,7 +195,7 @@ PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa
                                 tensor::MemoryClass::weights);
     if (dtype == DType::i8) packed.scales = scales_for(packed.data.size(0), device);
     if (w.is_meta()) return packed;
-    pack_row_major(w, 0, packed);
+    pack_row_major(stored, 0, packed);
     if (paired) pack_row_major(up, packed.n, packed);
     return packed;
   }
@@ -171,8 +203,13 @@ PackedWeight pack_weight(const Tensor& w, const Tensor& up, DType dtype, Isa isa
   packed.data = Tensor::empty({shape.panels, shape.steps, kStepBytes / size_of(dtype)}, dtype,
                               device, tensor::MemoryClass::weights);
   if (dtype == DType::i8) packed.scales = scales_for(shape.panels * kPanelColumns, device);
-  if (!w.is_meta()) pack_panels(w, up, packed);
+  if (!w.is_meta()) pack_panels(stored, up, packed);
   return packed;
+}
+
+StoredMatrix quantise_rows(const Tensor& w) {
+  const PackedWeight rows = pack_weight(w, {}, DType::i8, Isa::reference);
+  return {rows.data, rows.scales};
 }
 
 }  // namespace tessera::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/isa.h"
 #include "tensor/tensor.h"
@@ -38,11 +39,27 @@ struct PanelShape {
 };
 PanelShape panel_shape(const PackedWeight& weight);
 
+/// A matrix W[n, k] as it is stored: floats, or i8 with a scale for each row.
+struct StoredMatrix {
+  tensor::Tensor values{};
+  tensor::Tensor scales{};  ///< of i8: f32 [n]
+
+  StoredMatrix() = default;
+  StoredMatrix(tensor::Tensor floats) : values(std::move(floats)) {}
+  StoredMatrix(tensor::Tensor whole_numbers, tensor::Tensor row_scales)
+      : values(std::move(whole_numbers)), scales(std::move(row_scales)) {}
+};
+
 /// Packs `w` [n, k] (any float dtype), or the pair of `w` and `up` if `up` is defined, for products
 /// in `dtype` (f32, bf16, or i8 for experts). i8 is symmetric, by column of the result: the largest
 /// magnitude of W's row becomes 127, and each element is off by half a scale at most; k is at most
-/// 65,536, so that sums of whole numbers fit. On meta only the shape is kept. Counted as weights.
-PackedWeight pack_weight(const tensor::Tensor& w, const tensor::Tensor& up, tensor::DType dtype,
+/// 65,536, so that sums of whole numbers fit. What is stored in i8 is packed in i8 as it is. On
+/// meta only the shape is kept. Counted as weights.
+PackedWeight pack_weight(const StoredMatrix& w, const StoredMatrix& up, tensor::DType dtype,
                          Isa isa);
+
+/// The whole numbers and scales that pack_weight(w, {}, i8) packs, as they are stored. A row that
+/// holds what is no number has a scale that is none.
+StoredMatrix quantise_rows(const tensor::Tensor& w);
 
 }  // namespace tessera::kernels

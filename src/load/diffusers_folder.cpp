@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/is_there.h"
 #include "base/printable.h"
+#include "load/quantisation.h"
 
 namespace tessera::load {
 namespace {
@@ -88,10 +89,12 @@ std::string lone_weights(const fs::path& root) {
 
 Component read_component(const fs::path& folder, std::string name, std::string library,
                          std::string class_name) {
-  Component part{std::move(name), std::move(library), std::move(class_name), folder.string(),
-                 Json::object()};
-  if (const std::string config = config_in(folder); !config.empty())
+  Component part{std::move(name), std::move(library), std::move(class_name),
+                 folder.string(), Json::object(),     {}};
+  if (const std::string config = config_in(folder); !config.empty()) {
     part.config = read_object(config);
+    part.experts = take_quantisation(part.config, config);
+  }
   if (part.class_name.empty()) part.class_name = text_of(part.config, "_class_name");
   if (part.class_name.empty()) part.class_name = text_of(part.config, "model_type");
   return part;

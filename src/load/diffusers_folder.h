@@ -1,10 +1,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "tensor/dtype.h"
 
 namespace tessera::load {
 
@@ -15,6 +17,8 @@ struct Component {
   std::string class_name;  ///< "FluxTransformer2DModel"; bare folders: _class_name or model_type
   std::string folder;      ///< where its files are
   base::Json config;       ///< config.json, scheduler_config.json, ...; an empty object without one
+  /// In what its files hold the weights of routed experts, where tessera quantised them.
+  std::optional<tensor::DType> experts{};
 };
 
 enum class FolderKind { pipeline, single };

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "load/name_list.h"
+#include "load/quantisation.h"
 #include "tensor/scope.h"
 
 namespace tessera::load {
@@ -62,6 +63,16 @@ Tensor MetaWeights::passing(const std::string& name, const Shape& shape, const n
   return Tensor::empty(cut.of(shape), DType::f32, Device::meta, MemoryClass::weights);
 }
 
+Tensor MetaWeights::passing_matrix(const std::string& name, const Shape& shape, DType compute,
+                                   const nn::Cut& cut) const {
+  if (known_ && is_quantised(*known_, name)) record(scales_of(name), {shape[0]});
+  {
+    const std::lock_guard lock(mutex_);
+    packed_[name] = compute;
+  }
+  return passing(name, shape, cut);
+}
+
 template <class T, class Make>
 std::shared_ptr<T> MetaWeights::share(const std::string& key, const Make& make) const {
   const std::lock_guard lock(mutex_);
@@ -91,14 +102,15 @@ Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
 
 ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                                 const nn::Cut& cut) const {
-  const Tensor w = passing(name, {n, k}, cut);
+  const Tensor w = passing_matrix(name, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(key_of("matrix", name, compute, cut),
                                           [&] { return ops::pack_weight(w, compute); });
 }
 
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute, const nn::Cut& cut) const {
-  const Tensor g = passing(gate, {n, k}, cut), u = passing(up, {n, k}, cut);
+  const Tensor g = passing_matrix(gate, {n, k}, compute, cut),
+               u = passing_matrix(up, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(key_of("paired", gate + " " + up, compute, cut),
                                           [&] { return ops::pack_paired_weight(g, u, compute); });
 }
@@ -118,6 +130,14 @@ Tensor MetaWeights::vector(const std::string& name, int64_t n, const nn::Cut& cu
 std::map<std::string, Shape> MetaWeights::asked() const {
   const std::lock_guard lock(mutex_);
   return asked_;
+}
+
+std::vector<std::string> MetaWeights::packed_in(DType compute) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : packed_)
+    if (dtype == compute) names.push_back(name);
+  return names;
 }
 
 int64_t MetaWeights::parameters() const {

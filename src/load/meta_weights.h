@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "load/tensor_set.h"
 #include "nn/weights.h"
@@ -34,12 +35,16 @@ class MetaWeights : public nn::Weights {
 
   /// Names and shapes asked for so far.
   std::map<std::string, tensor::Shape> asked() const;
+  /// Names of the matrices that were to be packed for products in `compute`.
+  std::vector<std::string> packed_in(tensor::DType compute) const;
   /// Elements of all tensors asked for, each once.
   int64_t parameters() const;
 
  private:
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
                          const nn::Cut& cut = {}) const;
+  tensor::Tensor passing_matrix(const std::string& name, const tensor::Shape& shape,
+                                ops::DType compute, const nn::Cut& cut) const;
   tensor::Tensor held(const std::string& name, const tensor::Shape& shape, tensor::DType dtype,
                       const nn::Cut& cut = {}) const;
   template <class T, class Make>
@@ -50,6 +55,7 @@ class MetaWeights : public nn::Weights {
   tensor::DType stored_ = tensor::DType::bf16;
   mutable std::mutex mutex_;
   mutable std::map<std::string, tensor::Shape> asked_;
+  mutable std::map<std::string, tensor::DType> packed_;  // matrices
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 

@@ -53,6 +53,13 @@ const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
   return found->second;
 }
 
+SafetensorsFile SafetensorsFile::with(std::map<std::string, TensorEntry> tensors) const {
+  SafetensorsFile file = *this;
+  file.header_ = std::make_shared<const SafetensorsHeader>(
+      SafetensorsHeader{std::move(tensors), header_->metadata, header_->data_offset});
+  return file;
+}
+
 DType SafetensorsFile::dtype(const std::string& name) const {
   const std::string& spelled = entry(name).dtype;
   const auto dtype = dtype_of(spelled);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ class SafetensorsFile {
   tensor::Tensor get(const std::string& name) const;
   /// The same into memory for its bytes().
   void read(const std::string& name, std::byte* to) const;
+  /// The same bytes with other names for parts of the tensors.
+  SafetensorsFile with(std::map<std::string, TensorEntry> tensors) const;
   /// Device, inode, size and time of change: equal for two openings of the same unchanged file.
   const std::string& identity() const { return identity_; }
 
@@ -54,6 +57,18 @@ class SafetensorsFile {
 /// Throws Error(usage) if the file cannot be written.
 void write_safetensors(const std::string& path,
                        const std::map<std::string, tensor::Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// A tensor that a file is to hold, as its header says, and what gives its elements (cpu, dense)
+/// when their turn comes.
+struct PlannedTensor {
+  std::string name, dtype;  ///< dtype as the file spells it
+  std::vector<int64_t> sizes;
+  int64_t bytes = 0;
+  std::function<tensor::Tensor()> make;
+};
+/// The same for tensors that need not be in memory together, in the order given.
+void write_safetensors(const std::string& path, const std::vector<PlannedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace tessera::load

@@ -10,6 +10,7 @@
 #include "base/is_there.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "load/fused_experts.h"
 #include "load/shard_index.h"
 
 namespace tessera::load {
@@ -176,7 +177,7 @@ TensorSet open_weights(const Component& part) {
          "download the folder of the same model in bf16, f16 or f32",
          part.folder, method);
   }
-  return open_component(part.folder);
+  return with_single_experts(open_component(part.folder));
 }
 
 }  // namespace tessera::load

@@ -40,8 +40,8 @@ class TensorSet {
 /// fp16, fp32. Every shard is opened and checked against the index. Throws Error(model).
 TensorSet open_component(const std::string& folder, const std::string& variant = "");
 
-/// The weights of a component. Throws Error(model), also for weights that its config.json calls
-/// quantised.
+/// The weights of a component, experts by names of their own (load/fused_experts.h). Throws
+/// Error(model), also for weights that its config.json calls quantised.
 TensorSet open_weights(const Component& part);
 /// Whether a component's folder holds weights of any kind, complete or not; else it is a
 /// description that came alone.

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "load/quantisation.h"
 #include "ops/packing.h"
 #include "tensor/scope.h"
 #include "tensor/work_count.h"
@@ -196,18 +197,18 @@ class StoredWeights : public nn::Weights {
 
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                      const Cut& cut = {}) const override {
-    const SafetensorsFile& w = floats(name, {n, k});
+    check_matrix(name, {n, k}, compute);
     return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", compute, cut), [&] {
-      return ops::pack_weight(nn::taken(read(w, name), cut), compute, device_);
+      return ops::pack_weight(stored(name, cut), compute, device_);
     });
   }
 
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                      DType compute, const Cut& cut = {}) const override {
-    const SafetensorsFile &g = floats(gate, {n, k}), &u = floats(up, {n, k});
+    check_matrix(gate, {n, k}, compute);
+    check_matrix(up, {n, k}, compute);
     return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, compute, cut), [&] {
-      return ops::pack_paired_weight(nn::taken(read(g, gate), cut), nn::taken(read(u, up), cut),
-                                     compute, device_);
+      return ops::pack_paired_weight(stored(gate, cut), stored(up, cut), compute, device_);
     });
   }
 
@@ -223,10 +224,10 @@ class StoredWeights : public nn::Weights {
   }
 
   Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
-    const SafetensorsFile& stored = floats(name, {n});
+    const SafetensorsFile& file = floats(name, {n});
     const Shape mine = cut.of({n});
     const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", DType::f32, cut), [&] {
-      const std::vector<float> values = nn::taken(read(stored, name), cut).to_floats();
+      const std::vector<float> values = nn::taken(read(file, name), cut).to_floats();
       if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), mine));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
       auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
@@ -243,6 +244,29 @@ class StoredWeights : public nn::Weights {
     auto buffer = buffers_->lend(entry.bytes());
     file.read(name, buffer->data());
     return Tensor::over(std::move(buffer), 0, Shape(entry.sizes), file.dtype(name));
+  }
+
+  // Floats, or for products in i8 whole numbers with the scales of their rows.
+  void check_matrix(const std::string& name, const Shape& shape, DType compute) const {
+    if (!is_quantised(tensors_, name)) return (void)floats(name, shape);
+    const SafetensorsFile& file = checked(name, shape);
+    require(compute == DType::i8, ErrorCode::model,
+            "{}: tensor {} is quantised (I8), and this part of the model computes with {}; only "
+            "routed experts are read so: quantise the folder again",
+            file.path(), base::printable(name), name_of(compute));
+    const SafetensorsFile& scales = checked(scales_of(name), {shape[0]});
+    require(scales.dtype(scales_of(name)) == DType::f32, ErrorCode::model,
+            "{}: tensor {} has the dtype {}; expected f32", scales.path(),
+            base::printable(scales_of(name)), name_of(scales.dtype(scales_of(name))));
+  }
+
+  // What a cut takes of a matrix that was checked.
+  ops::StoredMatrix stored(const std::string& name, const Cut& cut) const {
+    ops::StoredMatrix matrix = nn::taken(read(tensors_.file(name), name), cut);
+    if (!is_quantised(tensors_, name)) return matrix;
+    matrix.scales = tensors_.get(scales_of(name));
+    if (cut.axis == 0) matrix.scales = nn::taken(matrix.scales, cut);
+    return matrix;
   }
 
   const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {

@@ -31,11 +31,6 @@ nn::Geometry geometry_of(const LladaConfig& c) {
   return g;
 }
 
-// One expert of a tensor of all: [experts, n, k] -> [n, k].
-Tensor one_of(const Tensor& all, int64_t expert) {
-  return all.slice(0, expert, expert + 1).reshape({all.size(1), all.size(2)});
-}
-
 }  // namespace
 
 Llada::Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -117,29 +112,11 @@ void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Po
   if (c.ranking_bias) o.bias = weights.vector(name + "gate.expert_bias", c.experts);
   const DType routed = portion.expert_dtype.value_or(dtype_);
   auto bank = std::make_shared<std::vector<ops::Expert>>();
-  if (weights.has(name + "experts.gate_up_proj")) {  // all experts in one tensor, gate above up
-    const int64_t width = c.expert_width;
-    const nn::Cut columns = nn::Split::outputs({{width}}).of(weights.shard()),
-                  rows = nn::Split::inputs({{width}}).of(weights.shard());
-    const Tensor both =
-        weights.get(name + "experts.gate_up_proj", {c.experts, 2 * width, c.hidden});
-    const Tensor down = weights.get(name + "experts.down_proj", {c.experts, c.hidden, width});
-    for (int64_t e = 0; e < c.experts; ++e) {
-      bank->emplace_back();
-      if (!portion.holds_expert(e)) continue;
-      const Tensor one = one_of(both, e);
-      bank->back() = {
-          ops::pack_paired_weight(nn::taken(one.slice(0, 0, width), columns),
-                                  nn::taken(one.slice(0, width, 2 * width), columns), routed),
-          ops::pack_weight(nn::taken(one_of(down, e), rows), routed)};
-    }
-  } else {
-    for (int64_t e = 0; e < c.experts; ++e)
-      bank->push_back(portion.holds_expert(e)
-                          ? nn::load_expert(weights, fmt::format("{}experts.{}.", name, e),
-                                            c.expert_width, c.hidden, routed)
-                          : ops::Expert{});
-  }
+  for (int64_t e = 0; e < c.experts; ++e)
+    bank->push_back(portion.holds_expert(e)
+                        ? nn::load_expert(weights, fmt::format("{}experts.{}.", name, e),
+                                          c.expert_width, c.hidden, routed)
+                        : ops::Expert{});
   if (c.shared_width > 0)
     block.experts.shared =
         nn::load_expert(weights, name + "shared_experts.", c.shared_width, c.hidden, dtype_);

@@ -95,32 +95,39 @@ PackedWeight packed_there(const Tensor& w, const Tensor& up, DType dtype) {
   return packed;
 }
 
-Weight pack(const Tensor& w, const Tensor& up, DType dtype, Device device) {
+StoredMatrix on_host(const StoredMatrix& w) {
+  return {w.values.to(Device::cpu), w.scales.to(Device::cpu)};
+}
+
+Weight pack(const StoredMatrix& stored, const StoredMatrix& up, DType dtype, Device device) {
+  const Tensor& w = stored.values;
   if (!tensor::is_gpu(device) || w.is_meta())
     return std::make_shared<const PackedWeight>(
-        kernels::pack_weight(w, up, dtype, kernels::active_isa()));
+        kernels::pack_weight(stored, up, dtype, kernels::active_isa()));
   if (w.device() == device && w.rank() == 2 && dtype != DType::i8)
-    return std::make_shared<const PackedWeight>(packed_there(w, up, dtype));
+    return std::make_shared<const PackedWeight>(packed_there(w, up.values, dtype));
   PackedWeight packed =
-      kernels::pack_weight(w.to(Device::cpu), up.to(Device::cpu), dtype, kernels::Isa::reference);
+      kernels::pack_weight(on_host(stored), on_host(up), dtype, kernels::Isa::reference);
   packed.data = packed.data.to(device, tensor::MemoryClass::weights);
-  if (packed.scales.defined())
-    packed.scales = packed.scales.to(device, tensor::MemoryClass::weights);
+  packed.scales = packed.scales.to(device, tensor::MemoryClass::weights);
   return std::make_shared<const PackedWeight>(std::move(packed));
 }
 
 }  // namespace
 
-Weight pack_weight(const Tensor& w, DType dtype) { return pack(w, {}, dtype, w.device()); }
-Weight pack_weight(const Tensor& w, DType dtype, Device device) {
+Weight pack_weight(const StoredMatrix& w, DType dtype) {
+  return pack(w, {}, dtype, w.values.device());
+}
+Weight pack_weight(const StoredMatrix& w, DType dtype, Device device) {
   return pack(w, {}, dtype, device);
 }
 
-Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype) {
-  return pack_paired_weight(gate, up, dtype, gate.device());
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype) {
+  return pack_paired_weight(gate, up, dtype, gate.values.device());
 }
-Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype, Device device) {
-  require(up.defined(), ErrorCode::usage, "pack_paired_weight: no up weight; give both");
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype,
+                          Device device) {
+  require(up.values.defined(), ErrorCode::usage, "pack_paired_weight: no up weight; give both");
   return pack(gate, up, dtype, device);
 }
 

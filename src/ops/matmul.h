@@ -16,17 +16,22 @@ using tensor::Tensor;
 /// A weight matrix W[n, k] in the order in which the kernels read it. Cheap to copy (shared).
 using kernels::PackedWeight;
 using Weight = std::shared_ptr<const PackedWeight>;
+/// As it is stored: floats, or i8 with scales.
+using kernels::StoredMatrix;
 
 /// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: for experts, with a
-/// scale a column, activations stay as they are) with the active
+/// scale a column, activations stay as they are; what is i8 already stays as it is) with the active
 /// instruction set. On meta only the shape is kept; bytes are counted as weights.
 /// It lies where `w` is, or on `device`: for a GPU row major, whatever the instruction set.
-Weight pack_weight(const Tensor& w, DType dtype);
-Weight pack_weight(const Tensor& w, DType dtype, Device device);
+Weight pack_weight(const StoredMatrix& w, DType dtype);
+Weight pack_weight(const StoredMatrix& w, DType dtype, Device device);
 /// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n
 /// columns.
-Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype);
-Weight pack_paired_weight(const Tensor& gate, const Tensor& up, DType dtype, Device device);
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype);
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype,
+                          Device device);
+/// What i8 makes of a float matrix [n, k], as it is stored: whole numbers and a scale for each row.
+using kernels::quantise_rows;
 
 using kernels::Activation;
 

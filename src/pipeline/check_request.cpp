@@ -72,4 +72,12 @@ void check_request(const ForwardRequest& q) {
   number("--moe capacity", q.moe->capacity.value_or(0), 0, int64_t{1} << 40);
 }
 
+void check_request(const QuantiseRequest& q) {
+  require(
+      !q.output.empty(), ErrorCode::usage,
+      "nothing says where the folder is to be written (--output); name one that does not exist");
+  require(q.experts == Precision::int8, ErrorCode::usage,
+          "--experts {}: experts are quantised to int8", word_of(q.experts));
+}
+
 }  // namespace tessera::pipeline

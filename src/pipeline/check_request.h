@@ -11,5 +11,6 @@ void check_request(const RunOptions& options);
 void check_request(const GenerateRequest& request);
 void check_request(const CompleteRequest& request);
 void check_request(const ForwardRequest& request);
+void check_request(const QuantiseRequest& request);
 
 }  // namespace tessera::pipeline

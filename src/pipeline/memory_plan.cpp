@@ -61,7 +61,7 @@ bool stream(const ModelState& state, const Rehearsal& whole, int64_t room, int64
   const auto takes = [&] {
     return std::max(need.process, preview > 0 ? need.between + preview : 0);
   };
-  const PartWeights parts = part_weights(*state.spec, state.dtype());
+  const PartWeights parts = part_weights(*state.spec, state.dtype(), state.expert_dtype());
   need = whole;
   // Where none seem to fit, their peak and that of activations still need not meet.
   const int64_t rest = takes() - need.weights;
@@ -80,7 +80,7 @@ std::optional<Misfit> fit_transformer(const ModelState& state, const Room& room,
   need = rehearse(state, job);
   const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
-  if (state.options.plan.world() > 1 || state.expert_dtype()) return refused();
+  if (state.options.plan.world() > 1 || state.quantises_experts()) return refused();
   const Rehearsal whole = need;
   const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&

@@ -47,6 +47,13 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   return names;
 }
 
+// In what a folder holds the weights of routed experts, if it was quantised.
+std::optional<nn::DType> stored_experts(const load::ModelFolder& folder) {
+  for (const char* part : {"transformer", "model"})
+    if (folder.has(part)) return folder.component(part).experts;
+  return {};
+}
+
 models::Source source_of(const load::Component& part, const std::string& pipeline = "") {
   return {part.config, part.folder + "/config.json", pipeline};
 }
@@ -76,9 +83,13 @@ nn::DType dtype_of(const RunOptions& options) {
   return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
 }
 
-std::optional<nn::DType> expert_dtype_of(const RunOptions& options) {
-  return options.precision == Precision::int8 ? std::optional(nn::DType::i8) : std::nullopt;
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
+                                         const load::ModelFolder& folder) {
+  if (options.precision == Precision::int8) return nn::DType::i8;
+  return stored_experts(folder);
 }
+
+bool ModelState::quantises_experts() const { return expert_dtype() && !stored_experts(folder); }
 
 models::VaeSpec ModelState::vae() const {
   const load::Component& part = folder.component("vae");
@@ -119,14 +130,14 @@ std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t re
 }
 
 std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
-  require(resident < 0 || !expert_dtype(), ErrorCode::usage,
+  require(resident < 0 || !quantises_experts(), ErrorCode::usage,
           "--dtype int8 does not go with blocks that are read again in each step; give more "
-          "memory, or leave it out");
+          "memory, or a folder that 'tessera quantise' made");
   if (device() != tensor::Device::meta)
     (void)check_transformer();  // what is to be said of it was said before
   const auto weights = weights_of("transformer");
   if (resident < 0) return spec->make(*weights, portion(rank), dtype());
-  return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident);
+  return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident, expert_dtype());
 }
 
 std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {

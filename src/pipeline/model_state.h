@@ -21,9 +21,11 @@
 
 namespace tessera::pipeline {
 
-/// How a run computes, and in what its routed experts' weights are, if in something else.
+/// How a run computes, and in what its routed experts' weights are, if in something else: as was
+/// asked, or as the folder holds them.
 nn::DType dtype_of(const RunOptions& options);
-std::optional<nn::DType> expert_dtype_of(const RunOptions& options);
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
+                                         const load::ModelFolder& folder);
 
 /// What an open model is: the description of its folder, what it computes with, and its networks
 /// once they were needed. Requests on many threads share it; what is theirs is in their Job.
@@ -48,7 +50,9 @@ struct ModelState {
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
-  std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options); }
+  std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options, folder); }
+  /// Whether experts become int8 whenever they are read: the folder holds them in something else.
+  bool quantises_experts() const;
   bool has_vae() const { return folder.has("vae"); }
   /// What the configuration of the VAE describes. Throws Error(model).
   models::VaeSpec vae() const;

@@ -224,7 +224,7 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
       [&](int rank) -> std::shared_ptr<const void> {
         if (job.resident_blocks >= 0)
           return std::make_shared<StreamedDenoiser>(*stage.spec, weights, stage.dtype(),
-                                                    job.resident_blocks);
+                                                    job.resident_blocks, stage.expert_dtype());
         return stage.spec->make(*weights, stage.portion(rank), stage.dtype());
       },
       found);

@@ -14,10 +14,18 @@ using nn::DType;
 using nn::Portion;
 
 // A block alone, which finds in context, placement and step what all blocks share.
-Portion one_block(int64_t index) {
+Portion one_block(int64_t index, std::optional<DType> experts) {
   Portion one{{index, index + 1}, false, false};
   one.conditioning = false;
+  one.expert_dtype = experts;
   return one;
+}
+
+// The first blocks, and what stands before and after all.
+Portion shell_of(int64_t resident, std::optional<DType> experts) {
+  Portion shell{{0, resident}, true, true};
+  shell.expert_dtype = experts;
+  return shell;
 }
 
 int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion) {
@@ -33,17 +41,18 @@ int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& 
 
 StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec,
                                    std::shared_ptr<const nn::Weights> weights, DType dtype,
-                                   int64_t resident)
+                                   int64_t resident, std::optional<DType> experts)
     : spec_(spec),
       weights_(std::move(weights)),
       dtype_(dtype),
+      experts_(experts),
       resident_(resident),
-      shell_(spec.make(*weights_, {{0, resident}, true, true}, dtype)) {}
+      shell_(spec.make(*weights_, shell_of(resident, experts), dtype)) {}
 
 void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                              nn::Hidden& hidden, const nn::Seams& seams) const {
   if (index < resident_) return shell_->block(index, step, placement, hidden, seams);
-  const auto part = spec_.make(*weights_, one_block(index), dtype_);
+  const auto part = spec_.make(*weights_, one_block(index, experts_), dtype_);
   part->block(index, step, placement, hidden, seams);
 }
 
@@ -56,11 +65,12 @@ int64_t PartWeights::largest(int64_t first) const {
   return most;
 }
 
-PartWeights part_weights(const models::PipelineSpec& spec, DType dtype) {
+PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,
+                         std::optional<DType> experts) {
   PartWeights parts;
-  parts.fixed = weight_of(spec, dtype, {{0, 0}, true, true});
+  parts.fixed = weight_of(spec, dtype, shell_of(0, experts));
   for (int64_t b = 0; b < spec.blocks; ++b)
-    parts.blocks.push_back(weight_of(spec, dtype, one_block(b)));
+    parts.blocks.push_back(weight_of(spec, dtype, one_block(b, experts)));
   return parts;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "models/registry.h"
 #include "nn/block_stack.h"
@@ -14,9 +16,10 @@ namespace tessera::pipeline {
 /// thread-safe.
 class StreamedDenoiser : public nn::Denoiser {
  public:
-  /// The spec must outlive it.
+  /// The spec must outlive it. `experts`: of the weights of routed experts, if they are in
+  /// something else than `dtype`.
   StreamedDenoiser(const models::PipelineSpec& spec, std::shared_ptr<const nn::Weights> weights,
-                   nn::DType dtype, int64_t resident);
+                   nn::DType dtype, int64_t resident, std::optional<nn::DType> experts = {});
 
   const nn::Geometry& geometry() const override { return shell_->geometry(); }
   nn::DType dtype() const override { return shell_->dtype(); }
@@ -45,6 +48,7 @@ class StreamedDenoiser : public nn::Denoiser {
   const models::PipelineSpec& spec_;
   std::shared_ptr<const nn::Weights> weights_;
   nn::DType dtype_;
+  std::optional<nn::DType> experts_;
   int64_t resident_;
   std::unique_ptr<nn::Denoiser> shell_;
   tensor::PageReuse reuse_;
@@ -58,7 +62,8 @@ struct PartWeights {
   /// Of the largest block from `first` on.
   int64_t largest(int64_t first) const;
 };
-PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype);
+PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype,
+                         std::optional<nn::DType> experts = {});
 
 /// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
 /// them if they fit, -1 if not even one at a time does.

@@ -30,7 +30,7 @@ std::shared_ptr<const nn::TokenModel> network_of(const ModelState& state, const 
   const models::TokenSpec& spec = state.language->spec();
   const nn::DType dtype = dtype_of(options);
   nn::Portion portion = parallel::portion_of(options.plan, state.language->geometry(dtype), rank);
-  portion.expert_dtype = expert_dtype_of(options);
+  portion.expert_dtype = expert_dtype_of(options, state.folder);
   return spec.make(weights, portion, dtype, spec.block_causal ? block : 0);
 }
 

@@ -29,7 +29,7 @@ TEST(Words, EveryChoiceHasOne) {
   expect_one_word_each(ModelPart::text_encoder_3);
   expect_one_word_each(NoiseSource::philox);
   expect_one_word_each(PassKind::finalise);
-  expect_one_word_each(Phase::decode);
+  expect_one_word_each(Phase::quantise);
   expect_one_word_each(PlanAxis::tensor);
   expect_one_word_each(Precision::int8);
   expect_one_word_each(SchedulerName::cogvideox_dpm);

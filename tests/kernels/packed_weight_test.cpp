@@ -84,6 +84,34 @@ TEST(PackedWeight, Int8KeepsEachElementWithinHalfAScale) {
   EXPECT_THROW(pack_weight(long_rows, {}, DType::i8, Isa::avx512), Error);
 }
 
+TEST(PackedWeight, WhatIsStoredInInt8IsPackedAsAtLoad) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (Isa isa : {Isa::reference, Isa::avx512}) {
+      const Tensor w = random_tensor({45, 70}, dtype, 1), up = random_tensor({45, 70}, dtype, 2);
+      const StoredMatrix rows = quantise_rows(w), above = quantise_rows(up);
+      EXPECT_EQ(rows.values.dtype(), DType::i8);
+      EXPECT_EQ(rows.scales.shape(), (tensor::Shape{45}));
+      for (const bool paired : {false, true}) {
+        const PackedWeight once =
+                               pack_weight(rows, paired ? above : StoredMatrix(), DType::i8, isa),
+                           load = pack_weight(w, paired ? up : Tensor(), DType::i8, isa);
+        EXPECT_EQ(once.data.to_floats(), load.data.to_floats());
+        EXPECT_EQ(once.scales.to_floats(), load.scales.to_floats());
+        EXPECT_EQ(once.paired, paired);
+      }
+    }
+}
+
+TEST(PackedWeight, ARowThatHoldsNoNumbersHasNoScale) {
+  for (const float odd : {INFINITY, -INFINITY, NAN}) {
+    Tensor w = random_tensor({3, 40}, DType::f32, 1);
+    w.row<float>(1)[33] = odd;
+    const std::vector<float> scales = quantise_rows(w).scales.to_floats();
+    EXPECT_TRUE(std::isfinite(scales[0]) && std::isfinite(scales[2]));
+    EXPECT_TRUE(std::isnan(scales[1]));
+  }
+}
+
 TEST(PackedWeight, RowMajorStaysInOrder) {
   const Tensor gate = random_tensor({3, 5}, DType::f16, 1),
                up = random_tensor({3, 5}, DType::f32, 2);
@@ -108,6 +136,13 @@ TEST(PackedWeight, RefusesWhatItCannotPack) {
   EXPECT_THROW(pack_weight(w.reshape({16}), {}, DType::f32, Isa::reference), Error);
   EXPECT_THROW(pack_weight(w, random_tensor({4, 5}, DType::f32, 1), DType::f32, Isa::reference),
                Error);
+  const StoredMatrix rows = quantise_rows(w);
+  EXPECT_THROW(pack_weight(rows, {}, DType::bf16, Isa::reference), Error);
+  EXPECT_THROW(pack_weight(rows.values, {}, DType::i8, Isa::reference), Error);
+  EXPECT_THROW(
+      pack_weight({rows.values, Tensor::zeros({3}, DType::f32)}, {}, DType::i8, Isa::reference),
+      Error);
+  EXPECT_THROW(pack_weight({w, rows.scales}, {}, DType::i8, Isa::reference), Error);
 }
 
 }  // namespace

@@ -144,4 +144,17 @@ TEST(CheckNames, WhatNobodyReadsIsNamedAndNoError) {
                 "' holds 301 tensors that nothing here reads: 'ema.{0-299}', 'logit_scale'");
 }
 
+TEST(MetaWeights, KnowsWhatIsPackedInWhatAndTheScalesBesideIt) {
+  const ScratchFolder folder;
+  const TensorSet tensors = written(folder, {{"q", Tensor::zeros({4, 8}, DType::i8)},
+                                             {"q_scale", Tensor::zeros({4}, DType::f32)},
+                                             {"w", Tensor::zeros({4, 8}, DType::f32)}});
+  const MetaWeights weights(tensors);
+  weights.paired("q", "w", 4, 8, DType::i8);
+  weights.matrix("w", 4, 8, DType::bf16);
+  EXPECT_EQ(weights.packed_in(DType::i8), (std::vector<std::string>{"q"}));
+  EXPECT_EQ(weights.packed_in(DType::bf16), (std::vector<std::string>{"w"}));
+  EXPECT_EQ(check_names(weights, tensors, "here"), "");
+}
+
 }  // namespace tessera::load

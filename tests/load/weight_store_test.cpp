@@ -266,4 +266,57 @@ TEST(WeightStore, SweepsWhileOthersPack) {
   EXPECT_EQ(store.live(), 0);
 }
 
+namespace {
+
+// A matrix of floats, and the same as `quantise` stores it.
+TensorSet quantised(const ScratchFolder& folder, const std::map<std::string, Tensor>& others) {
+  const ops::StoredMatrix rows = ops::quantise_rows(counted({48, 32}));
+  std::map<std::string, Tensor> tensors{
+      {"w", counted({48, 32})}, {"q", rows.values}, {"q_scale", rows.scales}};
+  for (const auto& [name, x] : others) tensors[name] = x;
+  write_safetensors(folder.path("model.safetensors"), tensors);
+  return open_component(folder.path());
+}
+
+}  // namespace
+
+TEST(WeightStore, PacksWhatIsStoredInInt8AsItIs) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights = store.open(quantised(folder, {}));
+  const auto same = [](const ops::Weight& a, const ops::Weight& b) {
+    return a->data.to_floats() == b->data.to_floats() &&
+           a->scales.to_floats() == b->scales.to_floats();
+  };
+  EXPECT_TRUE(
+      same(weights->matrix("q", 48, 32, DType::i8), weights->matrix("w", 48, 32, DType::i8)));
+  EXPECT_TRUE(same(weights->paired("q", "q", 48, 32, DType::i8),
+                   weights->paired("w", "w", 48, 32, DType::i8)));
+  const nn::Cut rows{0, {{8, 16}, {24, 48}}}, columns{1, {{0, 8}, {16, 24}}};
+  EXPECT_TRUE(same(weights->matrix("q", 48, 32, DType::i8, rows),
+                   weights->matrix("w", 48, 32, DType::i8, rows)));
+  const ops::Weight cut = weights->matrix("q", 48, 32, DType::i8, columns),
+                    whole = weights->matrix("q", 48, 32, DType::i8);
+  EXPECT_EQ(cut->scales.to_floats(), whole->scales.to_floats()) << "those of whole rows";
+}
+
+TEST(WeightStore, NamesWhatIsWrongWithWholeNumbers) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  const auto weights =
+      store.open(quantised(folder, {{"lone", Tensor::zeros({4, 4}, DType::i8)},
+                                    {"short", Tensor::zeros({4, 4}, DType::i8)},
+                                    {"short_scale", Tensor::zeros({3}, DType::f32)},
+                                    {"half", Tensor::zeros({4, 4}, DType::i8)},
+                                    {"half_scale", Tensor::zeros({4}, DType::bf16)}}));
+  const auto said = [&](const char* name, int64_t n, int64_t k, DType compute) {
+    return model_error([&] { weights->matrix(name, n, k, compute); });
+  };
+  expect_says(said("q", 48, 32, DType::bf16), "computes with bf16");
+  expect_says(said("q", 32, 48, DType::i8), "[48, 32]");
+  expect_says(said("lone", 4, 4, DType::i8), "expected f32, bf16 or f16");
+  expect_says(said("short", 4, 4, DType::i8), "short_scale");
+  expect_says(said("half", 4, 4, DType::i8), "bf16");
+}
+
 }  // namespace tessera::load

@@ -18,38 +18,6 @@
 namespace tessera::models {
 namespace {
 
-// Noise for experts by themselves, or the same with those of a layer in one tensor if `fused`.
-class ExpertNoise : public NamedNoise {
- public:
-  explicit ExpertNoise(bool fused = false, tensor::Device device = tensor::Device::cpu)
-      : NamedNoise(device), fused_(fused) {}
-  bool has(const std::string& name) const override {
-    return fused_ && name.ends_with("experts.gate_up_proj");
-  }
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
-    return shape.rank() == 3 ? stacked(name, shape) : NamedNoise::get(name, shape);
-  }
-
- private:
-  // The same numbers as the split names have.
-  Tensor stacked(const std::string& name, const tensor::Shape& shape) const {
-    const std::string base = name.substr(0, name.rfind('.') + 1);
-    const bool down = name.ends_with("down_proj");
-    std::vector<Tensor> parts;
-    for (int64_t e = 0; e < shape[0]; ++e) {
-      const std::string one = base + std::to_string(e) + ".";
-      if (down) {
-        parts.push_back(get(one + "down_proj.weight", {shape[1], shape[2]}));
-      } else {
-        parts.push_back(get(one + "gate_proj.weight", {shape[1] / 2, shape[2]}));
-        parts.push_back(get(one + "up_proj.weight", {shape[1] / 2, shape[2]}));
-      }
-    }
-    return ops::concat_rows(parts).reshape(shape);
-  }
-  bool fused_;
-};
-
 std::unique_ptr<nn::TokenModel> make(const base::Json& config, const nn::Weights& weights,
                                      DType dtype = DType::f32) {
   const auto spec = language_model_of({config, "c"});
@@ -70,15 +38,9 @@ Tensor run(const nn::TokenModel& model, const std::vector<int32_t>& ids,
 const nn::TokenView kSeven{-1, {0}, {}, {{0, {0, 7}}}, {7}};
 const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 39, 39};
 
-TEST(Llada, SplitAndFusedExpertsAreOneModel) {
-  for (const auto& config : {llada_moe_config(), llada2_config()})
-    EXPECT_EQ(run(*make(config, ExpertNoise()), kIds, kSeven).to_floats(),
-              run(*make(config, ExpertNoise(true)), kIds, kSeven).to_floats());
-}
-
 TEST(Llada, ABatchIsItsRowsBitByBit) {
   for (const auto& config : {llada_moe_config(), llada2_config()}) {
-    const auto model = make(config, ExpertNoise());
+    const auto model = make(config, NamedNoise());
     const nn::TokenView both{-1, {0, 1}, {}, {{0, {0, 3}}, {1, {0, 7}}}, {3, 7}};
     const Tensor packed = run(*model, {9, 8, 7, 3, 1, 4, 1, 5, 39, 39}, both);
     EXPECT_EQ(packed.slice(0, 3, 10).to_floats(), run(*model, kIds, kSeven).to_floats());
@@ -87,7 +49,7 @@ TEST(Llada, ABatchIsItsRowsBitByBit) {
 
 TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
   for (bool causal : {false, true}) {
-    const auto model = make(causal ? llada2_config() : llada_moe_config(), ExpertNoise());
+    const auto model = make(causal ? llada2_config() : llada_moe_config(), NamedNoise());
     std::vector<int32_t> other = kIds;
     other[6] = 2;  // in the second block of four
     const auto a = run(*model, kIds, kSeven).slice(0, 0, 4).to_floats();
@@ -97,7 +59,7 @@ TEST(Llada, LaterBlocksAreSeenOnlyWithoutABlockCausalMask) {
 }
 
 TEST(Llada, GivesLogitsOfPartsOfThePass) {
-  const auto model = make(llada_moe_config(), ExpertNoise());
+  const auto model = make(llada_moe_config(), NamedNoise());
   nn::KvAttention attention(model->geometry(), nn::sequences_of_lengths(kSeven.lengths));
   const nn::Hidden hidden = model->embed(kIds, kSeven);
   const Tensor all = model->logits(hidden, kSeven, kSeven.body);
@@ -108,7 +70,7 @@ TEST(Llada, GivesLogitsOfPartsOfThePass) {
 }
 
 TEST(Llada, NamesAnIdOutsideTheVocabulary) {
-  const auto model = make(llada_moe_config(), ExpertNoise());
+  const auto model = make(llada_moe_config(), NamedNoise());
   EXPECT_THROW(model->embed(std::vector<int32_t>{1, 40, 2, 3, 4, 5, 6}, kSeven), Error);
   EXPECT_THROW(model->embed(std::vector<int32_t>{1}, kSeven), Error);
 }
@@ -117,7 +79,7 @@ TEST(Llada, RunsOnMetaWithShapesAlone) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
-  const auto model = make(llada2_config(), ExpertNoise(false, tensor::Device::meta), DType::bf16);
+  const auto model = make(llada2_config(), NamedNoise(tensor::Device::meta), DType::bf16);
   EXPECT_EQ(run(*model, kIds, kSeven).shape(), (tensor::Shape{7, 40}));
   EXPECT_GT(scope.meter->total().flops, 1e5);
 }

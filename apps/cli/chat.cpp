@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "arguments.h"
+#include "commands.h"
+#include "interrupts.h"
+#include "progress.h"
+#include "typed_lines.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kCommands =
+    "/reset      forget what was said\n"
+    "/save FILE  write what was said, for 'tessera complete --chat FILE'\n"
+    "/help       show this\n"
+    "Ctrl-C ends an answer, twice or at the prompt the program; Ctrl-D ends it, too.\n"
+    "A line that begins with // is sent with one /.\n";
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  CompleteRequest request;
+  std::optional<std::string> system;
+};
+
+std::string quoted(const std::string& text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    char control[8];
+    std::snprintf(control, sizeof control, "\\u%04x", static_cast<unsigned>(c));
+    if (c == '"' || c == '\\')
+      json += std::string{'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      json += control;
+    else
+      json += c;
+  }
+  return json + "\"";
+}
+
+/// What was said, in the form that chat templates take.
+class History {
+ public:
+  explicit History(const std::optional<std::string>& system) {
+    if (system) add("system", *system);
+    first_ = messages_.size();
+  }
+  void add(const char* role, const std::string& content) {
+    messages_.push_back("{\"role\": \"" + std::string(role) +
+                        "\", \"content\": " + quoted(content) + "}");
+  }
+  void reset() { keep(first_); }
+  size_t size() const { return messages_.size(); }
+  void keep(size_t messages) { messages_.resize(messages); }
+  std::string json() const {
+    std::string all;
+    for (const std::string& message : messages_) all += (all.empty() ? "" : ",\n ") + message;
+    return "[" + all + "]\n";
+  }
+
+ private:
+  std::vector<std::string> messages_;
+  size_t first_ = 0;  // of what is not the system's
+};
+
+/// The loop: a line in, an answer out.
+class Chat {
+ public:
+  Chat(const Model& model, const Options& options, const std::stop_token& stop)
+      : model_(model),
+        request_(options.request),
+        stop_(stop),
+        history_(options.system),
+        lines_("> ") {}
+
+  void run() {
+    check();
+    while (const auto line = lines_.next(stop_)) {
+      try {
+        if (line->starts_with('/') && !line->starts_with("//"))
+          command(*line);
+        else if (line->find_first_not_of(" \t\r\n") != std::string::npos)
+          answer(line->substr(line->starts_with("//") ? 1 : 0));
+      } catch (const Error& e) {
+        // Who types can go on; a script would not know that a turn is missing.
+        if (!lines_.on_terminal() || e.code() == ErrorCode::cancelled) throw;
+        complain(e.what(), 0);
+      }
+    }
+  }
+
+ private:
+  // Before the first turn: that there is a template, and that it takes what the system says.
+  void check() {
+    History first = history_;
+    first.add("user", "");
+    (void)model_.tokenize({.chat = first.json()}, stop_);
+  }
+
+  void command(const std::string& line) {
+    const size_t space = line.find(' ');
+    const std::string name = line.substr(0, space);
+    const size_t begin = line.find_first_not_of(' ', std::min(space, line.size()));
+    std::string rest = begin == std::string::npos ? "" : line.substr(begin);
+    rest.erase(rest.find_last_not_of(' ') + 1);
+    if (name == "/reset" && rest.empty()) {
+      history_.reset();
+    } else if (name == "/save" && !rest.empty()) {
+      save_text(history_.json(), rest);
+      std::fprintf(stderr, "%zu messages are in '%s'\n", history_.size(), rest.c_str());
+    } else if (name == "/help" && rest.empty()) {
+      std::fputs(kCommands, stderr);
+    } else {
+      const bool known = name == "/reset" || name == "/save" || name == "/help";
+      throw Error(ErrorCode::usage,
+                  known ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
+                        : "there is no command '" + name + "'; /help lists them");
+    }
+  }
+
+  void answer(const std::string& text) {
+    const size_t before = history_.size();
+    history_.add("user", text);
+    request_.chat = history_.json();
+    std::string shown;
+    bool whole = true;
+    try {
+      const Interruptible now;
+      model_.complete(request_, {now.token(),
+                                 [&](const CompleteProgress& p) {
+                                   shown += p.text;
+                                   std::fwrite(p.text.data(), 1, p.text.size(), stdout);
+                                   if (!p.text.empty()) flush_results();
+                                 },
+                                 [this](const std::string& sentence) {
+                                   if (noted_.insert(sentence).second) print_note(sentence);
+                                 }});
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::cancelled || stop_.stop_requested()) {
+        history_.keep(before);
+        if (!shown.empty()) std::printf("\n");
+        throw;
+      }
+      whole = false;
+      std::fputs(lines_.on_terminal() ? " (stopped)" : "", stderr);
+    }
+    std::printf("\n");
+    flush_results();
+    ++request_.seed;  // another answer to the same words
+    if (!whole && shown.empty())
+      history_.keep(before);  // as if nothing had been asked
+    else
+      history_.add("assistant", shown);
+  }
+
+  const Model& model_;
+  CompleteRequest request_;
+  const std::stop_token& stop_;
+  History history_;
+  TypedLines lines_;
+  std::set<std::string> noted_;
+};
+
+void chat(const Options& o, const std::stop_token& stop) {
+  const Model model = Model::open(o.model->model, run_options(*o.model), stop);
+  Chat(model, o, stop).run();
+}
+
+}  // namespace
+
+Command add_chat(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("chat", "Talk to a diffusion language model (/help)");
+  auto o = std::make_shared<Options>();
+  CompleteRequest& q = o->request;
+  app->add_option("MODEL", o->model->model,
+                  "Folder with a chat template; shipped: tasks-a, tasks-b")
+      ->required();
+  const char* what = "What goes in and out";
+  add_text(*app, "--system", o->system, "What the model is told before all else")->group(what);
+  app->add_option("--max-tokens", q.max_tokens, "Of an answer (default: the model's, or 128)")
+      ->check(whole(1, kMostTokens))
+      ->group(what)
+      ->type_name("N");
+  app->add_option("--temperature", q.temperature, "0 (default): greedy; draws")
+      ->group(what)
+      ->type_name("T");
+  app->add_option("--seed", q.seed, "")->check(seed())->group(what)->type_name("S");
+  add_text(*app, "--stop", q.stop, "Texts that end an answer")->group(what);
+  add_memory_budget(*app, o->model, "", what);
+  add_decoding_options(*app, q);
+  app->add_option("--select", q.select, "Experts a block may use")
+      ->group("How it is decoded")
+      ->type_name("RULE");
+  add_model_options(*app, o->model);
+  return {app, [o](const std::stop_token& stop) { chat(*o, stop); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,58 @@
+#include <cstdio>
+
+#include "arguments.h"
+#include "commands.h"
+#include "progress.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  QuantiseRequest request;
+  std::string progress = "auto";
+};
+
+std::string gigabytes(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, bytes < 1e9 ? "%.1f MB" : "%.2f GB",
+                double(bytes) / (bytes < 1e9 ? 1e6 : 1e9));
+  return text;
+}
+
+void quantise(Options& o, const std::stop_token& stop) {
+  ProgressView view(o.progress);
+  const Model model = Model::open(o.model.model, run_options(o.model), stop);
+  const QuantiseResult made =
+      model.quantise(o.request, {stop, [&](const Progress& p) { view.show(p); },
+                                 [&](const std::string& sentence) { view.note(sentence); }});
+  view.note(std::to_string(made.matrices) + " matrices of experts are in int8: " +
+            gigabytes(made.bytes) + " of weights, which were " + gigabytes(made.bytes_before));
+  view.end_line();
+  std::printf("%s\n", o.request.output.c_str());
+}
+
+}  // namespace
+
+Command add_quantise(CLI::App& program) {
+  CLI::App* app =
+      program.add_subcommand("quantise", "Write a folder again with its experts in int8");
+  auto o = std::make_shared<Options>();
+  app->add_option("MODEL", o->model.model, "Folder, or shipped: shapes, tasks-a, tasks-b")
+      ->required();
+  app->add_option("-o,--output", o->request.output, "The new folder; must not exist")
+      ->required()
+      ->type_name("DIR");
+  add_choice(*app, "--experts", o->request.experts, "int8 (default): a scale a row")
+      ->check(one_of({"int8"}))
+      ->type_name("T");
+  app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
+      ->check(whole(1, 4096))
+      ->type_name("N");
+  app->add_option("--progress", o->progress, "auto (default), plain or none")
+      ->check(one_of({"auto", "plain", "none"}))
+      ->type_name("MODE");
+  return {app, [o](const std::stop_token& stop) { quantise(*o, stop); }};
+}
+
+}  // namespace tessera::cli

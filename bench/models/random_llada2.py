@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""A folder of LLaDA2.0-mini's widths with random weights, of as many layers as asked (it has 20); the first is dense.
+
+    python3 bench/models/random_llada2.py FOLDER LAYERS
+"""
+
+import json
+import pathlib
+import random
+import struct
+import sys
+
+HIDDEN, HEADS, KV_HEADS, EXPERTS, WIDTH, VOCABULARY = 2048, 16, 4, 256, 512, 157184
+
+
+def shapes(layers):
+    """{name: shape} of all tensors."""
+    all_of = {"model.word_embeddings.weight": [VOCABULARY, HIDDEN], "lm_head.weight": [VOCABULARY, HIDDEN],
+              "model.norm.weight": [HIDDEN]}
+    for layer in range(layers):
+        at = f"model.layers.{layer}."
+        head = HIDDEN // HEADS
+        all_of |= {at + "input_layernorm.weight": [HIDDEN], at + "post_attention_layernorm.weight": [HIDDEN],
+                   at + "attention.query_key_value.weight": [(HEADS + 2 * KV_HEADS) * head, HIDDEN],
+                   at + "attention.dense.weight": [HIDDEN, HIDDEN],
+                   at + "attention.query_layernorm.weight": [head], at + "attention.key_layernorm.weight": [head]}
+        mlps = {"mlp.": 5120}
+        if layer > 0:
+            mlps = {"mlp.shared_experts.": WIDTH} | {f"mlp.experts.{e}.": WIDTH for e in range(EXPERTS)}
+            all_of |= {at + "mlp.gate.weight": [EXPERTS, HIDDEN], at + "mlp.gate.expert_bias": [EXPERTS]}
+        for name, width in mlps.items():
+            all_of |= {at + name + "gate_proj.weight": [width, HIDDEN], at + name + "up_proj.weight": [width, HIDDEN],
+                       at + name + "down_proj.weight": [HIDDEN, width]}
+    return all_of
+
+
+def main():
+    folder, layers = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llada2_moe", "vocab_size": VOCABULARY, "hidden_size": HIDDEN, "intermediate_size": 5120,
+        "num_hidden_layers": layers, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+        "head_dim": HIDDEN // HEADS, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 600000,
+        "partial_rotary_factor": 0.5, "use_qkv_bias": False, "use_bias": False, "use_qk_norm": True,
+        "num_experts": EXPERTS, "num_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4,
+        "moe_intermediate_size": WIDTH, "first_k_dense_replace": 1, "norm_topk_prob": True,
+        "score_function": "sigmoid", "moe_router_enable_expert_bias": True, "routed_scaling_factor": 2.5,
+        "tie_word_embeddings": False, "block_length": 32, "mask_token_id": 156895, "eos_token_id": 156892}, indent=1))
+    header, at = {}, 0
+    for name, shape in shapes(layers).items():
+        size = 2
+        for n in shape:
+            size *= n
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    draw = random.Random(0)
+    # bf16 of magnitudes from 1/128 to 1/32, of either sign; tensors begin at other places of it.
+    pool = b"".join(struct.pack("<H", draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7))
+                    for _ in range(1 << 21))
+    with open(folder / "model.safetensors", "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for entry in header.values():
+            begin, end = entry["data_offsets"]
+            while begin < end:
+                start = 2 * draw.randrange(1 << 19)
+                part = pool[start:start + min(end - begin, 2 << 20)]
+                out.write(part)
+                begin += len(part)
+
+
+if __name__ == "__main__":
+    main()

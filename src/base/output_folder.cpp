@@ -1,0 +1,42 @@
+#include "base/output_folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/fail.h"
+#include "base/output_file.h"
+
+namespace tessera::base {
+
+namespace fs = std::filesystem;
+
+OutputFolder::OutputFolder(const std::string& path) : path_(path) {
+  fs::path target = fs::path(path).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();  // "folder/"
+  path_ = target.string();
+  struct stat info {};
+  require(lstat(path_.c_str(), &info) != 0, ErrorCode::usage,
+          "'{}' exists already; name a folder that does not, or remove it", path);
+  if (errno != ENOENT) refuse_output("make", path, errno);
+  int made = -1;
+  while (made != 0) {
+    beside_ = name_beside(path_);
+    made = mkdir(beside_.c_str(), 0777);
+    if (made != 0 && errno != EEXIST) refuse_output("make", path, errno);
+  }
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;
+  if (!beside_.empty()) fs::remove_all(beside_, ignored);
+}
+
+void OutputFolder::commit() {
+  if (std::rename(beside_.c_str(), path_.c_str()) != 0) refuse_output("put in place", path_, errno);
+  beside_.clear();
+}
+
+}  // namespace tessera::base

@@ -1,0 +1,59 @@
+#include "load/fused_experts.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera::load {
+namespace {
+
+constexpr int64_t kMostExperts = 65536;  // of a layer; a header may say what it likes
+
+// Matrices of each expert that stand below one another in the tensor; none: it is no such tensor.
+std::vector<std::string> matrices_in(const std::string& name) {
+  if (name.ends_with("experts.gate_up_proj")) return {"gate_proj", "up_proj"};
+  if (name.ends_with("experts.down_proj")) return {"down_proj"};
+  return {};
+}
+
+// Puts what a tensor holds in its place; false: it is something else, and stays.
+bool split(const std::string& name, const TensorEntry& all,
+           std::map<std::string, TensorEntry>& tensors) {
+  const std::vector<std::string> matrices = matrices_in(name);
+  const auto parts = static_cast<int64_t>(matrices.size());
+  if (parts == 0 || all.sizes.size() != 3 || all.bytes() == 0 || all.sizes[0] > kMostExperts ||
+      all.sizes[1] % parts != 0)
+    return false;
+  const std::string layer = name.substr(0, name.rfind('.') + 1);
+  const int64_t each = all.bytes() / all.sizes[0] / parts;
+  std::map<std::string, TensorEntry> found;
+  int64_t at = all.begin;
+  for (int64_t e = 0; e < all.sizes[0]; ++e)
+    for (const std::string& matrix : matrices) {
+      const std::string one = layer + std::to_string(e) + "." + matrix + ".weight";
+      if (tensors.contains(one)) return false;
+      found[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each};
+      at += each;
+    }
+  tensors.merge(found);
+  return true;
+}
+
+SafetensorsFile with_single_experts(const SafetensorsFile& file) {
+  std::map<std::string, TensorEntry> tensors = file.entries();
+  bool any = false;
+  for (const auto& [name, entry] : file.entries())
+    if (split(name, entry, tensors)) any = tensors.erase(name) > 0;
+  return any ? file.with(std::move(tensors)) : file;
+}
+
+}  // namespace
+
+TensorSet with_single_experts(const TensorSet& tensors) {
+  std::vector<SafetensorsFile> files;
+  for (const SafetensorsFile& file : tensors.files()) files.push_back(with_single_experts(file));
+  return TensorSet(files);
+}
+
+}  // namespace tessera::load

@@ -1,0 +1,242 @@
+#include "pipeline/quantise.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
+#include "base/output_folder.h"
+#include "base/printable.h"
+#include "base/stop.h"
+#include "base/stopwatch.h"
+#include "load/quantisation.h"
+#include "ops/finite.h"
+#include "pipeline/check_request.h"
+#include "pipeline/memory_plan.h"
+
+namespace tessera::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+using load::PlannedTensor;
+using tensor::DType;
+using tensor::Tensor;
+
+constexpr int64_t kPiece = int64_t{4} << 20;  // of a file that is copied
+constexpr int kDeepest = 8;                   // folders in folders that are copied
+constexpr int64_t kLooks = 200;               // of the caller at how far it is
+
+const load::Component& part_with_experts(const ModelState& state) {
+  require(state.spec || state.language, ErrorCode::usage,
+          "'{}' is no transformer and no language model: there are no experts to quantise",
+          state.name);
+  const load::Component& part = state.folder.component(state.language ? "model" : "transformer");
+  require(!part.experts, ErrorCode::usage,
+          "'{}' holds its experts in int8 already; run it as it is", state.name);
+  return part;
+}
+
+// The matrices that the model's own description packs with the dtype of routed experts.
+std::vector<std::string> expert_matrices(const ModelState& state, const load::TensorSet& tensors) {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::MetaWeights asked(tensors);
+  nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
+  all.expert_dtype = DType::i8;
+  if (state.language)
+    state.language->spec().make(asked, all, state.dtype(), 0);
+  else
+    state.spec->make(asked, all, state.dtype());
+  std::vector<std::string> names = asked.packed_in(DType::i8);
+  require(!names.empty(), ErrorCode::usage,
+          "'{}' has no routed experts, and nothing else is quantised: run it as it is", state.name);
+  return names;
+}
+
+/// The tensors of the file that is written, in their order, and how far it is.
+class NewWeights {
+ public:
+  NewWeights(const load::TensorSet& tensors, const std::vector<std::string>& quantised,
+             const RunControl& control)
+      : tensors_(tensors), control_(control), matrices_(quantised.size()) {
+    for (const std::string& name : quantised) total_ += tensors.entry(name).bytes();
+    const std::set<std::string> set(quantised.begin(), quantised.end());
+    for (const std::string& name : tensors.names())
+      if (!set.contains(name)) add_copy(name);
+    // The widest first, so that all are aligned.
+    std::ranges::stable_sort(all_, std::greater(), [](const PlannedTensor& x) {
+      return x.bytes / std::max<int64_t>(elements(x.sizes), 1);
+    });
+    for (const std::string& name : quantised) add_matrix(name);
+    for (const std::string& name : quantised) add_scales(name);
+  }
+  const std::vector<PlannedTensor>& tensors() const { return all_; }
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const PlannedTensor& x : all_) sum += x.bytes;
+    return sum;
+  }
+
+ private:
+  static int64_t elements(const std::vector<int64_t>& sizes) {
+    int64_t count = 1;
+    for (const int64_t size : sizes) count *= size;
+    return count;
+  }
+  void add_copy(const std::string& name) {
+    const load::TensorEntry& entry = tensors_.entry(name);
+    all_.push_back({name, entry.dtype, entry.sizes, entry.bytes(), [this, &entry, name] {
+                      Tensor bytes = Tensor::empty({entry.bytes()}, DType::u8);
+                      tensors_.file(name).read(name, bytes.data<std::byte>());
+                      return bytes;
+                    }});
+  }
+  void add_matrix(const std::string& name) {
+    const load::TensorEntry& entry = tensors_.entry(name);
+    all_.push_back({name, "I8", entry.sizes, elements(entry.sizes), [this, name] {
+                      const ops::StoredMatrix rows = ops::quantise_rows(tensors_.get(name));
+                      require(ops::all_finite(rows.scales), ErrorCode::model,
+                              "{}: tensor {} holds values that are no numbers (NaN or infinity): "
+                              "get the file again",
+                              tensors_.file(name).path(), base::printable(name));
+                      scales_[name] = rows.scales;
+                      show(tensors_.entry(name).bytes());
+                      return rows.values;
+                    }});
+  }
+  void add_scales(const std::string& name) {
+    const int64_t rows = tensors_.entry(name).sizes.front();
+    all_.push_back({load::scales_of(name), "F32", {rows}, 4 * rows, [this, name] {
+                      return scales_.at(name);
+                    }});
+  }
+  void show(int64_t bytes) {
+    const int64_t before = done_ * kLooks / total_, after = (done_ + bytes) * kLooks / total_;
+    done_ += bytes;
+    if (control_.on_progress && (after > before || scales_.size() == 1))
+      control_.on_progress({Phase::quantise, static_cast<int>(scales_.size()),
+                            static_cast<int>(matrices_), clock_.seconds()});
+  }
+
+  const load::TensorSet& tensors_;
+  const RunControl& control_;
+  std::vector<PlannedTensor> all_;
+  std::map<std::string, Tensor> scales_;
+  size_t matrices_ = 0;
+  int64_t total_ = 0, done_ = 0;  // bytes of matrices
+  base::Stopwatch clock_;
+};
+
+/// A file that is copied as it is.
+struct Copied {
+  fs::path from, to;  ///< `to` in the new folder
+  int64_t bytes = 0;
+};
+
+bool is_weights(const fs::path& file) {
+  const std::string name = file.filename().string(), extension = file.extension().string();
+  const std::set<std::string> kinds{".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf"};
+  return kinds.contains(extension) || name.ends_with(".index.json") ||
+         (extension == ".json" && name.find(".safetensors.index.") != std::string::npos);
+}
+
+// All files below `folder` but hidden ones and those of the weights in `replaced`.
+void list_files(const fs::path& folder, const fs::path& below, const fs::path& replaced,
+                std::vector<Copied>& files, int depth = 0) {
+  require(depth < kDeepest, ErrorCode::model, "'{}': folders in folders, {} deep; expected a model",
+          folder.string(), depth);
+  std::error_code error;
+  for (const auto& item : fs::directory_iterator(folder, error)) {
+    base::check_stop();
+    const fs::path name = item.path().filename();
+    if (name.string().starts_with('.')) continue;
+    std::error_code unreadable;  // said when it is copied
+    if (item.is_directory(unreadable))
+      list_files(item.path(), below / name, replaced, files, depth + 1);
+    else if (folder != replaced || !(is_weights(name) || name == "config.json"))
+      files.push_back(
+          {item.path(), below / name, static_cast<int64_t>(item.file_size(unreadable))});
+  }
+  require(!error, ErrorCode::model, "'{}' cannot be listed: {}", folder.string(), error.message());
+}
+
+void make_folders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) base::refuse_output("make", path.string(), error.value());
+}
+
+void copy_file(const Copied& file, const fs::path& folder) {
+  make_folders((folder / file.to).parent_path());
+  const base::InputFile from(file.from.string());
+  base::OutputFile to((folder / file.to).string());
+  std::string piece;
+  for (int64_t at = 0; at < from.size(); at += kPiece) {
+    piece.resize(static_cast<size_t>(std::min(kPiece, from.size() - at)));
+    from.read(at, piece.data(), static_cast<int64_t>(piece.size()));
+    to.write(piece.data(), piece.size());
+  }
+  to.commit();
+}
+
+void check_place(const std::string& output, const fs::path& model, int64_t bytes) {
+  const fs::path target = fs::weakly_canonical(fs::absolute(output)), in = fs::canonical(model);
+  const auto [end, ignored] = std::mismatch(in.begin(), in.end(), target.begin(), target.end());
+  require(end != in.end(), ErrorCode::usage,
+          "'{}' lies in the model's own folder '{}'; name one beside it", output, model.string());
+  std::error_code error;
+  const fs::space_info space = fs::space(target.parent_path(), error);
+  require(error || static_cast<double>(space.available) >= static_cast<double>(bytes),
+          ErrorCode::usage,
+          "'{}' would take {}, and its disk has {} left; free some space, or write to another disk",
+          output, amount(double(bytes), double(space.available)),
+          amount(double(space.available), double(bytes)));
+}
+
+std::string stem_of(const load::TensorSet& tensors) {
+  const std::string file = fs::path(tensors.files().front().path()).filename().string();
+  return file.starts_with("diffusion_pytorch_model") ? "diffusion_pytorch_model" : "model";
+}
+
+}  // namespace
+
+QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
+                        const RunControl& control) {
+  check_request(request);
+  const base::BindStop stop(control.stop);
+  const tensor::BindScope bind(state.workers.scope());
+  const load::Component& part = part_with_experts(state);
+  const std::string said =
+      state.language ? state.language->check(state.dtype()) : state.check_transformer();
+  if (control.on_note && !said.empty()) control.on_note(said);
+  const load::TensorSet tensors = load::open_weights(part);
+  const std::vector<std::string> quantised = expert_matrices(state, tensors);
+  NewWeights weights(tensors, quantised, control);
+  const fs::path model = state.folder.path,
+                 inside = fs::path(part.folder).lexically_relative(model);
+  std::vector<Copied> files;
+  list_files(model, "", part.folder, files);
+  int64_t bytes = weights.bytes();
+  for (const Copied& file : files) bytes += file.bytes;
+  check_place(request.output, model, bytes);
+
+  base::OutputFolder folder(request.output);
+  for (const Copied& file : files) copy_file(file, folder.beside());
+  const fs::path own = (fs::path(folder.beside()) / inside).lexically_normal();
+  make_folders(own);
+  const std::string config = load::quantised_config(part.folder + "/config.json");
+  base::OutputFile description((own / "config.json").string());
+  description.write(config.data(), config.size());
+  description.commit();
+  load::write_safetensors((own / (stem_of(tensors) + ".safetensors")).string(), weights.tensors(),
+                          tensors.files().front().metadata());
+  folder.commit();
+  return {static_cast<int64_t>(quantised.size()), tensors.bytes(), weights.bytes()};
+}
+
+}  // namespace tessera::pipeline

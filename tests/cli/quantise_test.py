@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""A folder with the experts in int8: the bits of --dtype int8, and nothing half-written."""
+
+import json
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+from program import DATA, PROGRAM, SHAPES, SOURCE, ProgramTest, read_safetensors, write_safetensors
+
+TWO = DATA / "moe/llada2/model"
+
+
+class Quantise(ProgramTest):
+    def quantised(self, model, name="q"):
+        done = self.run_here("quantise", model, "-o", name, "--progress", "none")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, name + "\n", ""))
+        return self.folder / name
+
+    def answer(self, *arguments):
+        done = self.run_here("complete", *arguments, "--prompt", "sort hello=", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_the_folder_runs_as_int8_at_load_does(self):
+        folder = self.quantised("tasks-b")
+        stored, load = self.answer(folder), self.answer("tasks-b", "--dtype", "int8")
+        self.assertEqual(stored["completions"], load["completions"])
+        self.assertEqual(stored["completions"][0]["text"], "ehllo")
+        self.assertEqual(self.answer(folder, "--dtype", "int8")["completions"], load["completions"])
+
+    def test_the_form_of_the_files(self):
+        folder = self.quantised(TWO)
+        before, _ = read_safetensors(TWO / "model.safetensors")
+        after, _ = read_safetensors(folder / "model.safetensors")
+        scales = {name for name in after if name.endswith("_scale")}
+        whole = {name.removesuffix("_scale") for name in scales}
+        self.assertEqual(set(after) - scales, set(before))
+        self.assertEqual(whole, {name for name, (dtype, _, _) in after.items() if dtype == "I8"})
+        self.assertTrue(all("mlp.experts." in name for name in whole))
+        for name, (dtype, shape, data) in before.items():
+            if name not in whole:
+                self.assertEqual(after[name], (dtype, shape, data), name)
+            else:
+                self.assertEqual(after[name][1], shape)
+                self.assertEqual(after[name + "_scale"][:2], ("F32", shape[:1]))
+        config, was = (json.loads((f / "config.json").read_text()) for f in (folder, TWO))
+        self.assertEqual(config.pop("quantization_config"), {"quant_method": "tessera", "experts": "int8"})
+        self.assertEqual(config, was)
+
+    def test_images_too(self):
+        folder = self.quantised("shapes")
+        for name, words in (("a", [folder]), ("b", ["shapes", "--dtype", "int8"])):
+            done = self.run_here("generate", *words, "--class", 3, "--steps", 2, "--latents-only",
+                                 "--save-latents", name, "--report", name + ".json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads((self.folder / (name + ".json")).read_text())["precision"],
+                             "bf16, experts i8")
+        self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
+        done = self.run_here("inspect", folder)
+        self.assertIn("int8, with a scale a row", done.stdout)
+        self.assertEqual((folder / "vae/config.json").read_bytes(), (SHAPES / "vae/config.json").read_bytes())
+
+    def test_shards_become_one_file_and_what_is_hidden_or_a_pickle_stays(self):
+        model = self.copy_model(source=TWO)
+        tensors, _ = read_safetensors(model / "model.safetensors")
+        (model / "model.safetensors").unlink()
+        names, index = sorted(tensors), {"metadata": {}, "weight_map": {}}
+        for i in range(2):
+            file = f"model-0000{i + 1}-of-00002.safetensors"
+            mine = {name: tensors[name] for name in names[i::2]}
+            write_safetensors(model / file, mine)
+            index["weight_map"].update({name: file for name in mine})
+        (model / "model.safetensors.index.json").write_text(json.dumps(index))
+        for name in (".git", "assets"):
+            (model / name).mkdir()
+            (model / name / "file").write_text("x")
+        (model / "pytorch_model.bin").write_text("x")
+        folder = self.quantised(model)
+        self.assertEqual(sorted(str(f.relative_to(folder)) for f in folder.rglob("*")),
+                         ["assets", "assets/file", "config.json", "model.safetensors"])
+        alone = self.quantised(TWO, "alone")
+        self.assertEqual(*(read_safetensors(f / "model.safetensors")[0] for f in (folder, alone)))
+
+    def test_mistakes_leave_nothing(self):
+        self.quantised("tasks-b")
+        self.refused(2, "quantise", "tasks-b", "-o", "q", says="'q' exists already")
+        self.refused(2, "quantise", "q", "-o", "x", says="in int8 already")
+        self.refused(2, "quantise", "q", "-o", "q/x", says="int8 already")
+        self.refused(2, "quantise", "scenes", "-o", "x", says="no routed experts")
+        self.refused(2, "quantise", "tasks-b", "-o", "no/where", says="make its folder first")
+        self.refused(2, "quantise", "tasks-b", "-o", "", says="the value is empty")
+        self.refused(2, "quantise", "tasks-b", "-o", "x", "--experts", "int2", says="--experts")
+        self.refused(2, "quantise", "tasks-b", says="--output")
+        self.refused(3, "quantise", "no-model", "-o", "x", says="no-model")
+        model = self.copy_model(source=SOURCE / "models/tasks-b")
+        self.refused(2, "quantise", model, "-o", model / "x", says="own folder")
+
+    def test_damaged_folders(self):
+        folder = self.quantised(TWO)
+        tensors, _ = read_safetensors(folder / "model.safetensors")
+        ask = ("complete", folder, "--prompt-ids", "5", "--max-tokens", 4)
+        scale = next(name for name in tensors if name.endswith("_scale"))
+        matrix = scale.removesuffix("_scale")
+        for says, change in (("missing", {matrix: None}), (matrix, {scale: None}),
+                             ("another shape", {scale: ("F32", [1], b"\0\0\0\0")}),
+                             ("no numbers", {scale: ("F32", tensors[scale][1], b"\xff" * len(tensors[scale][2]))})):
+            changed = {k: v for k, v in {**tensors, **change}.items() if v}
+            write_safetensors(folder / "model.safetensors", changed)
+            self.refused(3, *ask, says=says)
+        write_safetensors(folder / "model.safetensors", tensors)
+        config = json.loads((folder / "config.json").read_text())
+        for experts in ("int2", None, 3):
+            self.change_json(folder / "config.json", quantization_config={"quant_method": "tessera", "experts": experts})
+            self.refused(3, *ask, says=["quantization_config", 'reads "int8"'])
+        config.pop("quantization_config")
+        (folder / "config.json").write_text(json.dumps(config))
+        self.refused(3, *ask, says="is quantised (I8)")
+
+    def test_a_full_disk(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))  # noqa: E731
+        self.refused(2, "quantise", "tasks-b", "-o", "x", "--progress", "none", says="File too large", preexec_fn=limit)
+
+    def test_ctrl_c(self):
+        model = self.copy_model(source=TWO)
+        (model / "large").write_bytes(bytes(300_000_000))  # takes a moment
+        process = subprocess.Popen([PROGRAM, "quantise", model, "-o", "x"], cwd=self.folder, stderr=subprocess.PIPE)
+        while process.poll() is None and not list(self.folder.glob(".tessera-*")):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        if process.returncode == 0:
+            self.assertEqual(sorted(f.name for f in self.folder.iterdir()), ["model", "x"])  # it was done
+        else:
+            self.assertEqual(process.returncode, 130, err)
+            self.assertEqual([f.name for f in self.folder.iterdir()], ["model"])
+
+
+if __name__ == "__main__":
+    unittest.main()

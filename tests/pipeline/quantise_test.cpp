@@ -1,0 +1,164 @@
+#include "pipeline/quantise.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/golden.h"
+#include "engine/text_model.h"
+#include "load/quantisation.h"
+#include "tessera/engine.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string shipped(const std::string& name) { return std::string(TESSERA_MODELS_DIR "/") + name; }
+
+Model open(const std::string& path, Precision precision = Precision::bf16, int64_t budget = 0) {
+  RunOptions run = golden::options(precision);
+  run.memory_budget = budget;
+  return Model::open(path, run);
+}
+
+size_t entries_of(const fs::path& folder) {
+  return size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+CompleteResult answer(const Model& model) {
+  CompleteRequest q;
+  q.prompts = {"sort hello=", "rev stone="};
+  return model.complete(q);
+}
+
+TEST(Quantise, AnswersAreThoseOfInt8AtLoadBitByBit) {
+  for (const char* name : {"tasks-a", "tasks-b"}) {  // the experts of a layer are in one tensor
+    const golden::Scratch scratch;
+    const std::string out = scratch / "q";
+    const QuantiseResult made = open(shipped(name)).quantise({out});
+    EXPECT_GT(made.matrices, 0);
+    EXPECT_LT(made.bytes, made.bytes_before);
+    const CompleteResult stored = answer(open(out)),
+                         load = answer(open(shipped(name), Precision::int8)),
+                         bf16 = answer(open(shipped(name)));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(stored.completions[i].text, i == 0 ? "ehllo" : "enots");
+      EXPECT_EQ(stored.completions[i].confidences, load.completions[i].confidences);
+      EXPECT_NE(stored.completions[i].confidences, bf16.completions[i].confidences);
+    }
+    EXPECT_EQ(stored.bytes_read, load.bytes_read);
+    EXPECT_EQ(stored.peak_bytes.weights, load.peak_bytes.weights);
+    EXPECT_LT(stored.peak_bytes.weights, bf16.peak_bytes.weights);
+    for (const char* file : {"tokenizer.json", "generation_config.json", "tasks.jsonl"})
+      EXPECT_EQ(fs::file_size(fs::path(out) / file), fs::file_size(fs::path(shipped(name)) / file));
+  }
+}
+
+TEST(Quantise, RanksShareWhatIsStored) {
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q";
+  open(shipped("tasks-b")).quantise({out});
+  const auto alone = answer(open(out)).completions;
+  for (const char* plan : {"expert=2", "tensor=2"}) {
+    RunOptions run = golden::options(Precision::bf16);
+    run.plan = parse_plan(plan);
+    const auto ranks = answer(Model::open(out, run)).completions;
+    EXPECT_EQ(ranks[0].text, alone[0].text) << plan;
+    if (run.plan.tensor == 1) {
+      EXPECT_EQ(ranks[0].confidences, alone[0].confidences);
+    }
+  }
+}
+
+TEST(Quantise, ImagesAreThoseOfInt8AtLoadWholeOrStreamed) {
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q";
+  open(shipped("shapes")).quantise({out});
+  GenerateRequest q;
+  q.classes = {"3"};
+  q.steps = 2;
+  const auto image = [&](const Model& model) {
+    const GenerateResult made = model.generate(q);
+    EXPECT_TRUE(made.report.int8_experts);
+    return made.images.at(0).rgb;
+  };
+  const auto stored = image(open(out));
+  EXPECT_EQ(stored, image(open(shipped("shapes"), Precision::int8)));
+  EXPECT_EQ(stored, image(open(out, Precision::bf16, 5'000'000)));  // blocks are read in each step
+  EXPECT_NE(open(shipped("shapes")).generate(q).images.at(0).rgb, stored);
+  EXPECT_EQ(open(out).inspect().components.back().downloaded, true);
+}
+
+TEST(Quantise, InspectForetellsWhatARunTakes) {
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q";
+  open(shipped("tasks-a")).quantise({out});
+  const Inspection stored = open(out).inspect(),
+                   load = open(shipped("tasks-a"), Precision::int8).inspect(),
+                   bf16 = open(shipped("tasks-a")).inspect();
+  EXPECT_EQ(stored.memory, load.memory);
+  EXPECT_LT(stored.memory.at("weights"), bf16.memory.at("weights"));
+  EXPECT_EQ(stored.components[0].parameters, bf16.components[0].parameters);
+  EXPECT_LT(stored.components[0].file_bytes, bf16.components[0].file_bytes);
+  EXPECT_EQ(stored.components[0].facts.at("experts"), "int8, with a scale a row");
+}
+
+TEST(Quantise, RefusesWhatItCannotAndLeavesNothing) {
+  const golden::Scratch scratch;
+  const Model model = open(shipped("tasks-b"));
+  const auto said = [](const Model& m, const std::string& out) {
+    return golden::error_of([&] { m.quantise({out}); });
+  };
+  EXPECT_NE(said(model, "").find("--output"), std::string::npos);
+  EXPECT_NE(said(model, shipped("tasks-b") + "/x").find("own folder"), std::string::npos);
+  EXPECT_NE(said(model, shipped("tasks-b")).find("own folder"), std::string::npos);
+  EXPECT_NE(said(model, scratch / "").find("exists already"), std::string::npos);
+  EXPECT_NE(said(model, scratch / "no/where").find("make its folder first"), std::string::npos);
+  EXPECT_NE(said(open(shipped("scenes")), scratch / "x").find("no routed experts"),
+            std::string::npos);
+  EXPECT_NE(said(open(shipped("shapes/vae")), scratch / "x").find("no transformer"),
+            std::string::npos);
+  EXPECT_EQ(golden::error_of([&] {
+              model.quantise({scratch / "x", Precision::bf16});
+            }),
+            "--experts bf16: experts are quantised to int8");
+  std::stop_source stop;
+  const RunControl control{stop.get_token(), [&](const Progress& p) {
+                             EXPECT_EQ(p.phase, Phase::quantise);
+                             stop.request_stop();
+                           }};
+  try {
+    model.quantise({scratch / "x"}, control);
+    ADD_FAILURE() << "it was stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::cancelled);
+  }
+  EXPECT_EQ(entries_of(scratch / ""), 0u);
+  model.quantise({scratch / "x"});
+  EXPECT_NE(said(open(scratch / "x"), scratch / "y").find("in int8 already"), std::string::npos);
+}
+
+TEST(Quantise, NamesWeightsThatAreNoNumbers) {
+  const golden::TextModel folder("llada2");
+  const std::string path = folder.path("model.safetensors");
+  const load::SafetensorsFile file(path);
+  std::map<std::string, tensor::Tensor> tensors;
+  std::string broken;
+  for (const auto& [name, entry] : file.entries()) {
+    tensors[name] = file.get(name);
+    if (name.find("experts.1.up_proj") != std::string::npos) broken = name;
+  }
+  ASSERT_FALSE(broken.empty());
+  ASSERT_EQ(tensors[broken].dtype(), tensor::DType::f32);
+  tensors[broken].data<float>()[5] = NAN;
+  load::write_safetensors(path, tensors);
+  const golden::Scratch scratch;
+  const std::string said = golden::error_of([&] { open(folder.path()).quantise({scratch / "x"}); });
+  EXPECT_NE(said.find(broken), std::string::npos) << said;
+  EXPECT_NE(said.find("no numbers"), std::string::npos) << said;
+  EXPECT_EQ(entries_of(scratch / ""), 0u);
+}
+
+}  // namespace
+}  // namespace tessera
