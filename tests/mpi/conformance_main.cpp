@@ -1,6 +1,8 @@
 // One rank of MPI that runs every case of the suite made for so many ranks: mpirun -np N this.
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -101,6 +103,27 @@ void a_fast_sender_waits(Communicator& world) {
           "what arrived took {} bytes, expected {} to {}", peak, kEach, most);
 }
 
+// With messages to come: threads that wake take the core from the one that computes.
+void a_rank_that_computes_is_left_alone(Communicator& world, Communicator& other) {
+  using Clock = std::chrono::steady_clock;
+  comm::Pending later = world.receive(1 - world.rank(), {"later", 0});
+  barrier(other);
+  const auto wakes = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  const long before = wakes();
+  const auto begin = Clock::now();
+  while (Clock::now() - begin < std::chrono::milliseconds(500)) world.advance();
+  const double rate =
+      double(wakes() - before) / std::chrono::duration<double>(Clock::now() - begin).count();
+  world.send(1 - world.rank(), tensor::Tensor::zeros({1}, tensor::DType::u8), {"later", 0});
+  later.wait();
+  require(rate < 2000, ErrorCode::rank,
+          "threads of a rank that computes woke {:.0f} times a second", rate);
+}
+
 int run_all() {
   int cases = 0;
   comm::mpi::Options options;
@@ -131,6 +154,7 @@ int run_all() {
       small_overtake_bulk(*own, *world.group(all));
       a_fast_sender_waits(*own);
       each_part_is_progress(*own);
+      a_rank_that_computes_is_left_alone(*own, *world.group(all));
     }
     barrier(world);
     if (world.rank() == 0) std::printf("%d cases hold on %d ranks\n", cases, world.size());
