@@ -53,7 +53,7 @@ struct Plan {
   /// values of the others are their last ones. 0: as many as stages.
   int patches = 0;
   PatchShape cut = PatchShape::runs;  ///< of patches
-  std::vector<int> stages{};          ///< blocks of each stage; empty: balanced by their FLOPs
+  std::vector<int> stages{};          ///< blocks of each stage; empty: balanced by FLOPs and bytes
   /// Axes that come first, outermost first; the others follow in the order of axes_of(Plan{}).
   std::vector<PlanAxis> order{};
 

@@ -12,10 +12,20 @@ namespace tessera::parallel {
 using nn::Range;
 using tensor::Tensor;
 
-std::vector<int> balanced_stages(const std::vector<double>& costs, int stages) {
-  const auto blocks = static_cast<int>(costs.size());
-  require(stages >= 1 && stages <= blocks, ErrorCode::plan, "{} stages for {} blocks", stages,
-          blocks);
+namespace {
+
+constexpr double kMostSlower = 1.15;  // than a cut by FLOPs alone
+constexpr double kRounding = 1 + 1e-9;
+
+struct Cut {
+  double most;             // that a stage costs
+  std::vector<int> sizes;  // blocks of each stage
+};
+
+// The one whose most costly stage costs least, of those in which no stage has more than `limit` of
+// something else.
+Cut cheapest(const std::vector<double>& costs, const std::vector<double>& limited, double limit,
+             int stages) {
   // most[s][b]: the most costly of s + 1 stages that have the first b blocks; from[s][b]: where its
   // last one begins.
   const double none = std::numeric_limits<double>::infinity();
@@ -25,9 +35,11 @@ std::vector<int> balanced_stages(const std::vector<double>& costs, int stages) {
   std::vector<std::vector<int>> from(static_cast<size_t>(stages), std::vector<int>(count, 0));
   for (size_t s = 0; s < most.size(); ++s)
     for (size_t b = s + 1; b < count; ++b) {
-      double last = 0;
+      double last = 0, other = 0;
       for (size_t begin = b; begin-- > s;) {
         last += costs[begin];
+        other += limited[begin];
+        if (other > limit * kRounding) break;
         const double before = s == 0 ? (begin == 0 ? 0 : none) : most[s - 1][begin];
         if (std::max(before, last) >= most[s][b]) continue;
         most[s][b] = std::max(before, last);
@@ -35,12 +47,25 @@ std::vector<int> balanced_stages(const std::vector<double>& costs, int stages) {
       }
     }
   std::vector<int> sizes(static_cast<size_t>(stages));
-  int end = blocks;
+  auto end = static_cast<int>(costs.size());
   for (size_t s = sizes.size(); s-- > 0;) {
     sizes[s] = end - from[s][static_cast<size_t>(end)];
     end -= sizes[s];
   }
-  return sizes;
+  return {most.back().back(), sizes};
+}
+
+}  // namespace
+
+std::vector<int> balanced_stages(const std::vector<double>& flops, const std::vector<double>& bytes,
+                                 int stages) {
+  const auto blocks = static_cast<int>(flops.size());
+  require(stages >= 1 && stages <= blocks && bytes.size() == flops.size(), ErrorCode::plan,
+          "{} stages for {} blocks", stages, blocks);
+  const double any = std::numeric_limits<double>::infinity();
+  const double slowest = kMostSlower * cheapest(flops, bytes, any, stages).most;
+  const double largest = cheapest(bytes, flops, slowest, stages).most;
+  return cheapest(flops, bytes, largest, stages).sizes;
 }
 
 std::vector<Range> blocks_of_stages(const Plan& plan, int blocks) {

@@ -12,9 +12,11 @@
 
 namespace tessera::parallel {
 
-/// How many blocks each of so many stages has, so that the most costly one costs least. At least as
-/// many blocks as stages.
-std::vector<int> balanced_stages(const std::vector<double>& cost_of_blocks, int stages);
+/// How many blocks each of so many stages has, by the FLOPs and the bytes of each block: the
+/// largest stage has as few bytes as it can where the slowest one has at most 15 % more FLOPs than
+/// it need have, and then it has as few as it can. At least as many blocks as stages.
+std::vector<int> balanced_stages(const std::vector<double>& flops, const std::vector<double>& bytes,
+                                 int stages);
 /// The blocks of each stage of a plan that can run: those it names, or equal numbers.
 std::vector<nn::Range> blocks_of_stages(const Plan& plan, int blocks);
 

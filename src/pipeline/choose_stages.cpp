@@ -4,6 +4,7 @@
 
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
+#include "pipeline/streamed.h"
 
 namespace tessera::pipeline {
 
@@ -53,7 +54,9 @@ void choose_stages(ModelState& state) {
   Plan& plan = state.options.plan;
   if (!state.spec || plan.pipefusion == 1 || !plan.stages.empty()) return;
   if (plan.pipefusion > state.spec->blocks) return;  // it will be refused
-  plan.stages = parallel::balanced_stages(block_flops(*state.spec, state.dtype()), plan.pipefusion);
+  const std::vector<int64_t> bytes = part_weights(*state.spec, state.dtype()).blocks;
+  plan.stages = parallel::balanced_stages(block_flops(*state.spec, state.dtype()),
+                                          {bytes.begin(), bytes.end()}, plan.pipefusion);
 }
 
 }  // namespace tessera::pipeline

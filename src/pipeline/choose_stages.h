@@ -11,7 +11,7 @@ namespace tessera::pipeline {
 std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtype);
 
 /// Says in the plan of a model which blocks each stage of pipefusion=N has, where the plan does
-/// not and there are enough: the FLOPs of the most costly one are least.
+/// not and there are enough: by their FLOPs and weights (parallel/stages).
 void choose_stages(ModelState& state);
 
 }  // namespace tessera::pipeline

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "comm/threads/launch.h"
 #include "tessera/error.h"
@@ -28,26 +31,51 @@ double most_costly(const std::vector<double>& costs, const std::vector<int>& siz
 
 TEST(Stages, AreBalancedByCost) {
   using Sizes = std::vector<int>;
-  EXPECT_EQ(balanced_stages(std::vector<double>(8, 1.0), 4), (Sizes{2, 2, 2, 2}));
-  EXPECT_EQ(balanced_stages({5, 1, 1, 1, 1, 1}, 2), (Sizes{1, 5}));
-  EXPECT_EQ(balanced_stages({1, 2, 3}, 3), (Sizes{1, 1, 1}));
-  EXPECT_EQ(balanced_stages({1, 2, 3}, 1), (Sizes{3}));
-  EXPECT_THROW(balanced_stages({1, 2, 3}, 4), Error);
+  const auto alike = [](const std::vector<double>& costs, int stages) {
+    return balanced_stages(costs, costs, stages);
+  };
+  EXPECT_EQ(alike(std::vector<double>(8, 1.0), 4), (Sizes{2, 2, 2, 2}));
+  EXPECT_EQ(alike({5, 1, 1, 1, 1, 1}, 2), (Sizes{1, 5}));
+  EXPECT_EQ(alike({1, 2, 3}, 3), (Sizes{1, 1, 1}));
+  EXPECT_EQ(alike({1, 2, 3}, 1), (Sizes{3}));
+  EXPECT_THROW(alike({1, 2, 3}, 4), Error);
+}
+
+// Of the form of FLUX: as many FLOPs in each block, and 36 to 15 bytes.
+TEST(Stages, TakeALittleMoreTimeForFewerBytes) {
+  std::vector<double> bytes(8, 36.0);
+  bytes.insert(bytes.end(), 19, 15.0);
+  const std::vector<double> flops(27, 1.0);
+  const std::vector<int> four = balanced_stages(flops, bytes, 4);
+  EXPECT_EQ(most_costly(flops, four), 8) << "7 by FLOPs alone";
+  EXPECT_EQ(most_costly(bytes, four), 180) << "252 by FLOPs alone";
+  const std::vector<double> few(bytes.begin() + 4, bytes.begin() + 16);
+  EXPECT_EQ(balanced_stages(std::vector<double>(12, 1.0), few, 2), (std::vector<int>{6, 6}))
+      << "7 would be 17 % more";
 }
 
 TEST(Stages, NoOtherCutIsBetter) {
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
-    std::vector<double> costs(4 + random() % 4);
-    for (double& c : costs) c = double(random() % 9);
-    const auto blocks = static_cast<int>(costs.size());
-    double best = 1e9;
+    std::vector<double> flops(4 + random() % 4), bytes(flops.size());
+    for (double& c : flops) c = double(random() % 9);
+    for (double& c : bytes) c = double(random() % 9);
+    const auto blocks = static_cast<int>(flops.size());
+    std::vector<std::pair<double, double>>
+        cuts;  // FLOPs of the slowest stage, bytes of the largest
     for (int a = 1; a < blocks - 1; ++a)
-      for (int b = 1; a + b < blocks; ++b)
-        best = std::min(best, most_costly(costs, {a, b, blocks - a - b}));
-    const auto sizes = balanced_stages(costs, 3);
+      for (int b = 1; a + b < blocks; ++b) {
+        const std::vector<int> sizes{a, b, blocks - a - b};
+        cuts.emplace_back(most_costly(flops, sizes), most_costly(bytes, sizes));
+      }
+    const double slowest = 1.15 * std::min_element(cuts.begin(), cuts.end())->first * (1 + 1e-9);
+    std::erase_if(cuts, [&](const auto& cut) { return cut.first > slowest; });
+    const auto best = *std::min_element(cuts.begin(), cuts.end(), [](auto& a, auto& b) {
+      return std::tie(a.second, a.first) < std::tie(b.second, b.first);
+    });
+    const auto sizes = balanced_stages(flops, bytes, 3);
     for (const int size : sizes) EXPECT_GE(size, 1);
-    EXPECT_EQ(most_costly(costs, sizes), best);
+    EXPECT_EQ(std::pair(most_costly(flops, sizes), most_costly(bytes, sizes)), best);
   }
 }
 

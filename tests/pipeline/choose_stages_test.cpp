@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "pipeline/streamed.h"
+
 namespace tessera::pipeline {
 namespace {
 
@@ -16,24 +18,30 @@ models::PipelineSpec flux() {
 }
 
 // Blocks of two streams and of one have the same width and 24 and 24 matrix rows a token.
-TEST(ChooseStages, BalancesBlocksByTheirFlops) {
+TEST(ChooseStages, BalancesBlocksByTheirFlopsAndBytes) {
   const std::vector<double> flops = block_flops(flux(), nn::DType::bf16);
   ASSERT_EQ(flops.size(), 57u);
   for (size_t b = 1; b < 19; ++b) EXPECT_NEAR(flops[b] / flops[1], 1, 0.02);
   for (size_t b = 20; b < 57; ++b) EXPECT_EQ(flops[b], flops[20]);
   const double all = std::accumulate(flops.begin(), flops.end(), 0.0);
+  const std::vector<int64_t> bytes = part_weights(flux(), nn::DType::bf16).blocks;
+  const int64_t whole = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  EXPECT_NEAR(double(bytes[0]) / double(bytes[20]), 2.4, 0.01);
   ModelState state;
   state.spec = flux();
-  for (const int stages : {2, 3, 8}) {
+  for (const int stages : {2, 3, 4, 8}) {
     state.options.plan = parse_plan("pipefusion=" + std::to_string(stages));
     choose_stages(state);
     const std::vector<int>& chosen = state.options.plan.stages;
     ASSERT_EQ(std::ssize(chosen), stages);
     EXPECT_EQ(std::accumulate(chosen.begin(), chosen.end(), 0), 57);
     auto at = flops.begin();
+    auto weighs = bytes.begin();
     for (const int count : chosen) {
-      EXPECT_LE(std::accumulate(at, at + count, 0.0), all / stages + flops[20]);
+      EXPECT_LE(std::accumulate(at, at + count, 0.0), 1.15 * (all / stages + flops[20]));
+      EXPECT_LE(std::accumulate(weighs, weighs + count, int64_t{0}), 1.3 * double(whole) / stages);
       at += count;
+      weighs += count;
     }
   }
 }
