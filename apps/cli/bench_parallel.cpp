@@ -74,9 +74,11 @@ void print(const PlanCosts& costs, int ranks) {
   }
   std::printf(
       "%zu plan%s for %d rank%s, %d not measured; left out: %d that cannot run this, %d that do "
-      "not fit into memory\n",
+      "not fit into memory",
       costs.plans.size(), costs.plans.size() == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", left,
       costs.refused, costs.too_large);
+  if (costs.untried > 0) std::printf(", %d not tried (see --plans)", costs.untried);
+  std::printf("\n");
 }
 
 void bench_parallel(Options& o, const std::stop_token& stop, const Processes* processes) {
@@ -97,12 +99,20 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
   PlanCosts costs;
   {
     Announcer announcer;
-    costs = compare_plans(
-        o.model->model, run, o.request,
-        [&](const std::string& what, int done, int all) {
-          if (first) announcer.say(what, done, all);
-        },
-        stop);
+    try {
+      costs = compare_plans(
+          o.model->model, run, o.request,
+          [&](const std::string& what, int done, int all) {
+            if (first) announcer.say(what, done, all);
+          },
+          stop);
+    } catch (const Error& e) {  // the library knows no --size
+      const std::string said = e.what();
+      for (const std::string side : {"--width ", "--height "})
+        if (!o.size.empty() && said.starts_with(side))
+          throw Error(e.code(), "--size " + o.size + ": " + said.substr(2));
+      throw;
+    }
   }
   if (first) {
     print(costs, o.request.ranks);
@@ -151,6 +161,11 @@ Command add_bench_parallel(CLI::App& bench) {
       ->check(within(0.0, 1e7))
       ->group(group)
       ->type_name("S");
+  app->add_option("--plans", o->request.most,
+                  "Plans that are foretold, of few axes first (default 200)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
   app->add_option("--json", o->json, "Also write JSON lines")->group(group)->type_name("F");
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Leave out what takes more");

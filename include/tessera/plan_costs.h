@@ -17,6 +17,7 @@ struct PlanCostsRequest {
   int ranks = 2;         ///< that each plan uses
   int rounds = 3;        ///< of all plans in turn; the median counts
   double seconds = 120;  ///< no run begins later than that; 0: none is made
+  int most = 200;        ///< plans that are foretold; those of fewer axes come first
 };
 /// What a plan takes. But for the time all is foretold, by running the plan without elements.
 struct PlanCost {
@@ -31,6 +32,7 @@ struct PlanCosts {
   std::vector<PlanCost> plans;  ///< fastest first, then what was not measured, by FLOPs
   int refused = 0;              ///< plans for so many ranks that cannot run this request
   int too_large = 0;            ///< that do not fit into memory
+  int untried = 0;              ///< beyond PlanCostsRequest::most, or when it was stopped
   bool stopped = false;         ///< before all that was asked for was there
 };
 /// Every product of axes for so many ranks, 1 to 32 patches for the stages of each, and experts

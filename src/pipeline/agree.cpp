@@ -232,6 +232,10 @@ void agree(comm::Communicator& world, const Terms& terms) {
   }
 }
 
+bool first_process(const RunOptions& options) {
+  return !options.processes || options.processes->rank() == 0;
+}
+
 bool as_first_says(const RunOptions& options, bool word) {
   return options.processes ? comm::agreed(*options.processes->state().world, 0, word, {"go", -1})
                            : word;

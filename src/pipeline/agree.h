@@ -33,6 +33,8 @@ Terms terms_of(const ModelState& state, const ForwardRequest& request);
 /// and the rank that has it, if they are not the same everywhere.
 void agree(comm::Communicator& world, const Terms& terms);
 
+/// Whether this process is the first of those that are ranks, or no other is one.
+bool first_process(const RunOptions& options);
 /// What the first of the ranks that are processes says, on each of them; without them the word.
 bool as_first_says(const RunOptions& options, bool word);
 /// The largest of what the processes say.

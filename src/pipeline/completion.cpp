@@ -326,7 +326,7 @@ CompleteResult run_ranks(Order& order) {
   int64_t read[] = {static_cast<int64_t>(result.bytes_read)};
   comm::all_reduce(world_of(state.place, *processes), read, {"report", -1});
   result.bytes_read = static_cast<double>(read[0]);
-  result.elsewhere = processes->rank() != 0;
+  result.elsewhere = !first_process(state.options);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "load/safetensors.h"
@@ -233,9 +234,11 @@ void load_ranks(ModelState& state, Job& job) {
   const Processes* const processes = state.options.processes;
   const Plan& plan = state.options.plan;
   job.networks.resize(static_cast<size_t>(plan.world()));
-  for (int r = 0; r < plan.world(); ++r)
+  for (int r = 0; r < plan.world(); ++r) {
+    base::check_stop();
     if (!processes || processes->rank() == r)
       job.networks[static_cast<size_t>(r)] = state.transformer(r, job.resident_blocks, &job.meters);
+  }
 }
 
 Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,

@@ -35,11 +35,6 @@ using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-// Where ranks are processes, the first one has what comes out.
-bool elsewhere(const ModelState& state) {
-  return state.options.processes && state.options.processes->rank() != 0;
-}
-
 // Of the file, or from memory.
 Tensors inputs_of(const ForwardRequest& request) {
   require(request.inputs.empty() != request.tensors.empty(), ErrorCode::usage,
@@ -229,7 +224,7 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   pass.load();
   launch_ranks(state, pass.meters, control.stop,
                [&](comm::Communicator* world) { pass.run(world); });
-  if (elsewhere(state)) return {};
+  if (!first_process(state.options)) return {};
   nn::TokenLayout predicted = layout;
   predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
   pass.traced["out"] = nn::latent_of_tokens(pass.out, predicted, spec.form);
@@ -440,7 +435,8 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
           part == "vae" ? "VAE" : part);
   if (state.options.processes)
     agree(*state.options.processes->state().world, terms_of(state, request));
-  if (!request.outputs.empty() && !elsewhere(state)) base::check_writable(request.outputs);
+  if (!request.outputs.empty() && first_process(state.options))
+    base::check_writable(request.outputs);
   if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())
                              : transformer ? state.check_transformer()
@@ -459,7 +455,7 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
           "stopped before the result of '{}' was there", component);
   const std::string beyond = beyond_budget(state.options, peaks_of(*meters.memory), {});
   if (control.on_note && !beyond.empty()) control.on_note(beyond);
-  if (elsewhere(state)) return {};
+  if (!first_process(state.options)) return {};
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = data_of(x);
   if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);

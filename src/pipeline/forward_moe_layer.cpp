@@ -14,6 +14,7 @@
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 #include "parallel/setup.h"
+#include "pipeline/agree.h"
 #include "pipeline/launch.h"
 #include "tessera/words.h"
 
@@ -208,7 +209,7 @@ Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
   }
   launch_ranks(state, RunMeters(state.workers.ranks.size()), control.stop,
                [&](comm::Communicator* world) { job.run(world); });
-  if (processes && processes->rank() != 0) return {};
+  if (!first_process(state.options)) return {};
   ops::require_finite(job.out, "the layer");
   return {{"out", job.out},
           {"counts", whole_numbers(job.counts)},

@@ -133,7 +133,7 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   if (!state.options.keep_parts) job.networks.clear();
   loaded.reset();
   if (request.decode) show(state, control, job, tokens, trace, result);
-  if (state.options.processes && state.options.processes->rank() != 0) {
+  if (!first_process(state.options)) {
     result.elsewhere = true;
     return result;
   }

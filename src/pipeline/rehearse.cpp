@@ -166,6 +166,7 @@ void add_process(const RunOptions& options,
   std::vector<std::shared_ptr<const void>> networks;  // which share the slices of several
   int64_t sum = 0;
   for (const Inspection::Rank& rank : found.ranks) {
+    base::check_stop();
     if (options.processes) networks.clear();
     networks.push_back(make(static_cast<int>(&rank - found.ranks.data())));
     found.process = std::max(found.process, rank.total);

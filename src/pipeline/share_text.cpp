@@ -1,6 +1,7 @@
 #include "pipeline/share_text.h"
 
 #include "base/fail.h"
+#include "pipeline/agree.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/processes.h"
 
@@ -27,9 +28,7 @@ comm::Communicator& world(const ModelState& state) {
 
 }  // namespace
 
-bool encodes_text(const ModelState& state) {
-  return !state.options.processes || state.options.processes->rank() == 0;
-}
+bool encodes_text(const ModelState& state) { return first_process(state.options); }
 
 void send_text(const ModelState& state, const Job& job) {
   if (job.texts.empty() || !state.options.processes || !encodes_text(state)) return;

@@ -57,6 +57,12 @@ void add_experts(const Plan& plan, std::vector<Plan>& found) {
   }
 }
 
+int axes_cut(const Plan& plan) {
+  const auto split = [&](AxisSize axis) { return plan.*axis > 1; };
+  return static_cast<int>(std::count_if(std::begin(kAxes), std::end(kAxes), split)) +
+         (plan.expert > 1 ? 1 : 0);
+}
+
 /// The plans of a comparison, on a model that is open.
 struct Comparison {
   const std::string& name;
@@ -106,15 +112,25 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
 
 void Comparison::foretell(pipeline::ModelState& state) {
   const pipeline::Job job = pipeline::sketch_job(state, request.generate);
-  const std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
+  std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Plan& a, const Plan& b) { return axes_cut(a) < axes_cut(b); });
   std::vector<std::pair<PlanCost, Plan>> found;
-  for (size_t i = 0; i < all.size() && !costs.stopped; ++i) try {
-      if (progress) progress("foretold", static_cast<int>(i), static_cast<int>(all.size()));
+  size_t i = 0;
+  for (; i < all.size() && !costs.stopped; ++i) {
+    const int tried = static_cast<int>(found.size()) + costs.too_large;
+    if (tried == request.most) break;
+    if (progress) progress("foretold", static_cast<int>(i), static_cast<int>(all.size()));
+    bool stopped = false;
+    try {
       if (auto cost = foretold(state, job, all[i])) found.emplace_back(*std::move(cost), all[i]);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled) throw;
-      costs.stopped = true;
+      stopped = true;
     }
+    costs.stopped = pipeline::most_of(options, stopped ? 1 : 0) > 0;
+  }
+  costs.untried = static_cast<int>(all.size() - i) + (costs.stopped ? 1 : 0);
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.flops, a.first.bytes) < std::tie(b.first.flops, b.first.bytes);
   });
@@ -174,6 +190,7 @@ void check(const PlanCostsRequest& request, const RunOptions& options) {
           "{} ranks: plans are compared for 1 to {}", request.ranks, kMostRanksCompared);
   require(request.rounds >= 1 && request.rounds <= 10000, ErrorCode::usage,
           "{} rounds: expected 1 to 10000", request.rounds);
+  require(request.most >= 1, ErrorCode::usage, "{} plans: expected 1 or more", request.most);
   require(request.seconds >= 0, ErrorCode::usage, "{} seconds: expected 0 or more",
           request.seconds);
   require(to_string(options.plan).empty(), ErrorCode::usage,
@@ -221,10 +238,11 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
     else
       generate.prompts = {"a boat on a lake below a mountain"};
   }
+  // Foretelling takes texts of the usual size, and reads none.
+  if (!generate.embeddings.empty()) pipeline::plan_job(state, generate, {});
   const int64_t room = -pipeline::most_of(options, -pipeline::room_of(state).bytes);
   Comparison comparison{model, options, asked, progress, stop, room};
   comparison.foretell(state);
-  comparison.costs.stopped = pipeline::most_of(options, comparison.costs.stopped ? 1 : 0) > 0;
   if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);
   PlanCosts& costs = comparison.costs;
   for (size_t p = 0; p < comparison.seconds.size(); ++p) {

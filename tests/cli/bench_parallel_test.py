@@ -45,6 +45,12 @@ class BenchParallel(ProgramTest):
         self.assertIn(f"{len(rows)} plans for 6 ranks, {len(rows)} not measured", end)
         self.assertEqual(self.run_here(*RUN, "--ranks", "6", "--seconds", "0").stdout, done.stdout)
 
+    def test_so_many_plans_are_foretold(self):
+        done = self.run_here(*RUN, "--ranks", "64", "--seconds", "0", "--plans", "2")
+        rows, end = self.rows(done)
+        self.assertEqual(len(rows), 2)
+        self.assertRegex(end, r", \d+ not tried \(see --plans\)$")
+
     def test_ctrl_c_prints_what_was_measured(self):
         process = subprocess.Popen([PROGRAM, *map(str, RUN), "--rounds", "10000", "--seconds", "600"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
@@ -61,6 +67,7 @@ class BenchParallel(ProgramTest):
     def test_refusals(self):
         for arguments, says in ((("--size", "0"), "expected pixels"), (("--size", "512x"), "expected pixels"),
                                 (("--size", "12x12y"), "512 or 768x512"), (("--ranks", "100"), "100 ranks"),
+                                (("--size", "100"), "--size 100: width 100: expected a multiple of 16"), (("--plans", "0"), "--plans"),
                                 (("--plan", "ulysses=2"), "leave out --plan"), (("--rounds", "0"), "--rounds"),
                                 (("--json", "no/folder/x"), "make its folder first")):
             self.refused(2, *RUN, *arguments, says=says)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -94,6 +95,25 @@ class Run:
 
 # Open MPI 4 now and then ends a process itself whose send over a socket breaks, and says so.
 ENDED_BY_OPEN_MPI = re.compile(r"pml_ob1_\w+\.c:\d+ FATAL")
+
+
+class Lag(threading.Thread):
+    """How late this machine, which may be busy, lets a process run that wants to."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.worst = 0
+        self.ended = threading.Event()
+
+    def run(self):
+        while not self.ended.is_set():
+            begin = time.monotonic()
+            time.sleep(0.01)
+            self.worst = max(self.worst, time.monotonic() - begin - 0.01)
+
+    def stop(self):
+        self.ended.set()
+        self.join()
 
 
 class LostRankTest(unittest.TestCase):
@@ -247,6 +267,8 @@ class LostRankTest(unittest.TestCase):
 
     def test_a_stage_that_is_stopped_is_named_by_all_in_time(self):
         took = []
+        lag = Lag()
+        lag.start()
         for victim in (1, 0, 2):
             run = Run("stages", 60)
             pids = run.pids()
@@ -262,8 +284,10 @@ class LostRankTest(unittest.TestCase):
                 self.assertIn(f"rank {victim} was lost", run.told[rank][0])
             took.append(max(run.told[rank][1] for rank in others) - begin)
         print("a stopped stage was named by all others after", ", ".join(f"{t:.2f} s" for t in took))
-        # Of three, on a machine that may be busy.
-        self.assertLess(min(took), DEADLINE + 1)
+        lag.stop()
+        print(f"this machine was up to {lag.worst:.2f} s late")
+        for seconds in took:  # each rank has several threads that must run, one after the other
+            self.assertLess(seconds, DEADLINE + 1 + 5 * lag.worst)
 
     def test_the_root_cause_is_told_once(self):
         statuses, own, lines = Run("one", 60).end()

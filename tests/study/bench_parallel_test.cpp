@@ -114,6 +114,26 @@ TEST(ComparePlans, ForetellsWhatInspectDoes) {
   }
 }
 
+TEST(ComparePlans, ForetellsThoseOfFewAxesFirst) {
+  PlanCostsRequest request;
+  request.seconds = 0;
+  request.ranks = 8;
+  request.most = 3;
+  request.generate.classes = {"1"};
+  const PlanCosts costs = compare(kModel, request);
+  EXPECT_EQ(std::ssize(costs.plans) + costs.too_large, 3);
+  EXPECT_GT(costs.untried, 0);
+  EXPECT_EQ(3 + costs.refused + costs.untried, std::ssize(study::plans_for(8, true)));
+  for (const PlanCost& cost : costs.plans) {
+    const Plan plan = parse_plan(cost.plan);
+    int axes = 0;
+    for (const int size : {plan.data, plan.cfg, plan.pipefusion, plan.ring, plan.ulysses,
+                           plan.tensor, plan.distrifusion})
+      axes += size > 1 ? 1 : 0;
+    EXPECT_EQ(axes, 1) << cost.plan;
+  }
+}
+
 TEST(ComparePlans, LeavesOutWhatDoesNotFit) {
   PlanCostsRequest request;
   request.seconds = 0;
@@ -153,6 +173,10 @@ TEST(ComparePlans, RefusesWhatItCannotCompare) {
   EXPECT_NE(said(kModel, {.ranks = 65}).find("1 to 64"), std::string::npos);
   EXPECT_NE(said(kModel, {.rounds = 0}).find("0 rounds"), std::string::npos);
   EXPECT_NE(said(kModel, {.seconds = -1}).find("0 or more"), std::string::npos);
+  EXPECT_NE(said(kModel, {.most = 0}).find("0 plans"), std::string::npos);
+  PlanCostsRequest foretold{.seconds = 0};
+  foretold.generate.embeddings = "none.safetensors";
+  EXPECT_NE(said("scenes", foretold).find("none.safetensors"), std::string::npos);
   EXPECT_NE(said(kModel, {}, "ulysses=2").find("leave out --plan"), std::string::npos);
   EXPECT_NE(said("tasks-a", {}).find("makes no images"), std::string::npos);
 }

@@ -28,8 +28,11 @@ class Peers {
   void alive(int rank, Time now) { peers_[size_t(rank)].last = now.time_since_epoch().count(); }
   /// What a rank said it has done.
   uint64_t progress(int rank) const { return peers_[size_t(rank)].progress; }
-  /// For whom it said that it waits, or -1.
-  int waits_for(int rank) const { return peers_[size_t(rank)].waits_for; }
+  /// For whom it said that it waits, or -1; of one that was not heard lately nobody knows.
+  int waits_for(int rank, Time now) const {
+    const Peer& peer = peers_[size_t(rank)];
+    return now - Time(Clock::duration(peer.last)) > kLately ? -1 : peer.waits_for.load();
+  }
   /// A rank said that it will not be heard any more.
   void left(int rank) { peers_[size_t(rank)].left = true; }
   /// Whether the process of a rank was seen to be gone.
@@ -44,6 +47,7 @@ class Peers {
   int silent(Time now, std::chrono::milliseconds limit, bool elsewhere) const;
 
  private:
+  static constexpr std::chrono::milliseconds kLately{500};
   struct Peer {
     std::atomic<uint64_t> progress{0};
     std::atomic<int64_t> last{0}, gone_at{0};

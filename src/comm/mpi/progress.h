@@ -62,7 +62,8 @@ class Progress {
   void await_room(int to, uint64_t limit, const std::function<void()>& expired);
   void wait_for(int rank);
   int waits_for(int rank) const {
-    return rank == rank_ ? waits_for_.load() : peers_->waits_for(rank);
+    return rank == rank_ ? waits_for_.load()
+                         : peers_->waits_for(rank, std::chrono::steady_clock::now());
   }
   /// This rank fails, and tells the others.
   void fail(const Error& error);

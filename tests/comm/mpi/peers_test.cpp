@@ -44,8 +44,9 @@ TEST(Peers, ASilentRankIsNamed) {
   Peers peers(1, {{1, here.machine + 1}, here, {2, here.machine + 1}}, now);
   peers.heard(0, 5, 2, now + 3s);
   EXPECT_EQ(peers.progress(0), 5u);
-  EXPECT_EQ(peers.waits_for(0), 2);
-  EXPECT_EQ(peers.waits_for(2), -1);
+  EXPECT_EQ(peers.waits_for(0, now + 3s), 2);
+  EXPECT_EQ(peers.waits_for(0, now + 4s), -1) << "a rank that was stopped may say anything";
+  EXPECT_EQ(peers.waits_for(2, now), -1);
   EXPECT_EQ(peers.silent(now + 4s, 10s, true), -1);
   EXPECT_EQ(peers.silent(now + 4s, 2s, true), 2);
   EXPECT_EQ(peers.silent(now + 20s, 2s, false), 2) << "the longest";
