@@ -121,6 +121,7 @@ void MoeOperator::take_weights() {
   cuts_ = tiles_->cuts(mine_[0]);
   inner_bytes_ = tiles_->inner_bytes(mine_[0], layout_.tiles.tile);
   inner_.at_least(inner_bytes_ * manner_.slots);
+  joined_.at_least(layout_.tiles.tile * layout_.row_bytes * manner_.slots);
 }
 
 void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
@@ -297,29 +298,68 @@ void MoeOperator::dispatch(const Task& task) {
   heap_.put_signal(dispatcher_.tile(task, counts, coordinator_.epoch()));
 }
 
-// Rows of my own tokens are read and written where they are.
+// One tile is read and written where its rows are; those of several are joined and parted.
 void MoeOperator::multiply(const Task& task) {
-  const bool up = task.kind == TaskKind::up, home = task.peer == rank_;
-  const int64_t* const counts = coordinator_.counts(task);
-  Task arrived = task, leaves = task;
-  arrived.kind = TaskKind::up;
-  leaves.kind = TaskKind::give_back;
+  const bool up = task.kind == TaskKind::up;
+  const TileGroup& group = coordinator_.scheduler().group(task.slot);
   const int64_t panels = up ? cuts_.up_panels : cuts_.down_panels;
   const int parts = up ? manner_.up_parts : manner_.down_parts;
-  const kernels::ExpertTile tile{
-      .expert = &mine_[static_cast<size_t>(task.expert)],
+  const bool whole = group.count > 1;
+  kernels::ExpertTile product = rows_of(group.tiles[0]);
+  if (whole) {
+    product.x = product.y =
+        joined_.at_least(0) + task.slot * layout_.tiles.tile * layout_.row_bytes;
+    product.x_stride = tokens_.size(1);
+    product.pair = nullptr;
+    product.slots = 1;
+    if (up) join(group, static_cast<std::byte*>(product.y));
+  }
+  product.rows = group.rows;
+  product.begin = whole ? 0 : panels * task.part / parts;
+  product.end = whole ? panels : panels * (task.part + 1) / parts;
+  product.inner = inner_.at_least(0) + task.slot * inner_bytes_;
+  (up ? tiles_->up : tiles_->down)(product);
+  if (whole && !up) part(group, static_cast<const std::byte*>(product.y));
+}
+
+// Rows of my own tokens are read and written where they are.
+kernels::ExpertTile MoeOperator::rows_of(const Task& tile) const {
+  const bool home = tile.peer == rank_;
+  const int64_t* const counts = coordinator_.counts(tile);
+  Task arrived = tile, leaves = tile;
+  arrived.kind = TaskKind::up;
+  leaves.kind = TaskKind::give_back;
+  return {
+      .expert = &mine_[static_cast<size_t>(tile.expert)],
       .activation = activation_,
       .x = home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(arrived, Side::incoming, counts),
       .dtype = tokens_.dtype(),
       .x_stride = home ? tokens_.stride(0) : tokens_.size(1),
-      .rows = task.rows,
-      .pair = home ? pairs(task) : nullptr,
+      .rows = tile.rows,
+      .pair = home ? pairs(tile) : nullptr,
       .slots = home ? routing_.ids.size(1) : 1,
-      .begin = panels * task.part / parts,
-      .end = panels * (task.part + 1) / parts,
-      .inner = inner_.at_least(0) + task.slot * inner_bytes_,
       .y = home ? bytes_of(rows_) : buffer_ + dispatcher_.offset(leaves, Side::outgoing, counts)};
-  (up ? tiles_->up : tiles_->down)(tile);
+}
+
+void MoeOperator::join(const TileGroup& group, std::byte* to) const {
+  for (int i = 0; i < group.count; ++i) {
+    const kernels::ExpertTile from = rows_of(group.tiles[i]);
+    const int64_t stride = from.x_stride * size_of(from.dtype);
+    for (int64_t r = 0; r < from.rows; ++r, to += layout_.row_bytes)
+      std::memcpy(to,
+                  static_cast<const std::byte*>(from.x) +
+                      (from.pair ? from.pair[r] / from.slots : r) * stride,
+                  static_cast<size_t>(layout_.row_bytes));
+  }
+}
+
+void MoeOperator::part(const TileGroup& group, const std::byte* from) const {
+  for (int i = 0; i < group.count; ++i) {
+    const kernels::ExpertTile to = rows_of(group.tiles[i]);
+    for (int64_t r = 0; r < to.rows; ++r, from += layout_.row_bytes)
+      std::memcpy(static_cast<std::byte*>(to.y) + (to.pair ? to.pair[r] : r) * layout_.row_bytes,
+                  from, static_cast<size_t>(layout_.row_bytes));
+  }
 }
 
 void MoeOperator::collect(const Task& task) {

@@ -83,6 +83,9 @@ class MoeOperator {
   void share(const nn::Range& block);
   void dispatch(const Task& task);
   void multiply(const Task& task);
+  kernels::ExpertTile rows_of(const Task& tile) const;
+  void join(const TileGroup& group, std::byte* to) const;
+  void part(const TileGroup& group, const std::byte* from) const;
   void collect(const Task& task);
   void combine(const Task& task);
   [[noreturn]] void refuse(const Arrival& counts) const;
@@ -113,7 +116,7 @@ class MoeOperator {
   const kernels::ExpertTiles* tiles_ = nullptr;
   kernels::ExpertCuts cuts_{};
   int64_t inner_bytes_ = 0;  // of a slot
-  kernels::Scratch inner_;
+  kernels::Scratch inner_, joined_;
   std::vector<int32_t> pairs_;   // assignments by peer and expert, rising
   std::vector<int64_t> begins_;  // of each group of them
 };

@@ -41,6 +41,17 @@ struct TaskQueue {
     --count;
     return task;
   }
+  /// Takes the first one for an expert that has so many rows at most; false: there is none.
+  TESSERA_ANYWHERE bool take(int32_t expert, int32_t rows, Task& task) {
+    for (int32_t i = 0; i < count; ++i) {
+      task = tasks[(first + i) % room];
+      if (task.expert != expert || task.rows > rows) continue;
+      for (; i > 0; --i) tasks[(first + i) % room] = tasks[(first + i - 1) % room];
+      (void)pop();
+      return true;
+    }
+    return false;
+  }
 };
 
 /// Between the scheduler and one processor. The word is 0 when the scheduler may write the task,

@@ -15,6 +15,7 @@ class Scheduler {
         bells_(memory.take<Doorbell>(shape.processors)),
         busy_(memory.take<int32_t>(shape.processors)),
         left_(memory.take<int32_t>(shape.slots)),
+        groups_(memory.take<TileGroup>(shape.slots)),
         missing_(memory.take<int32_t>(shape.blocks)),
         ready_(memory, most_ready(shape)),
         later_(memory, shape.blocks),
@@ -75,6 +76,8 @@ class Scheduler {
   TESSERA_ANYWHERE int64_t finished() const { return finished_; }
   /// All is done, and every peer has begun this epoch: none is left more than one behind.
   TESSERA_ANYWHERE bool done() const { return finished_ == bound_ && unheard_ == 0; }
+  /// The tiles of a product under way.
+  TESSERA_ANYWHERE const TileGroup& group(int slot) const { return groups_[slot]; }
   TESSERA_ANYWHERE Doorbell* bell(int processor) const { return bells_ + processor; }
   /// Somebody has no task although one is there; never after hand_out().
   TESSERA_ANYWHERE bool idle_while_ready() const {
@@ -116,35 +119,63 @@ class Scheduler {
       first += n;
     }
   }
-  TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind, int count) {
-    left_[task.slot] = count;
+  // Of a product of a slot: tiles that are computed as one are small, and not cut.
+  TESSERA_ANYWHERE int parts_of(TaskKind kind, int32_t slot) const {
+    if (groups_[slot].count > 1) return 1;
+    return kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
+  }
+  TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind) {
+    left_[task.slot] = parts_of(kind, task.slot);
     task.kind = kind;
-    for (task.part = 0; task.part < count; ++task.part) ready_.push(task);
+    for (task.part = 0; task.part < left_[task.slot]; ++task.part) ready_.push(task);
   }
   TESSERA_ANYWHERE void start_tiles() {
     for (int32_t slot = 0; slot < shape_.slots; ++slot) {
       if (left_[slot] > 0) continue;
       TaskQueue& from = arrived_.empty() ? mine_ : arrived_;
       if (from.empty()) return;
-      Task tile = from.pop();
+      TileGroup& group = groups_[slot];
+      Task tile = from.pop(), more;
+      group.add(tile);
+      const auto most = static_cast<int32_t>(shape_.layout.tiles.tile);
+      while (group.count < TileGroup::kMost &&
+             (arrived_.take(tile.expert, most - group.rows, more) ||
+              mine_.take(tile.expert, most - group.rows, more)))
+        group.add(more);
       tile.slot = slot;
-      push_parts(tile, TaskKind::up, shape_.up_parts);
+      tile.rows = group.rows;
+      push_parts(tile, TaskKind::up);
     }
+  }
+  // Their results are here, or leave.
+  TESSERA_ANYWHERE void end_tiles(int32_t slot) {
+    const TileGroup group = groups_[slot];
+    groups_[slot] = TileGroup();
+    start_tiles();
+    for (int i = 0; i < group.count; ++i) {
+      Task tile = group.tiles[i];
+      tile.kind = TaskKind::give_back;
+      tile.peer == shape_.rank ? settle(tile) : ready_.push(tile);
+    }
+  }
+  // How many of the tasks that there can be at most it stands for.
+  TESSERA_ANYWHERE int64_t worth(const Task& task) const {
+    if (task.kind != TaskKind::up && task.kind != TaskKind::down) return 1;
+    const int64_t tiles = groups_[task.slot].count;
+    const int parts = task.kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
+    return tiles > 1 ? tiles * parts : 1;
   }
   // What a task that is done makes possible.
   TESSERA_ANYWHERE void follow(const Task& task) {
-    ++finished_;
+    finished_ += worth(task);
     if (task.kind == TaskKind::gate) {
       route();
     } else if (task.kind == TaskKind::shared) {
       release(task.index);
     } else if (task.kind == TaskKind::up && --left_[task.slot] == 0) {
-      push_parts(task, TaskKind::down, shape_.down_parts);
+      push_parts(task, TaskKind::down);
     } else if (task.kind == TaskKind::down && --left_[task.slot] == 0) {
-      start_tiles();
-      Task tile = task;
-      tile.kind = TaskKind::give_back;
-      tile.peer == shape_.rank ? settle(tile) : ready_.push(tile);
+      end_tiles(task.slot);
     } else if (task.kind == TaskKind::collect) {
       settle(task);
       send_next(task);
@@ -180,10 +211,11 @@ class Scheduler {
   Routed routed_{};
   int64_t bound_ = 0, finished_ = 0;
   int32_t unheard_ = 0, blocks_ = 0;
-  Doorbell* bells_ = nullptr;   // [processors]
-  int32_t* busy_ = nullptr;     // [processors]
-  int32_t* left_ = nullptr;     // [slots]: parts of the product under way; 0: free
-  int32_t* missing_ = nullptr;  // [blocks]: what their sum waits for
+  Doorbell* bells_ = nullptr;    // [processors]
+  int32_t* busy_ = nullptr;      // [processors]
+  int32_t* left_ = nullptr;      // [slots]: parts of the product under way; 0: free
+  TileGroup* groups_ = nullptr;  // [slots]: what is under way
+  int32_t* missing_ = nullptr;   // [blocks]: what their sum waits for
   TaskQueue ready_, later_;
   TaskQueue arrived_, mine_;  // tiles of others first: their results have a way to go
 };

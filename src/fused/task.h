@@ -22,9 +22,22 @@ struct Task {
   int32_t peer = 0;    ///< whose rows a tile holds; of dispatch: whom they go to
   int32_t expert = 0;  ///< one of those of the rank that computes
   int32_t index = 0;   ///< of the tile among those of this peer and expert; of the block
-  int32_t rows = 0;
-  int32_t part = 0;  ///< run of panels
-  int32_t slot = 0;  ///< of inner activations
+  int32_t rows = 0;    ///< of products: of all tiles of the slot
+  int32_t part = 0;    ///< run of panels
+  int32_t slot = 0;    ///< of inner activations; of which tiles, says Scheduler::group
+};
+
+/// Small tiles of one expert that are computed as one, with no more rows than a tile has: its
+/// weights are read once.
+struct TileGroup {
+  static constexpr int kMost = 8;
+  Task tiles[kMost]{};
+  int32_t count = 0, rows = 0;
+
+  TESSERA_ANYWHERE void add(const Task& tile) {
+    tiles[count++] = tile;
+    rows += tile.rows;
+  }
 };
 
 /// What the ranks of an operator agree on, but for `rank`, and how one of them works.

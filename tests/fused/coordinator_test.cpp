@@ -113,7 +113,10 @@ TEST(Exploration, NorWithoutACapacityInPartsAndSlotsOrWithASharedExpert) {
   parts.up_parts = 2;
   slots.slots = 2;
   slots.shared = true;
-  for (const Scenario& scenario : {parts, slots}) {
+  Scenario together = two_ranks({kAll, kToOne});  // my row and the peer's are one product
+  together.capacity = together.tile = together.up_parts = 2;
+  together.processors = 1;
+  for (const Scenario& scenario : {parts, slots, together}) {
     const Explored found = explore(scenario);
     EXPECT_EQ(found.failure, "");
     EXPECT_EQ(found.ends, 1);

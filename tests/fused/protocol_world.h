@@ -250,12 +250,15 @@ class ProtocolWorld {
     Rank& one = ranks_[size_t(r)];
     const uint64_t now = epoch(r);
     const int64_t* rows = one.coordinator->counts(t);
-    if (t.kind == TaskKind::up && t.peer != r)
-      for (int64_t i = 0; i < t.rows; ++i)
-        check(*row(r, t, Side::incoming, rows, i) == name(now, Round::dispatch, t.peer, r, t, i),
-              "a row to compute is not the one that was sent");
+    if (t.kind == TaskKind::up)
+      each_member(r, t, [&](const Task& tile) {
+        for (int64_t i = 0; i < tile.rows && tile.peer != r; ++i)
+          check(*row(r, tile, Side::incoming, one.coordinator->counts(tile), i) ==
+                    name(now, Round::dispatch, tile.peer, r, tile, i),
+                "a row to compute is not the one that was sent");
+      });
     if (t.kind == TaskKind::down)
-      for (int part = 0; part < is_.up_parts; ++part)
+      for (int part = 0; part < (group(r, t).count > 1 ? 1 : is_.up_parts); ++part)
         check(one.inner[t.slot * is_.up_parts + part] == name(now, {}, t.peer, r, t, part),
               "inner activations are not those of the tile");
     if (t.kind == TaskKind::give_back)
@@ -281,6 +284,18 @@ class ProtocolWorld {
     return ranks_[size_t(r)].made + (by * layout().most * is_.tile) + first +
            tile.index * is_.tile + i;
   }
+  // The tiles that a product is made of.
+  const TileGroup& group(int r, const Task& t) const {
+    return ranks_[size_t(r)].coordinator->scheduler().group(t.slot);
+  }
+  template <class Seen>
+  void each_member(int r, const Task& t, Seen seen) const {
+    for (int i = 0; i < group(r, t).count; ++i) {
+      Task tile = group(r, t).tiles[i];
+      tile.kind = t.kind;
+      seen(tile);
+    }
+  }
   template <class Seen>
   void each_tile(const int64_t* counts, Seen seen) const {
     for (int e = 0; e < is_.experts; ++e)
@@ -298,10 +313,13 @@ class ProtocolWorld {
     if (t.kind == TaskKind::up)
       one.inner[t.slot * is_.up_parts + t.part] = name(now, {}, t.peer, r, t, t.part);
     if (t.kind == TaskKind::down)
-      for (int64_t i = t.rows * t.part / is_.down_parts; i < t.rows * (t.part + 1) / is_.down_parts;
-           ++i)
-        (t.peer == r ? *made(r, r, t, i) : *row(r, t, Side::outgoing, rows, i)) =
-            name(now, Round::combine, t.peer, r, t, i);
+      each_member(r, t, [&](const Task& tile) {
+        const int parts = group(r, t).count > 1 ? 1 : is_.down_parts;
+        for (int64_t i = tile.rows * t.part / parts; i < tile.rows * (t.part + 1) / parts; ++i)
+          (tile.peer == r ? *made(r, r, tile, i)
+                          : *row(r, tile, Side::outgoing, one.coordinator->counts(tile), i)) =
+              name(now, Round::combine, tile.peer, r, tile, i);
+      });
     if (t.kind == TaskKind::collect)
       for (int64_t i = 0; i < t.rows; ++i)
         *made(r, t.peer, t, i) = *row(r, t, Side::incoming, rows, i);

@@ -106,6 +106,58 @@ TEST(Scheduler, TilesOfOthersAreComputedBeforeMine) {
   EXPECT_TRUE(bench.scheduler.done());
 }
 
+// So that an expert's weights are read once: as many tiles as one has rows for.
+TEST(Scheduler, SmallTilesOfAnExpertAreComputedAsOne) {
+  Bench bench({Layout::fixed(4, 2, 8, 8, {8}), 0, 1, 2, 3, 1, 1, 2});
+  bench.routed.to(bench.shape.layout, 0)[0] = 3;
+  bench.routed.to(bench.shape.layout, 0)[1] = 1;
+  bench.scheduler.begin(1, false);
+  for (int peer = 1; peer < 4; ++peer) bench.scheduler.heard(1);
+  bench.scheduler.arrived({up, 1, 1, 0, 6});
+  for (int peer = 2; peer < 4; ++peer) bench.scheduler.arrived({up, peer, 0, 0, 3});
+  bench.scheduler.hand_out(bench.words);
+  std::vector<std::array<int, 3>> products;  // expert, rows, part
+  std::vector<int> returned;
+  for (const Task& t : bench.run()) {
+    if (t.kind == down) products.push_back({t.expert, t.rows, t.part});
+    if (t.kind == give_back) returned.push_back(t.peer);
+  }
+  // What was there before the gate was done, in parts; of the first expert 3 + 3 rows as one, as 3
+  // more are too many.
+  EXPECT_EQ(products, (std::vector<std::array<int, 3>>{{1, 6, 0},
+                                                       {1, 6, 1},
+                                                       {1, 6, 2},
+                                                       {0, 6, 0},
+                                                       {0, 3, 0},
+                                                       {0, 3, 1},
+                                                       {0, 3, 2},
+                                                       {1, 1, 0},
+                                                       {1, 1, 1},
+                                                       {1, 1, 2}}));
+  EXPECT_EQ(returned, (std::vector{1, 2, 3}));
+  EXPECT_TRUE(bench.scheduler.done());
+  EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
+}
+
+TEST(TaskQueue, GivesWhatFitsAnExpertAndKeepsTheOrderOfOthers) {
+  std::vector<Task> room(4);
+  Carver carver(reinterpret_cast<std::byte*>(room.data()));
+  TaskQueue queue(carver, 4);
+  Task task;
+  for (int turn = 0; turn < 3; ++turn) {  // around the end of the room
+    for (const auto& [expert, rows] : {std::pair{0, 5}, {1, 9}, {1, 4}, {2, 1}})
+      queue.push({.expert = expert, .rows = rows});
+    EXPECT_FALSE(queue.take(3, 9, task));
+    EXPECT_FALSE(queue.take(1, 3, task));
+    ASSERT_TRUE(queue.take(1, 8, task));
+    EXPECT_EQ(task.rows, 4);
+    for (const int rows : {5, 9, 1}) EXPECT_EQ(queue.pop().rows, rows);
+    EXPECT_TRUE(queue.empty());
+    queue.push({});
+    (void)queue.pop();
+  }
+}
+
 // What is on its way to one rank is never more than a run holds: a tile leaves when the results of
 // the one whose place it takes were collected, whatever comes back first.
 TEST(Scheduler, ATileLeavesWhenItsPlaceIsFree) {
