@@ -46,7 +46,7 @@ void add_decoding(Report& shared, Report& report) {
 void show(const ModelState& state, const RunControl& control, const Job& job, const Tensor& tokens,
           Trace& trace, GenerateResult& result) {
   const base::Stopwatch decoding;
-  const bool first = !state.options.processes || state.options.processes->rank() == 0;
+  const bool first = first_process(state.options);
   Decoded made;
   if (state.options.plan.vae > 1)
     made = decode_in_bands(state, control, job, tokens, trace.wanted());
