@@ -99,6 +99,8 @@ struct GenerateRequest {
   int64_t frames = 0;    ///< of a video; 0: as trained
   int count = 1;         ///< images for each class or prompt
   uint64_t seed = 0;
+  /// One for each image, whose noise is then drawn as if it were alone; empty: all from `seed`.
+  std::vector<uint64_t> seeds;
   NoiseSource noise = NoiseSource::torch;
   SchedulerName scheduler = SchedulerName::automatic;
   std::string initial_latents;  ///< safetensors file with `latents`; empty: drawn from the seed
@@ -179,6 +181,10 @@ struct Progress {
   /// transformer, Error(cancelled) after a stop request: a callback that catches them lets the run
   /// go on.
   std::function<std::vector<Image>()> preview{};
+  /// There with `preview`, for the same time: the latent of this step, f32, as --save-latents
+  /// writes the last one. Ranks give their parts when it is called.
+  std::function<TensorData()> latents{};
+  float timestep = 0;  ///< of the step that was just done
 };
 
 /// What the caller holds in hand during a run. Known to all ranks before the start.

@@ -127,7 +127,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   // Names every member, so that a new one cannot be forgotten here.
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
-               seed, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
+               seed, seeds, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
                decode, vae_tiling, vae_tile, compare_steps, previews] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
@@ -144,7 +144,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   terms.say("--binning", shown(binning));
   terms.say("--frames", shown(frames));
   terms.say("--count", shown(count));
-  terms.say("--seed", shown(seed));
+  terms.say("--seed", seeds.empty() ? shown(seed) : fmt::format("{}", fmt::join(seeds, ",")));
   terms.say("--rng", word_of(noise));
   terms.say("--scheduler", word_of(scheduler));
   if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);

@@ -17,6 +17,7 @@
 #include "pipeline/noise.h"
 #include "pipeline/preview.h"
 #include "pipeline/redundancy.h"
+#include "pipeline/tensor_view.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -46,7 +47,9 @@ struct Ranks {
 class Start {
  public:
   Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup)
-      : job_(job), setup_(setup), noise_(request.noise, request.seed) {
+      : job_(job),
+        setup_(setup),
+        noise_(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds) {
     const auto given = job.given.find("latents");
     const bool drawn = given == job.given.end();
     latents_ = drawn ? tokens(draw(), job.noise_form())
@@ -90,8 +93,13 @@ void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent
     require(*within, ErrorCode::usage, "a preview is asked for within the callback of its step");
     return preview(state, control.stop, job, latent());
   };
+  const auto give = [&, within] {
+    require(*within, ErrorCode::usage, "latents are asked for within the callback of their step");
+    return data_of(nn::latent_of_tokens(latent(), job.layout, job.form));
+  };
   const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
-  control.on_progress({Phase::denoise, step, job.sampler->steps(), seconds, show});
+  const float timestep = step > 0 ? job.sampler->timestep(step - 1) : 0;
+  control.on_progress({Phase::denoise, step, job.sampler->steps(), seconds, show, give, timestep});
 }
 
 void Ranks::note_steps(const std::vector<double>& marks, const Tensor& latent) {

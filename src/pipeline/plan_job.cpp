@@ -365,6 +365,9 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
     plan_classes(state, request, steps, job);
   else
     plan_text(state, request, steps, job);
+  require(request.seeds.empty() || std::ssize(request.seeds) == job.samples(), ErrorCode::usage,
+          "{} seeds for {} images: give one for each, or one for all", request.seeds.size(),
+          job.samples());
   announce(state, job, request.decode, control);
   plan_rescale(*state.spec, request, job);
   note_without_effect(*state.spec, request, job);

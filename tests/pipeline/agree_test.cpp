@@ -120,6 +120,9 @@ TEST(Terms, EveryPartOfARequestCounts) {
       [](Q& q) { q.frames = 9; },
       [](Q& q) { q.count = 2; },
       [](Q& q) { q.seed = 1; },
+      [](Q& q) {
+        q.seeds = {1, 2};
+      },
       [](Q& q) { q.noise = NoiseSource::philox; },
       [](Q& q) { q.scheduler = SchedulerName::ddpm; },
       [](Q& q) { q.save_latents = "x"; },

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "engine/small_video.h"
 #include "pipeline/model_state.h"
 
@@ -159,6 +161,63 @@ TEST(Generate, InitialLatentsMayComeFromMemory) {
   memory.initial_tensors["latents"].shape.back() += 1;
   memory.initial_tensors["latents"].data = nullptr;
   EXPECT_THROW(model.generate(memory), Error);
+}
+
+TEST(Generate, ASeedForEachImageDrawsItAsAlone) {
+  const std::string folder = kData + "dit_moe_timm/model";
+  RunOptions options = golden::options(Precision::f32);
+  GenerateRequest both;
+  both.classes = {"1", "2"};
+  both.steps = 3;
+  both.scheduler = SchedulerName::ddpm;  // draws in every step
+  both.decode = false;
+  both.seeds = {7, 9};
+  std::vector<float> alone;
+  for (size_t i = 0; i < 2; ++i) {
+    GenerateRequest one = both;
+    one.classes = {both.classes[i]};
+    one.seeds.clear();
+    one.seed = both.seeds[i];
+    const std::vector<float> latents = Model::open(folder, options).generate(one).latents;
+    alone.insert(alone.end(), latents.begin(), latents.end());
+  }
+  for (const char* plan : {"", "data=2"}) {
+    options.plan = parse_plan(plan);
+    EXPECT_EQ(Model::open(folder, options).generate(both).latents, alone) << plan;
+  }
+  both.seeds.pop_back();
+  EXPECT_THROW(Model::open(folder, options).generate(both), Error);
+}
+
+TEST(Generate, ProgressHasTheLatentsAndTheTimestepOfItsStep) {
+  for (const char* plan : {"", "ulysses=2"}) {
+    RunOptions options = golden::options(Precision::bf16);
+    options.plan = parse_plan(plan);
+    const Model model = Model::open("shapes", options);
+    GenerateRequest request;
+    request.classes = {"1"};
+    request.steps = 3;
+    request.decode = false;
+    std::vector<TensorData> seen;
+    std::vector<float> times;
+    Progress kept;
+    RunControl control;
+    control.on_progress = [&](const Progress& p) {
+      if (p.phase != Phase::denoise) return;
+      seen.push_back(p.latents());
+      times.push_back(p.timestep);
+      kept = p;
+    };
+    const GenerateResult result = model.generate(request, control);
+    ASSERT_EQ(seen.size(), 4u);
+    EXPECT_EQ(seen[3].shape, result.latents_shape);
+    EXPECT_EQ(std::memcmp(seen[3].bytes.data(), result.latents.data(), seen[3].bytes.size()), 0);
+    EXPECT_NE(seen[2].bytes, seen[3].bytes);
+    EXPECT_EQ(times[0], 0);
+    EXPECT_GT(times[1], times[2]);
+    EXPECT_GT(times[2], times[3]);
+    EXPECT_THROW(kept.latents(), Error) << "the step is over";
+  }
 }
 
 TEST(Generate, ReportsTheWeightsThatItHoldsWhoeverReadThem) {
