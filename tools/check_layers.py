@@ -41,6 +41,7 @@ PARTS = {
     "unicode": {"tokenizer"},
     "mpi": {"comm"},
     "CLI": {"apps"},
+    "nanobind": {"apps"},
     "Eigen": {"evaluation"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
@@ -52,7 +53,7 @@ NAMED = re.compile(r"(?<![\w:])(?:(?:::)?tessera::)?(" + "|".join(LAYERS) + r"):
 
 
 def foreign_names(root, path):
-    """(line, namespace) of each layer that a file of src/ or apps/ names without seeing it."""
+    """(line, namespace) of each layer that a file of src/, apps/ or python/ names without seeing it."""
     seen = ALLOWED.get(owner_of(path), set())
     text = source_tree.without_comments(source_tree.read(root, path))
     for match in NAMED.finditer(text):
@@ -68,7 +69,7 @@ def includes(root, path):
 
 
 def owner_of(path):
-    """The layer of a file: api, a folder of src/, or apps."""
+    """The layer of a file: api, a folder of src/, or apps, to which python belongs."""
     if path.parts[0] == "include":
         return "api"
     return path.parts[1] if path.parts[0] == "src" else "apps"
@@ -112,10 +113,10 @@ def part_offence(owner, target):
 def check_includes(root):
     """(offences, graph of quoted includes)"""
     offences, graph = [], {}
-    for path in source_tree.code_files(root, "src", "include", "apps"):
+    for path in source_tree.code_files(root, "src", "include", "apps", "python"):
         owner = owner_of(path)
         graph[path] = []
-        if path.parts[0] in ("src", "apps"):
+        if path.parts[0] in ("src", "apps", "python"):
             for line, name in foreign_names(root, path):
                 offences.append(f"{path}:{line}: {name}:: is not on the line of {owner}: "
                                 f"{LAYERS.get(owner, '') or '(api only)'}")

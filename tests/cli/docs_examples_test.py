@@ -4,7 +4,8 @@
 A block ```sh is run, the blocks of a document one after the other in one folder; a block ```text behind
 it holds lines that must come out, in order, where '...' stands for anything. A command in a table cell
 that begins with `tessera` or `python3 tools/` is run too. A block ```bash is what a test cannot run inside
-itself: only the commands in WHOLE may stand there. A block ```cpp FILE quotes FILE.
+itself: only the commands in WHOLE may stand there. A block ```cpp FILE quotes FILE. A block ```python is run by
+tests/python/documents_test.py.
 """
 
 import os
@@ -17,7 +18,7 @@ import unittest
 from program import PROGRAM, SOURCE
 
 DOCUMENTS = sorted([SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").rglob("*.md")])
-WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|ctest |hf download |#|$)")
+WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|python3 -m venv |ctest |hf download |#|$)")
 CELL = re.compile(r"`((?:TESSERA_\w+=\S+ )?(?:tessera|python3 tools/)[^`]*)`")
 # mpirun refuses root otherwise, which is what containers run tests as.
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -109,7 +110,7 @@ class Documents(unittest.TestCase):
         for document in DOCUMENTS:
             for kind, text, line in parts_of(document):
                 where = f"{document.relative_to(SOURCE)}:{line}"
-                self.assertIn(kind.split()[0], ("sh", "text", "bash", "cpp"), where)
+                self.assertIn(kind.split()[0], ("sh", "text", "bash", "cpp", "python"), where)
                 if kind == "bash":
                     for command in text.splitlines():
                         self.assertRegex(command, WHOLE, where)

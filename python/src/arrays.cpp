@@ -1,0 +1,77 @@
+#include "arrays.h"
+
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+
+namespace tessera::python {
+namespace {
+
+namespace nb = nanobind;
+using nb::dlpack::dtype_code;
+
+struct Element {
+  ElementType type;
+  dtype_code code;
+  int bits;
+};
+constexpr Element kElements[] = {
+    {ElementType::f32, dtype_code::Float, 32}, {ElementType::bf16, dtype_code::Bfloat, 16},
+    {ElementType::f16, dtype_code::Float, 16}, {ElementType::i32, dtype_code::Int, 32},
+    {ElementType::i64, dtype_code::Int, 64},   {ElementType::u8, dtype_code::UInt, 8},
+    {ElementType::i8, dtype_code::Int, 8}};
+
+std::optional<ElementType> type_of(const nb::dlpack::dtype& dtype) {
+  for (const Element& e : kElements)
+    if (dtype.code == static_cast<uint8_t>(e.code) && dtype.bits == e.bits && dtype.lanes == 1)
+      return e.type;
+  return std::nullopt;
+}
+
+nb::dlpack::dtype dtype_of(ElementType type) {
+  for (const Element& e : kElements)
+    if (e.type == type)
+      return {static_cast<uint8_t>(e.code), static_cast<uint8_t>(e.bits), uint16_t{1}};
+  return {};
+}
+
+}  // namespace
+
+Inputs inputs_of(const nb::dict& arrays) {
+  Inputs inputs;
+  for (const auto [key, value] : arrays) {
+    if (!nb::isinstance<nb::str>(key))
+      throw nb::type_error("the names of arrays are strings, such as 'hidden_states'");
+    const std::string name = nb::cast<std::string>(key);
+    Array array;
+    if (!nb::try_cast(value, array))
+      throw nb::type_error(("'" + name +
+                            "' is no array in the CPU's memory: give one of NumPy, or "
+                            "of what else speaks DLPack")
+                               .c_str());
+    const auto type = type_of(array.dtype());
+    if (!type)
+      throw nb::type_error(("'" + name +
+                            "': no model takes its dtype; convert it, as x.astype('float32') does, "
+                            "to float32, float16, bfloat16, int64, int32, int8 or uint8")
+                               .c_str());
+    TensorView& view = inputs.views[name];
+    view.type = *type;
+    for (size_t axis = 0; axis < array.ndim(); ++axis)
+      view.shape.push_back(static_cast<int64_t>(array.shape(axis)));
+    view.data = array.data();
+    inputs.kept.push_back(std::move(array));
+  }
+  return inputs;
+}
+
+nb::object array_of(TensorData data) {
+  auto* const kept = new TensorData(std::move(data));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<TensorData*>(p); });
+  const std::vector<size_t> shape(kept->shape.begin(), kept->shape.end());
+  return nb::cast(nb::ndarray<nb::numpy>(kept->bytes.data(), shape.size(), shape.data(), owner,
+                                         nullptr, dtype_of(kept->type)));
+}
+
+}  // namespace tessera::python

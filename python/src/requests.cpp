@@ -1,0 +1,87 @@
+#include "requests.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "tessera/engine.h"
+
+namespace tessera::python {
+namespace {
+
+namespace nb = nanobind;
+
+void bind_generate(nb::module_& module) {
+  using Q = GenerateRequest;
+  nb::class_<Q>(module, "GenerateRequest")
+      .def(nb::init<>())
+      .def_rw("classes", &Q::classes)
+      .def_rw("prompts", &Q::prompts)
+      .def_rw("negative_prompt", &Q::negative_prompt)
+      .def_rw("embeddings", &Q::embeddings)
+      .def_rw("clean_caption", &Q::clean_caption)
+      .def_rw("text_tokens", &Q::text_tokens)
+      .def_rw("steps", &Q::steps)
+      .def_rw("guidance", &Q::guidance)
+      .def_rw("true_guidance", &Q::true_guidance)
+      .def_rw("guidance_rescale", &Q::guidance_rescale)
+      .def_rw("width", &Q::width)
+      .def_rw("height", &Q::height)
+      .def_rw("binning", &Q::binning)
+      .def_rw("frames", &Q::frames)
+      .def_rw("count", &Q::count)
+      .def_rw("seed", &Q::seed)
+      .def_rw("seeds", &Q::seeds)
+      .def_prop_rw(
+          "noise", [](const Q& q) { return word_of(q.noise); },
+          [](Q& q, const std::string& word) { q.noise = choice_of<NoiseSource>(word, "noise"); })
+      .def_prop_rw(
+          "scheduler", [](const Q& q) { return word_of(q.scheduler); },
+          [](Q& q, const std::string& word) { q.scheduler = parse_scheduler(word); })
+      .def_rw("trace", &Q::trace)
+      .def_rw("decode", &Q::decode)
+      .def_prop_rw(
+          "vae_tiling", [](const Q& q) { return q.vae_tiling == VaeTiling::on; },
+          [](Q& q, bool on) { q.vae_tiling = on ? VaeTiling::on : VaeTiling::off; })
+      .def_rw("vae_tile", &Q::vae_tile)
+      .def_rw("compare_steps", &Q::compare_steps)
+      .def_rw("previews", &Q::previews);
+}
+
+void bind_complete(nb::module_& module) {
+  using Q = CompleteRequest;
+  nb::class_<Q>(module, "CompleteRequest")
+      .def(nb::init<>())
+      .def_rw("prompts", &Q::prompts)
+      .def_rw("prompt_ids", &Q::prompt_ids)
+      .def_rw("chat", &Q::chat)
+      .def_rw("raw", &Q::raw)
+      .def_rw("max_tokens", &Q::max_tokens)
+      .def_rw("block", &Q::block)
+      .def_rw("decode", &Q::decode)
+      .def_rw("as_published", &Q::as_published)
+      .def_rw("steps", &Q::steps)
+      .def_prop_rw(
+          "cache", [](const Q& q) { return word_of(q.cache.kind); },
+          [](Q& q, const std::string& text) { q.cache = parse_cache(text); })
+      .def_prop_rw(
+          "stop_at_eos", [](const Q& q) { return word_of(q.stop_at_eos); },
+          [](Q& q, const std::string& word) {
+            q.stop_at_eos = choice_of<StopAtEos>(word, "stop_at_eos");
+          })
+      .def_rw("select", &Q::select)
+      .def_rw("select_refresh", &Q::select_refresh)
+      .def_rw("select_prefill", &Q::select_prefill)
+      .def_rw("temperature", &Q::temperature)
+      .def_rw("seed", &Q::seed)
+      .def_rw("stop", &Q::stop);
+}
+
+}  // namespace
+
+void bind_requests(nb::module_& module) {
+  bind_generate(module);
+  bind_complete(module);
+}
+
+}  // namespace tessera::python

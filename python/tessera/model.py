@@ -1,0 +1,145 @@
+"""An open model folder: what pipelines and language models have in common."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from . import _core
+from .errors import ModelError, ModelNotFoundError
+from .requests import fill, listed, plan_text, tiling_of
+
+Self = TypeVar("Self", bound="Model")
+
+_log = logging.getLogger("tessera")
+_CARRIED = pathlib.Path(__file__).parent / "models"
+
+
+def _is_there(name: str) -> bool:
+    """Whether a name is a folder, or one of those that the user chose for shipped models."""
+    chosen = os.environ.get("TESSERA_MODELS", "")
+    return os.path.exists(name) or bool(chosen) and os.path.isdir(os.path.join(chosen, name))
+
+
+def _folder_of(model: str | os.PathLike[str]) -> str:
+    """The folder of a shipped model that this package carries; else what was given."""
+    name = os.fspath(model)
+    carried = _CARRIED / name
+    return str(carried) if name and not _is_there(name) and "/" not in name and carried.is_dir() else name
+
+
+def _dtype_word(dtype: Any) -> str | None:
+    """The word of a dtype: "bf16", or "torch.bfloat16" and what else names it."""
+    if dtype is None:
+        return None
+    word = str(dtype).rpartition(".")[2]
+    return {"bfloat16": "bf16", "float32": "f32"}.get(word, word)
+
+
+class Model:
+    """A model folder that is open for work. Any number of threads may use it at once.
+
+    A model lives in the process that opened it: after a fork the child opens it again.
+    """
+
+    def __init__(self, model: str, options: Mapping[str, Any]) -> None:
+        self._name = model
+        self._options = dict(options)
+        self._core = self._open(self._options)
+
+    @classmethod
+    def from_pretrained(cls: type[Self], model: str | os.PathLike[str], *, dtype: Any = None,
+                        torch_dtype: Any = None, device: str = "cpu", threads: int = 0,
+                        plan: str | Mapping[str, Any] = "", ranks: int = 0, memory_budget: int = 0,
+                        comm_timeout: float = 60.0, keep_parts: bool = True) -> Self:
+        """Opens a folder in the diffusers or transformers layout, a shipped model by its name
+        ("shapes"), or a downloaded repository by its id; weights are read when first used.
+
+        dtype: "bf16" (default), "f32" or "int8"; torch_dtype is the same by diffusers' name.
+        threads: of the process, divided over its ranks; 0: all cores.
+        plan: over ranks that are threads, as "cfg=2,ulysses=2" or a dict; ranks: what it must need.
+        memory_budget: bytes that a run may take; 0: nearly all of the machine's.
+        keep_parts: keep the transformer between calls; else it is released before decoding.
+        """
+        if dtype is not None and torch_dtype is not None:
+            raise TypeError("give one of dtype and torch_dtype, not both")
+        return cls(os.fspath(model), {
+            "dtype": _dtype_word(torch_dtype if dtype is None else dtype), "device": device,
+            "threads": threads, "plan": plan_text(plan), "ranks": ranks,
+            "memory_budget": memory_budget, "comm_timeout": comm_timeout,
+            "keep_parts": keep_parts})
+
+    def to(self: Self, device: str) -> Self:
+        """This model on another device, "cpu" or "cuda"."""
+        if device != self._options["device"]:
+            core = self._open({**self._options, "device": device})
+            self._options["device"], self._core = device, core
+        return self
+
+    @property
+    def classes(self) -> int:
+        """The number of classes that a call may name; 0: it takes none."""
+        return self._core.classes
+
+    @property
+    def makes_videos(self) -> bool:
+        """Whether its results are videos."""
+        return self._core.makes_videos
+
+    def forward(self, component: str, inputs: Mapping[str, Any], *, trace: bool = False,
+                moe: str = "", vae_tiling: bool | int = False,
+                cancel: _core.CancelToken | None = None) -> dict[str, Any]:
+        """Runs one component ("transformer", "model", "vae.decode", ...) on arrays by the
+        reference's argument names, of NumPy or of what else speaks DLPack. Returns `out` and, with
+        `trace`, the stream after every block. `moe` says how a moe_layer runs."""
+        tiled, pixels = tiling_of(vae_tiling)
+        options = fill(_core.ForwardOptions(), component=component, trace=trace, moe=moe,
+                       vae_tiling=tiled, vae_tile=pixels)
+        return self._core.forward(options, dict(inputs), _log.info, cancel)
+
+    def inspect(self, **request: Any) -> dict[str, Any]:
+        """Parts, shapes and parameters, and what a run would take; `request` as fields of the
+        library's GenerateRequest: width, height, steps, count."""
+        filled = fill(_core.GenerateRequest(), **request)
+        inspection: dict[str, Any] = json.loads(self._core.inspect(filled))
+        return inspection
+
+    def tokenize(self, texts: str | list[str], *, raw: bool = False,
+                 tokenizer: str = "") -> list[dict[str, Any]]:
+        """Texts as the model's tokenizers cut them: ids and pieces."""
+        request = fill(_core.TokenizeRequest(), prompts=listed(texts), raw=raw, tokenizer=tokenizer)
+        tokens: list[dict[str, Any]] = json.loads(self._core.tokenize(request))
+        return tokens
+
+    def _open(self, options: Mapping[str, Any]) -> _core.OpenModel:
+        folder = _folder_of(self._name)
+        try:
+            return _core.OpenModel(folder, fill(_core.OpenOptions(), **options))
+        except ModelError as error:
+            if _is_there(folder):
+                raise
+            raise ModelNotFoundError(str(error)) from None
+
+    def _opened_for(self, **changes: Any) -> _core.OpenModel:
+        """The open model, or one of the same weights with other options for one call."""
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if "plan" in changes:
+            changes = {"ranks": 0, **changes, "plan": plan_text(changes["plan"])}
+        return self._open({**self._options, **changes}) if changes else self._core
+
+
+def forward(model: str | os.PathLike[str], component: str, inputs: Mapping[str, Any], *,
+            dtype: Any = "f32", trace: bool = False, moe: str = "",
+            vae_tiling: bool | int = False, **options: Any) -> dict[str, Any]:
+    """Runs one component of a folder on arrays; see Model.forward and Model.from_pretrained."""
+    opened = Model.from_pretrained(model, dtype=dtype, **options)
+    return opened.forward(component, inputs, trace=trace, moe=moe, vae_tiling=vae_tiling)
+
+
+def inspect(model: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
+    """What a folder holds and what a run would need; options as of Model.from_pretrained."""
+    return Model.from_pretrained(model, **options).inspect()

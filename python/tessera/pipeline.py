@@ -1,0 +1,152 @@
+"""Images and videos, by diffusers' names."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .errors import UsageError
+from .model import Model
+from .requests import Seed, fill, listed, one_text, seed_of, tiling_of
+
+try:
+    from PIL import Image as _pil
+except ImportError:  # arrays are given instead
+    _pil = None  # type: ignore[assignment]
+
+_log = logging.getLogger("tessera")
+_OUTPUTS = ("pil", "np", "latent")
+_WATCHED = ("latents", "previews")
+
+Callback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
+
+
+@dataclasses.dataclass
+class PipelineOutput:
+    """What a call made. Of a model of images `images`, of one of videos `frames`; the other is None.
+
+    images: with output_type="pil" a list of PIL images, or without Pillow as with "np": float32
+        [images, height, width, 3] from 0 to 1; with "latent" the same as `latents`.
+    frames: with "pil" a list of images for each video; with "np" [videos, frames, height, width, 3].
+    latents: float32, as --save-latents of the command line writes them.
+    report: what happened, as --report of the command line writes it.
+    """
+
+    images: Any
+    frames: Any
+    latents: npt.NDArray[np.float32]
+    labels: list[str]
+    report: dict[str, Any]
+
+
+def _as_asked(arrays: list[npt.NDArray[np.uint8]], output_type: str) -> Any:
+    if output_type == "pil" and _pil is not None:
+        return [_pil.fromarray(array) for array in arrays]
+    return np.stack(arrays).astype(np.float32) / np.float32(255)
+
+
+def _output_of(result: _core.GenerateResult, output_type: str, videos: bool) -> PipelineOutput:
+    latents, shown = result.latents, result.images
+    images: Any = None
+    frames: Any = None
+    if output_type == "latent":
+        images, frames = (None, latents) if videos else (latents, None)
+    elif videos:
+        count = shown[-1][2] + 1
+        frames = [_as_asked([array for array, _, video, _ in shown if video == i], output_type)
+                  for i in range(count)]
+        if not isinstance(frames[0], list):
+            frames = np.stack(frames)
+    else:
+        images = _as_asked([array for array, _, _, _ in shown], output_type)
+    labels = [label for _, label, _, frame in shown if frame == 0]
+    return PipelineOutput(images, frames, latents, labels, json.loads(result.report))
+
+
+class Pipeline(Model):
+    """A model of images or videos.
+
+    >>> pipe = Pipeline.from_pretrained("shapes")
+    >>> pipe(class_labels="red circle", num_inference_steps=10).images[0].save("circle.png")
+    """
+
+    def __call__(self, prompt: str | Sequence[str] | None = None,
+                 negative_prompt: str | Sequence[str] | None = None, *,
+                 class_labels: int | str | Sequence[int | str] | None = None,
+                 num_inference_steps: int | None = None, guidance_scale: float | None = None,
+                 true_cfg_scale: float | None = None, guidance_rescale: float | None = None,
+                 height: int | None = None, width: int | None = None,
+                 num_frames: int | None = None, num_images_per_prompt: int | None = None,
+                 num_videos_per_prompt: int | None = None,
+                 generator: Seed | Sequence[Seed] | None = None, latents: Any = None,
+                 max_sequence_length: int | None = None, clean_caption: bool | None = None,
+                 use_resolution_binning: bool | None = None, output_type: str = "pil",
+                 callback_on_step_end: Callback | None = None,
+                 callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
+                 scheduler: str | None = None, noise: str | None = None,
+                 embeddings: str | None = None, vae_tiling: bool | int | None = None,
+                 compare_steps: bool | None = None, trace: str | None = None,
+                 plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
+                 threads: int | None = None,
+                 cancel: _core.CancelToken | None = None) -> PipelineOutput:
+        """Makes images or videos of prompts, or of classes by number or name. What is None has
+        the model's default; docs/guides/python.md tells of every argument."""
+        if output_type not in _OUTPUTS:
+            raise UsageError(f"output_type={output_type!r}: expected one of {', '.join(_OUTPUTS)}")
+        tiled, pixels = tiling_of(vae_tiling)
+        request = fill(
+            _core.GenerateRequest(), prompts=listed(prompt), embeddings=embeddings, trace=trace,
+            negative_prompt=one_text(negative_prompt, "negative_prompt"), noise=noise,
+            classes=[str(label) for label in listed(class_labels) or ()],
+            steps=num_inference_steps, guidance=guidance_scale, true_guidance=true_cfg_scale,
+            guidance_rescale=guidance_rescale, height=height, width=width, frames=num_frames,
+            count=num_images_per_prompt if num_videos_per_prompt is None else num_videos_per_prompt,
+            text_tokens=max_sequence_length, clean_caption=clean_caption, scheduler=scheduler,
+            binning=use_resolution_binning, vae_tiling=tiled, vae_tile=pixels,
+            compare_steps=compare_steps, decode=output_type != "latent")
+        _seed(request, generator)
+        watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)
+        model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
+        initial = {} if latents is None else {"latents": latents}
+        result = model.generate(request, initial, watch, _log.info, cancel)
+        return _output_of(result, output_type, model.makes_videos)
+
+    def _watch(self, request: _core.GenerateRequest, callback: Callback | None,
+               wanted: Sequence[str]) -> _core.StepWatch:
+        watch = _core.StepWatch()
+        if callback is None:
+            return watch
+        for name in wanted:
+            if name not in _WATCHED:
+                raise UsageError(f"callback_on_step_end_tensor_inputs: {name!r} is none of "
+                                 f"{', '.join(_WATCHED)}")
+        watch.latents, watch.previews = "latents" in wanted, "previews" in wanted
+        request.previews = watch.previews
+
+        def on_step(step: int, timestep: float, seen: dict[str, Any]) -> None:
+            if "latents" in seen:
+                seen["latents"].flags.writeable = False
+            if "previews" in seen:
+                seen["previews"] = _as_asked([array for array, _, _, _ in seen["previews"]], "pil")
+            returned = callback(self, step, timestep, dict(seen))
+            for name, value in (returned or {}).items():
+                if value is not seen.get(name):
+                    raise UsageError(f"callback_on_step_end returned other {name}: a callback looks "
+                                     f"on, and cannot change a run")
+
+        watch.on_step = on_step
+        return watch
+
+
+def _seed(request: _core.GenerateRequest, generator: Seed | Sequence[Seed] | None) -> None:
+    if isinstance(generator, Sequence):
+        fill(request, seeds=[seed_of(one) for one in generator])
+    elif generator is not None:
+        fill(request, seed=seed_of(generator))

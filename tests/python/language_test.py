@@ -1,0 +1,122 @@
+"""Language models: the answers of the command line, whole and in pieces."""
+
+import gc
+import json
+import threading
+
+import pytest
+import tessera
+from conftest import DATA, program
+
+MODEL = tessera.LanguageModel.from_pretrained("tasks-b")
+LONG = "sum 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8="
+
+
+def asked(model, *arguments):
+    """What of the command line's JSON does not differ from run to run."""
+    return json.loads(program("complete", model, "--json", *arguments))["completions"]
+
+
+@pytest.mark.parametrize("options, arguments", [
+    ({}, []),
+    ({"max_tokens": 16, "block": 8, "threshold": 0.8}, ["--max-tokens", "16", "--block", "8",
+                                                        "--threshold", "0.8"]),
+    ({"decode": "steps:4", "cache": "none", "stop_at_eos": "none", "max_tokens": 32},
+     ["--decode", "steps:4", "--cache", "none", "--stop-at-eos", "none", "--max-tokens", "32"]),
+    ({"temperature": 0.7, "seed": 5, "select": "des-vote:0.4", "select_prefill": True},
+     ["--temperature", "0.7", "--seed", "5", "--select", "des-vote:0.4", "--select-prefill"]),
+    ({"stop": "2", "raw": True, "as_published": True}, ["--stop", "2", "--raw", "--as-published"])])
+def test_answers_are_those_of_the_command_line(options, arguments):
+    made = MODEL.generate(["add 27+35=", LONG], **options)
+    wanted = asked("tasks-b", "--prompt", "add 27+35=", "--prompt", LONG, *arguments)
+    assert made.completions == wanted
+    assert made.texts == [one["text"] for one in wanted] and made.text == made.texts[0]
+
+
+def test_ids_and_plans():
+    folder = DATA / "moe/llada_moe/model"
+    model = tessera.LanguageModel.from_pretrained(folder, dtype="f32")
+    made = model.generate(prompt_ids=[[5, 17], [8]], max_tokens=8)
+    arguments = [folder, "--dtype", "f32", "--prompt-ids", "5,17", "--prompt-ids", "8",
+                 "--max-tokens", "8"]
+    assert made.completions == asked(*arguments)
+    spread = model.generate(prompt_ids=[[5, 17], [8]], max_tokens=8, plan="tensor=2")
+    assert [one["ids"] for one in spread.completions] == [one["ids"] for one in made.completions]
+    assert spread.report["plan"] == "tensor=2"
+
+
+def test_a_stream_gives_the_answer_in_pieces():
+    wanted = MODEL.generate(LONG)
+    stream = MODEL.stream(LONG, block=8)
+    pieces = list(stream)
+    assert len(pieces) > 1 and "".join(pieces) == stream.result.text
+    assert MODEL.generate(LONG, block=8).completions == stream.result.completions
+    assert stream.result.text == wanted.text
+    assert next(stream, None) is None
+
+
+def test_streams_that_are_left_early_end():
+    running = threading.active_count()
+    with MODEL.stream(LONG, max_tokens=256, block=4, stop_at_eos="none") as stream:
+        assert next(stream)
+    assert next(stream, None) is None and stream.result is None
+    thrown_away = MODEL.stream(LONG, max_tokens=256, block=4, stop_at_eos="none")
+    thread = thrown_away._thread
+    del thrown_away
+    gc.collect()
+    thread.join(60)
+    assert not thread.is_alive() and threading.active_count() == running
+
+
+def test_progress_and_its_exceptions():
+    seen = []
+    MODEL.generate(LONG, block=8, on_progress=lambda *said: seen.append(said))
+    assert "".join(text for _, text, *_ in seen) == MODEL.generate(LONG, block=8).text
+    assert seen[-1][4] and any("" in block for _, _, block, *_ in seen)
+
+    def fail(*_):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        MODEL.generate(LONG, on_progress=fail)
+
+
+def test_a_chat():
+    folder = DATA.parent.parent / "models/tasks-a"
+    chat = [{"role": "user", "content": "sort hello="}]
+    model = tessera.LanguageModel.from_pretrained(folder)
+    try:
+        made = model.generate(chat=chat)
+    except tessera.UsageError as error:  # a folder without a template says so
+        assert "template" in str(error)
+    else:
+        assert made.texts
+
+
+@pytest.mark.parametrize("wrong, kind", [
+    ({"prompt": None}, ValueError), ({"prompt": 7}, TypeError), ({"max_tokens": -1}, ValueError),
+    ({"max_tokens": "many"}, TypeError), ({"decode": "fast"}, ValueError),
+    ({"decode": "steps:4", "threshold": 0.5}, ValueError), ({"speed": 3}, TypeError),
+    ({"cache": "all"}, ValueError), ({"select": "best"}, ValueError), ({"stop": 3}, TypeError),
+    ({"plan": "cfg=2"}, ValueError), ({"chat": "hello"}, (TypeError, ValueError)),
+    ({"prompt_ids": [["a"]]}, (TypeError, ValueError))])
+def test_wrong_arguments(wrong, kind):
+    with pytest.raises(kind):
+        MODEL.generate(**{"prompt": LONG, **wrong})
+
+
+def test_wrong_streams():
+    with pytest.raises(TypeError):
+        MODEL.stream(["one", "two"])
+    with pytest.raises(TypeError):
+        MODEL.stream(LONG, speed=3)
+    with pytest.raises(tessera.UsageError):
+        next(MODEL.stream(LONG, max_tokens=-1))
+    with pytest.raises(tessera.UsageError):
+        tessera.LanguageModel.from_pretrained("shapes").generate("hello")
+
+
+def test_cancel():
+    token = tessera.CancelToken()
+    with pytest.raises(tessera.Cancelled):
+        MODEL.generate(LONG, cancel=token, block=4, on_progress=lambda *_: token.cancel())
