@@ -110,10 +110,9 @@ Tensor Decoding::whole(int i, const Tensor& z) const {
 Tensor Decoding::decoded(int i) const {
   const auto one = [&](const Tensor& z) { return whole(i, z); };
   const Tensor z = latent(i);
-  const Tensor made =
-      tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
-                                   [&](int done, int count) { piece(i, done, count); })
-            : one(z);
+  Tensor made = tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
+                                             [&](int done, int count) { piece(i, done, count); })
+                      : one(z);
   if (!first()) return made;
   return to_unit(vae.video ? made : cropped(made, job.crop_height, job.crop_width));
 }
