@@ -320,7 +320,7 @@ Tensors run_vae(const ModelState& state, const std::string& file, Tensors& input
     return outputs;
   }
   const Tensor moments = run_encoder(state, sample, run);
-  if (elsewhere(state)) return {};
+  if (!first_process(state.options)) return {};
   const int64_t channels = moments.size(1) / 2;
   outputs["out"] = outputs["mean"] = moments.slice(1, 0, channels).contiguous();
   outputs["logvar"] = moments.slice(1, channels, 2 * channels).contiguous();
