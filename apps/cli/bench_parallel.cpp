@@ -162,7 +162,7 @@ Command add_bench_parallel(CLI::App& bench) {
       ->group(group)
       ->type_name("S");
   app->add_option("--plans", o->request.most,
-                  "Plans that are foretold, of few axes first (default 200)")
+                  "Plans to foretell, of few axes first (default 200)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
