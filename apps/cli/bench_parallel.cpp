@@ -161,8 +161,7 @@ Command add_bench_parallel(CLI::App& bench) {
       ->check(within(0.0, 1e7))
       ->group(group)
       ->type_name("S");
-  app->add_option("--plans", o->request.most,
-                  "Plans to foretell, of few axes first (default 200)")
+  app->add_option("--plans", o->request.most, "Plans to foretell, of few axes first (default 200)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
