@@ -1,4 +1,4 @@
-# docker build -t tessera . && docker run --rm -v "$PWD:/out" tessera generate shapes --class "red circle" -o /out/circle.png
+# docker build -t tessera . && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/out" tessera generate shapes --class "red circle" -o /out/circle.png
 FROM debian:12-slim AS build
 COPY . /tessera
 WORKDIR /tessera

@@ -29,16 +29,17 @@ void show(const std::string& text) {
 
 /// A terminal that hands on each key, and pastes between marks; Ctrl-C still is a signal.
 class Keys {
+  static constexpr const char* kPlain = "\x1b[?2004l";
+
  public:
   Keys() {
     tcgetattr(STDIN_FILENO, &before_);
     enter();
   }
   ~Keys() {
-    try {
-      leave();
-    } catch (...) {  // a terminal that has gone needs no more words
-    }
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+    std::fputs(kPlain, stdout);  // a terminal that has gone needs no more words
+    std::fflush(stdout);
   }
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
@@ -53,7 +54,7 @@ class Keys {
   }
   void leave() {
     tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
-    show("\x1b[?2004l");
+    show(kPlain);
   }
 
  private:
@@ -65,10 +66,10 @@ size_t columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Bytes of the character that begins at `at`.
+// Bytes of the character that begins at `at`, four at most.
 size_t length_at(const std::string& text, size_t at) {
   size_t end = at + 1;
-  while (end < text.size() && (text[end] & 0xc0) == 0x80) ++end;
+  while (end < text.size() && end - at < 4 && (text[end] & 0xc0) == 0x80) ++end;
   return end - at;
 }
 

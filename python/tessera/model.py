@@ -120,7 +120,8 @@ class Model:
         try:
             return _core.OpenModel(folder, fill(_core.OpenOptions(), **options))
         except ModelError as error:
-            if _is_there(folder):
+            missing = str(error).startswith(("the model folder ", "there is no model folder "))
+            if not missing or _is_there(folder):
                 raise
             raise ModelNotFoundError(str(error)) from None
 

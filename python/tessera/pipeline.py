@@ -147,6 +147,8 @@ class Pipeline(Model):
 
 def _seed(request: _core.GenerateRequest, generator: Seed | Sequence[Seed] | None) -> None:
     if isinstance(generator, Sequence):
+        if not generator:
+            raise UsageError("generator=[]: give a seed, or one for each image")
         fill(request, seeds=[seed_of(one) for one in generator])
     elif generator is not None:
         fill(request, seed=seed_of(generator))

@@ -1,5 +1,6 @@
 #include "base/output_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -35,7 +36,11 @@ OutputFolder::~OutputFolder() {
 }
 
 void OutputFolder::commit() {
-  if (std::rename(beside_.c_str(), path_.c_str()) != 0) refuse_output("put in place", path_, errno);
+  // An empty folder that somebody made meanwhile would be replaced.
+  int failed = renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
+  if (failed != 0 && (errno == EINVAL || errno == ENOSYS))  // file systems that cannot tell
+    failed = std::rename(beside_.c_str(), path_.c_str());
+  if (failed != 0) refuse_output("put in place", path_, errno);
   beside_.clear();
 }
 

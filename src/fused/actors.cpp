@@ -1,5 +1,8 @@
 #include "fused/actors.h"
 
+#include <exception>
+#include <new>
+
 #include "base/fail.h"
 #include "base/stop.h"
 #include "tensor/scope.h"
@@ -9,6 +12,13 @@ namespace tessera::fused {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+Error as_error(const std::exception& e) {
+  if (const auto* const known = dynamic_cast<const Error*>(&e)) return *known;
+  if (dynamic_cast<const std::bad_alloc*>(&e))
+    return {ErrorCode::memory, "out of memory: use a smaller size, batch or model"};
+  return {ErrorCode::rank, e.what()};
+}
 
 const char* word_of(Arrival::Kind kind) {
   switch (kind) {
@@ -66,9 +76,9 @@ void Actors::start() {
       act();
     } catch (const std::exception& e) {
       failed_ = true;  // the others end with it, when they have ended what they are at
-      const auto* const known = dynamic_cast<const Error*>(&e);
-      operator_.heap().ranks().fail_all(known ? *known : Error(ErrorCode::rank, e.what()));
-      throw;
+      const Error error = as_error(e);
+      operator_.heap().ranks().fail_all(error);
+      throw error;
     }
   });
 }

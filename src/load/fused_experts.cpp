@@ -1,5 +1,7 @@
 #include "load/fused_experts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -31,7 +33,7 @@ bool split(const std::string& name, const TensorEntry& all,
   int64_t at = all.begin;
   for (int64_t e = 0; e < all.sizes[0]; ++e)
     for (const std::string& matrix : matrices) {
-      const std::string one = layer + std::to_string(e) + "." + matrix + ".weight";
+      const std::string one = fmt::format("{}{}.{}.weight", layer, e, matrix);
       if (tensors.contains(one)) return false;
       found[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each};
       at += each;

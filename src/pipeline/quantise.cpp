@@ -68,7 +68,7 @@ class NewWeights {
     const std::set<std::string> set(quantised.begin(), quantised.end());
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    // The widest first, so that all are aligned.
+    // The widest first, so that those that are copied are aligned.
     std::ranges::stable_sort(all_, std::greater(), [](const PlannedTensor& x) {
       return x.bytes / std::max<int64_t>(elements(x.sizes), 1);
     });
@@ -151,8 +151,9 @@ void list_files(const fs::path& folder, const fs::path& below, const fs::path& r
   require(depth < kDeepest, ErrorCode::model, "'{}': folders in folders, {} deep; expected a model",
           folder.string(), depth);
   std::error_code error;
-  for (const auto& item : fs::directory_iterator(folder, error)) {
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     base::check_stop();
+    const fs::directory_entry& item = *at;
     const fs::path name = item.path().filename();
     if (name.string().starts_with('.')) continue;
     std::error_code unreadable;  // said when it is copied
@@ -185,11 +186,14 @@ void copy_file(const Copied& file, const fs::path& folder) {
 }
 
 void check_place(const std::string& output, const fs::path& model, int64_t bytes) {
-  const fs::path target = fs::weakly_canonical(fs::absolute(output)), in = fs::canonical(model);
+  std::error_code error;  // a path that cannot be is refused where its folder is made
+  fs::path target = fs::absolute(output, error), in = model;
+  if (!error) target = fs::weakly_canonical(target, error);
+  if (!error) in = fs::canonical(model, error);
+  if (error) return;
   const auto [end, ignored] = std::mismatch(in.begin(), in.end(), target.begin(), target.end());
   require(end != in.end(), ErrorCode::usage,
           "'{}' lies in the model's own folder '{}'; name one beside it", output, model.string());
-  std::error_code error;
   const fs::space_info space = fs::space(target.parent_path(), error);
   require(error || static_cast<double>(space.available) >= static_cast<double>(bytes),
           ErrorCode::usage,

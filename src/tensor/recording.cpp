@@ -26,8 +26,7 @@ bool wanted() {
   const char* const text = std::getenv("TESSERA_GRAPHS");
   const std::string_view said = text ? text : "";
   require(said.empty() || said == "0" || said == "1", ErrorCode::usage,
-          "TESSERA_GRAPHS={}: expected 0 (record nothing) or 1",
-          base::printable(std::string(said)));
+          "TESSERA_GRAPHS={}: expected 0 (record nothing) or 1", base::printable(said));
   return said != "0";
 }
 

@@ -63,6 +63,9 @@ TEST_F(OutputFolderTest, LeavesWhatCameMeanwhile) {
   }
   EXPECT_EQ(entries(), 1u);
   EXPECT_TRUE(fs::is_regular_file(folder_ / "a"));
+  OutputFolder out((folder_ / "b").string());
+  fs::create_directory(folder_ / "b");
+  EXPECT_THROW(out.commit(), Error);
 }
 
 TEST_F(OutputFolderTest, NamesAPathThatCannotBe) {

@@ -92,6 +92,7 @@ class Quantise(ProgramTest):
         self.refused(2, "quantise", "scenes", "-o", "x", says="no routed experts")
         self.refused(2, "quantise", "tasks-b", "-o", "no/where", says="make its folder first")
         self.refused(2, "quantise", "tasks-b", "-o", "", says="the value is empty")
+        self.refused(2, "quantise", "tasks-b", "-o", "x" * 300, says="name too long")
         self.refused(2, "quantise", "tasks-b", "-o", "x", "--experts", "int2", says="--experts")
         self.refused(2, "quantise", "tasks-b", says="--output")
         self.refused(3, "quantise", "no-model", "-o", "x", says="no-model")

@@ -48,6 +48,7 @@ void check(int status, const char* call) {
 // Linux lets a thread that wakes run at once where its slice is short, else up to some milliseconds
 // later when its core computes. Older kernels pass over it.
 void run_as_soon_as_awake() {
+  if (sched_getscheduler(0) != SCHED_OTHER) return;  // as the user has it
   struct {
     uint32_t size = 48, policy = SCHED_OTHER;
     uint64_t flags = 0;
