@@ -76,9 +76,8 @@ void Actors::start() {
       act();
     } catch (const std::exception& e) {
       failed_ = true;  // the others end with it, when they have ended what they are at
-      const Error error = as_error(e);
-      operator_.heap().ranks().fail_all(error);
-      throw error;
+      operator_.heap().ranks().fail_all(as_error(e));
+      throw;
     }
   });
 }
