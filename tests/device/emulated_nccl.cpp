@@ -119,18 +119,20 @@ int init_rank(void** comm, int ranks, comm::nccl::UniqueId id, int rank,
               comm::nccl::Config* config) {
   if (ranks != 2 || rank < 0 || rank > 1 || config->blocking != 0) return kInvalidArgument;
   auto end = std::make_unique<End>();
-  const std::lock_guard all(world->mutex);
-  auto& pair = world->pairs[std::string(id.bytes, sizeof id.bytes)];
-  if (!pair) pair = std::make_shared<Pair>();
-  auto& gpu = world->gpus[std::this_thread::get_id()];
-  if (!gpu) gpu = std::make_shared<Running>();
-  end->pair = pair;
-  end->gpu = gpu;
   {
-    const std::lock_guard lock(pair->mutex);
-    ++pair->joined;
+    const std::lock_guard all(world->mutex);
+    auto& pair = world->pairs[std::string(id.bytes, sizeof id.bytes)];
+    if (!pair) pair = std::make_shared<Pair>();
+    auto& gpu = world->gpus[std::this_thread::get_id()];
+    if (!gpu) gpu = std::make_shared<Running>();
+    end->pair = pair;
+    end->gpu = gpu;
+    world->ends.insert(end.get());
   }
-  world->ends.insert(end.get());
+  {
+    const std::lock_guard lock(end->pair->mutex);
+    ++end->pair->joined;
+  }
   *comm = end.release();
   return comm::nccl::kInProgress;
 }
