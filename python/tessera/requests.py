@@ -70,6 +70,8 @@ def plan_text(plan: str | Mapping[str, Any]) -> str:
     """A plan as the command line reads it."""
     if isinstance(plan, str):
         return plan
+    if not isinstance(plan, Mapping):
+        raise UsageError(f"plan={plan!r}: give a text, as 'cfg=2', or a dict, as {{'cfg': 2}}")
     return ",".join(f"{name}={value}" for name, value in plan.items())
 
 

@@ -371,7 +371,12 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   }
   if (plan.world() > kMostRanks)
     return {fmt::format("the plan '{}' needs more than {} ranks", to_string(plan), kMostRanks)};
-  if (plan.world() != ranks && to_string(plan).empty())
+  if (plan.vae > plan.world())
+    found.push_back(fmt::format(
+        "vae={}: that many of the plan's ranks decode an image, and it has {}; use vae={} or less, "
+        "or add an axis, as ulysses={}",
+        plan.vae, plan.world(), plan.world(), plan.vae));
+  else if (plan.world() != ranks && to_string(plan).empty())
     found.push_back(
         fmt::format("without a plan one rank does all, and {0} were given: add --plan, such as "
                     "data={0}, or leave out --ranks or mpirun",
@@ -380,11 +385,6 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(fmt::format(
         "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
         to_string(plan), plan.world(), ranks));
-  if (plan.vae > plan.world())
-    found.push_back(fmt::format(
-        "vae={}: that many of the plan's ranks decode an image, and it has {}; use vae={} or less, "
-        "or add an axis, as ulysses={}",
-        plan.vae, plan.world(), plan.world(), plan.vae));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.distrifusion > 1))
     found.push_back(

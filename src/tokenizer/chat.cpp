@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/python_json.h"
 #include "base/stop.h"
+#include "tokenizer/byte_level_bpe.h"
 
 namespace tessera::tokenizer {
 namespace {
@@ -94,6 +95,8 @@ Value value_of_json(std::string_view text, const std::string& name) {
 }
 
 ValueDict chat_values(std::string_view json) {
+  require(whole_characters(json) == json.size(), ErrorCode::usage,
+          "a chat: what was said is not UTF-8");
   Value root;
   try {
     root = value_of_json(json, "chat");

@@ -25,6 +25,11 @@ class Piped(ProgramTest):
         done = self.chat("sort hello=\r\n")
         self.assertEqual((done.returncode, done.stdout), (0, "ehllo\n"))
 
+    def test_what_is_not_utf_8_is_said_to_be_so(self):
+        done = self.run_here("chat", "tasks-b", input="sort \udcff=\n", errors="surrogateescape")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("what was said is not UTF-8", done.stderr)
+
     def test_the_model_sees_what_was_said(self):
         done = self.chat("sort hello=\n/save said.json\nrev stone=\n/save more.json\n")
         self.assertEqual(done.returncode, 0, done.stderr)
