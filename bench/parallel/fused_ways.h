@@ -9,7 +9,7 @@
 #include "base/thread_pool.h"
 #include "comm/collectives.h"
 #include "fused/actors.h"
-#include "fused/direct_heap.h"
+#include "fused/open_heap.h"
 #include "fused_links.h"
 #include "fused_setting.h"
 #include "fused_trace.h"

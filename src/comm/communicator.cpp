@@ -150,9 +150,17 @@ void Communicator::send(int to, Tensor data, const Tag& tag) {
   check_rank(to, tag);
   require(data.defined() && data.dense(), ErrorCode::rank, "'{}' sends a tensor that is not dense",
           tag.operation);
-  const int there = members_[static_cast<size_t>(to)];
+  if (to != rank_) ledger_->sent(tag, data.bytes());
+  post(to, std::move(data), tag);
+}
+
+void Communicator::listen(Listener listener) {
+  transport_->inbox().listen(channel_, std::move(listener));
+}
+
+void Communicator::post(int to, Tensor data, const Tag& tag) {
+  const int there = in_world(to);
   if (to != rank_) {
-    ledger_->sent(tag, data.bytes());
     Patience patience(*transport_, deadline_);
     std::optional<Waiting> waiting;
     transport_->await_room(there, [&] {

@@ -63,6 +63,11 @@ class Communicator {
   /// once, but for a receiver that is far behind (Transport::kMostAhead): start a receive before
   /// the send that answers it.
   void send(int to, tensor::Tensor data, const Tag& tag);
+  /// As send(), of bytes that the ledger does not count, or another way.
+  void post(int to, tensor::Tensor data, const Tag& tag);
+  /// From now on nobody receives: what the others send here goes to a listener, to which a sender
+  /// is its number in the world. None has sent yet.
+  void listen(Listener listener);
   /// Starts a receive.
   Pending receive(int from, const Tag& tag);
 
@@ -78,6 +83,8 @@ class Communicator {
 
   /// Says that this rank lives; called where much is computed between communications.
   void advance() { transport_->advance(); }
+  /// Tells the others that this rank waits for one of them, or for none: -1. Any thread.
+  void wait_for(int rank) { transport_->wait_for(rank < 0 ? -1 : in_world(rank)); }
   /// For a wait that is not for a message: throws what has ended the waits of the world's ranks.
   void check() const { transport_->inbox().check(); }
   /// And its clock.

@@ -19,6 +19,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
   const auto bytes = static_cast<uint64_t>(message.data.bytes());
   const bool passed = message.last || !gate || gate->pass(from, message);
   bool twice = false;
+  std::shared_ptr<const Listener> listener;
   {
     const std::lock_guard lock(mutex_);
     came_[from] += bytes;
@@ -33,25 +34,43 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
       return let_go(channel);
     }
     ++sender.arrived;
-    if (open.others >= 0) {
-      accepted_[from] += bytes;
-      return let_go(channel);
+    listener = open.listener;
+    if (listener || open.others >= 0) accepted_[from] += bytes;
+    if (open.others >= 0) return let_go(channel);
+    if (!listener) {
+      const uint64_t order = message.order;
+      Slot& slot = sender.slots[order];
+      twice = slot.message.has_value();
+      if (slot.expected) accepted_[from] += bytes;
+      slot.bytes = bytes;
+      if (slot.forgotten)
+        sender.slots.erase(order);
+      else if (!twice)
+        slot.message = std::move(message);
     }
-    const uint64_t order = message.order;
-    Slot& slot = sender.slots[order];
-    twice = slot.message.has_value();
-    if (slot.expected) accepted_[from] += bytes;
-    slot.bytes = bytes;
-    if (slot.forgotten)
-      sender.slots.erase(order);
-    else if (!twice)
-      slot.message = std::move(message);
   }
+  if (listener) return give(*listener, from, std::move(message));
   if (twice)
     fail(Error(ErrorCode::rank, fmt::format("a message came twice from rank {}; do all ranks run "
                                             "the same version of the program?",
                                             from)));
   changed_.notify_all();
+}
+
+// On the thread of a transport, which has nobody to throw at.
+void Inbox::give(const Listener& listener, int from, Message message) {
+  try {
+    listener(from, std::move(message));
+  } catch (const Error& e) {
+    fail(e);
+  } catch (const std::exception& e) {
+    fail(Error(ErrorCode::memory, e.what()));
+  }
+}
+
+void Inbox::listen(uint64_t channel, Listener listener) {
+  const std::lock_guard lock(mutex_);
+  channels_[channel].listener = std::make_shared<const Listener>(std::move(listener));
 }
 
 Inbox::Slot* Inbox::find(uint64_t channel, int from, uint64_t order) {
@@ -171,6 +190,7 @@ void Inbox::close(uint64_t channel, int others) {
       sender.slots.clear();
     }
     open.others = others;
+    open.listener = nullptr;
     let_go(channel);
   }
   changed_.notify_all();

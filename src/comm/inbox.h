@@ -25,6 +25,11 @@ class Gate {
   virtual void failed(const Error& error) = 0;
 };
 
+/// Takes messages of a channel where nobody receives them, on the threads that deliver: a message
+/// of one sender may come before another that was sent earlier (Message::order). An error that it
+/// throws ends the waits of its rank. Thread-safe.
+using Listener = std::function<void(int from, Message message)>;
+
 /// Messages that arrived at a rank, each found by its number among those of its channel and sender:
 /// none waits for another. Thread-safe.
 class Inbox {
@@ -47,6 +52,8 @@ class Inbox {
   /// Drops what arrived on a channel and all that will; remembers it until each of `others` senders
   /// has closed it too, and nothing of theirs is on the way.
   void close(uint64_t channel, int others);
+  /// From now on, until the channel is closed, its messages go to a listener. None has come yet.
+  void listen(uint64_t channel, Listener listener);
   /// From now on all messages, and the failure, pass a gate first; null: none.
   void guard(const std::shared_ptr<Gate>& gate);
 
@@ -73,11 +80,13 @@ class Inbox {
   struct Channel {
     std::map<int, Sender> senders;
     int others = -1;  // to close it, once it is closed here
+    std::shared_ptr<const Listener> listener;
   };
 
   Slot* find(uint64_t channel, int from, uint64_t order);
   void erase(uint64_t channel, int from, uint64_t order);
   void let_go(uint64_t channel);
+  void give(const Listener& listener, int from, Message message);
   template <class Done>
   void wait(std::unique_lock<std::mutex>& lock, const std::function<void()>& expired, Done done);
 

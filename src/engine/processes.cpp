@@ -46,7 +46,6 @@ void run_processes(const ProcessOptions& options,
     state->on_this_machine = near;
     state->world = &world;
     state->index_here = index < near ? index : 0;
-    state->machines = pipeline::machines_of(world);
     body(Processes(std::move(state)));
   });
 }

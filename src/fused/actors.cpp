@@ -83,13 +83,13 @@ void Actors::start() {
 }
 
 void Actors::act() {
-  Standby standby(operator_.heap().ranks());
+  Standby standby(operator_.heap().ranks(), [this] { return awaited(); });
   Rest rest(*this);
   while (!done_.load(std::memory_order_acquire) && !failed_ && !resting_) {
     const bool found = poll(), worked = work();
     if (found || worked) {
       ++found_;
-      tensor::count_work();
+      operator_.heap().ranks().advance();
       standby.over();
     } else if (!standby.wait()) {
       stand_still(standby.seconds());
@@ -101,9 +101,17 @@ void Actors::act() {
 
 // Without the threads that others may want.
 void Actors::wait_alone() {
-  Standby standby(operator_.heap().ranks());
+  Standby standby(operator_.heap().ranks(), [this] { return awaited(); });
   while (!called() && !poll())
     if (!standby.wait()) stand_still(standby.seconds());
+}
+
+// A rank without which this one does not get on; -1: none, or another actor knows.
+int Actors::awaited() {
+  const std::unique_lock lock(polling_, std::try_to_lock);
+  if (!lock.owns_lock()) return -1;
+  const Arrival missing = operator_.coordinator().missing();
+  return missing.kind == Arrival::Kind::nothing ? -1 : missing.peer;
 }
 
 bool Actors::called() const {

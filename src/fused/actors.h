@@ -33,6 +33,7 @@ class Actors {
   void act();
   void wait_alone();
   bool called() const;
+  int awaited();
   bool poll();
   bool work();
   [[noreturn]] void stand_still(double seconds);

@@ -22,20 +22,4 @@ class DirectHeap final : public SymmetricHeap {
   std::vector<tensor::Tensor> parts_;
 };
 
-/// What a heap has on each rank; its first `zeroed` bytes and those from `flags` on begin as zero.
-struct HeapSize {
-  int64_t bytes = 0, zeroed = 0, flags = 0;
-  Layout layout{};  ///< what it is for, if it is
-};
-/// Of the symmetric buffer of a layer.
-HeapSize heap_of(const Layout& layout);
-
-/// A heap for the ranks of `group`, which outlives it: threads of one process, or
-/// processes of one host, which share memory without a name: none is left when the last of them has
-/// ended, however it ends. Counts as buffers of the caller's scope. All ranks call it. On meta it
-/// is only counted. Throws Error(plan) for ranks on several hosts, and Error(rank) where they ask
-/// for heaps that differ.
-std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
-                                         tensor::Device where);
-
 }  // namespace tessera::fused

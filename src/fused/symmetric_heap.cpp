@@ -1,12 +1,18 @@
 #include "fused/symmetric_heap.h"
 
 #include <thread>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/stop.h"
 #include "fused/queue.h"
 
 namespace tessera::fused {
+
+void Standby::over() {
+  turns_ = 0;
+  if (std::exchange(told_, false)) ranks_.wait_for(-1);
+}
 
 bool Standby::wait() {
   constexpr int kYields = 64;
@@ -17,6 +23,10 @@ bool Standby::wait() {
   base::check_stop();
   ranks_.check();
   if (turns_ == kYields) patience_.emplace(ranks_.patience());
+  if (const int rank = told_ ? -1 : whom_(); rank >= 0) {
+    ranks_.wait_for(rank);
+    told_ = true;
+  }
   std::this_thread::sleep_for(std::chrono::microseconds(50));
   return !patience_->over();
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "comm/communicator.h"
 #include "comm/patience.h"
@@ -13,18 +15,27 @@ namespace tessera::fused {
 class Standby {
  public:
   /// `ranks` outlives this.
-  explicit Standby(const comm::Communicator& ranks) : ranks_(ranks) {}
+  /// `whom`: for which of them the rank waits, or -1; asked when the wait begins to last, so that
+  /// what they send is looked for more often than where a rank computes.
+  explicit Standby(
+      comm::Communicator& ranks, std::function<int()> whom = [] { return -1; })
+      : ranks_(ranks), whom_(std::move(whom)) {}
+  ~Standby() { over(); }
+  Standby(const Standby&) = delete;
+  Standby& operator=(const Standby&) = delete;
   /// What was waited for is there.
-  void over() { turns_ = 0; }
+  void over();
   /// One turn; false: past the deadline. Throws Error(cancelled) after a request to stop, and what
   /// has ended the world.
   bool wait();
   double seconds() const { return patience_ ? patience_->seconds() : 0; }
 
  private:
-  const comm::Communicator& ranks_;
+  comm::Communicator& ranks_;
+  const std::function<int()> whom_;
   std::optional<comm::Patience> patience_;
   int turns_ = 0;
+  bool told_ = false;  // the others: for whom it waits
 };
 
 /// Memory of equal size on every rank of a group, into which the others write without its help.

@@ -8,7 +8,6 @@
 #include "comm/nccl/launch.h"
 #include "kernels/gpu.h"
 #include "kernels/unit.h"
-#include "parallel/partition.h"
 #include "tensor/device_pool.h"
 
 namespace tessera {
@@ -62,20 +61,9 @@ void check_gpus(int gpus, int ranks) {
           ranks, gpus, gpus == 1 ? "" : "s", gpus, gpus);
 }
 
-void check_experts(const Plan& plan, const DeviceChoice& choice, const Processes* processes) {
-  if (plan.moe != MoeForm::fused) return;
-  require(!is_gpu(choice.device), ErrorCode::plan,
+void check_experts(const Plan& plan, const DeviceChoice& choice) {
+  require(plan.moe != MoeForm::fused || !is_gpu(choice.device), ErrorCode::plan,
           "the plan cannot run: moe=fused computes on CPUs; use moe=bulk, or --device cpu");
-  if (!processes || processes->state().machines.empty()) return;
-  const std::vector<uint64_t>& machines = processes->state().machines;
-  for (int rank = 0; rank < processes->ranks(); ++rank)
-    for (const int other : parallel::expert_group(plan, rank))
-      require(machines.at(static_cast<size_t>(rank)) == machines.at(static_cast<size_t>(other)),
-              ErrorCode::plan,
-              "the plan cannot run: moe=fused moves rows through the memory of one host, and ranks "
-              "{} and {}, which share experts, are on two, or do not see each other's processes: "
-              "start all ranks of expert={} on one host, or use moe=bulk",
-              rank, other, plan.expert);
 }
 
 void start_device(DeviceChoice& choice, const Processes& processes) {

@@ -25,8 +25,8 @@ void start_device(const DeviceChoice& choice);
 void start_device(DeviceChoice& choice, const Processes& processes);
 /// The ranks that are processes, by the ways that carry tensors of the device.
 comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes);
-/// Throws Error(plan) for a fused layer of experts (moe=fused) on a GPU, or between hosts.
-void check_experts(const Plan& plan, const DeviceChoice& choice, const Processes* processes);
+/// Throws Error(plan) for a fused layer of experts (moe=fused) on a GPU.
+void check_experts(const Plan& plan, const DeviceChoice& choice);
 /// Throws Error(usage) unless each of the ranks of this machine can have a GPU.
 void check_gpus(int gpus, int ranks);
 /// "cpu" or "cuda:0 (NVIDIA H200)", for reports.

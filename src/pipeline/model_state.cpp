@@ -196,7 +196,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;
   state.place = choose_device(options.device);
-  check_experts(options.plan, state.place, options.processes);
+  check_experts(options.plan, state.place);
   if (options.processes)
     start_device(state.place, *options.processes);
   else

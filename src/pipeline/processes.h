@@ -1,9 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "comm/communicator.h"
 #include "tessera/processes.h"
@@ -16,8 +14,6 @@ struct Processes::State {
   int on_this_machine = 1;
   comm::Communicator* world = nullptr;
   int index_here = 0;  ///< of this rank among those of its machine
-  /// The machine of each rank, equal where processes see each other; empty: all are on one.
-  std::vector<uint64_t> machines{};
   /// The same ranks once each computes on a GPU of its own.
   std::shared_ptr<comm::Communicator> gpus{};
   std::atomic<bool> working{false};  ///< on a request of a model that stands on them
@@ -27,8 +23,6 @@ namespace pipeline {
 
 /// All ranks take the unit of the first one, whatever a busy moment lets the others measure.
 void share_unit(comm::Communicator& world);
-/// The machine of each rank.
-std::vector<uint64_t> machines_of(comm::Communicator& world);
 
 }  // namespace pipeline
 

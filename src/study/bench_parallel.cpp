@@ -88,7 +88,7 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
   pipeline::Rehearsal found;
   try {
     require(problems(plan, plan.world()).empty(), ErrorCode::plan, "not for any model");
-    pipeline::check_experts(plan, state.place, state.options.processes);
+    pipeline::check_experts(plan, state.place);
     pipeline::choose_stages(state);
     found = pipeline::rehearse(state, job);
   } catch (const Error& e) {

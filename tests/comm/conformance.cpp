@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -206,6 +208,47 @@ void passed_around(Communicator& world, Device on) {
   check_numbers(x, 5000, world.rank(), 0, 7, on);
 }
 
+// Who listens gets every message of every sender once, with its number; nobody counts what is
+// posted.
+void listeners_hear_all(Communicator& world, Device) {
+  constexpr int kRounds = 50;
+  std::vector<int> all;
+  for (int r = 0; r < world.size(); ++r) all.push_back(r);
+  struct Heard {
+    std::mutex mutex;
+    std::vector<std::vector<int>> from;  // by sender: how often each number came
+    int count = 0;
+  };
+  const auto heard = std::make_shared<Heard>();
+  heard->from.assign(size_t(world.size()), std::vector<int>(kRounds));
+  const auto channel = world.group(all);
+  channel->listen([heard, me = world.rank()](int from, Message message) {
+    const auto round = static_cast<int>(message.order);
+    check_numbers(message.data, uneven(from, me, round), from, me, round, Device::cpu);
+    const std::lock_guard lock(heard->mutex);
+    ++heard->from.at(size_t(from)).at(size_t(round));
+    ++heard->count;
+  });
+  barrier(world);
+  const int64_t counted = world.ledger().total().messages;
+  for (int round = 0; round < kRounds; ++round)
+    for (int to = 0; to < world.size(); ++to)
+      channel->post(to, numbers(uneven(world.rank(), to, round), world.rank(), to, round),
+                    {"post", 0});
+  check(world.ledger().total().messages == counted, "the ledger counts what is posted");
+  const auto whole = [&] {
+    const std::lock_guard lock(heard->mutex);
+    return heard->count == kRounds * world.size();
+  };
+  while (!whole()) {
+    world.check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const auto& sender : heard->from)
+    for (const int times : sender) check(times == 1, "a message was heard twice, or never");
+  barrier(world);
+}
+
 }  // namespace
 
 std::vector<ConformanceCase> conformance_cases(Device on) {
@@ -224,6 +267,7 @@ std::vector<ConformanceCase> conformance_cases(Device on) {
     add("BroadcastsAndGathers", broadcasts_and_gathers);
     add("DroppedReceivesAreForgotten", dropped_receives_are_forgotten);
     add("ClosedGroupsDropTheirMessages", closed_groups_drop_their_messages);
+    if (on == Device::cpu) add("ListenersHearAll", listeners_hear_all);
     add("BothWaysAtOnce", both_ways_at_once);
     add("PassedAround", passed_around);
   }

@@ -115,6 +115,33 @@ TEST(Inbox, CountsWhatNobodyExpectsYet) {
   EXPECT_EQ(inbox.accepted(4), 130u);
 }
 
+TEST(Inbox, AListenerHearsAChannelUntilItIsClosed) {
+  Inbox inbox;
+  std::vector<std::pair<int, uint64_t>> heard;
+  inbox.listen(7, [&](int from, Message m) { heard.emplace_back(from, m.order); });
+  inbox.deliver(7, 2, message(100, 1));  // whatever was sent before it
+  inbox.deliver(7, 3, message(1, 0));
+  inbox.deliver(8, 2, message(1, 0));
+  EXPECT_EQ(heard, (std::vector<std::pair<int, uint64_t>>{{2, 1}, {3, 0}}));
+  EXPECT_FALSE(inbox.ready(7, 2, 1)) << "nobody receives it";
+  EXPECT_TRUE(inbox.ready(8, 2, 0));
+  EXPECT_EQ(inbox.accepted(2), 100u) << "its sender has room for more";
+  EXPECT_EQ(inbox.accepted(3), 1u);
+  inbox.close(7, 2);
+  inbox.deliver(7, 2, message(1, 0));
+  EXPECT_EQ(heard.size(), 2u);
+  inbox.deliver(7, 2, closing(2));
+  inbox.deliver(7, 3, closing(1));
+  EXPECT_EQ(inbox.channels(), 1u) << "the other one";
+}
+
+TEST(Inbox, WhatAListenerThrowsFailsTheRank) {
+  Inbox inbox;
+  inbox.listen(7, [](int, Message) { fail(ErrorCode::rank, "no place"); });
+  EXPECT_NO_THROW(inbox.deliver(7, 0, message(1))) << "of the thread that delivers";
+  EXPECT_THROW(inbox.check(), Error);
+}
+
 // A deadline that is looked at only when nothing arrives would never end this.
 TEST(Inbox, AWaitAsksTheClockHoweverOftenSomethingElseArrives) {
   Inbox inbox;

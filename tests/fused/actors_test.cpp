@@ -11,7 +11,7 @@
 #include "comm/collectives.h"
 #include "comm/threads/launch.h"
 #include "fused/delayed_heap.h"
-#include "fused/direct_heap.h"
+#include "fused/open_heap.h"
 #include "fused/polled_ranks.h"
 #include "nn/random_bank.h"
 #include "tensor/scope.h"

@@ -2,106 +2,34 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/simulated/launch.h"
 #include "comm/threads/launch.h"
-#include "fused/delayed_heap.h"
-#include "fused/heap_conformance.h"
 #include "fused/queue.h"
-#include "tessera/error.h"
 
 namespace tessera::fused {
 namespace {
 
 using namespace std::chrono_literals;
+using tensor::Tensor;
 
-const HeapSize kAll{kHeapBytes, kHeapBytes, kHeapBytes};
-
-TEST(DirectHeap, ThreadsPassTheSuite) {
-  for (const int ranks : {1, 2, 3, 8})
-    for (const HeapCase& one : heap_cases())
-      comm::threads::run(ranks, 60s, [&](comm::Communicator& world) {
-        const auto heap = open_heap(world, kAll, tensor::Device::cpu);
-        EXPECT_NO_THROW(one.body(*heap)) << one.name;
-      });
-}
-
-// The double that other tests use is a heap, too.
-TEST(DelayedHeap, PassesTheSuite) {
-  for (const uint32_t seed : {1u, 2u, 3u})
-    for (const HeapCase& one : heap_cases())
-      comm::threads::run(3, 60s, [&](comm::Communicator& world) {
-        const auto heap = open_heap(world, kAll, tensor::Device::cpu);
-        DelayedHeap late(*heap, seed + uint32_t(world.rank()));
-        EXPECT_NO_THROW(one.body(late)) << one.name;
-      });
-}
-
-TEST(DirectHeap, OnlyWhatIsAskedForBeginsAsZero) {
-  comm::threads::run(2, 60s, [&](comm::Communicator& world) {
-    const auto heap = open_heap(world, {4096, 64, 4000}, tensor::Device::cpu);
-    for (const int64_t i : {0, 63, 4000, 4095}) EXPECT_EQ(heap->memory()[i], std::byte{0}) << i;
+// Ranks of two parts: here this rank has both. What is put is there when the call returns.
+TEST(DirectHeap, WritesTheMemoryOfTheOther) {
+  comm::threads::run(1, 60s, [](comm::Communicator& world) {
+    const std::vector<Tensor> parts{Tensor::zeros({256}, tensor::DType::u8),
+                                    Tensor::zeros({256}, tensor::DType::u8)};
+    DirectHeap heap(world, parts);
+    const auto* const there = static_cast<const std::byte*>(parts[1].raw());
+    const auto* const word = reinterpret_cast<const uint64_t*>(there);
+    heap.memory()[128] = std::byte{7};
+    heap.put({1, 1, 128, 200, 0, 3});
+    EXPECT_EQ(there[200], std::byte{7});
+    EXPECT_EQ(SharedWords::load(word), 0u) << "a put has no word";
+    heap.signal({1, 1, 128, 201, 0, 3});
+    EXPECT_EQ(there[201], std::byte{0}) << "a signal has no bytes";
+    EXPECT_EQ(SharedWords::load(word), 3u);
+    heap.put_signal({1, 1, 128, 202, 8, 4});
+    EXPECT_EQ(there[202], std::byte{7});
+    EXPECT_EQ(SharedWords::load(word + 1), 4u);
   });
-}
-
-// Memory that a peer may still write is there for as long as the peer's heap.
-TEST(DirectHeap, MemoryOutlivesItsRank) {
-  comm::threads::run(2, 60s, [&](comm::Communicator& world) {
-    auto heap = open_heap(world, kAll, tensor::Device::cpu);
-    const auto* const word = reinterpret_cast<const uint64_t*>(heap->memory());
-    if (world.rank() == 0) heap.reset();
-    comm::barrier(world);
-    if (world.rank() == 1) heap->put_signal(to_peer(*heap, 0, 100, 0, 7));
-    comm::barrier(world);
-    EXPECT_EQ(SharedWords::load(word), world.rank() == 0 ? 7u : 0u);
-    comm::barrier(world);
-  });
-}
-
-// A rank whose model or program is another one would write where others do not expect it.
-TEST(DirectHeap, RanksThatWantHeapsThatDifferAreRefusedByName) {
-  const auto said = [](const HeapSize& one, const HeapSize& other) -> std::string {
-    try {
-      comm::threads::run(2, 60s, [&](comm::Communicator& world) {
-        (void)open_heap(world, world.rank() == 0 ? one : other, tensor::Device::cpu);
-      });
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::rank);
-      return e.what();
-    }
-    return "nothing";
-  };
-  const auto layout = [](int experts, int64_t row_bytes, int64_t tile, int64_t window) {
-    return heap_of(Layout::dropless(2, experts, 100, row_bytes, {tile}, window));
-  };
-  EXPECT_EQ(said(layout(4, 256, 8, 0), layout(4, 256, 8, 0)), "nothing");
-  EXPECT_EQ(said(kAll, kAll), "nothing");
-  for (const auto& [other, what] :
-       {std::pair{layout(3, 256, 8, 0), "experts of a rank"},
-        {layout(4, 128, 8, 0), "bytes of a row"},
-        {layout(4, 256, 4, 0), "rows of a tile"},
-        {layout(4, 256, 8, 2), "rows of a run"},
-        {heap_of(Layout::fixed(2, 4, 8, 256, {8})), "rows of an expert"},
-        {kAll, "ranks"}}) {
-    const std::string says = said(layout(4, 256, 8, 0), other);
-    EXPECT_NE(says.find(std::string(" ") + what + ", that of rank "), std::string::npos) << says;
-  }
-}
-
-// A rank's buffers, not its peers'; the same on meta.
-TEST(DirectHeap, ItsMemoryCountsOnce) {
-  for (const tensor::Device where : {tensor::Device::cpu, tensor::Device::meta}) {
-    std::vector<tensor::Scope> scopes(3);
-    for (tensor::Scope& scope : scopes) scope.memory = std::make_shared<tensor::MemoryTracker>();
-    comm::simulated::run(scopes, 60s, [&](comm::Communicator& world) {
-      const auto heap = open_heap(world, kAll, where);
-      const tensor::MemoryTracker& memory = *tensor::current_scope().memory;
-      EXPECT_EQ(memory.current(tensor::MemoryClass::buffers), kHeapBytes);
-      EXPECT_EQ(memory.peak(), kHeapBytes);
-      EXPECT_EQ(world.ledger().total().bytes, 2 * (16 + sizeof(HeapSize) + 8))
-          << "what is said while it is made";
-    });
-    for (const tensor::Scope& scope : scopes) EXPECT_EQ(scope.memory->current(), 0);
-  }
 }
 
 }  // namespace

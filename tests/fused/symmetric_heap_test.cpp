@@ -4,7 +4,7 @@
 
 #include "base/stop.h"
 #include "comm/threads/launch.h"
-#include "fused/direct_heap.h"
+#include "fused/open_heap.h"
 #include "tessera/error.h"
 
 namespace tessera::fused {

@@ -21,6 +21,7 @@ MODEL = str(pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tests/data/moe/dit_moe
 VIDEO = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tests/data/diffusers/cogvideox_2b/model"
 ARGUMENTS = ["generate", MODEL, "--class", "1,2,3,4,5,6", "--steps", "6", "--dtype", "f32",
              "--latents-only", "--progress", "none", "--threads", "1"]
+BY_MESSAGES = ["env", "TESSERA_HEAP=messages", *MPIRUN]  # ranks of moe=fused as if on hosts of their own
 
 
 class GenerateTest(unittest.TestCase):
@@ -43,9 +44,9 @@ class GenerateTest(unittest.TestCase):
             plan = ["--plan", f"expert={ranks}"] if ranks > 1 else []
             many = self.latents(f"mpi{ranks}", MPIRUN + ["-np", str(ranks)], *plan)
             self.assertEqual(one, many, f"{ranks} processes")
-        for plan in ("expert=3", "expert=3,moe=fused"):
+        for plan, processes in (("expert=3", MPIRUN), ("expert=3,moe=fused", MPIRUN), ("expert=3,moe=fused", BY_MESSAGES)):
             reports = []
-            for prefix in ([], MPIRUN + ["-np", "3"]):
+            for prefix in ([], [*processes, "-np", "3"]):
                 self.latents("reported", prefix, "--plan", plan, "--report",
                              str(self.folder / "report.json"))
                 reports.append(json.loads((self.folder / "report.json").read_text()))
@@ -58,6 +59,9 @@ class GenerateTest(unittest.TestCase):
                     for report in reports for t in report["traffic"] if t["operation"] in ("dispatch", "combine")]
             self.assertEqual(sent[:len(sent) // 2], sent[len(sent) // 2:])
             self.assertGreater(len(sent), 0)
+        for plan, ranks in (("expert=2,moe=fused", 2), ("data=2,cfg=2,ulysses=2,expert=4,moe=fused", 8)):
+            hosts = BY_MESSAGES + ["-np", str(ranks)]
+            self.assertEqual(one, self.latents("hosts", hosts, "--plan", plan), plan)
         for plan, ranks in (("ulysses=2", 2), ("data=2,cfg=2,ulysses=2,expert=4", 8),
                             ("expert=2,moe=fused", 2), ("expert=3,moe=fused,placement=strided", 3),
                             ("data=2,cfg=2,ulysses=2,expert=4,moe=fused", 8)):
@@ -287,8 +291,9 @@ class GenerateTest(unittest.TestCase):
 
     def test_a_lost_rank_leaves_no_output(self):
         long = [{"6": "100000", "none": "plain"}.get(a, a) for a in ARGUMENTS]
-        for plan in ("expert=3", "expert=3", "expert=3,moe=fused", "expert=3,moe=fused"):
-            run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, *long, "--plan", plan,
+        for plan, start in (("expert=3", MPIRUN), ("expert=3", MPIRUN), ("expert=3,moe=fused", MPIRUN),
+                            ("expert=3,moe=fused", BY_MESSAGES)):
+            run = subprocess.Popen([*start, "-np", "3", PROGRAM, *long, "--plan", plan,
                                     "--save-latents", str(self.folder / "lost")],
                                    stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
             watch = threading.Timer(60, run.kill)

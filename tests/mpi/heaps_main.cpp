@@ -7,8 +7,9 @@
 #include <cstring>
 
 #include "comm/mpi/launch.h"
-#include "fused/direct_heap.h"
 #include "fused/heap_conformance.h"
+#include "fused/message_heap.h"
+#include "fused/open_heap.h"
 #include "kernels/isa.h"
 #include "nn/random_bank.h"
 #include "parallel/experts/exchange.h"
@@ -70,16 +71,19 @@ int run_all(bool lost) {
   options.give_up = [](const Error& error) { _exit(static_cast<int>(error.code())); };
   comm::mpi::run(options, [&](comm::Communicator& world) {
     int cases = 0;
+    bool messages = false;
     for (const fused::HeapCase& one : fused::heap_cases()) {
       const fused::HeapSize size{fused::kHeapBytes, fused::kHeapBytes, fused::kHeapBytes};
       const auto heap = fused::open_heap(world, size, tensor::Device::cpu);
       one.body(*heap);
+      messages = dynamic_cast<const fused::MessageHeap*>(heap.get()) != nullptr;
       ++cases;
     }
     const int made = layers(world, lost);
     comm::barrier(world);
     if (world.rank() == 0)
-      std::printf("%d cases and %d layers hold on %d ranks\n", cases, made, world.size());
+      std::printf("%d cases and %d layers hold on %d ranks by %s\n", cases, made, world.size(),
+                  messages ? "messages" : "shared memory");
   });
   return 0;
 }

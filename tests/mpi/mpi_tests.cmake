@@ -37,6 +37,13 @@ foreach(ranks 1 2 3 4)
   set_tests_properties(mpi.Heaps.On${ranks} PROPERTIES
     TIMEOUT 300 PASS_REGULAR_EXPRESSION "cases and 20 layers hold on ${ranks} ranks")
 endforeach()
+# As between hosts: by messages, over shared memory and over TCP.
+add_test(NAME mpi.Heaps.Messages COMMAND ${mpirun} -np 3 $<TARGET_FILE:tessera_mpi_heaps>)
+add_test(NAME mpi.Heaps.MessagesTcp
+         COMMAND ${mpirun} --mca btl self,tcp -np 3 $<TARGET_FILE:tessera_mpi_heaps>)
+set_tests_properties(mpi.Heaps.Messages mpi.Heaps.MessagesTcp PROPERTIES
+  TIMEOUT 300 ENVIRONMENT "TESSERA_HEAP=messages"
+  PASS_REGULAR_EXPRESSION "cases and 20 layers hold on 3 ranks by messages")
 
 add_executable(tessera_mpi_victim mpi/victim_main.cpp)
 target_include_directories(tessera_mpi_victim PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

@@ -33,36 +33,6 @@ TEST(Processes, SayWhoTheyAre) {
   });
 }
 
-TEST(Processes, KnowWhichOfThemAreOnOneMachine) {
-  on_processes(3, [](const Processes& processes) {
-    const auto machines = pipeline::machines_of(*processes.state().world);
-    ASSERT_EQ(machines.size(), 3u);
-    EXPECT_EQ(machines[1], machines[0]);
-    EXPECT_EQ(machines[2], machines[0]);
-  });
-}
-
-// Before a weight is read, where the model is opened.
-TEST(Processes, FusedExpertsBetweenHostsAreRefusedWhenTheModelIsOpened) {
-  on_processes(2, [](const Processes& processes) {
-    processes.state().machines = {1, 2};
-    RunOptions options = golden::options(Precision::f32);
-    options.plan = parse_plan("expert=2,moe=fused");
-    options.processes = &processes;
-    try {
-      (void)Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
-      FAIL();
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::plan);
-      EXPECT_NE(std::string(e.what()).find("ranks 0 and 1, which share experts, are on two"),
-                std::string::npos)
-          << e.what();
-    }
-    processes.state().machines = {1, 1};
-    EXPECT_NO_THROW((void)Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options));
-  });
-}
-
 // Two models over the same ranks would send into each other's steps.
 TEST(Processes, TakeOneRequestAtATimeOfAllModelsTogether) {
   std::vector<float> alone, beside, after;

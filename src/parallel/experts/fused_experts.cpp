@@ -4,7 +4,7 @@
 
 #include "base/fail.h"
 #include "comm/collectives.h"
-#include "fused/direct_heap.h"
+#include "fused/open_heap.h"
 #include "parallel/experts/exchange.h"
 #include "tensor/device_runtime.h"
 #include "tensor/scope.h"

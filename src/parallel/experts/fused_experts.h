@@ -25,7 +25,7 @@ class FusedExperts final : public nn::ExpertBackend {
   /// `group`: ranks that share the experts; it outlives this.
   FusedExperts(comm::Communicator& group, Size size) : group_(group), size_(std::move(size)) {}
 
-  /// Throws Error(plan) for tokens on a GPU, and for ranks on several hosts.
+  /// Throws Error(plan) for tokens on a GPU.
   nn::Tensor run(const nn::MoeCall& call, const nn::Tensor& tokens, const nn::Gate& gate,
                  const nn::ExpertWeights& weights, nn::MoeLog& log) override;
 

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fused/direct_heap.h"
+
+namespace tessera::fused {
+
+/// A heap between hosts. What is put into memory that this process cannot write travels as a
+/// message, and the thread that delivers it there does the rest, whatever that rank computes; what
+/// one rank sends another arrives in order. The sender's bytes are read before a call returns.
+class MessageHeap final : public SymmetricHeap {
+ public:
+  /// As DirectHeap; `parts` are undefined for ranks of other hosts. All ranks make one at once;
+  /// each may be written as soon as all are made.
+  MessageHeap(comm::Communicator& ranks, std::vector<tensor::Tensor> parts);
+  void put(const Transfer& transfer) override;
+  void signal(const Transfer& transfer) override;
+  void put_signal(const Transfer& transfer) override;
+
+ private:
+  enum class What : int32_t { bytes = 1, word = 2, both = 3 };
+  struct Head;
+  class Mailbox;
+  bool near(int rank) const { return near_[static_cast<size_t>(rank)]; }
+  void post(const Transfer& transfer, What what);
+
+  std::vector<bool> near_;
+  DirectHeap direct_;
+  std::mutex mutex_;  // who has it has the channel
+  std::unique_ptr<comm::Communicator> channel_;
+};
+
+}  // namespace tessera::fused

@@ -1,0 +1,230 @@
+#include "fused/open_heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "comm/collectives.h"
+#include "comm/whereabouts.h"
+#include "fused/direct_heap.h"
+#include "fused/message_heap.h"
+#include "tensor/scope.h"
+
+namespace tessera::fused {
+namespace {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::MemoryClass;
+using tensor::Tensor;
+
+constexpr comm::Tag kTag{"heap", -1};
+constexpr int64_t kWord = sizeof(int64_t);  // what a rank says of its memory
+
+// What is said while a heap is made is nobody's memory.
+tensor::Scope uncounted() {
+  tensor::Scope scope = tensor::current_scope();
+  scope.memory = nullptr;
+  return scope;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return number_; }
+
+ private:
+  int number_;
+};
+
+// A file without a name, open as long as this lives; others of the machine open it by its number.
+class SharedFile {
+ public:
+  explicit SharedFile(int64_t bytes) : file_(memfd_create("tessera", MFD_CLOEXEC)), bytes_(bytes) {
+    require(file_ >= 0 && ftruncate(file_, bytes) == 0, ErrorCode::memory,
+            "moe=fused: no shared memory of {} bytes: {}; free some, or use moe=bulk", bytes,
+            std::strerror(errno));
+  }
+  SharedFile(int64_t process, int64_t number, int64_t bytes)
+      : file_(open(fmt::format("/proc/{}/fd/{}", process, number).c_str(), O_RDWR | O_CLOEXEC)),
+        bytes_(bytes) {
+    struct stat found {};
+    require(file_ >= 0 && fstat(file_, &found) == 0 && found.st_size == bytes, ErrorCode::rank,
+            "moe=fused: the shared memory of process {} cannot be opened: {}; let all ranks run as "
+            "one user, or use moe=bulk",
+            process, file_ < 0 ? std::strerror(errno) : "it has another size");
+  }
+
+  int number() const { return file_; }
+  /// It stays mapped until the last owner of the tensor has gone.
+  Tensor mapped() const {
+    void* const memory =
+        mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    require(memory != MAP_FAILED, ErrorCode::memory,
+            "moe=fused: {} bytes of shared memory cannot be mapped: {}; free some, or use moe=bulk",
+            bytes_, std::strerror(errno));
+    const std::shared_ptr<const void> owner(
+        memory, [bytes = bytes_](void* p) { munmap(p, static_cast<size_t>(bytes)); });
+    return Tensor::over(tensor::Storage::view(memory, bytes_, owner), 0, {bytes_}, DType::u8);
+  }
+
+ private:
+  Descriptor file_;
+  int64_t bytes_;
+};
+
+template <class Said>
+Tensor said(const Said& one, Device where) {
+  const tensor::BindScope aside(uncounted());
+  const Tensor message = Tensor::empty({sizeof one}, DType::u8, where);
+  if (!message.is_meta()) std::memcpy(message.raw(), &one, sizeof one);
+  return message;
+}
+template <class Said>
+Said heard(const Tensor& message) {
+  Said one{};
+  require(message.bytes() == sizeof one, ErrorCode::rank,
+          "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof one);
+  std::memcpy(&one, message.raw(), sizeof one);
+  return one;
+}
+
+std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
+  const tensor::BindScope aside(uncounted());
+  return comm::all_gather(group, message, kTag).wait();
+}
+
+// What each rank says of itself: where it is, and what it wants.
+struct Wish {
+  comm::Whereabouts place;
+  HeapSize size;
+};
+
+void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
+  const auto numbers = [](const HeapSize& s) {
+    const Layout& l = s.layout;
+    return std::array<std::pair<const char*, int64_t>, 10>{{{"ranks", l.ranks},
+                                                            {"experts of a rank", l.experts},
+                                                            {"bytes of a row", l.row_bytes},
+                                                            {"rows of a tile", l.tiles.tile},
+                                                            {"rows of an expert", l.cell},
+                                                            {"rows of a run", l.run},
+                                                            {"tiles of an epoch", l.most},
+                                                            {"bytes", s.bytes},
+                                                            {"bytes of counts", s.zeroed},
+                                                            {"bytes before its flags", s.flags}}};
+  };
+  const auto mine = numbers(wishes[static_cast<size_t>(group.rank())].size);
+  for (size_t r = 0; r < wishes.size(); ++r) {
+    const auto theirs = numbers(wishes[r].size);
+    for (size_t i = 0; i < mine.size(); ++i)
+      require(
+          theirs[i].second == mine[i].second, ErrorCode::rank,
+          "moe=fused: the heap of rank {} has {} {}, that of rank {} {}; all ranks must run the "
+          "same program on the same model",
+          group.in_world(group.rank()), mine[i].second, mine[i].first,
+          group.in_world(static_cast<int>(r)), theirs[i].second);
+  }
+}
+
+void all_are_ready(comm::Communicator& group, Device where) {
+  (void)tell_all(group, Tensor::empty({0}, DType::u8, where));
+}
+
+// With TESSERA_HEAP=messages each rank is as if on a host of its own, for tests.
+comm::Whereabouts whereabouts(int rank) {
+  comm::Whereabouts here = comm::Whereabouts::here();
+  const char* const way = std::getenv("TESSERA_HEAP");
+  if (!way || !*way) return here;
+  require(std::string_view(way) == "messages", ErrorCode::usage,
+          "TESSERA_HEAP={}: expected messages, or nothing", base::printable(way));
+  here.machine += static_cast<uint64_t>(rank) + 1;
+  return here;
+}
+
+// Each rank's memory is handed to the others as a message, which threads do not copy.
+std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
+                               const std::vector<bool>& near) {
+  const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
+  auto* const at = static_cast<std::byte*>(mine.raw());
+  std::memset(at, 0, static_cast<size_t>(size.zeroed));
+  std::memset(at + size.flags, 0, static_cast<size_t>(size.bytes - size.flags));
+  std::vector<Tensor> parts = tell_all(group, mine.slice(0, 0, kWord));
+  parts[static_cast<size_t>(group.rank())] = mine;
+  for (size_t r = 0; r < parts.size(); ++r)
+    if (!near[r]) parts[r] = {};
+  all_are_ready(group, Device::cpu);
+  return parts;
+}
+
+// Of ranks of other hosts there is none.
+std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size,
+                                 const std::vector<Wish>& wishes, const std::vector<bool>& near) {
+  const SharedFile file(size.bytes);  // all zero
+  const std::vector<Tensor> files = tell_all(group, said(int64_t{file.number()}, Device::cpu));
+  std::vector<Tensor> parts;
+  for (int r = 0; r < group.size(); ++r) {
+    const auto i = static_cast<size_t>(r);
+    if (r == group.rank())
+      parts.push_back(file.mapped().held_as(MemoryClass::buffers));
+    else if (near[i])
+      parts.push_back(
+          SharedFile(wishes[i].place.pid, heard<int64_t>(files[i]), size.bytes).mapped());
+    else
+      parts.emplace_back();
+  }
+  all_are_ready(group, Device::cpu);  // until then others open my file
+  return parts;
+}
+
+}  // namespace
+
+HeapSize heap_of(const Layout& layout) {
+  return {layout.bytes(), layout.count_region(), layout.bytes() - 8 * layout.flags(), layout};
+}
+
+std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
+                                         Device where) {
+  const std::vector<Tensor> told =
+      tell_all(group, said(Wish{whereabouts(group.rank()), size}, where));
+  if (where == Device::meta) {
+    std::vector<Tensor> parts(told.size(),
+                              Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
+    (void)tell_all(group, said(int64_t{}, where));
+    all_are_ready(group, where);
+    return std::make_unique<DirectHeap>(group, std::move(parts));
+  }
+  std::vector<Wish> ranks;
+  for (const Tensor& one : told) ranks.push_back(heard<Wish>(one));
+  require_alike(group, ranks);
+  const comm::Whereabouts here = ranks[static_cast<size_t>(group.rank())].place;
+  std::vector<bool> near;
+  for (const Wish& one : ranks) near.push_back(one.place.machine == here.machine);
+  const int64_t me = getpid();
+  bool together = true, threads = true;  // as all ranks see it
+  for (const Wish& one : ranks) {
+    together = together && one.place.machine == ranks[0].place.machine;
+    threads = threads && one.place.pid == me;
+  }
+  auto parts = threads ? of_threads(group, size, near) : of_processes(group, size, ranks, near);
+  if (together) return std::make_unique<DirectHeap>(group, std::move(parts));
+  auto heap = std::make_unique<MessageHeap>(group, std::move(parts));
+  all_are_ready(group, where);
+  return heap;
+}
+
+}  // namespace tessera::fused
