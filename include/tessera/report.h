@@ -77,6 +77,13 @@ struct Report {
   /// all ranks and calls; empty where none are kept.
   std::vector<int64_t> kv_ages;
   int64_t kept_row_bytes = 0;  ///< peak of expert rows kept between layers and steps, a rank
+  /// Rows and results of experts that can have been on their way to one rank at once under
+  /// moe=fused: of the layer and the rank with the most of them, and the bound of that, however
+  /// tokens are routed. Bytes; 0 without moe=fused.
+  struct Incast {
+    int64_t most = 0, bound = 0;
+  };
+  Incast incast;
 };
 /// The report as a JSON document.
 std::string to_json(const Report& report);

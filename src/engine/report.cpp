@@ -15,6 +15,12 @@ std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) 
   return seconds;
 }
 
+void add_of_some_plans(const Report& r, Json& document) {
+  if (r.incast.bound > 0)
+    document["incast"] = Json{{"most_bytes", r.incast.most}, {"bound_bytes", r.incast.bound}};
+  if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;
+}
+
 }  // namespace
 
 Json json_of(const MemoryPeaks& peaks) {
@@ -91,7 +97,7 @@ std::string to_json(const Report& r) {
                 {"kept_row_bytes", r.kept_row_bytes},
                 {"experts_touched", layers},
                 {"traffic", traffic}};
-  if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;
+  add_of_some_plans(r, document);
   if (!similarity.empty()) document["similarity"] = similarity;
   if (!stale_errors.empty()) document["stale_errors"] = stale_errors;
   return document.dump(1, ' ', false, Json::error_handler_t::replace);

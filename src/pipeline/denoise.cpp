@@ -133,6 +133,9 @@ void Ranks::note_rank(const parallel::Setup& setup) {
     layer.assignments_changed += event.changed;
   }
   report.kept_row_bytes = std::max(report.kept_row_bytes, setup.peak_kept_bytes());
+  const nn::MoeLog& log = setup.experts->log();
+  report.incast = {std::max(report.incast.most, log.most_coming()),
+                   std::max(report.incast.bound, log.coming_bound())};
   if (setup.cache) {
     const std::vector<int64_t>& ages = setup.cache->ages();
     report.kv_ages.resize(std::max(report.kv_ages.size(), ages.size()));

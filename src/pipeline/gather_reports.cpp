@@ -30,7 +30,8 @@ Json written(const Report& report) {
           {"traffic", traffic},
           {"ranks", ranks},
           {"ages", report.kv_ages},
-          {"kept", report.kept_row_bytes}};
+          {"kept", report.kept_row_bytes},
+          {"incast", {report.incast.most, report.incast.bound}}};
 }
 
 Report read(const Json& json) {
@@ -52,6 +53,7 @@ Report read(const Json& json) {
     report.per_rank.push_back({{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)});
   report.kv_ages = json.at("ages").get<std::vector<int64_t>>();
   report.kept_row_bytes = json.at("kept");
+  report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
   return report;
 }
 
@@ -82,6 +84,8 @@ void add_report(const Report& rank, Report& all) {
   all.kv_ages.resize(std::max(all.kv_ages.size(), rank.kv_ages.size()));
   for (size_t age = 0; age < rank.kv_ages.size(); ++age) all.kv_ages[age] += rank.kv_ages[age];
   all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
+  all.incast = {std::max(all.incast.most, rank.incast.most),
+                std::max(all.incast.bound, rank.incast.bound)};
 }
 
 void gather_reports(comm::Communicator& world, Report& report) {

@@ -15,6 +15,8 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   report.precision = Precision::int8;
   report.phase_seconds[Phase::denoise] = 2;
   report.peak_bytes = {.weights = 5, .total = 9};
+  EXPECT_FALSE(nlohmann::json::parse(to_json(report)).contains("incast")) << "no fused experts";
+  report.incast = {.most = 7, .bound = 8};
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_EQ(json["step_seconds"].size(), 2u);
   EXPECT_EQ(json["experts_touched"][0]["block"], 3);
@@ -22,6 +24,8 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   EXPECT_EQ(json["phase_seconds"]["denoise"], 2);
   EXPECT_EQ(json["peak_bytes"]["weights"], 5);
   EXPECT_EQ(json["peak_bytes"]["total"], 9);
+  EXPECT_EQ(json["incast"]["most_bytes"], 7);
+  EXPECT_EQ(json["incast"]["bound_bytes"], 8);
   Inspection inspection;
   inspection.components.push_back({"vae", "AutoencoderKL", "/x", 10, 20, true, {{"depth", "2"}}});
   inspection.ranks.push_back({.experts = 2, .tokens = 3, .weights = 5, .buffers = 7});

@@ -44,12 +44,14 @@ class GenerateTest(unittest.TestCase):
             plan = ["--plan", f"expert={ranks}"] if ranks > 1 else []
             many = self.latents(f"mpi{ranks}", MPIRUN + ["-np", str(ranks)], *plan)
             self.assertEqual(one, many, f"{ranks} processes")
-        for plan, processes in (("expert=3", MPIRUN), ("expert=3,moe=fused", MPIRUN), ("expert=3,moe=fused", BY_MESSAGES)):
+        for plan, start in (("expert=3", MPIRUN), ("expert=3,moe=fused", MPIRUN), ("expert=3,moe=fused", BY_MESSAGES)):
             reports = []
-            for prefix in ([], [*processes, "-np", "3"]):
+            for prefix in ([], [*start, "-np", "3"]):
                 self.latents("reported", prefix, "--plan", plan, "--report",
                              str(self.folder / "report.json"))
                 reports.append(json.loads((self.folder / "report.json").read_text()))
+            self.assertEqual(reports[0].get("incast"), reports[1].get("incast"))
+            self.assertEqual("incast" in reports[0], "fused" in plan)
             threads, processes = ([r["flops"] for r in report["per_rank"]] for report in reports)
             self.assertEqual(threads, processes)
             for kind in ("weights", "buffers"):

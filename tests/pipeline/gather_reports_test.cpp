@@ -23,6 +23,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     report.layers = {layer};
     report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5};
     report.kept_row_bytes = 10 * rank;
+    report.incast = {.most = 30 - rank, .bound = 40};
     report.per_rank = {{{.weights = 100 + rank, .kv = 3, .total = 200 + rank}, 1.5 * rank}};
     gather_reports(world, report);
     if (rank != 0) return;
@@ -35,6 +36,8 @@ TEST(GatherReports, RankZeroHasTheSums) {
     EXPECT_EQ(report.traffic.at({"dispatch", 4}).bytes, 300);
     EXPECT_DOUBLE_EQ(report.traffic.at({"dispatch", 4}).wait_seconds, 0.75);
     EXPECT_EQ(report.kept_row_bytes, 20);
+    EXPECT_EQ(report.incast.most, 30);
+    EXPECT_EQ(report.incast.bound, 40);
     ASSERT_EQ(report.per_rank.size(), 3u);
     for (int r = 0; r < 3; ++r) {
       const Report::Rank& one = report.per_rank[static_cast<size_t>(r)];

@@ -55,6 +55,15 @@ class MoeLog {
   void keep(int64_t bytes) { peak_kept_ = std::max(peak_kept_, bytes); }
   int64_t peak_kept_bytes() const { return peak_kept_; }
 
+  /// Bytes of rows that can have been on their way to this rank at once in a call, and how many can
+  /// ever be, however tokens are routed.
+  void expect(int64_t bytes, int64_t bound) {
+    most_coming_ = std::max(most_coming_, bytes);
+    coming_bound_ = std::max(coming_bound_, bound);
+  }
+  int64_t most_coming() const { return most_coming_; }
+  int64_t coming_bound() const { return coming_bound_; }
+
  private:
   void settle() const;
   void count_later(const MoeEvent& event, const Tensor& ids);
@@ -62,7 +71,7 @@ class MoeLog {
   mutable std::vector<MoeEvent> events_;
   mutable std::vector<std::pair<size_t, Tensor>> uncounted_;  // ids, by event
   std::vector<std::pair<MoeEvent, Tensor>> recorded_;
-  int64_t peak_kept_ = 0;
+  int64_t peak_kept_ = 0, most_coming_ = 0, coming_bound_ = 0;
 };
 
 }  // namespace tessera::nn

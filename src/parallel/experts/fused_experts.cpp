@@ -80,6 +80,16 @@ int64_t FusedExperts::rehearse_transfers(int site) const {
   return bytes / layout_.row_bytes;
 }
 
+void FusedExperts::note_incast(nn::MoeLog& log) const {
+  int64_t rows = 0;
+  for (int p = 0; p < group_.size(); ++p)
+    if (p != group_.rank())
+      rows += std::min(layout_.run, load(TaskKind::up, p).rows) +
+              std::min(layout_.run, load(TaskKind::dispatch, p).rows);
+  const int64_t bound = 2 * (int64_t{group_.size()} - 1) * layout_.run;
+  log.expect(rows * layout_.row_bytes, bound * layout_.row_bytes);
+}
+
 void FusedExperts::note_work(const Tensor& tokens, const nn::ExpertWeights& weights,
                              int64_t rows) const {
   double touched = 0;
@@ -110,6 +120,7 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   const Tensor out =
       rehearsal ? operator_->rehearse(tokens, gate, weights) : actors_->run(tokens, gate, weights);
   const int64_t rows = rehearsal ? rehearse_transfers(call.site) : note_transfers(call.site);
+  if (!rehearsal) note_incast(log);
   note_work(tokens, weights, rows);
   const ops::Routing& routing = operator_->routing();
   nn::MoeEvent event{

@@ -40,6 +40,8 @@ class FusedExperts final : public nn::ExpertBackend {
   int64_t note_transfers(int site) const;
   /// The same of a rehearsal, where messages say how many rows come.
   int64_t rehearse_transfers(int site) const;
+  /// Rows of others for my experts, and results of mine, that others may send before I answer.
+  void note_incast(nn::MoeLog& log) const;
   void note_work(const nn::Tensor& tokens, const nn::ExpertWeights& weights, int64_t rows) const;
 
   comm::Communicator& group_;

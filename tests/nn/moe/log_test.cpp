@@ -74,5 +74,13 @@ TEST(MoeLog, RemembersTheMostThatWasKept) {
   EXPECT_EQ(log.peak_kept_bytes(), 9);
 }
 
+TEST(MoeLog, RemembersTheMostThatCame) {
+  MoeLog log;
+  EXPECT_EQ(log.coming_bound(), 0);
+  for (int64_t bytes : {3, 9, 4}) log.expect(bytes, 20);
+  EXPECT_EQ(log.most_coming(), 9);
+  EXPECT_EQ(log.coming_bound(), 20);
+}
+
 }  // namespace
 }  // namespace tessera::nn

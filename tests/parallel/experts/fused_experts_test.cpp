@@ -99,6 +99,37 @@ TEST(FusedExperts, AreTheExchangeBitByBitAndSendNothingButItsRows) {
       }
 }
 
+// Those of a layer, in both directions; no more than a run has places for.
+TEST(FusedExperts, SayHowMuchMayComeAtOnce) {
+  class AllToTheFirst final : public nn::ExpertPolicy {
+    ops::Routing choose(const nn::MoeCall&, const Tensor& tokens, const Tensor&,
+                        const ops::RoutingOptions&) const override {
+      const Tensor weights = Tensor::empty({tokens.size(0), 1}, DType::f32);
+      std::fill_n(weights.data<float>(), weights.elements(), 1.0f);
+      return {Tensor::zeros({tokens.size(0), 1}, DType::i32), weights};
+    }
+  };
+  constexpr int64_t kMany = 20000, kRow = 32 * 4, kRun = (int64_t{2} << 20) / kRow;
+  comm::threads::run(2, 60s, [&](comm::Communicator& world) {
+    const nn::ExpertWeights weights = bank(kExperts, 1, DType::f32);
+    const nn::Router gate_of = router(kExperts, 1, 1);
+    FusedExperts experts(world, {experts_in_blocks(kExperts, 2), kMany, 1});
+    const AllToTheFirst policy;
+    const nn::TokenView view;
+    nn::MoeLog log;
+    int64_t most = 0;
+    for (const int64_t tokens : {int64_t{10}, int64_t{3000}, int64_t{5}, kMany}) {
+      const nn::MoeCall call{0, {0, 1, true, true}, view};
+      (void)experts.run(call, Tensor::zeros({tokens, 32}, DType::f32),
+                        nn::Gate(gate_of, policy, call), weights, log);
+      // Rank 1 sends all its rows to rank 0, and gets as many results.
+      most = std::max(most, std::min(tokens, kRun));
+      EXPECT_EQ(log.most_coming(), most * kRow);
+      EXPECT_EQ(log.coming_bound(), 2 * kRun * kRow);
+    }
+  });
+}
+
 // Of a rank's memory, whoever is faster.
 TEST(FusedExperts, BetweenLayersOnlyTheHeapStays) {
   int64_t peaks[2] = {0, 0};
