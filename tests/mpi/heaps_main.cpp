@@ -1,5 +1,6 @@
 // One rank of MPI: mpirun -np N this: the suite of heaps over processes, then layers of experts on
-// them. With the word "lost" the last rank is killed within the gate of a layer.
+// them. With the word "lost" the last rank is killed within the gate of a layer, with "stopped" it
+// stands still there, and others wait for 2 s.
 #include <unistd.h>
 
 #include <csignal>
@@ -25,19 +26,19 @@ constexpr int kExperts = 6, kTokens = 200, kKilledIn = 5;
 // The router's choice; in one layer it does not return.
 class Choice final : public nn::ExpertPolicy {
  public:
-  explicit Choice(bool killed) : killed_(killed) {}
+  explicit Choice(int signal) : signal_(signal) {}
   ops::Routing choose(const nn::MoeCall& call, const Tensor&, const Tensor& logits,
                       const ops::RoutingOptions& router) const override {
-    if (killed_ && call.step.index == kKilledIn) kill(getpid(), SIGKILL);
+    if (signal_ != 0 && call.step.index == kKilledIn) kill(getpid(), signal_);
     return ops::route(logits, router);
   }
 
  private:
-  bool killed_;
+  int signal_;
 };
 
 // Layer after layer, each as one rank computes it.
-int layers(comm::Communicator& world, bool lost) {
+int layers(comm::Communicator& world, int signal) {
   const std::vector<int> owner = parallel::experts_in_blocks(kExperts, world.size());
   std::vector<bool> held;
   for (const int o : owner) held.push_back(o == world.rank());
@@ -48,10 +49,10 @@ int layers(comm::Communicator& world, bool lost) {
   const nn::Router gate_of = router(kExperts, 2, 1);
   const nn::ExpertWeights whole = bank(kExperts, 7, DType::f32),
                           mine = bank(kExperts, 7, DType::f32, held);
-  const Choice choice(lost && world.rank() + 1 == world.size());
+  const Choice choice(world.rank() + 1 == world.size() ? signal : 0);
   const nn::TokenView view{-1, {0}, {}, {{0, run}}, {}, nullptr};
   int made = 0;
-  for (; lost || made < 20; ++made) {
+  for (; signal != 0 || made < 20; ++made) {
     const Tensor x =
         normal({kTokens, 32}, uint32_t(made)).slice(0, run.begin, run.end).contiguous();
     const nn::MoeCall call{0, {made, 1, true, true}, view};
@@ -64,9 +65,9 @@ int layers(comm::Communicator& world, bool lost) {
   return made;
 }
 
-int run_all(bool lost) {
+int run_all(int signal) {
   comm::mpi::Options options;
-  options.deadline = std::chrono::seconds(60);
+  options.deadline = std::chrono::seconds(signal == SIGSTOP ? 2 : 60);
   options.report = [](const Error& error) { std::fprintf(stderr, "%s\n", error.what()); };
   options.give_up = [](const Error& error) { _exit(static_cast<int>(error.code())); };
   comm::mpi::run(options, [&](comm::Communicator& world) {
@@ -79,7 +80,7 @@ int run_all(bool lost) {
       messages = dynamic_cast<const fused::MessageHeap*>(heap.get()) != nullptr;
       ++cases;
     }
-    const int made = layers(world, lost);
+    const int made = layers(world, signal);
     comm::barrier(world);
     if (world.rank() == 0)
       std::printf("%d cases and %d layers hold on %d ranks by %s\n", cases, made, world.size(),
@@ -92,7 +93,9 @@ int run_all(bool lost) {
 
 int main(int argc, char** argv) {
   try {
-    return run_all(argc > 1 && std::strcmp(argv[1], "lost") == 0);
+    const bool lost = argc > 1 && std::strcmp(argv[1], "lost") == 0;
+    const bool stopped = argc > 1 && std::strcmp(argv[1], "stopped") == 0;
+    return run_all(lost ? SIGKILL : stopped ? SIGSTOP : 0);
   } catch (const EchoError& error) {
     return static_cast<int>(error.code());
   } catch (const Error& error) {
