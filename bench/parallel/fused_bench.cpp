@@ -20,14 +20,16 @@ struct Measured {
       : traffic(is.ranks),
         begin(size_t(is.steps * is.ranks)),
         end(begin),
+        waits(begin.size()),
         wrong(size_t(is.ranks)) {}
   Traffic traffic;
   std::vector<Clock::time_point> begin, end;  // by step and rank
+  std::vector<double> waits;                  // the same: seconds that workers had nothing to do
   std::vector<int> wrong;                     // layers of a rank that are not those of one rank
   std::vector<std::vector<Span>> spans;       // by rank, of the last step
   // Of the operator, over all ranks.
-  int64_t tasks = 0, idle_while_ready = 0, remote = 0, overlapped = 0, heap_bytes = 0;
-  double busy = 0, first_remote = 0;
+  int64_t tasks = 0, idle_while_ready = 0, begun = 0, remote = 0, overlapped = 0, heap_bytes = 0;
+  double busy = 0, first = 0, first_remote = 0;
 
   std::vector<double> seconds(int64_t ranks) const {
     std::vector<double> all;
@@ -89,6 +91,7 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
   if (step == 0) way.count_anew();
   comm::barrier(world);
   const size_t at = size_t(std::max(step, 0) * is.ranks) + r;
+  const double waited = way.waited;
   all.begin[at] = Clock::now();
   for (int l = 0; l < is.layers; ++l) {
     policy.gate_seconds = phases[size_t(l)][r].gate;
@@ -97,6 +100,7 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
     made.push_back(way.run(l, x, gate, phases[size_t(l)][r], mine[size_t(l)][r]));
   }
   all.end[at] = Clock::now();
+  all.waits[at] = way.waited - waited;
   comm::barrier(world);
   for (int l = 0; l < is.layers && step < 0; ++l) {
     policy.gate_seconds = 0;
@@ -112,6 +116,8 @@ void Cell::add(const FusedWay& way, Measured& all) {
   all.tasks += way.trace.tasks;
   all.idle_while_ready += way.trace.idle_while_ready;
   all.busy += way.trace.busy;
+  all.first += way.first;
+  all.begun += way.begun;
   all.first_remote += way.first_remote;
   all.remote += way.remote;
   all.overlapped += way.overlapped;
@@ -183,20 +189,23 @@ std::string line(const Cell& cell, const std::string& way) {
       ","
       "\"experts\":{},\"hidden\":{},\"ffn\":{},\"top_k\":{},\"skew\":\"{}\",\"dtype\":\"{}\","
       "\"tile\":{},\"window\":{},\"mbytes\":{},\"steps\":{},\"seconds\":{:.6f},\"p50\":{:.6f},"
-      "\"p95\":{:.6f},\"payload_bytes\":{},\"incast_bytes\":{},\"same_bits\":{}",
+      "\"p95\":{:.6f},\"wait_mean\":{:.6f},\"wait_p50\":{:.6f},\"wait_p95\":{:.6f},"
+      "\"payload_bytes\":{},\"incast_bytes\":{},\"same_bits\":{}",
       way, is.ranks, is.workers, is.layers, is.tokens, is.experts, is.hidden, is.ffn, is.top_k,
       is.skew, is.dtype, is.tile, is.window, is.mbytes, is.steps, mean(seconds),
-      quantile(seconds, 0.5), quantile(seconds, 0.95), all.traffic.payload() / is.steps,
-      all.traffic.most(), mean({all.wrong.begin(), all.wrong.end()}) == 0);
+      quantile(seconds, 0.5), quantile(seconds, 0.95), mean(all.waits), quantile(all.waits, 0.5),
+      quantile(all.waits, 0.95), all.traffic.payload() / is.steps, all.traffic.most(),
+      mean({all.wrong.begin(), all.wrong.end()}) == 0);
   if (is.mbytes + is.high_ms + is.row_us + is.gate_ms > 0) text += bounds(cell, way == "padded");
   if (way != "fused" && cell.found.contains("fused"))
     text += ",\"over_fused\":" + ratio(seconds, cell.found.at("fused").seconds(is.ranks));
   if (way == "fused")
     text += fmt::format(
         ",\"heap_bytes\":{},\"tasks\":{},\"utilisation\":{:.3f},\"idle_while_ready\":{},"
-        "\"first_remote_tile\":{:.6f},\"overlapped\":\"{} of {}\"",
+        "\"first_tile\":{:.6f},\"first_remote_tile\":{:.6f},\"overlapped\":\"{} of {}\"",
         all.heap_bytes, all.tasks / is.steps,
         all.busy / (mean(seconds) * double(is.steps * is.ranks * is.workers)), all.idle_while_ready,
+        all.begun ? all.first / double(all.begun) : -1,
         all.remote ? all.first_remote / double(all.remote) : -1, all.overlapped, all.remote);
   return text + "}";
 }

@@ -33,9 +33,10 @@ class RankTrace final : public fused::TaskWatch {
     const auto now = Clock::now();
     since_[size_t(processor)] = now;
     if (task.kind != fused::TaskKind::up) return;
-    if (task.peer != rank_) {
+    {
       const std::lock_guard lock(mutex_);
-      if (first_remote_ == Clock::time_point{}) first_remote_ = now;
+      if (first_ == Clock::time_point{}) first_ = now;
+      if (task.peer != rank_ && first_remote_ == Clock::time_point{}) first_remote_ = now;
     }
     sleep(row_seconds * task.rows / double(parts_));
   }
@@ -57,7 +58,11 @@ class RankTrace final : public fused::TaskWatch {
   }
   void begin_step(bool keep) {
     keeps = keep;
-    first_remote_ = last_dispatch_ = {};
+    first_ = first_remote_ = last_dispatch_ = {};
+  }
+  /// Seconds from `begin` to the first tile; below 0: there was none.
+  double first(Clock::time_point begin) const {
+    return first_ == Clock::time_point{} ? -1 : seconds(first_ - begin);
   }
   /// Seconds from `begin` to the first tile of another rank's rows; below 0: there was none.
   double first_remote(Clock::time_point begin) const {
@@ -86,7 +91,7 @@ class RankTrace final : public fused::TaskWatch {
   const int64_t parts_;
   std::mutex mutex_;
   std::vector<Clock::time_point> since_;
-  Clock::time_point first_remote_{}, last_dispatch_{};
+  Clock::time_point first_{}, first_remote_{}, last_dispatch_{};
 };
 
 /// A file that Chrome's tracing and Perfetto show: a process a rank of each way.

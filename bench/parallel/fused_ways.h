@@ -79,6 +79,8 @@ class Way {
   /// From now on spans are kept, or not.
   virtual void keep(bool spans) = 0;
   virtual std::vector<Span>& spans() = 0;
+  /// Seconds that its workers had nothing to do, in all layers until now.
+  double waited = 0;
 
  protected:
   static double each(double seconds, int64_t of) { return of > 0 ? seconds / double(of) : 0; }
@@ -110,9 +112,15 @@ class FusedWay final : public Way {
     trace.row_seconds = each(phases.expert, loads.computed);
     trace.begin_step(keeps_);
     const auto begin = Clock::now();
+    const double busy = trace.busy;
     const Tensor made = actors_.run(x, gate, all.weights);
-    if (const double first = trace.first_remote(begin); first >= 0) {
-      first_remote += first;
+    waited += seconds(Clock::now() - begin) * double(is.workers) - (trace.busy - busy);
+    if (const double one = trace.first(begin); one >= 0) {
+      first += one;
+      ++begun;
+    }
+    if (const double one = trace.first_remote(begin); one >= 0) {
+      first_remote += one;
       ++remote;
       overlapped += trace.overlaps();
     }
@@ -123,13 +131,14 @@ class FusedWay final : public Way {
   std::vector<Span>& spans() override { return trace.spans; }
   void count_anew() override {
     trace.count_anew();
-    first_remote = 0;
-    remote = overlapped = 0;
+    first = first_remote = 0;
+    begun = remote = overlapped = 0;
   }
   int64_t heap_bytes() const { return layout_.bytes(); }
 
-  double first_remote = 0;             ///< seconds, of all layers that had one
-  int64_t remote = 0, overlapped = 0;  ///< these layers; those that began before all had left
+  double first = 0, first_remote = 0;  ///< seconds to the first tile, to the first of another rank
+  int64_t begun = 0, remote = 0;       ///< layers that had one
+  int64_t overlapped = 0;              ///< of the latter: those that began before all rows had left
 
  private:
   static fused::Layout layout_of(const Setting& is) {
@@ -168,6 +177,7 @@ class ExchangeWay final : public Way {
     const int64_t wire = is.row_bytes() + 4;
     costs_ = {each(phases.dispatch, loads.out * wire),
               each(phases.combine, loads.back * is.row_bytes())};
+    const double before = linked_->ledger().total().wait_seconds;
     mark_ = Clock::now();
     const ops::Routing routing = gate(x);
     span("gate");
@@ -185,6 +195,7 @@ class ExchangeWay final : public Way {
     for (int p = 0; p < pieces_; ++p)
       exchange_.finish(flights[size_t(p)], piece(rows, p, is.top_k));
     span("wait for results");
+    waited += linked_->ledger().total().wait_seconds - before;
     return ops::combine_rows(rows.slice(0, 0, x.size(0) * is.top_k), routing.weights);
   }
   void keep(bool spans) override { keeps_ = spans; }
@@ -227,11 +238,13 @@ class ExchangeWay final : public Way {
     }
     return flights;
   }
-  void await(parallel::ExpertFlight& flight) const {
+  void await(parallel::ExpertFlight& flight) {
+    const auto begin = Clock::now();
     while (!flight.dispatch.done()) {
       world_.check();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
+    waited += seconds(Clock::now() - begin);
   }
 
   comm::Communicator& world_;
