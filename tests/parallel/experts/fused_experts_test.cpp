@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "comm/simulated/launch.h"
 #include "comm/threads/launch.h"
 #include "kernels/isa.h"
@@ -72,9 +74,7 @@ std::vector<Did> layers(int ranks, bool fused, DType dtype, bool int8) {
   return all;
 }
 
-TEST(FusedExperts, AreTheExchangeBitByBitAndSendNothingButItsRows) {
-  if (kernels::active_isa() == kernels::Isa::avx2)
-    GTEST_SKIP() << "a row of a library's product may depend on others";
+void expect_exchange() {
   for (const bool int8 : {false, true})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int ranks : {1, 2, 3, 4}) {
@@ -97,6 +97,20 @@ TEST(FusedExperts, AreTheExchangeBitByBitAndSendNothingButItsRows) {
           }
         }
       }
+}
+
+TEST(FusedExperts, AreTheExchangeBitByBitAndSendNothingButItsRows) {
+  if (kernels::active_isa() == kernels::Isa::avx2)
+    GTEST_SKIP() << "a row of a library's product may depend on others";
+  expect_exchange();
+}
+
+TEST(FusedExperts, AndSoWhereRowsTravelAsMessages) {
+  if (kernels::active_isa() == kernels::Isa::avx2)
+    GTEST_SKIP() << "a row of a library's product may depend on others";
+  ::setenv("TESSERA_HEAP", "messages", 1);
+  expect_exchange();
+  ::unsetenv("TESSERA_HEAP");
 }
 
 // Those of a layer, in both directions; no more than a run has places for.
