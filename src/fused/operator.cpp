@@ -63,6 +63,7 @@ MoeOperator::MoeOperator(const Layout& layout, std::vector<int> owner, int64_t t
       owner_(std::move(owner)),
       place_(places_of(owner_, layout)),
       most_tokens_(tokens),
+      slot_rows_(shape_of(layout, rank_, owner_, tokens, manner).slot_rows()),
       manner_(manner),
       heap_(heap),
       buffer_(heap.memory()),
@@ -119,9 +120,9 @@ void MoeOperator::take_weights() {
   if (mine_.empty()) return;
   tiles_ = kernels::table_of(tensor::Device::cpu, mine_[0].down->isa).expert_tiles;
   cuts_ = tiles_->cuts(mine_[0]);
-  inner_bytes_ = tiles_->inner_bytes(mine_[0], layout_.tiles.tile);
+  inner_bytes_ = tiles_->inner_bytes(mine_[0], slot_rows_);
   inner_.at_least(inner_bytes_ * manner_.slots);
-  joined_.at_least(layout_.tiles.tile * layout_.row_bytes * manner_.slots);
+  joined_.at_least(slot_rows_ * layout_.row_bytes * manner_.slots);
 }
 
 void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
@@ -307,8 +308,7 @@ void MoeOperator::multiply(const Task& task) {
   const bool whole = group.count > 1;
   kernels::ExpertTile product = rows_of(group.tiles[0]);
   if (whole) {
-    product.x = product.y =
-        joined_.at_least(0) + task.slot * layout_.tiles.tile * layout_.row_bytes;
+    product.x = product.y = joined_.at_least(0) + task.slot * slot_rows_ * layout_.row_bytes;
     product.x_stride = tokens_.size(1);
     product.pair = nullptr;
     product.slots = 1;

@@ -97,7 +97,7 @@ class MoeOperator {
   Layout layout_;
   int rank_;
   std::vector<int> owner_, place_;  // of each expert: its rank, its place there
-  int64_t most_tokens_;
+  int64_t most_tokens_, slot_rows_;
   Manner manner_;
   SymmetricHeap& heap_;
   std::byte* buffer_;  // mine of it

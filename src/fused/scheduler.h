@@ -137,10 +137,9 @@ class Scheduler {
       TileGroup& group = groups_[slot];
       Task tile = from.pop(), more;
       group.add(tile);
-      const auto most = static_cast<int32_t>(shape_.layout.tiles.tile);
+      const auto room = [&] { return static_cast<int32_t>(shape_.room(group.rows)); };
       while (group.count < TileGroup::kMost &&
-             (arrived_.take(tile.expert, most - group.rows, more) ||
-              mine_.take(tile.expert, most - group.rows, more)))
+             (arrived_.take(tile.expert, room(), more) || mine_.take(tile.expert, room(), more)))
         group.add(more);
       tile.slot = slot;
       tile.rows = group.rows;

@@ -27,8 +27,8 @@ struct Task {
   int32_t slot = 0;    ///< of inner activations; of which tiles, says Scheduler::group
 };
 
-/// Small tiles of one expert that are computed as one, with no more rows than a tile has: its
-/// weights are read once.
+/// Tiles of one expert that are computed as one, with no more rows than a slot has: its weights are
+/// read once.
 struct TileGroup {
   static constexpr int kMost = 8;
   Task tiles[kMost]{};
@@ -48,6 +48,19 @@ struct Shape {
   int slots = 1;                     ///< tiles whose inner activations are there at once
   int blocks = 1;                    ///< of tokens, at most
   int experts = 0;                   ///< of this rank
+
+  /// Rows of a slot, at most: a tile, and where products are not cut half of one more, so that the
+  /// few rows behind a full tile need not read the weights once more.
+  TESSERA_ANYWHERE constexpr int64_t slot_rows() const {
+    const int64_t tile = layout.tiles.tile;
+    return up_parts == 1 && down_parts == 1 ? tile + tile / 2 : tile;
+  }
+  /// Rows that may still join so many: what fills up a tile, or few.
+  TESSERA_ANYWHERE constexpr int64_t room(int64_t rows) const {
+    const int64_t whole = layout.tiles.tile - rows, left = slot_rows() - rows;
+    const int64_t few = layout.tiles.tile / 4 < left ? layout.tiles.tile / 4 : left;
+    return whole > few ? whole : few;
+  }
 };
 
 /// Blocks of tokens, first to last, that wait for a tile of results.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <vector>
@@ -137,6 +138,33 @@ TEST(Scheduler, SmallTilesOfAnExpertAreComputedAsOne) {
   EXPECT_EQ(returned, (std::vector{1, 2, 3}));
   EXPECT_TRUE(bench.scheduler.done());
   EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
+}
+
+// Where products are not cut: a quarter of a tile or less, so that no result waits long for others.
+TEST(Scheduler, FewRowsAreComputedWithAFullTile) {
+  for (const int parts : {1, 2}) {
+    Bench bench({Layout::fixed(2, 1, 40, 8, {8}), 0, 1, parts, 1, 2, 1, 1});
+    bench.routed.to(bench.shape.layout, 0)[0] = 9;
+    bench.scheduler.begin(1, false);
+    bench.scheduler.hand_out(bench.words);
+    std::vector<int> products;
+    const auto run = [&] {
+      for (const Task& t : bench.run())
+        if (t.kind == down) products.push_back(t.rows);
+    };
+    run();
+    bench.scheduler.heard(3);
+    bench.scheduler.arrived({up, 1, 0, 0, 8});
+    bench.scheduler.arrived({up, 1, 0, 1, 8});
+    bench.scheduler.arrived({up, 1, 0, 2, 3});
+    bench.scheduler.hand_out(bench.words);
+    run();
+    EXPECT_EQ(products, (parts == 1 ? std::vector{9, 8, 8, 3} : std::vector{8, 1, 8, 8, 3}));
+    EXPECT_TRUE(bench.scheduler.done());
+    EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
+    for (const int64_t rows : {0, 1, 6, 8, 10, 11, 12})
+      EXPECT_LE(rows + bench.shape.room(rows), std::max(rows, bench.shape.slot_rows()));
+  }
 }
 
 TEST(TaskQueue, GivesWhatFitsAnExpertAndKeepsTheOrderOfOthers) {
