@@ -27,7 +27,7 @@ DIT_PLANS = [
     "expert=2,schedule=interweaved,conditional=low,stride=2",
     "expert=2,schedule=staggered-batch,warmup=2", "expert=3,schedule=adaptive,sync-every=3",
     "distrifusion=3,expert=3,schedule=displaced", "schedule=interweaved,scores=latest",
-    "pipefusion=2,patches=3", "patches=4,cut=bands", "ulysses=3,vae=3",
+    "pipefusion=2,patches=3", "patches=4,cut=bands", "ulysses=3,vae=3", "distrifusion=2,shards=4",
 ]
 TOKEN_PLANS = ["", "expert=2", "expert=3", "tensor=2"]
 TOKEN_RULES = [
@@ -83,6 +83,9 @@ def commands():
                                   "-o", "OUT", *size, *files, *planned("data=2")]
     yield "pixart_alpha distrifusion=2", [
         "generate", "DATA/diffusers/pixart_alpha/model", "--prompt", "a cat", "--steps", "4", "-o", "OUT", *SMALL, *files,
+        *planned("distrifusion=2")]
+    yield "sd3 distrifusion=2", [
+        "generate", "DATA/diffusers/sd3/model", "--prompt", "a cat", "--steps", "4", "-o", "OUT", *SMALL, *files,
         *planned("distrifusion=2")]
     for model in ["tasks-a", "tasks-b"]:
         for plan in TOKEN_PLANS:

@@ -53,7 +53,11 @@ struct Plan {
   /// values of the others are their last ones. 0: as many as stages.
   int patches = 0;
   PatchShape cut = PatchShape::runs;  ///< of patches
-  std::vector<int> stages{};          ///< blocks of each stage; empty: balanced by FLOPs and bytes
+  /// Parts of a sample's tokens, text too, each of which sees its own keys and values as they are
+  /// in a step and those of the others as they were in the step before (DistriFusion): a count,
+  /// legal on one rank. Ranks of distrifusion= have as many each. 0: one a rank.
+  int shards = 0;
+  std::vector<int> stages{};  ///< blocks of each stage; empty: balanced by FLOPs and bytes
   /// Axes that come first, outermost first; the others follow in the order of axes_of(Plan{}).
   std::vector<PlanAxis> order{};
 
@@ -82,6 +86,7 @@ struct Plan {
     return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);
   }
   int patch_count() const { return patches > 0 ? patches : pipefusion; }
+  int shard_count() const { return shards > 0 ? shards : distrifusion; }
   /// How often the blocks run in a step: for all tokens at once, or for each patch.
   int calls(int step, int steps) const { return fresh(step, steps) ? 1 : patch_count(); }
   /// Whether expert results are read in the step that computes them, all of them.
@@ -90,7 +95,7 @@ struct Plan {
   }
   /// Whether anything is ever stale or left out.
   bool stale() const {
-    return !synchronous() || conditional != KeptSlot::all || distrifusion > 1 || patch_count() > 1;
+    return !synchronous() || conditional != KeptSlot::all || shard_count() > 1 || patch_count() > 1;
   }
   bool operator==(const Plan&) const = default;
 };

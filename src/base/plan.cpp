@@ -193,6 +193,7 @@ const std::vector<Entry>& entries() {
       number("ulysses", &Plan::ulysses),
       number("tensor", &Plan::tensor),
       number("distrifusion", &Plan::distrifusion),
+      number("shards", &Plan::shards, 0),
       number("expert", &Plan::expert),
       number("vae", &Plan::vae),
       number("warmup", &Plan::warmup),
@@ -253,11 +254,6 @@ std::vector<std::string> patch_problems(const Plan& plan) {
   std::vector<std::string> found;
   const int patches = plan.patch_count();
   const bool passes = patches * plan.pipefusion > 1;  // in pieces
-  if (plan.distrifusion > 1 && passes)
-    found.push_back(
-        "patches= and pipefusion= read old keys and values of other patches, and distrifusion= "
-        "those "
-        "of other ranks; leave it out, or them");
   if (plan.schedule == ExpertSchedule::staggered_batch && passes)
     found.push_back(
         "schedule=staggered-batch cuts a rank's sequences in two, and patches= and pipefusion= "
@@ -274,6 +270,34 @@ std::vector<std::string> patch_problems(const Plan& plan) {
                     write_stages(plan)));
   if (plan.cut != PatchShape::runs && patches == 1)
     found.push_back("cut= says what a patch is, and there is one; add patches=, or leave out cut=");
+  return found;
+}
+
+// Of keys and values of other shards, which are a step old.
+std::vector<std::string> shard_problems(const Plan& plan) {
+  std::vector<std::string> found;
+  const char* const named = plan.distrifusion > 1 ? "distrifusion=" : "shards=";
+  if (plan.shard_count() % plan.distrifusion != 0)
+    found.push_back(fmt::format(
+        "shards={}: each rank of distrifusion={} has as many of them; use a multiple of {}, or "
+        "leave shards= out",
+        plan.shards, plan.distrifusion, plan.distrifusion));
+  if (plan.shard_count() == 1) return found;
+  if (plan.patch_count() * plan.pipefusion > 1)
+    found.push_back(
+        fmt::format("patches= and pipefusion= read old keys and values of other patches, and {} "
+                    "those of other shards; leave it out, or them",
+                    named));
+  if (plan.ring * plan.ulysses > 1)
+    found.push_back(
+        fmt::format("ulysses= and ring= cut the tokens of samples, and so does {}; leave it out, "
+                    "or them",
+                    named));
+  if (plan.schedule == ExpertSchedule::staggered_batch)
+    found.push_back(
+        fmt::format("schedule=staggered-batch cuts a rank's sequences in two, and keys and values "
+                    "of {} belong to all of them; leave one of the two out",
+                    named));
   return found;
 }
 
@@ -386,10 +410,10 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
         "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
         to_string(plan), plan.world(), ranks));
   const bool cut = plan.tensor > 1;
-  if (cut && (plan.expert > 1 || plan.distrifusion > 1))
-    found.push_back(
-        "tensor= goes with data=, cfg=, ring= and ulysses=; leave out expert= and distrifusion=, "
-        "or tensor=");
+  if (cut && (plan.expert > 1 || plan.shard_count() > 1))
+    found.push_back(fmt::format(
+        "tensor= goes with data=, cfg=, ring= and ulysses=; leave out expert= and {}=, or tensor=",
+        plan.shard_count() > plan.distrifusion ? "shards" : "distrifusion"));
   if (cut && (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all))
     found.push_back(
         "under tensor= no row of experts travels; leave out schedule= and conditional=");
@@ -400,16 +424,8 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   const bool adaptive = plan.schedule == ExpertSchedule::adaptive;
   if (adaptive && plan.conditional != KeptSlot::all)
     found.push_back("schedule=adaptive chooses the assignments itself; leave out conditional=");
-  if (plan.schedule == ExpertSchedule::staggered_batch && plan.distrifusion > 1)
-    found.push_back(
-        "schedule=staggered-batch cuts a rank's sequences in two, and keys and values of "
-        "distrifusion= "
-        "belong to all of them; leave one of the two out");
-  if (plan.ring * plan.ulysses > 1 && plan.distrifusion > 1)
-    found.push_back(
-        "ulysses= and ring= cut the tokens of samples, and so does distrifusion=; leave it out, or "
-        "them");
-  for (const auto& some : {expert_problems(plan), patch_problems(plan), fused_problems(plan)})
+  for (const auto& some :
+       {shard_problems(plan), expert_problems(plan), patch_problems(plan), fused_problems(plan)})
     found.insert(found.end(), some.begin(), some.end());
   if (!adaptive && plan.budget != Plan{}.budget)
     found.push_back(

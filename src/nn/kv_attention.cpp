@@ -7,13 +7,6 @@
 namespace tessera::nn {
 namespace {
 
-// Text stands before the latent.
-Segments tokens_of(const TokenView& view, bool text) {
-  Segments all = text ? view.prefix : Segments{};
-  all.insert(all.end(), view.body.begin(), view.body.end());
-  return all;
-}
-
 // Neighbours that see the same are one span: its keys are packed once.
 void add(std::vector<ops::AttentionSpan>& spans, const ops::AttentionSpan& next) {
   if (!spans.empty() && spans.back().q_end == next.q_begin &&
@@ -78,6 +71,12 @@ Tensor KvAttention::seen(int index, const TokenView& view, const Tensor& q,
   const auto [q_heads, kv_heads] = slots_.heads(index);
   const auto [k, v] = slots_.table(index);
   return ops::attention(q, k, v, q_heads, kv_heads, spans, options);
+}
+
+Segments tokens_of(const TokenView& view, bool text) {
+  Segments all = text ? view.prefix : Segments{};
+  all.insert(all.end(), view.body.begin(), view.body.end());
+  return all;
 }
 
 std::vector<Range> sequences_of_lengths(const std::vector<int64_t>& lengths) {

@@ -40,6 +40,8 @@ class KvAttention : public Attention {
   std::vector<int64_t> ages_;
 };
 
+/// The tokens of a view as a seam's tensors have them: those of the text, if it takes part, first.
+Segments tokens_of(const TokenView& view, bool text);
 /// The ids of sequences of these lengths, without text.
 std::vector<Range> sequences_of_lengths(const std::vector<int64_t>& lengths);
 

@@ -184,12 +184,9 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
   }
   std::vector<Range> text, latent;
   const Range prefix{-workload_.prefix, 0};
-  const bool shared = shares_text();
-  if (shared) text = merged({prefix});
   for (const int rank : ranks) {
     for (const Range& r : ids(rank, patch)) latent.push_back(r);
-    if (!shared)
-      for (const Range& r : shard({prefix}, rank)) text.push_back(r);
+    for (const Range& r : shard({prefix}, rank)) text.push_back(r);
   }
   text = merged(std::move(text));
   latent = merged(std::move(latent));
@@ -215,12 +212,24 @@ nn::TokenView Partition::beside(const nn::TokenView& call, const std::vector<int
              : take_sequences(all, first, first + call.sequences.size());
 }
 
+std::vector<nn::TokenView> Partition::shards(int rank, int count) const {
+  Plan plan;
+  plan.distrifusion = count;
+  const Workload mine{.samples = static_cast<int>(sequences(rank).size()),
+                      .grid = workload_.grid,
+                      .prefix = workload_.prefix};
+  const Partition cut(plan, mine);
+  const Range held =
+      nn::split({0, count}, mesh_.size("distrifusion"), mesh_.coordinate(rank, "distrifusion"));
+  std::vector<nn::TokenView> views;
+  for (int64_t s = held.begin; s < held.end; ++s) views.push_back(cut.view(static_cast<int>(s)));
+  return views;
+}
+
 std::vector<Range> Partition::whole_sequences(int rank) const {
   if (workload_.text) return nn::sequences_of_lengths(workload_.text->lengths);
   return std::vector<Range>(sequences(rank).size(), {-workload_.prefix, workload_.tokens()});
 }
-
-bool Partition::shares_text() const { return mesh_.size("ring") * mesh_.size("ulysses") == 1; }
 
 bool Partition::whole_samples() const {
   return patches_ == 1 && std::all_of(std::begin(kShardAxes), std::end(kShardAxes),
@@ -270,8 +279,7 @@ Tensor Partition::join(const std::vector<Tensor>& parts, Rows rows, int stage) c
       continue;
     if (rows == Rows::latent && first_along(mesh_, r, {"cfg"}))
       take_pieces(latent(r), part, pieces);
-    if (rows == Rows::text && (!shares_text() || first_along(mesh_, r, {"distrifusion"})))
-      take_pieces(text(r), part, pieces);
+    if (rows == Rows::text) take_pieces(text(r), part, pieces);
   }
   return pieces.empty() ? parts.front().slice(0, 0, 0) : joined(std::move(pieces));
 }

@@ -40,8 +40,8 @@ enum class Rows { latent, text };
 class Partition {
  public:
   /// Of a request for samples over a mesh with the axes of mesh_of: `data` and `cfg` part its
-  /// sequences, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch; the first
-  /// two part the text, too, which belongs to the first patch: that has fewer tokens by as many.
+  /// sequences, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch and the
+  /// text, which belongs to the first patch: that has fewer tokens by as many.
   /// All stages of `pipefusion` hold the same tokens.
   Partition(comm::Mesh mesh, const Workload& workload, int patches = 1,
             PatchShape shape = PatchShape::runs);
@@ -59,6 +59,9 @@ class Partition {
   nn::TokenView view(const std::vector<int>& ranks, int patch = -1) const;
   /// What ranks that hold other tokens of the sequences of `call`, some of a rank's, have of these.
   nn::TokenView beside(const nn::TokenView& call, const std::vector<int>& ranks) const;
+  /// What each of a rank's shards has of its tokens, of `count` shards of a sequence over all ranks
+  /// of `distrifusion`.
+  std::vector<nn::TokenView> shards(int rank, int count) const;
   /// The ids of each of a rank's sequences, text included: what one keeps who keeps all of them.
   std::vector<nn::Range> whole_sequences(int rank) const;
   /// The sizes of a rank's part of the request, as its model is told them.
@@ -81,7 +84,6 @@ class Partition {
                       int stage = -1) const;
 
  private:
-  bool shares_text() const;  ///< every shard of a sequence has all of its text
   nn::Segments latent(int rank, int patch = -1) const;
   nn::Segments text(int rank) const;  ///< by the numbers of the request's sequences
   nn::Range patch_of(int64_t count, int64_t each, int patch) const;

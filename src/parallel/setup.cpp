@@ -53,6 +53,7 @@ bool keeps_blocks(const Plan& plan, const Workload& workload) {
   Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, cut = uncut;
   cut.ring = plan.ring;
   cut.ulysses = plan.ulysses;
+  cut.distrifusion = plan.distrifusion;
   const Workload one{.grid = workload.grid, .prefix = workload.prefix};
   const Partition patches(uncut, one), shards(cut, one);
   std::set<int64_t> begins;
@@ -77,6 +78,7 @@ void block_problems(const Plan& plan, const Workload& workload, Problems& found)
   Plan cuts;
   cuts.ring = plan.ring;
   cuts.ulysses = plan.ulysses;
+  cuts.distrifusion = plan.distrifusion;
   found.push_back(fmt::format(
       "schedule=adaptive takes its budget of blocks of {} tokens, which {} would cut in samples of "
       "{} tokens; {}, or choose another schedule",
@@ -110,17 +112,10 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   if (plan.data > workload.samples && plan.data > plan.expert)
     found.push_back(fmt::format("data={}: the request has {} samples; use data={} or more samples",
                                 plan.data, workload.samples, workload.samples));
-  if (plan.distrifusion > workload.tokens())
-    found.push_back(
-        fmt::format("distrifusion={}: a sample has {} tokens; use distrifusion={} or less",
-                    plan.distrifusion, workload.tokens(), workload.tokens()));
-  for (const nn::AttentionSite& site : geometry.attention)
-    if (plan.distrifusion > 1 && (site.joint || site.causal_block > 0)) {
-      found.push_back(
-          "distrifusion= is for models whose attention sees image tokens only; use ring= or "
-          "ulysses=");
-      break;
-    }
+  if (plan.shard_count() > workload.tokens())
+    found.push_back(fmt::format("{0}={1}: a sample has {2} tokens; use {0}={2} or less",
+                                plan.shards > 0 ? "shards" : "distrifusion", plan.shard_count(),
+                                workload.tokens()));
   if (plan.cfg > workload.branches)
     found.push_back(
         "cfg=2 gives each branch of guidance ranks of its own, and this request has no guidance: "
@@ -146,8 +141,9 @@ void text_problems(const Plan& plan, Problems& found) {
   if (plan.pipefusion > 1 || plan.patch_count() > 1)
     found.push_back(
         "pipefusion= and patches= are for images; language models take expert=N or tensor=N");
-  if (plan.distrifusion > 1)
-    found.push_back("distrifusion= is for images; language models take expert=N or tensor=N");
+  if (plan.shard_count() > 1)
+    found.push_back(
+        "distrifusion= and shards= are for images; language models take expert=N or tensor=N");
   if (plan.vae > 1) found.push_back("vae= decodes images; leave it out of a language model's plan");
   if (plan.cfg * plan.ring * plan.ulysses > 1)
     found.push_back(
@@ -307,9 +303,11 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
     cache = kept.get();
     return kept;
   };
-  if (token_group) {
-    auto kept = std::make_unique<DisplacedKv>(geometry, partition.whole_sequences(rank),
-                                              *token_group, mesh.group(rank, axis), partition);
+  if (token_group || plan.shard_count() > 1) {
+    auto kept = std::make_unique<DisplacedKv>(
+        geometry, partition.whole_sequences(rank), token_group.get(), mesh.group(rank, axis),
+        partition,
+        text ? std::vector<nn::TokenView>{} : partition.shards(rank, plan.shard_count()));
     cache = kept.get();
     attention = std::move(kept);
     if (text) peers = std::make_unique<GroupPeers>(*token_group);

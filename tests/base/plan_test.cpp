@@ -17,11 +17,15 @@ TEST(Plan, WritesWhatItReads) {
         "data=2,expert=2,placement=1+0+0+1", "data=3,expert=3,moe=fused,placement=strided",
         "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor",
         "data=2,cfg=2,ring=3,ulysses=4,tensor=2", "patches=1", "pipefusion=4,patches=8,warmup=2",
-        "pipefusion=2,cut=bands,stages=19+38", "cfg=2,ulysses=3,vae=5"})
+        "pipefusion=2,cut=bands,stages=19+38", "cfg=2,ulysses=3,vae=5", "shards=4",
+        "cfg=2,distrifusion=2,shards=4,warmup=2"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("data=2,tensor=3").world(), 6);
   EXPECT_EQ(parse_plan("cfg=2,ring=3,ulysses=4").world(), 24);
   EXPECT_EQ(parse_plan("cfg=2,pipefusion=3,patches=8").world(), 6) << "patches are no ranks";
+  EXPECT_EQ(parse_plan("distrifusion=2,shards=6").world(), 2) << "nor are shards";
+  EXPECT_EQ(parse_plan("distrifusion=3").shard_count(), 3);
+  EXPECT_EQ(parse_plan("shards=3").shard_count(), 3);
   EXPECT_EQ(parse_plan("pipefusion=3").patch_count(), 3);
   EXPECT_EQ(parse_plan("pipefusion=3,patches=1").patch_count(), 1);
   EXPECT_EQ(to_string(parse_plan("expert=4")), "data=4,expert=4") << "expert alone implies data";
@@ -54,6 +58,7 @@ TEST(Plan, NamesWhatItCannotRead) {
                            "placement=0+-1",
                            "cut=columns",
                            "patches=-1",
+                           "shards=-1",
                            "stages=",
                            "stages=1+",
                            "stages=even",
@@ -114,6 +119,13 @@ TEST(Plan, SaysWhyItCannotRun) {
   };
   refused("patches=2,distrifusion=2", "leave it out, or them");
   refused("pipefusion=2,distrifusion=2", "leave it out, or them");
+  refused("pipefusion=2,patches=1,distrifusion=2", "leave it out, or them");
+  refused("patches=2,shards=2", "and shards= those of other shards; leave it out, or them");
+  refused("ulysses=2,shards=2", "and so does shards=; leave it out, or them");
+  refused("shards=2,schedule=staggered-batch", "keys and values of shards= belong to all of them");
+  refused("tensor=2,shards=2", "leave out expert= and shards=, or tensor=");
+  refused("distrifusion=2,shards=3", "use a multiple of 2, or leave shards= out");
+  refused("distrifusion=4,shards=1", "use a multiple of 4");
   refused("patches=2,schedule=staggered-batch", "all of them through a stage");
   refused("pipefusion=2,patches=1,schedule=staggered-batch", "through a stage");
   refused("pipefusion=3,stages=2+2", "stages=2+2 names 2 stages, pipefusion=3 has 3");
@@ -143,6 +155,8 @@ TEST(Plan, KnowsWhatIsStale) {
   EXPECT_TRUE(parse_plan("expert=2,schedule=interweaved").stale());
   EXPECT_TRUE(parse_plan("schedule=staggered-batch,conditional=low").stale());
   EXPECT_TRUE(parse_plan("patches=2").stale());
+  EXPECT_TRUE(parse_plan("shards=2").stale());
+  EXPECT_FALSE(parse_plan("shards=1").stale());
   EXPECT_FALSE(parse_plan("pipefusion=2,patches=1").stale());
 }
 

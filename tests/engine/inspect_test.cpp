@@ -103,7 +103,7 @@ TEST(Inspect, BadPlansOfLanguageModelsAreRefused) {
   for (const auto& [plan, reason] :
        {std::pair<std::string, std::string>{"tensor=3", "tensor=3 does not divide"},
         {"expert=99", "expert=99"},
-        {"distrifusion=2", "distrifusion= is for images; language models take"},
+        {"distrifusion=2", "distrifusion= and shards= are for images; language models take"},
         {"data=2,vae=2", "vae= decodes images; leave it out of a language model's plan"}})
     try {
       Model::open(TESSERA_TEST_DATA "/moe/llada2/model", under(plan)).inspect();

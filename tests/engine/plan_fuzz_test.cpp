@@ -80,7 +80,6 @@ const RandomModel& model_of(size_t family) {
 
 // Sizes of axes whose product is a number from 1 to 12; what fits a family is likelier.
 std::map<std::string, int> draw_axes(Draw& draw, size_t family) {
-  const bool joint = model_of(family).spec.joint_text;
   std::map<std::string, int> sizes;
   int all = 0;
   for (const Weighted& axis : kAxes) sizes[axis.name] = 1, all += axis.weight;
@@ -94,7 +93,6 @@ std::map<std::string, int> draw_axes(Draw& draw, size_t family) {
     const std::string name = axis->name;
     const bool alone = name == "distrifusion" || name == "tensor";  // they go with less
     const bool fits = sizes[name] * prime <= axis->most && !(alone && draw.chance(50)) &&
-                      !(joint && name == "distrifusion" && draw.chance(90)) &&
                       (name != "pipefusion" || draw.chance(5) ||
                        sizes[name] * prime <= model_of(family).spec.blocks);
     sizes[fits ? name : "ulysses"] *= prime;
@@ -104,7 +102,7 @@ std::map<std::string, int> draw_axes(Draw& draw, size_t family) {
   return sizes;
 }
 
-// Patches, mostly where they go, and what they and stages are.
+// Patches and shards, mostly where they go, and what patches and stages are.
 std::string draw_patches(Draw& draw, std::map<std::string, int> sizes, int64_t blocks) {
   const int stages = sizes["pipefusion"];
   std::string text;
@@ -114,7 +112,14 @@ std::string draw_patches(Draw& draw, std::map<std::string, int> sizes, int64_t b
     for (int s = 1; s + 1 < stages; ++s) text += "+1";
     text += fmt::format("+{}", blocks - first - stages + 2);
   }
-  if (sizes["distrifusion"] > 1 && draw.chance(85)) return stages > 1 ? text + ",patches=1" : text;
+  const int ranks = sizes["distrifusion"];
+  const bool cut = stages * sizes["ring"] * sizes["ulysses"] * sizes["tensor"] > 1;
+  if (draw.chance(ranks > 1 ? 30 : cut ? 3 : 20)) {
+    const int shards = draw.chance(90) ? ranks * draw.from_to(1, 3) : draw.from_to(1, 4);
+    text += fmt::format(",shards={}", shards);
+    if (draw.chance(90)) return text;
+  }
+  if (ranks > 1 && draw.chance(85)) return stages > 1 ? text + ",patches=1" : text;
   if (!draw.chance(stages > 1 ? 80 : 35)) return text;
   text += fmt::format(",patches={}", draw.from_to(1, 6));
   return draw.chance(25) ? text + ",cut=bands" : text;
@@ -219,7 +224,8 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
   GenerateRequest& q = drawn.request;
   const bool bands = parse_plan(drawn.plan).vae > 1;
   q.decode = bands && draw.chance(97);
-  const bool patches = parse_plan(drawn.plan).patch_count() > 1;
+  const Plan plan = parse_plan(drawn.plan);
+  const bool patches = plan.patch_count() * plan.shard_count() > 1;
   q.steps = draw.from_to(1, drawn.family == 0 || patches ? 4 : 2);
   q.seed = static_cast<uint64_t>(draw.below(1000));
   q.noise = draw.chance(50) ? NoiseSource::torch : NoiseSource::philox;
@@ -282,7 +288,9 @@ Answer ask(const Case& asked, const std::string& plan) {
 std::string exact_oracle(const std::string& text, int steps) {
   Plan plan = parse_plan(text);
   plan.patches = plan.patch_count();
-  plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.expert = plan.vae = 1;
+  plan.shards = plan.shard_count();
+  plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.distrifusion = 1;
+  plan.expert = plan.vae = 1;
   plan.stages.clear();
   plan.order.clear();
   plan.placement = ExpertPlacement::blocks;

@@ -97,6 +97,9 @@ TEST(Setup, AnAdaptiveScheduleGoesWithShardsThatKeepItsBlocks) {
             std::string::npos)
       << why("ulysses=2", 24);
   EXPECT_NE(why("ring=2,ulysses=4", 32).find("ring=2,ulysses=4 would cut"), std::string::npos);
+  EXPECT_EQ(why("distrifusion=2", 16), "");
+  EXPECT_EQ(why("shards=2", 15), "") << "all tokens are on one rank";
+  EXPECT_NE(why("distrifusion=2", 15).find("which distrifusion=2 would cut"), std::string::npos);
   EXPECT_NE(why("ring=2", 15).find("leave them out, or choose"), std::string::npos);
   EXPECT_NE(why("ulysses=2", 24).find("which ulysses=2 would cut"), std::string::npos)
       << "and no axis that the plan does not have";
@@ -134,7 +137,9 @@ TEST(Setup, SaysWhatIsValidInstead) {
               "expert=, schedule= and conditional= need a model with experts, and this one has "
               "none: leave them out; ");
   dense.attention.front().joint = true;
-  EXPECT_NE(why("distrifusion=2", dense).find("use ring= or ulysses="), std::string::npos);
+  for (const char* plan : {"distrifusion=2", "shards=6", "distrifusion=3,shards=6"})
+    EXPECT_EQ(why(plan, dense), "") << "text is cut, too";
+  EXPECT_EQ(why("shards=7", dense), "shards=7: a sample has 6 tokens; use shards=6 or less; ");
 }
 
 TEST(Setup, SaysWhyBlocksAndPatchesCannotBeCut) {

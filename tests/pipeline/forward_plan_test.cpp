@@ -99,7 +99,8 @@ TEST_P(ForwardUnderAPlan, EveryBlockIsThatOfOneRank) {
         asked += std::to_string(std::count_if(one.begin(), one.end(), streams) - 1);
       expect_same(run(asked), one, 0, network.type + std::string(" ") + asked);
     }
-    if (!joint) expect_same(run("distrifusion=2"), one, 0, "distrifusion=2");
+    for (const char* plan : {"distrifusion=2", "distrifusion=3,shards=6", "shards=2"})
+      expect_same(run(plan), one, 0, network.type + std::string(" ") + plan);
     if (network.type == std::string("DiTMoE"))
       for (const char* plan :
            {"ulysses=2,data=2,expert=4", "pipefusion=2,data=2,expert=2,schedule=interweaved",

@@ -276,8 +276,8 @@ TEST(Generate, APlanOrABudgetThatCannotBeIsRefusedBeforeTextIsEncoded) {
     EXPECT_GT(encoded, 0);
     return std::string();
   };
-  for (const char* runs : {"", "tensor=2"}) EXPECT_EQ(refused(runs, 0), "");
-  EXPECT_NE(refused("distrifusion=2", 0).find("sees image tokens only"), std::string::npos);
+  for (const char* runs : {"", "tensor=2", "distrifusion=2"}) EXPECT_EQ(refused(runs, 0), "");
+  EXPECT_NE(refused("shards=1000", 0).find("a sample has"), std::string::npos);
   EXPECT_NE(refused("tensor=3", 0).find("tensor=3"), std::string::npos);
   EXPECT_NE(refused("schedule=interweaved", 0).find("the plan cannot run"), std::string::npos);
   EXPECT_NE(refused("", 400'000), "");

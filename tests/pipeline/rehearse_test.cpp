@@ -100,6 +100,8 @@ TEST(Rehearse, IsWhatEveryRankReports) {
                           {"distrifusion=2"},
                           {"distrifusion=2", 2, 12, 128, Precision::f32},
                           {"distrifusion=4,warmup=3", 1, 9},
+                          {"shards=3", 2, 9},
+                          {"cfg=2,distrifusion=2,shards=6,warmup=2", 2, 9},
                           {"data=2,distrifusion=2,expert=4,schedule=interweaved", 3},
                           {"schedule=displaced", 2, 9},
                           {"tensor=2", 2},

@@ -3,23 +3,33 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "nn/positions.h"
 #include "ops/elementwise.h"
 
 namespace tessera::parallel {
 
 using tensor::Tensor;
 
+namespace {
+
+// Rows of their own: what they stood in may change.
+Tensor copied(const Tensor& x, const std::vector<nn::Range>& rows) {
+  const Tensor taken = nn::take_ranges(x, rows);
+  const Tensor own = Tensor::empty(taken.shape(), taken.dtype(), taken.device());
+  tensor::copy_into(own, taken);
+  return own;
+}
+
+}  // namespace
+
 DisplacedKv::DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> sequences,
-                         comm::Communicator& group, std::vector<int> ranks,
-                         const Partition& partition)
+                         comm::Communicator* group, std::vector<int> ranks,
+                         const Partition& partition, std::vector<nn::TokenView> shards)
     : KvAttention(geometry, std::move(sequences)),
       group_(group),
       ranks_(std::move(ranks)),
-      partition_(partition) {
-  for (const nn::AttentionSite& site : geometry.attention)
-    require(!site.joint, ErrorCode::plan,
-            "keys and values that ranks send each other are those of the body, not of text");
-}
+      partition_(partition),
+      shards_(std::move(shards)) {}
 
 void DisplacedKv::commit(int site) {
   const auto found = arriving_.find(site);
@@ -28,8 +38,9 @@ void DisplacedKv::commit(int site) {
   arriving_.erase(found);
   const std::vector<Tensor> all = parts.wait();
   for (size_t r = 0; r < all.size(); ++r) {
-    if (static_cast<int>(r) == group_.rank()) continue;
-    const nn::Segments theirs = partition_.view(ranks_[r], patch).body;
+    if (static_cast<int>(r) == group_->rank()) continue;
+    const nn::Segments theirs =
+        nn::tokens_of(partition_.view(ranks_[r], patch), site_of(site).joint);
     const int64_t count = nn::token_count(theirs);
     require(all[r].rank() == 2 && all[r].size(0) == 2 * count, ErrorCode::rank,
             "layer {}: rank {} sent keys and values {} for {} tokens", site, r,
@@ -38,14 +49,55 @@ void DisplacedKv::commit(int site) {
   }
 }
 
-void DisplacedKv::keep(int site, const nn::TokenView& view, const nn::Qkv& body) {
+void DisplacedKv::exchange(int site, const nn::TokenView& view, const nn::Qkv& heads) {
   commit(site);  // of the step before
+  if (!group_) return;
   if (step_.fresh || !step_.next_fresh)
-    arriving_[site] = {comm::all_gather(group_, ops::concat_rows({body.k, body.v}),
+    arriving_[site] = {comm::all_gather(*group_, ops::concat_rows({heads.k, heads.v}),
                                         {"keys and values", site_of(site).block}),
                        step_.index, view.patch};
   if (step_.fresh) commit(site);
-  write(site, view.body, body.k, body.v, step_.index);
+}
+
+void DisplacedKv::keep(int site, const nn::TokenView& view, const nn::Qkv& heads) {
+  exchange(site, view, heads);
+  KvAttention::keep(site, view, heads);
+}
+
+Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::TokenView& view,
+                            const nn::Qkv& heads) {
+  const bool joint = site_of(site).joint, asks = site_of(site).prefix_queries;
+  const nn::Segments tokens = nn::tokens_of(shard, joint);
+  std::vector<nn::Range> slots;  // of the table
+  for (const nn::Segment& s : tokens)
+    slots.push_back(this->slots().places(site, s.sequence, s.ids));
+  const int before = this->slots().written(site, tokens.front().sequence, tokens.front().ids.begin);
+  const auto [k, v] = this->slots().table(site);
+  const Tensor old_k = copied(k, slots), old_v = copied(v, slots);
+  const auto mine = places_of(nn::tokens_of(view, joint), tokens);
+  write(site, tokens, nn::take_ranges(heads.k, mine), nn::take_ranges(heads.v, mine), step_.index);
+  const auto asking = places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks));
+  const Tensor out = seen(site, shard, nn::take_ranges(heads.q, asking));
+  count_ages(site, shard);
+  write(site, tokens, old_k, old_v, before);
+  return out;
+}
+
+Tensor DisplacedKv::attend(int site, const nn::TokenView& view, const nn::Qkv& heads) {
+  if (step_.fresh || shards_.size() < 2) return KvAttention::attend(site, view, heads);
+  exchange(site, view, heads);
+  const bool asks = site_of(site).prefix_queries;
+  const Tensor out = Tensor::empty(heads.q.shape(), heads.q.dtype(), heads.q.device());
+  for (const nn::TokenView& shard : shards_) {
+    const Tensor part = seen_by(shard, site, view, heads);
+    int64_t at = 0;
+    for (const nn::Range& r : places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks))) {
+      tensor::copy_into(out.slice(0, r.begin, r.end), part.slice(0, at, at + r.size()));
+      at += r.size();
+    }
+  }
+  KvAttention::keep(site, view, heads);  // what the next step sees of them
+  return out;
 }
 
 }  // namespace tessera::parallel

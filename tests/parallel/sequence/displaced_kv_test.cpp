@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
+#include <mutex>
+
 #include "comm/threads/launch.h"
 #include "nn/local.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
-#include "tessera/error.h"
 
 namespace tessera::parallel {
 namespace {
@@ -39,7 +42,7 @@ std::vector<std::vector<float>> run(int shards, int fresh, int steps) {
   comm::threads::run(shards, 20s, [&](comm::Communicator& world) {
     const Partition partition(plan, kWork);
     const std::string_view axes[] = {"distrifusion"};
-    DisplacedKv attention(g, partition.whole_sequences(0), world, partition.mesh().group(0, axes),
+    DisplacedKv attention(g, partition.whole_sequences(0), &world, partition.mesh().group(0, axes),
                           partition);
     for (int s = 0; s < steps; ++s) {
       attention.begin_step({s, steps, s < fresh, s + 1 == steps || s + 1 < fresh});
@@ -90,7 +93,7 @@ TEST(DisplacedKv, SlotsKnowTheStepThatWroteThem) {
   const Plan plan = parse_plan("distrifusion=2");
   comm::threads::run(2, 20s, [&](comm::Communicator& world) {
     const Partition partition(plan, kWork);
-    DisplacedKv attention(g, partition.whole_sequences(0), world, {0, 1}, partition);
+    DisplacedKv attention(g, partition.whole_sequences(0), &world, {0, 1}, partition);
     for (int s = 0; s < 4; ++s) {
       attention.begin_step({s, 4, s == 0, s == 3});
       attention.attend(0, partition.view(world.rank()), heads(s, partition, world.rank()));
@@ -132,7 +135,7 @@ TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
       std::vector<int> all;
       for (int r = 0; r < ranks; ++r) all.push_back(r);
       Partition cut = Partition::of_pass(plan, first);
-      DisplacedKv attention(g, sequences, world, all, cut);
+      DisplacedKv attention(g, sequences, &world, all, cut);
       parts[0][size_t(world.rank())] = pass(attention, cut, world.rank(), 0.1f);
       cut = Partition::of_pass(plan, second);
       parts[1][size_t(world.rank())] = pass(attention, cut, world.rank(), -0.2f);
@@ -145,13 +148,111 @@ TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
   }
 }
 
-TEST(DisplacedKv, RefusesTextTokens) {
-  comm::threads::run(1, 20s, [](comm::Communicator& world) {
-    nn::Geometry g = geometry();
-    g.attention[0].joint = true;
-    const Partition alone(Plan{}, kWork);
-    EXPECT_THROW(DisplacedKv(g, alone.whole_sequences(0), world, {0}, alone), Error);
+// Two samples of 5 tokens with 3 of text, at a joint site whose text asks, one whose text does not,
+// and one without text.
+nn::Geometry joint_geometry() {
+  nn::Geometry g;
+  const nn::AttentionSite plain{.block = 0, .heads = 2, .kv_heads = 2, .head_dim = 8};
+  g.attention.assign(3, plain);
+  g.attention[0].joint = g.attention[0].prefix_queries = g.attention[1].joint = true;
+  return g;
+}
+
+const Workload kTexts{.samples = 2, .grid = {1, 1, 5}, .prefix = 3};
+constexpr int64_t kEach = 8;  // tokens of a sequence
+
+// The same numbers for a token, whatever the view.
+tensor::Tensor rows_of(const nn::TokenView& view, bool text, uint32_t seed) {
+  const tensor::Tensor all = normal({2 * kEach, 16}, seed);
+  std::vector<tensor::Tensor> rows{all.slice(0, 0, 0)};
+  for (const nn::Segment& s : nn::tokens_of(view, text)) {
+    const int64_t first = s.sequence * kEach + 3;
+    rows.push_back(all.slice(0, first + s.ids.begin, first + s.ids.end));
+  }
+  return ops::concat_rows(rows);
+}
+
+// What each token (site, sequence, id) sees at each step, however many ranks the shards have.
+using Outputs = std::map<std::array<int64_t, 4>, std::vector<float>>;
+Outputs of_shards(int shards, int ranks, int fresh, int steps) {
+  Outputs outputs;
+  std::mutex mutex;
+  const nn::Geometry g = joint_geometry();
+  Plan plan;
+  plan.distrifusion = ranks;
+  comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
+    const Partition partition(plan, kTexts);
+    const std::string_view axes[] = {"distrifusion"};
+    DisplacedKv attention(g, partition.whole_sequences(0), ranks > 1 ? &world : nullptr,
+                          partition.mesh().group(0, axes), partition,
+                          partition.shards(world.rank(), shards));
+    const nn::TokenView view = partition.view(world.rank());
+    for (int s = 0; s < steps; ++s) {
+      attention.begin_step({s, steps, s < fresh, s + 1 == steps || s + 1 < fresh});
+      for (int site = 0; site < 3; ++site) {
+        const auto& of = g.attention[size_t(site)];
+        const auto seed = uint32_t(100 * s + 10 * site);
+        const auto out = attention.attend(
+            site, view,
+            {rows_of(view, of.prefix_queries, seed + 1), rows_of(view, of.joint, seed + 2),
+             rows_of(view, of.joint, seed + 3)});
+        const std::lock_guard lock(mutex);
+        int64_t row = 0;
+        for (const nn::Segment& t : nn::tokens_of(view, of.prefix_queries))
+          for (int64_t id = t.ids.begin; id < t.ids.end; ++id, ++row)
+            outputs[{s, site, t.sequence, id}] = out.slice(0, row, row + 1).to_floats();
+      }
+    }
+    attention.finish();
   });
+  return outputs;
+}
+
+TEST(DisplacedKv, AsManyShardsGiveTheSameOnAnyNumberOfRanks) {
+  for (const auto& [shards, ranks] : {std::pair{2, 2}, {4, 2}, {4, 4}, {3, 3}, {5, 5}}) {
+    const Outputs one = of_shards(shards, 1, 1, 4);
+    EXPECT_EQ(one.size(), size_t(4 * 2 * (8 + 5 + 5)));
+    EXPECT_EQ(of_shards(shards, ranks, 1, 4), one) << shards << " shards on " << ranks;
+    EXPECT_NE(one, of_shards(1, 1, 1, 4)) << "they see old keys";
+    EXPECT_EQ(of_shards(shards, 1, 4, 4), of_shards(1, 1, 4, 4)) << "but not in fresh steps";
+    EXPECT_EQ(of_shards(shards, ranks, 4, 4), of_shards(1, 1, 4, 4));
+  }
+}
+
+// Of a shard its own text and latent are of the step, all others of the step before.
+TEST(DisplacedKv, TextOfOtherShardsIsOneStepOldToo) {
+  const Outputs got = of_shards(2, 1, 1, 3);
+  const nn::Geometry g = joint_geometry();
+  const Partition whole(Plan{}, kTexts);
+  const nn::TokenView all = whole.view(0);
+  for (int s = 1; s < 3; ++s)
+    for (int shard = 0; shard < 2; ++shard) {
+      const nn::Range text = nn::split({-3, 0}, 2, shard), body = nn::split({0, 5}, 2, shard);
+      const auto own = [&](int64_t id) {
+        const nn::Range& mine = id < 0 ? text : body;
+        return id >= mine.begin && id < mine.end;
+      };
+      const auto mixed = [&](uint32_t seed) {
+        const auto now = rows_of(all, true, uint32_t(100 * s) + seed),
+                   before = rows_of(all, true, uint32_t(100 * (s - 1)) + seed);
+        std::vector<tensor::Tensor> rows;
+        int64_t row = 0;
+        for (const nn::Segment& t : nn::tokens_of(all, true))
+          for (int64_t id = t.ids.begin; id < t.ids.end; ++id, ++row)
+            rows.push_back((own(id) ? now : before).slice(0, row, row + 1));
+        return ops::concat_rows(rows);
+      };
+      nn::LocalAttention local(g);
+      const auto out =
+          local.attend(0, all, {rows_of(all, true, uint32_t(100 * s + 1)), mixed(2), mixed(3)});
+      int64_t row = 0;
+      for (const nn::Segment& t : nn::tokens_of(all, true))
+        for (int64_t id = t.ids.begin; id < t.ids.end; ++id, ++row)
+          if (own(id)) {
+            EXPECT_EQ(got.at({s, 0, t.sequence, id}), out.slice(0, row, row + 1).to_floats())
+                << "step " << s << ", token " << id;
+          }
+    }
 }
 
 }  // namespace
