@@ -182,10 +182,7 @@ Command add_chat(CLI::App& program) {
       ->check(whole(1, kMostTokens))
       ->group(what)
       ->type_name("N");
-  app->add_option("--temperature", q.temperature, "0 (default): greedy; draws")
-      ->group(what)
-      ->type_name("T");
-  app->add_option("--seed", q.seed, "")->check(seed())->group(what)->type_name("S");
+  add_drawing_options(*app, q, what);
   add_text(*app, "--stop", q.stop, "Texts that end an answer")->group(what);
   add_memory_budget(*app, o->model, "", what);
   add_decoding_options(*app, q);

@@ -38,6 +38,8 @@ struct ReaderLeft {};
 
 /// What --max-tokens takes at most; models take less.
 constexpr int kMostTokens = 1 << 20;
+/// How tokens are drawn: temperature, seed and what changes the model's choice.
+void add_drawing_options(CLI::App& command, CompleteRequest& request, const char* group);
 /// How text is decoded, without the experts' selection; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
 /// Which passes the selection rule is for; `text` explains both options.

@@ -67,8 +67,9 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
   const size_t prompts = read_prompts(o, stop);
   if (!o.report.empty() && (!processes || processes->rank() == 0)) check_writable(o.report);
   Model model = Model::open(o.model->model, run, stop);
-  const bool stream = !o.json && prompts == 1 && !o.visualise;
-  BlockView view(prompts);
+  const size_t answers = prompts * static_cast<size_t>(o.request.n);
+  const bool stream = !o.json && answers == 1 && !o.visualise;
+  BlockView view(answers);
   CompleteControl control{stop, {}, {}};
   control.on_progress = [&](const CompleteProgress& p) {
     if (o.visualise) view.show(p);
@@ -102,12 +103,11 @@ void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}] or '-'; no template");
   app.add_flag("--raw", q.raw)->group(what);
-  option("--max-tokens", q.max_tokens, "N", "Behind the prompt (default: the model's, or 128);")
-      ->check(whole(1, kMostTokens));
+  option("--max-tokens", q.max_tokens, "N", "Behind it; of how many")->check(whole(1, kMostTokens));
   add_text(app, "--stop", q.stop)->group(what);
-  option("--temperature", q.temperature, "T", "0 (default): greedy; draws");
-  option("--seed", q.seed, "S", "")->check(seed());
+  option("--n", q.n, "N", "")->check(whole(1, 10'000));
   add_memory_budget(app, o->model, "", what);
+  add_drawing_options(app, q, what);
 }
 
 void add_selection_options(CLI::App& app, CompleteRequest& q) {
@@ -126,6 +126,17 @@ void add_ruled_passes(CLI::App& app, CompleteRequest& q, const char* group, cons
       ->group(group)
       ->type_name("S");
   app.add_flag("--select-prefill", q.select_prefill)->group(group);
+}
+
+void add_drawing_options(CLI::App& app, CompleteRequest& q, const char* group) {
+  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
+    return app.add_option(name, value, text)->group(group)->type_name(type);
+  };
+  option("--temperature", q.temperature, "T", "0 (default): greedy; draws");
+  option("--seed", q.seed, "S", "")->check(seed());
+  option("--top-k", q.top_k, "K", "Of what it draws; repeats less")->check(whole(0, 1 << 30));
+  option("--top-p", q.top_p, "P", "");
+  option("--repetition-penalty", q.repetition_penalty, "R", "");
 }
 
 void add_decoding_options(CLI::App& app, CompleteRequest& q) {
@@ -169,9 +180,13 @@ Command add_complete(CLI::App& program) {
   add_decoding_options(*app, o->request);
   add_selection_options(*app, o->request);
   const char* out = "What goes in and out";
-  app->add_flag("--json", o->json, "The result as JSON, or in a file;")->group(out);
+  app->add_flag("--json", o->json, "The result; each block filling in")->group(out);
+  app->add_option("--logprobs", o->request.logprobs)
+      ->check(whole(0, 1000))
+      ->group(out)
+      ->type_name("N");
   app->add_option("--report", o->report)->group(out)->type_name("F");
-  app->add_flag("--visualise", o->visualise, "each block filling in, a line each")->group(out);
+  app->add_flag("--visualise", o->visualise)->group(out);
   add_model_options(*app, o->model);
   return {app,
           [o](const std::stop_token& stop) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -44,13 +45,24 @@ struct CompleteRequest {
   /// passes that commit nothing (prefill, finalise) are, too.
   bool select_refresh = true, select_prefill = false;
   double temperature = 0;  ///< 0: greedy
+  /// Of how many of the likeliest tokens one is drawn (0: all), and of these of the fewest that
+  /// together have this probability at the temperature. How sure a pass is stays the model's own.
+  int64_t top_k = 0;
+  double top_p = 1;
+  /// Above 1: tokens that stand in prompt or answer look less likely, and less sure (CTRL, Keskar
+  /// et al. 2019): a logit above zero is divided by it, one below multiplied. Ends of text are
+  /// free.
+  double repetition_penalty = 1;
   uint64_t seed = 0;
+  int n = 1;  ///< answers to each prompt, of seeds `seed`, `seed` + 1, ...; they stand together
+  /// Log probabilities of each token, and of so many of the likeliest at its position (0: none).
+  std::optional<int> logprobs;
   std::vector<std::string> stop;  ///< texts that end an answer; they are not part of it
 };
 
-/// What a pass did for one prompt; handed to the caller as it happens.
+/// What a pass did for one answer; handed to the caller as it happens.
 struct CompleteProgress {
-  int prompt = 0;
+  int prompt = 0;                  ///< of several answers to a prompt: index of the answer
   std::string text;                ///< what has become final since the last call, whole characters
   std::vector<std::string> block;  ///< the texts of the current block's tokens; "" is a mask
   int64_t from = 0;                ///< position of the first of them
@@ -74,10 +86,25 @@ enum class FinishReason { end, stop, length };
 
 /// One answer.
 struct Completion {
+  int prompt = 0;                   ///< which one it answers
+  uint64_t seed = 0;                ///< alone with it, the prompt has this answer
   std::vector<int32_t> prompt_ids;  ///< behind the chat template
   std::vector<int32_t> ids;
   std::vector<double> confidences;  ///< of each id when it was committed
-  std::string text;                 ///< "" for a folder without a tokenizer
+  /// Natural logarithm of what the model gave a token, by softmax over the whole vocabulary.
+  struct TokenLogprob {
+    int32_t id = 0;
+    std::string text;  ///< "" for a folder without a tokenizer
+    double logprob = 0;
+  };
+  struct Logprobs {
+    TokenLogprob token;
+    std::vector<TokenLogprob> top;  ///< the likeliest, falling; ties: the lowest id first
+  };
+  /// Of each id in the pass that committed it, before temperature, penalty and credit; empty if
+  /// nobody asked.
+  std::vector<Logprobs> logprobs;
+  std::string text;  ///< "" for a folder without a tokenizer
   FinishReason finish = FinishReason::length;
   /// A forward pass that this prompt took part in.
   struct Pass {

@@ -73,7 +73,12 @@ void bind_complete(nb::module_& module) {
       .def_rw("select_refresh", &Q::select_refresh)
       .def_rw("select_prefill", &Q::select_prefill)
       .def_rw("temperature", &Q::temperature)
+      .def_rw("top_k", &Q::top_k)
+      .def_rw("top_p", &Q::top_p)
+      .def_rw("repetition_penalty", &Q::repetition_penalty)
       .def_rw("seed", &Q::seed)
+      .def_rw("n", &Q::n)
+      .def_rw("logprobs", &Q::logprobs)
       .def_rw("stop", &Q::stop);
 }
 

@@ -68,7 +68,12 @@ class CompleteRequest:
     select_refresh: bool
     select_prefill: bool
     temperature: float
+    top_k: int
+    top_p: float
+    repetition_penalty: float
     seed: int
+    n: int
+    logprobs: int | None
     stop: list[str]
     def __init__(self) -> None: ...
 

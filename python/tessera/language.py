@@ -115,8 +115,8 @@ class LanguageModel(Model):
         one batch, and each answer is that of its prompt alone.
 
         options, as those of `tessera complete`: raw, max_tokens, block, decode, threshold, steps,
-        as_published, cache, stop_at_eos, select, select_refresh, select_prefill, temperature, seed,
-        stop. on_progress hears after each pass: the prompt's number, what has become final, the
+        as_published, cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
+        top_p, repetition_penalty, seed, n, logprobs, stop. on_progress hears after each pass: the prompt's number, what has become final, the
         block's tokens with "" for a mask, the first one's position, and whether it ended.
         """
         request = _request(prompt, prompt_ids, chat, options)
@@ -145,7 +145,8 @@ class LanguageModel(Model):
 
 
 _OPTIONS = {"raw", "max_tokens", "block", "decode", "threshold", "steps", "as_published", "cache",
-            "stop_at_eos", "select", "select_refresh", "select_prefill", "temperature", "seed", "stop"}
+            "stop_at_eos", "select", "select_refresh", "select_prefill", "temperature", "top_k", "top_p",
+            "repetition_penalty", "seed", "n", "logprobs", "stop"}
 
 
 def _request(prompt: str | Sequence[str] | None, prompt_ids: Sequence[Sequence[int]] | None,

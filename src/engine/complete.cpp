@@ -25,6 +25,23 @@ double ruled_share(const CompleteResult& result) {
   return all ? double(ruled) / double(all) : 1;
 }
 
+namespace {
+
+Json json_of(const Completion::TokenLogprob& token, bool has_text) {
+  Json one{{"id", token.id}, {"logprob", token.logprob}};
+  if (has_text) one["text"] = token.text;
+  return one;
+}
+
+Json json_of(const Completion::Logprobs& said, bool has_text) {
+  Json one = json_of(said.token, has_text), top = Json::array();
+  for (const auto& token : said.top) top.push_back(json_of(token, has_text));
+  one["top"] = std::move(top);
+  return one;
+}
+
+}  // namespace
+
 std::string to_json(const CompleteResult& r) {
   Json list = Json::array();
   int64_t generated = 0;
@@ -42,16 +59,19 @@ std::string to_json(const CompleteResult& r) {
     }
     const auto count = static_cast<int64_t>(c.ids.size());
     generated += count;
-    list.push_back(
-        {{"prompt_ids", c.prompt_ids},
-         {"ids", c.ids},
-         {"confidences", c.confidences},
-         {"text", c.text},
-         {"finish", word_of(c.finish)},
-         {"usage", {{"prompt_tokens", c.prompt_ids.size()}, {"completion_tokens", count}}},
-         {"forwards", c.passes.size()},
-         {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
-         {"passes", passes}});
+    Json one({{"prompt", c.prompt},
+              {"seed", c.seed},
+              {"prompt_ids", c.prompt_ids},
+              {"ids", c.ids},
+              {"confidences", c.confidences},
+              {"text", c.text},
+              {"finish", word_of(c.finish)},
+              {"usage", {{"prompt_tokens", c.prompt_ids.size()}, {"completion_tokens", count}}},
+              {"forwards", c.passes.size()},
+              {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
+              {"passes", passes}});
+    for (const auto& said : c.logprobs) one["logprobs"].push_back(json_of(said, r.has_texts));
+    list.push_back(std::move(one));
   }
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(Json(json_of(rank)));

@@ -163,8 +163,8 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request) {
   terms.say("the command", "complete");
   say_model(state, terms);
   const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, as_published, steps,
-               cache, stop_at_eos, select, select_refresh, select_prefill, temperature, seed,
-               stop] = request;
+               cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
+               top_p, repetition_penalty, seed, n, logprobs, stop] = request;
   terms.say("the prompt", joined(prompts));
   std::string ids;
   for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
@@ -183,7 +183,12 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request) {
   terms.say("--select-refresh", shown(select_refresh));
   terms.say("--select-prefill", shown(select_prefill));
   terms.say("--temperature", shown(temperature));
+  terms.say("--top-k", shown(top_k));
+  terms.say("--top-p", shown(top_p));
+  terms.say("--repetition-penalty", shown(repetition_penalty));
   terms.say("--seed", shown(seed));
+  terms.say("--n", shown(n));
+  terms.say("--logprobs", logprobs ? shown(*logprobs) : "none");
   terms.say("--stop", joined(stop));
   return terms;
 }

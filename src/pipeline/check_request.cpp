@@ -56,6 +56,11 @@ void check_request(const CompleteRequest& q) {
   for (const int count : {q.cache.before, q.cache.after, q.cache.warmup})
     number("--cache vicinity", count, 0, 1 << 20);
   choice("--stop-at-eos", q.stop_at_eos);
+  number("--top-k", q.top_k, 0, 1 << 30);
+  number("--n", q.n, 1, 10'000);
+  number("--logprobs", q.logprobs.value_or(0), 0, 1000);
+  require(q.n == 1 || q.temperature > 0, ErrorCode::usage,
+          "--n {}: at temperature 0 all answers are one and the same; add --temperature 0.8", q.n);
 }
 
 void check_request(const ForwardRequest& q) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/fail.h"
@@ -17,6 +18,7 @@
 #include "pipeline/gather_reports.h"
 #include "pipeline/launch.h"
 #include "pipeline/token_memory.h"
+#include "sample/logprobs.h"
 
 namespace tessera::pipeline {
 
@@ -40,6 +42,9 @@ DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSpec& spec
     p.cache.kind = spec.block_causal ? KvCache::block : KvCache::dual;
   p.stop = q.stop_at_eos;
   p.temperature = q.temperature;
+  p.top_k = q.top_k;
+  p.top_p = q.top_p;
+  p.repetition_penalty = q.repetition_penalty;
   p.seed = q.seed;
   p.as_published = q.as_published || q.select_prefill;
   sample::check_policy(p, spec.block_causal);
@@ -77,7 +82,13 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
   }
   require(policy.block <= spec.context, ErrorCode::usage,
           "a block of {} tokens does not fit the context of {}", policy.block, spec.context);
-  return all;
+  std::vector<sample::TokenPrompt> answers;
+  for (const auto& prompt : all)
+    for (int i = 0; i < q.n; ++i) {
+      answers.push_back(prompt);
+      answers.back().answer = static_cast<uint64_t>(i);
+    }
+  return answers;
 }
 
 namespace {
@@ -174,7 +185,8 @@ struct Course {
   CompleteResult result{};
   nn::SequenceUsage usage{};
   std::vector<nn::SequenceUsage::Use> uses{};
-  std::vector<std::map<int64_t, double>> sure{};  // confidences by prompt and position
+  std::vector<std::map<int64_t, double>> sure{};  // confidences by sequence and position
+  std::vector<std::map<int64_t, Completion::Logprobs>> said{};  // the same way, if asked for
   base::Stopwatch pass{};
   bool fresh_uses = false;
 
@@ -195,7 +207,26 @@ struct Course {
     pass = {};
   }
 
-  bool after(const sample::SequencePass& p, const sample::BlockWalk& walk) {
+  std::string text_of(int32_t id) const {
+    return tokens ? tokenizer::readable(tokens->bytes_of(id, false), true) : "";
+  }
+
+  void keep_logprobs(const sample::SequencePass& p, const tensor::Tensor& logits) {
+    for (const auto& c : p.commits) {
+      const auto row = std::ranges::lower_bound(p.open, c.position) - p.open.begin();
+      const std::span all(logits.row<float>(row), static_cast<size_t>(logits.size(1)));
+      Completion::Logprobs made;
+      for (const auto& one :
+           sample::log_probabilities(all, special.mask, c.token, *request.logprobs))
+        made.top.push_back({one.token, text_of(one.token), one.value});
+      made.token = made.top.front();
+      made.top.erase(made.top.begin());
+      said[static_cast<size_t>(p.sequence)][c.position] = std::move(made);
+    }
+  }
+
+  bool after(const sample::SequencePass& p, const sample::BlockWalk& walk,
+             const tensor::Tensor& logits) {
     if (std::exchange(fresh_uses, false)) {
       uses = usage.take();
       result.pass_seconds.push_back(pass.seconds());
@@ -211,6 +242,7 @@ struct Course {
       if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
     for (const auto& c : p.commits)
       sure[static_cast<size_t>(p.sequence)][c.position] = c.confidence;
+    if (request.logprobs) keep_logprobs(p, logits);
     Answer& answer = answers[static_cast<size_t>(p.sequence)];
     const std::string text = answer.advance(walk.generated(), false);
     if (control.on_progress)
@@ -225,9 +257,14 @@ struct Course {
     for (size_t i = 0; i < out.size(); ++i) {
       Completion& made = result.completions[i];
       made.ids = out[i].generated;
+      made.prompt = static_cast<int>(i) / request.n;
+      made.seed = request.seed + prompts[i].answer;
       made.prompt_ids = prompts[i].ids;
-      for (size_t t = 0; t < made.ids.size(); ++t)
-        made.confidences.push_back(sure[i][static_cast<int64_t>(prompts[i].ids.size() + t)]);
+      for (size_t t = 0; t < made.ids.size(); ++t) {
+        const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
+        made.confidences.push_back(sure[i][position]);
+        if (request.logprobs) made.logprobs.push_back(said[i].at(position));
+      }
       const std::string rest = answers[i].advance(made.ids, true);
       made.text = answers[i].text();
       made.finish = answers[i].stopped() ? FinishReason::stop
@@ -284,13 +321,14 @@ CompleteResult Order::run(comm::Communicator* world) {
                 *setup.policy, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
   course.result.completions.resize(prompts.size());
   course.sure.resize(prompts.size());
+  course.said.resize(prompts.size());
   setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
   sample::DecodeControl passes;
   passes.stop = control.stop;
   passes.before = [&](const auto& sequences) { course.before(sequences); };
-  passes.after = [&](const auto& p, const auto& walk, const auto&) {
-    return course.after(p, walk);
+  passes.after = [&](const auto& p, const auto& walk, const auto& logits) {
+    return course.after(p, walk, logits);
   };
   const base::Stopwatch clock;
   const auto out = parallel::decode(*own, prompts, policy, special, setup, passes);

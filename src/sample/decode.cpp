@@ -1,5 +1,6 @@
 #include "sample/decode.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/fail.h"
@@ -37,8 +38,10 @@ TokenPass pack(int index, const std::vector<SequencePass>& passes,
 }
 
 OpenLogits open_logits(const Tensor& logits, const SequencePass& p, const BlockWalk& walk,
-                       int32_t mask, int64_t choices) {
-  OpenLogits in{p.open, {}, {}, logits.size(1), mask, choices};
+                       const SpecialIds& special, int64_t choices) {
+  OpenLogits in{p.open, {}, {}, logits.size(1), special.mask, choices};
+  for (const int32_t id : walk.ids())
+    if (id != special.mask && std::ranges::count(special.ends, id) == 0) in.said.push_back(id);
   for (size_t i = 0; i < p.open.size(); ++i) {
     in.held.push_back(walk.ids()[size_t(p.open[i])]);
     in.rows.push_back(logits.row<float>(int64_t(i)));
@@ -62,8 +65,11 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
                             const ForwardPass& forward, const DecodeControl& control) {
   check_policy(policy, block_causal);
   std::vector<std::unique_ptr<BlockWalk>> walks;
-  for (const TokenPrompt& p : prompts)
-    walks.push_back(block_walk(p.ids, p.max_tokens, policy, special, block_causal));
+  for (const TokenPrompt& p : prompts) {
+    DecodingPolicy own = policy;
+    own.seed += p.answer;
+    walks.push_back(block_walk(p.ids, p.max_tokens, own, special, block_causal));
+  }
   std::vector<Decoded> out(prompts.size());
   std::vector<int64_t> choices(prompts.size());
   for (int pass = 0;; ++pass) {
@@ -82,8 +88,8 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
       const Tensor mine = logits.slice(0, at, at + count);
       at += count;
       if (count > 0)
-        p.commits = walk.rule().choose(
-            open_logits(mine, p, walk, special.mask, choices[size_t(p.sequence)]++));
+        p.commits =
+            walk.rule().choose(open_logits(mine, p, walk, special, choices[size_t(p.sequence)]++));
       ++out[size_t(p.sequence)].passes;
       walk.commit(p.pass, p.commits);
       if (control.after && !control.after(p, walk, mine)) walk.cancel();

@@ -13,6 +13,7 @@ namespace tessera::sample {
 struct TokenPrompt {
   std::vector<int32_t> ids;
   int64_t max_tokens = 0;
+  uint64_t answer = 0;  ///< of several answers to it: added to the policy's seed
 };
 
 /// One sequence's share of a forward pass.

@@ -19,6 +19,8 @@ constexpr const char* kRules =
     "steps:N, threshold:T, factor:F, hierarchy:T,LOW, credit:T,ALPHA,GAMMA,BETA, edit:T,E,POSTS, "
     "edit:quality and edit:speed";
 
+constexpr double kLeastPenalty = 0.01, kMostPenalty = 100;
+
 struct Words {
   std::string name;
   std::vector<std::string> values;
@@ -116,6 +118,15 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.block >= 1, ErrorCode::usage, "a block of {} tokens; expected 1 or more", p.block);
   require(p.temperature >= 0 && p.temperature <= 100, ErrorCode::usage,
           "temperature {}; expected 0 (greedy) to 100", p.temperature);
+  require(p.top_k >= 0, ErrorCode::usage, "top_k {}; expected 0 (all tokens) or more", p.top_k);
+  require(p.top_p > 0 && p.top_p <= 1, ErrorCode::usage,
+          "top_p {}; expected a probability above 0, up to 1 (all tokens)", p.top_p);
+  require(p.temperature > 0 || (p.top_k == 0 && p.top_p == 1), ErrorCode::usage,
+          "top_k and top_p choose what is drawn from, and temperature 0 draws nothing: add a "
+          "temperature (--temperature 0.8), or leave them out");
+  require(p.repetition_penalty >= kLeastPenalty && p.repetition_penalty <= kMostPenalty,
+          ErrorCode::usage, "repetition_penalty {}; expected {} to {}, 1 for none",
+          p.repetition_penalty, kLeastPenalty, kMostPenalty);
   require(p.steps >= 0 && p.steps <= p.block, ErrorCode::usage,
           "{} steps for a block of {} tokens: every pass commits at least one; use at most {}",
           p.steps, p.block, p.block);

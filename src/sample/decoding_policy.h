@@ -8,7 +8,10 @@
 namespace tessera::sample {
 
 /// How a masked diffusion model fills in its masks: which positions a pass commits, what it
-/// computes again, when it ends. Greedy unless temperature > 0.
+/// computes again, when it ends. Greedy unless temperature > 0. Temperature, top_k and top_p, in
+/// this order as in LLaDA2's program, say which token a mask becomes; how sure it is, and so what a
+/// pass commits, is the model's own, as in LLaDA (Nie et al. 2025): one token left would always be
+/// sure.
 struct DecodingPolicy {
   /// steps: shares of a block's masks, most confident first (LLaDA, Nie et al. 2025); threshold:
   /// all of a confidence, with `steps` at least a share (LLaDA2); factor and the caches: Fast-dLLM
@@ -32,6 +35,12 @@ struct DecodingPolicy {
   /// keeps what stands before it, with the same numbers.
   bool as_published = false;
   double temperature = 0;
+  int64_t top_k = 0;  ///< of the likeliest tokens one is drawn; 0: of all
+  double top_p = 1;   ///< of the fewest likeliest ones of this probability (Holtzman et al. 2020)
+  /// A logit above zero is divided by it, one below zero multiplied, where the token stands
+  /// elsewhere in prompt or answer (CTRL, Keskar et al. 2019; ends of text are free). All that a
+  /// rule looks at follows: choice and confidence.
+  double repetition_penalty = 1;
   uint64_t seed = 0;
 
   bool edits() const { return rule == Rule::edit; }

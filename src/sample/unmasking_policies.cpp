@@ -68,7 +68,8 @@ class StatelessRule : public UnmaskingPolicy {
       for (auto i = size_t(begin); i < size_t(end); ++i) {
         const uint64_t draw =
             mixed(p_.seed) ^ mixed(uint64_t(in.call) << 32 ^ uint64_t(in.positions[i]));
-        all[i] = predict({in.rows[i], size_t(in.vocabulary)}, in.mask, p_.temperature, draw);
+        all[i] = predict({in.rows[i], size_t(in.vocabulary)}, in.mask,
+                         {p_.temperature, draw, p_.top_k, p_.top_p});
         all[i].position = in.positions[i];
       }
     });
@@ -178,20 +179,107 @@ class EditRule : public StatelessRule {
   }
 };
 
-}  // namespace
+// Another rule, to which what stands already looks less likely.
+class PenalisedRule : public UnmaskingPolicy {
+ public:
+  PenalisedRule(double penalty, std::unique_ptr<UnmaskingPolicy> rule)
+      : penalty_(static_cast<float>(penalty)), rule_(std::move(rule)) {}
+  void begin_block(int64_t masks) override { rule_->begin_block(masks); }
+  std::vector<Prediction> choose(const OpenLogits& in) override {
+    std::map<int32_t, int64_t> said;
+    for (const int32_t token : in.said) ++said[token];
+    std::vector<std::vector<float>> rows(in.rows.size());
+    OpenLogits with = in;
+    tensor::parallel_for(int64_t(rows.size()), 1, [&](int64_t begin, int64_t end) {
+      for (auto i = size_t(begin); i < size_t(end); ++i) {
+        rows[i].assign(in.rows[i], in.rows[i] + in.vocabulary);
+        for (const auto& [token, times] : said) {
+          if (times == 1 && in.held[i] == token) continue;  // it stands here alone
+          float& logit = rows[i].at(size_t(token));
+          logit = logit > 0 ? logit / penalty_ : logit * penalty_;
+        }
+      }
+    });
+    for (size_t i = 0; i < rows.size(); ++i) with.rows[i] = rows[i].data();
+    return rule_->choose(with);
+  }
 
-Prediction predict(std::span<const float> logits, int32_t mask, double temperature, uint64_t draw) {
-  Prediction out;
-  double top = -std::numeric_limits<double>::infinity(), favour = top;
-  for (size_t v = 0; v < logits.size(); ++v) {
+ private:
+  const float penalty_;
+  const std::unique_ptr<UnmaskingPolicy> rule_;
+};
+
+std::unique_ptr<UnmaskingPolicy> plain_policy(const DecodingPolicy& policy) {
+  if (policy.rule == Rule::credit) return std::make_unique<CreditRule>(policy);
+  if (policy.edits()) return std::make_unique<EditRule>(policy);
+  return std::make_unique<StatelessRule>(policy);
+}
+
+// Among `candidates`, rising, or all; the mask apart.
+int32_t drawn_token(std::span<const float> logits, int32_t mask, const Draw& draw,
+                    const std::vector<int32_t>* candidates) {
+  double favour = -std::numeric_limits<double>::infinity();
+  int32_t token = 0;
+  const size_t count = candidates ? candidates->size() : logits.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t v = candidates ? size_t((*candidates)[i]) : i;
     if (int32_t(v) == mask) continue;
-    top = std::max(top, double(logits[v]));
-    const double value =
-        temperature > 0 ? double(logits[v]) / temperature + gumbel(draw, v) : double(logits[v]);
+    const double value = draw.temperature > 0
+                             ? double(logits[v]) / draw.temperature + gumbel(draw.number, v)
+                             : double(logits[v]);
     if (value > favour) {
       favour = value;
-      out.token = int32_t(v);
+      token = int32_t(v);
     }
+  }
+  return token;
+}
+
+}  // namespace
+
+std::vector<int32_t> drawn_from(std::span<const float> logits, int32_t mask, const Draw& draw) {
+  std::vector<int32_t> ids;
+  for (size_t v = 0; v < logits.size(); ++v)
+    if (int32_t(v) != mask) ids.push_back(int32_t(v));
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const float left = logits[size_t(a)], right = logits[size_t(b)];
+    return left != right ? left > right : a < b;
+  };
+  if (draw.top_k > 0 && size_t(draw.top_k) < ids.size()) {
+    std::nth_element(ids.begin(), ids.begin() + draw.top_k, ids.end(), likelier);
+    ids.resize(size_t(draw.top_k));
+  }
+  if (draw.top_p < 1) {
+    const double top = logits[size_t(*std::min_element(ids.begin(), ids.end(), likelier))];
+    const auto weight = [&](int32_t id) {
+      return std::exp((double(logits[size_t(id)]) - top) / draw.temperature);
+    };
+    double wanted = 0, reached = 0;
+    for (const int32_t id : ids) wanted += weight(id);
+    wanted *= draw.top_p;
+    size_t kept = 0, sorted = 0;
+    for (size_t next = 64; kept < ids.size() && reached < wanted; next *= 8) {
+      const size_t end = std::min(next, ids.size());
+      std::partial_sort(ids.begin() + int64_t(sorted), ids.begin() + int64_t(end), ids.end(),
+                        likelier);
+      for (sorted = end; kept < sorted && reached < wanted; ++kept) reached += weight(ids[kept]);
+    }
+    ids.resize(std::max<size_t>(kept, 1));
+  }
+  std::ranges::sort(ids);
+  return ids;
+}
+
+Prediction predict(std::span<const float> logits, int32_t mask, const Draw& draw) {
+  Prediction out;
+  double top = -std::numeric_limits<double>::infinity();
+  for (size_t v = 0; v < logits.size(); ++v)
+    if (int32_t(v) != mask) top = std::max(top, double(logits[v]));
+  if (draw.temperature > 0 && (draw.top_k > 0 || draw.top_p < 1)) {
+    const std::vector<int32_t> candidates = drawn_from(logits, mask, draw);
+    out.token = drawn_token(logits, mask, draw, &candidates);
+  } else {
+    out.token = drawn_token(logits, mask, draw, nullptr);
   }
   double sum = 0;
   for (size_t v = 0; v < logits.size(); ++v)
@@ -206,9 +294,8 @@ int64_t share_of(int64_t count, int64_t parts, int64_t index) {
 }
 
 std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy) {
-  if (policy.rule == Rule::credit) return std::make_unique<CreditRule>(policy);
-  if (policy.edits()) return std::make_unique<EditRule>(policy);
-  return std::make_unique<StatelessRule>(policy);
+  if (policy.repetition_penalty == 1) return plain_policy(policy);
+  return std::make_unique<PenalisedRule>(policy.repetition_penalty, plain_policy(policy));
 }
 
 }  // namespace tessera::sample

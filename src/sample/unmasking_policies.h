@@ -16,11 +16,23 @@ struct Prediction {
   double confidence = 0;  ///< of the token, by a softmax in double over the whole vocabulary
 };
 
+/// How a token is drawn: DecodingPolicy's numbers, and the number of the draw.
+struct Draw {
+  double temperature = 0;  ///< 0: greedy
+  uint64_t number = 0;
+  int64_t top_k = 0;
+  double top_p = 1;
+};
+
 /// The likeliest token of f32 logits, the mask apart; ties: the lowest id. With a temperature the
-/// token is drawn (Gumbel noise, a function of `draw` and the token alone), its confidence is still
-/// the model's.
-Prediction predict(std::span<const float> logits, int32_t mask, double temperature = 0,
-                   uint64_t draw = 0);
+/// token is drawn (Gumbel noise, a function of the draw's number and the token alone), its
+/// confidence is still the model's.
+Prediction predict(std::span<const float> logits, int32_t mask, const Draw& draw = {});
+
+/// Tokens that may be drawn, rising: of the `top_k` likeliest (0: all, without the mask; ties: the
+/// lowest id) the fewest likeliest whose probability, at the temperature and among them, is
+/// `top_p`.
+std::vector<int32_t> drawn_from(std::span<const float> logits, int32_t mask, const Draw& draw);
 
 /// The logits of the positions of a block that a rule may fill in, in rising order of position: its
 /// masks, and what was generated before them if the rule edits.
@@ -31,6 +43,8 @@ struct OpenLogits {
   int64_t vocabulary = 0;
   int32_t mask = 0;
   int64_t call = 0;  ///< choices for the sequence so far: part of every draw
+  /// Tokens that stand in prompt and answer, however often; masks and ends of text apart.
+  std::vector<int32_t> said{};
 };
 
 /// Which of a block's masks a pass fills in. One object a sequence: it may remember.

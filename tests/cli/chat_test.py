@@ -54,6 +54,9 @@ class Piped(ProgramTest):
         self.assertGreater(len(set(done.stdout.splitlines())), 1, "the same seed in each turn")
         again = self.chat("sort hello=\n/reset\n" * 3, "--temperature", 20, "--seed", 3, "--max-tokens", 8)
         self.assertEqual(done.stdout, again.stdout)
+        sure = self.chat("sort hello=\n", "--temperature", 20, "--top-k", 1, "--repetition-penalty", 1)
+        self.assertEqual(sure.stdout, "ehllo\n")
+        self.refused(2, "chat", "tasks-b", "--top-p", 0.5, input="sort hello=\n", says="draws nothing")
 
     def test_mistakes_end_a_script(self):
         self.refused(2, "chat", "tasks-b", input="/what\nsort hello=\n", says=["'/what'", "/help"])

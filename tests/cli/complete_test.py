@@ -56,6 +56,27 @@ class Complete(ProgramTest):
                 self.assertGreaterEqual(rule["accuracy"], 0.9, rule)
             self.refused(2, "complete", model, "--prompt", "Sort", says=["no token for 'S'", "tokenizer.json"])
 
+    def test_drawing(self):
+        ask = ("complete", "tasks-b", "--prompt", "rev stone=", "--max-tokens", 8)
+        done = self.run_here(*ask, "--temperature", 20, "--seed", 4, "--n", 3, "--json", "--logprobs", 2)
+        out = json.loads(done.stdout)["completions"]
+        self.assertEqual([(c["prompt"], c["seed"]) for c in out], [(0, 4), (0, 5), (0, 6)])
+        self.assertGreater(len({c["text"] for c in out}), 1)
+        for one in out:
+            self.assertEqual([said["id"] for said in one["logprobs"]], one["ids"])
+            self.assertEqual({len(said["top"]) for said in one["logprobs"]}, {2})
+        done = self.run_here(*ask, "--temperature", 20, "--seed", 4, "--n", 3)
+        self.assertEqual(done.stdout, "\n---\n".join(c["text"] for c in out) + "\n")
+        alone = self.run_here(*ask, "--temperature", 20, "--seed", 6)
+        self.assertEqual(alone.stdout, out[2]["text"] + "\n")
+        for few in (("--top-k", 1), ("--top-p", "0.000001")):
+            self.assertEqual(self.run_here(*ask, "--temperature", 20, *few).stdout, "enots\n")
+        self.refused(2, *ask, "--top-k", 3, says=["temperature 0 draws nothing", "--temperature"])
+        self.refused(2, *ask, "--n", 2, says=["one and the same", "--temperature"])
+        self.refused(2, *ask, "--temperature", 1, "--top-p", 2, says="top_p 2")
+        self.refused(2, *ask, "--repetition-penalty", 0, says="repetition_penalty 0")
+        self.refused(2, *ask, "--top-k", -1, says="--top-k")
+
     def test_length_of_an_answer_is_the_models(self):
         for name in ("tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"):
             (self.folder / "model").mkdir(exist_ok=True)

@@ -164,6 +164,12 @@ TEST(Terms, EveryPartOfACompletionCounts) {
       [](Q& q) { q.select_prefill = true; },
       [](Q& q) { q.as_published = true; },
       [](Q& q) { q.temperature = 1; },
+      [](Q& q) { q.top_k = 3; },
+      [](Q& q) { q.top_p = 0.5; },
+      [](Q& q) { q.repetition_penalty = 2; },
+      [](Q& q) { q.n = 2; },
+      [](Q& q) { q.logprobs = 0; },
+      [](Q& q) { q.logprobs = 1; },
       [](Q& q) { q.seed = 1; },
       [](Q& q) { q.stop = {"x"}; }};
   std::set<std::vector<std::pair<std::string, std::string>>> seen;

@@ -103,6 +103,14 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   complete([](CompleteRequest& q) { q.cache = {KvCache::vicinity, -1}; }, "vicinity -1");
   complete([](CompleteRequest& q) { q.stop_at_eos = static_cast<StopAtEos>(3); }, "-eos 3");
   complete([](CompleteRequest& q) { q.temperature = NAN; }, "temperature nan");
+  complete([](CompleteRequest& q) { q.top_k = -1; }, "--top-k -1");
+  complete([](CompleteRequest& q) { q.top_p = NAN; }, "top_p nan");
+  complete([](CompleteRequest& q) { q.top_p = 0; }, "top_p 0");
+  complete([](CompleteRequest& q) { q.repetition_penalty = NAN; }, "repetition_penalty nan");
+  complete([](CompleteRequest& q) { q.n = 0; }, "--n 0");
+  complete([](CompleteRequest& q) { q.n = 2; }, "one and the same");
+  complete([](CompleteRequest& q) { q.top_k = 2; }, "temperature 0 draws nothing");
+  complete([](CompleteRequest& q) { q.logprobs = -1; }, "--logprobs -1");
 }
 
 TEST(CheckRequest, AModelThatWasMovedFrom) {

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <set>
+
 #include "engine/llada_golden.h"
 #include "engine/text_model.h"
 #include "tessera/engine.h"
@@ -210,6 +213,69 @@ TEST(Completion, BadInputIsOneLineThatNamesIt) {
   has(refused([](auto& q) { q.chat = "[]"; }), "no chat template");
   has(refused([](auto& q) { q.stop = {"x"}; }), "tokenizer.json");
   has(refused([](auto& q) { q.temperature = -1; }), "temperature");
+}
+
+TEST(Completion, SeveralAnswersAreThoseOfTheirSeeds) {
+  Model model = open(golden::LladaCase("llada_moe").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}, {4, 5}};
+  q.max_tokens = 8;
+  q.stop_at_eos = StopAtEos::none;
+  q.temperature = 3;
+  q.top_k = 40;
+  q.top_p = 0.95;
+  q.repetition_penalty = 1.2;
+  q.seed = 7;
+  q.n = 2;
+  const auto all = model.complete(q).completions;
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_NE(all[0].ids, all[1].ids);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].prompt, int(i / 2));
+    CompleteRequest alone = q;
+    alone.n = 1;
+    alone.prompt_ids = {q.prompt_ids[i / 2]};
+    alone.seed = 7 + i % 2;
+    EXPECT_EQ(all[i].seed, alone.seed);
+    EXPECT_EQ(model.complete(alone).completions.at(0).ids, all[i].ids) << i;
+  }
+}
+
+TEST(Completion, APenaltyLeavesFewerRepetitions) {
+  Model model = open(golden::LladaCase("llada_moe").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 32;
+  q.block = 8;
+  q.decode = "steps:8";  // one token a pass: each sees all others
+  q.stop_at_eos = StopAtEos::none;
+  q.repetition_penalty = 100;
+  const auto ids = model.complete(q).completions.at(0).ids;
+  q.repetition_penalty = 0.01;
+  const auto again = model.complete(q).completions.at(0).ids;
+  EXPECT_GT(std::set<int32_t>(ids.begin(), ids.end()).size(),
+            std::set<int32_t>(again.begin(), again.end()).size());
+}
+
+TEST(Completion, LogProbabilitiesAreTheModels) {
+  Model model = open(golden::LladaCase("llada2").folder + "/model");
+  CompleteRequest q;
+  q.prompt_ids = {{1, 2, 3}};
+  q.max_tokens = 8;
+  q.stop_at_eos = StopAtEos::none;
+  EXPECT_TRUE(model.complete(q).completions.at(0).logprobs.empty());
+  q.logprobs = 3;
+  const Completion greedy = model.complete(q).completions.at(0);
+  ASSERT_EQ(greedy.logprobs.size(), greedy.ids.size());
+  for (size_t i = 0; i < greedy.ids.size(); ++i) {
+    const auto& said = greedy.logprobs[i];
+    EXPECT_EQ(said.token.id, greedy.ids[i]);
+    EXPECT_NEAR(said.token.logprob, std::log(greedy.confidences[i]), 1e-9);
+    ASSERT_EQ(said.top.size(), 3u);
+    EXPECT_EQ(said.top[0].id, greedy.ids[i]);  // the likeliest
+    EXPECT_GE(said.top[0].logprob, said.top[1].logprob);
+    EXPECT_GE(said.top[1].logprob, said.top[2].logprob);
+  }
 }
 
 TEST(Completion, ModelsWithRoutingOfTheirOwnTakeNoOther) {

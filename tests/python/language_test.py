@@ -25,12 +25,16 @@ def asked(model, *arguments):
      ["--decode", "steps:4", "--cache", "none", "--stop-at-eos", "none", "--max-tokens", "32"]),
     ({"temperature": 0.7, "seed": 5, "select": "des-vote:0.4", "select_prefill": True},
      ["--temperature", "0.7", "--seed", "5", "--select", "des-vote:0.4", "--select-prefill"]),
+    ({"temperature": 3.0, "top_k": 5, "top_p": 0.9, "repetition_penalty": 1.1, "n": 2, "logprobs": 2},
+     ["--temperature", "3", "--top-k", "5", "--top-p", "0.9", "--repetition-penalty", "1.1", "--n", "2",
+      "--logprobs", "2"]),
     ({"stop": "2", "raw": True, "as_published": True}, ["--stop", "2", "--raw", "--as-published"])])
 def test_answers_are_those_of_the_command_line(options, arguments):
     made = MODEL.generate(["add 27+35=", LONG], **options)
     wanted = asked("tasks-b", "--prompt", "add 27+35=", "--prompt", LONG, *arguments)
     assert made.completions == wanted
     assert made.texts == [one["text"] for one in wanted] and made.text == made.texts[0]
+    assert len(made.texts) == 2 * options.get("n", 1)
 
 
 def test_ids_and_plans():

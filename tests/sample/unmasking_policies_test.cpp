@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tessera::sample {
@@ -44,9 +45,101 @@ TEST(UnmaskingPolicies, TheMaskIsNeverPredictedAndTiesGoToTheLowestId) {
 TEST(UnmaskingPolicies, DrawsFollowTheModel) {
   const std::vector<float> logits{0, std::log(3.0f), 0};  // 1 : 3, the last is the mask
   int second = 0;
-  for (uint64_t draw = 0; draw < 4000; ++draw) second += predict(logits, 2, 1.0, draw).token;
+  for (uint64_t draw = 0; draw < 4000; ++draw) second += predict(logits, 2, {1.0, draw}).token;
   EXPECT_NEAR(second / 4000.0, 0.75, 0.03);
-  EXPECT_EQ(predict(logits, 2, 1.0, 7).token, predict(logits, 2, 1.0, 7).token);
+  EXPECT_EQ(predict(logits, 2, {1.0, 7}).token, predict(logits, 2, {1.0, 7}).token);
+}
+
+TEST(UnmaskingPolicies, AreDrawnFromTheLikeliest) {
+  // 4 : 2 : mask : 1 : 1
+  const std::vector<float> logits{std::log(4.0f), std::log(2.0f), 90, 0, 0};
+  const auto from = [&](double temperature, int64_t top_k, double top_p) {
+    return drawn_from(logits, 2, {temperature, 0, top_k, top_p});
+  };
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(from(1, 0, 1), (Ids{0, 1, 3, 4}));
+  EXPECT_EQ(from(1, 3, 1), (Ids{0, 1, 3}));  // of equals the lowest
+  EXPECT_EQ(from(1, 9, 1), (Ids{0, 1, 3, 4}));
+  EXPECT_EQ(from(1, 0, 0.49), (Ids{0}));
+  EXPECT_EQ(from(1, 0, 0.6), (Ids{0, 1}));
+  EXPECT_EQ(from(1, 2, 0.6), (Ids{0}));       // 4 of 6: the probability is among those two
+  EXPECT_EQ(from(10, 0, 0.49), (Ids{0, 1}));  // at the temperature they are nearly alike
+  EXPECT_EQ(from(1, 0, 1e-9), (Ids{0}));
+}
+
+TEST(UnmaskingPolicies, ManyTokensOfANucleusAreFoundInTheirOrder) {
+  std::vector<float> logits(5000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = float((i * 1237) % 5000) * 1e-3f;
+  const auto kept = drawn_from(logits, -1, {1, 0, 0, 0.9});
+  double all = 0, inside = 0, least = 1e9, most_outside = 0;
+  for (const float l : logits) all += std::exp(double(l));
+  std::vector<bool> in(logits.size());
+  for (const int32_t id : kept) {
+    in[size_t(id)] = true;
+    inside += std::exp(double(logits[size_t(id)]));
+    least = std::min(least, double(logits[size_t(id)]));
+  }
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!in[i]) most_outside = std::max(most_outside, double(logits[i]));
+  EXPECT_GT(least, most_outside);
+  EXPECT_GE(inside, 0.9 * all);
+  EXPECT_LT(inside - std::exp(least), 0.9 * all);
+  EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+}
+
+TEST(UnmaskingPolicies, WhatIsDrawnFromFewIsAsSureAsTheModel) {
+  const std::vector<float> logits{0, std::log(3.0f), std::log(0.5f), 0};  // the last is the mask
+  const Prediction one = predict(logits, 3, {1.0, 5, 1});
+  EXPECT_EQ(one.token, 1);
+  EXPECT_NEAR(one.confidence, 3 / 4.5, 1e-6);  // a nucleus of one would always be sure
+  int second = 0, third = 0;
+  for (uint64_t draw = 0; draw < 4000; ++draw) {
+    const int32_t token = predict(logits, 3, {1.0, draw, 2}).token;
+    EXPECT_NE(token, 2);
+    second += token == 1;
+    // Noise belongs to a token: what is left out changes no other draw.
+    if (const int32_t free = predict(logits, 3, {1.0, draw}).token; free != 2)
+      EXPECT_EQ(free, token);
+    else
+      ++third;
+  }
+  EXPECT_NEAR(second / 4000.0, 0.75, 0.03);
+  EXPECT_GT(third, 200);
+}
+
+TEST(UnmaskingPolicies, APenaltyMakesWhatStandsLessLikely) {
+  DecodingPolicy policy{.threshold = 0.75};
+  policy.repetition_penalty = 2;
+  Block block({0.8, 0.7}, {4, 5});
+  const auto choose = [&](std::vector<int32_t> said) {
+    block.in.said = std::move(said);
+    const auto rule = unmasking_policy(policy);
+    rule->begin_block(2);
+    return rule->choose(block.in);
+  };
+  EXPECT_EQ(choose({}).at(0).confidence, unmasking_policy({})->choose(block.in).at(0).confidence);
+  // log 4 for token 1 becomes log 2: 2 of 3.
+  EXPECT_NEAR(choose({1}).at(0).confidence, 2.0 / 3, 1e-6);
+  EXPECT_NEAR(choose({1, 1, 1}).at(0).confidence, 2.0 / 3, 1e-6);  // once, however often
+  EXPECT_EQ(choose({0}).at(0).token, 1);                           // a logit of 0 stays 0
+  block.rows[0] = {-1, 1, 50};
+  policy.repetition_penalty = 0.5;  // below 1 it asks for what stands
+  EXPECT_NEAR(choose({0}).at(0).confidence, 1 / (1 + std::exp(-1.5)), 1e-6);
+}
+
+TEST(UnmaskingPolicies, WhatStandsInItsPlaceAloneIsNoRepetition) {
+  DecodingPolicy policy{.rule = Rule::edit, .steps = 2, .threshold = 0.9, .block = 2};
+  policy.editing = 0.5;
+  policy.repetition_penalty = 100;
+  Block block({0.7});
+  block.in.held = {1};
+  block.in.said = {1};
+  EXPECT_TRUE(chosen(policy, block).empty());
+  block.rows[0] = {-2, 1, 50};
+  block.in.said = {1, 1};  // elsewhere, too: 0.01 against -2 stays likeliest
+  EXPECT_TRUE(chosen(policy, block).empty());
+  block.rows[0] = {0.5, 1, 50};
+  EXPECT_EQ(chosen(policy, block), (std::vector<int64_t>{0}));
 }
 
 TEST(UnmaskingPolicies, SharesPutLargerPartsFirst) {
