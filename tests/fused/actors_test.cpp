@@ -1,6 +1,8 @@
 #include "fused/actors.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <filesystem>
@@ -16,6 +18,19 @@
 #include "nn/random_bank.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
+
+namespace {
+std::atomic<int64_t> threads_made{0};
+}  // namespace
+
+// In front of the C library's own: each thread that this program makes is counted.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* with) {
+  using Create = decltype(&pthread_create);
+  static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  ++threads_made;
+  return create(thread, attributes, run, with);
+}
 
 namespace tessera::fused {
 namespace {
@@ -116,6 +131,7 @@ TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
   const Known known(gang, kKinds);
   std::atomic<int64_t> failures{0};
   std::atomic<size_t> most_threads{0}, least_threads{1 << 20};
+  std::atomic<int64_t> made_before{0};
   const auto error = gang.at_once(2, 60s, [&](SymmetricHeap& heap) {
     const int r = heap.rank();
     DelayedHeap late(heap, uint32_t(r));
@@ -130,6 +146,7 @@ TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
       if (random() % 100 == 0)
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
       if (r != 0 || i % 1000 != 500) continue;  // all ranks are under way
+      if (i == 500) made_before = threads_made.load();
       most_threads = std::max<size_t>(most_threads, threads_there_are());
       least_threads = std::min<size_t>(least_threads, threads_there_are());
     }
@@ -137,7 +154,9 @@ TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
   });
   if (error) std::rethrow_exception(error);
   EXPECT_EQ(failures, 0);
-  EXPECT_EQ(most_threads, least_threads) << "no layer makes a thread";
+  EXPECT_GT(made_before, 3) << "threads are counted";
+  EXPECT_EQ(threads_made, made_before) << "no layer makes a thread";
+  EXPECT_EQ(most_threads, least_threads) << "and none ends";
 }
 
 TEST(Actors, AnyThreadsAndProcessorsDo) {
