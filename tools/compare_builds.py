@@ -28,6 +28,7 @@ DIT_PLANS = [
     "expert=2,schedule=staggered-batch,warmup=2", "expert=3,schedule=adaptive,sync-every=3",
     "distrifusion=3,expert=3,schedule=displaced", "schedule=interweaved,scores=latest",
     "pipefusion=2,patches=3", "patches=4,cut=bands", "ulysses=3,vae=3", "distrifusion=2,shards=4",
+    "shard=3", "cfg=2,shard=2",
 ]
 TOKEN_PLANS = ["", "expert=2", "expert=3", "tensor=2"]
 TOKEN_RULES = [
@@ -41,7 +42,7 @@ IMAGES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux
             "cogvideox_2b": [*SMALL, "--frames", "9"], "cogvideox_5b": [*SMALL, "--frames", "9"]}
 
 
-AXES = ("data", "cfg", "pipefusion", "ring", "ulysses", "distrifusion", "tensor")
+AXES = ("data", "cfg", "pipefusion", "ring", "ulysses", "distrifusion", "shard", "tensor")
 
 
 def ranks(plan):

@@ -30,7 +30,7 @@ enum class ExpertPlacement { blocks, strided, list };
 enum class PatchShape { runs, bands };
 
 /// Directions in which ranks are spread.
-enum class PlanAxis { data, cfg, pipefusion, ring, ulysses, distrifusion, tensor };
+enum class PlanAxis { data, cfg, pipefusion, ring, ulysses, distrifusion, shard, tensor };
 
 /// More ranks than any plan may need.
 inline constexpr int kMostRanks = 4096;
@@ -46,6 +46,9 @@ struct Plan {
   int tensor = 1;   ///< shards of the weights
   int distrifusion =
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
+  int shard = 1;   ///< ranks that spread the weights of the blocks, and gather each one ahead of
+                   ///< its turn (FSDP, Zhao et al. 2023, hybrid sharding); samples are dealt out
+                   ///< to them, and one without samples keeps weights alone
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
   int vae = 1;     ///< ranks, the first ones, that decode an image together, some of its lines each
   int warmup = 1;  ///< first steps in which nothing is stale, >= 1
@@ -77,7 +80,7 @@ struct Plan {
   /// Ranks that the plan needs.
   int world() const {
     int64_t ranks = 1;
-    for (const int64_t n : {data, cfg, pipefusion, ring, ulysses, distrifusion, tensor})
+    for (const int64_t n : {data, cfg, pipefusion, ring, ulysses, distrifusion, shard, tensor})
       ranks = ranks > kMostRanks ? ranks : ranks * n;
     return static_cast<int>(ranks > kMostRanks ? kMostRanks + 1 : ranks);
   }
@@ -106,7 +109,7 @@ struct Axis {
   int size = 1;
 };
 /// The axes of a plan, outermost first: ranks that are neighbours differ along the last one. The
-/// default order is data, cfg, pipefusion, ring, ulysses, distrifusion, tensor.
+/// default order is data, cfg, pipefusion, ring, ulysses, distrifusion, shard, tensor.
 std::vector<Axis> axes_of(const Plan& plan);
 
 /// Reads "name=value,name=value" over the defaults; "expert=N" alone implies "data=N". Throws

@@ -129,13 +129,14 @@ std::string write_placement(const Plan& plan) {
   return plan.placement == ExpertPlacement::blocks ? "blocks" : "";
 }
 
-constexpr std::array<std::pair<PlanAxis, int Plan::*>, 7> kAxes{{
+constexpr std::array<std::pair<PlanAxis, int Plan::*>, 8> kAxes{{
     {PlanAxis::data, &Plan::data},
     {PlanAxis::cfg, &Plan::cfg},
     {PlanAxis::pipefusion, &Plan::pipefusion},
     {PlanAxis::ring, &Plan::ring},
     {PlanAxis::ulysses, &Plan::ulysses},
     {PlanAxis::distrifusion, &Plan::distrifusion},
+    {PlanAxis::shard, &Plan::shard},
     {PlanAxis::tensor, &Plan::tensor},
 }};
 
@@ -194,6 +195,7 @@ const std::vector<Entry>& entries() {
       number("tensor", &Plan::tensor),
       number("distrifusion", &Plan::distrifusion),
       number("shards", &Plan::shards, 0),
+      number("shard", &Plan::shard),
       number("expert", &Plan::expert),
       number("vae", &Plan::vae),
       number("warmup", &Plan::warmup),
@@ -304,7 +306,7 @@ std::vector<std::string> shard_problems(const Plan& plan) {
 // Of who has which experts.
 std::vector<std::string> expert_problems(const Plan& plan) {
   std::vector<std::string> found;
-  // Ranks that hold different tokens.
+  // Ranks that hold different tokens; those of shard= have the weights of one of them.
   const int different = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
   if (different % plan.expert != 0 && plan.tensor == 1)
     found.push_back(fmt::format(
@@ -424,6 +426,10 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   const bool adaptive = plan.schedule == ExpertSchedule::adaptive;
   if (adaptive && plan.conditional != KeptSlot::all)
     found.push_back("schedule=adaptive chooses the assignments itself; leave out conditional=");
+  if (plan.shard > 1 && plan.schedule == ExpertSchedule::staggered_batch)
+    found.push_back(
+        "schedule=staggered-batch runs each block twice, and shard= gathers it once; leave one of "
+        "the two out");
   for (const auto& some :
        {shard_problems(plan), expert_problems(plan), patch_problems(plan), fused_problems(plan)})
     found.insert(found.end(), some.begin(), some.end());

@@ -74,9 +74,9 @@ const auto& table(std::type_identity<Phase>) {
 const auto& table(std::type_identity<PlanAxis>) {
   using A = PlanAxis;
   static const Words<A> all{
-      {"data", A::data},    {"cfg", A::cfg},         {"pipefusion", A::pipefusion},
-      {"ring", A::ring},    {"ulysses", A::ulysses}, {"distrifusion", A::distrifusion},
-      {"tensor", A::tensor}};
+      {"data", A::data},   {"cfg", A::cfg},         {"pipefusion", A::pipefusion},
+      {"ring", A::ring},   {"ulysses", A::ulysses}, {"distrifusion", A::distrifusion},
+      {"shard", A::shard}, {"tensor", A::tensor}};
   return all;
 }
 const auto& table(std::type_identity<Precision>) {

@@ -33,7 +33,7 @@ nn::Geometry geometry_of(const HunyuanDitConfig& c) {
 
 // Mean of each sequence's tokens before the tokens: [batch * (length + 1), channels].
 Tensor with_mean(const Tensor& tokens, int64_t batch, const Tensor& stored) {
-  const int64_t length = tokens.size(0) / batch, channels = tokens.size(1);
+  const int64_t length = tokens.size(0) / std::max<int64_t>(batch, 1), channels = tokens.size(1);
   const tensor::Shape shape{batch * (length + 1), channels};
   if (tokens.is_meta()) return Tensor::empty(shape, DType::f32, tokens.device());
   const Tensor text = tokens.to(tensor::Device::cpu), positions = stored.to(tensor::Device::cpu),
@@ -129,7 +129,7 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
 // The mean of a sequence asks its tokens and itself (CLIP's attention pooling).
 Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t batch) const {
   const Tensor all = with_mean(text, batch, pool_positions_);
-  const int64_t each = all.size(0) / batch;
+  const int64_t each = all.size(0) / std::max<int64_t>(batch, 1);
   nn::Segments first;
   std::vector<ops::AttentionSpan> spans;
   for (int r = 0; r < batch; ++r) {

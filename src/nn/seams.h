@@ -144,11 +144,28 @@ class Reduce {
   virtual Tensor sum(int64_t rows, const Part& part, const Finish& finish) = 0;
 };
 
+/// Blocks whose weights ranks share: of the bytes of each, this rank has a run.
+struct SpreadBlocks {
+  Range blocks;              ///< of the stack, or of the rank's stage of it
+  std::vector<Tensor> mine;  ///< u8, of each of them; the runs of the ranks stand behind each other
+  std::vector<int64_t> whole;  ///< bytes of all runs, of each of them
+};
+
+/// Brings together the weights of blocks that are spread over ranks.
+class Gather {
+ public:
+  virtual ~Gather() = default;
+  /// All bytes of a block, u8; who holds them keeps them. Blocks are asked for in order, pass by
+  /// pass, on all ranks alike; those of the next one travel meanwhile.
+  virtual Tensor bytes(int block, const SpreadBlocks& of) = 0;
+};
+
 /// What a model may ask of the world outside its rank.
 struct Seams {
   Attention& attention;
   Experts& experts;
   Reduce* reduce = nullptr;  ///< of row-split products; null: weights are whole
+  Gather* gather = nullptr;  ///< of blocks that are spread; null: they are here
 };
 
 }  // namespace tessera::nn

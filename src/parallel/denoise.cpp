@@ -242,7 +242,7 @@ void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
 void Steps::call(int i, const Unit& unit, bool another) {
   Stages& stages = setup_.stages;
   const bool goes_on = i + 1 < sampler_.steps();
-  stages.begin(another);
+  setup_.begin_call(another);
   const Tensor input = first_ ? input_of(i, unit) : Tensor();
   if (first_ && !last_ && goes_on) stages.expect_latent(i, unit.patch);
   const nn::TokenShape shape = setup_.shape();
@@ -327,7 +327,7 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const Tensor& timestep, const Tensor& latent, Setup& setup,
                const DenoiseControl& control) {
   setup.begin_step({0, 1, true, true});
-  setup.stages.begin(false);
+  setup.begin_call(false);
   const tensor::Device device = device_of(setup, latent);
   const nn::ContextPtr context = model.prepare(placed(conditioning, device), setup.shape());
   const nn::StepContextPtr step = model.at(*context, timestep.to(device));

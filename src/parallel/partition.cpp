@@ -16,7 +16,8 @@ using nn::Segment;
 using nn::Segments;
 using tensor::Tensor;
 
-// Axes whose ranks hold different tokens; the last three part a sequence, outermost first.
+// Axes whose ranks hold different tokens, and may share experts; the last three part a sequence,
+// outermost first. Ranks of `shard` have different samples, too, but weights of one portion.
 constexpr std::string_view kTokenAxes[] = {"data", "cfg", "ring", "ulysses", "distrifusion"};
 constexpr std::string_view kShardAxes[] = {"ring", "ulysses", "distrifusion"};
 
@@ -96,8 +97,9 @@ int expert_place(const Plan& plan, int rank) {
 
 int portion_number(const Plan& plan, int rank) {
   const comm::Mesh mesh = mesh_of(plan);
-  const int stage = mesh.coordinate(rank, "pipefusion"), shard = mesh.coordinate(rank, "tensor");
-  return (stage * plan.expert + expert_place(plan, rank)) * plan.tensor + shard;
+  const int stage = mesh.coordinate(rank, "pipefusion"), slice = mesh.coordinate(rank, "tensor");
+  const int portion = (stage * plan.expert + expert_place(plan, rank)) * plan.tensor + slice;
+  return portion * plan.shard + mesh.coordinate(rank, "shard");
 }
 
 Partition::Partition(comm::Mesh mesh, const Workload& workload, int patches, PatchShape shape)
@@ -118,15 +120,25 @@ Partition Partition::of_pass(const Plan& plan, nn::TokenView pass) {
 
 std::vector<int> Partition::sequences(int rank) const {
   if (of_pass_) return pass_.sequences;
-  const auto part = [&](int count, std::string_view axis) {
-    return nn::split({0, count}, mesh_.size(axis), mesh_.coordinate(rank, axis));
-  };
-  const Range branches = part(workload_.branches, "cfg"), samples = part(workload_.samples, "data");
+  const Range branches =
+      nn::split({0, workload_.branches}, mesh_.size("cfg"), mesh_.coordinate(rank, "cfg"));
+  const Range samples = this->samples(rank);
   std::vector<int> sequences;
   for (int64_t b = branches.begin; b < branches.end; ++b)
     for (int64_t p = samples.begin; p < samples.end; ++p)
       sequences.push_back(static_cast<int>(b * workload_.samples + p));
   return sequences;
+}
+
+Range Partition::samples(int rank) const {
+  const Range group =
+      nn::split({0, workload_.samples}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
+  // The first ones have more: rank 0, which encodes texts and decodes, has one if there is one.
+  const auto begin = [&](int64_t place) {
+    return group.begin + (group.size() * place + mesh_.size("shard") - 1) / mesh_.size("shard");
+  };
+  const int place = mesh_.coordinate(rank, "shard");
+  return {begin(place), begin(place + 1)};
 }
 
 std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) const {
@@ -239,8 +251,7 @@ bool Partition::whole_samples() const {
 // A rank's latent, once for all branches; a sequence is a sample of the request.
 Segments Partition::latent(int rank, int patch) const {
   Segments held;
-  const Range samples =
-      nn::split({0, workload_.samples}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
+  const Range samples = this->samples(rank);
   const std::vector<Range> mine = ids(rank, patch);
   for (int64_t p = samples.begin; p < samples.end; ++p)
     for (const Range& r : mine) held.push_back({static_cast<int>(p), r});

@@ -39,8 +39,8 @@ enum class Rows { latent, text };
 /// patches, of its shard of each, from the first step to the last; shards may be uneven or empty.
 class Partition {
  public:
-  /// Of a request for samples over a mesh with the axes of mesh_of: `data` and `cfg` part its
-  /// sequences, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch and the
+  /// Of a request for samples over a mesh with the axes of mesh_of: `data`, `shard` and `cfg` part
+  /// its sequences, `patches` their latent, `ring`, `ulysses` and `distrifusion` each patch and the
   /// text, which belongs to the first patch: that has fewer tokens by as many.
   /// All stages of `pipefusion` hold the same tokens.
   Partition(comm::Mesh mesh, const Workload& workload, int patches = 1,
@@ -84,6 +84,7 @@ class Partition {
                       int stage = -1) const;
 
  private:
+  nn::Range samples(int rank) const;
   nn::Segments latent(int rank, int patch = -1) const;
   nn::Segments text(int rank) const;  ///< by the numbers of the request's sequences
   nn::Range patch_of(int64_t count, int64_t each, int patch) const;
@@ -104,8 +105,8 @@ comm::Mesh mesh_of(const Plan& plan);
 std::vector<int> expert_group(const Plan& plan, int rank);
 /// The place of a rank in that group: equal places hold equal experts.
 int expert_place(const Plan& plan, int rank);
-/// The number of a rank's portion of the weights, its stage, experts and shard: equal numbers hold
-/// equal portions.
+/// The number of a rank's portion of the weights, its stage, experts, slice and what it keeps of
+/// them for others: equal numbers hold equal portions.
 int portion_number(const Plan& plan, int rank);
 
 /// The part of a view that holds the sequences view.sequences[begin, end), under their own numbers.

@@ -144,6 +144,8 @@ void text_problems(const Plan& plan, Problems& found) {
   if (plan.shard_count() > 1)
     found.push_back(
         "distrifusion= and shards= are for images; language models take expert=N or tensor=N");
+  if (plan.shard > 1)
+    found.push_back("shard= is for images; language models take expert=N or tensor=N");
   if (plan.vae > 1) found.push_back("vae= decodes images; leave it out of a language model's plan");
   if (plan.cfg * plan.ring * plan.ulysses > 1)
     found.push_back(
@@ -216,6 +218,11 @@ void Setup::begin_step(const nn::StepInfo& info) {
   if (second) second->begin_step(info);
 }
 
+void Setup::begin_call(bool another) {
+  stages.begin(another);
+  if (gather) gather->begin(another);
+}
+
 void Setup::begin_pass(int index, nn::TokenView pass) {
   partition = Partition::of_pass(plan, std::move(pass));
   if (peers) peers->hold(partition.pass().body, partition.run(rank).begin);
@@ -264,6 +271,8 @@ Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& wo
           world ? world->size() : 1);
   tensor_group = along("tensor");
   if (tensor_group) reduce = std::make_unique<OrderedReduce>(*tensor_group);
+  weight_group = along("shard");
+  if (weight_group) gather = std::make_unique<BlockGather>(*weight_group);
   share_blocks(geometry);
   share_tokens(geometry, workload);
   share_experts(geometry, workload);

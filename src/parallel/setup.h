@@ -14,6 +14,7 @@
 #include "parallel/partition.h"
 #include "parallel/sequence/group_peers.h"
 #include "parallel/stages.h"
+#include "parallel/tensor/block_gather.h"
 #include "parallel/turns.h"
 #include "tessera/plan.h"
 
@@ -58,13 +59,14 @@ struct Setup {
   Residence residence;
   nn::Range blocks;  ///< of my stage
   Stages stages;
-  std::unique_ptr<comm::Communicator> expert_group, tensor_group;
+  std::unique_ptr<comm::Communicator> expert_group, tensor_group, weight_group;
   std::unique_ptr<comm::Communicator> branch_group;  ///< of cfg=2: a branch of guidance each
   /// Of the tokens of a sequence: of distrifusion= or of text; and of ring= and ulysses=.
   std::unique_ptr<comm::Communicator> token_group, ring_group, head_group;
   std::unique_ptr<nn::Attention> attention;
   const nn::KvAttention* cache = nullptr;  ///< what keeps keys and values within it; null: nothing
   std::unique_ptr<nn::Reduce> reduce;      ///< null: weights are whole
+  std::unique_ptr<BlockGather> gather;     ///< of shard=; null: blocks are here
   std::shared_ptr<nn::SelectionPolicy> policy;  ///< of text: who chooses its experts
   std::unique_ptr<nn::MoeLayers> experts;
   std::unique_ptr<Turns> turns;           ///< of a staggered batch: of its halves
@@ -76,9 +78,11 @@ struct Setup {
   nn::TokenShape shape() const { return partition.shape(rank); }
   /// Of the first half of a staggered batch, or the second; else of all sequences.
   nn::Seams seams(int half = 0) const {
-    return {*attention, half == 0 ? *experts : *second, reduce.get()};
+    return {*attention, half == 0 ? *experts : *second, reduce.get(), gather.get()};
   }
   void begin_step(const nn::StepInfo& info);
+  /// Before a call of the network, for a patch or for all tokens; whether another one follows.
+  void begin_call(bool another);
   /// The same for a pass over text: its tokens, on every rank alike.
   void begin_pass(int index, nn::TokenView pass);
   void finish();

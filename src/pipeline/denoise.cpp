@@ -172,7 +172,7 @@ Tensor Ranks::run(comm::Communicator* world) {
   const Plan& plan = state.options.plan;
   const nn::Denoiser& model = *job.networks.at(static_cast<size_t>(rank));
   parallel::Setup setup(plan, model.geometry(), job.workload(), world,
-                        {state.device(), job.resident_blocks < 0});
+                        {state.device(), job.resident_blocks < 0 && plan.shard == 1});
   RedundancyProbe probe;
   if (request.compare_steps)
     setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });

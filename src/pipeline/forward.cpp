@@ -187,7 +187,8 @@ void TransformerPass::run(comm::Communicator* world) {
 }
 
 nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::string& file,
-                                 Tensors& inputs, const std::string& all, int batch, bool cut) {
+                                 Tensors& inputs, const std::string& all, int batch,
+                                 const char* cut) {
   nn::Conditioning conditioning;
   for (const auto& name : spec.forward_names.conditioning)
     conditioning.tensors[name] = input(file, inputs, name, all);
@@ -195,8 +196,8 @@ nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::st
     if (inputs.contains(name)) conditioning.tensors[name] = inputs.at(name);
   for (const auto& [name, x] : conditioning.tensors)
     require(!cut || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
-            "'{}': '{}' is {}; data= deals out {} sequences: expected [{}, ...]", file, name,
-            x.shape().str(), batch, batch);
+            "'{}': '{}' is {}; {}= deals out {} sequences: expected [{}, ...]", file, name,
+            x.shape().str(), cut, batch, batch);
   return conditioning;
 }
 
@@ -213,8 +214,9 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
           file, names.timestep, time.elements(), batch);
   time = ops::blend(time.reshape({batch}), names.timestep_scale, time.reshape({batch}), 0);
-  const nn::Conditioning conditioning =
-      conditioning_of(spec, file, inputs, all, batch, state.options.plan.data > 1);
+  const Plan& plan = state.options.plan;
+  const char* const cut = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
+  const nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, cut);
   parallel::Workload workload;
   workload.samples = batch;
   workload.grid = layout.grid();
@@ -371,7 +373,7 @@ Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensor
   add_process(
       state.options,
       [&](int rank) -> std::shared_ptr<const void> {
-        return stage.spec->make(*weights, stage.portion(rank), stage.dtype());
+        return stage.make_transformer(rank, -1, weights);
       },
       found);
   return {found.weights, found.process - found.weights, found.process + given};

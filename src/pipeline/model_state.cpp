@@ -11,7 +11,7 @@
 #include "pipeline/choose_stages.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/resolve_model.h"
-#include "pipeline/streamed.h"
+#include "pipeline/spread_blocks.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -119,6 +119,10 @@ nn::Portion ModelState::portion(int rank) const {
   return portion;
 }
 
+nn::Shard ModelState::kept(int rank) const {
+  return {parallel::mesh_of(options.plan).coordinate(rank, "shard"), options.plan.shard};
+}
+
 std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident,
                                                             const RunMeters* meters) {
   tensor::Scope loading = tensor::current_scope();
@@ -135,9 +139,21 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
           "memory, or a folder that 'tessera quantise' made");
   if (device() != tensor::Device::meta)
     (void)check_transformer();  // what is to be said of it was said before
-  const auto weights = weights_of("transformer");
-  if (resident < 0) return spec->make(*weights, portion(rank), dtype());
-  return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident, expert_dtype());
+  return make_transformer(rank, resident, weights_of("transformer"));
+}
+
+std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
+    int rank, int64_t resident, std::shared_ptr<const nn::Weights> weights) const {
+  if (resident >= 0)
+    return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident, expert_dtype());
+  const nn::Portion mine = portion(rank);
+  if (options.plan.shard == 1) return spec->make(*weights, mine, dtype());
+  auto meta = weights;
+  if (device() != tensor::Device::meta)
+    meta = std::make_shared<load::MetaWeights>(load::open_weights(folder.component("transformer")));
+  auto blocks =
+      std::make_unique<SpreadSource>(*spec, meta, *weights, dtype(), mine, kept(rank), device());
+  return std::make_unique<StreamedDenoiser>(*spec, *weights, dtype(), mine, std::move(blocks));
 }
 
 std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {

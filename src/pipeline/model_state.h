@@ -70,8 +70,13 @@ struct ModelState {
   nn::Geometry geometry() const;
   /// Those of a part; on meta as the files have them, or would have.
   std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
-  /// What a rank holds of it.
+  /// What a rank computes of it, and under shard= what the rank keeps of each of its blocks.
   nn::Portion portion(int rank) const;
+  nn::Shard kept(int rank) const;
+  /// A rank's transformer over these weights, of which with `resident` from 0 on so many blocks
+  /// stay.
+  std::unique_ptr<nn::Denoiser> make_transformer(int rank, int64_t resident,
+                                                 std::shared_ptr<const nn::Weights> weights) const;
   /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
   /// from 0 on, so many of its blocks stay in memory. While it is held, it counts with what the
   /// scope and the rank's meter count.

@@ -7,7 +7,6 @@
 #include "base/stop.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
-#include "pipeline/streamed.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -223,10 +222,7 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   add_process(
       options,
       [&](int rank) -> std::shared_ptr<const void> {
-        if (job.resident_blocks >= 0)
-          return std::make_shared<StreamedDenoiser>(*stage.spec, weights, stage.dtype(),
-                                                    job.resident_blocks, stage.expert_dtype());
-        return stage.spec->make(*weights, stage.portion(rank), stage.dtype());
+        return stage.make_transformer(rank, job.resident_blocks, weights);
       },
       found);
   found.process += input_bytes(job);

@@ -13,20 +13,29 @@ namespace {
 using nn::DType;
 using nn::Portion;
 
-// A block alone, which finds in context, placement and step what all blocks share.
-Portion one_block(int64_t index, std::optional<DType> experts) {
-  Portion one{{index, index + 1}, false, false};
-  one.conditioning = false;
-  one.expert_dtype = experts;
-  return one;
+// All of a model.
+Portion whole_of(const models::PipelineSpec& spec, std::optional<DType> experts) {
+  Portion whole = spec.whole();
+  whole.expert_dtype = experts;
+  return whole;
 }
 
-// The first blocks, and what stands before and after all.
-Portion shell_of(int64_t resident, std::optional<DType> experts) {
-  Portion shell{{0, resident}, true, true};
-  shell.expert_dtype = experts;
-  return shell;
+// The first blocks of a portion, and what stands before and after all.
+Portion shell_of(Portion portion, int64_t resident) {
+  portion.blocks.end = portion.blocks.begin + resident;
+  return portion;
 }
+
+class FileBlocks final : public BlockSource {
+ public:
+  explicit FileBlocks(std::shared_ptr<const nn::Weights> weights) : weights_(std::move(weights)) {}
+  std::shared_ptr<const nn::Weights> weights(int, const nn::Seams&) const override {
+    return weights_;
+  }
+
+ private:
+  std::shared_ptr<const nn::Weights> weights_;
+};
 
 int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion) {
   tensor::Scope scope;
@@ -43,17 +52,34 @@ StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec,
                                    std::shared_ptr<const nn::Weights> weights, DType dtype,
                                    int64_t resident, std::optional<DType> experts)
     : spec_(spec),
-      weights_(std::move(weights)),
       dtype_(dtype),
-      experts_(experts),
+      portion_(whole_of(spec, experts)),
       resident_(resident),
-      shell_(spec.make(*weights_, shell_of(resident, experts), dtype)) {}
+      blocks_(std::make_unique<FileBlocks>(weights)),
+      shell_(spec.make(*weights, shell_of(portion_, resident), dtype)) {}
+
+StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec, const nn::Weights& weights,
+                                   DType dtype, const Portion& portion,
+                                   std::unique_ptr<const BlockSource> blocks)
+    : spec_(spec),
+      dtype_(dtype),
+      portion_(portion),
+      resident_(portion.blocks.begin),
+      blocks_(std::move(blocks)),
+      shell_(spec.make(weights, shell_of(portion, 0), dtype)) {}
 
 void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                              nn::Hidden& hidden, const nn::Seams& seams) const {
   if (index < resident_) return shell_->block(index, step, placement, hidden, seams);
-  const auto part = spec_.make(*weights_, one_block(index, experts_), dtype_);
+  const auto weights = blocks_->weights(index, seams);
+  const auto part = spec_.make(*weights, one_block(portion_, index), dtype_);
   part->block(index, step, placement, hidden, seams);
+}
+
+Portion one_block(Portion portion, int64_t index) {
+  portion.blocks = {index, index + 1};
+  portion.embed = portion.head = portion.conditioning = false;
+  return portion;
 }
 
 int64_t PartWeights::whole() const { return std::accumulate(blocks.begin(), blocks.end(), fixed); }
@@ -68,9 +94,10 @@ int64_t PartWeights::largest(int64_t first) const {
 PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,
                          std::optional<DType> experts) {
   PartWeights parts;
-  parts.fixed = weight_of(spec, dtype, shell_of(0, experts));
+  const Portion whole = whole_of(spec, experts);
+  parts.fixed = weight_of(spec, dtype, shell_of(whole, 0));
   for (int64_t b = 0; b < spec.blocks; ++b)
-    parts.blocks.push_back(weight_of(spec, dtype, one_block(b, experts)));
+    parts.blocks.push_back(weight_of(spec, dtype, one_block(whole, b)));
   return parts;
 }
 

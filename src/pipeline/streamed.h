@@ -10,16 +10,27 @@
 
 namespace tessera::pipeline {
 
+/// Where the weights of a block are when its turn comes.
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+  virtual std::shared_ptr<const nn::Weights> weights(int block, const nn::Seams& seams) const = 0;
+};
+
 /// A transformer too large for memory: what stands before and after the blocks and the first
-/// `resident` blocks stay; every other block is packed from the file when its turn comes,
-/// and released after it. Computes bit by bit what the whole transformer computes. Const and
-/// thread-safe.
+/// `resident` blocks stay; every other block is made when its turn comes, of the file or of what
+/// ranks keep of it, and released after it. Computes bit by bit what the whole transformer
+/// computes. Const and thread-safe.
 class StreamedDenoiser : public nn::Denoiser {
  public:
-  /// The spec must outlive it. `experts`: of the weights of routed experts, if they are in
-  /// something else than `dtype`.
+  /// Of blocks that are packed from the file. The spec must outlive it. `experts`: of the weights
+  /// of routed experts, if they are in something else than `dtype`.
   StreamedDenoiser(const models::PipelineSpec& spec, std::shared_ptr<const nn::Weights> weights,
                    nn::DType dtype, int64_t resident, std::optional<nn::DType> experts = {});
+  /// A rank's portion, whose blocks come from elsewhere; what stands before and after them from
+  /// `weights`.
+  StreamedDenoiser(const models::PipelineSpec& spec, const nn::Weights& weights, nn::DType dtype,
+                   const nn::Portion& portion, std::unique_ptr<const BlockSource> blocks);
 
   const nn::Geometry& geometry() const override { return shell_->geometry(); }
   nn::DType dtype() const override { return shell_->dtype(); }
@@ -46,13 +57,16 @@ class StreamedDenoiser : public nn::Denoiser {
 
  private:
   const models::PipelineSpec& spec_;
-  std::shared_ptr<const nn::Weights> weights_;
   nn::DType dtype_;
-  std::optional<nn::DType> experts_;
+  nn::Portion portion_;
   int64_t resident_;
+  std::unique_ptr<const BlockSource> blocks_;
   std::unique_ptr<nn::Denoiser> shell_;
   tensor::PageReuse reuse_;
 };
+
+/// A block of a portion alone, which finds in context, placement and step what all blocks share.
+nn::Portion one_block(nn::Portion portion, int64_t index);
 
 /// What parts of a transformer weigh in memory, in bytes; found on meta.
 struct PartWeights {

@@ -26,8 +26,8 @@ constexpr int kPatches[] = {1, 2, 4, 8, 16, 32};
 constexpr int kMostRanksCompared = 64;
 
 using AxisSize = int Plan::*;
-constexpr AxisSize kAxes[] = {&Plan::data,    &Plan::cfg,    &Plan::pipefusion,  &Plan::ring,
-                              &Plan::ulysses, &Plan::tensor, &Plan::distrifusion};
+constexpr AxisSize kAxes[] = {&Plan::data,    &Plan::cfg,    &Plan::pipefusion,   &Plan::ring,
+                              &Plan::ulysses, &Plan::tensor, &Plan::distrifusion, &Plan::shard};
 
 // All products of the axes from `axis` on that make `ranks`.
 void add_products(Plan plan, size_t axis, int ranks, std::vector<Plan>& found) {

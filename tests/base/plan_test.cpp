@@ -9,19 +9,30 @@ namespace {
 
 TEST(Plan, WritesWhatItReads) {
   for (const char* text :
-       {"", "tensor=2", "data=2,distrifusion=3,warmup=2",
+       {"",
+        "tensor=2",
+        "data=2,distrifusion=3,warmup=2",
         "data=4,expert=2,schedule=interweaved,sync=deep,conditional=low,stride=3",
         "schedule=displaced,sync=0+3+5,sync-every=4,scores=latest",
-        "conditional=random,conditional-layers=async", "schedule=adaptive,budget=30,sync=0",
-        "schedule=staggered-batch,conditional=low", "data=2,expert=2,placement=strided",
-        "data=2,expert=2,placement=1+0+0+1", "data=3,expert=3,moe=fused,placement=strided",
-        "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+tensor",
-        "data=2,cfg=2,ring=3,ulysses=4,tensor=2", "patches=1", "pipefusion=4,patches=8,warmup=2",
-        "pipefusion=2,cut=bands,stages=19+38", "cfg=2,ulysses=3,vae=5", "shards=4",
+        "conditional=random,conditional-layers=async",
+        "schedule=adaptive,budget=30,sync=0",
+        "schedule=staggered-batch,conditional=low",
+        "data=2,expert=2,placement=strided",
+        "data=2,expert=2,placement=1+0+0+1",
+        "data=3,expert=3,moe=fused,placement=strided",
+        "data=2,distrifusion=2,order=distrifusion+data+cfg+pipefusion+ring+ulysses+shard+tensor",
+        "cfg=2,shard=4",
+        "data=2,cfg=2,ring=3,ulysses=4,tensor=2",
+        "patches=1",
+        "pipefusion=4,patches=8,warmup=2",
+        "pipefusion=2,cut=bands,stages=19+38",
+        "cfg=2,ulysses=3,vae=5",
+        "shards=4",
         "cfg=2,distrifusion=2,shards=4,warmup=2"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(parse_plan("data=2,tensor=3").world(), 6);
   EXPECT_EQ(parse_plan("cfg=2,ring=3,ulysses=4").world(), 24);
+  EXPECT_EQ(parse_plan("cfg=2,shard=3").world(), 6);
   EXPECT_EQ(parse_plan("cfg=2,pipefusion=3,patches=8").world(), 6) << "patches are no ranks";
   EXPECT_EQ(parse_plan("distrifusion=2,shards=6").world(), 2) << "nor are shards";
   EXPECT_EQ(parse_plan("distrifusion=3").shard_count(), 3);
@@ -59,6 +70,7 @@ TEST(Plan, NamesWhatItCannotRead) {
                            "cut=columns",
                            "patches=-1",
                            "shards=-1",
+                           "shard=0",
                            "stages=",
                            "stages=1+",
                            "stages=even",
@@ -94,8 +106,8 @@ TEST(Plan, TheOrderOfAxesIsPartOfIt) {
       names += axis.name.substr(0, 1) + std::to_string(axis.size);
     return names;
   };
-  EXPECT_EQ(order("data=2,tensor=3"), "d2c1p1r1u1d1t3");
-  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2c1p1r1u1");
+  EXPECT_EQ(order("data=2,tensor=3"), "d2c1p1r1u1d1s1t3");
+  EXPECT_EQ(order("data=2,tensor=3,order=tensor+distrifusion"), "t3d1d2c1p1r1u1s1");
   EXPECT_EQ(to_string(parse_plan("data=2,order=data+cfg")), "data=2") << "the default";
 }
 
@@ -126,6 +138,8 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("tensor=2,shards=2", "leave out expert= and shards=, or tensor=");
   refused("distrifusion=2,shards=3", "use a multiple of 2, or leave shards= out");
   refused("distrifusion=4,shards=1", "use a multiple of 4");
+  refused("shard=2,schedule=staggered-batch", "leave one of the two out");
+  refused("shard=2,expert=2", "add data=2 or ulysses=2");
   refused("patches=2,schedule=staggered-batch", "all of them through a stage");
   refused("pipefusion=2,patches=1,schedule=staggered-batch", "through a stage");
   refused("pipefusion=3,stages=2+2", "stages=2+2 names 2 stages, pipefusion=3 has 3");

@@ -55,7 +55,7 @@ struct Weighted {
 };
 constexpr Weighted kAxes[] = {
     {"data", 2, 12},    {"cfg", 3, 2},           {"pipefusion", 4, 4}, {"ring", 3, 12},
-    {"ulysses", 4, 12}, {"distrifusion", 2, 12}, {"tensor", 2, 4},
+    {"ulysses", 4, 12}, {"distrifusion", 2, 12}, {"shard", 2, 12},     {"tensor", 2, 4},
 };
 
 struct Case {
@@ -160,8 +160,8 @@ std::string draw_plan(Draw& draw, size_t family) {
   for (const Weighted& axis : kAxes) {
     const int size = sizes.at(axis.name);
     if (size > 1) text += fmt::format(",{}={}", axis.name, size);
-    if (std::string(axis.name) != "tensor" && std::string(axis.name) != "pipefusion")
-      different *= size;
+    const std::string name = axis.name;
+    if (name != "tensor" && name != "pipefusion" && name != "shard") different *= size;
   }
   text += draw_patches(draw, sizes, model_of(family).spec.blocks);
   const bool experts = kNetworks[family].type == std::string("DiTMoE");
@@ -169,7 +169,8 @@ std::string draw_plan(Draw& draw, size_t family) {
   if (draw.chance(20)) text += fmt::format(",warmup={}", draw.from_to(1, 3));
   if (draw.chance(15)) text += fmt::format(",sync-every={}", draw.from_to(0, 3));
   const char* const orders[] = {"ulysses+ring",      "tensor+cfg", "ring+data+ulysses",
-                                "distrifusion+data", "pipefusion", "tensor+ulysses+ring+cfg+data"};
+                                "distrifusion+data", "pipefusion", "tensor+ulysses+ring+cfg+data",
+                                "shard+cfg"};
   if (draw.chance(35)) text += fmt::format(",order={}", draw.any(orders));
   int ranks = 1;
   for (const auto& [axis, size] : sizes) ranks *= size;
@@ -290,7 +291,7 @@ std::string exact_oracle(const std::string& text, int steps) {
   plan.patches = plan.patch_count();
   plan.shards = plan.shard_count();
   plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.distrifusion = 1;
-  plan.expert = plan.vae = 1;
+  plan.expert = plan.vae = plan.shard = 1;
   plan.stages.clear();
   plan.order.clear();
   plan.placement = ExpertPlacement::blocks;

@@ -65,7 +65,7 @@ class GenerateTest(unittest.TestCase):
             hosts = BY_MESSAGES + ["-np", str(ranks)]
             self.assertEqual(one, self.latents("hosts", hosts, "--plan", plan), plan)
         for plan, ranks in (("ulysses=2", 2), ("data=2,cfg=2,ulysses=2,expert=4", 8),
-                            ("expert=2,moe=fused", 2), ("expert=3,moe=fused,placement=strided", 3),
+                            ("shard=2", 2), ("cfg=2,shard=2", 4), ("expert=2,moe=fused", 2), ("expert=3,moe=fused,placement=strided", 3),
                             ("data=2,cfg=2,ulysses=2,expert=4,moe=fused", 8)):
             shards = MPIRUN + ["-np", str(ranks)]
             self.assertEqual(one, self.latents("shards", shards, "--plan", plan), plan)
@@ -96,14 +96,23 @@ class GenerateTest(unittest.TestCase):
         done, latents = self.prompted(VIDEO, [])
         self.assertEqual(done.returncode, 0, done.stderr)
         one = latents.read_bytes()
-        for plan, ranks in (("cfg=2", 2), ("cfg=2,ulysses=2", 4), ("pipefusion=2,patches=1", 2)):
+        for plan, ranks in (("cfg=2", 2), ("cfg=2,ulysses=2", 4), ("pipefusion=2,patches=1", 2), ("shard=2", 2)):
             report = self.folder / "report.json"
             done, latents = self.prompted(VIDEO, MPIRUN + ["-np", str(ranks)], "--plan", plan,
                                           "--report", str(report))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(one, latents.read_bytes(), plan)
             text = [t for t in json.loads(report.read_text())["traffic"] if t["operation"] == "text"]
-            self.assertEqual([t["messages"] for t in text], [ranks - 1], "one to each other rank")
+            with_samples = 1 if plan == "shard=2" else ranks  # the other one keeps weights alone
+            self.assertEqual([t["messages"] for t in text], [with_samples - 1] if with_samples > 1 else [],
+                             "one to each other rank")
+        done, latents = self.prompted(VIDEO, [], "--plan", "shards=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shards = latents.read_bytes()
+        self.assertNotEqual(one, shards)
+        done, latents = self.prompted(VIDEO, MPIRUN + ["-np", "2"], "--plan", "distrifusion=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(shards, latents.read_bytes(), "text is cut like the latent")
 
     def test_an_encoder_that_fails_ends_all(self):
         broken = self.folder / "model"

@@ -142,7 +142,7 @@ class LostRankTest(unittest.TestCase):
         run = Run(mode, 1.0 if mode == "exchange" else 60, mca)
         victim = chance.randrange(RANKS)
         pid = run.pids()[victim]
-        if mode == "stages":
+        if mode != "exchange":
             self.wait_for_all(run)
         delay = chance.uniform(0, 0.9 if mode == "exchange" else 0.5)
         time.sleep(delay)
@@ -161,6 +161,11 @@ class LostRankTest(unittest.TestCase):
         hit = [self.kill_once(first + i, sockets if i // 2 % 2 else [], modes[i % 2]) for i in range(KILLS)]
         self.assertTrue(any(hit[::2]))
         self.assertTrue(all(hit[1::2]), "a pipeline had ended before it was killed")
+
+    def test_killed_while_weights_are_gathered_or_keys_are_sent(self):
+        first = random.SystemRandom().randrange(10**6)
+        for seed, mode in ((first, "shard"), (first + 1, "shard"), (first + 2, "distrifusion")):
+            self.assertTrue(self.kill_once(seed, [], mode), "all had ended before it was killed")
 
     def test_killed_while_another_computes(self):
         run = Run("busy", 60)

@@ -15,7 +15,8 @@ endforeach()
 # Many patches and a slow stage: on threads, over shared memory and over TCP.
 add_executable(tessera_mpi_stages mpi/stages_main.cpp)
 target_include_directories(tessera_mpi_stages PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(tessera_mpi_stages PRIVATE tessera_parallel tessera_models tessera_options GTest::gtest)
+target_link_libraries(tessera_mpi_stages PRIVATE tessera_pipeline tessera_parallel tessera_models tessera_load
+                      tessera_options GTest::gtest)
 function(tessera_stages_test name label task runs ranks)
   set(program $<TARGET_FILE:tessera_mpi_stages> ${task} ${runs})
   add_test(NAME mpi.${name}.Threads COMMAND ${program} ${ranks})
@@ -47,7 +48,8 @@ set_tests_properties(mpi.Heaps.Messages mpi.Heaps.MessagesTcp PROPERTIES
 
 add_executable(tessera_mpi_victim mpi/victim_main.cpp)
 target_include_directories(tessera_mpi_victim PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(tessera_mpi_victim PRIVATE tessera_parallel tessera_models tessera_options GTest::gtest)
+target_link_libraries(tessera_mpi_victim PRIVATE tessera_pipeline tessera_parallel tessera_models tessera_load
+                      tessera_options GTest::gtest)
 list(JOIN mpirun " " mpirun_line)
 set(victim_environment "TESSERA_MPIRUN=${mpirun_line}" "TESSERA_VICTIM=$<TARGET_FILE:tessera_mpi_victim>")
 add_test(NAME mpi.LostRank COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/lost_rank_test.py)

@@ -13,6 +13,8 @@
 #include "models/tiny_model.h"
 #include "models/tiny_networks.h"
 #include "parallel/denoise.h"
+#include "pipeline/conditioning.h"
+#include "pipeline/spread_network.h"
 
 namespace tessera {
 
@@ -71,7 +73,10 @@ class StagedRun {
         plan_(parse_plan(plan)),
         layout_(model_.spec.layout(16, 32, 0)),
         conditioning_(model_.conditioning(1, network.text)) {
-    if (plan_.pipefusion > 1)
+    if (plan_.shard > 1)
+      portion_ =
+          spread_network(model_.spec, plan_, model_.network->geometry(), rank, tensor::DType::f32);
+    else if (plan_.pipefusion > 1)
       portion_ = model_.spec.make(models::NamedNoise(),
                                   parallel::portion_of(plan_, model_.network->geometry(), rank),
                                   tensor::DType::f32);
@@ -85,10 +90,12 @@ class StagedRun {
                                   .steps = steps,
                                   .prefix = model_.spec.prefix(conditioning_)};
     parallel::Setup setup(plan_, network.geometry(), work, world);
-    return parallel::denoise(network, conditioning_, *sample::rectified_flow(steps),
+    const std::vector<int> mine = setup.partition.sequences(setup.rank);
+    return parallel::denoise(network, pipeline::take_sequences(conditioning_, mine),
+                             *sample::rectified_flow(steps),
                              {1, model_.spec.guided_channels, model_.spec.guided_channels},
-                             model_.latent(1, layout_), [](int) { return tensor::Tensor(); }, setup,
-                             {});
+                             setup.partition.cut(model_.latent(1, layout_), setup.rank),
+                             [](int) { return tensor::Tensor(); }, setup, {});
   }
 
  private:

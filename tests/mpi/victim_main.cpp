@@ -2,7 +2,8 @@
 // victim DIR MODE SECONDS; writes DIR/<rank>.pid when it starts and DIR/<rank>.body when its body
 // ends. Modes: exchange, busy (rank 0 only computes), one (rank 1 throws), all (everybody throws),
 // chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), stages (one
-// denoising after another, each rank a stage), slow-stages (one denoising, whose blocks take 2 s
+// denoising after another, each rank a stage), shard, distrifusion (the same, each rank a third of
+// each block, or of the tokens), slow-stages (one denoising, whose blocks take 2 s
 // each), ending and ended (rank 1 stops itself when only MPI's end is left, and behind it).
 // DIR/<rank>.error is what ends a rank.
 #include <unistd.h>
@@ -67,9 +68,13 @@ bool another(Communicator& world, int round, Clock::time_point end) {
   return *go.data<float>() != 0.f;
 }
 
-void stages(Communicator& world, const std::string& begun, bool slow, Clock::time_point end) {
+void stages(Communicator& world, const std::string& begun, const std::string& mode,
+            Clock::time_point end) {
   const models::Network& flux = models::kNetworks[3];  // of three blocks
-  const std::string plan = slow ? "pipefusion=3,patches=2" : "pipefusion=3,patches=16";
+  const bool slow = mode == "slow-stages";
+  const std::string plan = mode == "stages" ? "pipefusion=3,patches=16"
+                           : slow           ? "pipefusion=3,patches=2"
+                                            : mode + "=3";
   const StagedRun run(flux, 0, plan, world.rank());
   barrier(world);
   write(begun, 1);
@@ -83,8 +88,8 @@ void stages(Communicator& world, const std::string& begun, bool slow, Clock::tim
 void body(Communicator& world, const std::string& begun, const std::string& mode,
           Clock::time_point end) {
   if (mode == "all") fail(ErrorCode::plan, "this plan cannot run");
-  if (mode == "stages" || mode == "slow-stages")
-    return stages(world, begun, mode == "slow-stages", end);
+  if (mode == "stages" || mode == "slow-stages" || mode == "shard" || mode == "distrifusion")
+    return stages(world, begun, mode, end);
   barrier(world);
   write(begun, 1);
   if (mode == "chain") return chain(world, end);

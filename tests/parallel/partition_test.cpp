@@ -29,13 +29,14 @@ int draw(std::mt19937& random, int lowest, int highest) {
 // Ranks along all axes that a partition knows, and patches.
 struct Cut {
   int data = 1, cfg = 1, ring = 1, ulysses = 1, distrifusion = 1, pipefusion = 1, tensor = 1;
+  int shard = 1;
   int patches = 1;
   bool reordered = false;
 
   comm::Mesh mesh() const {
-    std::vector<Axis> axes{{"data", data},    {"cfg", cfg},         {"pipefusion", pipefusion},
-                           {"ring", ring},    {"ulysses", ulysses}, {"distrifusion", distrifusion},
-                           {"tensor", tensor}};
+    std::vector<Axis> axes{{"data", data},   {"cfg", cfg},         {"pipefusion", pipefusion},
+                           {"ring", ring},   {"ulysses", ulysses}, {"distrifusion", distrifusion},
+                           {"shard", shard}, {"tensor", tensor}};
     if (reordered) std::rotate(axes.begin(), axes.begin() + 3, axes.begin() + 5);
     return comm::Mesh(axes);
   }
@@ -57,6 +58,7 @@ Cut random_cut(std::mt19937& random) {
   cut.distrifusion = random() % 3 == 0 ? draw(random, 2, 4) : 1;
   cut.pipefusion = draw(random, 1, 2);
   cut.tensor = draw(random, 1, 2);
+  cut.shard = random() % 3 == 0 ? draw(random, 2, 3) : 1;
   cut.patches = draw(random, 1, 6);
   cut.reordered = random() % 2;
   return cut;
@@ -306,6 +308,22 @@ TEST(Partition, SaysWhatOthersHaveOfSomeSequences) {
   EXPECT_TRUE(partition.beside(take_sequences(half, 2, 2), {1}).body.empty());
 }
 
+TEST(Partition, SamplesAreDealtOutToRanksThatShareWeights) {
+  const Plan plan = parse_plan("data=2,shard=2");
+  const auto of = [&](int samples, int rank) {
+    return Partition(plan, {.samples = samples, .grid = {1, 2, 2}, .branches = 2}).sequences(rank);
+  };
+  EXPECT_EQ(of(4, 1), (std::vector<int>{1, 5}));
+  EXPECT_EQ(of(4, 2), (std::vector<int>{2, 6}));
+  std::set<int> held;
+  for (int r = 0; r < 4; ++r)
+    for (const int sequence : of(3, r)) EXPECT_TRUE(held.insert(sequence).second);
+  EXPECT_EQ(held.size(), 6u) << "a rank may have none";
+  const Partition one(parse_plan("shard=3"), {.grid = {1, 2, 2}});
+  EXPECT_EQ(one.sequences(0), std::vector<int>{0});
+  EXPECT_TRUE(one.sequences(1).empty());
+}
+
 TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   const Plan plan = parse_plan("data=4,expert=2");
   EXPECT_EQ(expert_group(plan, 1), (std::vector<int>{0, 1}));
@@ -320,6 +338,14 @@ TEST(Partition, ExpertGroupsAreNeighboursWithDifferentTokens) {
   std::set<int> numbers;
   for (int r = 0; r < 4; ++r) numbers.insert(portion_number(staged, r));
   EXPECT_EQ(numbers.size(), 4u);
+  const Plan spread = parse_plan("data=2,expert=2,shard=2");
+  EXPECT_EQ(expert_group(spread, 1), (std::vector<int>{1, 3})) << "with the same runs of weights";
+  numbers.clear();
+  for (int r = 0; r < 4; ++r) numbers.insert(portion_number(spread, r));
+  EXPECT_EQ(numbers.size(), 4u);
+  const Plan copies = parse_plan("cfg=2,shard=2");
+  EXPECT_EQ(portion_number(copies, 0), portion_number(copies, 2));
+  EXPECT_NE(portion_number(copies, 0), portion_number(copies, 1));
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
       {"streamed", kDitMoe, "", classes(2, 5), Precision::f32, 0.8},
       {"distrifusion", kDitMoe, "distrifusion=2,warmup=2", classes(1, 9, 96)},
       {"shards", kDitMoe, "distrifusion=2,shards=4,warmup=2", classes(1, 9, 96)},
+      {"spread", kDitMoe, "shard=2", classes(2, 5)},
       {"tensor", kDitMoe, "tensor=2", classes(2, 5)},
       {"cfg", kDitMoe, "cfg=2", classes(2, 5)},
       {"ulysses", kDitMoe, "ulysses=2", classes(2, 5, 96)},

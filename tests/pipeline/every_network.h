@@ -13,6 +13,7 @@
 #include "models/tiny_networks.h"
 #include "parallel/denoise.h"
 #include "pipeline/conditioning.h"
+#include "pipeline/spread_network.h"
 
 namespace tessera {
 
@@ -53,6 +54,7 @@ class Subject {
     std::vector<comm::Ledger> sent{};          ///< by rank
     std::vector<std::vector<int64_t>> to{};    ///< bytes by rank and receiver
     std::vector<int64_t> kept{};               ///< bytes of keys and values, by rank
+    std::vector<int64_t> buffers{};            ///< peak bytes of buffers, by rank
     std::vector<std::vector<int64_t>> ages{};  ///< of those that were read, by rank
   };
   Ran operator()(const Asked& asked) const {
@@ -63,6 +65,7 @@ class Subject {
     Ran ran{.sent = std::vector<comm::Ledger>(world),
             .to = std::vector<std::vector<int64_t>>(world),
             .kept = std::vector<int64_t>(world),
+            .buffers = std::vector<int64_t>(world),
             .ages = std::vector<std::vector<int64_t>>(world)};
     const auto rank = [&](comm::Communicator* ranks) {
       run(asked, plan, work, ranks, traces[static_cast<size_t>(ranks ? ranks->rank() : 0)], ran);
@@ -114,7 +117,9 @@ class Subject {
     const int rank = world ? world->rank() : 0;
     const auto at = static_cast<size_t>(rank);
     std::unique_ptr<nn::Denoiser> portion;
-    if (plan.expert > 1 || plan.tensor > 1 || plan.pipefusion > 1)
+    if (plan.shard > 1)
+      portion = spread_network(model_.spec, plan, geometry(), rank, dtype_);
+    else if (plan.expert > 1 || plan.tensor > 1 || plan.pipefusion > 1)
       portion = model_.spec.make(models::NamedNoise(), parallel::portion_of(plan, geometry(), rank),
                                  dtype_);
     const nn::Denoiser& network = portion ? *portion : *model_.network;
@@ -137,6 +142,7 @@ class Subject {
                       setup.partition.cut(whole, rank), noise, setup, control);
     if (world) ran.sent[at] = world->ledger();
     ran.kept[at] = scope.memory->peak(tensor::MemoryClass::kv);
+    ran.buffers[at] = scope.memory->peak(tensor::MemoryClass::buffers);
     if (setup.cache) ran.ages[at] = setup.cache->ages();
   }
 

@@ -99,7 +99,8 @@ TEST_P(ForwardUnderAPlan, EveryBlockIsThatOfOneRank) {
         asked += std::to_string(std::count_if(one.begin(), one.end(), streams) - 1);
       expect_same(run(asked), one, 0, network.type + std::string(" ") + asked);
     }
-    for (const char* plan : {"distrifusion=2", "distrifusion=3,shards=6", "shards=2"})
+    for (const char* plan : {"distrifusion=2", "distrifusion=3,shards=6", "shards=2", "shard=2",
+                             "data=2,shard=2", "ulysses=2,shard=3"})
       expect_same(run(plan), one, 0, network.type + std::string(" ") + plan);
     if (network.type == std::string("DiTMoE"))
       for (const char* plan :
@@ -160,7 +161,7 @@ TEST(ForwardPlan, SaysWhatAPassTakes) {
   const std::string language = golden::LladaCase("llada2").folder + "/model";
   const std::vector<int32_t> ids{1, 2};
   const Tensors tokens{{"input_ids", Tensor::from(std::span<const int32_t>(ids), {1, 2})}};
-  for (const char* plan : {"ulysses=2", "distrifusion=2"})
+  for (const char* plan : {"ulysses=2", "distrifusion=2", "shard=2"})
     EXPECT_NE(golden::error_of([&] {
                 pass(language, ModelPart::model, tokens, plan);
               }).find("language models take expert=N or tensor=N"),

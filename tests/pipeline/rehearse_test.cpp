@@ -105,6 +105,11 @@ TEST(Rehearse, IsWhatEveryRankReports) {
                           {"data=2,distrifusion=2,expert=4,schedule=interweaved", 3},
                           {"schedule=displaced", 2, 9},
                           {"tensor=2", 2},
+                          {"shard=2", 2},
+                          {"shard=3", 1, 4, 96, Precision::f32},
+                          {"cfg=2,ulysses=2,shard=2", 1, 3, 96},
+                          {"data=2,shard=2,pipefusion=2,patches=2", 3},
+                          {"data=2,shard=2,expert=2,schedule=interweaved", 5},
                           {"cfg=2", 3},
                           {"ulysses=2", 2, 3, 96},
                           {"cfg=2,ulysses=2,expert=4,schedule=interweaved", 2, 20},
@@ -194,6 +199,7 @@ TEST(Rehearse, WhatFitsRunsAndWhatDoesNotIsRefused) {
   for (const Asked& asked : std::vector<Asked>{{"expert=4", 4},
                                                {"distrifusion=4"},
                                                {"distrifusion=2,warmup=2", 2, 5, 96},
+                                               {"shard=3", 2},
                                                {"pipefusion=3,patches=4", 2, 6}}) {
     pipeline::ModelState state;
     RunOptions options = golden::options(asked.precision);

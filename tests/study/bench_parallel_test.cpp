@@ -33,6 +33,7 @@ TEST(PlansFor, AreProductsOfAxesForSoManyRanksAndNoneTwice) {
       const auto has = [&](const char* text) { return seen.contains(to_string(parse_plan(text))); };
       EXPECT_TRUE(has(("ulysses=" + std::to_string(ranks)).c_str()));
       EXPECT_TRUE(has(("tensor=" + std::to_string(ranks)).c_str()));
+      EXPECT_TRUE(has(("shard=" + std::to_string(ranks)).c_str()));
       for (const char* patches :
            {",patches=2", ",patches=4", ",patches=8", ",patches=16", ",patches=32"})
         EXPECT_TRUE(has(("pipefusion=" + std::to_string(ranks) + patches).c_str()));
@@ -78,7 +79,7 @@ TEST(ComparePlans, GivesWhatRunsWithItsTimeFastestFirst) {
     EXPECT_GT(cost.rank_bytes, 0) << cost.plan;
     before = cost.seconds;
   }
-  for (const char* plan : {"cfg=2", "ulysses=2", "ring=2", "tensor=2", "distrifusion=2",
+  for (const char* plan : {"cfg=2", "ulysses=2", "ring=2", "tensor=2", "shard=2", "distrifusion=2",
                            "pipefusion=2,patches=4", "expert=2"})
     EXPECT_TRUE(plans.contains(to_string(parse_plan(plan)))) << plan;
 }

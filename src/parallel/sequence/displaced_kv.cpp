@@ -89,6 +89,7 @@ Tensor DisplacedKv::attend(int site, const nn::TokenView& view, const nn::Qkv& h
   const bool asks = site_of(site).prefix_queries;
   const Tensor out = Tensor::empty(heads.q.shape(), heads.q.dtype(), heads.q.device());
   for (const nn::TokenView& shard : shards_) {
+    if (shard.sequences.empty()) continue;  // a rank may have no sample
     const Tensor part = seen_by(shard, site, view, heads);
     int64_t at = 0;
     for (const nn::Range& r : places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks))) {
