@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles the hot CUDA kernels for sm_90a and finds any that spill registers or have a stack frame.
+"""Compiles the hot CUDA kernels for sm_90a and finds any that spill registers or have a stack frame, or
+whose products wait for each other.
 
 Says so and succeeds where there is no nvcc.
 """
@@ -17,6 +18,7 @@ HOT = ("attention", "attention_sm90", "conv", "elementwise", "experts", "group_n
 # Not yet clean: for rows that are not aligned, eight bytes of stack and 20 spilled.
 KNOWN = ("attention_plain_kernel<1>",)
 FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-arch=sm_90a", "-cubin", "-Xptxas", "-v"]
+SERIAL = re.compile(r"wgmma\.mma_async instructions are serialized due to ([^']*) '(\S+)'")
 FRAME = re.compile(r"Function properties for (\S+)\s+(\d+) bytes stack frame, "
                    r"(\d+) bytes spill stores, (\d+) bytes spill loads"
                    r"(?:\s+ptxas info\s*: Used (\d+) registers)?")
@@ -31,7 +33,8 @@ def short_name(mangled):
     plain = subprocess.run(["c++filt", mangled], capture_output=True, text=True,
                            check=False).stdout.strip() if shutil.which("c++filt") else mangled
     plain = plain.replace("(anonymous namespace)::", "").replace("tessera::kernels::", "")
-    return re.sub(r"^void |\(int\)|cuda::|tensor::", "", plain).split("(")[0]
+    plain = re.sub(r"\([\w:]+\)(?=\d)", "", plain)  # casts of parameters
+    return re.sub(r"^void |cuda::|tensor::", "", plain).split("(")[0]
 
 
 def kernels(report):
@@ -63,13 +66,15 @@ def main():
     else:
         with concurrent.futures.ThreadPoolExecutor(args.j) as pool:
             reports = list(pool.map(lambda name: compile_one(nvcc, args.root, name), HOT))
-    found = []
+    found, bad = [], 0
     for status, text in reports:
         if status:
             print(f"check_ptxas: nvcc failed:\n{text}")
             return 1
         found += kernels(text)
-    bad = 0
+        for why, name in SERIAL.findall(text):
+            print(f"check_ptxas: {short_name(name)} multiplies one by one: {why}")
+            bad += 1
     for name, registers, stack, spilled in found:
         wrong = stack or spilled
         bad += bool(wrong) and short_name(name) not in KNOWN
@@ -79,7 +84,7 @@ def main():
         print("check_ptxas: no kernels found; is this what ptxas -v says?")
         return 1
     print(f"check_ptxas: {len(found)} kernels, {bad} with a stack frame or spills "
-          f"that are not known")
+          f"that are not known, or products in line")
     return 1 if bad else 0
 
 

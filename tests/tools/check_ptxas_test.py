@@ -35,6 +35,13 @@ class CheckPtxas(unittest.TestCase):
             self.assertEqual(status, 1, said)
             self.assertIn("1 kernels, 1 with", said)
 
+    def test_finds_products_that_wait_for_each_other(self):
+        status, said = run(KERNEL.format(stack=0, stores=0, loads=0, registers=168) +
+                           "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are "
+                           "serialized due to insufficient register resources for the function '_Z4wideP'\n")
+        self.assertEqual(status, 1, said)
+        self.assertIn("multiplies one by one: insufficient register", said)
+
     def test_an_empty_report_is_no_success(self):
         self.assertEqual(run("nothing")[0], 1)
 

@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention_sm90.h"
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/row_map.h"
 #include "kernels/device_error.h"
 
 namespace tessera::kernels::cuda {
@@ -79,6 +80,13 @@ bool all_in_words(const AttentionArgs& a) {
          in_words(a.out, a.wide ? DType::f32 : a.dtype, a.out_stride);
 }
 
+// Heads of fused rows of any other width are left to the kernel that copies them itself.
+bool all_in_boxes(const AttentionArgs& a) {
+  return fits_row_map(a.q, a.q_stride, a.heads, a.head_dim) &&
+         fits_row_map(a.k, a.k_stride, a.kv_heads, a.head_dim) &&
+         fits_row_map(a.v, a.v_stride, a.kv_heads, a.head_dim);
+}
+
 }  // namespace
 
 void attention(const AttentionArgs& args) {
@@ -95,7 +103,7 @@ void attention(const AttentionArgs& args) {
            args);
     return;
   }
-  if (has_warpgroups()) return attention_sm90(args);
+  if (all_in_boxes(args) && has_warpgroups()) return attention_sm90(args);
   launch(
       "attention",
       plan.width == 64    ? attention_kernel<64, 64>

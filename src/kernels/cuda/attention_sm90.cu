@@ -8,10 +8,12 @@ template <int Width>
 __global__ void __launch_bounds__(kSm90Threads, 1)
     attention_sm90_kernel(const __grid_constant__ AttentionArgs a,
                           const __grid_constant__ Sm90Maps maps) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
+#if TESSERA_WARPGROUPS
   const Sm90Shared<Width> shared(dynamic_shared());
   if (threadIdx.x == 0) shared.open();
   divide([&] { fetch_all<Width>(a, maps, shared); }, [&] { compute_all<Width>(a, shared); });
+#else
+  __trap();
 #endif
 }
 

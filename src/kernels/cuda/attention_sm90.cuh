@@ -92,16 +92,17 @@ __device__ inline void ask_scores(float (&scores)[Sm90Tile<Width>::kKeys / 8][4]
 
 // Asks for out += P V.
 template <int Width>
-__device__ inline void ask_mix(float (&out)[Width / 8][4],
+__device__ inline void ask_mix(float (&out)[Sm90Tile<Width>::kOut / 8][4],
                                const uint32_t (&p)[Sm90Tile<Width>::kKeys / 16][4],
                                const unsigned char* v) {
   constexpr int kKeys = Sm90Tile<Width>::kKeys, kChunk = kKeys * 128;
+  constexpr int kOut = Sm90Tile<Width>::kOut, kFirst = kOut < 128 ? kOut : 128;
   products_begin();
   TESSERA_UNROLL
   for (int step = 0; step < kKeys / 16; ++step) {
     const unsigned char* rows = v + step * 16 * 128;
-    multiply_registers < Width<128 ? Width : 128, 0>(out, p[step], tile_descriptor(rows, kChunk));
-    if constexpr (Width > 128)
+    multiply_registers<kFirst, 0>(out, p[step], tile_descriptor(rows, kChunk));
+    if constexpr (kOut > 128)
       multiply_registers<128, 16>(out, p[step], tile_descriptor(rows + 2 * kChunk, kChunk));
   }
   products_commit();
@@ -114,7 +115,7 @@ __device__ inline void clear_behind(unsigned char* v, int valid) {
   constexpr int kKeys = Sm90Tile<Width>::kKeys, kWords = 8;
   for (int i = static_cast<int>(threadIdx.x); i < (kKeys - valid) * kWords; i += kComputing)
     for (int c = 0; c < Sm90Tile<Width>::kChunks; ++c)
-      reinterpret_cast<uint4*>(v + c * kKeys * 128)[valid * kWords + i] = uint4{0, 0, 0, 0};
+      store_shared(v + c * kKeys * 128 + (valid * kWords + i) * 16, {0, 0, 0, 0});
   fence_shared();
   wait_for_threads(1, kComputing);
 }
@@ -131,19 +132,27 @@ __device__ inline void pack_probabilities(const float (&scores)[Keys / 8][4],
   }
 }
 
+// The two warpgroups ask for products in turns (ping-pong scheduling, FlashAttention-3, section
+// 3.1): the exponentials of one run beside the products of the other.
+__device__ inline void take_turn(int group) { wait_for_threads(2 + group, kComputing); }
+__device__ inline void pass_turn(int group) { arrive_for_threads(3 - group, kComputing); }
+
 template <int Width>
 __device__ inline void compute_all(const AttentionArgs& a, const Sm90Shared<Width>& shared) {
   using Tile = Sm90Tile<Width>;
   constexpr int kKeys = Tile::kKeys;
-  const unsigned char* q = shared.q + threadIdx.x / kGroup * 64 * 128;
+  // Of the first lane: so the compiler knows that a warp stays together.
+  const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroup, 0);
+  const unsigned char* q = shared.q + group * 64 * 128;
   const float scale = a.scale * 1.4426950408889634f;
   AttentionItem item;
   int used = 0, items = 0;
+  if (group == 1) pass_turn(group);
   for (int64_t index = blockIdx.x; find_item(a, kSm90Queries, index, item);
        index += gridDim.x, ++items) {
     const int64_t keys = item.k_end - item.k_begin;
     const int blocks = static_cast<int>(ceil_div<int64_t>(keys, kKeys));
-    WarpState<Width> state;
+    WarpState<Tile::kOut> state;
     begin(state);
     float scores[kKeys / 8][4], shrink[2];
     uint32_t p[kKeys / 16][4];
@@ -152,8 +161,8 @@ __device__ inline void compute_all(const AttentionArgs& a, const Sm90Shared<Widt
     const auto soften_block = [&](int block) {
       leave(shared.k_empty + (used + block) % kSm90Stages);
       if (block + 1 == blocks) leave(shared.q_empty);
-      close_keys<kKeys>(scores, scale, keys - int64_t{block} * kKeys);
-      soften<kKeys>(scores, state.top, state.sum, shrink);
+      close_keys<kKeys>(scores, keys - int64_t{block} * kKeys);
+      soften<kKeys>(scores, scale, state.top, state.sum, shrink);
     };
     const auto ask = [&](int block) {
       const int n = used + block, s = n % kSm90Stages;
@@ -172,13 +181,15 @@ __device__ inline void compute_all(const AttentionArgs& a, const Sm90Shared<Widt
       soften_block(0);
       for (int block = 0; block + 1 < blocks; ++block) {
         pack_probabilities<kKeys>(scores, p);
+        take_turn(group);
         ask(block + 1);
         ask_mix<Width>(state.out, p, values(block));
+        pass_turn(group);
         products_wait<1>(scores);
         soften_block(block + 1);
-        products_wait<0>(state.out);
+        products_wait_behind(state.out, state.sum[0] + state.sum[1]);
         leave(shared.v_empty + (used + block) % kSm90Stages);
-        scale_rows<Width>(state.out, shrink);
+        scale_rows<Tile::kOut>(state.out, shrink);
       }
       pack_probabilities<kKeys>(scores, p);
       unsigned char* v = values(blocks - 1);
@@ -188,8 +199,9 @@ __device__ inline void compute_all(const AttentionArgs& a, const Sm90Shared<Widt
       leave(shared.v_empty + (used + blocks - 1) % kSm90Stages);
     }
     used += blocks;
-    finish<Width>(a, item, state);
+    finish<Tile::kOut>(a, item, state);
   }
+  if (group == 0) take_turn(group);  // the one that is left over
 }
 
 }  // namespace tessera::kernels::cuda

@@ -15,6 +15,9 @@ struct Sm90Tile {
   static constexpr int kKeys = Width > 128 ? 64 : 128;
   static constexpr int kSteps = (Width + 15) / 16;   // of 16 channels
   static constexpr int kChunks = (Width + 63) / 64;  // of 64 channels, 128 bytes a row
+  /// Channels of a result: values come to products in whole tiles of 64, as their layout knows no
+  /// other (PTX ISA, "Canonical layouts"); behind the head there are zeros.
+  static constexpr int kOut = kChunks * 64;
   static constexpr int kQueryBytes = kSm90Queries * 128 * kChunks;
   static constexpr int kBlockBytes = kKeys * 128 * kChunks;
   /// Queries, blocks, barriers, and room to begin at a multiple of 1,024.

@@ -25,37 +25,37 @@ __device__ inline void begin(WarpState<Width>& state) {
   }
 }
 
-/// Scores in units of log2; keys from `valid` on are closed.
+/// Keys from `valid` on are closed; every block but an item's last is open as a whole.
 template <int Keys>
-__device__ inline void close_keys(float (&scores)[Keys / 8][4], float scale, int64_t valid) {
-  const int open = valid < Keys ? static_cast<int>(valid) : Keys;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+__device__ inline void close_keys(float (&scores)[Keys / 8][4], int64_t valid) {
+  if (valid >= Keys) return;
+  const int open = static_cast<int>(valid), lane = static_cast<int>(threadIdx.x) % kWarp;
   TESSERA_UNROLL
   for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
   for (int i = 0; i < 4; ++i)
-    scores[j][i] = j * 8 + lane % 4 * 2 + i % 2 < open ? scores[j][i] * scale : -INFINITY;
+    if (j * 8 + lane % 4 * 2 + i % 2 >= open) scores[j][i] = -INFINITY;
 }
 
-/// scores -> probabilities under the running maximum; `shrink`: what sums of earlier blocks are to
-/// be multiplied with, to be under it too.
+/// scores -> probabilities under the running maximum; `scale`, above 0, brings scores to units of
+/// log2; `shrink`: what sums of earlier blocks are to be multiplied with, to be under it too.
 template <int Keys>
-__device__ inline void soften(float (&scores)[Keys / 8][4], float (&tops)[2], float (&sums)[2],
-                              float (&shrink)[2]) {
+__device__ inline void soften(float (&scores)[Keys / 8][4], float scale, float (&tops)[2],
+                              float (&sums)[2], float (&shrink)[2]) {
   TESSERA_UNROLL
   for (int half = 0; half < 2; ++half) {
-    float top = tops[half];
+    float top = -INFINITY;
     TESSERA_UNROLL
     for (int j = 0; j < Keys / 8; ++j)
       top = fmaxf(top, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
     top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
-    shrink[half] = exp2f(tops[half] - top);
+    top = fmaxf(tops[half], fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2)) * scale);
+    shrink[half] = exp2_of(tops[half] - top);
     tops[half] = top;
     float sum = sums[half] * shrink[half];
     TESSERA_UNROLL
     for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
     for (int i = 2 * half; i < 2 * half + 2; ++i) {
-      scores[j][i] = exp2f(scores[j][i] - top);
+      scores[j][i] = exp2_of(fmaf(scores[j][i], scale, -top));
       sum += scores[j][i];
     }
     sums[half] = sum;

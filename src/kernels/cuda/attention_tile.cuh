@@ -25,10 +25,10 @@ __device__ inline void fetch_rows(BFloat16* to, const void* data, int64_t stride
   }
 }
 
-/// scores = Q K^T of a block of keys, in units of log2, keys from `valid` on closed.
+/// scores = Q K^T of a block of keys, from `valid` on closed.
 template <int Width, int Keys>
 __device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16* q,
-                                   const BFloat16* k, float scale, int64_t valid) {
+                                   const BFloat16* k, int64_t valid) {
   constexpr int kPitch = Width + 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   TESSERA_UNROLL
@@ -46,7 +46,7 @@ __device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16*
       multiply_bf16(scores[j + 1], left, right[2], right[3]);
     }
   }
-  close_keys<Keys>(scores, scale, valid);
+  close_keys<Keys>(scores, valid);
 }
 
 /// out += P V: the sums of two products are the left operand of the next, rounded to bf16.
@@ -90,10 +90,12 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionA
       }
       cp_async_commit();
     };
-    __syncthreads();  // the item before has been read
-    fetch_rows<Width, kAttentionQueries>(q, a.q, a.q_stride, int64_t{item.head} * a.head_dim,
-                                         item.first, item.last, a.head_dim);
-    fetch(0);
+    __syncthreads();   // the item before has been read
+    if (blocks > 0) {  // else nothing would wait for the copies
+      fetch_rows<Width, kAttentionQueries>(q, a.q, a.q_stride, int64_t{item.head} * a.head_dim,
+                                           item.first, item.last, a.head_dim);
+      fetch(0);
+    }
     WarpState<Width> state;
     begin(state);
     float shrink[2];
@@ -104,9 +106,9 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionA
       __syncthreads();
       const int at = block % 2 * kBlock;
       float scores[Keys / 8][4];
-      score_block<Width, Keys>(scores, mine, k + at, scale,
+      score_block<Width, Keys>(scores, mine, k + at,
                                item.k_end - item.k_begin - int64_t{block} * Keys);
-      soften<Keys>(scores, state.top, state.sum, shrink);
+      soften<Keys>(scores, scale, state.top, state.sum, shrink);
       scale_rows<Width>(state.out, shrink);
       mix_block<Width, Keys>(scores, v + at, state);
       __syncthreads();  // the block has been read; the next may come

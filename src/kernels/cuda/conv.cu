@@ -107,10 +107,12 @@ template <int N>
 __global__ void __launch_bounds__(kComputing, 1)
     conv_sm90_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false, N> all,
                      PixelSink sink) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
+#if TESSERA_WARPGROUPS
   const TileWeights<BFloat16, false, N> w{all.data, all.n, all.k, blockIdx.y * all.kColumns,
                                           all.words};
   product_tile_sm90<N>(source, int64_t{blockIdx.x} * kGroupRows, w, sink);
+#else
+  __trap();
 #endif
 }
 
@@ -154,7 +156,7 @@ void conv(const ConvArgs& args) {
   const int64_t dense = args.height * args.width * w.in, length = w.kh * w.kw * w.in;
   const Form form = w.dtype == DType::bf16 ? Form::bf16 : Form::f32;
   const bool as_is = !args.scale_shift && !args.silu && args.dtype == w.dtype;
-  const Scratch prepared("conv", as_is ? 0 : bytes_of(form, args.rows * dense));
+  const Scratch prepared(as_is ? 0 : bytes_of(form, args.rows * dense));
   if (!as_is)
     launch("conv", prepare_kernel, spread(args.rows * dense),
            Prepare{args.x, args.dtype, args.x_stride, args.rows, args.height * args.width, w.in,

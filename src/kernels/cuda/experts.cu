@@ -190,22 +190,26 @@ template <bool Paired>
 using WideWeights = TileWeights<BFloat16, Paired, 256>;
 
 __global__ void __launch_bounds__(kComputing, 1) gate_up_sm90_kernel(Problem p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
+#if TESSERA_WARPGROUPS
   const Tile t = tile_of(p, kGroupRows);
   if (t.expert < 0) return;
   const WideWeights<true> w{static_cast<const BFloat16*>(p.bank[t.expert].gate_up), p.inner,
                             p.hidden, blockIdx.y * WideWeights<true>::kColumns, p.gate_up_words};
   product_tile_sm90<256>(gate_up_source<BFloat16>(p, t), t.row, w, gate_up_sink(p, t));
+#else
+  __trap();
 #endif
 }
 
 __global__ void __launch_bounds__(kComputing, 1) down_sm90_kernel(Problem p) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
+#if TESSERA_WARPGROUPS
   const Tile t = tile_of(p, kGroupRows);
   if (t.expert < 0) return;
   const WideWeights<false> w{static_cast<const BFloat16*>(p.bank[t.expert].down), p.hidden, p.inner,
                              blockIdx.y * WideWeights<false>::kColumns, p.down_words};
   product_tile_sm90<256>(down_source<BFloat16>(p, t), t.row, w, down_sink(p, t));
+#else
+  __trap();
 #endif
 }
 
@@ -323,17 +327,17 @@ void experts(const ExpertsArgs& args) {
   p.dtype = args.dtype;
   const bool as_is = (p.form == Form::f32 && args.dtype == DType::f32) ||
                      (p.form == Form::bf16 && args.dtype == DType::bf16);
-  const Scratch converted("experts", as_is ? 0 : bytes_of(p.form, args.tokens * args.hidden));
+  const Scratch converted(as_is ? 0 : bytes_of(p.form, args.tokens * args.hidden));
   p.x = as_is ? args.x : converted.as<void>();
   p.x_stride = as_is ? args.x_stride : args.hidden;
   p.x_plane = args.tokens * args.hidden;
   if (!as_is)
     convert("experts", args.x, args.dtype, args.x_stride, args.tokens, args.hidden, p.form,
             converted.as<void>());
-  const Scratch inner("experts", bytes_of(p.inner_form, pairs * args.inner));
+  const Scratch inner(bytes_of(p.inner_form, pairs * args.inner));
   p.inner_values = inner.as<void>();
   const int64_t bank_bytes = ceil_div<int64_t>(args.experts * sizeof(ExpertPointers), 128) * 128;
-  const Scratch tables("experts", bank_bytes + lay_out(p.groups, nullptr, pairs, args.experts));
+  const Scratch tables(bank_bytes + lay_out(p.groups, nullptr, pairs, args.experts));
   lay_out(p.groups, tables.as<std::byte>() + bank_bytes, pairs, args.experts);
   store_pointers(args, tables.as<ExpertPointers>());
   p.bank = tables.as<ExpertPointers>();

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kSpreadThreads) channel_affine_kernel(ChannelA
 void channel_moments(const ChannelMomentsArgs& args) {
   if (args.rows * args.channels == 0) return;
   const int64_t runs = args.runs();
-  const Scratch sums("channel_moments", args.rows * runs * 2 * args.channels * 4);
+  const Scratch sums(args.rows * runs * 2 * args.channels * 4);
   launch("channel_moments", moment_runs_kernel,
          Launch{.blocks = args.rows * runs,
                 .rows = static_cast<int>(ceil_div<int64_t>(args.channels, kRunThreads)),

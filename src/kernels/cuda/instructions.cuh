@@ -25,6 +25,18 @@ __device__ inline uint16_t float_to_bf16_bits(float value) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
+/// 2^x within two units of the last place; 0 for what is below the normal numbers.
+__device__ inline float exp2_of(float x) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+/// 1 / x within a unit of the last place.
+__device__ inline float reciprocal_of(float x) {
+  float value;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
 /// Two bf16 in a word, `low` in the lower half.
 __device__ inline uint32_t pack_bf16(float low, float high) {
   uint32_t word;
@@ -34,6 +46,12 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
 
 __device__ inline uint32_t shared_address(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+/// Stores 16 bytes in shared memory: in tiles that products read this way alone, so that tests see
+/// who wrote what.
+__device__ inline void store_shared(void* shared, uint4 word) {
+  *static_cast<uint4*>(shared) = word;
 }
 
 /// Copies 16 bytes to shared memory beside the computation, or zeros if not `valid`; both addresses

@@ -31,6 +31,7 @@ __device__ inline int64_t piece_step() { return int64_t{gridDim.x} * blockDim.x;
 #if defined(__CUDACC__)
 #include <tuple>
 
+#include "kernels/cuda/device_scratch.h"
 #include "kernels/device_error.h"
 #include "tensor/scope.h"
 
@@ -68,26 +69,7 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
       values);
 }
 
-/// Device memory of one call, given back in stream order.
-class Scratch {
- public:
-  Scratch(const char* kernel, int64_t bytes) : stream_(current_stream()) {
-    if (bytes > 0) check(kernel, cudaMallocAsync(&data_, static_cast<size_t>(bytes), stream_));
-  }
-  ~Scratch() {
-    if (data_) cudaFreeAsync(data_, stream_);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-  cudaStream_t stream_;
-};
+using Scratch = DeviceScratch;
 
 /// Multiprocessors of the current device.
 inline int multiprocessors() {
@@ -97,13 +79,9 @@ inline int multiprocessors() {
   return count;
 }
 
-/// Whether the current device multiplies by warpgroups (wgmma): compute capability 9 alone.
-inline bool has_warpgroups() {
-  int device = 0, major = 0;
-  check("device", cudaGetDevice(&device));
-  check("device", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major == 9;
-}
+/// Whether the current device multiplies by warpgroups (wgmma), and this program was compiled so
+/// for it: compute capability 9 alone, and sm_90a among the architectures.
+bool has_warpgroups();
 
 }  // namespace tessera::kernels::cuda
 #endif

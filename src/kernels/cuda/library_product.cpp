@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "kernels/cuda/device_scratch.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/device_error.h"
 #include "tensor/scope.h"
@@ -144,14 +145,11 @@ void library_product(const LibraryProduct& p) {
   lay_out(call.y, p.y_dtype, p.n, p.rows, p.y_stride);
   const cublasLtMatmulAlgo_t algorithm = choose(device, p, call);
   const auto stream = static_cast<cudaStream_t>(tensor::current_scope().stream);
-  void* workspace = nullptr;
-  check(cudaMallocAsync(&workspace, kWorkspace, stream));
+  const DeviceScratch workspace(kWorkspace);
   const float alpha = 1;
-  const cublasStatus_t status = cublas_lt().matmul(
-      handle_of(device), call.desc.value, &alpha, p.w, call.w.value, p.x, call.x.value, &p.beta,
-      p.y, call.y.value, p.y, call.y.value, &algorithm, workspace, kWorkspace, stream);
-  check(cudaFreeAsync(workspace, stream));
-  check(status);
+  check(cublas_lt().matmul(handle_of(device), call.desc.value, &alpha, p.w, call.w.value, p.x,
+                           call.x.value, &p.beta, p.y, call.y.value, p.y, call.y.value, &algorithm,
+                           workspace.as<void>(), kWorkspace, stream));
 }
 
 }  // namespace tessera::kernels::cuda

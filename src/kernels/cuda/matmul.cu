@@ -10,16 +10,16 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-template <int V>
+template <Activation Kind, int V>
 __global__ void __launch_bounds__(kSpreadThreads) finish_kernel(Finish f) {
   const int64_t chunks = f.n / V;
   for (int64_t i = first_piece(); i < f.rows * chunks; i += piece_step()) {
     const int64_t t = i / chunks, c = i % chunks * V;
     float v[V], up[V] = {};
     load<V>(f.sums, DType::f32, t * f.sums_stride + c, v);
-    if (f.epilogue.activation == Activation::swiglu)
+    if constexpr (Kind == Activation::swiglu)
       load<V>(f.sums, DType::f32, t * f.sums_stride + f.n + c, up);
-    finish_chunk<V>(f, t, c, v, up);
+    finish_chunk<Kind, true, V>(f, t, c, v, up);
   }
 }
 
@@ -45,7 +45,7 @@ void matmul(const MatmulArgs& args) {
                          .bias = args.epilogue.bias,
                          .beta = plan.adds_to_y ? 1.0f : 0.0f};
   const Form form = w.dtype == DType::f32 ? Form::f32 : Form::bf16;
-  const Scratch converted("matmul", plan.converts ? bytes_of(form, args.rows * w.k) : 0);
+  const Scratch converted(plan.converts ? bytes_of(form, args.rows * w.k) : 0);
   if (plan.converts) {
     convert("matmul", args.x, args.x_dtype, args.x_stride, args.rows, w.k, form,
             converted.as<void>());
@@ -56,17 +56,19 @@ void matmul(const MatmulArgs& args) {
   Finish finish{nullptr,       product.n, args.rows,    w.n,
                 args.epilogue, args.y,    args.y_dtype, args.y_stride};
   const bool words = all_in_words(finish);
-  if (words && w.dtype == DType::bf16 && serves_sm90(product) && has_warpgroups())
-    return matmul_sm90(product, w.paired, finish);
-  const Scratch sums("matmul", args.rows * product.n * 4);
+  if (words && !has_half(finish) && serves_sm90(product) && has_warpgroups())
+    return matmul_sm90(product, finish);
+  const Scratch sums(args.rows * product.n * 4);
   product.y = sums.as<void>();
   product.y_dtype = DType::f32;
   product.y_stride = product.n;
   library_product(product);
   finish.sums = sums.as<float>();
   finish.sums_stride = product.n;
-  launch("matmul", words ? finish_kernel<8> : finish_kernel<1>,
-         spread(args.rows * w.n / (words ? 8 : 1)), finish);
+  with_activation(args.epilogue.activation, [&](auto kind) {
+    launch("matmul", words ? finish_kernel<kind(), 8> : finish_kernel<kind(), 1>,
+           spread(args.rows * w.n / (words ? 8 : 1)), finish);
+  });
 }
 
 }  // namespace tessera::kernels::cuda

@@ -1,20 +1,52 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/device.cuh"
 #include "kernels/matmul.h"
 
 namespace tessera::kernels::cuda {
 
-__device__ inline float activate(Activation activation, float x, float up) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::silu: return silu(x);
-    case Activation::gelu_tanh: return gelu_tanh(x);
-    case Activation::gelu_erf: return gelu_erf(x);
-    case Activation::relu: return x < 0 ? 0 : x;
-    case Activation::swiglu: return silu(x) * up;
-  }
+/// x / (1 + 2^-exponent) in a few instructions: an epilogue is unrolled for every sum of a tile.
+__device__ inline float gated_by_itself(float x, float exponent) {
+  return x * reciprocal_of(1 + exp2_of(-exponent));
+}
+
+/// x Phi(x), with erfc as in Abramowitz and Stegun, 7.1.26: within 1.5e-7 |x|.
+__device__ inline float fast_gelu_erf(float x) {
+  const float z = fabsf(x) * 0.7071067811865476f, t = reciprocal_of(fmaf(0.3275911f, z, 1));
+  float tail = fmaf(1.061405429f, t, -1.453152027f);
+  tail = fmaf(tail, t, 1.421413741f);
+  tail = fmaf(tail, t, -0.284496736f);
+  tail = 0.5f * t * fmaf(tail, t, 0.254829592f) * exp2_of(-1.4426950408889634f * z * z);
+  return x * (x < 0 ? tail : 1 - tail);
+}
+
+template <Activation Kind>
+__device__ inline float activate(float x, float up) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  if constexpr (Kind == Activation::silu) return gated_by_itself(x, kLog2E * x);
+  if constexpr (Kind == Activation::swiglu) return gated_by_itself(x, kLog2E * x) * up;
+  if constexpr (Kind == Activation::gelu_tanh)  // 1 + tanh(u) = 2 / (1 + e^-2u)
+    return gated_by_itself(x, 2 * kLog2E * 0.7978845608028654f * x * fmaf(0.044715f * x, x, 1));
+  if constexpr (Kind == Activation::gelu_erf) return fast_gelu_erf(x);
+  if constexpr (Kind == Activation::relu) return x < 0 ? 0 : x;
   return x;
+}
+
+/// f(std::integral_constant) of an activation, so that a kernel is compiled for each.
+template <class F>
+auto with_activation(Activation kind, const F& f) {
+  switch (kind) {
+    case Activation::silu: return f(std::integral_constant<Activation, Activation::silu>());
+    case Activation::gelu_tanh:
+      return f(std::integral_constant<Activation, Activation::gelu_tanh>());
+    case Activation::gelu_erf: return f(std::integral_constant<Activation, Activation::gelu_erf>());
+    case Activation::relu: return f(std::integral_constant<Activation, Activation::relu>());
+    case Activation::swiglu: return f(std::integral_constant<Activation, Activation::swiglu>());
+    case Activation::none: break;
+  }
+  return f(std::integral_constant<Activation, Activation::none>());
 }
 
 /// What follows the sums of a product, where the library cannot do it: f32 [rows, n], paired
@@ -29,10 +61,14 @@ struct Finish {
 };
 
 /// Stores columns [c, c + V) of row t from their sums; `up` is read with swiglu alone.
-template <int V>
+/// Without `Half` neither y nor the residual is f16: a third less code where it is unrolled.
+template <Activation Kind, bool Half, int V>
 __device__ inline void finish_chunk(const Finish& f, int64_t t, int64_t c, float (&v)[V],
                                     const float (&up)[V]) {
   const Epilogue& e = f.epilogue;
+  const auto kind = [](DType dtype) {
+    return Half ? dtype : dtype == DType::f32 ? DType::f32 : DType::bf16;
+  };
   float other[V] = {};
   if (e.bias) {
     load<V>(e.bias, DType::f32, c, other);
@@ -40,18 +76,24 @@ __device__ inline void finish_chunk(const Finish& f, int64_t t, int64_t c, float
     for (int j = 0; j < V; ++j) v[j] += other[j];
   }
   TESSERA_UNROLL
-  for (int j = 0; j < V; ++j) v[j] = activate(e.activation, v[j], up[j]);
+  for (int j = 0; j < V; ++j) v[j] = activate<Kind>(v[j], up[j]);
   if (e.gate) {
     load<V>(e.gate, DType::f32, (e.row_of ? e.row_of[t] : 0) * e.gate_stride + c, other);
     TESSERA_UNROLL
     for (int j = 0; j < V; ++j) v[j] *= other[j];
   }
   if (e.residual) {
-    load<V>(e.residual, e.residual_dtype, t * e.residual_stride + c, other);
+    load<V>(e.residual, kind(e.residual_dtype), t * e.residual_stride + c, other);
     TESSERA_UNROLL
     for (int j = 0; j < V; ++j) v[j] += other[j];
   }
-  store<V>(f.y, f.y_dtype, t * f.y_stride + c, v);
+  store<V>(f.y, kind(f.y_dtype), t * f.y_stride + c, v);
+}
+
+/// Whether f16 is read or written.
+inline bool has_half(const Finish& f) {
+  return f.y_dtype == DType::f16 ||
+         (f.epilogue.residual && f.epilogue.residual_dtype == DType::f16);
 }
 
 /// Whether eight columns at a time can be read and written in 16-byte words.

@@ -93,9 +93,10 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
 }
 
 // Columns [32 part, 32 part + 32) of the sums of rows lane / 4 and 8 later.
-template <int N, bool Paired>
+template <int N, Activation Kind>
 __device__ inline void finish_part(const Finish& f, const ProductPlace& at, float (&sums)[N / 8][4],
                                    int part) {
+  constexpr bool Paired = Kind == Activation::swiglu;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   TESSERA_UNROLL
   for (int half = 0; half < 2; ++half) {
@@ -110,14 +111,15 @@ __device__ inline void finish_part(const Finish& f, const ProductPlace& at, floa
     if (Paired) turn_quad(up, other);
     const int64_t row = at.row + threadIdx.x / kWarp * 16 + half * 8 + lane / 4;
     const int64_t column = at.column + part * 32 + lane % 4 * 8;
-    if (row < f.rows && column < f.n) finish_chunk<8>(f, row, column, v, other);
+    if (row < f.rows && column < f.n) finish_chunk<Kind, false, 8>(f, row, column, v, other);
   }
 }
 
-template <int N, bool Paired>
+template <int N, Activation Kind>
 __device__ inline void compute_products(const Finish& f, const ProductGrid& grid,
                                         const ProductShared<N>& shared) {
   using Tile = ProductTile<N>;
+  constexpr bool Paired = Kind == Activation::swiglu;
   const int mine = static_cast<int>(threadIdx.x) / kGroup * 64 * 128;
   int used = 0;
   for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x) {
@@ -141,7 +143,7 @@ __device__ inline void compute_products(const Finish& f, const ProductGrid& grid
     leave(shared.empty + (used - 1) % Tile::kStages);
     TESSERA_UNROLL
     for (int part = 0; part < (Paired ? N / 64 : N / 32); ++part)
-      finish_part<N, Paired>(f, at, sums, part);
+      finish_part<N, Kind>(f, at, sums, part);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/library_product.h"
+#include "kernels/cuda/row_map.h"
 
 namespace tessera::kernels::cuda {
 
@@ -24,12 +25,13 @@ struct ProductTile {
 /// Whether matmul_sm90() takes these matrices: bf16 rows of whole 16-byte words, and not few.
 inline bool serves_sm90(const LibraryProduct& p) {
   return p.dtype == tensor::DType::bf16 && p.rows >= kFewestProductRows && p.k > 0 &&
-         p.k % 8 == 0 && p.x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(p.x) % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(p.w) % 16 == 0;
+         p.k % 8 == 0 && fits_row_map(p.x, p.x_stride, 1, static_cast<int>(p.k)) &&
+         fits_row_map(p.w, p.k, 1, static_cast<int>(p.k));
 }
 
 /// x w^T of a GPU of compute capability 9, finished in registers; keeps the row rule. `p.n` counts
-/// the rows of w; finish is read eight columns at a time.
-void matmul_sm90(const LibraryProduct& p, bool paired, const Finish& finish);
+/// the rows of w, which are paired with swiglu alone; finish is read eight columns at a time and
+/// has no f16.
+void matmul_sm90(const LibraryProduct& p, const Finish& finish);
 
 }  // namespace tessera::kernels::cuda

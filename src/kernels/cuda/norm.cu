@@ -47,7 +47,7 @@ __device__ inline void finish(const NormArgs& a, int64_t row, int64_t from, int6
 }
 
 template <int V, int Chunks>
-__global__ void norm_kernel(NormArgs a, NormPlan plan) {
+__global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, NormPlan plan) {
   const int lane = static_cast<int>(threadIdx.x) % plan.lanes;
   const int64_t run = int64_t{blockIdx.x} * plan.rows_per_block() + threadIdx.x / plan.lanes;
   const bool mine = run < a.tokens * a.groups;  // every lane takes part in the sums
@@ -89,6 +89,31 @@ __global__ void norm_kernel(NormArgs a, NormPlan plan) {
   }
 }
 
+// Rows too long for registers, a block each: read once for each sum, and once more.
+__global__ void __launch_bounds__(kMostNormThreads) norm_long_kernel(NormArgs a, NormPlan plan) {
+  const int64_t run = blockIdx.x, token = run / a.groups, from = run % a.groups * a.width;
+  const int64_t x = token * a.x_stride + from, y = token * a.y_stride + from;
+  float v[1], sum = 0, squares = 0;
+  for (int64_t i = threadIdx.x; i < a.width; i += plan.lanes) {
+    load<1>(a.x, a.dtype, x + i, v);
+    sum += v[0];
+  }
+  const float width = static_cast<float>(a.width);
+  const float mean = a.centred ? sum_over_row(sum, plan.lanes) / width : 0;
+  for (int64_t i = threadIdx.x; i < a.width; i += plan.lanes) {
+    load<1>(a.x, a.dtype, x + i, v);
+    squares += (v[0] - mean) * (v[0] - mean);
+  }
+  const float factor = 1 / sqrtf(sum_over_row(squares, plan.lanes) / width + a.eps);
+  const int64_t row = a.row_of ? a.row_of[token] : 0;
+  for (int64_t i = threadIdx.x; i < a.width; i += plan.lanes) {
+    load<1>(a.x, a.dtype, x + i, v);
+    v[0] = (v[0] - mean) * factor;
+    finish<1>(a, row, from, i, v);
+    store<1>(a.y, a.dtype, y + i, v);
+  }
+}
+
 bool all_in_words(const NormArgs& a) {
   const auto floats = [](const float* p, int64_t stride) {
     return !p || in_words(p, DType::f32, stride);
@@ -110,7 +135,7 @@ void norm(const NormArgs& args) {
   launch("norm",
          plan.chunks == 1   ? (words ? norm_kernel<8, 1> : norm_kernel<1, 1>)
          : plan.chunks == 4 ? (words ? norm_kernel<8, 4> : norm_kernel<1, 4>)
-                            : norm_kernel<1, 32>,
+                            : norm_long_kernel,
          shape, args, plan);
 }
 

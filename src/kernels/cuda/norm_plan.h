@@ -14,6 +14,7 @@ struct NormPlan {
   constexpr int rows_per_block() const { return lanes <= 32 ? threads / lanes : 1; }
 };
 constexpr int64_t kMostNormWidth = 32768;
+constexpr int kMostNormThreads = 1024;  // of a block: each may have 64 registers then
 
 /// `words`: rows can be read 16 bytes at a time.
 constexpr NormPlan norm_plan(int64_t width, bool words) {
@@ -24,7 +25,7 @@ constexpr NormPlan norm_plan(int64_t width, bool words) {
     while (plan.lanes < vectors) plan.lanes *= 2;
     return plan;
   }
-  // One vector a thread while a block can hold the row, then four, then all that fit.
+  // One vector a thread while a block can hold the row, then four; then the row is read again.
   plan.chunks = vectors <= 512 ? 1 : vectors <= 4096 ? 4 : 32;
   const int64_t threads = (vectors + plan.chunks - 1) / plan.chunks;
   plan.lanes = static_cast<int>((threads + 31) / 32 * 32);

@@ -51,7 +51,7 @@ __device__ inline void stage_elements(BFloat16* to, int64_t valid, Element eleme
     const uint16_t high = 2 * i + 1 < valid ? element(2 * i + 1) : uint16_t{0};
     packed[i] = low | uint32_t{high} << 16;
   }
-  *reinterpret_cast<uint4*>(to) = {packed[0], packed[1], packed[2], packed[3]};
+  store_shared(to, {packed[0], packed[1], packed[2], packed[3]});
 }
 
 /// Elements k .. k + 8 of a row of the source.

@@ -3,7 +3,6 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -33,17 +32,17 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
 
 RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
                int head_dim, int box) {
+  const RowMapShape shape = row_map_shape(stride, rows, heads, head_dim, box);
+  if (const char* wrong = wrong_with(shape, reinterpret_cast<uintptr_t>(data)))
+    device_failed(kernel, (std::string("a tensor map cannot be made: ") + wrong).c_str(), false);
   static const auto encode = encoder(kernel);
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(head_dim), static_cast<cuuint64_t>(heads),
-                              static_cast<cuuint64_t>(std::max<int64_t>(rows, 1))};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(head_dim) * 2,
-                                static_cast<cuuint64_t>(stride) * 2};
-  const cuuint32_t boxes[] = {64, 1, static_cast<cuuint32_t>(box)}, steps[] = {1, 1, 1};
+  const cuuint32_t steps[] = {1, 1, 1};
   CUtensorMap map;
   const CUresult status =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes, strides,
-             boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), shape.sizes.data(),
+             shape.strides.data(), shape.box.data(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     device_failed(kernel, ("cuTensorMapEncodeTiled gives " + std::to_string(status)).c_str(),
                   false);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace tessera::kernels::cuda {
@@ -10,8 +12,50 @@ struct alignas(64) RowMap {
   unsigned char bytes[128];
 };
 
-/// `stride` in elements from row to row; it, head_dim and the address are multiples of 16 bytes.
-/// Throws Error(usage) where the driver has no such maps, or refuses one.
+/// What cuTensorMapEncodeTiled is given, innermost first; strides in bytes.
+struct RowMapShape {
+  std::array<uint64_t, 3> sizes;
+  std::array<uint64_t, 2> strides;
+  std::array<uint32_t, 3> box;
+};
+constexpr RowMapShape row_map_shape(int64_t stride, int64_t rows, int heads, int head_dim,
+                                    int box) {
+  const auto row = static_cast<uint64_t>(stride) * 2;
+  // One head has no next, so any stride is right: that which the next dimension's is a multiple of.
+  return {{static_cast<uint64_t>(head_dim), static_cast<uint64_t>(heads),
+           static_cast<uint64_t>(rows > 1 ? rows : 1)},
+          {heads == 1 ? row : static_cast<uint64_t>(head_dim) * 2, row},
+          {64, 1, static_cast<uint32_t>(box)}};
+}
+
+/// What is wrong with a map by the driver's documentation (swizzled by 128 bytes, bf16, no
+/// interleave); null: nothing.
+constexpr const char* wrong_with(const RowMapShape& map, uintptr_t address) {
+  if (address % 16 != 0) return "its address is no multiple of 16 bytes";
+  for (const uint64_t size : map.sizes)
+    if (size == 0 || size > uint64_t{1} << 32) return "a size is not in 1 to 2^32";
+  uint64_t least = map.sizes[0] * 2, last = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    const uint64_t stride = map.strides[i];
+    if (stride % 16 != 0) return "a stride is no multiple of 16 bytes";
+    if (stride >= uint64_t{1} << 40) return "a stride is 2^40 bytes or more";
+    if (stride < least) return "a stride is less than what it steps over";
+    if (stride % last != 0) return "a stride is no multiple of the one before";
+    least = last = stride;
+  }
+  for (const uint32_t box : map.box)
+    if (box == 0 || box > 256) return "a side of its boxes is not in 1 to 256";
+  return map.box[0] * 2 <= 128 ? nullptr : "its boxes are wider than the swizzle";
+}
+
+/// Whether heads of these rows can be boxes.
+constexpr bool fits_row_map(const void* data, int64_t stride, int heads, int head_dim) {
+  return wrong_with(row_map_shape(stride, 1, heads, head_dim, 1),
+                    reinterpret_cast<uintptr_t>(data)) == nullptr;
+}
+
+/// `stride` in elements from row to row; see wrong_with() for what it can be.
+/// Throws Error(usage) where that, or the driver, refuses it, or where the driver has no such maps.
 RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
                int head_dim, int box);
 

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "kernels/gpu.h"
+#include "tensor/staging.h"
 
 namespace tessera::kernels {
 namespace {
@@ -44,7 +45,12 @@ class CudaGraph : public tensor::DeviceGraph {
 
 class CudaRuntime : public tensor::DeviceRuntime {
  public:
-  CudaRuntime(int index, std::string name) : index_(index), name_(std::move(name)) {}
+  CudaRuntime(int index, std::string name) : index_(index), name_(std::move(name)) {
+    int late = 0;
+    check(cudaDeviceGetAttribute(&late, cudaDevAttrPageableMemoryAccess, index),
+          "cudaDeviceGetAttribute");
+    if (late) staging_ = std::make_unique<tensor::Staging>(staging_ways());
+  }
   std::string name() const override { return name_; }
   tensor::DeviceMemory memory() const override {
     check(cudaSetDevice(index_), "cudaSetDevice");
@@ -65,23 +71,10 @@ class CudaRuntime : public tensor::DeviceRuntime {
   }
   void free(void* memory) override { check(cudaFree(memory), "cudaFree"); }
   void copy(const CopyBox& box, CopyWay way, void* stream) override {
-    const cudaMemcpyKind kind = way == CopyWay::upload     ? cudaMemcpyHostToDevice
-                                : way == CopyWay::download ? cudaMemcpyDeviceToHost
-                                                           : cudaMemcpyDeviceToDevice;
-    const auto queue = static_cast<cudaStream_t>(stream);
-    const auto width = static_cast<size_t>(box.width);
-    if (box.rows > 1 && box.to_pitch <= kMostPitch && box.from_pitch <= kMostPitch) {
-      check(cudaMemcpy2DAsync(box.to, static_cast<size_t>(box.to_pitch), box.from,
-                              static_cast<size_t>(box.from_pitch), width,
-                              static_cast<size_t>(box.rows), kind, queue),
-            "cudaMemcpy2DAsync");
-      return;
-    }
-    for (int64_t row = 0; row < box.rows; ++row)
-      check(cudaMemcpyAsync(static_cast<std::byte*>(box.to) + row * box.to_pitch,
-                            static_cast<const std::byte*>(box.from) + row * box.from_pitch, width,
-                            kind, queue),
-            "cudaMemcpyAsync");
+    if (way == CopyWay::upload && staging_)
+      staging_->upload(box, stream);
+    else
+      queue(box, way, stream);
   }
   void zero(void* to, int64_t bytes, void* stream) override {
     check(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
@@ -135,8 +128,44 @@ class CudaRuntime : public tensor::DeviceRuntime {
   }
 
  private:
+  static void queue(const CopyBox& box, CopyWay way, void* stream) {
+    const cudaMemcpyKind kind = way == CopyWay::upload     ? cudaMemcpyHostToDevice
+                                : way == CopyWay::download ? cudaMemcpyDeviceToHost
+                                                           : cudaMemcpyDeviceToDevice;
+    const auto cuda_stream = static_cast<cudaStream_t>(stream);
+    const auto width = static_cast<size_t>(box.width);
+    if (box.rows > 1 && box.to_pitch <= kMostPitch && box.from_pitch <= kMostPitch) {
+      check(cudaMemcpy2DAsync(box.to, static_cast<size_t>(box.to_pitch), box.from,
+                              static_cast<size_t>(box.from_pitch), width,
+                              static_cast<size_t>(box.rows), kind, cuda_stream),
+            "cudaMemcpy2DAsync");
+      return;
+    }
+    for (int64_t row = 0; row < box.rows; ++row)
+      check(cudaMemcpyAsync(static_cast<std::byte*>(box.to) + row * box.to_pitch,
+                            static_cast<const std::byte*>(box.from) + row * box.from_pitch, width,
+                            kind, cuda_stream),
+            "cudaMemcpyAsync");
+  }
+  tensor::Staging::Ways staging_ways() {
+    return {.pinned =
+                [](int64_t bytes) {
+                  void* memory = nullptr;
+                  check(cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocDefault),
+                        "cudaHostAlloc");
+                  return std::shared_ptr<void>(memory, [](void* made) { cudaFreeHost(made); });
+                },
+            .copy = [](const CopyBox& box, void* stream) { queue(box, CopyWay::upload, stream); },
+            .record = [this](void* stream) { return record(stream); },
+            .wait =
+                [](void* event) {
+                  check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "its work");
+                }};
+  }
+
   int index_;
   std::string name_;
+  std::unique_ptr<tensor::Staging> staging_;  // where it reads the host's memory by itself
 };
 
 }  // namespace

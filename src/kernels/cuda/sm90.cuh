@@ -6,6 +6,14 @@
 #include "kernels/cuda/warpgroup.cuh"
 #endif
 
+// Whether what is being compiled now can have the instructions of warpgroups. A kernel of theirs
+// ends in a trap where it cannot: none may leave what it was to write as it was.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
+#define TESSERA_WARPGROUPS 1
+#else
+#define TESSERA_WARPGROUPS 0
+#endif
+
 // How kernels for Hopper divide their work: two warpgroups compute, a third fetches.
 namespace tessera::kernels::cuda {
 

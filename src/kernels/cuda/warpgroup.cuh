@@ -62,6 +62,10 @@ __device__ inline void fence_shared() {
 __device__ inline void wait_for_threads(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
+/// Counts this warp there, and does not wait.
+__device__ inline void arrive_for_threads(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
 /// Changes how many registers each thread of this warpgroup may use.
 template <int Count>
 __device__ inline void give_registers() {
@@ -93,6 +97,16 @@ __device__ inline void products_wait(float (&d)[M][4]) {
   TESSERA_UNROLL
   for (int j = 0; j < M; ++j) TESSERA_UNROLL
   for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(d[j][i])::"memory");
+}
+
+/// products_wait<0>(d), not before `sum`, which is never below 0, is known: ptxas moves a wait
+/// above all arithmetic that it may, and what was to run beside the products would come after them.
+template <int M>
+__device__ inline void products_wait_behind(float (&d)[M][4], float sum) {
+  asm volatile(
+      "{ .reg .pred never; setp.lt.f32 never, %0, 0f00000000; @never nanosleep.u32 32; }" ::"f"(sum)
+      : "memory");
+  products_wait<0>(d);
 }
 
 /// The same, of products whose sums are not read yet.
@@ -188,7 +202,7 @@ __device__ inline void multiply_shared<256>(float (&d)[32][4], uint64_t a, uint6
 /// and b [16, N], whose rows are the tile's: turned.
 template <int N, int Offset, int M>
 __device__ inline void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
-  static_assert(N == 64 || N == 80 || N == 128);
+  static_assert(N == 64 || N == 128);  // whole tiles, see Sm90Tile
   if constexpr (N == 64)
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
@@ -205,27 +219,6 @@ __device__ inline void multiply_registers(float (&d)[M][4], const uint32_t (&a)[
           "+f"(d[Offset + 6][0]), "+f"(d[Offset + 6][1]), "+f"(d[Offset + 6][2]),
           "+f"(d[Offset + 6][3]), "+f"(d[Offset + 7][0]), "+f"(d[Offset + 7][1]),
           "+f"(d[Offset + 7][2]), "+f"(d[Offset + 7][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  if constexpr (N == 80)
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
-        "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39}, "
-        "{%40, %41, %42, %43}, %44, 1, 1, 1, 1;"
-        : "+f"(d[Offset + 0][0]), "+f"(d[Offset + 0][1]), "+f"(d[Offset + 0][2]),
-          "+f"(d[Offset + 0][3]), "+f"(d[Offset + 1][0]), "+f"(d[Offset + 1][1]),
-          "+f"(d[Offset + 1][2]), "+f"(d[Offset + 1][3]), "+f"(d[Offset + 2][0]),
-          "+f"(d[Offset + 2][1]), "+f"(d[Offset + 2][2]), "+f"(d[Offset + 2][3]),
-          "+f"(d[Offset + 3][0]), "+f"(d[Offset + 3][1]), "+f"(d[Offset + 3][2]),
-          "+f"(d[Offset + 3][3]), "+f"(d[Offset + 4][0]), "+f"(d[Offset + 4][1]),
-          "+f"(d[Offset + 4][2]), "+f"(d[Offset + 4][3]), "+f"(d[Offset + 5][0]),
-          "+f"(d[Offset + 5][1]), "+f"(d[Offset + 5][2]), "+f"(d[Offset + 5][3]),
-          "+f"(d[Offset + 6][0]), "+f"(d[Offset + 6][1]), "+f"(d[Offset + 6][2]),
-          "+f"(d[Offset + 6][3]), "+f"(d[Offset + 7][0]), "+f"(d[Offset + 7][1]),
-          "+f"(d[Offset + 7][2]), "+f"(d[Offset + 7][3]), "+f"(d[Offset + 8][0]),
-          "+f"(d[Offset + 8][1]), "+f"(d[Offset + 8][2]), "+f"(d[Offset + 8][3]),
-          "+f"(d[Offset + 9][0]), "+f"(d[Offset + 9][1]), "+f"(d[Offset + 9][2]),
-          "+f"(d[Offset + 9][3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   if constexpr (N == 128)
     asm volatile(

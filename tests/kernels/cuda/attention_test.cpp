@@ -93,7 +93,7 @@ TEST(CudaAttention, ManyUnevenSpansSomeEmpty) {
 
 TEST(CudaAttention, TokensOfOtherSpansMayBeAnything) {
   each_kind([] {
-    for (int64_t dim : {24, 72, 128, 200}) {
+    for (int64_t dim : {24, 72, 80, 96, 128, 200}) {
       const Problem whole{1, 1, dim, 170, DType::bf16};
       Problem broken = whole;
       broken.broken = 39;

@@ -2,11 +2,13 @@
 
 // What kernels/cuda/warpgroup.cuh has, on the CPU: included by emulation.h. Boxes come only when no
 // thread can go on without one, the last one asked for first (emulation::backwards: at once);
-// products are done, and their sums seen, only when somebody waits for them. Tiles are read as the
-// hardware reads them: by descriptor, through the swizzle.
+// products are done, and their sums seen, only when somebody waits for them: registers that they
+// read may not change until then. Tiles are read as the hardware reads them: by descriptor, through
+// the swizzle, in the layouts that are documented alone, and only what a fence has shown to it.
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 #include "kernels/cuda/row_map.h"
 
@@ -19,15 +21,30 @@ inline bool warpgroups = false;
 void wait_until(std::function<bool()> ready);
 /// Work of the copy engine.
 void engine_later(std::function<void()> work);
-/// Products of the running thread.
-void product_later(std::function<void()> work);
+/// Products of the running thread: into `sums` [count], with `left` [4] of their left operand in
+/// registers, or null. Both are to stay as they are until the product is waited for.
+void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left);
+/// Lets products read registers that were written before.
+void begin_products();
 void commit_products();
 void finish_products(int left);
 /// A barrier of the block by its name.
 void wait_for_threads(int name, int threads);
+void arrive_for_threads(int name, int threads);
+/// What the running thread wrote to shared memory is seen by products and the copy engine.
+void show_to_engine();
+/// What the copy engine wrote.
+void engine_wrote(const void* shared, int64_t bytes);
+/// Throws where these 16 bytes, about to be read or written by products or the engine, were written
+/// by a thread that has not shown them.
+void check_shown(const void* line);
+/// A barrier that the copy engine does not know yet.
+void barrier_made(uint64_t* barrier);
+void make_barriers_known();
 /// Where shared memory begins: a multiple of 1,024.
 unsigned char* shared_base();
 
+constexpr uint8_t kBarrier = 77, kFreshBarrier = 76;
 /// A barrier that counts bytes, in its eight bytes of shared memory.
 struct Phases {
   int32_t bytes;
@@ -41,7 +58,8 @@ struct Phases {
 template <class F>
 void change(uint64_t* barrier, const F& f) {
   auto p = std::bit_cast<Phases>(*barrier);
-  if (p.valid != 77) throw std::logic_error("a barrier that was not initialised");
+  if (p.valid == kFreshBarrier) throw std::logic_error("a barrier that was not made known");
+  if (p.valid != kBarrier) throw std::logic_error("a barrier that was not initialised");
   f(p);
   p.check();
   *barrier = std::bit_cast<uint64_t>(p);
@@ -55,9 +73,25 @@ inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
   const int64_t at = turned ? row / 64 * leading + row % 64 * 2 + k / 8 * eight + k % 8 * 128
                             : row / 8 * eight + row % 8 * 128 + k * 2;
   const int64_t address = field(0) + at;
+  const unsigned char* element = shared_base() + (address ^ (address >> 7 & 7) << 4);
+  check_shown(element);
   uint16_t bits = 0;
-  std::memcpy(&bits, shared_base() + (address ^ (address >> 7 & 7) << 4), 2);
+  std::memcpy(&bits, element, 2);
   return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
+/// Throws where `columns` of a tile, or rows if it is turned, are no layout of PTX's ISA
+/// (asynchronous warpgroup level matrices: canonical layouts, swizzled by 128 bytes).
+inline void check_tile(uint64_t descriptor, int columns, bool turned) {
+  const auto field = [&](int shift) { return int64_t(descriptor >> shift & 0x3fff) << 4; };
+  const bool whole = turned ? field(0) % 1024 == 0 : field(0) % 1024 < 128 && field(0) % 32 == 0;
+  if (!whole) throw std::logic_error("a tile that does not begin at eight rows of 128 bytes");
+  if (field(32) != 1024) throw std::logic_error("a tile whose eight rows are not 1,024 bytes");
+  if (columns % 8 != 0 || columns > 256) throw std::logic_error("a product of such a width");
+  if (!turned) return;
+  if (columns % 64 != 0) throw std::logic_error("a turned tile of no multiple of 64 columns");
+  if (columns > 64 && field(16) % 1024 != 0)
+    throw std::logic_error("64 columns of a turned tile that are not whole rows");
 }
 
 /// What row_map() makes.
@@ -79,9 +113,11 @@ inline bool has_warpgroups() { return emulation::warpgroups; }
 
 inline void barrier_init(uint64_t* barrier, int arrivals) {
   const auto count = static_cast<uint8_t>(arrivals);
-  *barrier = std::bit_cast<uint64_t>(emulation::Phases{0, count, count, 0, 77});
+  *barrier =
+      std::bit_cast<uint64_t>(emulation::Phases{0, count, count, 0, emulation::kFreshBarrier});
+  emulation::barrier_made(barrier);
 }
-inline void barriers_ready() {}
+inline void barriers_ready() { emulation::make_barriers_known(); }
 inline void barrier_arrive(uint64_t* barrier) {
   emulation::change(barrier, [](emulation::Phases& p) {
     if (p.waiting == 0) throw std::logic_error("more arrive at a barrier than it counts");
@@ -100,8 +136,9 @@ inline void barrier_wait(uint64_t* barrier, int parity) {
 
 inline RowMap row_map(const char*, const void* data, int64_t stride, int64_t rows, int heads,
                       int head_dim, int box) {
-  if (reinterpret_cast<uintptr_t>(data) % 16 || stride * 2 % 16 || head_dim * 2 % 16 || box > 256)
-    throw std::logic_error("a tensor map that the driver would refuse");
+  if (const char* wrong = wrong_with(row_map_shape(stride, rows, heads, head_dim, box),
+                                     reinterpret_cast<uintptr_t>(data)))
+    throw std::logic_error(std::string("a tensor map that the driver would refuse: ") + wrong);
   const emulation::Rows description{
       static_cast<const std::byte*>(data), stride * 2, rows, heads, head_dim, box};
   RowMap map{};
@@ -111,9 +148,13 @@ inline RowMap row_map(const char*, const void* data, int64_t stride, int64_t row
 inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
                      int64_t row) {
   if (shared_address(to) % 1024) throw std::logic_error("a swizzled box that is not aligned");
+  if (channel < 0 || head < 0 || row < 0 || row > INT32_MAX)
+    throw std::logic_error("a box at no place of 32 bits");
   emulation::Rows rows;
   std::memcpy(&rows, map.bytes, sizeof(rows));
   emulation::engine_later([=] {
+    for (int line = 0; line < rows.box * 8; ++line)
+      emulation::check_shown(static_cast<unsigned char*>(to) + line * 16);
     for (int r = 0; r < rows.box; ++r)
       for (int c = 0; c < 64; ++c) {
         uint16_t value = 0;
@@ -125,12 +166,16 @@ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel
         const int64_t at = shared_address(to) + r * 128 + c * 2;
         std::memcpy(emulation::shared_base() + (at ^ (at >> 7 & 7) << 4), &value, 2);
       }
+    emulation::engine_wrote(to, int64_t{rows.box} * 128);
     emulation::change(barrier, [&](emulation::Phases& p) { p.bytes -= rows.box * 128; });
   });
 }
 
-inline void fence_shared() {}
+inline void fence_shared() { emulation::show_to_engine(); }
 inline void wait_for_threads(int name, int threads) { emulation::wait_for_threads(name, threads); }
+inline void arrive_for_threads(int name, int threads) {
+  emulation::arrive_for_threads(name, threads);
+}
 template <int Count>
 void give_registers() {}
 template <int Count>
@@ -140,11 +185,16 @@ inline uint64_t tile_descriptor(const void* tile, int leading) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 |
          uint64_t(static_cast<uint32_t>(leading) >> 4) << 16 | shared_address(tile) >> 4;
 }
-inline void products_begin() {}
+inline void products_begin() { emulation::begin_products(); }
 inline void products_commit() { emulation::commit_products(); }
 template <int Left, int M>
 void products_wait(float (&)[M][4]) {
   emulation::finish_products(Left);
+}
+
+template <int M>
+void products_wait_behind(float (&)[M][4], float) {
+  emulation::finish_products(0);
 }
 
 template <int Left>
@@ -154,22 +204,27 @@ void products_leave() {
 
 // The sums of this thread: of rows lane / 4 and 8 later of its warp's sixteen.
 template <int N, class Left>
-void multiply_later(float* d, uint64_t b, bool turned, bool add, const Left& left) {
+void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, const Left& left) {
   const int lane = emulation::lane();
-  emulation::product_later([=] {
-    for (int i = 0; i < N / 2; ++i) {
-      const int column = i / 4 * 8 + lane % 4 * 2 + i % 2, half = i % 4 / 2;
-      float sum = add ? d[i] : 0;
-      for (int k = 0; k < 16; ++k)
-        sum += left(half, k) * emulation::tile_element(b, column, k, turned);
-      d[i] = sum;
-    }
-  });
+  const bool turned = registers != nullptr;
+  emulation::check_tile(b, N, turned);
+  emulation::product_later(
+      [=] {
+        for (int i = 0; i < N / 2; ++i) {
+          const int column = i / 4 * 8 + lane % 4 * 2 + i % 2, half = i % 4 / 2;
+          float sum = add ? d[i] : 0;
+          for (int k = 0; k < 16; ++k)
+            sum += left(half, k) * emulation::tile_element(b, column, k, turned);
+          d[i] = sum;
+        }
+      },
+      d, N / 2, registers);
 }
 template <int N>
 void multiply_shared(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add) {
   const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + emulation::lane() / 4;
-  multiply_later<N>(&d[0][0], b, false, add, [=](int half, int k) {
+  emulation::check_tile(a, 64, false);
+  multiply_later<N>(&d[0][0], b, nullptr, add, [=](int half, int k) {
     return emulation::tile_element(a, row + 8 * half, k, false);
   });
 }
@@ -187,7 +242,7 @@ void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
           std::bit_cast<float>(k % 2 ? word & 0xffff0000u : word << 16);
     }
   }
-  multiply_later<N>(&d[Offset][0], b, true, true, [rows](int half, int k) {
+  multiply_later<N>(&d[Offset][0], b, a, true, [rows](int half, int k) {
     return rows[static_cast<size_t>(half)][static_cast<size_t>(k)];
   });
 }

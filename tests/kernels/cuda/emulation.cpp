@@ -1,7 +1,9 @@
 #include "kernels/cuda/emulation.h"
 
+#include <algorithm>
 #include <exception>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -74,6 +76,10 @@ struct Copy {
 struct Product {
   std::function<void()> work;
   int64_t group;
+  float* sums;
+  std::vector<float> sums_then;  // empty where a product before it changes them
+  const uint32_t* left;
+  std::array<uint32_t, 4> left_then;
 };
 
 struct Warp {
@@ -92,6 +98,8 @@ struct Thread {
   int64_t committed = 0;
   std::vector<Product> products;
   int64_t committed_products = 0;
+  bool products_begun = false;
+  std::vector<size_t> unseen;  // lines of shared memory that it wrote and did not show
   std::function<bool()> ready;
 };
 
@@ -102,6 +110,9 @@ struct Block {
   std::vector<Warp> warps;
   std::vector<Thread> threads;
   std::vector<uint4> shared;
+  std::vector<unsigned char> shown;  // shared memory as products and the copy engine see it
+  std::vector<uint64_t*> fresh_barriers;
+  std::set<void*> copied_to;  // by copies under way
   const std::function<void()>* body = nullptr;
   Thread* running = nullptr;
   Place scheduler;
@@ -152,6 +163,10 @@ void run_block(int threads, int64_t shared_bytes, const std::function<void()>& b
   block.body = &body;
   block.error = nullptr;
   block.shared.assign(static_cast<size_t>(shared_bytes) / 16 + 73, {~0u, ~0u, ~0u, ~0u});
+  const auto* base = reinterpret_cast<const unsigned char*>(block.shared.data());
+  block.shown.assign(base, base + block.shared.size() * 16);
+  block.fresh_barriers.clear();
+  block.copied_to.clear();
   block.named.clear();
   block.engine.clear();
   block.barrier = {.members = threads};
@@ -179,6 +194,10 @@ void run_block(int threads, int64_t shared_bytes, const std::function<void()>& b
                              " waits for threads that do not come");
   for (const Thread& thread : block.threads)
     if (!thread.products.empty()) throw std::logic_error("nobody waited for a product");
+  if (!block.copied_to.empty()) throw std::logic_error("nobody waited for a copy");
+  for (const auto& [name, barrier] : block.named)
+    if (barrier.arrived != 0)
+      throw std::logic_error("barrier " + std::to_string(name) + " still waits for threads");
 }
 
 void wait_for_block() { wait_at(block.barrier); }
@@ -218,14 +237,88 @@ void engine_later(std::function<void()> work) {
   block.engine.push_back(std::move(work));
 }
 
-void wait_for_threads(int name, int threads) {
+Barrier& named(int name, int threads) {
   Barrier& barrier = block.named[name];
+  if (barrier.arrived > 0 && barrier.members != threads)
+    throw std::logic_error("threads that count a barrier's members otherwise");
   barrier.members = threads;
-  wait_at(barrier);
+  return barrier;
 }
 
-void product_later(std::function<void()> work) {
-  block.running->products.push_back({std::move(work), block.running->committed_products});
+void wait_for_threads(int name, int threads) { wait_at(named(name, threads)); }
+
+void arrive_for_threads(int name, int threads) {
+  Barrier& barrier = named(name, threads);
+  if (++barrier.arrived < barrier.members) return;
+  barrier.arrived = 0;
+  ++barrier.generation;
+}
+
+size_t line_of(const void* shared) {
+  return static_cast<size_t>(static_cast<const unsigned char*>(shared) -
+                             reinterpret_cast<const unsigned char*>(block.shared.data())) /
+         16 * 16;
+}
+
+unsigned char* line_at(size_t line) {
+  return reinterpret_cast<unsigned char*>(block.shared.data()) + line;
+}
+
+void store_line(void* to, const void* from) {
+  if (reinterpret_cast<uintptr_t>(to) % 16)
+    throw std::logic_error("16 bytes that are stored at no multiple of 16");
+  std::memcpy(to, from, 16);
+  block.running->unseen.push_back(line_of(to));
+}
+
+void show_to_engine() {
+  for (const size_t line : block.running->unseen)
+    std::memcpy(&block.shown[line], line_at(line), 16);
+  block.running->unseen.clear();
+}
+
+void engine_wrote(const void* shared, int64_t bytes) {
+  std::memcpy(&block.shown[line_of(shared)], shared, static_cast<size_t>(bytes));
+}
+
+void check_shown(const void* at) {
+  const size_t line = line_of(at);
+  if (std::memcmp(&block.shown[line], line_at(line), 16) != 0)
+    throw std::logic_error("shared memory that a thread wrote and did not show (fence_shared)");
+}
+
+void barrier_made(uint64_t* barrier) { block.fresh_barriers.push_back(barrier); }
+
+void make_barriers_known() {
+  for (uint64_t* barrier : block.fresh_barriers) {
+    auto phases = std::bit_cast<Phases>(*barrier);
+    phases.valid = kBarrier;
+    *barrier = std::bit_cast<uint64_t>(phases);
+  }
+  block.fresh_barriers.clear();
+}
+
+void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left) {
+  Thread& self = *block.running;
+  if (!self.products_begun)
+    throw std::logic_error("a product before products_begin(), after a wait for others");
+  Product made{std::move(work), self.committed_products, sums, {}, left, {}};
+  const auto shares = [&](const Product& other) { return other.sums == sums; };
+  if (std::none_of(self.products.begin(), self.products.end(), shares))
+    made.sums_then.assign(sums, sums + count);
+  if (left) std::copy_n(left, 4, made.left_then.begin());
+  self.products.push_back(std::move(made));
+}
+
+void begin_products() { block.running->products_begun = true; }
+
+void do_product(const Product& product) {
+  const std::vector<float>& then = product.sums_then;
+  if (!then.empty() && std::memcmp(then.data(), product.sums, then.size() * sizeof(float)) != 0)
+    throw std::logic_error("sums of a product that is under way were written");
+  if (product.left && !std::equal(product.left_then.begin(), product.left_then.end(), product.left))
+    throw std::logic_error("registers of a product that is under way were written");
+  product.work();
 }
 
 void commit_products() { ++block.running->committed_products; }
@@ -235,13 +328,16 @@ void finish_products(int left) {
   const int64_t before = self.committed_products - left;
   size_t done = 0;
   for (; done < self.products.size() && self.products[done].group < before; ++done)
-    self.products[done].work();
+    do_product(self.products[done]);
+  if (done > 0) self.products_begun = false;
   self.products.erase(self.products.begin(), self.products.begin() + static_cast<ptrdiff_t>(done));
 }
 
 void copy_later(void* to, const void* from, bool valid) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
     throw std::logic_error("an asynchronous copy between addresses that are no multiples of 16");
+  if (!block.copied_to.insert(to).second)
+    throw std::logic_error("a copy to where another one is under way");
   block.running->copies.push_back({to, from, valid, block.running->committed});
 }
 
@@ -256,6 +352,8 @@ void finish_copies(int left) {
       std::memcpy(copy.to, copy.from, 16);
     else
       std::memset(copy.to, 0, 16);
+    block.copied_to.erase(copy.to);
+    self.unseen.push_back(line_of(copy.to));
     return true;
   });
 }

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/device_scratch.h"
 #include "tensor/scope.h"
 #include "tensor/tensor.h"
 
@@ -70,6 +71,9 @@ void wait_for_warp();
 const Slots& show(const void* value, size_t bytes);
 unsigned char* dynamic_shared();
 int lane();
+
+/// 16 bytes of shared memory that the running thread writes.
+void store_line(void* to, const void* from);
 
 /// Asynchronous copies of the running thread.
 void copy_later(void* to, const void* from, bool valid);
@@ -154,6 +158,14 @@ inline uint32_t pack_bf16(float low, float high) {
   return float_to_bf16_bits(low) | uint32_t{float_to_bf16_bits(high)} << 16;
 }
 
+inline float exp2_of(float x) {
+  const float value = std::exp2(x);
+  return value < 0x1p-126f ? 0 : value;
+}
+
+inline float reciprocal_of(float x) { return 1 / x; }
+
+inline void store_shared(void* shared, uint4 word) { emulation::store_line(shared, &word); }
 inline void cp_async_16(void* shared, const void* global, bool valid) {
   emulation::copy_later(shared, global, valid);
 }
@@ -216,18 +228,12 @@ template <class... Params, class... Args>
 void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args... args);
 
 /// Memory of one call; starts as NaNs.
-class Scratch {
+class Scratch : public DeviceScratch {
  public:
-  Scratch(const char*, int64_t bytes) : data_(static_cast<size_t>(bytes) / 16 + 1) {
-    std::memset(data_.data(), 0xff, data_.size() * 16);
+  explicit Scratch(int64_t bytes) : DeviceScratch(bytes) {
+    const emulation::Reach reach;
+    if (bytes > 0) std::memset(as<void>(), 0xff, static_cast<size_t>(bytes));
   }
-  template <class T>
-  T* as() const {
-    return reinterpret_cast<T*>(const_cast<uint4*>(data_.data()));
-  }
-
- private:
-  std::vector<uint4> data_;
 };
 
 inline int multiprocessors() { return 3; }

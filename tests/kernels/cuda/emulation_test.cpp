@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
+
+#include "kernels/cuda/sm90.cuh"
+#include "tensor/device_pool.h"
 
 namespace tessera::kernels::emulated {
 namespace {
@@ -106,6 +110,201 @@ TEST_P(Emulation, AThreadThatNeverComesIsAnError) {
                                       if (threadIdx.x != 7) __syncthreads();
                                     }),
                std::logic_error);
+}
+
+TEST_P(Emulation, ACopyThatNobodyWaitsForOrThatMeetsAnotherIsAnError) {
+  alignas(16) const int from[4] = {1, 2, 3, 4};
+  EXPECT_THROW(emulation::run_block(32, 4096,
+                                    [&] {
+                                      cp_async_16(dynamic_shared() + 16 * threadIdx.x, from, true);
+                                      cp_async_commit();
+                                    }),
+               std::logic_error);
+  EXPECT_THROW(emulation::run_block(32, 4096,
+                                    [&] {
+                                      cp_async_16(dynamic_shared(), from, true);
+                                      cp_async_wait<0>();
+                                    }),
+               std::logic_error);
+}
+
+TEST_P(Emulation, ThreadsThatArriveDoNotWait) {
+  std::vector<int> seen(64);
+  emulation::run_block(64, 0, [&] {
+    static int board;
+    const bool first = threadIdx.x < 32;
+    if (first) {
+      board = 7;
+      arrive_for_threads(3, 64);
+    } else {
+      wait_for_threads(3, 64);
+      seen[threadIdx.x] = board;
+    }
+  });
+  EXPECT_EQ(seen[63], 7);
+  EXPECT_THROW(emulation::run_block(32, 0, [] { arrive_for_threads(3, 64); }), std::logic_error);
+}
+
+// What a warpgroup does with two tiles of ones: 64 rows of 64 columns each.
+struct Warpgroup {
+  unsigned char* tiles = tiles_from(dynamic_shared());
+  float sums[8][4] = {};
+  uint32_t left[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+
+  void fill() const {
+    for (unsigned i = threadIdx.x; i < 2 * 64 * 8; i += 128)
+      store_shared(tiles + 16 * i, {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80});
+  }
+  void fill_and_show() const {
+    fill();
+    fence_shared();
+    __syncthreads();
+  }
+  void multiply(const unsigned char* at) {
+    products_begin();
+    multiply_registers<64, 0>(sums, left, tile_descriptor(at, 8192));
+    products_commit();
+  }
+  void multiply() { multiply(tiles); }
+};
+template <class F>
+void by_warpgroup(const F& f) {
+  emulation::run_block(128, 20000, [&] {
+    Warpgroup group;
+    f(group);
+  });
+}
+template <class F>
+std::string refusal(const F& f) {
+  try {
+    by_warpgroup(f);
+  } catch (const std::logic_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_P(Emulation, ProductsSeeWhatWasShownToThem) {
+  float sum = 0;
+  by_warpgroup([&](Warpgroup& g) {
+    g.fill_and_show();
+    g.multiply();
+    products_wait<0>(g.sums);
+    sum = g.sums[7][3];
+  });
+  EXPECT_EQ(sum, 16);
+  EXPECT_NE(refusal([](Warpgroup& g) {
+              g.fill();
+              __syncthreads();
+              g.multiply();
+              products_wait<0>(g.sums);
+            }).find("did not show"),
+            std::string::npos);
+  // One thread shows what it wrote, not what others did.
+  EXPECT_NE(refusal([](Warpgroup& g) {
+              g.fill();
+              if (threadIdx.x != 5) fence_shared();
+              __syncthreads();
+              g.multiply();
+              products_wait<0>(g.sums);
+            }).find("did not show"),
+            std::string::npos);
+}
+
+TEST_P(Emulation, RegistersOfAProductStayAsTheyAre) {
+  EXPECT_EQ(refusal([](Warpgroup& g) {
+              g.fill_and_show();
+              g.multiply();
+              products_wait<0>(g.sums);
+              g.left[3] = 0;
+              g.sums[0][0] = 1;
+            }),
+            "");
+  EXPECT_NE(refusal([](Warpgroup& g) {
+              g.fill_and_show();
+              g.multiply();
+              g.left[3] = 0;
+              products_wait<0>(g.sums);
+            }).find("registers of a product"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Warpgroup& g) {
+              g.fill_and_show();
+              g.multiply();
+              g.sums[0][0] = 1;
+              products_wait<0>(g.sums);
+            }).find("sums of a product"),
+            std::string::npos);
+  EXPECT_NE(refusal([](Warpgroup& g) {
+              g.fill_and_show();
+              multiply_registers<64, 0>(g.sums, g.left, tile_descriptor(g.tiles, 8192));
+            }).find("before products_begin()"),
+            std::string::npos);
+}
+
+TEST_P(Emulation, LayoutsOfTilesAreThoseOfTheIsa) {
+  EXPECT_NE(refusal([](Warpgroup& g) { g.multiply(g.tiles + 32); }).find("does not begin"),
+            std::string::npos);
+  EXPECT_THROW(emulation::check_tile(tile_descriptor(emulation::shared_base(), 8192), 80, true),
+               std::logic_error);
+  EXPECT_THROW(emulation::check_tile(tile_descriptor(emulation::shared_base(), 16), 128, true),
+               std::logic_error);
+  EXPECT_NO_THROW(
+      emulation::check_tile(tile_descriptor(emulation::shared_base(), 8192), 128, true));
+  EXPECT_NO_THROW(
+      emulation::check_tile(tile_descriptor(emulation::shared_base() + 96, 16), 80, false));
+  EXPECT_THROW(
+      emulation::check_tile(tile_descriptor(emulation::shared_base() + 128, 16), 80, false),
+      std::logic_error);
+}
+
+TEST_P(Emulation, TheCopyEngineKnowsABarrierThatWasShownToIt) {
+  const auto use = [](bool known) {
+    emulation::run_block(32, 4096, [=] {
+      auto* barrier = reinterpret_cast<uint64_t*>(dynamic_shared());
+      if (threadIdx.x == 0) {
+        barrier_init(barrier, 32);
+        if (known) barriers_ready();
+      }
+      __syncthreads();
+      barrier_arrive(barrier);
+      barrier_wait(barrier, 0);
+    });
+  };
+  EXPECT_NO_THROW(use(true));
+  EXPECT_THROW(use(false), std::logic_error);
+}
+
+TEST(CudaRowMap, KnowsWhatTheDriverRefuses) {
+  const auto wrong = [](int64_t stride, int64_t rows, int heads, int dim, int box, uintptr_t at) {
+    return wrong_with(row_map_shape(stride, rows, heads, dim, box), at) != nullptr;
+  };
+  EXPECT_FALSE(wrong(216, 9, 3, 72, 128, 1024));
+  EXPECT_FALSE(wrong(88, 9, 1, 72, 128, 1024));             // one head: any whole words
+  EXPECT_FALSE(wrong(216, 0, 3, 72, 128, 1024));            // no rows: one that is not read
+  EXPECT_TRUE(wrong(216, 9, 3, 72, 128, 1032));             // address
+  EXPECT_TRUE(wrong(220, 9, 1, 72, 128, 1024));             // stride of no whole words
+  EXPECT_TRUE(wrong(224, 9, 3, 72, 128, 1024));             // no multiple of a head
+  EXPECT_TRUE(wrong(64, 9, 1, 72, 128, 1024));              // rows that overlap
+  EXPECT_TRUE(wrong(int64_t{1} << 39, 9, 1, 72, 1, 1024));  // 2^40 bytes
+  EXPECT_TRUE(wrong(72, (int64_t{1} << 32) + 1, 1, 72, 1, 1024));
+  EXPECT_TRUE(wrong(216, 9, 3, 72, 257, 1024));
+  EXPECT_TRUE(wrong(216, 9, 3, 72, 0, 1024));
+  EXPECT_TRUE(wrong(216, 9, 0, 72, 128, 1024));
+}
+
+TEST(DeviceScratch, ComesFromThePoolAndGoesBackThere) {
+  const auto pool = tensor::device_pool();
+  const auto before = pool->use();
+  { const Scratch warm(4096); }
+  const auto between = pool->use();
+  {
+    const Scratch scratch(4096);
+    EXPECT_EQ(pool->use().live, between.live + 4096);
+    EXPECT_NE(scratch.as<float>(), nullptr);
+  }
+  EXPECT_EQ(pool->use().allocations, between.allocations);  // the device was not asked again
+  EXPECT_EQ(pool->use().live, before.live);
+  EXPECT_EQ(Scratch(0).as<float>(), nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, Emulation, testing::Bool());

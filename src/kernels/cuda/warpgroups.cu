@@ -1,0 +1,42 @@
+#include <mutex>
+#include <vector>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/sm90.cuh"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// Never launched. Its shared memory tells for which architecture it was compiled, with all others.
+__global__ void compiled_form_kernel() {
+#if TESSERA_WARPGROUPS
+  __shared__ volatile int mark;
+  mark = 1;
+#endif
+}
+
+bool ask(int device) {
+  int major = 0;
+  check("device", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (major != 9) return false;
+  cudaFuncAttributes form{};
+  check("device",
+        cudaFuncGetAttributes(&form, reinterpret_cast<const void*>(compiled_form_kernel)));
+  return form.sharedSizeBytes > 0;
+}
+
+}  // namespace
+
+bool has_warpgroups() {
+  static std::mutex mutex;
+  static std::vector<signed char> known;  // by device: 2 yes, 1 no, 0 not asked
+  int device = 0;
+  check("device", cudaGetDevice(&device));
+  const std::lock_guard lock(mutex);
+  const auto index = static_cast<size_t>(device);
+  if (known.size() <= index) known.resize(index + 1);
+  if (known[index] == 0) known[index] = ask(device) ? 2 : 1;
+  return known[index] == 2;
+}
+
+}  // namespace tessera::kernels::cuda

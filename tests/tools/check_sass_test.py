@@ -1,0 +1,66 @@
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(os.environ.get("TESSERA_SOURCE", ".")) / "tools/check_sass.py"
+NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+NAME = {"attention": "_ZN7tessera7kernels4cuda12_GLOBAL__N_121attention_sm90_kernelILi128EEEvv",
+        "matmul": "_ZN7tessera7kernels4cuda12_GLOBAL__N_118matmul_sm90_kernelILi128ELb0EEEvv"}
+SCORES, VALUES = "WARPGROUP.DEPBAR.LE gsb0, 0x1", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
+EXPONENTIAL = "MUFU.EX2 R7, R2"
+
+
+def listing(kernel, code):
+    lines = [f'\t.section\t.text.{NAME[kernel]},"ax",@progbits']
+    lines += [f"        /*{16 * i:04x}*/                   {what} ;" for i, what in enumerate(code)]
+    return "\n".join(lines) + "\n"
+
+
+def run(*arguments):
+    done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True,
+                          check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def check(text):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "listing"
+        path.write_text(text)
+        return run("--listing", path)
+
+
+class CheckSass(unittest.TestCase):
+    def test_exponentials_run_beside_the_product_with_values(self):
+        status, said = check(listing("attention", [VALUES, SCORES] + 66 * [EXPONENTIAL] + [VALUES]))
+        self.assertEqual(status, 0, said)
+        self.assertIn("0 faults", said)
+
+    def test_finds_a_wait_that_was_moved_above_them(self):
+        for before in (0, 65):
+            status, said = check(listing("attention", [SCORES] + before * [EXPONENTIAL] + [VALUES] +
+                                         (66 - before) * [EXPONENTIAL]))
+            self.assertEqual(status, 1, said)
+            self.assertIn(f"attention_sm90_kernel<128>: {before} exponentials", said)
+        self.assertEqual(check(listing("attention", [VALUES]))[0], 1)
+
+    def test_finds_code_that_grew(self):
+        self.assertEqual(check(listing("matmul", 84 * 64 * ["NOP"]))[0], 0)
+        status, said = check(listing("matmul", (84 * 64 + 1) * ["NOP"]))
+        self.assertEqual(status, 1, said)
+        self.assertIn("86032 bytes of code", said)
+
+    def test_an_empty_listing_is_no_success(self):
+        self.assertEqual(check("nothing")[0], 1)
+
+    @unittest.skipUnless(NVCC, "there is no nvcc here: this tree's kernels were not compiled")
+    def test_the_kernels_of_this_tree_pass(self):
+        status, said = run()
+        self.assertEqual(status, 0, said)
+
+
+if __name__ == "__main__":
+    unittest.main()

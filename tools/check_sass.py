@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Checks the machine code of CUDA kernels: what ptxas may undo without a word.
+
+- A program without sm_90a among its architectures knows it, and its kernels of warpgroups trap.
+- Attention's exponentials stand between the wait for scores and that for the product with values.
+- The code of kernels that are unrolled far stays well under the 128 KB of the instruction cache.
+
+Says so and succeeds where there is no nvcc; without nvdisasm (of the toolkit, or of NVIDIA's package
+nvidia-cuda-nvdisasm) the first check alone is made.
+"""
+
+import argparse
+import importlib.util
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from check_ptxas import find_nvcc, short_name
+
+FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
+KERNELS = re.compile(r"\.section\s+\.text\.(\S+?),")
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,6})\*/\s+(?:@!?U?P\d+\s+)?([^;]*?)\s*;")
+# Bytes of a kernel's code.
+MOST_BYTES = {"attention_sm90_kernel": 64 * 1024, "matmul_sm90_kernel": 84 * 1024}
+# Keys of a block by the width of a head, as Sm90Tile has them.
+KEYS = {64: 128, 80: 128, 128: 128, 256: 64}
+
+
+def find_nvdisasm():
+    """Of the path, the toolkit, or the Python package."""
+    if found := shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin"):
+        return found
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else []:
+        for path in pathlib.Path(folder).glob("*/bin/nvdisasm"):
+            return str(path)
+    return None
+
+
+def kernels(listing):
+    """{name: [(address, instruction)]} of what nvdisasm -c says."""
+    parts = KERNELS.split(listing)
+    return {short_name(name): [(int(at, 16), what) for at, what in INSTRUCTION.findall(body)]
+            for name, body in zip(parts[1::2], parts[2::2])}
+
+
+def wrong_order(name, code):
+    """What is wrong with the order of attention's instructions, or nothing."""
+    width = int(re.search(r"<(\d+)>", name).group(1))
+    waits = [i for i, (_, what) in enumerate(code) if what.startswith("WARPGROUP.DEPBAR")]
+    for first, second in zip(waits, waits[1:]):
+        if code[first][1].endswith("0x1") and code[second][1].endswith("0x0"):
+            beside = sum(what.startswith("MUFU.EX2") for _, what in code[first:second])
+            if beside >= KEYS[width] // 2 + 2:  # two rows a lane, and how each shrinks
+                return None
+            return f"{beside} exponentials run beside the product with values, not {KEYS[width] // 2 + 2}"
+    return "no wait for scores comes before one for the product with values"
+
+
+def faults(listing):
+    """(kernels looked at, what is wrong with them)."""
+    found, wrong = kernels(listing), []
+    for name, code in found.items():
+        size = (code[-1][0] + 16 if code else 0)
+        most = MOST_BYTES.get(name.split("<")[0])
+        if most and size > most:
+            wrong.append(f"{name}: {size} bytes of code, at most {most} were meant")
+        if name.startswith("attention_sm90_kernel") and (order := wrong_order(name, code)):
+            wrong.append(f"{name}: {order}")
+    return found, wrong
+
+
+def nvcc(compiler, root, name, *options):
+    source = root / "src/kernels/cuda" / f"{name}.cu"
+    done = subprocess.run([compiler, *FLAGS, *options, f"-I{root / 'src'}", f"-I{root / 'include'}",
+                           source], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"check_sass: nvcc failed:\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def wrong_forms(compiler, root):
+    """What is wrong with programs for other architectures."""
+    wrong = []
+    for arch, warpgroups in (("sm_90a", True), ("sm_90", False), ("sm_80", False)):
+        said = nvcc(compiler, root, "warpgroups", f"-arch={arch}", "-cubin", "-Xptxas", "-v", "-o",
+                    "/dev/null")
+        if warpgroups != bool(re.search(r"[1-9]\d* bytes smem", said)):
+            wrong.append(f"a program for {arch} says the opposite of what it has")
+    with tempfile.TemporaryDirectory() as folder:
+        ptx = pathlib.Path(folder) / "code.ptx"
+        for name in ("attention_sm90", "matmul_sm90", "experts", "conv"):
+            nvcc(compiler, root, name, "-arch=compute_90", "-ptx", "-o", ptx)
+            bodies = re.split(r"\.entry ", ptx.read_text(encoding="utf-8"))[1:]
+            of_groups = [body for body in bodies if "sm90_kernel" in body.split("(")[0]]
+            if not of_groups or not all(re.search(r"\btrap;", body) for body in of_groups):
+                wrong.append(f"{name}.cu: without sm_90a a kernel of warpgroups does nothing")
+    return wrong
+
+
+def listings(compiler, disassembler, root):
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = pathlib.Path(folder) / "code.cubin"
+        for name in ("attention_sm90", "matmul_sm90"):
+            nvcc(compiler, root, name, "-arch=sm_90a", "-cubin", "-o", cubin)
+            yield subprocess.run([disassembler, "-c", cubin], capture_output=True, text=True,
+                                 check=True).stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--listing", type=pathlib.Path,
+                        help="read what nvdisasm -c said from a file instead of compiling")
+    args = parser.parse_args()
+    wrong, texts = [], []
+    if args.listing:
+        texts = [args.listing.read_text(encoding="utf-8")]
+    elif not (compiler := find_nvcc()):
+        print("check_sass: there is no nvcc here; nothing was checked")
+        return 0
+    else:
+        wrong = wrong_forms(compiler, args.root)
+        if disassembler := find_nvdisasm():
+            texts = listings(compiler, disassembler, args.root)
+        else:
+            print("check_sass: there is no nvdisasm here; the order and size of code were not checked")
+    for text in texts:
+        found, more = faults(text)
+        if not found:
+            more = ["no kernels found; is this what nvdisasm -c says?"]
+        for name, code in found.items():
+            print(f"{len(code) * 16:7} bytes  {name}")
+        wrong += more
+    for line in wrong:
+        print(f"check_sass: {line}")
+    print(f"check_sass: {len(wrong)} faults")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
