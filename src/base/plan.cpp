@@ -430,6 +430,10 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     found.push_back(
         "schedule=staggered-batch runs each block twice, and shard= gathers it once; leave one of "
         "the two out");
+  if (plan.shard > 1 && plan.schedule == ExpertSchedule::displaced)
+    found.push_back(
+        "schedule=displaced computes experts a step later, and shard= lets their weights go after "
+        "each block; use schedule=interweaved, or leave out shard=");
   for (const auto& some :
        {shard_problems(plan), expert_problems(plan), patch_problems(plan), fused_problems(plan)})
     found.insert(found.end(), some.begin(), some.end());

@@ -1,6 +1,7 @@
 #include "pipeline/rehearse.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -163,11 +164,15 @@ void add_process(const RunOptions& options,
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
   std::vector<std::shared_ptr<const void>> networks;  // which share the slices of several
+  std::map<int, std::weak_ptr<const void>> portions;  // as ranks with equal ones share them
   int64_t sum = 0;
   for (const Inspection::Rank& rank : found.ranks) {
     base::check_stop();
     if (options.processes) networks.clear();
-    networks.push_back(make(static_cast<int>(&rank - found.ranks.data())));
+    const auto number = static_cast<int>(&rank - found.ranks.data());
+    auto& portion = portions[parallel::portion_number(options.plan, number)];
+    networks.push_back(portion.lock());
+    if (!networks.back()) portion = networks.back() = make(number);
     found.process = std::max(found.process, rank.total);
     found.weights = std::max(found.weights, rank.weights);
     sum += rank.total - rank.weights;

@@ -202,7 +202,7 @@ void check(const PlanCostsRequest& request, const RunOptions& options) {
 std::vector<Plan> study::plans_for(int ranks, bool experts) {
   std::vector<Plan> products, found;
   add_products({}, 0, ranks, products);
-  for (const Plan& product : products)
+  for (const Plan& product : products) {
     for (const int patches : kPatches) {
       if (product.pipefusion == 1 && patches > 1) continue;
       Plan plan = product;
@@ -210,6 +210,12 @@ std::vector<Plan> study::plans_for(int ranks, bool experts) {
       found.push_back(plan);
       if (experts) add_experts(plan, found);
     }
+    if (product.distrifusion == 1) continue;
+    Plan finer = product;
+    finer.shards = 2 * product.distrifusion;
+    found.push_back(finer);
+    if (experts) add_experts(finer, found);
+  }
   return found;
 }
 

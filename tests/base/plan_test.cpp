@@ -139,6 +139,7 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("distrifusion=2,shards=3", "use a multiple of 2, or leave shards= out");
   refused("distrifusion=4,shards=1", "use a multiple of 4");
   refused("shard=2,schedule=staggered-batch", "leave one of the two out");
+  refused("data=2,shard=2,expert=2,schedule=displaced", "use schedule=interweaved");
   refused("shard=2,expert=2", "add data=2 or ulysses=2");
   refused("patches=2,schedule=staggered-batch", "all of them through a stage");
   refused("pipefusion=2,patches=1,schedule=staggered-batch", "through a stage");
@@ -199,7 +200,7 @@ TEST(Plan, ValuesThatNoPlanHas) {
   EXPECT_TRUE(refused([](Plan& p) { p.stride = -1; }));
   EXPECT_TRUE(refused([](Plan& p) { p.scores = static_cast<StaleScores>(4); }));
   EXPECT_TRUE(refused([](Plan& p) { p.sync = SyncLayers::list; }));
-  EXPECT_TRUE(refused([](Plan& p) { p.order = {static_cast<PlanAxis>(7)}; }));
+  EXPECT_TRUE(refused([](Plan& p) { p.order = {static_cast<PlanAxis>(8)}; }));
   EXPECT_TRUE(refused([](Plan& p) { p.order = {PlanAxis::data, PlanAxis::data}; }));
   Plan large;
   large.data = large.distrifusion = large.tensor = 1 << 16;

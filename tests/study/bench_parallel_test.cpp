@@ -33,6 +33,8 @@ TEST(PlansFor, AreProductsOfAxesForSoManyRanksAndNoneTwice) {
       const auto has = [&](const char* text) { return seen.contains(to_string(parse_plan(text))); };
       EXPECT_TRUE(has(("ulysses=" + std::to_string(ranks)).c_str()));
       EXPECT_TRUE(has(("tensor=" + std::to_string(ranks)).c_str()));
+      const std::string finer = ",shards=" + std::to_string(2 * ranks);
+      EXPECT_TRUE(has(("distrifusion=" + std::to_string(ranks) + finer).c_str()));
       EXPECT_TRUE(has(("shard=" + std::to_string(ranks)).c_str()));
       for (const char* patches :
            {",patches=2", ",patches=4", ",patches=8", ",patches=16", ",patches=32"})
