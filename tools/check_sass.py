@@ -3,6 +3,7 @@
 
 - A program without sm_90a among its architectures knows it, and its kernels of warpgroups trap.
 - Attention's exponentials stand between the wait for scores and that for the product with values.
+- Kernels that move elements divide no 64 bits, and read words of 16 bytes where they can.
 - The code of kernels that are unrolled far stays well under the 128 KB of the instruction cache.
 
 Says so and succeeds where there is no nvcc; without nvdisasm (of the toolkit, or of NVIDIA's package
@@ -25,6 +26,8 @@ KERNELS = re.compile(r"\.section\s+\.text\.(\S+?),")
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,6})\*/\s+(?:@!?U?P\d+\s+)?([^;]*?)\s*;")
 # Bytes of a kernel's code.
 MOST_BYTES = {"attention_sm90_kernel": 64 * 1024, "matmul_sm90_kernel": 84 * 1024}
+# No division of 64 bits, a call of some hundred instructions; where they take eight elements, as words.
+WORDS = ("rope_kernel", "copy_kernel", "move_rows_kernel", "convert_kernel", "prepare_kernel")
 # Keys of a block by the width of a head, as Sm90Tile has them.
 KEYS = {64: 128, 80: 128, 128: 128, 256: 64}
 
@@ -70,6 +73,12 @@ def faults(listing):
             wrong.append(f"{name}: {size} bytes of code, at most {most} were meant")
         if name.startswith("attention_sm90_kernel") and (order := wrong_order(name, code)):
             wrong.append(f"{name}: {order}")
+        if name.split("<")[0] in WORDS:
+            if any(re.search(r"CALL.*[su]64", what) for _, what in code):
+                wrong.append(f"{name}: divides 64 bits")
+            eights = re.search(r"\b8>|uint4>", name)
+            if eights and not any(re.match(r"LDG\.E\S*\.128", what) for _, what in code):
+                wrong.append(f"{name}: reads no words of 16 bytes")
     return found, wrong
 
 
@@ -104,7 +113,7 @@ def wrong_forms(compiler, root):
 def listings(compiler, disassembler, root):
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "code.cubin"
-        for name in ("attention_sm90", "matmul_sm90"):
+        for name in ("attention_sm90", "matmul_sm90", "rope", "copy", "conv"):
             nvcc(compiler, root, name, "-arch=sm_90a", "-cubin", "-o", cubin)
             yield subprocess.run([disassembler, "-c", cubin], capture_output=True, text=True,
                                  check=True).stdout

@@ -10,6 +10,7 @@ TOOL = pathlib.Path(os.environ.get("TESSERA_SOURCE", ".")) / "tools/check_sass.p
 NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 NAME = {"attention": "_ZN7tessera7kernels4cuda12_GLOBAL__N_121attention_sm90_kernelILi128EEEvv",
         "matmul": "_ZN7tessera7kernels4cuda12_GLOBAL__N_118matmul_sm90_kernelILi128ELb0EEEvv"}
+NAME["copy"] = "_ZN7tessera7kernels4cuda12_GLOBAL__N_111copy_kernelI5uint4EEvv"
 SCORES, VALUES = "WARPGROUP.DEPBAR.LE gsb0, 0x1", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
 EXPONENTIAL = "MUFU.EX2 R7, R2"
 
@@ -52,6 +53,14 @@ class CheckSass(unittest.TestCase):
         status, said = check(listing("matmul", (84 * 64 + 1) * ["NOP"]))
         self.assertEqual(status, 1, said)
         self.assertIn("86032 bytes of code", said)
+
+    def test_finds_divisions_and_elements_one_by_one(self):
+        self.assertEqual(check(listing("copy", ["LDG.E.128 R4, desc[UR4][R2.64]"]))[0], 0)
+        self.assertIn("no words", check(listing("copy", ["LDG.E R4, desc[UR4][R2.64]"]))[1])
+        status, said = check(listing("copy", ["LDG.E.128 R4, [R2]",
+                                              "CALL.REL.NOINC `($__internal_0_$__cuda_sm20_div_s64)"]))
+        self.assertEqual(status, 1)
+        self.assertIn("divides 64 bits", said)
 
     def test_an_empty_listing_is_no_success(self):
         self.assertEqual(check("nothing")[0], 1)

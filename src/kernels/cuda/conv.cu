@@ -20,18 +20,37 @@ struct Prepare {
   Form form;
 };
 
-__global__ void __launch_bounds__(kSpreadThreads) prepare_kernel(Prepare p) {
-  const int64_t row = p.pixels * p.channels;
-  for (int64_t i = first_piece(); i < p.rows * row; i += piece_step()) {
-    const int64_t r = i / row, c = i % p.channels;
-    float v[1];
-    load<1>(p.x, p.dtype, r * p.x_stride + i % row, v);
-    if (p.scale_shift) {
-      const float* factors = p.scale_shift + r * 2 * p.channels + c;
-      v[0] = v[0] * factors[0] + factors[p.channels];
+// An image to each row of the grid's blocks; V channels of a pixel a thread.
+template <int V>
+__global__ void __launch_bounds__(kSpreadThreads)
+    prepare_kernel(Prepare p, Divisor chunks, int64_t first_pixel, uint32_t pieces) {
+  for (int64_t r = blockIdx.y; r < p.rows; r += gridDim.y)
+    for (uint32_t i = first_small_piece(); i < pieces; i += small_piece_step()) {
+      const RowPlace at(i, chunks);
+      const int64_t c = int64_t{at.chunk} * V, in_row = (first_pixel + at.row) * p.channels + c;
+      float v[V], factor[V], shift[V];
+      load<V>(p.x, p.dtype, r * p.x_stride + in_row, v);
+      if (p.scale_shift) {
+        load<V>(p.scale_shift, DType::f32, r * 2 * p.channels + c, factor);
+        load<V>(p.scale_shift, DType::f32, (r * 2 + 1) * p.channels + c, shift);
+        TESSERA_UNROLL
+        for (int j = 0; j < V; ++j) v[j] = v[j] * factor[j] + shift[j];
+      }
+      TESSERA_UNROLL
+      for (int j = 0; j < V; ++j) v[j] = p.silu_after ? silu(v[j]) : v[j];
+      put_all<V>(p.y, p.form, 0, r * p.pixels * p.channels + in_row, v);
     }
-    put(p.y, p.form, 0, i, p.silu_after ? silu(v[0]) : v[0]);
-  }
+}
+
+template <int V>
+void prepare(const Prepare& p) {
+  const int64_t chunks = p.channels / V;
+  each_run_of_rows(p.pixels, chunks, [&](int64_t first, int64_t count) {
+    Launch shape = spread(count * chunks);
+    shape.rows = static_cast<int>(p.rows < 65535 ? p.rows : 65535);  // what a grid can have
+    launch("conv", prepare_kernel<V>, shape, p, Divisor(chunks), first,
+           static_cast<uint32_t>(count * chunks));
+  });
 }
 
 // The image as a matrix: a row for each pixel of the result, its columns (ky, kx, channel).
@@ -157,10 +176,14 @@ void conv(const ConvArgs& args) {
   const Form form = w.dtype == DType::bf16 ? Form::bf16 : Form::f32;
   const bool as_is = !args.scale_shift && !args.silu && args.dtype == w.dtype;
   const Scratch prepared(as_is ? 0 : bytes_of(form, args.rows * dense));
-  if (!as_is)
-    launch("conv", prepare_kernel, spread(args.rows * dense),
-           Prepare{args.x, args.dtype, args.x_stride, args.rows, args.height * args.width, w.in,
-                   args.scale_shift, args.silu, prepared.as<void>(), form});
+  if (!as_is) {
+    const Prepare p{
+        args.x, args.dtype,       args.x_stride, args.rows,           args.height * args.width,
+        w.in,   args.scale_shift, args.silu,     prepared.as<void>(), form};
+    const bool in_eights = w.in % 8 == 0 && in_words(args.x, args.dtype, args.x_stride) &&
+                           (!args.scale_shift || in_words(args.scale_shift, DType::f32, 0));
+    in_eights ? prepare<8>(p) : prepare<1>(p);
+  }
   const void* x = as_is ? args.x : prepared.as<void>();
   const Patches patches = patches_of(args, as_is ? args.x_stride : dense);
   if (patches.count > kMostPixels)

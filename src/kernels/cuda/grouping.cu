@@ -4,7 +4,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-constexpr int kSortWarps = 4, kScanThreads = 256;
+constexpr int kSortWarps = 4, kScanThreads = 1024, kMostParts = 64;
 
 // Calls place(i, id, rank) for the pairs of a chunk in order: rank counts those of the same expert
 // before i in the chunk. `count` [experts] of the warp ends as how many there are.
@@ -39,20 +39,45 @@ __global__ void __launch_bounds__(kSortWarps* kWarp)
     counts[chunk * experts + e] = count[e];
 }
 
+// offsets: of each chunk what the chunks before it have of each expert; total: of all. Parts of the
+// chunks are added by threads of their own, and then once more from where they begin.
+__device__ inline void scan_chunks(const int32_t* __restrict__ counts,
+                                   int32_t* __restrict__ offsets, int64_t chunks, int experts,
+                                   int* total, int* part_sums) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int width = experts < kScanThreads ? experts : kScanThreads;
+  const int fit = kScanThreads / width, parts = fit < kMostParts ? fit : kMostParts;
+  const int part = thread / width;
+  const int64_t run = (chunks + parts - 1) / parts, first = part * run;
+  const int64_t last = first + run < chunks ? first + run : chunks;
+  for (int from = 0; from < experts; from += width) {
+    const int e = from + thread % width;
+    const bool mine = part < parts && e < experts;
+    int sum = 0;
+    if (mine)
+      for (int64_t c = first; c < last; ++c) sum += counts[c * experts + e];
+    part_sums[thread] = sum;
+    __syncthreads();
+    sum = 0;
+    if (mine) {
+      for (int before = 0; before < part; ++before)
+        sum += part_sums[before * width + thread % width];
+      for (int64_t c = first; c < last; ++c) {
+        offsets[c * experts + e] = sum;
+        sum += counts[c * experts + e];
+      }
+      if (part == parts - 1) total[e] = sum;
+    }
+    __syncthreads();
+  }
+}
+
 // One block: where the pairs of each expert begin, those of each chunk inside, and the tiles.
 __global__ void __launch_bounds__(kScanThreads)
     scan_kernel(const int32_t* counts, int32_t* offsets, int64_t chunks, int experts, int tile_rows,
                 DeviceGroups groups) {
   int* total = reinterpret_cast<int*>(dynamic_shared());
-  for (int e = static_cast<int>(threadIdx.x); e < experts; e += kScanThreads) {
-    int32_t sum = 0;
-    for (int64_t c = 0; c < chunks; ++c) {
-      offsets[c * experts + e] = sum;
-      sum += counts[c * experts + e];
-    }
-    total[e] = sum;
-  }
-  __syncthreads();
+  scan_chunks(counts, offsets, chunks, experts, total, total + experts);
   if (threadIdx.x >= kWarp) return;
   // Each lane adds a run of experts, and learns what comes before it.
   const int lane = static_cast<int>(threadIdx.x), per = (experts + kWarp - 1) / kWarp;
@@ -123,7 +148,8 @@ void group_on_device(const int32_t* ids, int64_t pairs, int64_t experts, int til
                     .threads = kSortWarps * kWarp,
                     .shared = kSortWarps * experts * 4};
   launch("group", count_kernel, sort, ids, pairs, count, groups.counts);
-  launch("group", scan_kernel, Launch{.threads = kScanThreads, .shared = experts * 4},
+  launch("group", scan_kernel,
+         Launch{.threads = kScanThreads, .shared = (experts + kScanThreads) * 4},
          static_cast<const int32_t*>(groups.counts), offsets, chunks, count, tile_rows, groups);
   launch("group", place_kernel, sort, ids, pairs, count, static_cast<const int32_t*>(offsets),
          groups);

@@ -103,6 +103,9 @@ struct alignas(8) uint2 {
 
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(value); }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
 inline int __popc(uint32_t bits) { return std::popcount(bits); }
 inline void __syncthreads() { tessera::emulation::wait_for_block(); }
 inline void __syncwarp() { tessera::emulation::wait_for_warp(); }

@@ -46,9 +46,9 @@ std::vector<int32_t> random_ids(int count, int experts, bool holes) {
 }
 
 TEST(CudaGrouping, EqualsTheHostsSort) {
-  for (auto [count, experts] :
-       problems<std::array<int, 2>>({{1, 1}, {7, 3}, {256, 8}, {1500, 64}, {2100, 5}, {40, 200}},
-                                    {{32768, 64}, {131072, 8}}))
+  for (auto [count, experts] : problems<std::array<int, 2>>(
+           {{1, 1}, {7, 3}, {256, 8}, {1500, 64}, {2100, 5}, {40, 200}, {5000, 1}, {600, 1500}},
+           {{32768, 64}, {131072, 8}}))
     for (bool holes : {false, true}) {
       const auto ids = random_ids(count, experts, holes);
       const Sorted got = sort(ids, experts, 64);

@@ -37,27 +37,78 @@ TEST(CudaCopy, PermutesRepeatsAndKeepsWhatLiesBetween) {
   }
 }
 
-TEST(CudaMoveRows, EqualsTheReference) {
-  const Tensor table = random_tensor({9, 40}, DType::bf16, 1);
-  const std::vector<int32_t> from{8, 0, -1, 3}, to{5, 1, 0, 4};
-  for (bool given_from : {true, false})
-    for (bool given_to : {true, false}) {
-      const auto run = [&](const Where& at, void (*kernel)(const MoveRowsArgs&)) {
-        const Tensor x = at(table), sources = at(from), targets = at(to);
-        const Tensor y = at(random_tensor({6, 35}, DType::f32, 2));
-        kernel({.x = x.raw(),
-                .x_dtype = DType::bf16,
-                .x_stride = 40,
-                .from = given_from ? static_cast<const int32_t*>(sources.raw()) : nullptr,
-                .y = y.raw(),
-                .y_stride = 35,
-                .to = given_to ? static_cast<const int32_t*>(targets.raw()) : nullptr,
-                .rows = 4,
-                .columns = 33});
+TEST(CudaCopy, TakesSixteenBytesAtATimeWhereTheyLieTogether) {
+  for (int64_t at : {0, 1, 8})  // of the whole, so that one of them is not aligned
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor x = random_tensor({3, 5, 40}, dtype, 1);
+      const auto run = [&](const Where& where, void (*kernel)(const CopyArgs&)) {
+        const Tensor from = where(x), y = Tensor::zeros({5, 3, 48}, dtype, where.device);
+        CopyArgs a{.x = from.raw(),
+                   .y = y.data<std::byte>() + at * size_of(dtype),
+                   .element = size_of(dtype),
+                   .axes = 3};
+        a.size = {5, 3, 40};
+        a.x_stride = {40, 200, 1};
+        a.y_stride = {144, 48, 1};
+        kernel(a);
         return here(y);
       };
-      EXPECT_TRUE(same_bits(run(kThere, cuda::move_rows), run(kHost, reference::move_rows)));
+      EXPECT_TRUE(same_bits(run(kThere, cuda::copy), run(kHost, reference::copy))) << at;
     }
+}
+
+#if !defined(TESSERA_ON_GPU)
+TEST(CudaDivision, EqualsTheQuotient) {
+  for (int64_t divisor : {1, 2, 3, 5, 7, 8, 72, 255, 641, 65535, 65537, 0x3fffffff, 0x7fffffff})
+    for (int64_t n : {int64_t{0}, divisor - 1, divisor, divisor + 1, 5 * divisor - 1,
+                      int64_t{0x7ffffffe}, int64_t{0x7fffffff}}) {
+      if (n > 0x7fffffff) continue;
+      EXPECT_EQ(cuda::Divisor(divisor).quotient(static_cast<uint32_t>(n)), n / divisor)
+          << n << " " << divisor;
+    }
+  for (uint32_t divisor = 1; divisor < 3000; divisor += 7)
+    for (uint32_t n = 0; n < 0x7fffffffu - 10'000'019u; n += 10'000'019u)
+      ASSERT_EQ(cuda::Divisor(divisor).quotient(n), n / divisor) << n << " " << divisor;
+}
+
+TEST(CudaDivision, RunsOfRowsCoverThemAll) {
+  for (int64_t row : {int64_t{3}, int64_t{1} << 29, (int64_t{1} << 31) - 1}) {
+    int64_t next = 0;
+    cuda::each_run_of_rows(9, row, [&](int64_t first, int64_t count) {
+      EXPECT_EQ(first, next);
+      EXPECT_LE(count * row, 0x7fffffff);
+      next = first + count;
+    });
+    EXPECT_EQ(next, 9);
+  }
+  cuda::each_run_of_rows(9, 0, [](int64_t, int64_t) { FAIL(); });
+  cuda::each_run_of_rows(0, 9, [](int64_t, int64_t) { FAIL(); });
+}
+#endif
+
+TEST(CudaMoveRows, EqualsTheReference) {
+  for (int64_t columns : {33, 32}) {
+    const Tensor table = random_tensor({9, 40}, DType::bf16, 1);
+    const std::vector<int32_t> from{8, 0, -1, 3}, to{5, 1, 0, 4};
+    for (bool given_from : {true, false})
+      for (bool given_to : {true, false}) {
+        const auto run = [&](const Where& at, void (*kernel)(const MoveRowsArgs&)) {
+          const Tensor x = at(table), sources = at(from), targets = at(to);
+          const Tensor y = at(random_tensor({6, 36}, DType::f32, 2));
+          kernel({.x = x.raw(),
+                  .x_dtype = DType::bf16,
+                  .x_stride = 40,
+                  .from = given_from ? static_cast<const int32_t*>(sources.raw()) : nullptr,
+                  .y = y.raw(),
+                  .y_stride = 36,
+                  .to = given_to ? static_cast<const int32_t*>(targets.raw()) : nullptr,
+                  .rows = 4,
+                  .columns = columns});
+          return here(y);
+        };
+        EXPECT_TRUE(same_bits(run(kThere, cuda::move_rows), run(kHost, reference::move_rows)));
+      }
+  }
 }
 
 TEST(CudaWaves, EqualTheReference) {
