@@ -49,7 +49,7 @@ constexpr const char* wrong_with(const RowMapShape& map, uintptr_t address) {
 }
 
 /// Whether heads of these rows can be boxes.
-constexpr bool fits_row_map(const void* data, int64_t stride, int heads, int head_dim) {
+inline bool fits_row_map(const void* data, int64_t stride, int heads, int head_dim) {
   return wrong_with(row_map_shape(stride, 1, heads, head_dim, 1),
                     reinterpret_cast<uintptr_t>(data)) == nullptr;
 }

@@ -107,7 +107,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
   std::shared_ptr<void> record(void* stream) override {
     cudaEvent_t event = nullptr;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    const std::shared_ptr<void> made(
+    std::shared_ptr<void> made(
         event, [](void* gone) { cudaEventDestroy(static_cast<cudaEvent_t>(gone)); });
     check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
     return made;
