@@ -42,7 +42,9 @@ struct RunOptions {
   /// Bytes that weights, activations and buffers of a run may take; 0: nearly all that the machine
   /// has. Blocks of a transformer of images that does not fit are streamed from the file.
   int64_t memory_budget = 0;
-  /// Keep a transformer between requests; else it is released before images are decoded.
+  /// Keep a transformer between requests, and the packed weights of text encoders and the VAE as
+  /// far as they fit beside all that a request does; else they are released before images are
+  /// decoded, and when they were used.
   bool keep_parts = false;
   std::chrono::milliseconds comm_timeout{
       60000};  ///< a wait lasts no longer while the peer stands still

@@ -63,7 +63,8 @@ class Model:
         threads: of the process, divided over its ranks; 0: all cores.
         plan: over ranks that are threads, as "cfg=2,ulysses=2" or a dict; ranks: what it must need.
         memory_budget: bytes that a run may take; 0: nearly all of the machine's.
-        keep_parts: keep the transformer between calls; else it is released before decoding.
+        keep_parts: keep the transformer between calls, and text encoders and VAE as far as they fit;
+            else it is released before decoding, and they are when they were used.
         """
         if dtype is not None and torch_dtype is not None:
             raise TypeError("give one of dtype and torch_dtype, not both")

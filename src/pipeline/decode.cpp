@@ -142,13 +142,13 @@ Decoded Decoding::all(bool numbers) const {
 }
 
 // With what it derives from them: all that ranks share, counted there.
-std::unique_ptr<models::VaeDecoder> loaded(const ModelState& state, int64_t channels,
+std::unique_ptr<models::VaeDecoder> loaded(const ModelState& state, const Job& job,
                                            const std::shared_ptr<tensor::MemoryTracker>& memory) {
   tensor::Scope counting = tensor::current_scope();
   counting.memory = memory;
   const tensor::BindScope bind(counting);
-  auto decoder = state.load_vae();
-  derive_filters(state, *decoder, channels);
+  auto decoder = state.load_vae(job.keeps_vae);
+  derive_filters(state, *decoder, job.layout.channels);
   return decoder;
 }
 
@@ -169,7 +169,7 @@ Report part_of(const tensor::Scope& rank, int64_t weights, const comm::Ledger::E
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
   nn::LocalSpatial spatial;
-  const auto decoder = state.load_vae();
+  const auto decoder = state.load_vae(job.keeps_vae);
   return Decoding{state, control, job, tiles, tokens, *decoder, spatial}.all(numbers);
 }
 
@@ -188,7 +188,7 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
   const Processes* const processes = state.options.processes;
   const bool decodes = !processes || processes->rank() < state.options.plan.vae;
   const auto loading = std::make_shared<tensor::MemoryTracker>(job.meters.memory);
-  const auto decoder = decodes ? loaded(state, job.layout.channels, loading) : nullptr;
+  const auto decoder = decodes ? loaded(state, job, loading) : nullptr;
   const int64_t weights = loading->current(tensor::MemoryClass::weights);
   const RunMeters meters = job.meters.anew();
   const std::optional<models::Tiling> whole;

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/stopwatch.h"
+#include "load/held_weights.h"
 #include "load/meta_weights.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
@@ -76,15 +77,19 @@ void check_vocabulary(const ModelState& state, const Text& text,
           state.name, encoder.longest());
 }
 
-// An encoder that holds nothing, of a folder that may hold a description alone.
-std::unique_ptr<models::TextEncoder> on_meta(const ModelState& state, const std::string& part,
-                                             std::shared_ptr<load::MetaWeights>& weights) {
+// Weights that hold nothing, of a folder that may hold a description alone.
+std::shared_ptr<const load::MetaWeights> on_meta(const ModelState& state, const std::string& part) {
   const load::Component& found = state.folder.component(part);
-  weights = load::has_weights(found.folder)
-                ? std::make_shared<load::MetaWeights>(load::open_weights(found))
-                : std::make_shared<load::MetaWeights>();
+  return load::has_weights(found.folder)
+             ? std::make_shared<const load::MetaWeights>(load::open_weights(found))
+             : std::make_shared<const load::MetaWeights>();
+}
+
+std::unique_ptr<models::TextEncoder> encoder_over(const ModelState& state, const std::string& part,
+                                                  std::shared_ptr<const nn::Weights> weights) {
+  const load::Component& found = state.folder.component(part);
   return models::text_encoder_of(found.class_name, {found.config, found.folder + "/config.json"},
-                                 weights, state.dtype());
+                                 std::move(weights), state.dtype());
 }
 
 // A run of an encoder on meta: what it gives, and in text.need what it takes.
@@ -94,8 +99,8 @@ TextStates foresee(const ModelState& state, Text& text) {
   scope.memory = meters.memory;
   scope.meter = meters.all;
   const tensor::BindScope bind(scope);
-  std::shared_ptr<load::MetaWeights> weights;
-  const auto encoder = on_meta(state, text.part.encoder, weights);
+  const auto weights = on_meta(state, text.part.encoder);
+  const auto encoder = encoder_over(state, text.part.encoder, weights);
   check_vocabulary(state, text, *encoder);
   const TextStates states = encoder->encode(seen(text));
   text.need = {meters.memory->peak(tensor::MemoryClass::weights),
@@ -104,12 +109,23 @@ TextStates foresee(const ModelState& state, Text& text) {
   return states;
 }
 
+// Bytes of all weights of an encoder at once, packed as a run of one token packs them.
+int64_t packed_bytes(const ModelState& state, const std::string& part) {
+  const RunMeters meters;
+  tensor::Scope scope;
+  scope.memory = meters.memory;
+  const tensor::BindScope bind(scope);
+  const auto held = std::make_shared<const load::HeldWeights>(on_meta(state, part));
+  encoder_over(state, part, held)->encode({{0}, {1}, 1});
+  return meters.memory->current(tensor::MemoryClass::weights);
+}
+
 // So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
 TextBatch usual_batch(const ModelState& state, const TextPart& part, int texts) {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
-  std::shared_ptr<load::MetaWeights> weights;
-  const int64_t longest = on_meta(state, part.encoder, weights)->longest();
+  const int64_t longest =
+      encoder_over(state, part.encoder, on_meta(state, part.encoder))->longest();
   const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;
   const auto count = static_cast<size_t>(texts);
   return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
@@ -229,6 +245,7 @@ Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool
       notes.push_back(said);
     const TextStates states = foresee(state, text);
     text.need.peak += held;
+    if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part.encoder);
     for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
       if (x.defined()) held += x.bytes();
     return zeros_of(states);
@@ -236,7 +253,7 @@ Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool
 }
 
 Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts, bool two,
-                        const RunControl& control) {
+                        bool keep, const RunControl& control) {
   const base::Stopwatch clock;
   const auto count = static_cast<int>(texts.size());
   return embeddings_of(*state.spec, texts, two, [&](const Text& text) {
@@ -244,8 +261,14 @@ Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts,
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
             i + 1);
     if (control.on_progress) control.on_progress({Phase::encode, i, count, clock.seconds()});
-    const auto encoder = state.load_text_encoder(text.part.encoder);
-    return on_host(numbers_of(*encoder, seen(text), text.part.encoder));
+    const std::string& part = text.part.encoder;
+    std::shared_ptr<const nn::Weights> weights = state.weights_of(part);
+    std::shared_ptr<const load::HeldWeights> held;
+    if (keep) weights = held = std::make_shared<const load::HeldWeights>(weights);
+    const auto encoder = state.load_text_encoder(part, weights);
+    TextStates states = on_host(numbers_of(*encoder, seen(text), part));
+    if (keep) state.kept.keep(part, held->values(), text.need.kept);
+    return states;
   });
 }
 
@@ -293,7 +316,8 @@ std::map<std::string, Tensor> forward_text(const ModelState& state, const std::s
   if (const std::string said = state.check_text_encoder(component);
       control.on_note && !said.empty())
     control.on_note(said);
-  const TextStates states = on_host(state.load_text_encoder(component)->encode(batch, watch));
+  const auto encoder = state.load_text_encoder(component, state.weights_of(component));
+  const TextStates states = on_host(encoder->encode(batch, watch));
   outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
   if (states.projected.defined())
     outputs["text_embeds"] = states.projected;

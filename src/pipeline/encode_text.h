@@ -26,9 +26,9 @@ models::TextBatch tokens_of(const ModelState& state, models::TextPart& part,
 std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& request, bool two,
                             std::vector<std::string>& notes);
 /// What the folder's text encoders make of such texts, by the names of PipelineSpec::text_inputs.
-/// They are loaded one after the other and released.
+/// They are loaded one after the other and released, with `keep` but for their packed weights.
 Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts, bool two,
-                        const RunControl& control);
+                        bool keep, const RunControl& control);
 /// The same in shape, found on meta, with what it needs; the numbers are zeros. Reads no weight.
 /// Throws for encoders that are malformed, or do not fit the texts.
 Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool two,

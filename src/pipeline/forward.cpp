@@ -399,6 +399,7 @@ std::string tiles_that_fit(const ModelState& state, ForwardRequest request, cons
 void admit(const ModelState& state, const ForwardRequest& request, const Tensors& inputs) {
   const Room room = room_of(state);
   const Need need = rehearse_part(state, request, inputs);
+  if (need.peak + state.kept.bytes() > room.bytes) state.kept.release();
   if (need.peak <= room.bytes) return;
   std::string remedy = tiles_that_fit(state, request, inputs, room);
   if (remedy.empty()) remedy = "give fewer or smaller tensors";

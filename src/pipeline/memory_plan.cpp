@@ -160,6 +160,22 @@ void check_latents(const Job& job, const Room& room) {
   check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
 }
 
+// Of text encoders and the VAE those stay whose weights fit beside all that the run does; else what
+// was kept goes first.
+void choose_kept(const ModelState& state, const Fit& fit, int64_t room, Job& job) {
+  if (!state.options.keep_parts) return;
+  std::map<std::string, int64_t> parts;
+  const auto fits = [&] { return fit.process + state.kept.bytes_with(parts) <= room; };
+  for (const Text& text : job.texts)
+    if (text.there && encodes_text(state)) parts[text.part.encoder] = text.need.kept;
+  job.keeps_text = fits();
+  if (!job.keeps_text) parts.clear();
+  parts["vae"] = fit.decode.weights;
+  job.keeps_vae = fits() ? fit.decode.weights : 0;
+  if (!job.keeps_vae) parts.erase("vae");
+  if (!fits()) state.kept.release();
+}
+
 }  // namespace
 
 std::string amount(double bytes) { return written(bytes, 1); }
@@ -273,6 +289,7 @@ void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
   const Fit fit = fit_memory(state, request, job);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   state.transformers.keep_only(job.resident_blocks);
+  choose_kept(state, fit, room_of(state).bytes, job);
   if (state.options.memory_budget == 0) return;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
                                    [&] { return rehearse(state, job); });

@@ -6,6 +6,7 @@
 #include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/is_there.h"
+#include "load/held_weights.h"
 #include "load/meta_weights.h"
 #include "parallel/setup.h"
 #include "pipeline/choose_stages.h"
@@ -169,9 +170,13 @@ std::string ModelState::check_vae() const {
   return check_half(*this, vae().decoder, "encoder.*", "quant_conv.*");
 }
 
-std::unique_ptr<models::VaeDecoder> ModelState::load_vae() const {
+std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
   if (device() != tensor::Device::meta) (void)check_vae();
-  return vae().decoder(*weights_of("vae"), dtype());
+  if (keep == 0) return vae().decoder(*weights_of("vae"), dtype());
+  const auto held = std::make_shared<const load::HeldWeights>(weights_of("vae"));
+  auto decoder = vae().decoder(*held, dtype());
+  kept.keep("vae", held->values(), keep);
+  return decoder;
 }
 
 std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
@@ -190,10 +195,11 @@ std::string ModelState::check_text_encoder(const std::string& part) const {
   return load::check_names(*asked, tensors, found.folder, encoder->unused());
 }
 
-std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(const std::string& part) const {
+std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
+    const std::string& part, std::shared_ptr<const nn::Weights> weights) const {
   if (device() != tensor::Device::meta) (void)check_text_encoder(part);
   const load::Component& found = folder.component(part);
-  return models::text_encoder_of(found.class_name, source_of(found), weights_of(part), dtype());
+  return models::text_encoder_of(found.class_name, source_of(found), std::move(weights), dtype());
 }
 
 Turn::Turn(const ModelState& state) {

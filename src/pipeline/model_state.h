@@ -14,6 +14,7 @@
 #include "models/moe_layer.h"
 #include "models/registry.h"
 #include "pipeline/device.h"
+#include "pipeline/kept_parts.h"
 #include "pipeline/language.h"
 #include "pipeline/loaded.h"
 #include "pipeline/workers.h"
@@ -41,6 +42,7 @@ struct ModelState {
   std::vector<std::string> class_names;         ///< empty: classes have numbers only
   Workers workers;
   Loaded<nn::Denoiser> transformers;  ///< by parallel::portion_number
+  mutable KeptParts kept;             ///< of RunOptions::keep_parts, as far as memory allows
   /// The last run of a language model that was seen to fit: its tokens, those of its largest pass,
   /// and those that a pass decides.
   struct {
@@ -82,11 +84,13 @@ struct ModelState {
   /// scope and the rank's meter count.
   std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1,
                                                   const RunMeters* meters = nullptr);
-  /// The VAE's halves, checked and loaded for this call; released with the result.
-  std::unique_ptr<models::VaeDecoder> load_vae() const;
+  /// The VAE's halves, checked and loaded for this call; released with the result, but for weights
+  /// that are to be kept: so many bytes of them (0: none).
+  std::unique_ptr<models::VaeDecoder> load_vae(int64_t keep = 0) const;
   std::unique_ptr<models::VaeEncoder> load_vae_encoder() const;
-  /// A text encoder of the folder, its names checked; it reads weights while it runs.
-  std::unique_ptr<models::TextEncoder> load_text_encoder(const std::string& part) const;
+  /// A text encoder of the folder over its weights, names checked; it reads them while it runs.
+  std::unique_ptr<models::TextEncoder> load_text_encoder(
+      const std::string& part, std::shared_ptr<const nn::Weights> weights) const;
 
  private:
   std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;

@@ -382,8 +382,8 @@ void encode_text(const ModelState& state, const GenerateRequest& request, const 
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
   job.conditioning = {};
-  job.conditioning =
-      conditioning_of(state, request, encode_texts(state, job.texts, two, control), job);
+  job.conditioning = conditioning_of(
+      state, request, encode_texts(state, job.texts, two, job.keeps_text, control), job);
   send_text(state, job);
 }
 

@@ -21,6 +21,7 @@ struct Need {
   int64_t weights = 0, activations = 0, peak = 0;
   int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
   Work work;
+  int64_t kept = 0;  ///< bytes of all its weights, packed, with RunOptions::keep_parts
 };
 
 /// The prompts of a request as a text encoder of the folder gets them.
@@ -51,6 +52,8 @@ struct Job {
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
   std::vector<std::string> notes;               ///< what one should know about it
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
+  bool keeps_text = false;       ///< packed weights of the text encoders stay for later requests
+  int64_t keeps_vae = 0;         ///< bytes of those of the VAE that stay, too
   bool traced = false;           ///< latents and predictions of all steps are kept
   RunMeters meters;
   comm::Ledger::Entries sent_before{};  ///< by a rank that is a process, for earlier requests

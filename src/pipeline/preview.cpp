@@ -14,8 +14,13 @@ std::vector<Image> preview(const ModelState& state, const std::stop_token& stop,
   tensor::Scope aside = state.workers.scope(-1, &job.meters);
   aside.meter = nullptr;
   const tensor::BindScope bind(aside);
-  const Room room = room_of(state, job.meters.memory->current());
-  const TileChoice choice = choose_preview(state, job, room);
+  Room room = room_of(state, job.meters.memory->current());
+  TileChoice choice = choose_preview(state, job, room);
+  if (choice.need.peak > room.bytes && state.kept.bytes() > 0) {
+    state.kept.release();
+    room = room_of(state, job.meters.memory->current());
+    choice = choose_preview(state, job, room);
+  }
   const Need& need = choice.need;
   if (need.peak > room.bytes)
     fail(ErrorCode::memory, "{}",

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <any>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "nn/weights.h"
+
+namespace tessera::load {
+
+/// Weights that stay in memory, packed, for as long as this or its values do: what was handed out
+/// whole once is handed out again, and others who ask its store for it find it there. Thread-safe.
+class HeldWeights final : public nn::Weights {
+ public:
+  explicit HeldWeights(std::shared_ptr<const nn::Weights> from) : from_(std::move(from)) {}
+
+  nn::Shard shard() const override { return from_->shard(); }
+  bool has(const std::string& name) const override { return from_->has(name); }
+  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override;
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
+                     const nn::Cut& cut = {}) const override;
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     ops::DType compute, const nn::Cut& cut = {}) const override;
+  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
+                       const tensor::Shape& shape, ops::DType compute) const override;
+  tensor::Tensor vector(const std::string& name, int64_t n, const nn::Cut& cut = {}) const override;
+
+  /// All that is held, for as long as this lives; without what it came from, which has files open.
+  std::shared_ptr<const void> values() const { return held_; }
+
+ private:
+  struct Values {
+    std::mutex mutex;
+    std::map<std::string, std::any> all;
+  };
+  template <class Make>
+  auto held(const std::string& key, const Make& make) const -> decltype(make());
+
+  const std::shared_ptr<const nn::Weights> from_;
+  const std::shared_ptr<Values> held_ = std::make_shared<Values>();
+};
+
+}  // namespace tessera::load
