@@ -35,6 +35,14 @@ namespace reference {
 /// Plain loops: defines correct.
 void plane_affine(const PlaneAffineArgs& args);
 }  // namespace reference
+namespace simd {
+/// In vectors, with expf as glibc computes it: where that is the C library, bit by bit the same.
+void plane_affine(const PlaneAffineArgs& args);
+}  // namespace simd
+namespace avx512 {
+/// The same in wider vectors.
+void plane_affine(const PlaneAffineArgs& args);
+}  // namespace avx512
 namespace cuda {
 /// An element a thread.
 void plane_affine(const PlaneAffineArgs& args);

@@ -24,6 +24,14 @@ namespace reference {
 /// Plain loops in f32: defines correct.
 void rope(const RopeArgs& args);
 }  // namespace reference
+namespace simd {
+/// In vectors, bit by bit the same.
+void rope(const RopeArgs& args);
+}  // namespace simd
+namespace avx512 {
+/// The same for bf16 in wider vectors.
+void rope(const RopeArgs& args);
+}  // namespace avx512
 namespace cuda {
 /// A pair of channels a thread.
 void rope(const RopeArgs& args);

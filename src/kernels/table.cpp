@@ -68,6 +68,8 @@ KernelTable table_for(Isa isa) {
     table.biased_attention = simd::biased_attention;
     table.copy = simd::copy;
     table.move_rows = simd::move_rows;
+    table.rope = simd::rope;
+    table.plane_affine = simd::plane_affine;
   }
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) {
@@ -78,6 +80,8 @@ KernelTable table_for(Isa isa) {
     table.attention = avx512::attention;
     table.biased_attention = avx512::biased_attention;
     table.norm = avx512::norm;
+    table.rope = avx512::rope;
+    table.plane_affine = avx512::plane_affine;
     table.elementwise = avx512::elementwise;
     table.conv = avx512::conv;
     table.channel_moments = avx512::channel_moments;

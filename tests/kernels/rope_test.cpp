@@ -3,13 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <random>
 #include <vector>
 
+#include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 namespace {
+
+using tensor::DType;
+using tensor::Tensor;
 
 // Complex multiplication in doubles, for any pairing.
 TEST(Rope, EveryInstructionSetTurnsPairsAsComplexNumbers) {
@@ -47,6 +53,35 @@ TEST(Rope, EveryInstructionSetTurnsPairsAsComplexNumbers) {
           for (size_t i = size_t(2 * pairs); i < size_t(dim); ++i) EXPECT_EQ(y[at + i], x[at + i]);
         }
     }
+}
+
+// Any bits but those of a NaN, numbers that are too small to be normal among them.
+TEST(Rope, EveryInstructionSetHasTheBitsOfTheReference) {
+  const int64_t tokens = 3, heads = 2;
+  std::mt19937 random(7);
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (int64_t dim : {2, 10, 64, 72, 128, 130})
+      for (bool interleaved : {false, true})
+        for (int64_t pairs : {dim / 2, dim / 2 - 1}) {
+          const Tensor x = random_tensor({tokens, heads * dim}, dtype, 3);
+          if (dtype == DType::bf16)
+            for (int64_t i = 0; i < x.elements(); i += 3) {
+              const auto bits = static_cast<uint16_t>(random());
+              x.data<tensor::BFloat16>()[i].bits = (bits & 0x7f80) == 0x7f80 ? bits & 0x80ff : bits;
+            }
+          const Tensor cos = random_tensor({tokens, pairs}, DType::f32, 4);
+          const Tensor sin = random_tensor({tokens, pairs}, DType::f32, 5);
+          const auto turned = [&](Isa isa) {
+            const Tensor y = Tensor::zeros(x.shape(), dtype);
+            cpu_table(isa).rope({x.raw(), heads * dim, y.raw(), heads * dim, dtype, tokens, heads,
+                                 dim, pairs, cos.data<float>(), sin.data<float>(), interleaved});
+            return y;
+          };
+          const Tensor want = turned(Isa::reference);
+          for (Isa isa : available_isas())
+            EXPECT_EQ(std::memcmp(turned(isa).raw(), want.raw(), size_t(want.bytes())), 0)
+                << name_of(isa) << " " << tensor::name_of(dtype) << " " << dim << " " << pairs;
+        }
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 namespace {
 
+constexpr __mmask16 kWhole = 0xffff;
+
 template <DType dtype>
 __m512 get(const void* x, int64_t at, __mmask16 keep) {
   return load(x, dtype, at, keep);
@@ -22,7 +24,7 @@ float sum(int64_t width, F f) {
                  _mm512_setzero_ps()};
   int64_t i = 0;
   for (; i + 64 <= width; i += 64)
-    for (int j = 0; j < 4; ++j) s[j] = f(s[j], i + 16 * j, __mmask16{0xffff});
+    for (int j = 0; j < 4; ++j) s[j] = f(s[j], i + 16 * j, kWhole);
   for (int j = 0; i < width; i += 16, ++j) s[j] = f(s[j], i, lanes(width - i));
   return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3])));
 }
@@ -44,10 +46,13 @@ void one_group(const NormArgs& a, const void* x, void* y, int64_t from, int64_t 
   });
   const __m512 factor =
       _mm512_set1_ps(1 / std::sqrt(squares / static_cast<float>(a.width) + a.eps));
+  // The next run of channels comes from memory while this one is written.
+  constexpr int64_t kLine = 64 / size_of(dtype);
+  const auto* const next = static_cast<const char*>(x) + (from + a.width) * size_of(dtype);
   const float* const scale = a.scale ? a.scale + row * a.scale_stride + from : nullptr;
   const float* const shift = a.shift ? a.shift + row * a.shift_stride + from : nullptr;
-  for (int64_t i = 0; i < a.width; i += 16) {
-    const __mmask16 keep = lanes(a.width - i);
+  const auto sixteen = [&](int64_t i, __mmask16 keep) __attribute__((always_inline)) {
+    if (i % kLine == 0) _mm_prefetch(next + i * size_of(dtype), _MM_HINT_T0);
     __m512 v = get<dtype>(x, from + i, keep);
     if (centred) v = _mm512_sub_ps(v, centre);
     v = _mm512_mul_ps(v, factor);
@@ -56,7 +61,10 @@ void one_group(const NormArgs& a, const void* x, void* y, int64_t from, int64_t 
     if (scale) v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(keep, scale + i), v);
     if (shift) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(keep, shift + i));
     store(y, dtype, from + i, keep, v);
-  }
+  };
+  int64_t i = 0;  // whole vectors without a mask: see rows() of elementwise
+  for (; i + 16 <= a.width; i += 16) sixteen(i, kWhole);
+  if (i < a.width) sixteen(i, lanes(a.width - i));
 }
 
 template <DType dtype, bool centred>

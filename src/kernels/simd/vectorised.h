@@ -7,15 +7,20 @@
 
 // Plain loops that the compiler turns into the vectors of the CPU: AVX2 with FMA on x86 (behind a
 // check of the instruction set), what the target has elsewhere. Include every header before these.
+// UNFUSED: where each product is to be rounded before it is added to, as in the reference.
 #if defined(__x86_64__) && defined(__clang__)
 #define TESSERA_SIMD_BEGIN \
   _Pragma("clang attribute push(__attribute__((target(\"avx2,fma\"))), apply_to = function)")
+#define TESSERA_SIMD_UNFUSED_BEGIN \
+  _Pragma("clang attribute push(__attribute__((target(\"avx2\"))), apply_to = function)")
 #define TESSERA_SIMD_END _Pragma("clang attribute pop")
 #elif defined(__x86_64__)
 #define TESSERA_SIMD_BEGIN _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma\")")
+#define TESSERA_SIMD_UNFUSED_BEGIN _Pragma("GCC push_options") _Pragma("GCC target(\"avx2\")")
 #define TESSERA_SIMD_END _Pragma("GCC pop_options")
 #else
 #define TESSERA_SIMD_BEGIN
+#define TESSERA_SIMD_UNFUSED_BEGIN
 #define TESSERA_SIMD_END
 #endif
 
