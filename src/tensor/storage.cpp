@@ -1,7 +1,6 @@
 #include "tensor/storage.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 
 #include "base/fail.h"
 #include "tensor/device_pool.h"
+#include "tensor/page_pool.h"
 #include "tensor/scope.h"
 
 namespace tessera::tensor {
@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kSlack = 512;  // vector kernels may read a little past the end
 constexpr int64_t kHugePageFrom = int64_t{1} << 22;
 constexpr int64_t kOwnPagesFrom = int64_t{1} << 18;
+constexpr size_t kHugePage = size_t{1} << 21;
 
 size_t index_of(MemoryClass memory_class) { return static_cast<size_t>(memory_class); }
 
@@ -57,12 +58,12 @@ class SparePages {
     if (users_ > 0)
       spares_.emplace(size, data);
     else
-      ::munmap(data, size);
+      unmap_pages(data, size);
   }
 
  private:
   void release() {
-    for (const auto& [size, data] : spares_) ::munmap(data, size);
+    for (const auto& [size, data] : spares_) unmap_pages(data, size);
     spares_.clear();
   }
   std::mutex mutex_;
@@ -76,25 +77,29 @@ SparePages& spare_pages() {
 }
 
 // Pages of their own: a streamed weight goes back to the system when it is freed, where the heap
-// would keep holes between what stays. No page stands behind the end, that a huge one could fill.
-std::shared_ptr<void> own_pages(int64_t bytes, int64_t alignment) {
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t size = (static_cast<size_t>(bytes) + page - 1) / page * page;
-  const size_t step = std::max(static_cast<size_t>(alignment), page);
+// would keep holes between what stays.
+std::shared_ptr<void> own_pages(size_t bytes, size_t alignment) {
+  const size_t size = page_bytes(bytes);
   const auto [spare, spare_size] = spare_pages().take(size);
   const auto release = [size = spare_size](void* freed) {
     spare_pages().give(static_cast<std::byte*>(freed), size);
   };
   if (spare != nullptr) return {spare, release};
-  void* const mapped =
-      ::mmap(nullptr, size + step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(mapped);
-  const size_t before = (step - reinterpret_cast<uintptr_t>(begin) % step) % step;
-  std::byte* const data = begin + before;
-  if (before >= page) ::munmap(begin, before);
-  if (step - before >= page) ::munmap(data + size, step - before);
+  std::byte* const data = map_pages(size, alignment);
+  if (data == nullptr) return nullptr;
+  if (alignment >= kHugePage) ::madvise(data, bytes - kSlack, MADV_HUGEPAGE);
   return {data, release};
+}
+
+// Memory of the host: large weights have pages of their own, other large tensors those of a pool.
+std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class) {
+  static const auto pool = std::make_shared<PagePool>();
+  const bool weight = memory_class == MemoryClass::weights, large = bytes >= kHugePageFrom;
+  const auto size = static_cast<size_t>(bytes + kSlack);
+  if (weight && bytes >= kOwnPagesFrom) return own_pages(size, large ? kHugePage : 64);
+  if (large) return pool->take(size);
+  const size_t rounded = (size + 63) / 64 * 64;
+  return {std::aligned_alloc(64, rounded), std::free};
 }
 
 }  // namespace
@@ -198,19 +203,10 @@ std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryC
   storage->device_ = device;
   storage->bytes_ = bytes;
   if (device == Device::cpu) {
-    const int64_t alignment = bytes >= kHugePageFrom ? int64_t{1} << 21 : 64;
-    const int64_t rounded = (bytes + kSlack + alignment - 1) / alignment * alignment;
-    const bool own = memory_class == MemoryClass::weights && bytes >= kOwnPagesFrom;
-    const std::shared_ptr<void> memory =
-        own ? own_pages(bytes + kSlack, alignment)
-            : std::shared_ptr<void>(
-                  std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded)),
-                  std::free);
+    const std::shared_ptr<void> memory = host_memory(bytes, memory_class);
     require(memory != nullptr, ErrorCode::memory,
             "cannot allocate {} MB for {}: use a smaller size, batch or model", bytes >> 20,
             name_of(memory_class));
-    if (bytes >= kHugePageFrom)
-      madvise(memory.get(), static_cast<size_t>(own ? bytes : rounded), MADV_HUGEPAGE);
     storage->data_ = static_cast<std::byte*>(memory.get());
     storage->memory_ = memory;
   } else if (is_gpu(device)) {
