@@ -35,8 +35,6 @@ ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.
 PARTS = {
     "fmt": None,
     "nlohmann": {"base", "load", "engine"},
-    "dnnl": {"kernels"},
-    "oneapi": {"kernels"},
     "png.h": {"media"},
     "unicode": {"tokenizer"},
     "mpi": {"comm"},

@@ -3,9 +3,8 @@
 
   pack_gpu.py build/release FOLDER    -> FOLDER/programs.tar.xz, unpacked there at first use
 
-With them go the shared libraries that they need. Those of videos and of oneDNN stay: in their place go
-empty ones, since nothing that a GPU computes calls them (set TESSERA_ISA=reference on a CPU that has no
-AVX-512). The C and C++ libraries are the other machine's.
+With them go the shared libraries that they need. Those of videos stay: in their place go empty ones,
+since nothing that a GPU computes calls them. The C and C++ libraries are the other machine's.
 """
 
 import argparse
@@ -20,7 +19,7 @@ import tempfile
 
 PROGRAMS = ("tessera", "tests/tessera_gpu_test", "bench/attention_bench", "bench/experts_bench",
             "bench/families_bench", "bench/dit_moe_bench", "bench/vae_bench")
-EMPTY = re.compile(r"lib(?:avformat|avcodec|avutil|swscale|dnnl)\.so")
+EMPTY = re.compile(r"lib(?:avformat|avcodec|avutil|swscale)\.so")
 THEIRS = re.compile(r"(?:lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv)|ld-linux.*)\.so")
 ARCHIVE = "programs.tar.xz"
 # Stands in a program's place: the libraries beside it are for it alone.

@@ -31,10 +31,10 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void attention(const AttentionArgs& args);
 }  // namespace reference
-namespace simd {
-/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
+namespace avx2 {
+/// As avx512::attention by fused multiply-adds.
 void attention(const AttentionArgs& args);
-}  // namespace simd
+}  // namespace avx2
 namespace avx512 {
 /// Tiled with online softmax. f32 by fused multiply-adds; bf16 by these too, widened, or by dot
 /// products, for which probabilities are rounded to bf16.

@@ -30,6 +30,10 @@ namespace simd {
 /// A head at a time: two products of the CPU's and a softmax between them.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace simd
+namespace avx2 {
+/// As attention, past its keys tile by tile against the largest so far; no probability is rounded.
+void biased_attention(const BiasedAttentionArgs& args);
+}  // namespace avx2
 namespace avx512 {
 /// bf16 as attention, past its keys tile by tile against the largest so far; by multiply-adds no
 /// probability is rounded. f32 as `simd`.

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "kernels/avx512/conv.h"
+#include "kernels/packed_weight.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels {
@@ -85,7 +86,15 @@ PackedConv pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, Isa 
   const avx512::ConvPanels panels(packed.out, packed.in, taps, dtype);
   packed.data = Tensor::empty({panelled ? panels.elements() : packed.out * taps * packed.in}, dtype,
                               weight.device(), tensor::MemoryClass::weights);
-  if (weight.is_meta()) return packed;
+  // Rows for products over patches.
+  const auto pack_rows = [&] {
+    packed.data =
+        pack_weight(packed.data.reshape({packed.out, taps * packed.in}), {}, dtype, isa).data;
+  };
+  if (weight.is_meta()) {
+    if (isa == Isa::avx2) pack_rows();
+    return packed;
+  }
   const Tensor source = weight.contiguous();
   tensor::with_float_type(dtype, [&](auto to) {
     tensor::with_float_type(source.dtype(), [&](auto type) {
@@ -99,6 +108,7 @@ PackedConv pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, Isa 
       });
     });
   });
+  if (isa == Isa::avx2) pack_rows();
   return packed;
 }
 

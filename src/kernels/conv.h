@@ -17,7 +17,8 @@ struct ConvDerived {
 };
 
 /// A filter of a 2-D convolution packed for one instruction set.
-/// `reference` and `avx2`: [out, kh, kw, in]. `avx512` and `amx`: see kernels/avx512/conv.h.
+/// `reference`: [out, kh, kw, in]. `avx2`: these rows as pack_weight() packs them. `avx512` and
+/// `amx`: see kernels/avx512/conv.h.
 struct PackedConv {
   int64_t out = 0, in = 0, kh = 0, kw = 0;
   tensor::DType dtype = tensor::DType::f32;  ///< f32 or bf16
@@ -59,10 +60,10 @@ namespace avx512 {
 /// while a tile is copied.
 void conv(const ConvArgs& args);
 }  // namespace avx512
-namespace onednn {
-/// Library products over copied patches.
+namespace avx2 {
+/// Products over copied patches.
 void conv(const ConvArgs& args);
-}  // namespace onednn
+}  // namespace avx2
 namespace cuda {
 /// Implicit matrix product over 128 pixels at a time; scale, shift and SiLU go before it, padding
 /// and up-sampling happen while a tile is copied. Filters as for `reference`.

@@ -19,7 +19,8 @@ struct ExpertView {
 
 /// rows[t * slots + j] = expert ids[t * slots + j] of x[t], rounded to `dtype`; id -1 gives a row
 /// of zeros. The inner activation is rounded to the dtype of the weights; with weights in i8, rows
-/// and inner activations are f32, or on AVX-512 whole numbers up to 32,639 times a scale of a row.
+/// and inner activations are whole numbers up to 32,639 times a scale of a row (of `reference`:
+/// f32).
 struct ExpertsArgs {
   const void* x = nullptr;  ///< [tokens, hidden] of `dtype`
   tensor::DType dtype = tensor::DType::f32;
@@ -34,7 +35,7 @@ struct ExpertsArgs {
 
 /// Part of an expert's work: a run of panels of its first or second product, for some of its rows.
 /// Tiles of equal rows share `inner`, which up tiles of all panels have written before a down tile
-/// reads it. A row depends on no other (but for library products), so any cut gives the same bits.
+/// reads it. A row depends on no other, so any cut gives the same bits.
 struct ExpertTile {
   const ExpertView* expert = nullptr;
   Activation activation = Activation::swiglu;
@@ -100,13 +101,14 @@ const ExpertTiles& expert_tiles();
 /// Plain loops in slot order, f32.
 void combine(const CombineArgs& args);
 }  // namespace reference
-namespace onednn {
-/// Expert by expert over onednn::matmul; outside the row rule, as it is.
+namespace avx2 {
+/// Grouped by expert, over the panel layout.
 void experts(const ExpertsArgs& args);
 const ExpertTiles& expert_tiles();
-}  // namespace onednn
+void combine(const CombineArgs& args);
+}  // namespace avx2
 namespace avx512 {
-/// Grouped by expert, over the panel layout.
+/// As avx2::experts, in its own vectors.
 void experts(const ExpertsArgs& args);
 const ExpertTiles& expert_tiles();
 void combine(const CombineArgs& args);

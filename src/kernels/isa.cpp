@@ -16,11 +16,11 @@ namespace {
 constexpr Isa kAll[] = {Isa::reference, Isa::avx2, Isa::avx512, Isa::amx};
 
 #if defined(__x86_64__)
-// gcc 12's __builtin_cpu_supports knows neither AVX512_BF16 nor AMX.
-bool cpuid_bit(unsigned subleaf, char reg, int bit) {
+// gcc 12's __builtin_cpu_supports knows neither AVX512_BF16 nor AMX, clang 14's no F16C.
+bool cpuid_bit(unsigned leaf, unsigned subleaf, char reg, int bit) {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, subleaf, &a, &b, &c, &d)) return false;
-  return (reg == 'a' ? a : d) >> bit & 1;
+  if (!__get_cpuid_count(leaf, subleaf, &a, &b, &c, &d)) return false;
+  return (reg == 'a' ? a : reg == 'c' ? c : d) >> bit & 1;
 }
 
 // Linux hands out tile registers on request, once a process; old kernels and some sandboxes refuse.
@@ -31,16 +31,20 @@ bool tiles_granted() {
 
 Isa detect() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::reference;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !cpuid_bit(1, 0, 'c', 29))
+    return Isa::reference;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512vnni") && cpuid_bit(1, 'a', 5);
+                      __builtin_cpu_supports("avx512vnni") && cpuid_bit(7, 1, 'a', 5);
   if (!avx512) return Isa::avx2;
-  const bool amx = cpuid_bit(0, 'd', 22) && cpuid_bit(0, 'd', 24);
+  const bool amx = cpuid_bit(7, 0, 'd', 22) && cpuid_bit(7, 0, 'd', 24);
   return amx && tiles_granted() ? Isa::amx : Isa::avx512;
 }
+bool detect_avx_vnni() { return detected_isa() >= Isa::avx2 && cpuid_bit(7, 1, 'a', 4); }
 #else
 Isa detect() { return Isa::reference; }
+bool detect_avx_vnni() { return false; }
 #endif
 
 Isa chosen() {
@@ -74,6 +78,11 @@ Isa parse_isa(std::string_view name, Isa best) {
 Isa detected_isa() {
   static const Isa isa = detect();
   return isa;
+}
+
+bool has_avx_vnni() {
+  static const bool has = detect_avx_vnni();
+  return has;
 }
 
 Isa active_isa() {

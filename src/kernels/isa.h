@@ -19,6 +19,9 @@ Isa active_isa();
 /// The best set this machine has, whatever TESSERA_ISA says.
 Isa detected_isa();
 
+/// Whether this CPU has AVX-VNNI: products of whole numbers that add up without AVX-512.
+bool has_avx_vnni();
+
 /// Some instruction sets, for range-based loops.
 struct IsaList {
   Isa items[4];

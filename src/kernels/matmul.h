@@ -41,11 +41,10 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void matmul(const MatmulArgs& args);
 }  // namespace reference
-namespace onednn {
-/// Library products over row-major weights, for CPUs without AVX512_BF16. Outside the row rule: the
-/// library may sum in another order for another number of rows.
+namespace avx2 {
+/// Products over the panel layout: fused multiply-adds.
 void matmul(const MatmulArgs& args);
-}  // namespace onednn
+}  // namespace avx2
 namespace avx512 {
 /// Products over the panel layout: AVX512_BF16 dot products, fused multiply-adds for f32.
 void matmul(const MatmulArgs& args);

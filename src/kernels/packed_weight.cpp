@@ -190,7 +190,7 @@ PackedWeight pack_weight(const StoredMatrix& stored, const StoredMatrix& up, DTy
           w.shape().str());
   PackedWeight packed{w.size(0), w.size(1), dtype, isa, paired, {}};
   const tensor::Device device = w.is_meta() ? tensor::Device::meta : tensor::Device::cpu;
-  if (isa < Isa::avx512) {
+  if (isa < Isa::avx2) {
     packed.data = Tensor::empty({packed.n * (paired ? 2 : 1), packed.k}, dtype, device,
                                 tensor::MemoryClass::weights);
     if (dtype == DType::i8) packed.scales = scales_for(packed.data.size(0), device);

@@ -9,8 +9,8 @@
 namespace tessera::kernels {
 
 /// A weight matrix W[n, k] packed for one instruction set.
-/// `reference` and `avx2`: row major [n, k] (paired: [2n, k], gate rows first).
-/// `avx512` and `amx` share one layout, see kPanelColumns.
+/// `reference`: row major [n, k] (paired: [2n, k], gate rows first).
+/// `avx2`, `avx512` and `amx` share one layout, see kPanelColumns.
 struct PackedWeight {
   int64_t n = 0;  ///< columns of the result (paired: of one of the two)
   int64_t k = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/amx/tiles.h"
+#include "kernels/avx2/vector.h"
 #include "kernels/avx512/vector.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
@@ -81,6 +82,41 @@ void multiply_adds(int rounds) {
   asm volatile("" ::"v"(sum[0]));
 }
 
+}  // namespace
+TESSERA_AVX512_END
+
+TESSERA_AVX2_BEGIN
+namespace {
+
+// Twelve chains: two a cycle, of four to five cycles each.
+void narrow_multiply_adds(int rounds) {
+  __m256 sum[12];
+  for (__m256& s : sum) s = _mm256_setzero_ps();
+  __m256 a = _mm256_set1_ps(1.01f), b = _mm256_set1_ps(-0.99f);
+  for (int i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (__m256& s : sum) asm volatile("vfmadd231ps %1, %2, %0" : "+x"(s) : "x"(a), "x"(b));
+  }
+  asm volatile("" ::"x"(sum[0]));
+}
+
+void read(const std::byte* p, int64_t bytes, int64_t pages) {
+  __m256i x = _mm256_setzero_si256();
+  for (int64_t at = 0; at + pages * 4096 <= bytes; at += pages * 4096)
+    for (int64_t line = 0; line < 4096; line += 64)
+      for (int64_t i = 0; i < pages; ++i) {
+        const auto* from = reinterpret_cast<const __m256i*>(p + at + i * 4096 + line);
+        x = _mm256_xor_si256(x, _mm256_xor_si256(from[0], from[1]));
+      }
+  asm volatile("" ::"x"(x));
+}
+
+}  // namespace
+TESSERA_AVX2_END
+
+TESSERA_AVX512_BEGIN
+namespace {
+
 // Data that is not zero: on zeros the tiles draw less power and clock a third higher.
 void tile_products() {
   alignas(64) std::byte data[4][1024];
@@ -104,14 +140,10 @@ void tile_products() {
   }
 }
 
-void read(const std::byte* p, int64_t bytes, int64_t pages) {
-  __m512i x = _mm512_setzero_si512();
-  for (int64_t at = 0; at + pages * 4096 <= bytes; at += pages * 4096)
-    for (int64_t line = 0; line < 4096; line += 64)
-      for (int64_t i = 0; i < pages; ++i)
-        x = _mm512_xor_si512(x, _mm512_load_si512(p + at + i * 4096 + line));
-  asm volatile("" ::"v"(x));
-}
+}  // namespace
+TESSERA_AVX512_END
+
+namespace {
 
 double probe_read(int64_t bytes) {
   const auto storage =
@@ -132,7 +164,6 @@ double probe_read(int64_t bytes) {
 }
 
 }  // namespace
-TESSERA_AVX512_END
 
 Limits probe_vectors() {
   Limits limits;
@@ -147,16 +178,18 @@ Limits probe_vectors() {
 
 Limits probe_units() {
   Limits limits;
-  if (detected_isa() < Isa::avx512) return limits;
+  if (active_isa() == Isa::avx2)
+    limits.f32_fma = rate(12.0 * 16 * kRounds, [] { narrow_multiply_adds(kRounds); });
+  if (active_isa() < Isa::avx512) return limits;
   limits.bf16_dot = rate(24.0 * 64 * kRounds, [] { dot_products(kRounds); });
   limits.f32_fma = rate(24.0 * 32 * kRounds, [] { multiply_adds(kRounds); });
-  if (detected_isa() >= Isa::amx) limits.bf16_tile = rate(4.0 * 16384 * kRounds, tile_products);
+  if (active_isa() >= Isa::amx) limits.bf16_tile = rate(4.0 * 16384 * kRounds, tile_products);
   return limits;
 }
 
 Limits probe_limits(int64_t bytes) {
   Limits limits = probe_units();
-  if (detected_isa() >= Isa::avx512) limits.read = probe_read(bytes);
+  if (active_isa() >= Isa::avx2) limits.read = probe_read(bytes);
   return limits;
 }
 #else

@@ -56,22 +56,25 @@ KernelTable table_for(Isa isa) {
   table.flow_step = reference::flow_step;
   table.guide = reference::guide;
   if (isa >= Isa::avx2) {
-    table.matmul = onednn::matmul;
-    table.experts = onednn::experts;
-    table.expert_tiles = &onednn::expert_tiles();
-    table.conv = onednn::conv;
-    table.attention = simd::attention;
     table.norm = simd::norm;
     table.elementwise = simd::elementwise;
     table.channel_moments = simd::channel_moments;
     table.channel_affine = simd::channel_affine;
-    table.biased_attention = simd::biased_attention;
     table.copy = simd::copy;
     table.move_rows = simd::move_rows;
     table.rope = simd::rope;
     table.plane_affine = simd::plane_affine;
   }
 #if defined(__x86_64__)
+  if (isa >= Isa::avx2) {
+    table.matmul = avx2::matmul;
+    table.experts = avx2::experts;
+    table.expert_tiles = &avx2::expert_tiles();
+    table.combine = avx2::combine;
+    table.conv = avx2::conv;
+    table.attention = avx2::attention;
+    table.biased_attention = avx2::biased_attention;
+  }
   if (isa >= Isa::avx512) {
     table.matmul = avx512::matmul;
     table.experts = avx512::experts;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "fused/operator.h"
-#include "kernels/isa.h"
 
 namespace tessera::fused {
 
@@ -228,16 +227,11 @@ inline std::vector<float> bulk(const LayerInput& layer) {
       .to_floats();
 }
 
-// Equal bits, where a row of a product depends on no other.
+// Equal bits: a row of a product depends on no other.
 inline void expect_same(const std::vector<float>& got, const std::vector<float>& want,
                         const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  if (kernels::active_isa() != kernels::Isa::avx2) {
-    EXPECT_TRUE(got == want) << what;
-    return;
-  }
-  for (size_t i = 0; i < want.size(); ++i)
-    ASSERT_NEAR(got[i], want[i], 1e-3 + 0.02 * std::abs(want[i])) << what;
+  EXPECT_TRUE(got == want) << what;
 }
 
 // Rows whose token and expert are on two ranks, times two for their way back.

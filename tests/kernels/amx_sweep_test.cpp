@@ -17,7 +17,8 @@ using tensor::DType;
 using tensor::Tensor;
 
 // The blocking of AMX over a model of its instructions: all but the instructions themselves.
-constexpr avx512::Engine kModel{amx::kRows, true, DType::bf16, amx::sweep<TileModel>};
+constexpr avx512::Engine kModel{amx::kRows, true, DType::bf16, amx::sweep<TileModel>,
+                                avx512::row_kernels};
 constexpr ExpertTiles kModelTiles{
     [](const ExpertView& expert) { return avx512::expert_cuts(kModel, expert); },
     [](const ExpertView& expert, int64_t rows) {

@@ -96,12 +96,10 @@ TEST(Conv, EqualsTheReferenceOnEveryInstructionSet) {
     }
 }
 
-// Own kernels: library products are outside this rule.
 TEST(Conv, APixelDoesNotDependOnThreads) {
   for (DType dtype : {DType::f32, DType::bf16})
     for (const Case& c : kCases)
       for (Isa isa : available_isas()) {
-        if (isa == Isa::avx2) continue;
         const Operands o(c, dtype);
         const Tensor alone = o.run(isa);
         base::ThreadPool pool(3);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "kernels/avx2/product.h"
 #include "kernels/avx512/product.h"
 #include "kernels/closeness.h"
 #include "kernels/experts_layer.h"
@@ -84,7 +85,6 @@ TEST(Experts, Int8ProductsStayWithinTheBoundOfTheirScales) {
   const Tensor w = random_tensor({n, k}, DType::f32, 1),
                x = random_tensor({rows, k}, DType::bf16, 2);
   for (Isa isa : available_isas()) {
-    if (isa == Isa::avx2) continue;  // takes the reference for experts, and has no such product
     const PackedWeight exact = pack_weight(w, {}, DType::f32, isa);
     const PackedWeight small = pack_weight(w, {}, DType::i8, isa);
     Tensor want = Tensor::empty({rows, n}, DType::f32), got = Tensor::empty({rows, n}, DType::f32);
@@ -199,7 +199,6 @@ TEST(Experts, AllTokensOnOneExpertEqualTheReference) {
 
 TEST(Experts, ARowDoesNotDependOnOtherTokensOrThreads) {
   for (Isa isa : available_isas()) {
-    if (isa == Isa::avx2) continue;  // library products are outside the row rule
     const int64_t tokens = isa == Isa::reference ? 12 : 120;
     for (auto [dtype, act] : {std::pair{DType::f32, Activation::swiglu},
                               {DType::bf16, Activation::swiglu},
@@ -281,42 +280,48 @@ TEST(Experts, AnyTilesGiveTheBitsOfTheLayer) {
       const Tensor want = layer.run(x, std::vector<int32_t>(tokens, 1));
       for (auto [rows, panels] : {std::array<int64_t, 2>{45, 100}, {45, 1}, {1, 100}, {7, 2}}) {
         const Tensor got = in_tiles(layer, 1, x, rows, panels);
-        if (isa == Isa::avx2)  // library products are outside the row rule
-          EXPECT_LT(relative_l2(got, want), dtype == DType::f32 ? 1e-6 : 3e-3);
-        else
-          EXPECT_EQ(std::memcmp(got.raw(), want.raw(), static_cast<size_t>(want.bytes())), 0)
-              << name_of(isa) << " " << tensor::name_of(dtype) << " " << rows << " rows";
+        EXPECT_EQ(std::memcmp(got.raw(), want.raw(), static_cast<size_t>(want.bytes())), 0)
+            << name_of(isa) << " " << tensor::name_of(dtype) << " " << rows << " rows";
       }
     }
 }
 
 #if defined(__x86_64__)
-template <const avx512::Engine& (*engine)()>
+template <const wide::Engine& (*engine)(DType)>
 void experts_by(const ExpertsArgs& args) {
-  static constexpr ExpertTiles kTiles{
-      [](const ExpertView& expert) { return avx512::expert_cuts(engine(), expert); },
-      [](const ExpertView& expert, int64_t rows) {
-        return avx512::expert_inner_bytes(engine(), expert, rows);
-      },
-      [](const ExpertTile& tile) { avx512::expert_up_tile(engine(), tile); },
-      [](const ExpertTile& tile) { avx512::expert_down_tile(engine(), tile); }};
-  run_experts(kTiles, args);
+  run_experts(wide::tiles_of<engine>(), args);
 }
+const wide::Engine& multiply_adds(DType) { return avx512::multiply_add_engine(); }
+const wide::Engine& dots(DType) { return avx512::dot_engine(); }
+const wide::Engine& digits(DType) { return avx512::digit_engine(); }
+const wide::Engine& narrow_multiply_adds(DType) { return avx2::multiply_add_engine(); }
+const wide::Engine& narrow_digits(DType) { return avx2::digit_engine(false); }
+const wide::Engine& narrow_vnni(DType) { return avx2::digit_engine(true); }
 
-// The engine that this CPU does not choose is right too.
+struct OneEngine {
+  void (*experts)(const ExpertsArgs&);
+  DType weights;
+  bool there;
+};
+
+// Engines that this CPU does not choose are right too.
 TEST(Experts, EveryEngineEqualsTheReferenceAndKeepsTheRowRule) {
-  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
-  for (const auto& [kernel, weights] :
-       {std::pair{&experts_by<avx512::multiply_add_engine>, DType::bf16},
-        {&experts_by<avx512::dot_engine>, DType::bf16},
-        {&experts_by<avx512::digit_engine>, DType::i8}})
+  const bool wide = detected_isa() >= Isa::avx512, narrow = detected_isa() >= Isa::avx2;
+  for (const auto& [kernel, weights, there] :
+       {OneEngine{experts_by<multiply_adds>, DType::bf16, wide},
+        {experts_by<dots>, DType::bf16, wide},
+        {experts_by<digits>, DType::i8, wide},
+        {experts_by<narrow_multiply_adds>, DType::bf16, narrow},
+        {experts_by<narrow_digits>, DType::i8, narrow},
+        {experts_by<narrow_vnni>, DType::i8, has_avx_vnni()}}) {
+    if (!there) continue;
     for (Activation act : {Activation::swiglu, Activation::silu})
       for (auto [tokens, hidden, inner] :
            {std::array<int, 3>{1, 32, 16}, {23, 70, 50}, {90, 200, 33}, {130, 520, 80}}) {
         const Tensor x = random_tensor({tokens, hidden}, DType::bf16, 77);
         const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
         const Layer plain(hidden, inner, 2, weights, Isa::reference, act, true);
-        const Layer layer(hidden, inner, 2, weights, Isa::avx512, act, true);
+        const Layer layer(hidden, inner, 2, weights, Isa::avx2, act, true);  // all share it
         const Tensor all = layer.run(kHost, kernel, x, ids);
         EXPECT_LT(relative_l2(all, plain.run(x, ids)), 3e-3)
             << tensor::name_of(weights) << " " << tokens << "x" << hidden << "x" << inner;
@@ -327,6 +332,7 @@ TEST(Experts, EveryEngineEqualsTheReferenceAndKeepsTheRowRule) {
           EXPECT_TRUE(same_bits(part, all.slice(0, t, end).contiguous())) << t << " to " << end;
         }
       }
+  }
 }
 #endif
 

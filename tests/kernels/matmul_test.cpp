@@ -149,10 +149,8 @@ TEST(Matmul, EpiloguesEqualF64OnEveryInstructionSet) {
           }
 }
 
-// Own kernels: the library products of avx2 are outside the row rule.
 TEST(Matmul, ARowDoesNotDependOnOtherRowsOrThreads) {
   for (Isa isa : available_isas()) {
-    if (isa == Isa::avx2) continue;
     const int64_t rows = isa == Isa::reference ? 20 : 300;
     for (DType dtype : {DType::f32, DType::bf16})
       for (auto [n, k] : {std::array<int64_t, 2>{70, 100}, {130, 1152}}) {
@@ -177,7 +175,7 @@ TEST(Matmul, ARowDoesNotDependOnOtherRowsOrThreads) {
 }
 
 #if defined(__x86_64__)
-// The engine that this CPU does not choose is right too.
+// Engines that this CPU does not choose are right too.
 TEST(Matmul, BothEnginesEqualF64SumsAndKeepTheRowRule) {
   if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
   const Operands o(

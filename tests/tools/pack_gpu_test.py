@@ -11,7 +11,7 @@ import scratch_tree  # finds tools/
 
 import pack_gpu
 
-LIBRARIES = {"carried": "int carried(void) { return 40; }", "dnnl": "int video(void) { return 1; }"}
+LIBRARIES = {"carried": "int carried(void) { return 40; }", "swscale": "int video(void) { return 1; }"}
 PROGRAM = """#include <stdio.h>
 #include <string.h>
 int carried(void), video(void);
@@ -32,7 +32,7 @@ class PackGpu(unittest.TestCase):
         build.mkdir(parents=True)
         for name, text in LIBRARIES.items():
             self.compile(text, build / f"lib{name}.so", "-shared", f"-Wl,-soname,lib{name}.so")
-        self.compile(PROGRAM, build / "a_test", f"-L{build}", "-lcarried", "-ldnnl", f"-Wl,-rpath,{build}")
+        self.compile(PROGRAM, build / "a_test", f"-L{build}", "-lcarried", "-lswscale", f"-Wl,-rpath,{build}")
         pack_gpu.pack(self.folder / "build", self.folder / "packed", ["tests/a_test"])
         for path in build.iterdir():
             path.unlink()

@@ -8,7 +8,8 @@
 namespace tessera::kernels::amx {
 
 const avx512::Engine& engine() {
-  static constexpr avx512::Engine kEngine{kRows, true, tensor::DType::bf16, sweep<Tiles>};
+  static constexpr avx512::Engine kEngine{kRows, true, tensor::DType::bf16, sweep<Tiles>,
+                                          avx512::row_kernels};
   return kEngine;
 }
 

@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "kernels/avx512/product.h"
-#include "kernels/avx512/stream.h"
+#include "kernels/avx512/vector.h"
+#include "kernels/wide/stream.h"
 
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::amx {

@@ -6,19 +6,21 @@
 #include <utility>
 
 #include "kernels/avx512/product.h"
-#include "kernels/avx512/stream.h"
 #include "kernels/avx512/vector.h"
+#include "kernels/wide/stream.h"
 
 // Products of int8 weights by VNNI. A row becomes whole numbers of 16 bits, in two digits of 8: the
 // sums are exact, and take as many instructions as dot products of bf16 without widening a weight.
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
+
+#include "kernels/wide/digits.inc"
+
 namespace {
 
-constexpr int kMostRows = 7;           // times two digits, times two vectors of columns
-constexpr float kLargest = 127 * 257;  // 256 * 127 + 127: both digits fit
-constexpr int64_t kDigitBytes = 64;    // of a step of a row; a line has high ones, then low ones
-constexpr int kUnsigned = 128;         // the instruction takes w + 128
+constexpr int kMostRows = 7;         // times two digits, times two vectors of columns
+constexpr int64_t kDigitBytes = 64;  // of a step of a row; a line has high ones, then low ones
+constexpr int kUnsigned = 128;       // the instruction takes w + 128
 
 /// What stands behind the lines for each row.
 struct RowNumbers {
@@ -36,16 +38,6 @@ struct Digits {
       : high(_mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8)),
         low(_mm512_sub_epi32(whole, _mm512_slli_epi32(high, 8))) {}
 };
-
-float largest_magnitude(const RowSource& source, int64_t from) {
-  __m512 most = _mm512_setzero_ps(), none = _mm512_setzero_ps();
-  for (int64_t k = 0; k < source.k; k += 16) {
-    const __m512 v = load(source.x, source.dtype, from * source.stride + k, lanes(source.k - k));
-    most = _mm512_max_ps(most, _mm512_abs_ps(v));
-    none = _mm512_fmadd_ps(v, _mm512_setzero_ps(), none);  // no number stays none
-  }
-  return _mm512_reduce_max_ps(most) + _mm512_reduce_add_ps(none);
-}
 
 // sums[R][digit][32] = digits of x[R, steps] times (w + 128)[steps, 32].
 template <int R>
@@ -126,8 +118,6 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   }
 }
 
-}  // namespace
-
 void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                  std::byte* out) {
   const float largest = largest_magnitude(source, from);
@@ -154,8 +144,10 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
                                                                 lifted(low), 0};
 }
 
+}  // namespace
+
 const Engine& digit_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep, true};
+  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep, row_kernels, pack_digits};
   return kEngine;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/matmul.h"
+#include "kernels/wide/inline.h"
 #include "tensor/dtype.h"
 
 // Functions between these two may use AVX-512 with BF16. Include every header before them: what
@@ -70,56 +71,69 @@ inline __mmask16 lanes(int64_t count) {
   return count >= 16 ? 0xffff : count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1);
 }
 
-/// 2^x to 2e-7, any float: 2^floor(x) by scalef, the rest by a minimax polynomial.
-inline __m512 exp2(__m512 x) {
-  const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
-  __m512 p = _mm512_set1_ps(0.0018775767f);
-  for (float c : {0.0089893401f, 0.055826318f, 0.24015362f, 0.69315307f, 0.99999993f})
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
-  return _mm512_scalef_ps(p, x);
+/// Sixteen floats and the operations that texts of kernels/wide are written in.
+using Floats = __m512;
+using Keep = __mmask16;
+TESSERA_INLINE Floats zeros() { return _mm512_setzero_ps(); }
+TESSERA_INLINE Floats all(float x) { return _mm512_set1_ps(x); }
+TESSERA_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+TESSERA_INLINE Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
+TESSERA_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+TESSERA_INLINE Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
+/// a b + c, a b - c
+TESSERA_INLINE Floats fmadd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+TESSERA_INLINE Floats fmsub(Floats a, Floats b, Floats c) { return _mm512_fmsub_ps(a, b, c); }
+/// b where one is no number.
+TESSERA_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+TESSERA_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+TESSERA_INLINE Floats magnitude(Floats x) { return _mm512_abs_ps(x); }
+/// yes where x < 0, else no
+TESSERA_INLINE Floats if_negative(Floats x, Floats yes, Floats no) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), no, yes);
 }
+TESSERA_INLINE bool any_above(Floats a, Floats b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0;
+}
+TESSERA_INLINE float sum_of(Floats x) { return _mm512_reduce_add_ps(x); }
+TESSERA_INLINE float largest_of(Floats x) { return _mm512_reduce_max_ps(x); }
+TESSERA_INLINE Floats load(const float* from) { return _mm512_loadu_ps(from); }
+TESSERA_INLINE Floats load(const float* from, Keep keep) {
+  return _mm512_maskz_loadu_ps(keep, from);
+}
+TESSERA_INLINE Floats load(const float* from, Keep keep, Floats others) {
+  return _mm512_mask_loadu_ps(others, keep, from);
+}
+TESSERA_INLINE Floats load(const tensor::BFloat16* from, Keep keep) {
+  return widen(_mm256_maskz_loadu_epi16(keep, from));
+}
+TESSERA_INLINE void put(float* to, Floats v) { _mm512_storeu_ps(to, v); }
+TESSERA_INLINE void put(float* to, Keep keep, Floats v) { _mm512_mask_storeu_ps(to, keep, v); }
+/// Sixteen bf16, rounded to nearest even.
+TESSERA_INLINE void put_bf16(void* to, Floats v) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), to_bf16(v));
+}
+/// As f32 what rounding to bf16 leaves.
+TESSERA_INLINE Floats rounded_to_bf16(Floats v) { return widen(to_bf16(v)); }
+/// Of pairs of bf16 the first or second ones as f32.
+TESSERA_INLINE Floats even(Floats pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
+TESSERA_INLINE Floats odd(Floats pairs) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32(-65536)));
+}
+/// sum + a b; dot: of pairs of bf16.
+template <bool dot>
+TESSERA_INLINE Floats add_products(Floats a, Floats b, Floats sum) {
+  if constexpr (dot) return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+  return _mm512_fmadd_ps(a, b, sum);
+}
+/// What the next two take; x - floor(x); p 2^floor(x).
+TESSERA_INLINE Floats exponent(Floats x) { return x; }
+TESSERA_INLINE Floats fraction(Floats x) { return _mm512_reduce_ps(x, 0x09); }
+TESSERA_INLINE Floats scale2(Floats p, Floats x) { return _mm512_scalef_ps(p, x); }
 
-/// x / (1 + 2^-y)
-inline __m512 times_logistic2(__m512 x, __m512 y) {
-  const __m512 e = exp2(_mm512_min_ps(_mm512_sub_ps(_mm512_setzero_ps(), y), _mm512_set1_ps(126)));
-  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1), e));
-}
-
-inline __m512 silu(__m512 x) {
-  return times_logistic2(x, _mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)));
-}
-
-/// 0.5 x (1 + tanh u) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
-inline __m512 gelu_tanh(__m512 x) {
-  constexpr float a = 2 * 0.79788456f * 1.44269504f;
-  const __m512 p =
-      _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(a * 0.044715f), _mm512_set1_ps(a));
-  return times_logistic2(x, _mm512_mul_ps(x, p));
-}
-
-/// 0.5 x (1 + erf(x / sqrt 2)); erf by Abramowitz and Stegun 7.1.26, to 2e-7.
-inline __m512 gelu_erf(__m512 x) {
-  const __m512 one = _mm512_set1_ps(1),
-               z = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0.70710678f));
-  const __m512 t = _mm512_div_ps(one, _mm512_fmadd_ps(z, _mm512_set1_ps(0.3275911f), one));
-  __m512 p = _mm512_set1_ps(1.061405429f);
-  for (float c : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f})
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(c));
-  const __m512 e = exp2(_mm512_mul_ps(_mm512_mul_ps(z, z), _mm512_set1_ps(-1.44269504f)));
-  const __m512 tail = _mm512_mul_ps(_mm512_mul_ps(p, t), e);  // 1 - erf |z|
-  const __mmask16 negative = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-  const __m512 both = _mm512_mask_blend_ps(negative, _mm512_sub_ps(_mm512_set1_ps(2), tail), tail);
-  return _mm512_mul_ps(_mm512_mul_ps(x, _mm512_set1_ps(0.5f)), both);
-}
-
-template <Activation activation>
-inline __m512 activate(__m512 x) {
-  if constexpr (activation == Activation::silu) return silu(x);
-  if constexpr (activation == Activation::gelu_tanh) return gelu_tanh(x);
-  if constexpr (activation == Activation::gelu_erf) return gelu_erf(x);
-  if constexpr (activation == Activation::relu) return _mm512_max_ps(_mm512_setzero_ps(), x);
-  return x;
-}
+#include "kernels/wide/functions.inc"
 
 }  // namespace tessera::kernels::avx512
 TESSERA_AVX512_END

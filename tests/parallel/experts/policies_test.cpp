@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "comm/threads/launch.h"
-#include "kernels/isa.h"
 #include "nn/moe/capacity_policy.h"
 #include "nn/moe/expert_choice.h"
 #include "nn/moe/selected_experts.h"
@@ -141,9 +140,6 @@ Made together(const std::string& policy, const std::string& schedule, DType dtyp
   return whole;
 }
 
-// Whether a row of a product depends on no other, so that any cut gives the same bits.
-bool by_rows() { return kernels::active_isa() != kernels::Isa::avx2; }
-
 TEST(Policies, SynchronousExchangesAreOneRankBitByBit) {
   for (const char* policy : kPolicies)
     for (DType dtype : {DType::f32, DType::bf16}) {
@@ -154,7 +150,6 @@ TEST(Policies, SynchronousExchangesAreOneRankBitByBit) {
         Used used;
         EXPECT_EQ(together(policy, "", dtype, ranks, &used), one) << policy << " on " << ranks;
         EXPECT_EQ(used, expected) << policy << " on " << ranks;
-        if (!by_rows()) continue;
         Used fused;
         EXPECT_EQ(together(policy, "moe=fused", dtype, ranks, &fused), one)
             << policy << " fused on " << ranks;

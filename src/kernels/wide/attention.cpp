@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/stop.h"
-#include "kernels/avx512/flash.h"
+#include "kernels/wide/flash.h"
 #include "tensor/scope.h"
 
-namespace tessera::kernels::avx512 {
+namespace tessera::kernels::wide {
 namespace {
 
 constexpr int64_t kSharedBytes = int64_t{64} << 20;  // packed keys and values alive at once
@@ -95,5 +95,28 @@ void run_attention(const AttentionEngine& engine, const AttentionArgs& args,
   }
 }
 
-}  // namespace tessera::kernels::avx512
+void run_attention(const AttentionEngine& engine, const BiasedAttentionArgs& a) {
+  const AttentionRange span{0, a.tokens, 0, a.visible};
+  const int heads = static_cast<int>(a.heads);
+  run_attention(engine,
+                {.q = a.q,
+                 .k = a.k,
+                 .v = a.v,
+                 .q_stride = a.q_stride,
+                 .k_stride = a.k_stride,
+                 .v_stride = a.v_stride,
+                 .q_tokens = a.tokens,
+                 .k_tokens = a.visible,
+                 .out = a.out,
+                 .out_stride = a.out_stride,
+                 .dtype = a.dtype,
+                 .heads = heads,
+                 .kv_heads = heads,
+                 .head_dim = static_cast<int>(a.head_dim),
+                 .spans = &span,
+                 .span_count = 1},
+                {a.bias, a.bias_stride, a.tokens});
+}
+
+}  // namespace tessera::kernels::wide
 #endif  // __x86_64__

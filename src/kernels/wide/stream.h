@@ -1,10 +1,9 @@
 #pragma once
 
-#include "kernels/avx512/vector.h"
+#include <cstddef>
+#include <cstdint>
 
-#if defined(__x86_64__)
-TESSERA_AVX512_BEGIN
-namespace tessera::kernels::avx512 {
+namespace tessera::kernels::wide {
 
 /// Asks for the weights of the next panel, into L2, spread over the steps of this one: a line from
 /// each of some pages at a time, because the prefetcher of L2 works inside a page and memory
@@ -21,7 +20,7 @@ class Stream {
   __attribute__((always_inline)) void step() {
     for (credit_ += beats_; credit_ >= steps_; credit_ -= steps_) {
       for (const std::byte* p = at_ + line_; p < at_ + group_; p += 4096)
-        if (p < end_) _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+        if (p < end_) __builtin_prefetch(p, 0, 2);
       if ((line_ += 64) == 4096) {
         line_ = 0;
         at_ += group_;
@@ -34,6 +33,4 @@ class Stream {
   int64_t group_ = 0, line_ = 0, credit_ = 0, beats_ = 0, steps_ = 1;
 };
 
-}  // namespace tessera::kernels::avx512
-TESSERA_AVX512_END
-#endif  // __x86_64__
+}  // namespace tessera::kernels::wide

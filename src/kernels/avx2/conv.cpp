@@ -1,5 +1,6 @@
 #include "kernels/conv.h"
 
+#if defined(__x86_64__)
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -7,7 +8,7 @@
 #include "kernels/matmul.h"
 #include "tensor/scope.h"
 
-namespace tessera::kernels::onednn {
+namespace tessera::kernels::avx2 {
 namespace {
 
 using tensor::DType;
@@ -42,11 +43,7 @@ void copy_patch(const ConvArgs& a, int64_t row, int64_t p, float* out) {
 void conv(const ConvArgs& a) {
   const PackedConv& w = *a.weight;
   const int64_t depth = w.kh * w.kw * w.in, pixels = a.out_height * a.out_width;
-  const PackedWeight filter{.n = w.out,
-                            .k = depth,
-                            .dtype = w.dtype,
-                            .isa = w.isa,
-                            .data = w.data.reshape({w.out, depth})};
+  const PackedWeight filter{.n = w.out, .k = depth, .dtype = w.dtype, .isa = w.isa, .data = w.data};
   const auto element = size_of(a.y_dtype);
   for (int64_t row = 0; row < a.rows; ++row)
     for (int64_t first = 0; first < pixels; first += kPixels) {
@@ -78,4 +75,5 @@ void conv(const ConvArgs& a) {
     }
 }
 
-}  // namespace tessera::kernels::onednn
+}  // namespace tessera::kernels::avx2
+#endif  // __x86_64__

@@ -1,0 +1,35 @@
+#include "kernels/matmul.h"
+
+#if defined(__x86_64__)
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/avx2/product.h"
+#include "kernels/avx2/vector.h"
+#include "kernels/wide/stream.h"
+
+TESSERA_AVX2_BEGIN
+namespace tessera::kernels::avx2 {
+namespace {
+
+constexpr int kMostRows = 6, kTiles = 1;  // 12 of 16 registers hold sums
+
+}  // namespace
+
+#include "kernels/wide/products.inc"
+
+const Engine& multiply_add_engine() {
+  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<Way::widen>, row_kernels};
+  return kEngine;
+}
+
+const Engine& engine_for(DType weight) {
+  return weight == DType::i8 ? digit_engine(has_avx_vnni()) : multiply_add_engine();
+}
+
+void matmul(const MatmulArgs& args) { multiply(engine_for(args.weight->dtype), args); }
+
+}  // namespace tessera::kernels::avx2
+TESSERA_AVX2_END
+#endif  // __x86_64__
