@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kCommands =
     "/reset      forget what was said\n"
     "/save FILE  write what was said, for 'tessera complete --chat FILE'\n"
+    "/stats      tokens of the last turn, and how many of them were kept from before\n"
     "/help       show this\n"
     "Ctrl-C ends an answer, twice or at the prompt the program; Ctrl-D ends it, too.\n"
     "A line that begins with // is sent with one /.\n";
@@ -106,13 +107,17 @@ class Chat {
     rest.erase(rest.find_last_not_of(' ') + 1);
     if (name == "/reset" && rest.empty()) {
       history_.reset();
+      prefix_.clear();
     } else if (name == "/save" && !rest.empty()) {
       save_text(history_.json(), rest);
       std::fprintf(stderr, "%zu messages are in '%s'\n", history_.size(), rest.c_str());
+    } else if (name == "/stats" && rest.empty()) {
+      std::fprintf(stderr, "%s\n", stats_.c_str());
     } else if (name == "/help" && rest.empty()) {
       std::fputs(kCommands, stderr);
     } else {
-      const bool known = name == "/reset" || name == "/save" || name == "/help";
+      const std::set<std::string> names{"/reset", "/save", "/stats", "/help"};
+      const bool known = names.contains(name);
       throw Error(ErrorCode::usage,
                   known ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
                         : "there is no command '" + name + "'; /help lists them");
@@ -127,15 +132,20 @@ class Chat {
     bool whole = true;
     try {
       const Interruptible now;
-      model_.complete(request_, {now.token(),
-                                 [&](const CompleteProgress& p) {
-                                   shown += p.text;
-                                   std::fwrite(p.text.data(), 1, p.text.size(), stdout);
-                                   if (!p.text.empty()) flush_results();
-                                 },
-                                 [this](const std::string& sentence) {
-                                   if (noted_.insert(sentence).second) print_note(sentence);
-                                 }});
+      const auto show = [&](const CompleteProgress& p) {
+        shown += p.text;
+        std::fwrite(p.text.data(), 1, p.text.size(), stdout);
+        if (!p.text.empty()) flush_results();
+      };
+      const auto note = [this](const std::string& sentence) {
+        if (noted_.insert(sentence).second) print_note(sentence);
+      };
+      const CompleteResult made = model_.complete(request_, {now.token(), show, note, &prefix_});
+      const Completion& turn = made.completions[0];
+      stats_ = std::to_string(turn.prompt_ids.size()) + " tokens were asked with, of which " +
+               std::to_string(turn.reused) + " were kept from before; " +
+               std::to_string(turn.ids.size()) + " answered, in " + std::to_string(made.forwards) +
+               " passes";
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled || stop_.stop_requested()) {
         history_.keep(before);
@@ -160,6 +170,8 @@ class Chat {
   History history_;
   TypedLines lines_;
   std::set<std::string> noted_;
+  KeptPrefix prefix_;  // so that a turn computes what is new in it
+  std::string stats_ = "no turn has been answered";
 };
 
 void chat(const Options& o, const std::stop_token& stop) {

@@ -101,8 +101,12 @@ size_t width_of(uint32_t code) {
 size_t rows_of(const std::string& text, size_t width) {
   size_t row = 0, column = 0;
   for (size_t at = 0; at < text.size(); at += length_at(text, at)) {
-    const size_t wide = width_of(code_at(text, at));
     const bool breaks = text[at] == '\n';
+    if (text[at] == '\t') {  // to the next stop, but never to the next row
+      column = std::min((column / 8 + 1) * 8, width - 1);
+      continue;
+    }
+    const size_t wide = width_of(code_at(text, at));
     if (breaks || column + wide > width) ++row, column = 0;
     if (!breaks) column += wide;
   }
@@ -219,9 +223,13 @@ TypedLines::Key TypedLines::control(int byte, const std::stop_token& stop) {
       insert("\n");
       return Key::none;
     case '\t': insert(pasted_ ? "\t" : " "); return Key::none;
+    default: break;
+  }
+  if (pasted_ && (byte < 0x20 || byte == 0x7f)) return Key::none;  // what is pasted is no command
+  switch (byte) {
     case 0x08:
     case 0x7f: erase(last_character()); return Key::none;
-    case 'D' & 0x1f: return line_.empty() && !pasted_ ? Key::end : Key::none;
+    case 'D' & 0x1f: return line_.empty() ? Key::end : Key::none;
     case 'U' & 0x1f: erase(line_.size()); return Key::none;
     case 'W' & 0x1f: erase(last_word()); return Key::none;
     default: break;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -69,12 +70,37 @@ struct CompleteProgress {
   bool ended = false;
 };
 
+/// Keys and values of a talk, from one request to the next: what a block-causal model keeps of the
+/// finished blocks of prompt and answer. A request whose prompt begins with the same tokens, of the
+/// same open model and length of blocks, does not compute these again, and has the same answer, bit
+/// by bit (outside avx2, whose products depend on who stands beside); it then takes their place,
+/// also if it was stopped. Nothing is kept of bidirectional models, of another cache than of blocks
+/// (CachePolicy), with select_prefill, of several sequences, or where ranks are processes.
+class KeptPrefix {
+ public:
+  KeptPrefix();
+  KeptPrefix(const KeptPrefix&) = delete;
+  KeptPrefix& operator=(const KeptPrefix&) = delete;
+  ~KeptPrefix();
+  int64_t tokens() const;  ///< that are kept; of a request that runs, none
+  int64_t bytes() const;   ///< of memory, all ranks; while a request runs they are the request's
+  void clear();
+
+  /// Known to the library alone.
+  struct State;
+  State& state() const { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
 /// What the caller holds in hand during a completion.
 struct CompleteControl {
   std::stop_token stop;                                      ///< checked once a pass
   std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
   /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
   std::function<void(const std::string&)> on_note;
+  KeptPrefix* prefix = nullptr;  ///< what the last request left to this one; null: nothing
 };
 
 /// What a forward pass is for: full and refresh compute everything (refresh to be kept), suffix,
@@ -89,6 +115,7 @@ struct Completion {
   int prompt = 0;                   ///< which one it answers
   uint64_t seed = 0;                ///< alone with it, the prompt has this answer
   std::vector<int32_t> prompt_ids;  ///< behind the chat template
+  int64_t reused = 0;               ///< of these, the first ones that came from KeptPrefix
   std::vector<int32_t> ids;
   std::vector<double> confidences;  ///< of each id when it was committed
   /// Natural logarithm of what the model gave a token, by softmax over the whole vocabulary.

@@ -101,10 +101,10 @@ GenerateResult generate(const OpenModel& model, GenerateRequest request, const n
 
 std::string complete(const OpenModel& model, const CompleteRequest& request,
                      const nb::object& on_progress, const nb::object& on_note,
-                     const CancelToken* cancel) {
+                     const CancelToken* cancel, KeptPrefix* prefix) {
   std::string json;
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask& ask) {
-    CompleteControl control{stop, {}, note_to(on_note, ask)};
+    CompleteControl control{stop, {}, note_to(on_note, ask), prefix};
     if (!on_progress.is_none())
       control.on_progress = [&](const CompleteProgress& p) {
         ask([&] { on_progress(p.prompt, p.text, p.block, p.from, p.ended); });
@@ -235,6 +235,11 @@ void bind_model(nb::module_& module) {
       .def_rw("chat", &TokenizeRequest::chat)
       .def_rw("raw", &TokenizeRequest::raw)
       .def_rw("tokenizer", &TokenizeRequest::tokenizer);
+  nb::class_<KeptPrefix>(module, "KeptPrefix")
+      .def(nb::init<>())
+      .def_prop_ro("tokens", &KeptPrefix::tokens)
+      .def_prop_ro("bytes", &KeptPrefix::bytes)
+      .def("clear", &KeptPrefix::clear);
   bind_result(module);
   const auto none = nb::none();
   nb::class_<OpenModel>(module, "OpenModel")
@@ -245,7 +250,7 @@ void bind_model(nb::module_& module) {
       .def("generate", generate, nb::arg("request"), nb::arg("initial"), nb::arg("watch"),
            nb::arg("on_note") = none, nb::arg("cancel") = none)
       .def("complete", complete, nb::arg("request"), nb::arg("on_progress") = none,
-           nb::arg("on_note") = none, nb::arg("cancel") = none)
+           nb::arg("on_note") = none, nb::arg("cancel") = none, nb::arg("prefix") = none)
       .def("forward", forward, nb::arg("options"), nb::arg("inputs"), nb::arg("on_note") = none,
            nb::arg("cancel") = none)
       .def("inspect", inspect, nb::arg("request"))

@@ -110,23 +110,25 @@ class LanguageModel(Model):
                  on_progress: Progress | None = None,
                  plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
                  threads: int | None = None, cancel: _core.CancelToken | None = None,
-                 **options: Any) -> GenerateOutput:
+                 prefix: _core.KeptPrefix | None = None, **options: Any) -> GenerateOutput:
         """Completes prompts, lists of ids, or one chat of {"role": ..., "content": ...}; all are
         one batch, and each answer is that of its prompt alone.
 
         options, as those of `tessera complete`: raw, max_tokens, block, decode, threshold, steps,
         as_published, cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
-        top_p, repetition_penalty, seed, n, logprobs, stop. on_progress hears after each pass: the prompt's number, what has become final, the
-        block's tokens with "" for a mask, the first one's position, and whether it ended.
+        top_p, repetition_penalty, seed, n, logprobs, stop. on_progress hears after each pass: the
+        prompt's number, what has become final, the block's tokens with "" for a mask, the first
+        one's position, and whether it ended. A KeptPrefix that the turns of one talk share spares
+        them what the one before has computed; the answers are the same.
         """
         request = _request(prompt, prompt_ids, chat, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
-        return _output_of(model.complete(request, on_progress, _log.info, cancel))
+        return _output_of(model.complete(request, on_progress, _log.info, cancel, prefix))
 
     def stream(self, prompt: str | None = None, *, prompt_ids: Sequence[int] | None = None,
                chat: Chat | None = None, plan: str | Mapping[str, Any] | None = None,
                ranks: int | None = None, threads: int | None = None,
-               **options: Any) -> TextStream:
+               prefix: _core.KeptPrefix | None = None, **options: Any) -> TextStream:
         """The answer to one prompt in pieces, as they become final; options as of generate."""
         if prompt is not None and not isinstance(prompt, str):
             raise TypeError(f"stream answers one prompt, a str, not a {type(prompt).__name__}")
@@ -139,7 +141,7 @@ class LanguageModel(Model):
                 if text:
                     take(text)
 
-            return model.complete(request, on_progress, _log.info, cancel)
+            return model.complete(request, on_progress, _log.info, cancel, prefix)
 
         return TextStream(run)
 

@@ -66,7 +66,10 @@ std::string to_json(const CompleteResult& r) {
               {"confidences", c.confidences},
               {"text", c.text},
               {"finish", word_of(c.finish)},
-              {"usage", {{"prompt_tokens", c.prompt_ids.size()}, {"completion_tokens", count}}},
+              {"usage",
+               {{"prompt_tokens", c.prompt_ids.size()},
+                {"reused_tokens", c.reused},
+                {"completion_tokens", count}}},
               {"forwards", c.passes.size()},
               {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
               {"passes", passes}});

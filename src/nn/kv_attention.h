@@ -15,6 +15,7 @@ class KvAttention : public Attention {
       : geometry_(geometry), slots_(geometry, std::move(sequences), heads) {}
   Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
   const KvCache& slots() const { return slots_; }
+  KvCache& slots() { return slots_; }
   /// How often the keys and values of a token were read by a call that were 0, 1, ... steps old; of
   /// views without lengths.
   const std::vector<int64_t>& ages() const { return ages_; }

@@ -112,4 +112,29 @@ int64_t KvCache::bytes() const {
   return total;
 }
 
+KvCache::Tables KvCache::release() {
+  Tables tables;
+  for (Site& slots : sites_) {
+    tables.emplace_back(std::move(slots.k), std::move(slots.v));
+    slots = {};
+  }
+  return tables;
+}
+
+void KvCache::adopt(int sequence, int64_t tokens, Tables tables) {
+  require(tables.size() == sites_.size(), ErrorCode::usage,
+          "KvCache: keys and values of {} sites for {}", tables.size(), sites_.size());
+  for (auto& [k, v] : tables)
+    for (Tensor* x : {&k, &v}) {
+      require(x->defined() && x->size(0) >= tokens, ErrorCode::usage,
+              "KvCache: there are fewer keys and values than {} tokens have", tokens);
+      *x = x->held_as(tensor::MemoryClass::kv);
+    }
+  for (size_t site = 0; site < tables.size(); ++site) {
+    auto [k, v] = std::exchange(tables[site], {});
+    write(static_cast<int>(site), {{sequence, {0, tokens}}}, k.slice(0, 0, tokens),
+          v.slice(0, 0, tokens), 0);
+  }
+}
+
 }  // namespace tessera::nn

@@ -36,6 +36,16 @@ class KvCache {
   /// Bytes of all slots.
   int64_t bytes() const;
 
+  /// Keys and values of all slots by site, undefined where nothing was written: what a cache leaves
+  /// to another one of the same sites.
+  using Tables = std::vector<std::pair<Tensor, Tensor>>;
+  /// Gives them away; it is as if nothing had been written.
+  Tables release();
+  /// The ids 0 to `tokens` of a sequence are what the first sequence of the cache had that released
+  /// the tables. These count in the caller's scope; each goes when it is copied. Throws
+  /// Error(usage) for tables of other sites, or with fewer slots.
+  void adopt(int sequence, int64_t tokens, Tables tables);
+
  private:
   struct Site {
     Tensor k, v;               // [slots, width]

@@ -321,7 +321,9 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
     attention = std::move(kept);
     if (text) peers = std::make_unique<GroupPeers>(*token_group);
   } else if (text) {
-    attention = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));
+    auto kept = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));
+    cache = kept.get();
+    attention = std::move(kept);
   } else if (head_group) {
     attention = std::make_unique<Ulysses>(geometry, *head_group, mesh.group(rank, heads), partition,
                                           inside);

@@ -64,9 +64,9 @@ struct Setup {
   /// Of the tokens of a sequence: of distrifusion= or of text; and of ring= and ulysses=.
   std::unique_ptr<comm::Communicator> token_group, ring_group, head_group;
   std::unique_ptr<nn::Attention> attention;
-  const nn::KvAttention* cache = nullptr;  ///< what keeps keys and values within it; null: nothing
-  std::unique_ptr<nn::Reduce> reduce;      ///< null: weights are whole
-  std::unique_ptr<BlockGather> gather;     ///< of shard=; null: blocks are here
+  nn::KvAttention* cache = nullptr;     ///< what keeps keys and values within it; null: nothing
+  std::unique_ptr<nn::Reduce> reduce;   ///< null: weights are whole
+  std::unique_ptr<BlockGather> gather;  ///< of shard=; null: blocks are here
   std::shared_ptr<nn::SelectionPolicy> policy;  ///< of text: who chooses its experts
   std::unique_ptr<nn::MoeLayers> experts;
   std::unique_ptr<Turns> turns;           ///< of a staggered batch: of its halves

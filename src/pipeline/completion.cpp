@@ -16,6 +16,7 @@
 #include "pipeline/check_request.h"
 #include "pipeline/denoise.h"
 #include "pipeline/gather_reports.h"
+#include "pipeline/kept_prefix.h"
 #include "pipeline/launch.h"
 #include "pipeline/token_memory.h"
 #include "sample/logprobs.h"
@@ -74,11 +75,11 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q, const Lang
     const auto length = static_cast<int64_t>(all[i].ids.size());
     require(length > 0, ErrorCode::usage,
             "prompt {} holds no token and asks for nothing; give what is to be completed", i);
-    require(
-        behind <= spec.context && length + behind <= spec.context, ErrorCode::usage,
-        "prompt {} of {} tokens and {} behind it do not fit the context of {}; shorten the prompt "
-        "or --max-tokens",
-        i, length, behind, spec.context);
+    const bool chat = !q.chat.empty() && i + 1 == all.size();
+    require(behind <= spec.context && length + behind <= spec.context, ErrorCode::usage,
+            "{} of {} tokens and {} behind it do not fit the context of {}; {} or --max-tokens",
+            chat ? "a chat" : fmt::format("prompt {}", i), length, behind, spec.context,
+            chat ? "leave out earlier turns (/reset in 'tessera chat')" : "shorten the prompt");
   }
   require(policy.block <= spec.context, ErrorCode::usage,
           "a block of {} tokens does not fit the context of {}", policy.block, spec.context);
@@ -260,6 +261,7 @@ struct Course {
       made.prompt = static_cast<int>(i) / request.n;
       made.seed = request.seed + prompts[i].answer;
       made.prompt_ids = prompts[i].ids;
+      made.reused = prompts[i].kept;
       for (size_t t = 0; t < made.ids.size(); ++t) {
         const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
         made.confidences.push_back(sure[i][position]);
@@ -285,8 +287,10 @@ struct Order {
   nn::SelectionRule rule;
   sample::SpecialIds special;
   std::vector<sample::TokenPrompt> prompts;
-  const tokenizer::ByteLevelBpe* tokens = nullptr;
-  RunMeters meters{};
+  const tokenizer::ByteLevelBpe* tokens;
+  RunMeters meters;
+  KeptPrefix::State::Keys&
+      keys;  // of an earlier request, then of this one; no ranks: none are kept
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, of those here
   std::mutex mutex{};
   Report report{};  // of the ranks of this process: what each did
@@ -304,6 +308,31 @@ std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
   return language.model(spec().block_causal ? policy.block : 0, state.dtype(), weight_store(), rank,
                         portion, state.workers.scope(rank, &meters).memory);
 }
+
+// A rank's keys and values of finished blocks: from an earlier request, and however this one ends,
+// for the next.
+class HandedOn {
+ public:
+  HandedOn(KeptPrefix::State::Rank* rank, int64_t reused, nn::KvCache& cache)
+      : rank_(rank), cache_(cache) {
+    if (!rank_) return;
+    rank_->ids.resize(static_cast<size_t>(reused));
+    auto tables = std::exchange(rank_->tables, {});
+    if (reused > 0) cache_.adopt(0, reused, std::move(tables));
+  }
+  ~HandedOn() {
+    if (rank_) rank_->tables = cache_.release();
+  }
+  HandedOn(const HandedOn&) = delete;
+  HandedOn& operator=(const HandedOn&) = delete;
+  void see(const sample::BlockWalk& walk) {
+    if (rank_) rank_->ids.assign(walk.ids().begin(), walk.ids().begin() + walk.kept());
+  }
+
+ private:
+  KeptPrefix::State::Rank* rank_;
+  nn::KvCache& cache_;
+};
 
 // One rank's share; what it makes is the same on all of them.
 CompleteResult Order::run(comm::Communicator* world) {
@@ -324,10 +353,13 @@ CompleteResult Order::run(comm::Communicator* world) {
   course.said.resize(prompts.size());
   setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
+  HandedOn handed_on(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
+                     prompts.front().kept, setup.cache->slots());
   sample::DecodeControl passes;
   passes.stop = control.stop;
   passes.before = [&](const auto& sequences) { course.before(sequences); };
   passes.after = [&](const auto& p, const auto& walk, const auto& logits) {
+    handed_on.see(walk);
     return course.after(p, walk, logits);
   };
   const base::Stopwatch clock;
@@ -370,6 +402,49 @@ CompleteResult run_ranks(Order& order) {
 
 }  // namespace
 
+namespace {
+
+// What one should know of a rule that a run stands under.
+void note_rule(const CompleteRequest& q, const models::TokenSpec& spec,
+               const nn::SelectionRule& rule, const CompleteControl& control) {
+  const int most =
+      std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
+  if (control.on_note && most > spec.top_k)
+    control.on_note(fmt::format(
+        "--select {} gives a token up to {} experts, more than the {} that the model was made for",
+        q.select, most, spec.top_k));
+  if (control.on_note && spec.routing.block > 0)
+    control.on_note(
+        "tokens by which a model of LLaDA2.2's form asks to delete or to split stay in the text");
+}
+
+// What an earlier request left, while this one has it; it goes back however this one ends.
+struct Lent {
+  KeptPrefix* prefix;
+  KeptPrefix::State::Keys keys{};  // no ranks: nothing is kept
+
+  Lent(const ModelState& state, const CompleteRequest& q, const DecodingPolicy& policy,
+       KeptPrefix* of, std::vector<sample::TokenPrompt>& prompts)
+      : prefix(of) {
+    if (!prefix || policy.cache.kind != KvCache::block || q.select_prefill || prompts.size() > 1 ||
+        state.options.processes)
+      return;
+    const auto ranks = static_cast<size_t>(state.options.plan.world());
+    keys =
+        prefix->state().take(state.identity, policy.block, ranks, prompts[0].ids, prompts[0].kept);
+    keys.model = state.identity;
+    keys.block = policy.block;
+    keys.ranks.resize(ranks);
+  }
+  ~Lent() {
+    if (!keys.ranks.empty()) prefix->state().put(std::move(keys));
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+};
+
+}  // namespace
+
 void check_token_plan(const ModelState& state) {
   const Plan& plan = state.options.plan;
   parallel::require_runnable(plan, state.language->geometry(state.dtype()),
@@ -393,17 +468,10 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const models::TokenSpec& spec = language.spec();
   const sample::DecodingPolicy policy = policy_of(q, spec);
   const nn::SelectionRule rule = rule_of(q, spec);
-  const int most =
-      std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
-  if (control.on_note && most > spec.top_k)
-    control.on_note(fmt::format(
-        "--select {} gives a token up to {} experts, more than the {} that the model was made for",
-        q.select, most, spec.top_k));
-  if (control.on_note && spec.routing.block > 0)
-    control.on_note(
-        "tokens by which a model of LLaDA2.2's form asks to delete or to split stay in the text");
+  note_rule(q, spec, rule, control);
   const sample::SpecialIds special = language.special();
   auto prompts = prompts_of(q, language, policy);
+  Lent lent(state, q, policy, control.prefix, prompts);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require(tokens || q.stop.empty(), ErrorCode::usage,
           "stop texts need a tokenizer.json in the folder");
@@ -414,6 +482,10 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   for (const auto& prompt : prompts)
     if (policy.cache.kind == KvCache::block)
       run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);
+  if (prompts.front().kept > 0) {
+    run.kept = prompts.front().kept;
+    run.kept_slots = lent.keys.ranks.front().tables.front().first.size(0);
+  }
   plan_tokens(state, run);
   const auto note = [&](const std::string& said) {
     if (control.on_note && !said.empty()) control.on_note(said);
@@ -424,7 +496,8 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
                                     [&] { return rehearse_tokens(state, state.options, run); })));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   note(said);
-  Order order{state, q, control, watch, policy, rule, special, std::move(prompts), tokens, meters};
+  Order order{state,  q,      control,  watch, policy, rule, special, std::move(prompts),
+              tokens, meters, lent.keys};
   CompleteResult result = run_ranks(order);
   result.has_texts = tokens != nullptr;
   result.select = nn::to_string(rule);

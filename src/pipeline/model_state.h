@@ -31,6 +31,8 @@ std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
 /// What an open model is: the description of its folder, what it computes with, and its networks
 /// once they were needed. Requests on many threads share it; what is theirs is in their Job.
 struct ModelState {
+  /// Of no other open model, also of those that are not any more.
+  std::shared_ptr<const void> identity = std::make_shared<const char>();
   RunOptions options;
   DeviceChoice place;  ///< where parts compute; latents and images are the host's
   std::string name;    ///< as the caller gave it

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,14 +70,14 @@ std::vector<Stand> passes_of(const TokenRun& run) {
     for (const int64_t length : run.lengths) body.push_back({0, length});
     return {{body, run.decided}, {body, run.decided}};
   }
-  for (const int64_t tokens : run.prefill) body.push_back({0, tokens});
+  for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
   std::vector<Stand> passes;
   if (!run.joined) passes.push_back({body, 0});
   for (bool more = true, first = true; more; first = false) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
       const int64_t there = body[r].end, end = std::min(there + run.block, run.lengths[r]);
-      const int64_t again = !run.joined || end == there ? 0 : first ? there : run.block;
+      const int64_t again = !run.joined || end == there ? 0 : first ? there - run.kept : run.block;
       body[r] = {there - again, end};
       more = more || body[r].size() > 0;
     }
@@ -111,6 +112,24 @@ int64_t most_at_once(const TokenRun& run) {
   for (const Stand& stand : stands_of(run))
     most = std::max(most, nn::token_count(pass_of(stand).view.body));
   return most;
+}
+
+// As a run takes over what an earlier request of its talk left.
+void adopt_kept(const TokenRun& run, const nn::Geometry& geometry, nn::DType dtype,
+                nn::KvCache& cache) {
+  if (run.kept == 0) return;
+  nn::KvCache left(geometry, {{0, run.kept_slots}});
+  tensor::Scope aside = tensor::current_scope();  // it counts when it is taken over
+  aside.memory = nullptr;
+  std::optional<tensor::BindScope> before(aside);
+  for (size_t site = 0; site < geometry.attention.size(); ++site) {
+    const nn::AttentionSite& at = geometry.attention[site];
+    const auto rows =
+        tensor::Tensor::empty({1, int64_t{at.kv_heads} * at.head_dim}, dtype, tensor::Device::meta);
+    left.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
+  }
+  before.reset();
+  cache.adopt(0, run.kept, left.release());
 }
 
 /// What a rank does, of which passes stand for several.
@@ -170,6 +189,7 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
     const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
+    adopt_kept(run, model.geometry(), dtype_of(options), setup.cache->slots());
     Stood did(scope, world);
     for (const Stand& stand : stands) {
       const sample::TokenPass pass = pass_of(stand);
@@ -217,7 +237,7 @@ void plan_tokens(ModelState& state, const TokenRun& run) {
   {
     const std::lock_guard lock(state.foreseen.mutex);
     const auto& known = state.foreseen.size;
-    const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla;
+    const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
     if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return;
   }
   const std::string problem = token_problem(state, run, rehearse_tokens(state, state.options, run));

@@ -10,7 +10,7 @@ namespace tessera::pipeline {
 
 /// A run of a language model as memory sees it: tokens of each sequence, prompt and answer, how
 /// many of each sequence a pass decides, and, of models that keep finished blocks, with how many of
-/// each the first pass fills the cache.
+/// each the first pass fills the cache, but for those that an earlier request left.
 struct TokenRun {
   std::vector<int64_t> lengths;
   int64_t decided = 0;
@@ -18,6 +18,9 @@ struct TokenRun {
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
   bool joined = false;             ///< what fills the cache is part of the next block's first pass
   nn::SelectionRule rule{};        ///< which may give a token more experts than the model's router
+  /// Of the one sequence: tokens whose keys and values come from an earlier request's cache, and
+  /// the slots of that.
+  int64_t kept = 0, kept_slots = 0;
 };
 
 /// Which passes are rehearsed: those that can be the largest, with what all do by them, or all.

@@ -69,18 +69,25 @@ class BidirectionalWalk : public BlockWalk {
 class CausalWalk : public BlockWalk {
  public:
   CausalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens, const DecodingPolicy& policy,
-             const SpecialIds& special)
-      : BlockWalk(prompt, max_tokens, policy, special, true) {
+             const SpecialIds& special, int64_t kept)
+      : BlockWalk(prompt, max_tokens, policy, special, true), kept_(kept) {
     const int64_t start = prompt_ / policy.block * policy.block;
+    require(
+        kept >= 0 && kept <= start && kept % policy.block == 0 && (kept == 0 || cached()),
+        ErrorCode::usage,
+        "{} tokens are kept of a prompt of {}; expected whole blocks of {} of it, in a cache of "
+        "finished blocks",
+        kept, prompt_, policy.block);
     block_ = {start, start + policy.block};
-    prefill_ = cached() && start > 0 && policy.as_published;
-    kept_ = policy.as_published ? start : 0;
+    prefill_ = cached() && start > kept && policy.as_published;
     begin_block();
   }
 
+  int64_t kept() const override { return cached() ? kept_ : 0; }
+
   std::optional<Pass> next() override {
     if (done_ || has_all()) return {};
-    if (prefill_) return Pass{PassKind::prefill, {0, block_.begin}, {}, block_.begin};
+    if (prefill_) return Pass{PassKind::prefill, {kept_, block_.begin}, {}, block_.begin};
     if (open_) {
       if (cached()) return Pass{PassKind::block, {kept_, block_.end}, block_, block_.end};
       return Pass{PassKind::full, {0, block_.end}, block_, block_.end};
@@ -94,6 +101,7 @@ class CausalWalk : public BlockWalk {
   void commit(const Pass& pass, const std::vector<Prediction>& chosen) override {
     if (pass.kind == PassKind::prefill) {
       prefill_ = false;
+      kept_ = block_.begin;
       return;
     }
     if (pass.kind == PassKind::finalise) {
@@ -136,8 +144,8 @@ class CausalWalk : public BlockWalk {
     open_ = masks_in(block_) > 0 || going;
   }
   bool prefill_ = false;
-  int64_t kept_ = 0;  // tokens whose keys and values no pass computes again
-  int posts_ = 0;     // passes over the block without masks
+  int64_t kept_;   // tokens whose keys and values no pass computes again
+  int posts_ = 0;  // passes over the block without masks
 };
 
 }  // namespace
@@ -203,8 +211,11 @@ bool BlockWalk::ended() const {
 
 std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                       const DecodingPolicy& policy, const SpecialIds& special,
-                                      bool block_causal) {
-  if (block_causal) return std::make_unique<CausalWalk>(prompt, max_tokens, policy, special);
+                                      bool block_causal, int64_t kept) {
+  if (block_causal) return std::make_unique<CausalWalk>(prompt, max_tokens, policy, special, kept);
+  require(kept == 0, ErrorCode::usage,
+          "{} tokens are kept of a prompt whose model sees all tokens from each; expected none",
+          kept);
   return std::make_unique<BidirectionalWalk>(prompt, max_tokens, policy, special);
 }
 

@@ -39,6 +39,8 @@ class BlockWalk {
   /// Prompt and what stands behind it, masks included.
   const std::vector<int32_t>& ids() const { return ids_; }
   int64_t prompt() const { return prompt_; }
+  /// First tokens whose keys and values stand in a cache of finished blocks as they will stay.
+  virtual int64_t kept() const { return 0; }
   /// Whether a rule that edits may replace what stands at a position of the block.
   bool may_edit(int64_t position) const { return policy_.edits() && position >= prompt_; }
   /// Generated tokens that no pass will change: up to the first mask, and of a rule that edits up
@@ -76,10 +78,11 @@ int64_t sequence_length(int64_t prompt, int64_t max_tokens, const DecodingPolicy
                         bool block_causal);
 
 /// The walk of a bidirectional model (blocks from the end of the prompt) or of a block-causal one
-/// (blocks at multiples of their length). Throws Error(usage) for a mask in the prompt, or lengths
-/// that do not fit.
+/// (blocks at multiples of their length). `kept`: first tokens of the prompt that the cache of
+/// finished blocks holds already. Throws Error(usage) for a mask in the prompt, or lengths that do
+/// not fit.
 std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                       const DecodingPolicy& policy, const SpecialIds& special,
-                                      bool block_causal);
+                                      bool block_causal, int64_t kept = 0);
 
 }  // namespace tessera::sample

@@ -68,7 +68,7 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
   for (const TokenPrompt& p : prompts) {
     DecodingPolicy own = policy;
     own.seed += p.answer;
-    walks.push_back(block_walk(p.ids, p.max_tokens, own, special, block_causal));
+    walks.push_back(block_walk(p.ids, p.max_tokens, own, special, block_causal, p.kept));
   }
   std::vector<Decoded> out(prompts.size());
   std::vector<int64_t> choices(prompts.size());

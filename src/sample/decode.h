@@ -14,6 +14,7 @@ struct TokenPrompt {
   std::vector<int32_t> ids;
   int64_t max_tokens = 0;
   uint64_t answer = 0;  ///< of several answers to it: added to the policy's seed
+  int64_t kept = 0;     ///< first tokens, whole blocks, whose keys and values are there already
 };
 
 /// One sequence's share of a forward pass.

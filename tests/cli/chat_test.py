@@ -66,7 +66,7 @@ class Piped(ProgramTest):
         self.refused(2, "chat", "tasks-b", input="Sort\n", says="no token for 'S'")
         self.refused(2, "chat", "tasks-b", input="//sort\n", says="no token for '/'")
         self.refused(2, "chat", "tasks-b", "--system", "Sort", input="", says="no token for 'S'")
-        self.refused(2, "chat", "tasks-b", input="a" * 10_000 + "\n", says="do not fit the context")
+        self.refused(2, "chat", "tasks-b", input="a" * 10_000 + "\n", says=["do not fit the context", "/reset"])
         self.refused(2, "chat", "shapes", input="", says="no language model")
         self.refused(2, "chat", "tasks-b", "--decode", "luck", input="a\n", says="luck")
         model = self.copy_model(source=SOURCE / "models/tasks-b")
@@ -75,10 +75,23 @@ class Piped(ProgramTest):
         done = subprocess.run([PROGRAM, "chat", "tasks-b"], cwd=self.folder, input=b"\xff\xfe\n", capture_output=True)
         self.assertEqual(done.returncode, 2, done.stderr)
 
+    def test_what_was_said_is_not_computed_again(self):
+        long = "sum 1 2 3 4 5 6 7 8 9 1 2 3 4 5="
+        text = f"/stats\n{long}\n/stats\nrev stone=\n/stats\n/reset\nrev stone=\n/stats\n"
+        done = self.chat(text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        stats = done.stderr.splitlines()
+        self.assertEqual(stats[0], "no turn has been answered")
+        self.assertRegex(stats[1], r"^32 tokens were asked with, of which 0 were kept from before; \d+ answered, in \d+ passes$")
+        self.assertRegex(stats[2], r" of which 32 were kept from before")
+        self.assertRegex(stats[3], r"^10 tokens were asked with, of which 0 were kept")
+        self.assertEqual(done.stdout, self.chat(text, "--cache", "none").stdout)  # of nothing is anything kept
+        self.refused(2, "chat", "tasks-b", input="/stats now\n", says="nothing follows")
+
     def test_help(self):
         done = self.chat("/help\n")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        for word in ("/reset", "/save FILE", "Ctrl-C", "Ctrl-D"):
+        for word in ("/reset", "/save FILE", "/stats", "Ctrl-C", "Ctrl-D"):
             self.assertIn(word, done.stderr)
 
     def test_a_reader_that_leaves(self):
@@ -205,9 +218,15 @@ class OnATerminal(ProgramTest):
         talk.prompt()
         talk.type("\x1b[200~two\rlines\x1b[201~\r")
         talk.prompt()
+        talk.type("\x1b[200~a\tb\x1b[201~\r")
+        talk.until("no token for")
+        talk.prompt()
+        talk.type("\x1b[200~c\x15\x17\x7f\x04\x0code\x1b[201~\x7f\r")  # of keys only the last is one
+        talk.prompt()
         talk.type("/save said.json\r")
-        talk.until("2 messages")
-        self.assertEqual(json.loads((self.folder / "said.json").read_text())[0]["content"], "two\nlines")
+        talk.until("4 messages")
+        said = json.loads((self.folder / "said.json").read_text())
+        self.assertEqual([said[0]["content"], said[2]["content"]], ["two\nlines", "cod"])
         talk.prompt()
         talk.type("\x03")
         talk.ends_with(130)

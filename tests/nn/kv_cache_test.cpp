@@ -96,6 +96,36 @@ TEST(KvCache, RefusesIdsThatTheRowDoesNotHave) {
   EXPECT_THROW(KvCache(g, {{1, 3}}), Error);
 }
 
+TEST(KvCache, TakesOverWhatAnotherLeaves) {
+  const Geometry g = two_sites();
+  KvCache::Tables left;
+  {
+    KvCache first(g, {{0, 5}});
+    for (int site : {0, 1})
+      first.write(site, {{0, {0, 5}}}, counted(5, 100.0f * float(site)), counted(5, 1000), 7);
+    left = first.release();
+    EXPECT_EQ(first.written(0, 0, 0), -1);
+    EXPECT_EQ(first.bytes(), 0);
+  }
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  KvCache second(g, {{0, 2}, {0, 8}});
+  KvCache::Tables half(left.begin(), left.begin() + 1);
+  EXPECT_THROW(second.adopt(1, 3, half), Error) << "of fewer sites";
+  EXPECT_THROW(second.adopt(1, 6, left), Error) << "of more tokens than there are";
+  second.adopt(1, 3, std::exchange(left, {}));
+  EXPECT_EQ(second.read(1, 1, {0, 3}).first.row<float>(2)[0], 116);
+  EXPECT_EQ(second.read(0, 1, {0, 3}).second.row<float>(1)[7], 1015);
+  EXPECT_EQ(second.written(1, 1, 2), 0);
+  EXPECT_EQ(second.written(1, 1, 3), -1);
+  EXPECT_EQ(second.written(1, 0, 0), -1);
+  // Both tables of both sites were there, and one site more; then the new ones alone.
+  const int64_t row = 8 * 4 * 2;
+  EXPECT_EQ(scope.memory->current(tensor::MemoryClass::kv), 2 * 10 * row);
+  EXPECT_EQ(scope.memory->peak(tensor::MemoryClass::kv), (10 + 5) * row + 10 * row);
+}
+
 TEST(KvCache, RefusesASlotThatWasNeverWritten) {
   const Geometry g = two_sites();
   KvCache slots(g, {{0, 6}});

@@ -85,6 +85,20 @@ def test_progress_and_its_exceptions():
         MODEL.generate(LONG, on_progress=fail)
 
 
+def test_turns_share_what_is_computed():
+    prefix = tessera.KeptPrefix()
+    first = MODEL.generate(LONG, prefix=prefix)
+    assert first.completions[0]["usage"]["reused_tokens"] == 0 and prefix.tokens == 32
+    again = MODEL.stream(LONG + first.text, prefix=prefix)
+    list(again)
+    made = again.result.completions[0]
+    assert made["usage"]["reused_tokens"] == 32 and prefix.bytes > 0
+    alone = MODEL.generate(LONG + first.text).completions[0]
+    assert (made["ids"], made["confidences"]) == (alone["ids"], alone["confidences"])
+    prefix.clear()
+    assert (prefix.tokens, prefix.bytes) == (0, 0)
+
+
 def test_a_chat():
     folder = DATA.parent.parent / "models/tasks-a"
     chat = [{"role": "user", "content": "sort hello="}]

@@ -69,6 +69,42 @@ TEST(BlockWalk, JoinedPassesKeepWhatTheyPass) {
   EXPECT_EQ(story(*walk(2, 2, p, true), 1), "block0-4 ");
 }
 
+TEST(BlockWalk, WhatIsKeptAlreadyIsNotComputedAgain) {
+  DecodingPolicy p{.cache = {KvCache::block}, .block = 4};
+  const auto kept = [&](int prompt, int64_t tokens, bool causal = true) {
+    return block_walk(std::vector<int32_t>(size_t(prompt), 1), 6, p, kSpecial, causal, tokens);
+  };
+  EXPECT_EQ(story(*kept(13, 8), 1), "block8-16 block12-20 ");
+  EXPECT_EQ(story(*kept(13, 12), 1), "block12-16 block12-20 ");
+  p.as_published = true;
+  EXPECT_EQ(story(*kept(13, 8), 1), "prefill8-12 block12-16 finalise12-16 block16-20 ");
+  EXPECT_EQ(story(*kept(13, 12), 1), "block12-16 finalise12-16 block16-20 ");
+  for (int64_t wrong : {-4, 2, 16}) EXPECT_THROW(kept(13, wrong), Error) << wrong;
+  EXPECT_THROW(kept(13, 4, false), Error);
+  p.cache.kind = KvCache::none;
+  EXPECT_THROW(kept(13, 4), Error);
+}
+
+TEST(BlockWalk, SaysWhatIsKept) {
+  DecodingPolicy p{.cache = {KvCache::block}, .block = 4};
+  for (const bool published : {false, true}) {
+    p.as_published = published;
+    auto w = walk(5, 6, p, true);
+    EXPECT_EQ(w->kept(), 0);
+    for (auto pass = w->next(); pass; pass = w->next()) {
+      std::vector<Prediction> commits;
+      for (int64_t i = pass->decide.begin; i < pass->decide.end; ++i) commits.push_back({i, 1, 1});
+      w->commit(*pass, commits);
+      // What stands there is final, and was so when the pass computed it.
+      EXPECT_EQ(w->kept(), pass->kind == PassKind::block ? pass->decide.begin : pass->ids.end);
+    }
+  }
+  p = {.block = 4};
+  auto uncached = walk(5, 6, p, true);
+  story(*uncached, 1);
+  EXPECT_EQ(uncached->kept(), 0);
+}
+
 TEST(BlockWalk, EndsWithItsBlockOrEarly) {
   DecodingPolicy p{.stop = StopAtEos::block, .block = 4};
   auto w = walk(2, 8, p, false);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "nn/kv_cache.h"
+#include "tessera/complete.h"
+
+namespace tessera {
+
+/// What the requests of one talk hand on. Thread-safe: of two that are given it at once one finds
+/// nothing.
+struct KeptPrefix::State {
+  /// Of a rank: the first tokens of the sequence, whole blocks, and tables with their keys and
+  /// values.
+  struct Rank {
+    std::vector<int32_t> ids;
+    nn::KvCache::Tables tables;
+  };
+  struct Keys {
+    std::shared_ptr<const void> model;  ///< ModelState::identity of who computed them
+    int block = 0;
+    std::vector<Rank> ranks;
+  };
+
+  /// What is kept, if it is this model's, of blocks of this length and of so many ranks, and its
+  /// sequence begins as the prompt does: then `common` is how many tokens, in whole blocks. Else
+  /// nothing. Either way nothing is kept any more.
+  Keys take(const std::shared_ptr<const void>& model, int block, size_t ranks,
+            const std::vector<int32_t>& prompt, int64_t& common);
+  /// Keeps what all ranks have alike, or nothing.
+  void put(Keys keys);
+
+  mutable std::mutex mutex;
+  Keys keys;
+};
+
+}  // namespace tessera
