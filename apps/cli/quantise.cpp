@@ -26,8 +26,8 @@ void quantise(Options& o, const std::stop_token& stop) {
   const QuantiseResult made =
       model.quantise(o.request, {stop, [&](const Progress& p) { view.show(p); },
                                  [&](const std::string& sentence) { view.note(sentence); }});
-  view.note(std::to_string(made.matrices) + " matrices of experts are in int8: " +
-            gigabytes(made.bytes) + " of weights, which were " + gigabytes(made.bytes_before));
+  view.note(std::to_string(made.matrices) + " matrices are in int8: " + gigabytes(made.bytes) +
+            " of weights, which were " + gigabytes(made.bytes_before));
   view.end_line();
   std::printf("%s\n", o.request.output.c_str());
 }
@@ -36,7 +36,7 @@ void quantise(Options& o, const std::stop_token& stop) {
 
 Command add_quantise(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("quantise", "Write a folder again with its experts in int8");
+      program.add_subcommand("quantise", "Write a folder again with its weights in int8");
   auto o = std::make_shared<Options>();
   app->add_option("MODEL", o->model.model, "Folder, or shipped: shapes, tasks-a, tasks-b")
       ->required();
@@ -44,6 +44,11 @@ Command add_quantise(CLI::App& program) {
       ->required()
       ->type_name("DIR");
   add_choice(*app, "--experts", o->request.experts, "int8 (default): a scale a row")
+      ->check(one_of({"int8"}))
+      ->type_name("T");
+  app->add_option_function<std::string>(
+         "--dense", [o](const std::string&) { o->request.dense = Precision::int8; },
+         "int8: attention, other MLPs and head, too")
       ->check(one_of({"int8"}))
       ->type_name("T");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")

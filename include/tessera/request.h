@@ -160,6 +160,8 @@ struct ForwardRequest {
 struct QuantiseRequest {
   std::string output;                   ///< a folder that is not there yet
   Precision experts = Precision::int8;  ///< of routed experts' weights; nothing else is known
+  /// Of a language model's attention, dense and shared MLPs and head: int8; none: as they are.
+  std::optional<Precision> dense{};
 };
 /// What became of a folder.
 struct QuantiseResult {

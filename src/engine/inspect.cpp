@@ -66,7 +66,8 @@ Component describe(const Model::State& state, const load::Component& part) {
   }
   const load::TensorSet tensors = load::open_weights(part);
   shown.file_bytes = tensors.bytes();
-  if (part.experts) shown.facts["experts"] = "int8, with a scale a row";
+  if (part.quantised.experts) shown.facts["experts"] = "int8, with a scale a row";
+  if (part.quantised.dense) shown.facts["dense"] = "int8, with a scale a row";
   for (const std::string& name : tensors.names()) {
     if (load::holds_scales(tensors, name)) continue;
     int64_t elements = 1;

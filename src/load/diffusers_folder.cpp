@@ -93,7 +93,7 @@ Component read_component(const fs::path& folder, std::string name, std::string l
                  folder.string(), Json::object(),     {}};
   if (const std::string config = config_in(folder); !config.empty()) {
     part.config = read_object(config);
-    part.experts = take_quantisation(part.config, config);
+    part.quantised = take_quantisation(part.config, config);
   }
   if (part.class_name.empty()) part.class_name = text_of(part.config, "_class_name");
   if (part.class_name.empty()) part.class_name = text_of(part.config, "model_type");

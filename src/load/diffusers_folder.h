@@ -10,6 +10,12 @@
 
 namespace tessera::load {
 
+/// In what files hold weights that tessera quantised; none: as they were.
+struct Quantised {
+  std::optional<tensor::DType> experts{};  ///< routed ones
+  std::optional<tensor::DType> dense{};    ///< a language model's attention, other MLPs and head
+};
+
 /// One part of a model: a transformer, a VAE, a text encoder, a scheduler, ...
 struct Component {
   std::string name;        ///< "transformer", "vae", "text_encoder_2", "model", ...
@@ -17,8 +23,7 @@ struct Component {
   std::string class_name;  ///< "FluxTransformer2DModel"; bare folders: _class_name or model_type
   std::string folder;      ///< where its files are
   base::Json config;       ///< config.json, scheduler_config.json, ...; an empty object without one
-  /// In what its files hold the weights of routed experts, where tessera quantised them.
-  std::optional<tensor::DType> experts{};
+  Quantised quantised{};
 };
 
 enum class FolderKind { pipeline, single };

@@ -97,11 +97,16 @@ Tensor MetaWeights::held(const std::string& name, const Shape& shape, DType dtyp
 Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
   DType dtype = stored_;
   if (known_ && known_->has(name)) dtype = dtype_of(known_->entry(name).dtype).value_or(stored_);
+  {
+    const std::lock_guard lock(mutex_);
+    as_stored_.insert(name);
+  }
   return held(name, shape, dtype);
 }
 
 ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                                 const nn::Cut& cut) const {
+  if (known_) compute = packed_as(*known_, name, compute);
   const Tensor w = passing_matrix(name, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(key_of("matrix", name, compute, cut),
                                           [&] { return ops::pack_weight(w, compute); });
@@ -109,6 +114,7 @@ ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, D
 
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute, const nn::Cut& cut) const {
+  if (known_) compute = packed_as(*known_, up, packed_as(*known_, gate, compute));
   const Tensor g = passing_matrix(gate, {n, k}, compute, cut),
                u = passing_matrix(up, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(key_of("paired", gate + " " + up, compute, cut),
@@ -136,7 +142,7 @@ std::vector<std::string> MetaWeights::packed_in(DType compute) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, dtype] : packed_)
-    if (dtype == compute) names.push_back(name);
+    if (dtype == compute && !as_stored_.contains(name)) names.push_back(name);
   return names;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ class MetaWeights : public nn::Weights {
 
   /// Names and shapes asked for so far.
   std::map<std::string, tensor::Shape> asked() const;
-  /// Names of the matrices that were to be packed for products in `compute`.
+  /// Names of the matrices that were to be packed for products in `compute`, and for nothing else.
   std::vector<std::string> packed_in(tensor::DType compute) const;
   /// Elements of all tensors asked for, each once.
   int64_t parameters() const;
@@ -56,6 +57,7 @@ class MetaWeights : public nn::Weights {
   mutable std::mutex mutex_;
   mutable std::map<std::string, tensor::Shape> asked_;
   mutable std::map<std::string, tensor::DType> packed_;  // matrices
+  mutable std::set<std::string> as_stored_;              // what get() was asked for
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 

@@ -177,7 +177,9 @@ TensorSet open_weights(const Component& part) {
          "download the folder of the same model in bf16, f16 or f32",
          part.folder, method);
   }
-  return with_single_experts(open_component(part.folder));
+  TensorSet tensors = with_single_experts(open_component(part.folder));
+  if (part.quantised.dense) tensors.hold_dense_in_int8();
+  return tensors;
 }
 
 }  // namespace tessera::load

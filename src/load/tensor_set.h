@@ -28,10 +28,14 @@ class TensorSet {
   const std::vector<SafetensorsFile>& files() const { return files_; }
   /// Bytes of all tensors.
   int64_t bytes() const;
+  /// Whether matrices that are no experts' may be whole numbers with scales: the folder says so.
+  bool dense_in_int8() const { return dense_in_int8_; }
+  void hold_dense_in_int8() { dense_in_int8_ = true; }
 
  private:
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_of_;
+  bool dense_in_int8_ = false;
 };
 
 /// Opens the weights in a component's folder: model.safetensors or

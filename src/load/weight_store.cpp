@@ -197,6 +197,7 @@ class StoredWeights : public nn::Weights {
 
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                      const Cut& cut = {}) const override {
+    compute = packed_as(tensors_, name, compute);
     check_matrix(name, {n, k}, compute);
     return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", compute, cut), [&] {
       return ops::pack_weight(stored(name, cut), compute, device_);
@@ -205,6 +206,7 @@ class StoredWeights : public nn::Weights {
 
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                      DType compute, const Cut& cut = {}) const override {
+    compute = packed_as(tensors_, up, packed_as(tensors_, gate, compute));
     check_matrix(gate, {n, k}, compute);
     check_matrix(up, {n, k}, compute);
     return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, compute, cut), [&] {
@@ -251,8 +253,8 @@ class StoredWeights : public nn::Weights {
     if (!is_quantised(tensors_, name)) return (void)floats(name, shape);
     const SafetensorsFile& file = checked(name, shape);
     require(compute == DType::i8, ErrorCode::model,
-            "{}: tensor {} is quantised (I8), and this part of the model computes with {}; only "
-            "routed experts are read so: quantise the folder again",
+            "{}: tensor {} is quantised (I8), and this part of the model computes with {}; its "
+            "config.json does not say that it is read so: quantise the folder again",
             file.path(), base::printable(name), name_of(compute));
     const SafetensorsFile& scales = checked(scales_of(name), {shape[0]});
     require(scales.dtype(scales_of(name)) == DType::f32, ErrorCode::model,

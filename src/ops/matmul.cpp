@@ -32,8 +32,9 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   require(x.rank() == 2 && x.size(1) == w->k && tensor::is_float(x.dtype()), ErrorCode::usage,
           "matmul: x {} of {} does not fit weight [{}, {}]; expected floats [tokens, {}]",
           x.shape(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
-  require(w->dtype != DType::i8, ErrorCode::usage,
-          "matmul: weights in i8 are for experts; pack this one in f32 or bf16");
+  require(w->dtype != DType::i8 || !tensor::is_gpu(x.device()), ErrorCode::usage,
+          "matmul: on a GPU weights in i8 are for experts; pack this one in f32 or bf16, or run a "
+          "folder that was quantised without --dense");
   const bool swiglu = options.activation == Activation::swiglu;
   require(swiglu == w->paired, ErrorCode::usage, "matmul: {}",
           swiglu ? "swiglu needs a paired weight; pack it with pack_paired_weight"
@@ -61,7 +62,7 @@ void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const
   tensor::Meter* meter = tensor::current_scope().meter.get();
   if (!meter) return;
   const double n = static_cast<double>(w->n) * (w->paired ? 2 : 1);
-  int64_t bytes = x.bytes() + w->data.bytes() + y.bytes();
+  int64_t bytes = x.bytes() + w->bytes() + y.bytes();
   if (options.residual.defined()) bytes += options.residual.bytes();
   meter->add("matmul", 2 * static_cast<double>(x.size(0)) * n * static_cast<double>(w->k),
              static_cast<double>(bytes));

@@ -19,10 +19,10 @@ using Weight = std::shared_ptr<const PackedWeight>;
 /// As it is stored: floats, or i8 with scales.
 using kernels::StoredMatrix;
 
-/// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: for experts, with a
-/// scale a column, activations stay as they are; what is i8 already stays as it is) with the active
-/// instruction set. On meta only the shape is kept; bytes are counted as weights.
-/// It lies where `w` is, or on `device`: for a GPU row major, whatever the instruction set.
+/// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: with a scale a
+/// column, activations stay as they are; what is i8 already stays as it is) with the active
+/// instruction set. On meta only the shape is kept; bytes are counted as weights. It lies where `w`
+/// is, or on `device`: for a GPU row major, whatever the instruction set.
 Weight pack_weight(const StoredMatrix& w, DType dtype);
 Weight pack_weight(const StoredMatrix& w, DType dtype, Device device);
 /// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n
@@ -50,7 +50,8 @@ struct MatmulOptions {
 };
 
 /// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32:
-/// x is widened. A row of the result depends on its row of x only (bitwise, own kernels). Tokens
+/// x is widened. Weights i8, not on a GPU: x is widened, or as experts have it (kernels/experts.h).
+/// A row of the result depends on its row of x only (bitwise, own kernels). Tokens
 /// may be 0. Throws Error(usage) on sizes that do not fit.
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options = {});
 

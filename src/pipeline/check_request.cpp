@@ -83,6 +83,8 @@ void check_request(const QuantiseRequest& q) {
       "nothing says where the folder is to be written (--output); name one that does not exist");
   require(q.experts == Precision::int8, ErrorCode::usage,
           "--experts {}: experts are quantised to int8", word_of(q.experts));
+  require(q.dense.value_or(Precision::int8) == Precision::int8, ErrorCode::usage,
+          "--dense {}: what is dense is quantised to int8, or stays as it is", word_of(*q.dense));
 }
 
 }  // namespace tessera::pipeline

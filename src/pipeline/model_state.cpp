@@ -51,7 +51,7 @@ std::vector<std::string> read_class_names(const std::string& folder) {
 // In what a folder holds the weights of routed experts, if it was quantised.
 std::optional<nn::DType> stored_experts(const load::ModelFolder& folder) {
   for (const char* part : {"transformer", "model"})
-    if (folder.has(part)) return folder.component(part).experts;
+    if (folder.has(part)) return folder.component(part).quantised.experts;
   return {};
 }
 

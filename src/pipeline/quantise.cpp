@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -31,30 +33,38 @@ constexpr int64_t kPiece = int64_t{4} << 20;  // of a file that is copied
 constexpr int kDeepest = 8;                   // folders in folders that are copied
 constexpr int64_t kLooks = 200;               // of the caller at how far it is
 
-const load::Component& part_with_experts(const ModelState& state) {
+const load::Component& part_with_experts(const ModelState& state, bool dense) {
   require(state.spec || state.language, ErrorCode::usage,
           "'{}' is no transformer and no language model: there are no experts to quantise",
           state.name);
   const load::Component& part = state.folder.component(state.language ? "model" : "transformer");
-  require(!part.experts, ErrorCode::usage,
+  require(!part.quantised.experts, ErrorCode::usage,
           "'{}' holds its experts in int8 already; run it as it is", state.name);
+  require(!dense || state.language, ErrorCode::usage,
+          "--dense is for language models; of '{}' leave it out", state.name);
   return part;
 }
 
-// The matrices that the model's own description packs with the dtype of routed experts.
-std::vector<std::string> expert_matrices(const ModelState& state, const load::TensorSet& tensors) {
+// The matrices that the model's own description packs with the dtype of routed experts; with
+// `dense` also those that it packs with the model's own. A router is neither, nor is a head that is
+// the table of embeddings.
+std::vector<std::string> matrices_of(const ModelState& state, const load::TensorSet& tensors,
+                                     bool dense) {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
   const load::MetaWeights asked(tensors);
   nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
   all.expert_dtype = DType::i8;
   if (state.language)
-    state.language->spec().make(asked, all, state.dtype(), 0);
+    state.language->spec().make(asked, all, DType::bf16, 0);
   else
-    state.spec->make(asked, all, state.dtype());
+    state.spec->make(asked, all, DType::bf16);
   std::vector<std::string> names = asked.packed_in(DType::i8);
   require(!names.empty(), ErrorCode::usage,
-          "'{}' has no routed experts, and nothing else is quantised: run it as it is", state.name);
+          "'{}' has no routed experts, and nothing is quantised without them: run it as it is",
+          state.name);
+  if (dense)
+    for (std::string& name : asked.packed_in(DType::bf16)) names.push_back(std::move(name));
   return names;
 }
 
@@ -68,12 +78,18 @@ class NewWeights {
     const std::set<std::string> set(quantised.begin(), quantised.end());
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    // The widest first, so that those that are copied are aligned.
-    std::ranges::stable_sort(all_, std::greater(), [](const PlannedTensor& x) {
+    for (const std::string& name : quantised) add_matrix(name);
+    // What leaves the next one aligned, then the scales, then the rest, the widest first: so each
+    // stands where a multiple of its elements does.
+    const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
+    std::vector<PlannedTensor> rest;
+    std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
+    std::erase_if(all_, std::not_fn(even));
+    for (const std::string& name : quantised) add_scales(name);
+    std::ranges::stable_sort(rest, std::greater(), [](const PlannedTensor& x) {
       return x.bytes / std::max<int64_t>(elements(x.sizes), 1);
     });
-    for (const std::string& name : quantised) add_matrix(name);
-    for (const std::string& name : quantised) add_scales(name);
+    std::ranges::move(rest, std::back_inserter(all_));
   }
   const std::vector<PlannedTensor>& tensors() const { return all_; }
   int64_t bytes() const {
@@ -99,20 +115,24 @@ class NewWeights {
   void add_matrix(const std::string& name) {
     const load::TensorEntry& entry = tensors_.entry(name);
     all_.push_back({name, "I8", entry.sizes, elements(entry.sizes), [this, name] {
-                      const ops::StoredMatrix rows = ops::quantise_rows(tensors_.get(name));
-                      require(ops::all_finite(rows.scales), ErrorCode::model,
-                              "{}: tensor {} holds values that are no numbers (NaN or infinity): "
-                              "get the file again",
-                              tensors_.file(name).path(), base::printable(name));
+                      const ops::StoredMatrix rows = quantised(name);
                       scales_[name] = rows.scales;
                       show(tensors_.entry(name).bytes());
                       return rows.values;
                     }});
   }
+  ops::StoredMatrix quantised(const std::string& name) const {
+    ops::StoredMatrix rows = ops::quantise_rows(tensors_.get(name));
+    require(ops::all_finite(rows.scales), ErrorCode::model,
+            "{}: tensor {} holds values that are no numbers (NaN or infinity): get the file again",
+            tensors_.file(name).path(), base::printable(name));
+    return rows;
+  }
   void add_scales(const std::string& name) {
     const int64_t rows = tensors_.entry(name).sizes.front();
     all_.push_back({load::scales_of(name), "F32", {rows}, 4 * rows, [this, name] {
-                      return scales_.at(name);
+                      const auto made = scales_.find(name);  // not of one that stands behind them
+                      return made != scales_.end() ? made->second : quantised(name).scales;
                     }});
   }
   void show(int64_t bytes) {
@@ -214,12 +234,12 @@ QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
   check_request(request);
   const base::BindStop stop(control.stop);
   const tensor::BindScope bind(state.workers.scope());
-  const load::Component& part = part_with_experts(state);
+  const load::Component& part = part_with_experts(state, request.dense.has_value());
   const std::string said =
       state.language ? state.language->check(state.dtype()) : state.check_transformer();
   if (control.on_note && !said.empty()) control.on_note(said);
   const load::TensorSet tensors = load::open_weights(part);
-  const std::vector<std::string> quantised = expert_matrices(state, tensors);
+  const std::vector<std::string> quantised = matrices_of(state, tensors, request.dense.has_value());
   NewWeights weights(tensors, quantised, control);
   const fs::path model = state.folder.path,
                  inside = fs::path(part.folder).lexically_relative(model);
@@ -233,7 +253,8 @@ QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
   for (const Copied& file : files) copy_file(file, folder.beside());
   const fs::path own = (fs::path(folder.beside()) / inside).lexically_normal();
   make_folders(own);
-  const std::string config = load::quantised_config(part.folder + "/config.json");
+  const std::string config =
+      load::quantised_config(part.folder + "/config.json", request.dense.has_value());
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
   description.commit();

@@ -14,8 +14,8 @@ TWO = DATA / "moe/llada2/model"
 
 
 class Quantise(ProgramTest):
-    def quantised(self, model, name="q"):
-        done = self.run_here("quantise", model, "-o", name, "--progress", "none")
+    def quantised(self, model, name="q", *words):
+        done = self.run_here("quantise", model, "-o", name, "--progress", "none", *words)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, name + "\n", ""))
         return self.folder / name
 
@@ -49,6 +49,28 @@ class Quantise(ProgramTest):
         config, was = (json.loads((f / "config.json").read_text()) for f in (folder, TWO))
         self.assertEqual(config.pop("quantization_config"), {"quant_method": "tessera", "experts": "int8"})
         self.assertEqual(config, was)
+
+    def test_what_is_dense_too(self):
+        folder = self.quantised(TWO, "all", "--dense", "int8")
+        after, _ = read_safetensors(folder / "model.safetensors")
+        whole = {name for name, (dtype, _, _) in after.items() if dtype == "I8"}
+        for name in ("lm_head.weight", "model.layers.0.attention.query_key_value.weight",
+                     "model.layers.0.mlp.up_proj.weight", "model.layers.1.mlp.shared_experts.down_proj.weight"):
+            self.assertIn(name, whole)
+        for name in ("model.layers.1.mlp.gate.weight", "model.word_embeddings.weight", "model.norm.weight"):
+            self.assertNotIn(name, whole & set(after))
+        config = json.loads((folder / "config.json").read_text())
+        self.assertEqual(config["quantization_config"], {"quant_method": "tessera", "experts": "int8", "dense": "int8"})
+        self.assertIn("dense  ", self.run_here("inspect", folder).stdout)
+        ask = ("complete", folder, "--prompt-ids", "5", "--max-tokens", 4)
+        self.assertEqual(self.run_here(*ask).returncode, 0)
+        self.change_json(folder / "config.json", quantization_config={"quant_method": "tessera", "experts": "int8"})
+        self.refused(3, *ask, says=["is quantised (I8)", "does not say"])  # what config.json does not name is not read
+        self.change_json(folder / "config.json",
+                         quantization_config={"quant_method": "tessera", "experts": "int8", "dense": "int4"})
+        self.refused(3, *ask, says=["'dense'", 'reads "int8"'])
+        self.refused(2, "quantise", "shapes", "-o", "x", "--dense", "int8", says="--dense is for language models")
+        self.refused(2, "quantise", "tasks-b", "-o", "x", "--dense", "bf16", says="--dense")
 
     def test_images_too(self):
         folder = self.quantised("shapes")

@@ -155,6 +155,13 @@ TEST(MetaWeights, KnowsWhatIsPackedInWhatAndTheScalesBesideIt) {
   EXPECT_EQ(weights.packed_in(DType::i8), (std::vector<std::string>{"q"}));
   EXPECT_EQ(weights.packed_in(DType::bf16), (std::vector<std::string>{"w"}));
   EXPECT_EQ(check_names(weights, tensors, "here"), "");
+  weights.get("w", {4, 8});
+  EXPECT_TRUE(weights.packed_in(DType::bf16).empty()) << "a table of embeddings as well";
+  TensorSet dense = tensors;
+  dense.hold_dense_in_int8();
+  const MetaWeights stored(dense);
+  EXPECT_EQ(stored.matrix("q", 4, 8, DType::bf16)->dtype, DType::i8);
+  EXPECT_EQ(stored.matrix("w", 4, 8, DType::bf16)->dtype, DType::bf16);
 }
 
 }  // namespace tessera::load

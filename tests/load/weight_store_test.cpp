@@ -300,6 +300,20 @@ TEST(WeightStore, PacksWhatIsStoredInInt8AsItIs) {
   EXPECT_EQ(cut->scales.to_floats(), whole->scales.to_floats()) << "those of whole rows";
 }
 
+TEST(WeightStore, WhatIsDenseStaysInInt8WhereTheFolderSaysSo) {
+  const ScratchFolder folder;
+  const WeightStore store;
+  TensorSet tensors = quantised(folder, {});
+  tensors.hold_dense_in_int8();
+  const auto weights = store.open(tensors);
+  EXPECT_EQ(weights->matrix("w", 48, 32, DType::bf16)->dtype, DType::bf16);
+  for (const ops::Weight& w :
+       {weights->matrix("q", 48, 32, DType::bf16), weights->paired("q", "w", 48, 32, DType::bf16),
+        weights->paired("w", "q", 48, 32, DType::bf16)})
+    EXPECT_EQ(w->dtype, DType::i8);
+  EXPECT_EQ(weights->matrix("q", 48, 32, DType::bf16), weights->matrix("q", 48, 32, DType::i8));
+}
+
 TEST(WeightStore, NamesWhatIsWrongWithWholeNumbers) {
   const ScratchFolder folder;
   const WeightStore store;

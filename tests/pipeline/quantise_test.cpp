@@ -55,6 +55,107 @@ TEST(Quantise, AnswersAreThoseOfInt8AtLoadBitByBit) {
   }
 }
 
+// Attention, dense and shared MLPs and the head; not routers, norms and embeddings.
+TEST(Quantise, WhatIsDenseToo) {
+  for (const char* name : {"tasks-a", "tasks-b"}) {
+    const golden::Scratch scratch;
+    const std::string out = scratch / "q", experts = scratch / "e";
+    const QuantiseResult made =
+        open(shipped(name)).quantise({out, Precision::int8, Precision::int8});
+    const QuantiseResult less = open(shipped(name)).quantise({experts});
+    EXPECT_GT(made.matrices, less.matrices);
+    EXPECT_LT(made.bytes, less.bytes);
+    const Model model = open(out);
+    const CompleteResult stored = answer(model), routed = answer(open(experts));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(stored.completions[i].text, i == 0 ? "ehllo" : "enots") << name;
+      EXPECT_NE(stored.completions[i].confidences, routed.completions[i].confidences);
+      ASSERT_EQ(stored.completions[i].ids, routed.completions[i].ids);
+      for (size_t t = 0; t < stored.completions[i].ids.size(); ++t)
+        EXPECT_NEAR(stored.completions[i].confidences[t], routed.completions[i].confidences[t],
+                    0.05);
+    }
+    EXPECT_LT(stored.peak_bytes.weights, routed.peak_bytes.weights);
+    EXPECT_LT(stored.bytes_read, routed.bytes_read);
+    const Inspection seen = model.inspect();
+    EXPECT_EQ(seen.memory.at("weights"), stored.peak_bytes.weights);
+    EXPECT_EQ(seen.components[0].facts.at("dense"), "int8, with a scale a row");
+    const load::SafetensorsFile file(out + "/model.safetensors");
+    int64_t whole = 0;
+    for (const auto& [tensor, entry] : file.entries()) {
+      whole += entry.dtype == "I8";
+      const bool kept = tensor.find("norm") != std::string::npos ||
+                        tensor.find("mlp.gate.") != std::string::npos ||
+                        tensor.find("embed") != std::string::npos;
+      EXPECT_EQ(entry.dtype == "I8", !kept && entry.sizes.size() == 2) << tensor;
+    }
+    EXPECT_EQ(whole, made.matrices);
+    for (const char* plan : {"expert=2", "tensor=2"}) {
+      RunOptions run = golden::options(Precision::bf16);
+      run.plan = parse_plan(plan);
+      EXPECT_EQ(answer(Model::open(out, run)).completions[1].text, "enots") << plan;
+    }
+  }
+}
+
+// The table of embeddings is read as it is stored, so a head that is the same tensor stays.
+TEST(Quantise, ATiedHeadStays) {
+  const golden::TextModel folder("llada_moe");
+  base::Json config = base::read_json(folder.path("config.json"));
+  config["tie_word_embeddings"] = true;
+  folder.write("config.json", config.dump());
+  const load::SafetensorsFile file(folder.path("model.safetensors"));
+  std::map<std::string, tensor::Tensor> tensors;
+  for (const auto& [name, entry] : file.entries())
+    if (name != "lm_head.weight") tensors[name] = file.get(name);
+  load::write_safetensors(folder.path("model.safetensors"), tensors);
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q";
+  open(folder.path()).quantise({out, Precision::int8, Precision::int8});
+  const load::SafetensorsFile made(out + "/model.safetensors");
+  EXPECT_EQ(made.entry("model.embed_tokens.weight").dtype, "F32");
+  EXPECT_EQ(made.entry("model.layers.0.self_attn.q_proj.weight").dtype, "I8");
+  CompleteRequest q;
+  q.prompt_ids = {{5, 6, 7}};
+  q.max_tokens = 4;
+  EXPECT_EQ(open(out).complete(q).completions[0].ids.size(), 4u);
+}
+
+// Experts of an odd number of elements, and others, leave nothing behind them askew.
+TEST(Quantise, EachTensorStandsAtAMultipleOfItsElements) {
+  const golden::TextModel folder("llada2");
+  base::Json config = base::read_json(folder.path("config.json"));
+  config["hidden_size"] = 31;
+  config["moe_intermediate_size"] = 15;
+  folder.write("config.json", config.dump());
+  const load::SafetensorsFile file(folder.path("model.safetensors"));
+  std::map<std::string, tensor::Tensor> tensors;
+  for (const auto& [name, entry] : file.entries()) {
+    tensor::Tensor x = file.get(name);
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      const bool wide = name.find("experts.") != std::string::npos && x.size(axis) == 16;
+      if (x.size(axis) == 32 || wide) x = x.slice(axis, 0, x.size(axis) - 1);
+    }
+    tensors[name] = x.contiguous();
+  }
+  tensors["odd"] = tensor::Tensor::zeros({3}, tensor::DType::u8);
+  load::write_safetensors(folder.path("model.safetensors"), tensors);
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q";
+  open(folder.path()).quantise({out});
+  const load::SafetensorsFile made(out + "/model.safetensors");
+  for (const auto& [name, entry] : made.entries()) {
+    const int64_t element = entry.dtype == "F32" ? 4 : 1;
+    EXPECT_EQ(entry.begin % element, 0) << name;
+  }
+  EXPECT_EQ(made.entry("model.layers.1.mlp.experts.0.up_proj.weight").bytes(), 15 * 31);
+  CompleteRequest q;
+  q.prompt_ids = {{5, 6, 7}};
+  q.max_tokens = 16;
+  EXPECT_EQ(open(out).complete(q).completions[0].confidences,
+            open(folder.path(), Precision::int8).complete(q).completions[0].confidences);
+}
+
 TEST(Quantise, RanksShareWhatIsStored) {
   const golden::Scratch scratch;
   const std::string out = scratch / "q";
