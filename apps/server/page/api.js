@@ -1,0 +1,167 @@
+// All that goes to the server: with the key, with limits of time, and with its errors in its words.
+
+import { EventParser } from "./sse.js";
+
+const kAnswerWithin = 30000; // ms
+const kSilence = 45000; // of a stream, which says something every 15 s
+const kKey = "tessera.key";
+
+/** What the server refused, in its words. */
+export class ServerError extends Error {
+  constructor(status, body) {
+    super(body?.error?.message ?? `the server answered with status ${status}`);
+    this.status = status;
+    this.type = body?.error?.type ?? "";
+    this.param = body?.error?.param ?? null;
+  }
+}
+
+/** Whether the server is heard: "change" is sent when that changes, and when a new try is due. */
+class Connection extends EventTarget {
+  lost = false;
+  nextTry = 0; // ms since 1970
+  #wake = new Set();
+
+  mark(lost) {
+    if (this.lost === lost) return;
+    this.lost = lost;
+    if (!lost) this.hurry();
+    this.dispatchEvent(new Event("change"));
+  }
+  /** Waits, or less when somebody is in a hurry. */
+  pause(ms) {
+    this.nextTry = Date.now() + ms;
+    if (this.lost) this.dispatchEvent(new Event("change"));
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#wake.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      this.#wake.add(done);
+    });
+  }
+  hurry() {
+    for (const done of [...this.#wake]) done();
+  }
+}
+export const connection = new Connection();
+
+let askForKey = async () => false; // set by key.js
+let asking = null;
+export function onKeyNeeded(ask) {
+  askForKey = ask;
+}
+export const key = {
+  get: () => sessionStorage.getItem(kKey),
+  set: (value) => sessionStorage.setItem(kKey, value),
+};
+
+async function send(path, options) {
+  const headers = new Headers(options.headers);
+  if (key.get()) headers.set("Authorization", `Bearer ${key.get()}`);
+  try {
+    const response = await fetch(path, { ...options, headers, cache: "no-store" });
+    connection.mark(false);
+    return response;
+  } catch (error) {
+    if (!options.signal?.aborted || options.signal.reason?.name === "TimeoutError") connection.mark(true);
+    throw error;
+  }
+}
+
+/** The answer to a request; throws ServerError for a refusal, TypeError where nobody answers. */
+async function request(path, options = {}) {
+  for (;;) {
+    const used = key.get();
+    const response = await send(path, options);
+    if (response.ok) return response;
+    const refusal = new ServerError(response.status, await response.json().catch(() => null));
+    if (response.status !== 401) throw refusal;
+    if (key.get() === used) {
+      asking ??= askForKey(used ? refusal.message : "This server asks for a key.").finally(() => (asking = null));
+      if (!(await asking)) throw refusal;
+    }
+  }
+}
+
+const timed = (options) => ({ ...options, signal: AbortSignal.timeout(kAnswerWithin) });
+
+export const getJson = async (path) => (await request(path, timed({}))).json();
+export const remove = async (path) => (await request(path, timed({ method: "DELETE" }))).json();
+export async function post(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  return (await request(path, timed({ method: "POST", headers, body: JSON.stringify(body) }))).json();
+}
+
+/** What an image or video may be shown from: its address, or with a key a copy of it. */
+export async function sourceOf(path) {
+  const address = new URL(path, location.href);
+  if (address.origin !== location.origin) throw new Error(`'${path}' is not on this server`);
+  if (!key.get()) return address.href;
+  return URL.createObjectURL(await (await request(address.href, timed({}))).blob());
+}
+
+async function* pieces(response, signal) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      let timer;
+      const silence = new Promise((_, reject) => {
+        timer = setTimeout(() => reject(new TypeError("the stream fell silent")), kSilence);
+      });
+      const { value, done } = await Promise.race([reader.read(), silence]).finally(() => clearTimeout(timer));
+      if (done || signal.aborted) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** The answer that begins a stream, within the limit; the stream itself may last. */
+async function open(path, lastId, signal) {
+  const attempt = new AbortController();
+  const giveUp = () => attempt.abort();
+  const timer = setTimeout(giveUp, kAnswerWithin);
+  signal.addEventListener("abort", giveUp, { once: true });
+  try {
+    return await request(path, { headers: lastId ? { "Last-Event-ID": lastId } : {}, signal: attempt.signal });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Follows a stream of events until `onEvent(name, data)` returns true. A stream that breaks is taken
+ * up behind the last event; throws ServerError where the server refuses it.
+ */
+export async function follow(path, onEvent, signal) {
+  let lastId = "";
+  for (let wait = 500; !signal.aborted; wait = Math.min(wait * 2, 8000)) {
+    const parser = new EventParser();
+    let events = [];
+    try {
+      const stream = pieces(await open(path, lastId, signal), signal);
+      for (;;) {
+        const { value, done } = await stream.next();
+        if (done) break;
+        events = parser.push(value);
+        if (events.length === 0) continue;
+        lastId = parser.lastId || lastId;
+        wait = 500;
+        let ended = false;
+        for (const event of events) ended = onEvent(event.name, JSON.parse(event.data)) || ended;
+        if (ended) return void stream.return();
+        events = [];
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      const refused = error instanceof ServerError;
+      if (events.length > 0 || (refused && error.status !== 429 && error.status !== 503)) throw error;
+      if (!refused) connection.mark(true);
+    }
+    await connection.pause(wait);
+  }
+}

@@ -1,0 +1,40 @@
+// Numbers as people read them.
+
+/** 1234567 -> "1.2 MB" (powers of 1000). */
+export function bytes(n) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  while (n >= 999.5 && unit < units.length - 1) {
+    n /= 1000;
+    ++unit;
+  }
+  return `${unit === 0 || n >= 99.5 ? Math.round(n) : n.toFixed(1)} ${units[unit]}`;
+}
+
+/** 0.0421 -> "42 ms", 3.24 -> "3.2 s", 75 -> "1 min 15 s", 3700 -> "1 h 2 min". */
+export function seconds(s) {
+  if (s < 0.9995) return `${Math.round(s * 1000)} ms`;
+  if (s < 9.95) return `${s.toFixed(1)} s`;
+  const whole = Math.round(s);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+/** 0.826 -> "83 %". */
+export const percent = (share) => `${Math.round(share * 100)} %`;
+
+/** counted(1, "image") -> "1 image", counted(4, "pass") -> "4 passes". */
+export const counted = (n, what) => `${n} ${what}${n === 1 ? "" : what.endsWith("s") ? "es" : "s"}`;
+
+/** A place in the queue, from 0. */
+export const line = (position) => (position === undefined ? "waiting" : position === 0 ? "next" : `${position} before it`);
+
+/** What a job makes, in a line: its prompt, or its classes. */
+export function subject(job) {
+  const r = job.request ?? {};
+  const last = r.messages?.at?.(-1)?.content;
+  const list = (v) => (Array.isArray(v) ? v.join(", ") : v);
+  const text = list(r.prompt ?? r.prompts) ?? list(r.classes) ?? last;
+  return text === undefined || text === "" ? "no prompt" : String(text);
+}

@@ -1,0 +1,76 @@
+// What the ranks of a run do: who computes, who waits, what each has sent, how old what it reads is.
+
+import { at, h, svg } from "./dom.js";
+import { bytes, counted, percent } from "./format.js";
+
+const kColumns = 60; // steps that the timeline shows
+const kWide = 320;
+const kHigh = 20;
+
+let before = new Map(); // rank -> the sums of the step before
+let history = []; // of steps: {step, ranks: Map of rank -> {compute, wait}}
+
+/** What happened in this step: the events carry sums. */
+function difference(rank) {
+  const old = before.get(rank.rank) ?? { compute_seconds: 0, wait_seconds: 0 };
+  const since = (name) => Math.max(0, (rank[name] ?? 0) - (old[name] ?? 0));
+  return { compute: since("compute_seconds"), wait: since("wait_seconds") };
+}
+
+// A column a step: computing from the bottom, waiting above it, as shares of the slowest step.
+function timeline(rank) {
+  const most = Math.max(1e-9, ...history.flatMap((h) => [...h.ranks.values()].map((r) => r.compute + r.wait)));
+  const width = kWide / Math.max(12, history.length);
+  const bars = history.flatMap((column, i) => {
+    const r = column.ranks.get(rank);
+    if (!r) return [];
+    const [c, w] = [(r.compute / most) * kHigh, (r.wait / most) * kHigh];
+    const box = { x: i * width, width: Math.max(0.5, width - 1) };
+    return [
+      svg("rect", { class: "compute", ...box, y: kHigh - c, height: c }),
+      svg("rect", { class: "wait", ...box, y: kHigh - c - w, height: w }),
+    ];
+  });
+  return svg("svg", { viewBox: `0 0 ${kWide} ${kHigh}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "timeline" }, bars);
+}
+
+/** "experts: 29 % stale, up to 1 step old": how old what was read is, of counts by age. */
+export function ages(all) {
+  const shares = Object.entries(all ?? {}).map(([what, counts]) => {
+    const read = counts.reduce((sum, n) => sum + n, 0);
+    const old = read - (counts[0] ?? 0);
+    if (read === 0) return null;
+    const oldest = counts.findLastIndex((n) => n > 0);
+    return old === 0 ? `${what}: fresh` : `${what}: ${percent(old / read)} stale, up to ${counted(oldest, "step")} old`;
+  });
+  return shares.filter((text) => text !== null).join("; ");
+}
+
+function row(rank) {
+  const compute = rank.compute_seconds ?? 0;
+  const wait = rank.wait_seconds ?? 0;
+  const whole = compute + wait;
+  const facts = whole > 0 ? [`computes ${percent(compute / whole)}`, `waits ${percent(wait / whole)}`] : [];
+  if (rank.sent_bytes !== undefined) facts.push(`sent ${bytes(rank.sent_bytes)}`);
+  const old = ages(rank.ages);
+  return h("li", {},
+    h("p", { class: "line" }, h("span", { class: "name" }, `Rank ${rank.rank}`), h("span", { class: "hint" }, facts.join(", "))),
+    whole > 0 && timeline(rank.rank),
+    old && h("p", { class: "hint" }, old));
+}
+
+/** What an event `ranks` says: sums since the run began, of each rank. */
+export function showRanks(data) {
+  history.push({ step: data.step, ranks: new Map(data.ranks.map((r) => [r.rank, difference(r)])) });
+  history = history.slice(-kColumns);
+  before = new Map(data.ranks.map((r) => [r.rank, r]));
+  at("ranks").replaceChildren(
+    h("ul", { class: "ranks" }, data.ranks.map(row)),
+    h("p", { class: "legend hint" }, h("span", { class: "key compute" }), "computes", h("span", { class: "key wait" }), `waits; a column a step, the last is ${data.step}`));
+}
+
+export function clearRanks() {
+  before = new Map();
+  history = [];
+  at("ranks").replaceChildren(h("p", { class: "hint" }, "While a request runs: who computes, who waits, what each rank has sent."));
+}
