@@ -6,7 +6,7 @@ set(type_of_svg "image/svg+xml")
 
 file(GLOB names RELATIVE ${FOLDER} ${FOLDER}/*)
 list(SORT names)
-set(text "#include \"server/page.h\"\n\nnamespace tessera::server {\nnamespace {\n\nconstexpr PageFile kFiles[] = {\n")
+set(text "#include \"page.h\"\n\nnamespace tessera::server {\nnamespace {\n\nconstexpr PageFile kFiles[] = {\n")
 foreach(name IN LISTS names)
   string(REGEX REPLACE "^.*\\." "" ending ${name})
   if(NOT DEFINED type_of_${ending})

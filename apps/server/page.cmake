@@ -8,5 +8,5 @@ add_custom_command(
   DEPENDS ${page_files} ${CMAKE_CURRENT_LIST_DIR}/embed_page.cmake
   COMMENT "Embedding the web page" VERBATIM)
 add_library(tessera_page STATIC ${CMAKE_CURRENT_LIST_DIR}/page.cpp ${page_source})
-target_include_directories(tessera_page PUBLIC ${CMAKE_CURRENT_LIST_DIR}/..)
+target_include_directories(tessera_page PUBLIC ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/..)
 target_link_libraries(tessera_page PRIVATE tessera_options)

@@ -1,4 +1,4 @@
-#include "server/page.h"
+#include "page.h"
 
 #include <algorithm>
 

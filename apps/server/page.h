@@ -16,7 +16,8 @@ struct PageFile {
 /// All of them, by name.
 std::span<const PageFile> page_files();
 
-/// The file of that name, or null. "index.html" is what stands at "/", the others at "/assets/NAME".
+/// The file of that name, or null. "index.html" is what stands at "/", the others at
+/// "/assets/NAME".
 const PageFile* find_page_file(std::string_view name);
 
 /// What a browser may do with the page: run and load nothing that is not the server's own. Images

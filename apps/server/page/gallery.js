@@ -16,7 +16,7 @@ function parametersOf(job, result) {
   const took = job.ended && job.started ? seconds(job.ended - job.started) : undefined;
   const size = result.width ? `${result.width} x ${result.height}` : undefined;
   return [
-    ["Model", job.model], [r.classes ? "Class" : "Prompt", subject(job)], ["Negative prompt", r.negative_prompt],
+    ["Model", job.model], ["Negative prompt", r.negative_prompt],
     ["Steps", r.steps ?? job.progress?.steps], ["Guidance", r.guidance], ["Seed", result.seed ?? r.seed], ["Size", size],
     ["Frames", r.frames], ["Scheduler", r.scheduler], ["Noise", r.noise],
     ["Made", job.ended && new Date(job.ended * 1000).toLocaleString()], ["Took", took],
@@ -57,7 +57,7 @@ async function open(job, result) {
     ? h("video", { src: source, controls: true, loop: true, "aria-label": title })
     : h("img", { src: source, alt: title });
   shown.addEventListener("load", () => shown.classList.toggle("small", shown.naturalWidth < 256));
-  const name = `${job.model}-${job.id}-${job.results.indexOf(result)}.${isVideo(result) ? "mp4" : "png"}`;
+  const name = `${job.model}-${job.id}-${job.results.findIndex((one) => one.url === result.url)}.${isVideo(result) ? "mp4" : "png"}`;
   const forget = h("button", { type: "button", on: { click: () => removeJob(job, forget) } }, "Remove");
   const list = parametersOf(job, result).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, String(value))));
   dialog.replaceChildren(
@@ -65,7 +65,7 @@ async function open(job, result) {
     h("div", { class: "frame" }, shown),
     h("dl", { class: "parameters" }, list),
     h("div", { class: "buttons" },
-      h("button", { type: "button", class: "primary", on: { click: () => reuse(job, result) } }, "Use these parameters"),
+      h("button", { type: "button", class: "primary", on: { click: () => reuse(job, result) } }, "Use again"),
       h("a", { class: "button", href: source, download: name }, "Download"),
       forget,
       h("button", { type: "button", on: { click: () => dialog.close() } }, "Close")),

@@ -93,7 +93,12 @@ class Jobs extends EventTarget {
       onEvent(name, data);
       return name in kStates;
     };
-    await follow(`/jobs/${encodeURIComponent(id)}/events`, seen, signal);
+    try {
+      await follow(`/jobs/${encodeURIComponent(id)}/events`, seen, signal);
+    } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
+      seen("failed", { error: { message: error.message } });
+    }
     if (!signal.aborted) await this.look();
   }
 

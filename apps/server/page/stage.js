@@ -139,6 +139,7 @@ function refresh() {
 
 function onEvent(name, data) {
   if (name === "preview" && String(data.image).startsWith("data:image/")) {
+    if (data.step <= previews.at(-1)?.step) previews = []; // the job began again
     const following = Number(parts.steps.value) >= previews.length - 1;
     previews.push({ step: data.step, image: data.image });
     refresh();

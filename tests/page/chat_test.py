@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""A conversation in the browser: masks that are filled, the experts of a block, a stop."""
+
+import re
+import unittest
+
+from browser import PageTest, expect
+
+PROMPT, ANSWER = "rev igvcmo=", "omcvgi"
+
+
+class Chat(PageTest):
+    models = ("tasks-a",)
+
+    def setUp(self):
+        super().setUp()
+        self.page.add_init_script("""
+            // What the masks were between the passes, as nobody could look fast enough.
+            window.seen = [];
+            new MutationObserver(() => {
+                const tiles = [...document.querySelectorAll('.tiles span')];
+                if (tiles.length > 0) window.seen.push(tiles.map((t) => t.className === 'mask' ? '_' : t.textContent));
+            }).observe(document, {childList: true, subtree: true, attributes: true});
+        """)
+        self.visit("chat")
+
+    def say(self, text):
+        self.page.get_by_label("Message").fill(text)
+        self.page.get_by_label("Message").press("Enter")
+
+    def test_masks_are_filled(self):
+        self.assertFalse(self.page.get_by_role("navigation").get_by_role("link").first.is_visible(), "one view needs no links")
+        self.say(PROMPT)
+        answer = self.page.locator(".turn.assistant").first
+        expect(answer.locator(".said")).to_have_text(ANSWER)
+        expect(answer.locator(".facts")).to_contain_text(re.compile(r"1 block, \d+ pass(es)?, .*experts? a pass"))
+        expect(answer.get_by_role("img", name=re.compile(r"Experts by pass: \d"))).to_be_visible()
+        expect(self.page.locator("#announcer")).to_have_text(f"Answer: {ANSWER}")
+        expect(self.page.get_by_label("Message")).to_be_focused()
+        seen = self.page.evaluate("window.seen")
+        masks = [tiles.count("_") for tiles in seen]
+        self.assertGreater(masks[0], 0)
+        self.assertIn(ANSWER, "".join(seen[-1]))
+        self.assertEqual(masks, sorted(masks, reverse=True), "within a block masks only become fewer")
+
+    def test_a_message_alone(self):
+        self.page.get_by_label("Send the earlier turns, too").uncheck()
+        for i in range(2):
+            self.say(PROMPT)
+            expect(self.page.locator(".turn.assistant .said").nth(i)).to_have_text(ANSWER)
+            expect(self.page.get_by_role("button", name="Send")).to_be_visible()
+        self.page.get_by_role("button", name="Start again").click()
+        expect(self.page.locator(".turn")).to_have_count(0)
+
+    def test_stop(self):
+        self.page.get_by_label("Most tokens").fill("1024")
+        self.page.get_by_label("Threshold").fill("1")
+        self.say("sum 1 3 8 7 9 8 1 1=")
+        self.page.get_by_role("button", name="Stop").click()
+        expect(self.page.locator(".facts")).to_contain_text(re.compile("cancelled|passes"))
+        expect(self.page.get_by_role("button", name="Send")).to_be_visible()
+
+    def test_what_is_wrong_in_the_servers_words(self):
+        self.page.get_by_label("Rule for the experts of a block").fill("nonsense:9")
+        self.say(PROMPT)
+        expect(self.page.locator("#chat-error")).to_contain_text("nonsense")
+        expect(self.page.get_by_label("Message")).to_have_value(PROMPT)
+
+
+if __name__ == "__main__":
+    unittest.main()
