@@ -205,7 +205,7 @@ class Ranks(PageTest):
         rows = self.page.locator(".ranks li")
         expect(rows).to_have_count(2)
         for i in range(2):
-            self.assertRegex(rows.nth(i).inner_text().replace("\u00a0", " "), rf"Rank {i}\s+computes \d+ %, waits \d+ %, sent [\d.]+ kB")
+            self.assertRegex(rows.nth(i).inner_text().replace("\u00a0", " "), rf"Rank {i}\s+computes \d+ %, waits \d+ %\s+sent [\d.]+ kB")
             self.assertEqual(rows.nth(i).locator("rect.compute").count(), 12)
 
 

@@ -6,12 +6,12 @@ import { at, h, say } from "./dom.js";
 import { startDrop } from "./drop.js";
 import { startForm } from "./form.js";
 import { startGallery } from "./gallery.js";
-import { jobs } from "./jobs.js";
+import { active, jobs } from "./jobs.js";
 import { startKeys } from "./key.js";
 import { startQueue } from "./queue.js";
 import { startStage } from "./stage.js";
 
-const kLookAtStatus = 5000;
+const kLookAtStatus = 5000; // ms, while nothing runs
 
 function startBanner() {
   let wasLost = false;
@@ -45,7 +45,8 @@ async function lookAtStatus() {
     } catch (error) {
       say(at("server"), error instanceof ServerError ? error.message : "not connected");
     }
-    await connection.pause(document.hidden ? 6 * kLookAtStatus : kLookAtStatus);
+    const often = jobs.all.some(active) ? 0.3 : document.hidden ? 6 : 1;
+    await connection.pause(often * kLookAtStatus);
   }
 }
 

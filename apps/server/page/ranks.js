@@ -51,12 +51,12 @@ function row(rank) {
   const wait = rank.wait_seconds ?? 0;
   const whole = compute + wait;
   const facts = whole > 0 ? [`computes ${percent(compute / whole)}`, `waits ${percent(wait / whole)}`] : [];
-  if (rank.sent_bytes !== undefined) facts.push(`sent ${bytes(rank.sent_bytes)}`);
-  const old = ages(rank.ages);
+  const sent = rank.sent_bytes === undefined ? "" : `sent ${bytes(rank.sent_bytes)}`;
+  const more = [sent, ages(rank.ages)].filter((text) => text !== "").join("; ");
   return h("li", {},
     h("p", { class: "line" }, h("span", { class: "name" }, `Rank ${rank.rank}`), h("span", { class: "hint" }, facts.join(", "))),
     whole > 0 && timeline(rank.rank),
-    old && h("p", { class: "hint" }, old));
+    more && h("p", { class: "hint" }, more));
 }
 
 /** What an event `ranks` says: sums since the run began, of each rank. */
