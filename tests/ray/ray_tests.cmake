@@ -1,0 +1,21 @@
+# Many jobs on a Ray cluster of this machine; without Ray one test says why there are none.
+set(ray_python ${CMAKE_SOURCE_DIR}/build/ray/bin/python)
+set(ray_modules ${CMAKE_BINARY_DIR}/python:${CMAKE_SOURCE_DIR}/examples/ray:${CMAKE_CURRENT_LIST_DIR})
+set(without "")
+if(NOT TESSERA_HAS_PYTHON)
+  set(without "${TESSERA_NO_PYTHON}")
+else()
+  execute_process(COMMAND ${ray_python} -c "import PIL, pytest, ray" RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+  if(missing)
+    set(without "${ray_python} has no ray; run ./scripts/install ray (750 MB)")
+  endif()
+endif()
+if(without)
+  add_test(NAME ray.cluster COMMAND ${CMAKE_COMMAND} -E echo
+           "ray.cluster: Skipped\n${without}\n\n[  SKIPPED ] ray.cluster")
+  set_tests_properties(ray.cluster PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  return()
+endif()
+add_test(NAME ray.cluster COMMAND ${ray_python} -m pytest -q -p no:cacheprovider -rs ${CMAKE_CURRENT_LIST_DIR}/cluster_test.py)
+set_tests_properties(ray.cluster PROPERTIES TIMEOUT 600 ENVIRONMENT
+  "PYTHONPATH=${ray_modules};PYTHONDONTWRITEBYTECODE=1;RAY_USAGE_STATS_ENABLED=0")
