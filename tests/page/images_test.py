@@ -91,6 +91,7 @@ class Images(PageTest):
         expect(self.state()).to_have_text("Cancelled")
         self.page.get_by_role("button", name="Cancel: the third").press("Enter")
         expect(self.page.locator("#queue")).to_contain_text("Nothing waits.")
+        expect(self.page.get_by_role("heading", name="Queue")).to_be_focused()
 
     def test_what_is_wrong_in_the_servers_words(self):
         self.generate(model="scenes", prompt="x", width=999)

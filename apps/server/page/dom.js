@@ -36,3 +36,18 @@ export function say(element, text) {
 
 export const narrow = () => matchMedia("(max-width: 719px)").matches;
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+const kFrame = 40; // ms; a hidden page has no frames of its own
+
+/** A function that makes `draw` happen soon, once for all calls until then. */
+export function soon(draw) {
+  let due = false;
+  return () => {
+    if (due) return;
+    due = true;
+    setTimeout(() => {
+      due = false;
+      draw();
+    }, kFrame);
+  };
+}

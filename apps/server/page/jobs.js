@@ -1,6 +1,7 @@
 // The jobs that the server knows, as the page last heard of them.
 
 import { connection, follow, getJson, post, remove, ServerError } from "./api.js";
+import { soon } from "./dom.js";
 
 const kShown = 40;
 const kBusy = 2000; // ms between two looks while something runs
@@ -115,9 +116,7 @@ class Jobs extends EventTarget {
   #merge(job) {
     this.#jobs.set(job.id, { ...this.#jobs.get(job.id), ...job });
   }
-  #changed() {
-    this.dispatchEvent(new Event("change"));
-  }
+  #changed = soon(() => this.dispatchEvent(new Event("change")));
 }
 
 export const jobs = new Jobs();

@@ -9,6 +9,7 @@ const kFailedShown = 5;
 
 let stage = null;
 const rows = new Map(); // id -> {element, ...}
+const dropping = new Set(); // ids
 
 function place(job) {
   if (job.state === "running") return job.progress?.steps ? `step ${job.progress.step} of ${job.progress.steps}` : "preparing";
@@ -16,17 +17,17 @@ function place(job) {
   return job.state;
 }
 
-async function drop(id, name, button) {
-  button.disabled = true;
+async function drop(id, name) {
+  if (dropping.has(id)) return;
+  dropping.add(id);
   try {
     const waits = active(jobs.get(id));
     await jobs.drop(id);
     announce(`${waits ? "Cancelled" : "Removed"}: ${name}`);
-    if (!at("queue").contains(document.activeElement)) at("queue-title").focus();
   } catch (error) {
     announce(error instanceof ServerError ? error.message : "The server does not answer.");
   } finally {
-    button.disabled = false;
+    dropping.delete(id);
   }
 }
 
@@ -40,7 +41,7 @@ function build(job) {
     watch: h("button", { type: "button", class: "quiet", "aria-label": `Watch: ${name}`, on: { click: () => stage.show(job.id) } }, "Watch"),
     drop: h("button", { type: "button", class: "quiet" }),
   };
-  row.drop.addEventListener("click", () => drop(job.id, name, row.drop));
+  row.drop.addEventListener("click", () => drop(job.id, name));
   row.element = h("li", {}, row.name, h("div", { class: "line" }, row.state, h("span", { class: "actions" }, row.watch, row.drop)), row.bar, row.error);
   return row;
 }
@@ -69,6 +70,7 @@ function refresh() {
   const list = at("queue").firstElementChild;
   for (const [id, row] of rows) {
     if (shown.some((job) => job.id === id)) continue;
+    if (row.element.contains(document.activeElement)) at("queue-title").focus();
     row.element.remove();
     rows.delete(id);
   }

@@ -1,6 +1,6 @@
 // What the ranks of a run do: who computes, who waits, what each has sent, how old what it reads is.
 
-import { at, h, svg } from "./dom.js";
+import { at, h, soon, svg } from "./dom.js";
 import { bytes, counted, percent } from "./format.js";
 
 const kColumns = 60; // steps that the timeline shows
@@ -8,6 +8,7 @@ const kWide = 320;
 const kHigh = 20;
 
 let before = new Map(); // rank -> the sums of the step before
+let latest = null; // the event
 let history = []; // of steps: {step, ranks: Map of rank -> {compute, wait}}
 
 /** What happened in this step: the events carry sums. */
@@ -59,18 +60,25 @@ function row(rank) {
     more && h("p", { class: "hint" }, more));
 }
 
+const draw = soon(() => {
+  if (latest === null) return;
+  at("ranks").replaceChildren(
+    h("ul", { class: "ranks" }, latest.ranks.map(row)),
+    h("p", { class: "legend hint" }, h("span", { class: "key compute" }), "computes", h("span", { class: "key wait" }), `waits; a column a step, the last is ${latest.step}`));
+});
+
 /** What an event `ranks` says: sums since the run began, of each rank. */
 export function showRanks(data) {
   history.push({ step: data.step, ranks: new Map(data.ranks.map((r) => [r.rank, difference(r)])) });
   history = history.slice(-kColumns);
   before = new Map(data.ranks.map((r) => [r.rank, r]));
-  at("ranks").replaceChildren(
-    h("ul", { class: "ranks" }, data.ranks.map(row)),
-    h("p", { class: "legend hint" }, h("span", { class: "key compute" }), "computes", h("span", { class: "key wait" }), `waits; a column a step, the last is ${data.step}`));
+  latest = data;
+  draw();
 }
 
 export function clearRanks() {
   before = new Map();
   history = [];
+  latest = null;
   at("ranks").replaceChildren(h("p", { class: "hint" }, "While a request runs: who computes, who waits, what each rank has sent."));
 }

@@ -1,7 +1,7 @@
 // The image that is being made, forming from step to step, and then the results.
 
 import { ServerError, sourceOf } from "./api.js";
-import { announce, at, h } from "./dom.js";
+import { announce, at, h, soon } from "./dom.js";
 import { counted, line, seconds, subject } from "./format.js";
 import { active, jobs } from "./jobs.js";
 import { clearRanks, showRanks } from "./ranks.js";
@@ -137,6 +137,8 @@ function refresh() {
   speak(job);
 }
 
+const refreshSoon = soon(refresh);
+
 function onEvent(name, data) {
   if (name === "preview" && String(data.image).startsWith("data:image/")) {
     if (data.step <= previews.at(-1)?.step) previews = []; // the job began again
@@ -149,7 +151,7 @@ function onEvent(name, data) {
     }
   }
   if (name === "ranks") showRanks(data);
-  refresh();
+  refreshSoon();
   if (name === "done") showResults(jobs.get(shownId));
 }
 
