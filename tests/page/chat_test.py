@@ -33,7 +33,7 @@ class Chat(PageTest):
         self.say(PROMPT)
         answer = self.page.locator(".turn.assistant").first
         expect(answer.locator(".said")).to_have_text(ANSWER)
-        expect(answer.locator(".facts")).to_contain_text(re.compile(r"1 block, \d+ pass(es)?, .*experts? a pass"))
+        expect(answer.locator(".facts")).to_contain_text(re.compile(r"^1 block, \d+ pass(es)?, [\d.]+ experts? a pass, [\d.]+.m?s$"))
         expect(answer.get_by_role("img", name=re.compile(r"Experts by pass: \d"))).to_be_visible()
         expect(self.page.locator("#announcer")).to_have_text(f"Answer: {ANSWER}")
         expect(self.page.get_by_label("Message")).to_be_focused()
@@ -42,6 +42,17 @@ class Chat(PageTest):
         self.assertGreater(masks[0], 0)
         self.assertIn(ANSWER, "".join(seen[-1]))
         self.assertEqual(masks, sorted(masks, reverse=True), "within a block masks only become fewer")
+
+    def test_the_passes_of_an_answer_again(self):
+        self.say(PROMPT)
+        answer = self.page.locator(".turn.assistant").first
+        answer.get_by_text("How it was filled in").click()
+        slider = answer.get_by_label("Look at a pass")
+        slider.press("Home")
+        expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^Block 1, pass 1, \d+ of \d+ filled, [\d.]+ experts?$"))
+        masks = answer.locator(".tiles .mask").count()
+        slider.press("End")
+        self.assertLess(answer.locator(".tiles .mask").count(), masks)
 
     def test_a_message_alone(self):
         self.page.get_by_label("Send the earlier turns, too").uncheck()
@@ -53,12 +64,25 @@ class Chat(PageTest):
         expect(self.page.locator(".turn")).to_have_count(0)
 
     def test_stop(self):
-        self.page.get_by_label("Most tokens").fill("1024")
-        self.page.get_by_label("Threshold").fill("1")
-        self.say("sum 1 3 8 7 9 8 1 1=")
+        # The shipped models answer faster than anybody stops them: what the server says is played here.
+        streams = ['id: 1\nevent: block\ndata: {"sequence":0,"begin":9,"ids":[1,2],"texts":["a",null],"experts":5}\n\n',
+                   "id: 2\nevent: cancelled\ndata: {}\n\n"]
+        dropped = []
+
+        def job(route):
+            if route.request.method == "DELETE":
+                dropped.append(route.request.url)
+                return route.fulfill(json={"id": route.request.url.rsplit("/", 1)[1], "state": "cancelled"})
+            return route.continue_()
+
+        self.page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=streams[len(dropped)]))
+        self.page.route(re.compile("/jobs/[^/]+$"), job)
+        self.say(PROMPT)
+        expect(self.page.locator(".tiles .mask")).to_have_count(1)
         self.page.get_by_role("button", name="Stop").click()
-        expect(self.page.locator(".facts")).to_contain_text(re.compile("cancelled|passes"))
+        expect(self.page.locator(".facts")).to_contain_text(re.compile("^1 block, [1-9] pass(es)?, 5 experts a pass, cancelled"))
         expect(self.page.get_by_role("button", name="Send")).to_be_visible()
+        self.assertEqual(len(dropped), 1)
 
     def test_what_is_wrong_in_the_servers_words(self):
         self.page.get_by_label("Rule for the experts of a block").fill("nonsense:9")

@@ -3,7 +3,7 @@
 import { ServerError } from "./api.js";
 import { announce, at, h } from "./dom.js";
 import { planOf } from "./form.js";
-import { counted, seconds } from "./format.js";
+import { seconds } from "./format.js";
 import { BlockView } from "./block_view.js";
 import { jobs } from "./jobs.js";
 
@@ -69,10 +69,10 @@ async function answer(id, stop) {
   await jobs.watch(id, onEvent, stop.signal);
   const job = jobs.get(id);
   const whole = typeof job?.text === "string" && end === "done" ? job.text : text.textContent;
-  const took = job?.ended && job?.started ? `, ${seconds(job.ended - job.started)}` : "";
+  const took = job?.ended && job?.started ? seconds(job.ended - job.started) : "";
   changed(() => {
     text.textContent = whole;
-    view.finish(`${end === "done" ? counted(view.passes, "pass") : end}${took}`);
+    view.finish([end === "done" ? "" : end, took].filter((part) => part !== "").join(", "));
   });
   announce(end === "done" ? `Answer: ${whole}` : `The answer was ${end}.`);
   return end === "failed" && whole === "" ? null : whole;

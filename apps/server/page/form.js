@@ -156,7 +156,7 @@ export function startForm(served, stage) {
   models = served;
   at("model").replaceChildren(...models.map((model) => h("option", {}, model.name)));
   at("scheduler").replaceChildren(
-    h("option", { value: "" }, "the model's"),
+    h("option", { value: "" }, "auto"),
     ...kSchedulers.map((name) => h("option", {}, name)),
   );
   at("model").addEventListener("change", showModel);

@@ -72,6 +72,7 @@ async function drawResult(result) {
   draw(source, `${subject(job)}${result.seed === undefined ? "" : `, seed ${result.seed}`}`, isVideo(result));
   for (const button of parts.results.children)
     button.setAttribute("aria-pressed", button.dataset.url === result.url ? "true" : "false");
+  parts.steps.max = previews.length;
   parts.steps.value = previews.length;
   parts.steps.setAttribute("aria-valuetext", "the result");
 }
