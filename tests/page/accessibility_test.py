@@ -4,17 +4,15 @@
 import io
 import os
 import pathlib
-import unittest
 
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
-from browser import DESKTOP, PHONE, SOURCE, PageTest, expect
+from browser import DESKTOP, PHONE, PageTest, expect, main
 
 SERIOUS = ("serious", "critical")
-SHOWN = SOURCE / "docs/images"
 MOST_BYTES = 150_000
-# Where images of the page are to be kept; without it they are made, and looked at no further.
+# Where images of the page are to be kept (docs/images); without it they are made, and looked at no further.
 KEEP = os.environ.get("TESSERA_PAGE_IMAGES")
 
 
@@ -27,13 +25,12 @@ class Accessibility(PageTest):
         return [f"{v['id']}: {[n['html'] for n in v['nodes']]}" for v in found if v["impact"] in SERIOUS]
 
     def keep(self, page, name):
-        """A screenshot as WebP."""
-        folder = pathlib.Path(KEEP) if KEEP else None
+        """A screenshot as WebP, small enough that all four of them are."""
         raw = io.BytesIO()
         Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(raw, "WEBP", quality=70, method=6)
-        if folder:
-            (folder / name).write_bytes(raw.getvalue())
-        return len(raw.getvalue())
+        self.assertLess(len(raw.getvalue()), MOST_BYTES / 4)
+        if KEEP:
+            (pathlib.Path(KEEP) / name).write_bytes(raw.getvalue())
 
     def both_views(self, window, scheme, name=None):
         page = self.open_window(window, scheme, reduced_motion="reduce")
@@ -41,12 +38,11 @@ class Accessibility(PageTest):
         self.visit(page=page)
         self.assertEqual(self.faults(page), [])
         self.generate(prompt="a blue ring above a red circle", steps=30, seed=5)
-        expect(page.locator("#stage .frame img[src^='data:']")).to_be_visible()
         expect(self.state()).to_contain_text("Done")
         if name:
             page.get_by_label("Look at an earlier step").press("Home")
             page.evaluate("document.activeElement.blur()")
-            self.assertLess(self.keep(page, f"page_images_{name}.webp"), MOST_BYTES)
+            self.keep(page, f"page_images_{name}.webp")
         page.get_by_text("More", exact=True).click()
         self.assertEqual(self.faults(page), [])
         page.locator(".card").first.click()
@@ -58,7 +54,7 @@ class Accessibility(PageTest):
         expect(page.locator(".facts")).to_contain_text("1 block")
         self.assertEqual(self.faults(page), [])
         if name:
-            self.assertLess(self.keep(page, f"page_chat_{name}.webp"), MOST_BYTES)
+            self.keep(page, f"page_chat_{name}.webp")
 
     def test_light(self):
         self.both_views(DESKTOP, "light", "light")
@@ -87,11 +83,6 @@ class Accessibility(PageTest):
             .filter((s) => s.animationName !== 'none' || !/^(none|all 0s.*|all)$/.test(s.transition)).length""")
         self.assertEqual(moving, 0)
 
-    def test_the_images_of_the_guide_are_small(self):
-        sizes = [path.stat().st_size for path in SHOWN.glob("page_*.webp")]
-        self.assertEqual(len(sizes), 4)
-        self.assertLess(sum(sizes), MOST_BYTES)
-
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -21,6 +22,15 @@ DESKTOP = {"width": 1360, "height": 900}
 PHONE = {"width": 360, "height": 740}
 
 expect.set_options(timeout=PATIENCE)
+
+
+def main():
+    """Runs the tests of a file; of a program that is built without the server it says that there are none."""
+    said = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, timeout=60).stdout
+    if "\n  serve " in said:
+        unittest.main()
+    name = pathlib.Path(sys.argv[0]).stem
+    print(f"page.{name}: Skipped\nthe program is built without 'tessera serve'\n\n[  SKIPPED ] page.{name}")
 
 
 def free_port():

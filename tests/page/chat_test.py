@@ -2,9 +2,8 @@
 """A conversation in the browser: masks that are filled, the experts of a block, a stop."""
 
 import re
-import unittest
 
-from browser import PageTest, expect
+from browser import PageTest, expect, main
 
 PROMPT, ANSWER = "rev igvcmo=", "omcvgi"
 
@@ -92,4 +91,4 @@ class Chat(PageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

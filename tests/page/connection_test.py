@@ -3,9 +3,8 @@
 
 import pathlib
 import tempfile
-import unittest
 
-from browser import PageTest, expect
+from browser import PageTest, expect, main
 
 KEY = "a-key-of-the-tests-0123456789"
 
@@ -89,4 +88,4 @@ class Keys(PageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -7,12 +7,11 @@ import json
 import pathlib
 import subprocess
 import tempfile
-import unittest
 import urllib.request
 
 from PIL import Image
 
-from browser import PHONE, PROGRAM, PageTest, expect
+from browser import PHONE, PROGRAM, PageTest, expect, main
 
 LONG = 900  # steps that nobody waits for
 
@@ -224,4 +223,4 @@ class Ranks(PageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -2,10 +2,9 @@
 """The modules of the page that need no page: the readers of event streams, PNG files and parameters, and numbers."""
 
 import struct
-import unittest
 import zlib
 
-from browser import PageTest
+from browser import PageTest, main
 
 PARAMETERS = ("a cat, red\non two lines\nNegative prompt: dark,\nblurred\nSteps: 4, Sampler: DPMSolverMultistepScheduler, "
               'CFG scale: 2.5, Seed: 7, Size: 64x32, Model: "a, \\"b\\"", Batch size: 3, Version: Tessera 1')
@@ -94,4 +93,4 @@ class Modules(PageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

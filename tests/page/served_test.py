@@ -4,7 +4,7 @@
 import http.client
 import unittest
 
-from browser import SOURCE, Server
+from browser import SOURCE, Server, main
 
 PAGE = SOURCE / "apps/server/page"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
@@ -53,4 +53,4 @@ class Served(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()
