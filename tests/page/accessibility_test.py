@@ -40,7 +40,8 @@ class Accessibility(PageTest):
         self.generate(prompt="a blue ring above a red circle", steps=30, seed=5)
         expect(self.state()).to_contain_text("Done")
         if name:
-            page.get_by_label("Look at an earlier step").press("Home")
+            steps = page.get_by_label("Look at an earlier step")
+            steps.fill(str(int(steps.get_attribute("max")) * 2 // 3))  # the first ones are noise, which is large
             page.evaluate("document.activeElement.blur()")
             self.keep(page, f"page_images_{name}.webp")
         page.get_by_text("More", exact=True).click()
