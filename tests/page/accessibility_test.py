@@ -37,7 +37,7 @@ class Accessibility(PageTest):
         self.page = page
         self.visit(page=page)
         self.assertEqual(self.faults(page), [])
-        self.generate(prompt="a blue ring above a red circle", steps=30, seed=5)
+        self.generate(prompt="a blue circle left of a yellow cross", steps=30, seed=5)
         expect(self.state()).to_contain_text("Done")
         if name:
             steps = page.get_by_label("Look at an earlier step")
