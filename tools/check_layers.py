@@ -34,11 +34,14 @@ ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.
 # Libraries from outside, and who may see them.
 PARTS = {
     "fmt": None,
-    "nlohmann": {"base", "load", "engine"},
+    "nlohmann": {"base", "load", "engine", "apps"},
     "png.h": {"media"},
     "unicode": {"tokenizer"},
     "mpi": {"comm"},
     "CLI": {"apps"},
+    "microhttpd": {"apps"},
+    "sqlite3": {"apps"},
+    "prometheus": {"apps"},
     "nanobind": {"apps"},
     "Eigen": {"evaluation"},
 }
@@ -75,7 +78,7 @@ def owner_of(path):
 
 def resolve(root, path, target):
     """Where a quoted include leads, relative to the root; None when nowhere."""
-    for base in (path.parent, pathlib.Path("src"), pathlib.Path("include")):
+    for base in (path.parent, pathlib.Path("src"), pathlib.Path("include"), pathlib.Path("apps")):
         if (root / base / target).is_file():
             parts = []
             for part in (base / target).parts:

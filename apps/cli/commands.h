@@ -28,6 +28,7 @@ Command add_inspect(CLI::App& program);
 Command add_quantise(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_bench(CLI::App& program);
+Command add_serve(CLI::App& program);
 
 /// Prints an error as one line on standard error; returns `status`.
 int complain(const std::string& message, int status);

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "inputs.h"
 #include "outputs.h"
+#include "parameters.h"
 #include "progress.h"
 
 namespace tessera::cli {
@@ -48,38 +49,21 @@ void set_subject(Options& o, const std::stop_token& stop) {
   if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file, "--prompt-file", stop);
 }
 
-// A value that would end before its end, as other programs read the line, stands in quotes.
-std::string in_quotes(const std::string& value) {
-  if (value.find_first_of(",:\n\"") == std::string::npos) return value;
-  std::string out = "\"";
-  for (const char c : value) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out + '"';
-}
-
-// The form that other programs read: the prompt, what to lead away from, then "Name: value, ...".
-std::string parameters_of(const GenerateResult& result, const Options& o, size_t i) {
+// What is written into image i.
+std::string said_of(const GenerateResult& result, const Options& o, size_t i) {
   const Image& image = result.images[i];
-  char guidance[32];
-  std::snprintf(guidance, sizeof guidance, "%g", double{result.guidance});
-  std::string text = image.label + "\n";
-  if (o.request.negative_prompt) text += "Negative prompt: " + *o.request.negative_prompt + "\n";
-  text += "Steps: " + std::to_string(result.steps) + ", Sampler: " + result.sampler +
-          ", CFG scale: " + guidance + ", Seed: " + std::to_string(o.request.seed) +
-          ", Size: " + std::to_string(image.width) + "x" + std::to_string(image.height) +
-          ", Model: " + in_quotes(o.model->model);
   const bool video = image.video >= 0;
-  const int count = video ? result.images.back().video + 1 : int(result.images.size());
-  if (count > 1)
-    text += ", Batch size: " + std::to_string(count) +
-            ", Batch pos: " + std::to_string(video ? image.video : static_cast<int>(i));
-  return text + ", Version: Tessera " + kVersion;
+  return parameters_of(
+      result, image,
+      {.model = o.model->model,
+       .negative_prompt = o.request.negative_prompt,
+       .seed = o.request.seed,
+       .count = video ? result.images.back().video + 1 : static_cast<int>(result.images.size()),
+       .position = video ? image.video : static_cast<int>(i)});
 }
 
 void save(const GenerateResult& result, const Options& o, const std::stop_token& stop) {
-  const auto text = [&](size_t i) { return parameters_of(result, o, i); };
+  const auto text = [&](size_t i) { return said_of(result, o, i); };
   save_images(result, o.output, text, stop);
   if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "commands.h"
+#include "parameters.h"
 
 namespace tessera::cli {
 namespace {
@@ -96,10 +97,6 @@ std::string frame_path(const GenerateResult& result, const std::string& output, 
 }
 
 using Texts = std::vector<std::pair<std::string, std::string>>;
-
-Texts texts_of(const std::string& parameters) {
-  return {{"Software", std::string("Tessera ") + kVersion}, {"parameters", parameters}};
-}
 
 void print_name(const std::string& path) {
   if (is_special(path)) return;  // the image itself may be on standard output

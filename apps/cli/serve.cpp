@@ -1,0 +1,95 @@
+#include "server/serve.h"
+
+#include <cstdio>
+#include <mutex>
+
+#include "arguments.h"
+#include "commands.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  server::ServeOptions serve;
+  std::string keep = "7d", log = "plain", body = "1MiB";
+  double megapixels = 64;
+};
+
+// "90", "90s", "15m", "12h", "7d" -> seconds.
+double seconds_of(const std::string& text, const std::string& option) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  for (const auto& [name, seconds] :
+       {std::pair{"", 1.0}, {"s", 1.0}, {"m", 60.0}, {"h", 3600.0}, {"d", 86400.0}})
+    if (unit == name && end != text.c_str() && number >= 0 && number * seconds <= 1e9)
+      return number * seconds;
+  throw Error(ErrorCode::usage,
+              option + " " + text + ": expected a time such as 90s, 15m, 12h or 7d");
+}
+
+void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
+  server::ServeOptions& s = o->serve;
+  const char* how = "What it takes and keeps";
+  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
+    return app.add_option(name, value, text)->group(how)->type_name(type);
+  };
+  option("--queue", s.queue, "N", "Jobs that wait at most (default 256): then status 429")
+      ->check(whole(1, 100000));
+  option("--at-once", s.at_once, "N", "Requests that run at once (default 2)")->check(whole(1, 64));
+  option("--batch", s.batch, "N", "Images or answers that run as one (default 8)")
+      ->check(whole(1, 256));
+  option("--max-body", o->body, "SIZE", "Of a request (default 1MiB);");
+  option("--max-megapixels", o->megapixels, "N", "of all its images (default 64)")
+      ->check(within(0.001, 1e6));
+  option("--store", s.store, "DIR", "Jobs and results stay there (default: they go);");
+  option("--keep", o->keep, "TIME", "and for so long (default 7d)");
+  option("--grace", s.grace, "S", "For running work at the end (default 30)")
+      ->check(within(0, 86400));
+}
+
+void run(Options& o, const std::stop_token& stop) {
+  server::ServeOptions& s = o.serve;
+  s.run = run_options(*o.model);
+  s.keep = seconds_of(o.keep, "--keep");
+  s.body = bytes_of(o.body, "--max-body");
+  s.pixels = static_cast<int64_t>(o.megapixels * 1e6);
+  s.json_log = o.log == "json";
+  std::mutex mutex;
+  server::serve(s, stop, [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    std::fprintf(stderr, "%s\n", line.c_str());
+  });
+}
+
+}  // namespace
+
+Command add_serve(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("serve", "Serve models over HTTP, with a web page");
+  auto o = std::make_shared<Options>();
+  app->add_option("MODEL", o->serve.models, "Folders, or shipped: shapes, scenes, tasks-a, tasks-b")
+      ->required()
+      ->expected(1, 64);
+  const char* where = "Where";
+  app->add_option("--port", o->serve.port, "Default 8080; 0: any that is free")
+      ->check(whole(0, 65535))
+      ->group(where)
+      ->type_name("N");
+  app->add_option("--host", o->serve.host, "Default 127.0.0.1; others want keys")
+      ->group(where)
+      ->type_name("ADDRESS");
+  app->add_option("--api-keys", o->serve.api_keys, "Lines of a name and a key")
+      ->group(where)
+      ->type_name("F");
+  app->add_option("--log", o->log, "plain (default) or json: a line a request")
+      ->check(one_of({"plain", "json"}))
+      ->group(where)
+      ->type_name("L");
+  add_limits(*app, o);
+  add_model_options(*app, o->model);
+  add_memory_budget(*app, o->model, "Stream weights, cut images to fit");
+  return {app, [o](const std::stop_token& stop) { run(*o, stop); }};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,73 @@
+#include "server/batch.h"
+
+#include "tessera/words.h"
+
+namespace tessera::server {
+namespace {
+
+// Noise of an image that has a seed of its own is drawn as if it were alone.
+bool seeds_known(const GenerateRequest& q) { return !q.seeds.empty() || samples_of(q) == 1; }
+
+void append_seeds(const GenerateRequest& from, std::vector<uint64_t>& seeds) {
+  if (from.seeds.empty())
+    seeds.push_back(from.seed);
+  else
+    seeds.insert(seeds.end(), from.seeds.begin(), from.seeds.end());
+}
+
+}  // namespace
+
+int samples_of(const Ask& ask) {
+  if (const auto* q = std::get_if<GenerateRequest>(&ask))
+    return static_cast<int>(q->prompts.size() + q->classes.size()) * q->count;
+  const auto& q = std::get<CompleteRequest>(ask);
+  return static_cast<int>(q.prompts.size() + q.prompt_ids.size() + (q.chat.empty() ? 0 : 1));
+}
+
+std::string batch_key(const Job& job) {
+  if (job.alone) return "";
+  Json key = job.record.request;
+  if (const auto* q = std::get_if<GenerateRequest>(&job.ask)) {
+    if (!seeds_known(*q)) return "";
+    for (const char* own : {"prompt", "prompts", "classes", "seed", "seeds"}) key.erase(own);
+    key["count"] = q->count;
+    key["by_class"] = q->prompts.empty();
+  } else {
+    const auto& text = std::get<CompleteRequest>(job.ask);
+    if (text.temperature > 0) return "";
+    for (const char* own : {"prompt", "prompts", "messages", "raw", "seed"}) key.erase(own);
+  }
+  return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" + text_of(key);
+}
+
+GenerateRequest merged_images(std::span<const JobPtr> jobs) {
+  GenerateRequest all = std::get<GenerateRequest>(jobs[0]->ask);
+  if (jobs.size() == 1) return all;
+  all.prompts.clear();
+  all.classes.clear();
+  all.seeds.clear();
+  for (const JobPtr& job : jobs) {
+    const auto& q = std::get<GenerateRequest>(job->ask);
+    all.prompts.insert(all.prompts.end(), q.prompts.begin(), q.prompts.end());
+    all.classes.insert(all.classes.end(), q.classes.begin(), q.classes.end());
+    append_seeds(q, all.seeds);
+  }
+  return all;
+}
+
+CompleteRequest merged_texts(std::span<const JobPtr> jobs, const std::stop_token& stop) {
+  CompleteRequest all = std::get<CompleteRequest>(jobs[0]->ask);
+  if (jobs.size() == 1) return all;
+  all.prompts.clear();
+  all.prompt_ids.clear();
+  all.chat.clear();
+  for (const JobPtr& job : jobs) {
+    const auto& q = std::get<CompleteRequest>(job->ask);
+    const auto cut = job->served->model.tokenize(
+        {.prompts = q.prompts, .chat = q.chat, .raw = q.raw, .tokenizer = ""}, stop);
+    for (const Tokenized& one : cut) all.prompt_ids.push_back(one.ids);
+  }
+  return all;
+}
+
+}  // namespace tessera::server

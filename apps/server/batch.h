@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "server/job.h"
+
+namespace tessera::server {
+
+/// Jobs of one key may run as one request and get, bit by bit, what they get alone; "": it runs
+/// alone. Images: those with a seed for each and the same numbers; texts: greedy ones.
+std::string batch_key(const Job& job);
+
+/// Images (videos, answers) that a request makes.
+int samples_of(const Ask& ask);
+
+/// One request of all, each sample with its seed.
+GenerateRequest merged_images(std::span<const JobPtr> jobs);
+/// One request of all. Chats and prompts behind a template become ids, by the model's tokenizer.
+CompleteRequest merged_texts(std::span<const JobPtr> jobs, const std::stop_token& stop);
+
+}  // namespace tessera::server

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/json.h"
+
+namespace tessera::server {
+
+/// The fields of an object that was read from outside, each of which must be taken. A field that is
+/// null counts as not given. All throw Refusal(400) that names the field.
+class Fields {
+ public:
+  /// Refuses what is no object; `what` names it.
+  Fields(const Json& object, const std::string& what);
+  /// Null where it is not given.
+  const Json* take(const std::string& name);
+  /// The others: whether it was given, and is now in `value`.
+  bool text(const std::string& name, std::string& value);
+  bool flag(const std::string& name, bool& value);
+  bool number(const std::string& name, double least, double most, double& value);
+  /// Whole numbers; `2.0` is none.
+  bool whole(const std::string& name, int64_t least, int64_t most, int64_t& value);
+  bool seed(const std::string& name, uint64_t& value);
+  /// A text, or a list of texts (and of whole numbers where `numbers`).
+  bool texts(const std::string& name, std::vector<std::string>& values, bool numbers = false);
+  /// Refuses a field that nobody took.
+  void finish() const;
+
+ private:
+  const Json& object_;
+  std::vector<std::string> taken_;
+};
+
+}  // namespace tessera::server

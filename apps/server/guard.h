@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "server/http.h"
+#include "server/keys.h"
+
+namespace tessera::server {
+
+/// Who may ask what: looked at before a body is read.
+class Guard {
+ public:
+  /// `loopback`: the server listens to this machine alone, so that only names of it may be asked.
+  Guard(ApiKeys keys, bool loopback) : keys_(std::move(keys)), loopback_(loopback) {}
+  /// Names the request's client. Throws Refusal: 401 without a key, 403 for another site's page
+  /// (Origin), 415 for a body that is no JSON, 421 for a Host that is none of this machine's (a
+  /// name that was bound to it by another site).
+  void admit(HttpRequest& request) const;
+  bool keyed() const { return keys_.any(); }
+
+ private:
+  ApiKeys keys_;
+  bool loopback_;
+};
+
+/// "localhost" of "localhost:8080", "[::1]" of "[::1]:8080".
+std::string host_of(const std::string& header);
+
+}  // namespace tessera::server

@@ -1,0 +1,260 @@
+#include "server/jobs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "server/batch.h"
+#include "server/refusal.h"
+
+namespace tessera::server {
+namespace {
+constexpr size_t kRecent = 64;  // ended jobs whose events are kept
+}  // namespace
+
+Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const JobOptions& options,
+           bool own)
+    : models_(models), store_(store), metrics_(metrics), options_(options), own_(own) {
+  restore();
+  for (int i = 0; i < options_.at_once; ++i) workers_.emplace_back([this] { work(); });
+}
+
+Jobs::~Jobs() {
+  close(0);
+  workers_.clear();
+}
+
+// What an earlier server acknowledged and did not end.
+void Jobs::restore() {
+  for (JobRecord& record : store_.unfinished()) {
+    auto job = std::make_shared<Job>();
+    store_.clear(record.id);
+    record.state = JobState::queued;
+    record.started = 0;
+    record.results = Json::array();
+    job->record = std::move(record);
+    try {
+      job->served = &models_.find(job->record.model);
+      job->ask = read_request(job->record.request, job->served->facts, options_.limits);
+      live_[job->record.id] = job;
+      queue_.push(job);
+      job->events.add("state", text_of({{"state", "queued"}, {"position", queue_.size() - 1}}));
+    } catch (const Refusal& refusal) {  // a model that is served no more
+      job->record.error = body_of(refusal)["error"];
+      finish(*job, JobState::failed);
+    }
+  }
+}
+
+void Jobs::check_room() const {
+  if (closing_) {
+    Refusal refusal(503, "overloaded", "the server is about to end; ask again in a moment");
+    refusal.retry_after = 5;
+    throw refusal;
+  }
+  if (queue_.size() < options_.queue) return;
+  const double seconds = mean_seconds_ * double(queue_.size()) / double(options_.at_once);
+  Refusal refusal(429, "overloaded",
+                  std::to_string(queue_.size()) + " jobs wait, and more may not; try again later");
+  refusal.retry_after = static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0));
+  throw refusal;
+}
+
+JobPtr Jobs::submit(const std::string& client, const std::string& model, const Json& request,
+                    int previews) {
+  auto job = std::make_shared<Job>();
+  job->served = &models_.find(model);
+  job->ask = read_request(request, job->served->facts, options_.limits);
+  if (auto* q = std::get_if<GenerateRequest>(&job->ask)) q->previews = previews > 0;
+  JobRecord& r = job->record;
+  r.id = random_id();
+  r.client = client;
+  r.model = job->served->facts.name;
+  r.kind = job->served->facts.kind;
+  r.created = now();
+  r.request = request;
+  r.previews = previews;
+  {
+    const std::lock_guard lock(mutex_);
+    check_room();
+    store_.put(r);
+    live_[r.id] = job;
+    job->events.add("state", text_of({{"state", "queued"}, {"position", queue_.size()}}));
+    queue_.push(job);
+  }
+  changed_.notify_one();
+  return job;
+}
+
+JobPtr Jobs::find_live(const std::string& id) const {
+  const auto found = live_.find(id);
+  return found == live_.end() ? nullptr : found->second;
+}
+
+JobRecord Jobs::known(const std::string& client, const std::string& id) const {
+  std::optional<JobRecord> record;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const JobPtr job = find_live(id)) record = job->record;
+  }
+  if (!record && id.size() == 24) record = store_.find(id);
+  if (!record || (own_ && record->client != client))
+    throw not_found("there is no job '" + id.substr(0, 64) + "'");
+  return *record;
+}
+
+Json Jobs::show(const std::string& client, const std::string& id) const {
+  const JobRecord record = known(client, id);
+  const std::lock_guard lock(mutex_);
+  const JobPtr job = find_live(id);
+  if (!job || ended(record.state)) return json_of(record, {}, -1);
+  return json_of(job->record, progress_of(*job), queue_.position(*job));
+}
+
+Json Jobs::list(const std::string& client, int limit, const std::string& before) const {
+  const std::vector<JobRecord> records = store_.list(own_ ? client : "", limit, before);
+  Json all = Json::array();
+  const std::lock_guard lock(mutex_);
+  const std::vector<JobPtr> order = queue_.order();
+  for (const JobRecord& stored : records) {
+    const JobPtr job = find_live(stored.id);
+    const JobRecord& record = job ? job->record : stored;
+    const bool over = !job || ended(record.state);
+    const auto at = over ? order.end() : std::find(order.begin(), order.end(), job);
+    const int position = at == order.end() ? -1 : static_cast<int>(at - order.begin());
+    Json one = json_of(record, over ? Json() : progress_of(*job), position);
+    one.erase("report");
+    all.push_back(std::move(one));
+  }
+  return {{"jobs", all}};
+}
+
+JobPtr Jobs::events_of(const std::string& client, const std::string& id) const {
+  const JobRecord record = known(client, id);
+  {
+    const std::lock_guard lock(mutex_);
+    if (JobPtr job = find_live(id)) return job;
+  }
+  auto job = std::make_shared<Job>();
+  job->record = record;
+  const auto [name, data] = last_event_of(record);
+  job->events.restore(std::max<uint64_t>(record.last_event, 1), name, text_of(data));
+  return job;
+}
+
+std::pair<std::string, std::string> Jobs::file(const std::string& client, const std::string& id,
+                                               size_t number) const {
+  const JobRecord record = known(client, id);
+  if (number >= record.results.size())
+    throw not_found("job '" + id + "' has " + std::to_string(record.results.size()) + " results");
+  const Json& one = record.results[number];
+  return {store_.folder() + "/results/" + id + "/" + one["file"].get<std::string>(), one["type"]};
+}
+
+Json Jobs::remove(const std::string& client, const std::string& id) {
+  const JobRecord record = known(client, id);
+  JobPtr job;
+  {
+    const std::lock_guard lock(mutex_);
+    job = find_live(id);
+  }
+  if (job && cancel(job)) return show(client, id);
+  store_.remove(record.id);
+  const std::lock_guard lock(mutex_);
+  live_.erase(id);
+  std::erase(ended_, id);
+  return {{"removed", true}};
+}
+
+bool Jobs::cancel(const JobPtr& job) {
+  const std::lock_guard lock(mutex_);
+  if (ended(job->record.state)) return false;
+  queue_.remove(*job);
+  finish(*job, JobState::cancelled);
+  if (const auto run = job->run)
+    if (std::all_of(run->jobs.begin(), run->jobs.end(),
+                    [](const Job* one) { return ended(one->record.state); }))
+      run->stop.request_stop();
+  tell_positions();
+  return true;
+}
+
+JobRecord Jobs::record(const Job& job) const {
+  const std::lock_guard lock(mutex_);
+  return job.record;
+}
+
+Json Jobs::status() const {
+  const std::lock_guard lock(mutex_);
+  Json running = Json::array();
+  for (const auto& run : running_)
+    for (const Job* job : run->jobs)
+      if (!ended(job->record.state)) running.push_back(job->record.id);
+  return {{"queue", {{"waiting", queue_.size()}, {"limit", options_.queue}}}, {"running", running}};
+}
+
+bool Jobs::closing() const {
+  const std::lock_guard lock(mutex_);
+  return closing_;
+}
+
+std::pair<size_t, size_t> Jobs::standing() const {
+  const std::lock_guard lock(mutex_);
+  size_t running = 0;
+  for (const auto& run : running_) running += run->jobs.size();
+  return {queue_.size(), running};
+}
+
+void Jobs::tend() {
+  for (const std::string& id : store_.ended_before(now() - options_.keep, 100)) {
+    store_.remove(id);
+    const std::lock_guard lock(mutex_);
+    live_.erase(id);
+    std::erase(ended_, id);
+  }
+}
+
+void Jobs::close(double grace) {
+  std::unique_lock lock(mutex_);
+  closing_ = true;
+  changed_.notify_all();
+  const auto none = [this] { return running_.empty(); };
+  if (changed_.wait_for(lock, std::chrono::duration<double>(grace), none)) return;
+  requeue_ = true;
+  for (const auto& run : running_) run->stop.request_stop();
+  changed_.wait(lock, none);
+}
+
+// Under the lock: where the first of the queue stand.
+void Jobs::tell_positions() {
+  const std::vector<JobPtr> order = queue_.order();
+  for (size_t i = 0; i < std::min<size_t>(order.size(), 16); ++i)
+    order[i]->events.add("state", text_of({{"state", "queued"}, {"position", i}}));
+}
+
+// Under the lock, but for jobs that nobody knows yet.
+void Jobs::finish(Job& job, JobState state) {
+  JobRecord& r = job.record;
+  r.state = state;
+  r.ended = now();
+  r.last_event = job.events.last_id() + 1;
+  try {
+    store_.put(r);
+  } catch (const Refusal& refusal) {  // it is told, and begins again after a restart
+    if (state == JobState::done) {
+      r.state = JobState::failed;
+      r.error = body_of(refusal)["error"];
+    }
+  }
+  const auto [last, said] = last_event_of(r);
+  job.events.add(last, text_of(said), true);
+  metrics_.job(r.model, word_of(r.state), r.started > 0 ? r.started - r.created : 0,
+               r.started > 0 ? r.ended - r.started : 0);
+  ended_.push_back(r.id);
+  while (ended_.size() > kRecent) {
+    live_.erase(ended_.front());
+    ended_.pop_front();
+  }
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/job.h"
+#include "server/metrics.h"
+#include "server/queue.h"
+#include "server/store.h"
+
+namespace tessera::server {
+
+struct JobOptions {
+  size_t queue = 256;       ///< jobs that wait at most
+  int at_once = 2;          ///< requests that run at once
+  int batch = 8;            ///< samples of jobs that run as one request; 1: each alone
+  double keep = 7 * 86400;  ///< seconds for which ended jobs stay
+  Limits limits;
+};
+
+/// All jobs: takes them in, runs them in fair order, keeps what came of them. May be used from all
+/// threads. `client` names who asks; jobs of others are not there for him ("": all are).
+class Jobs {
+ public:
+  /// Takes up what the store has left to do. `own`: clients see their own jobs alone.
+  Jobs(const Models& models, Store& store, Metrics& metrics, const JobOptions& options, bool own);
+  /// Stops what runs.
+  ~Jobs();
+
+  /// Throws Refusal: 400 for what is wrong, 429 when too many wait, 503 while it ends, 507 when the
+  /// store takes no more. A job that was returned is in the store.
+  JobPtr submit(const std::string& client, const std::string& model, const Json& request,
+                int previews);
+  /// All of a job. Throws Refusal(404).
+  Json show(const std::string& client, const std::string& id) const;
+  Json list(const std::string& client, int limit, const std::string& before) const;
+  /// Its events; of one that ended long ago the last alone. Throws Refusal(404).
+  JobPtr events_of(const std::string& client, const std::string& id) const;
+  /// {path, media type} of a file. Throws Refusal(404).
+  std::pair<std::string, std::string> file(const std::string& client, const std::string& id,
+                                           size_t number) const;
+  /// Cancels a job that waits or runs, and removes one that has ended. Throws Refusal(404).
+  Json remove(const std::string& client, const std::string& id);
+  /// Whether it had not ended. The client who waited for it is gone.
+  bool cancel(const JobPtr& job);
+  /// The record of a job that was submitted, as it is now.
+  JobRecord record(const Job& job) const;
+
+  Json status() const;
+  bool closing() const;
+  /// Jobs that wait, and that run.
+  std::pair<size_t, size_t> standing() const;
+  /// Forgets jobs that ended long ago; called now and then.
+  void tend();
+  /// Takes no more jobs. What runs may end within `grace` seconds, and is queued again else.
+  void close(double grace);
+
+ private:
+  JobRecord known(const std::string& client, const std::string& id) const;
+  JobPtr find_live(const std::string& id) const;
+  void restore();
+  void work();
+  std::vector<JobPtr> next(std::unique_lock<std::mutex>& lock);
+  void run(const std::vector<JobPtr>& jobs);
+  void run_once(const std::vector<JobPtr>& jobs);
+  void finish(Job& job, JobState state);
+  void begin(const std::vector<JobPtr>& jobs);
+  void requeue(const std::vector<JobPtr>& jobs);
+  void tell_positions();
+  void check_room() const;
+
+  const Models& models_;
+  Store& store_;
+  Metrics& metrics_;
+  const JobOptions options_;
+  const bool own_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  FairQueue queue_;
+  std::map<std::string, JobPtr> live_;  // waiting, running, and ended a short while ago
+  std::deque<std::string> ended_;       // of live_, oldest first
+  std::vector<std::shared_ptr<Run>> running_;
+  bool closing_ = false, requeue_ = false;
+  double mean_seconds_ = 1;  // of a run
+  std::vector<std::jthread> workers_;
+};
+
+}  // namespace tessera::server

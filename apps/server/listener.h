@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/http.h"
+
+namespace tessera::server {
+
+/// One answered request, for the log.
+struct Answered {
+  std::string method, path, client;
+  int status = 0;
+  double seconds = 0;
+  bool whole = true;  ///< the client got all of it
+};
+
+struct ListenerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;                ///< 0: any that is free
+  size_t body = size_t{1} << 20;  ///< bytes of a request at most
+  unsigned connections = 20000;   ///< at most, and as the system allows
+  unsigned idle = 120;            ///< seconds after which a silent connection is closed
+  unsigned beat = 15;             ///< seconds between comments in a silent stream
+};
+
+/// What a listener asks, on its thread: neither may wait.
+struct Handlers {
+  /// Before a body is read; throws Refusal.
+  std::function<void(HttpRequest& request)> admit;
+  std::function<HttpReply(const HttpRequest& request)> handle;
+  std::function<void(const Answered& answered)> log;
+};
+
+/// HTTP/1.1 on one socket: one thread for all connections (epoll), none for those that wait.
+class Listener {
+ public:
+  /// Listens at once. Throws Error(usage) for an address or a port that cannot be had.
+  Listener(const ListenerOptions& options, Handlers handlers);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  /// The port, and an address as it stands in a URL.
+  int port() const;
+  std::string url() const;
+  unsigned connections() const;
+  /// Looks for clients that left while they waited, and keeps streams alive; once a second.
+  void tend();
+  /// Takes no more connections; those that are open go on.
+  void quiesce();
+
+  /// What it holds; known to its own file alone.
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// Whether a host is this machine alone: "localhost", 127.0.0.0/8 or ::1.
+bool is_loopback(const std::string& host);
+
+}  // namespace tessera::server

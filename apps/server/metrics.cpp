@@ -1,0 +1,104 @@
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace tessera::server {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+const Histogram::BucketBoundaries kSeconds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1,
+                                           3,     10,    30,   100,  300, 1000};
+const Histogram::BucketBoundaries kJobs{1, 2, 4, 8, 16, 32};
+
+prometheus::Family<Counter>& counter(prometheus::Registry& registry, const char* name,
+                                     const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+prometheus::Family<Histogram>& histogram(prometheus::Registry& registry, const char* name,
+                                         const char* help) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
+}
+Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * double(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+struct Metrics::State {
+  prometheus::Registry registry;
+  prometheus::Family<Counter>& requests =
+      counter(registry, "tessera_requests_total", "HTTP requests that were answered");
+  prometheus::Family<Histogram>& request_seconds =
+      histogram(registry, "tessera_request_seconds", "From a request to the end of its answer");
+  prometheus::Family<Counter>& jobs =
+      counter(registry, "tessera_jobs_total", "Jobs that ended, by how");
+  prometheus::Family<Histogram>& job_seconds =
+      histogram(registry, "tessera_job_seconds", "Seconds that jobs waited and ran");
+  prometheus::Family<Histogram>& batches =
+      histogram(registry, "tessera_batch_jobs", "Jobs that ran as one request");
+  prometheus::Family<Counter>& steps =
+      counter(registry, "tessera_steps_total", "Denoising steps of samples");
+  prometheus::Family<Counter>& tokens =
+      counter(registry, "tessera_tokens_total", "Tokens of answers");
+  Gauge& waiting = gauge(registry, "tessera_jobs_waiting", "Jobs in the queue");
+  Gauge& running = gauge(registry, "tessera_jobs_running", "Jobs that run");
+  Gauge& connections = gauge(registry, "tessera_connections", "Connections that are open");
+  Gauge& resident = gauge(registry, "process_resident_memory_bytes", "Memory of the process");
+};
+
+Metrics::Metrics() : state_(std::make_unique<State>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::request(const std::string& method, int status, double seconds) {
+  state_->requests.Add({{"method", method}, {"status", std::to_string(status)}}).Increment();
+  state_->request_seconds.Add({{"method", method}}, kSeconds).Observe(seconds);
+}
+
+void Metrics::job(const std::string& model, const std::string& state, double waited, double ran) {
+  state_->jobs.Add({{"model", model}, {"state", state}}).Increment();
+  if (ran <= 0) return;
+  state_->job_seconds.Add({{"model", model}, {"part", "wait"}}, kSeconds).Observe(waited);
+  state_->job_seconds.Add({{"model", model}, {"part", "run"}}, kSeconds).Observe(ran);
+}
+
+void Metrics::batch(const std::string& model, size_t jobs) {
+  state_->batches.Add({{"model", model}}, kJobs).Observe(double(jobs));
+}
+
+void Metrics::steps(const std::string& model, double count) {
+  state_->steps.Add({{"model", model}}).Increment(count);
+}
+
+void Metrics::tokens(const std::string& model, double count) {
+  state_->tokens.Add({{"model", model}}).Increment(count);
+}
+
+void Metrics::standing(double waiting, double running, double connections) {
+  state_->waiting.Set(waiting);
+  state_->running.Set(running);
+  state_->connections.Set(connections);
+}
+
+std::string Metrics::text() const {
+  state_->resident.Set(resident_bytes());
+  return prometheus::TextSerializer().Serialize(state_->registry.Collect());
+}
+
+}  // namespace tessera::server

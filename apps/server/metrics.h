@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace tessera::server {
+
+/// What /metrics tells, in Prometheus' text. May be used from all threads.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  /// A request was answered.
+  void request(const std::string& method, int status, double seconds);
+  /// A job ended: in which state, after how long a wait and run (0: it never ran).
+  void job(const std::string& model, const std::string& state, double waited, double ran);
+  /// So many jobs began as one request.
+  void batch(const std::string& model, size_t jobs);
+  /// Steps of denoising, or tokens of answers, that were made.
+  void steps(const std::string& model, double count);
+  void tokens(const std::string& model, double count);
+  /// How it stands now.
+  void standing(double waiting, double running, double connections);
+
+  std::string text() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::server

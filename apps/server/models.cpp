@@ -1,0 +1,76 @@
+#include "server/models.h"
+
+#include <filesystem>
+
+#include "server/refusal.h"
+
+namespace tessera::server {
+namespace {
+
+ModelFacts facts_of(const Model& model, const std::string& name, const RunOptions& options,
+                    const std::stop_token& stop) {
+  const Inspection found = model.inspect({}, stop);
+  ModelFacts facts;
+  facts.name = name;
+  facts.kind = found.answer_tokens > 0 ? Kind::text
+               : model.makes_videos()  ? Kind::video
+                                       : Kind::image;
+  facts.classes = model.classes();
+  facts.class_names = found.class_names;
+  facts.width = found.width;
+  facts.height = found.height;
+  facts.plan = to_string(options.plan);
+  facts.ranks = options.plan.world();
+  return facts;
+}
+
+}  // namespace
+
+const char* word_of(Kind kind) {
+  return kind == Kind::image ? "image" : kind == Kind::video ? "video" : "text";
+}
+
+Json json_of(const ModelFacts& facts) {
+  Json defaults = Json::object();
+  if (facts.width > 0) defaults = {{"width", facts.width}, {"height", facts.height}};
+  return {{"name", facts.name},
+          {"kind", word_of(facts.kind)},
+          {"prompts", facts.classes == 0},
+          {"classes", facts.classes},
+          {"class_names", facts.class_names},
+          {"plan", facts.plan},
+          {"ranks", facts.ranks},
+          {"defaults", defaults}};
+}
+
+Models::Models(const std::vector<std::string>& models, const RunOptions& options,
+               const std::stop_token& stop) {
+  for (const std::string& given : models) {
+    std::string path = given;
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    const std::string name = std::filesystem::path(path).filename().string();
+    for (const auto& other : all_)
+      if (other->facts.name == name)
+        throw Error(ErrorCode::usage, "two models are called '" + name +
+                                          "': requests could not tell them apart; rename a folder");
+    Model model = Model::open(given, options, stop);
+    ModelFacts facts = facts_of(model, name, options, stop);
+    all_.push_back(std::make_unique<Served>(Served{std::move(facts), std::move(model)}));
+  }
+}
+
+const Served& Models::find(const std::string& name) const {
+  std::string names;
+  for (const auto& one : all_) {
+    if (one->facts.name == name || (name.empty() && all_.size() == 1)) return *one;
+    names += (names.empty() ? "" : ", ") + one->facts.name;
+  }
+  Refusal refusal(name.empty() ? 400 : 404, name.empty() ? "invalid_request_error" : "not_found",
+                  name.empty()
+                      ? "model is missing: name one of " + names
+                      : "there is no model '" + name.substr(0, 100) + "'; there is " + names,
+                  "model");
+  throw refusal;
+}
+
+}  // namespace tessera::server

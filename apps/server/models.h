@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "server/json.h"
+#include "tessera/engine.h"
+
+namespace tessera::server {
+
+/// What a model makes.
+enum class Kind { image, video, text };
+const char* word_of(Kind kind);
+
+/// What requests are checked against.
+struct ModelFacts {
+  std::string name;
+  Kind kind = Kind::image;
+  int64_t classes = 0;  ///< that a request may name; 0: it takes prompts
+  std::vector<std::string> class_names;
+  int64_t width = 0, height = 0, frames = 1;  ///< as trained
+  std::string plan;                           ///< "": one rank
+  int ranks = 1;
+};
+Json json_of(const ModelFacts& facts);
+
+/// A model that is open, under the name that requests give.
+struct Served {
+  ModelFacts facts;
+  Model model;
+};
+
+/// All models of a server.
+class Models {
+ public:
+  /// Opens each: a folder is named by its last part. Throws Error(usage) for two of one name, and
+  /// what Model::open throws.
+  Models(const std::vector<std::string>& models, const RunOptions& options,
+         const std::stop_token& stop);
+  explicit Models(std::vector<std::unique_ptr<Served>> models) : all_(std::move(models)) {}
+
+  /// Throws Refusal(404) that lists the names. "" is the only one, or the first of `kinds`.
+  const Served& find(const std::string& name) const;
+  const std::vector<std::unique_ptr<Served>>& all() const { return all_; }
+
+ private:
+  std::vector<std::unique_ptr<Served>> all_;
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,214 @@
+#include "server/openai.h"
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "server/base64.h"
+
+namespace tessera::server {
+namespace {
+
+int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
+
+// How a job that has ended badly is told to who waited for it.
+[[noreturn]] void throw_failure(const JobRecord& record) {
+  if (record.state == JobState::cancelled)
+    throw Refusal(409, "cancelled", "the job '" + record.id + "' was cancelled");
+  const std::string type = record.error.value("type", "server_error");
+  const int status = type == "memory"                  ? 503
+                     : type == "invalid_request_error" ? 400
+                     : type == "storage"               ? 507
+                                                       : 500;
+  throw Refusal(status, type, record.error.value("message", "the job failed"));
+}
+
+// An answer when the job has ended; its client's going away cancels it.
+HttpReply when_done(Jobs& jobs, const JobPtr& job,
+                    const std::function<HttpReply(const JobRecord&)>& answer) {
+  HttpReply reply;
+  reply.later = [&jobs, job, answer,
+                 seen = uint64_t{0}](const Wake& wake) mutable -> std::optional<HttpReply> {
+    while (true) {
+      const EventLog::Part part = job->events.after(seen, wake);
+      if (part.ended) break;
+      if (part.events.empty()) return std::nullopt;
+      seen = part.events.back().id;
+    }
+    const JobRecord record = jobs.record(*job);
+    if (record.state != JobState::done) throw_failure(record);
+    return answer(record);
+  };
+  reply.gone = [&jobs, job] { jobs.cancel(job); };
+  return reply;
+}
+
+std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// FinishReason's words in OpenAI's.
+std::string finish_of(const Json& word) { return word == "length" ? "length" : "stop"; }
+
+Json usage_of(const JobRecord& record) {
+  Json usage = record.usage;
+  usage.erase("finish");
+  return usage;
+}
+
+Json answer_of(const JobRecord& record, bool chat) {
+  const Json texts = record.text.is_array() ? record.text : Json::array({record.text});
+  Json choices = Json::array();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    Json choice = {{"index", i},
+                   {"finish_reason", finish_of(record.usage["finish"][i])},
+                   {"logprobs", nullptr}};
+    if (chat)
+      choice["message"] = {{"role", "assistant"}, {"content", texts[i]}, {"refusal", nullptr}};
+    else
+      choice["text"] = texts[i];
+    choices.push_back(std::move(choice));
+  }
+  return {{"id", (chat ? "chatcmpl-" : "cmpl-") + record.id},
+          {"object", chat ? "chat.completion" : "text_completion"},
+          {"created", seconds(record.created)},
+          {"model", record.model},
+          {"choices", choices},
+          {"usage", usage_of(record)}};
+}
+
+/// data: {...} for each text that became final, then the reason, then [DONE].
+class AnswerStream : public Stream {
+ public:
+  AnswerStream(Jobs& jobs, JobPtr job, bool chat, bool usage)
+      : jobs_(jobs), job_(std::move(job)), chat_(chat), usage_(usage) {}
+
+  Piece next(const Wake& wake) override {
+    Piece piece;
+    while (piece.text.empty()) {  // of events that say nothing here none wakes
+      const EventLog::Part part = job_->events.after(after_, wake);
+      for (const auto& event : part.events) {
+        after_ = event.id;
+        if (event.name == "text") piece.text += delta(Json::parse(event.data));
+      }
+      piece.ended = part.ended;
+      if (part.ended) piece.text += end();
+      if (part.events.empty()) break;
+    }
+    return piece;
+  }
+  void closed(bool whole) override {
+    if (!whole) jobs_.cancel(job_);
+  }
+
+ private:
+  std::string chunk(const Json& choices, const Json& usage = {}) const {
+    const JobRecord& r = job_->record;  // what of it is read here never changes
+    Json json = {{"id", (chat_ ? "chatcmpl-" : "cmpl-") + r.id},
+                 {"object", chat_ ? "chat.completion.chunk" : "text_completion"},
+                 {"created", seconds(r.created)},
+                 {"model", r.model},
+                 {"choices", choices}};
+    if (usage_) json["usage"] = usage;
+    return sse(0, "", text_of(json));
+  }
+  std::string delta(const Json& said) {
+    Json choice = {{"index", said["sequence"]}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
+    if (chat_)
+      choice["delta"] = {{"role", "assistant"}, {"content", said["delta"]}};
+    else
+      choice["text"] = said["delta"];
+    return chunk(Json::array({choice}));
+  }
+  std::string end() const {
+    const JobRecord record = jobs_.record(*job_);
+    if (record.state != JobState::done) {
+      try {
+        throw_failure(record);
+      } catch (const Refusal& refusal) {
+        return sse(0, "", text_of(body_of(refusal)));
+      }
+    }
+    std::string text;
+    const Json& finishes = record.usage["finish"];
+    for (size_t i = 0; i < finishes.size(); ++i) {
+      Json choice = {
+          {"index", i}, {"finish_reason", finish_of(finishes[i])}, {"logprobs", nullptr}};
+      if (chat_)
+        choice["delta"] = Json::object();
+      else
+        choice["text"] = "";
+      text += chunk(Json::array({choice}));
+    }
+    if (usage_) text += chunk(Json::array(), usage_of(record));
+    return text + sse(0, "", "[DONE]");
+  }
+
+  Jobs& jobs_;
+  JobPtr job_;
+  bool chat_, usage_;
+  uint64_t after_ = 0;
+};
+
+HttpReply answer_text(const Parts& parts, const HttpRequest& request, const Translated& asked,
+                      bool chat) {
+  if (parts.models.find(asked.model).facts.kind != Kind::text)
+    throw wrong("model", "model '" + asked.model + "' makes images; ask /v1/images/generations");
+  const JobPtr job = parts.jobs.submit(request.client, asked.model, asked.request, 0);
+  if (!asked.stream)
+    return when_done(parts.jobs, job, [chat](const JobRecord& record) {
+      return json_reply(answer_of(record, chat));
+    });
+  HttpReply reply;
+  reply.type = "text/event-stream";
+  reply.stream = std::make_shared<AnswerStream>(parts.jobs, job, chat, asked.stream_usage);
+  return reply;
+}
+
+Json model_of(const Parts& parts, const ModelFacts& facts) {
+  return {{"id", facts.name},
+          {"object", "model"},
+          {"created", seconds(parts.begun)},
+          {"owned_by", "tessera"}};
+}
+
+}  // namespace
+
+HttpReply openai_models(const Parts& parts, const std::string& rest) {
+  if (rest.size() > 1) return json_reply(model_of(parts, parts.models.find(rest.substr(1)).facts));
+  Json all = Json::array();
+  for (const auto& one : parts.models.all()) all.push_back(model_of(parts, one->facts));
+  return json_reply({{"object", "list"}, {"data", all}});
+}
+
+HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
+  const Translated asked = translate_images(parse_body(request.body), parts.models);
+  if (parts.models.find(asked.model).facts.kind != Kind::image)
+    throw wrong("model", "model '" + asked.model + "' makes no images");
+  const JobPtr job = parts.jobs.submit(request.client, asked.model, asked.request, 0);
+  const std::string base = "http://" + request.header("host");
+  return when_done(parts.jobs, job, [&jobs = parts.jobs, asked, base](const JobRecord& record) {
+    Json data = Json::array();
+    const Json results = results_of(record);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (asked.url)
+        data.push_back({{"url", base + results[i]["url"].get<std::string>()}});
+      else
+        data.push_back(
+            {{"b64_json", base64(read_bytes(jobs.file(record.client, record.id, i).first))}});
+      data.back()["seed"] = results[i]["seed"];
+    }
+    return json_reply({{"created", seconds(record.created)}, {"data", data}});
+  });
+}
+
+HttpReply openai_completions(const Parts& parts, const HttpRequest& request) {
+  return answer_text(parts, request, translate_completion(parse_body(request.body)), false);
+}
+
+HttpReply openai_chat(const Parts& parts, const HttpRequest& request) {
+  return answer_text(parts, request, translate_chat(parse_body(request.body)), true);
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "server/routes.h"
+
+namespace tessera::server {
+
+/// OpenAI's forms, each a job of its own: its client waits, and is gone with it.
+HttpReply openai_models(const Parts& parts, const std::string& rest);
+HttpReply openai_images(const Parts& parts, const HttpRequest& request);
+HttpReply openai_completions(const Parts& parts, const HttpRequest& request);
+HttpReply openai_chat(const Parts& parts, const HttpRequest& request);
+
+/// A form of OpenAI as a request of ours; what it says of the answer.
+struct Translated {
+  std::string model;
+  Json request = Json::object();
+  bool stream = false, stream_usage = false, url = false;
+};
+/// Throw Refusal(400) for what Tessera does not do.
+Translated translate_images(const Json& body, const Models& models);
+Translated translate_completion(const Json& body);
+Translated translate_chat(const Json& body);
+
+}  // namespace tessera::server

@@ -1,0 +1,65 @@
+#include "server/queue.h"
+
+#include <algorithm>
+
+namespace tessera::server {
+
+void FairQueue::push(const JobPtr& job) {
+  lines_[job->record.client].jobs.push_back(job);
+  ++size_;
+}
+
+JobPtr FairQueue::pop() {
+  const auto jobs = pop_more(1, [](const Job&) { return true; });
+  return jobs.empty() ? nullptr : jobs[0];
+}
+
+std::vector<JobPtr> FairQueue::pop_more(size_t most, const std::function<bool(const Job&)>& fits) {
+  std::vector<JobPtr> taken;
+  std::vector<JobPtr> waiting = order();
+  for (const JobPtr& job : waiting) {
+    if (taken.size() == most) break;
+    if (!fits(*job)) continue;
+    lines_[job->record.client].served = ++turn_;
+    remove(*job);
+    taken.push_back(job);
+  }
+  return taken;
+}
+
+bool FairQueue::remove(const Job& job) {
+  const auto line = lines_.find(job.record.client);
+  if (line == lines_.end()) return false;
+  auto& jobs = line->second.jobs;
+  const auto at =
+      std::find_if(jobs.begin(), jobs.end(), [&](const JobPtr& one) { return one.get() == &job; });
+  if (at == jobs.end()) return false;
+  jobs.erase(at);
+  --size_;
+  // Who has nothing waiting is forgotten once there are many.
+  if (lines_.size() > 1024)
+    std::erase_if(lines_, [](const auto& entry) { return entry.second.jobs.empty(); });
+  return true;
+}
+
+int FairQueue::position(const Job& job) const {
+  const auto all = order();
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].get() == &job) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<JobPtr> FairQueue::order() const {
+  std::vector<const Line*> lines;
+  for (const auto& [client, line] : lines_)
+    if (!line.jobs.empty()) lines.push_back(&line);
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line* a, const Line* b) { return a->served < b->served; });
+  std::vector<JobPtr> all;
+  for (size_t i = 0; all.size() < size_; ++i)
+    for (const Line* line : lines)
+      if (i < line->jobs.size()) all.push_back(line->jobs[i]);
+  return all;
+}
+
+}  // namespace tessera::server

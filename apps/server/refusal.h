@@ -1,0 +1,41 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "server/json.h"
+#include "tessera/error.h"
+
+namespace tessera::server {
+
+/// What a client gets instead of a result: a status of HTTP, and a reason in OpenAI's form.
+class Refusal : public std::runtime_error {
+ public:
+  Refusal(int status, std::string type, const std::string& message, std::string param = "")
+      : std::runtime_error(message),
+        status_(status),
+        type_(std::move(type)),
+        param_(std::move(param)) {}
+
+  int status() const { return status_; }
+  const std::string& type() const { return type_; }
+  const std::string& param() const { return param_; }
+  /// Seconds after which it is worth another try; 0: it never is.
+  int retry_after = 0;
+
+ private:
+  int status_;
+  std::string type_, param_;
+};
+
+/// A request that is wrong: 400, naming the parameter.
+Refusal wrong(const std::string& param, const std::string& message);
+/// Nothing is there: 404.
+Refusal not_found(const std::string& message);
+/// What an error of the library means to a client: usage and plan 400, memory 503, else 500.
+Refusal refusal_of(const Error& error);
+
+/// {"error": {"message", "type", "param", "code"}}.
+Json body_of(const Refusal& refusal);
+
+}  // namespace tessera::server

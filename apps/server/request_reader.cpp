@@ -1,0 +1,225 @@
+#include "server/request_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "server/fields.h"
+#include "server/refusal.h"
+#include "tessera/words.h"
+
+namespace tessera::server {
+namespace {
+
+// What the library says of a word is about this field.
+template <class Read>
+auto worded(const std::string& name, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& e) {
+    throw wrong(name, e.what());
+  }
+}
+
+void check_size(const Limits& limits, const std::vector<std::string>& texts, const char* name) {
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  if (bytes > limits.prompt)
+    throw wrong(name, std::string(name) + ": " + std::to_string(bytes) +
+                          " bytes of text; a request has " + std::to_string(limits.prompt) +
+                          " at most");
+}
+
+void check_images(int64_t images, const GenerateRequest& q, const ModelFacts& model,
+                  const Limits& limits) {
+  if (images > limits.images)
+    throw wrong("count", "count: " + std::to_string(images) +
+                             " images are asked for; a request has " +
+                             std::to_string(limits.images) + " at most");
+  const double width = double(q.width ? q.width : model.width);
+  const double height = double(q.height ? q.height : model.height);
+  const double frames = double(std::max(q.frames ? q.frames : model.frames, int64_t{1}));
+  const double pixels = width * height * frames * double(images);
+  if (pixels > double(limits.pixels))
+    throw wrong("width", "width, height: " + std::to_string(static_cast<int64_t>(pixels)) +
+                             " pixels in all; a request has " + std::to_string(limits.pixels) +
+                             " at most");
+}
+
+void read_subject(Fields& fields, GenerateRequest& q, const Limits& limits) {
+  std::string prompt;
+  if (fields.text("prompt", prompt)) q.prompts = {prompt};
+  if (fields.texts("prompts", q.prompts) && !prompt.empty())
+    throw wrong("prompts", "prompt and prompts: give one of them");
+  fields.texts("classes", q.classes, true);
+  if (q.prompts.empty() == q.classes.empty())
+    throw wrong("prompt", q.prompts.empty()
+                              ? "what to make is missing: give classes, prompt or prompts"
+                              : "prompt and classes: give one of them");
+  std::string negative;
+  if (fields.text("negative_prompt", negative)) q.negative_prompt = negative;
+  check_size(limits, q.prompts, "prompt");
+  check_size(limits, q.classes, "classes");
+  check_size(limits, {negative}, "negative_prompt");
+}
+
+void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
+  int64_t whole = 0;
+  double number = 0;
+  if (fields.whole("steps", 1, limits.steps, whole)) q.steps = static_cast<int>(whole);
+  if (fields.whole("count", 1, limits.images, whole)) q.count = static_cast<int>(whole);
+  if (fields.number("guidance", 0, 1e4, number)) q.guidance = static_cast<float>(number);
+  if (fields.number("true_guidance", 0, 1e4, number)) q.true_guidance = static_cast<float>(number);
+  if (fields.number("guidance_rescale", 0, 1, number))
+    q.guidance_rescale = static_cast<float>(number);
+  fields.whole("width", 1, 1 << 16, q.width);
+  fields.whole("height", 1, 1 << 16, q.height);
+  fields.whole("frames", 1, 1 << 16, q.frames);
+  fields.whole("text_tokens", 1, 1 << 16, q.text_tokens);
+  fields.flag("binning", q.binning);
+  bool clean = false;
+  if (fields.flag("clean_caption", clean)) q.clean_caption = clean;
+}
+
+void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
+  fields.seed("seed", q.seed);
+  if (const Json* seeds = fields.take("seeds")) {
+    if (!seeds->is_array() || std::ssize(*seeds) != images)
+      throw wrong("seeds", "seeds: expected a list of " + std::to_string(images) +
+                               " whole numbers, one for each image");
+    for (const Json& one : *seeds) {
+      if (!one.is_number_unsigned())
+        throw wrong("seeds", "seeds: expected whole numbers from 0 to 2^64 - 1");
+      q.seeds.push_back(one.get<uint64_t>());
+    }
+  }
+  std::string word;
+  if (fields.text("noise", word))
+    q.noise = worded("noise", [&] { return choice_of<NoiseSource>(word, "noise"); });
+  if (fields.text("scheduler", word))
+    q.scheduler = worded("scheduler", [&] { return parse_scheduler(word); });
+}
+
+GenerateRequest read_generate(const Json& request, const ModelFacts& model, const Limits& limits) {
+  Fields fields(request, "request");
+  GenerateRequest q;
+  read_subject(fields, q, limits);
+  read_numbers(fields, q, limits);
+  const auto subjects = std::ssize(q.prompts) + std::ssize(q.classes);
+  const int64_t images = subjects * q.count;
+  check_images(images, q, model, limits);
+  read_noise(fields, q, images);
+  fields.finish();
+  return q;
+}
+
+// [{role, content}], both texts: what a chat template reads.
+std::string read_messages(const Json& messages, const Limits& limits) {
+  if (!messages.is_array() || messages.empty())
+    throw wrong("messages", "messages: expected a list of {role, content}");
+  std::vector<std::string> contents;
+  for (const Json& message : messages) {
+    Fields fields(message, "messages");
+    std::string role, content;
+    if (!fields.text("role", role) || !fields.text("content", content))
+      throw wrong("messages", "messages: each needs a role and a content, both texts");
+    fields.finish();
+    contents.push_back(content);
+  }
+  check_size(limits, contents, "messages");
+  return text_of(messages);
+}
+
+void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
+  std::string prompt;
+  const bool one = fields.text("prompt", prompt);
+  const bool several = fields.texts("prompts", q.prompts);
+  if (one) q.prompts = {prompt};
+  const Json* messages = fields.take("messages");
+  if (one + several + (messages != nullptr) != 1)
+    throw wrong("prompt", "give one of prompt, prompts and messages");
+  if (messages) q.chat = read_messages(*messages, limits);
+  check_size(limits, q.prompts, "prompt");
+  if (std::ssize(q.prompts) > limits.images)
+    throw wrong("prompts", "prompts: " + std::to_string(q.prompts.size()) +
+                               " are given; a request has " + std::to_string(limits.images) +
+                               " at most");
+  fields.flag("raw", q.raw);
+}
+
+void read_decoding(Fields& fields, CompleteRequest& q) {
+  int64_t whole = 0;
+  double number = 0;
+  std::string word;
+  const bool decode = fields.text("decode", q.decode);
+  if (fields.number("threshold", 0, 1, number)) {
+    if (decode) throw wrong("threshold", "decode and threshold: give one of them");
+    q.decode = "threshold:" + std::to_string(number);
+  }
+  if (fields.whole("block", 1, 1 << 16, whole)) q.block = static_cast<int>(whole);
+  if (fields.whole("steps", 1, 1 << 16, whole)) q.steps = static_cast<int>(whole);
+  if (fields.text("cache", word)) q.cache = worded("cache", [&] { return parse_cache(word); });
+  if (fields.text("stop_at_eos", word))
+    q.stop_at_eos =
+        worded("stop_at_eos", [&] { return choice_of<StopAtEos>(word, "stop_at_eos"); });
+  fields.text("select", q.select);
+  fields.flag("select_refresh", q.select_refresh);
+  fields.flag("select_prefill", q.select_prefill);
+}
+
+CompleteRequest read_complete(const Json& request, const Limits& limits) {
+  Fields fields(request, "request");
+  CompleteRequest q;
+  read_prompt(fields, q, limits);
+  fields.whole("max_tokens", 1, limits.tokens, q.max_tokens);
+  read_decoding(fields, q);
+  fields.number("temperature", 0, 100, q.temperature);
+  fields.seed("seed", q.seed);
+  fields.texts("stop", q.stop);
+  if (q.stop.size() > 16) throw wrong("stop", "stop: 16 texts at most end an answer");
+  for (const std::string& text : q.stop)
+    if (text.empty()) throw wrong("stop", "stop: an empty text ends every answer; leave it out");
+  check_size(limits, q.stop, "stop");
+  fields.finish();
+  return q;
+}
+
+// Refuses names that stand twice, and depth.
+class Strict {
+ public:
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > 16) throw wrong("", "the body is nested deeper than 16; nothing here needs that");
+    if (event == Json::parse_event_t::object_start) names_.emplace_back();
+    if (event == Json::parse_event_t::object_end) names_.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !names_.back().insert(parsed.get_ref<const std::string&>()).second)
+      throw wrong(parsed.get<std::string>().substr(0, 100), "a name stands twice in one object");
+    return true;
+  }
+
+ private:
+  std::vector<std::set<std::string>> names_;
+};
+
+}  // namespace
+
+Json parse_body(std::string_view body) {
+  Json parsed;
+  try {
+    Strict strict;
+    parsed = Json::parse(body, std::ref(strict));
+  } catch (const Json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at ..."
+    throw wrong("", "the body is no JSON: " +
+                        what.substr(std::min(what.find("] ") + 2, what.size())).substr(0, 200));
+  }
+  if (!parsed.is_object()) throw wrong("", "the body is no JSON object: expected {...}");
+  return parsed;
+}
+
+Ask read_request(const Json& request, const ModelFacts& model, const Limits& limits) {
+  if (model.kind == Kind::text) return read_complete(request, limits);
+  return read_generate(request, model, limits);
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "server/json.h"
+#include "server/models.h"
+#include "tessera/complete.h"
+#include "tessera/request.h"
+
+namespace tessera::server {
+
+/// What one request may ask for at most.
+struct Limits {
+  size_t body = size_t{1} << 20;       ///< bytes of a request
+  size_t prompt = size_t{1} << 16;     ///< bytes of all its texts
+  int64_t pixels = int64_t{64} << 20;  ///< of all its images and frames
+  int images = 64;                     ///< images, videos or answers
+  int steps = 1000;                    ///< of denoising
+  int64_t tokens = 1 << 16;            ///< of an answer
+};
+
+/// What a body asks of the library.
+using Ask = std::variant<GenerateRequest, CompleteRequest>;
+
+/// A body as JSON. Throws Refusal(400) for what is no object, names one thing twice, is no UTF-8 or
+/// is nested deeper than 16.
+Json parse_body(std::string_view body);
+
+/// Reads the `request` of a job, its names and meanings those of the command line. Nothing in it
+/// can name a file. Throws Refusal(400) whose `param` is what is unknown, of another type, out of
+/// its range or over a limit.
+Ask read_request(const Json& request, const ModelFacts& model, const Limits& limits);
+
+}  // namespace tessera::server

@@ -1,0 +1,183 @@
+#include "server/routes.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "server/fields.h"
+#include "server/openai.h"
+#include "server/page_files.h"
+#include "tessera/version.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr int kMostListed = 1000;
+
+uint64_t number_in(const std::string& text, const std::string& name, uint64_t least,
+                   uint64_t most) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < least || value > most)
+    throw wrong(name, name + ": expected a whole number from " + std::to_string(least) + " to " +
+                          std::to_string(most));
+  return value;
+}
+
+std::string query_of(const HttpRequest& request, const std::string& name) {
+  const auto found = request.query.find(name);
+  return found == request.query.end() ? "" : found->second;
+}
+
+HttpReply plain(const std::string& text, int status = 200) {
+  HttpReply reply;
+  reply.status = status;
+  reply.type = "text/plain; charset=utf-8";
+  reply.body = text;
+  return reply;
+}
+
+class EventStream : public Stream {
+ public:
+  EventStream(JobPtr job, uint64_t after) : job_(std::move(job)), after_(after) {}
+  Piece next(const Wake& wake) override {
+    const EventLog::Part part = job_->events.after(after_, wake);
+    Piece piece{"", part.ended};
+    for (const auto& event : part.events) {
+      piece.text += sse(event.id, event.name, event.data);
+      after_ = event.id;
+    }
+    return piece;
+  }
+
+ private:
+  JobPtr job_;
+  uint64_t after_;
+};
+
+HttpReply list_models(const Parts& parts) {
+  Json all = Json::array();
+  for (const auto& one : parts.models.all()) all.push_back(json_of(one->facts));
+  return json_reply({{"models", all}});
+}
+
+HttpReply show_status(const Parts& parts) {
+  Json status = parts.jobs.status();
+  status["version"] = kVersion;
+  status["uptime"] = now() - parts.begun;
+  status["clients"] = parts.connections();
+  return json_reply(status);
+}
+
+HttpReply show_metrics(const Parts& parts) {
+  const auto [waiting, running] = parts.jobs.standing();
+  parts.metrics.standing(double(waiting), double(running), parts.connections());
+  HttpReply reply = plain(parts.metrics.text());
+  reply.type = "text/plain; version=0.0.4; charset=utf-8";
+  return reply;
+}
+
+HttpReply post_job(const Parts& parts, const HttpRequest& request) {
+  const Json body = parse_body(request.body);
+  Fields fields(body, "body");
+  std::string model;
+  int64_t previews = 0;
+  fields.text("model", model);
+  fields.whole("previews", 0, 1 << 20, previews);
+  const Json* asked = fields.take("request");
+  fields.finish();
+  if (!asked) throw wrong("request", "request is missing: say what to make");
+  const JobPtr job = parts.jobs.submit(request.client, model, *asked, static_cast<int>(previews));
+  const Json shown = parts.jobs.show(request.client, job->record.id);
+  Json said = {{"id", job->record.id}, {"state", shown["state"]}};
+  if (shown.contains("position")) said["position"] = shown["position"];
+  HttpReply reply = json_reply(said, 202);
+  reply.headers.emplace_back("Location", "/jobs/" + job->record.id);
+  return reply;
+}
+
+HttpReply list_jobs(const Parts& parts, const HttpRequest& request) {
+  const std::string limit = query_of(request, "limit");
+  const uint64_t most = limit.empty() ? 50 : number_in(limit, "limit", 1, kMostListed);
+  return json_reply(
+      parts.jobs.list(request.client, static_cast<int>(most), query_of(request, "before")));
+}
+
+HttpReply show_events(const Parts& parts, const HttpRequest& request, const std::string& id) {
+  std::string after = request.header("last-event-id");
+  if (after.empty()) after = query_of(request, "last_event_id");
+  const uint64_t number = after.empty() ? 0 : number_in(after, "Last-Event-ID", 0, UINT64_MAX - 1);
+  return stream_events(parts.jobs.events_of(request.client, id), number);
+}
+
+HttpReply show_result(const Parts& parts, const HttpRequest& request, const std::string& id,
+                      const std::string& number) {
+  const auto [path, type] =
+      parts.jobs.file(request.client, id, number_in(number, "result", 0, 1 << 20));
+  HttpReply reply;
+  reply.file = path;
+  reply.type = type;
+  reply.headers.emplace_back("Cache-Control", "private, max-age=3600, immutable");
+  return reply;
+}
+
+// /jobs/ID, /jobs/ID/events, /jobs/ID/results/N
+HttpReply route_job(const Parts& parts, const HttpRequest& request, const std::string& rest) {
+  const size_t slash = std::min(rest.find('/'), rest.size());
+  const std::string id = rest.substr(0, slash), what = rest.substr(slash);
+  if (request.method == "DELETE" && what.empty())
+    return json_reply(parts.jobs.remove(request.client, id));
+  if (request.method != "GET" && request.method != "HEAD")
+    throw Refusal(405, "invalid_request_error", request.method + " is nothing for a job");
+  if (what.empty()) return json_reply(parts.jobs.show(request.client, id));
+  if (what == "/events") return show_events(parts, request, id);
+  if (what.starts_with("/results/"))
+    return show_result(parts, request, id, what.substr(std::string("/results/").size()));
+  throw not_found("there is nothing at '" + request.path.substr(0, 200) + "'");
+}
+
+HttpReply route_get(const Parts& parts, const HttpRequest& request) {
+  const std::string& path = request.path;
+  if (path == "/" || path.starts_with("/assets/")) return page_file(request);
+  if (path == "/models") return list_models(parts);
+  if (path == "/status") return show_status(parts);
+  if (path == "/jobs") return list_jobs(parts, request);
+  if (path == "/metrics") return show_metrics(parts);
+  if (path == "/healthz") return plain("ok\n");
+  if (path == "/readyz")
+    return parts.jobs.closing() ? plain("the server is about to end\n", 503) : plain("ok\n");
+  if (path == "/v1/models" || path.starts_with("/v1/models/"))
+    return openai_models(parts, path.substr(std::string("/v1/models").size()));
+  throw not_found("there is nothing at '" + path.substr(0, 200) + "'");
+}
+
+}  // namespace
+
+HttpReply stream_events(const JobPtr& job, uint64_t after) {
+  HttpReply reply;
+  reply.type = "text/event-stream";
+  // Numbers of before a restart may be larger than any of the log: then it is told from its begin.
+  const uint64_t last = job->events.last_id();
+  reply.stream = std::make_shared<EventStream>(job, after > last ? 0 : after);
+  reply.headers.emplace_back("X-Accel-Buffering", "no");
+  return reply;
+}
+
+HttpReply route(const Parts& parts, const HttpRequest& request) {
+  const std::string& path = request.path;
+  const std::string& method = request.method;
+  if (path.starts_with("/jobs/"))
+    return route_job(parts, request, path.substr(std::string("/jobs/").size()));
+  if (method == "GET" || method == "HEAD") return route_get(parts, request);
+  if (method == "POST") {
+    if (path == "/jobs") return post_job(parts, request);
+    if (path == "/v1/images/generations") return openai_images(parts, request);
+    if (path == "/v1/completions") return openai_completions(parts, request);
+    if (path == "/v1/chat/completions") return openai_chat(parts, request);
+    throw not_found("there is nothing to POST to at '" + path.substr(0, 200) + "'");
+  }
+  throw Refusal(405, "invalid_request_error",
+                "there is no method '" + method.substr(0, 20) + "' here");
+}
+
+}  // namespace tessera::server

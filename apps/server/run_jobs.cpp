@@ -1,0 +1,116 @@
+// What the workers of Jobs do: take jobs, run them, say what came of it.
+#include <algorithm>
+
+#include "server/batch.h"
+#include "server/jobs.h"
+#include "server/refusal.h"
+#include "server/worker.h"
+
+namespace tessera::server {
+
+void Jobs::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return closing_ || queue_.size() > 0; });
+    if (closing_) return;
+    const std::vector<JobPtr> jobs = next(lock);
+    lock.unlock();
+    run(jobs);
+    lock.lock();
+  }
+}
+
+// Under the lock: the next job, and those that can run with it.
+std::vector<JobPtr> Jobs::next(std::unique_lock<std::mutex>&) {
+  std::vector<JobPtr> jobs{queue_.pop()};
+  const std::string key = batch_key(*jobs[0]);
+  int room = options_.batch - samples_of(jobs[0]->ask);
+  if (!key.empty() && room > 0)
+    for (const JobPtr& more : queue_.pop_more(size_t(room), [&](const Job& job) {
+           const int samples = samples_of(job.ask);
+           if (samples > room || batch_key(job) != key) return false;
+           room -= samples;
+           return true;
+         }))
+      jobs.push_back(more);
+  begin(jobs);
+  tell_positions();
+  return jobs;
+}
+
+void Jobs::begin(const std::vector<JobPtr>& jobs) {
+  const auto run = std::make_shared<Run>();
+  for (const JobPtr& job : jobs) {
+    run->jobs.push_back(job.get());
+    job->run = run;
+    job->record.state = JobState::running;
+    job->record.started = now();
+    job->events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
+  }
+  running_.push_back(run);
+  metrics_.batch(jobs[0]->record.model, jobs.size());
+}
+
+void Jobs::run(const std::vector<JobPtr>& jobs) {
+  const std::shared_ptr<Run> run = jobs[0]->run;
+  run_once(jobs);
+  const std::lock_guard lock(mutex_);
+  for (const JobPtr& job : jobs) job->run = nullptr;
+  std::erase(running_, run);
+  const double seconds = now() - jobs[0]->record.started;
+  mean_seconds_ = 0.9 * mean_seconds_ + 0.1 * seconds / double(jobs.size());
+  changed_.notify_all();
+}
+
+// What one of several jobs is refused for must not be the end of the others: each runs alone then.
+void Jobs::run_once(const std::vector<JobPtr>& jobs) {
+  Json error;
+  std::vector<Outcome> outcomes;
+  const std::stop_token stop = jobs[0]->run->stop.get_token();
+  const Look look{[this](Job& job, int step, int steps, double seconds) {
+    const std::lock_guard lock(mutex_);
+    job.step = step;
+    job.steps = steps;
+    job.step_seconds = seconds;
+    if (ended(job.record.state)) return;
+    job.events.add("progress", text_of(progress_of(job)));
+  }};
+  try {
+    outcomes = run_jobs(jobs, store_, look, stop);
+  } catch (const Error& e) {
+    error = body_of(refusal_of(e))["error"];
+  } catch (const std::exception& e) {  // memory, threads: the server goes on
+    error = body_of(Refusal(500, "server_error", e.what()))["error"];
+  }
+  if (!error.is_null() && jobs.size() > 1 && !stop.stop_requested()) {
+    for (const JobPtr& job : jobs) {
+      job->alone = true;
+      if (!ended(record(*job).state)) run_once({job});
+    }
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!error.is_null() && requeue_ && stop.stop_requested()) return requeue(jobs);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Job& job = *jobs[i];
+    if (ended(job.record.state)) {
+      store_.clear(job.record.id);
+      continue;
+    }
+    job.record.error = error;
+    if (error.is_null()) take(outcomes[i], job, metrics_);
+    finish(job, error.is_null() ? JobState::done : JobState::failed);
+  }
+}
+
+// The next server begins them again.
+void Jobs::requeue(const std::vector<JobPtr>& jobs) {
+  for (const JobPtr& job : jobs) {
+    if (ended(job->record.state)) continue;
+    job->record.state = JobState::queued;
+    job->record.started = 0;
+    store_.clear(job->record.id);
+  }
+}
+
+}  // namespace tessera::server

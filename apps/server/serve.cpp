@@ -1,0 +1,100 @@
+#include "server/serve.h"
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+
+#include "server/guard.h"
+#include "server/jobs.h"
+#include "server/listener.h"
+#include "server/routes.h"
+
+namespace tessera::server {
+namespace {
+
+Limits limits_of(const ServeOptions& o) {
+  Limits limits;
+  limits.body = static_cast<size_t>(o.body);
+  limits.pixels = o.pixels;
+  return limits;
+}
+
+JobOptions job_options(const ServeOptions& o) {
+  return {static_cast<size_t>(o.queue), o.at_once, o.batch, o.keep, limits_of(o)};
+}
+
+// One line a request; a path is as hostile as a body.
+std::string line_of(const Answered& a, bool json) {
+  if (json)
+    return text_of({{"time", now()},
+                    {"method", a.method},
+                    {"path", a.path},
+                    {"status", a.status},
+                    {"seconds", a.seconds},
+                    {"client", a.client},
+                    {"whole", a.whole}});
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.4f s", a.seconds);
+  const std::string path = text_of(Json(a.path.substr(0, 200)));
+  return a.method + " " + path.substr(1, path.size() - 2) + " " + std::to_string(a.status) + " " +
+         seconds + " " + a.client + (a.whole ? "" : " (left)");
+}
+
+Guard guard_of(const ServeOptions& o) {
+  const bool loopback = is_loopback(o.host);
+  if (!loopback && o.api_keys.empty())
+    throw Error(ErrorCode::usage, "--host " + o.host +
+                                      ": other machines may ask there; add --api-keys FILE, or "
+                                      "leave --host out");
+  return {o.api_keys.empty() ? ApiKeys() : ApiKeys(o.api_keys), loopback};
+}
+
+void wait_for(const std::stop_token& stop, const std::function<void()>& each_second) {
+  std::mutex mutex;
+  std::condition_variable_any woken;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    woken.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; });
+    each_second();
+  }
+}
+
+}  // namespace
+
+void serve(const ServeOptions& o, const std::stop_token& stop,
+           const std::function<void(const std::string&)>& said) {
+  const Guard guard = guard_of(o);
+  Store store(o.store);
+  RunOptions run = o.run;
+  run.keep_parts = true;
+  const Models models(o.models, run, stop);
+  Metrics metrics;
+  Jobs jobs(models, store, metrics, job_options(o), guard.keyed());
+  std::unique_ptr<Listener> listener;
+  const Parts parts{models, jobs, metrics, [&] { return listener ? listener->connections() : 0u; },
+                    now()};
+  Handlers handlers;
+  handlers.admit = [&](HttpRequest& request) { guard.admit(request); };
+  handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
+  handlers.log = [&](const Answered& answered) {
+    metrics.request(answered.method, answered.status, answered.seconds);
+    said(line_of(answered, o.json_log));
+  };
+  ListenerOptions at;
+  at.host = o.host;
+  at.port = o.port;
+  at.body = static_cast<size_t>(o.body);
+  listener = std::make_unique<Listener>(at, std::move(handlers));
+  const std::string url = listener->url();
+  said(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);
+  wait_for(stop, [&] {
+    listener->tend();
+    jobs.tend();
+  });
+  said(o.json_log ? text_of({{"time", now()}, {"ending", true}})
+                  : "ending: what runs has " + std::to_string(int(o.grace)) + " s");
+  jobs.close(o.grace);
+  listener.reset();
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,158 @@
+// OpenAI's requests as ours.
+#include <charconv>
+#include <random>
+
+#include "server/fields.h"
+#include "server/openai.h"
+
+namespace tessera::server {
+namespace {
+
+// What a seed is where none was asked for; whole in JavaScript, too.
+uint64_t random_seed() {
+  thread_local std::random_device source;
+  return (uint64_t{source()} << 32 | source()) >> 11;
+}
+
+// What Tessera has one value of.
+void only(Fields& fields, const std::string& name, const std::vector<Json>& values) {
+  const Json* given = fields.take(name);
+  if (!given) return;
+  for (const Json& value : values)
+    if (*given == value) return;
+  throw wrong(name, name + ": Tessera does not do this; leave it out");
+}
+
+void read_size(const std::string& size, Json& request) {
+  int64_t width = 0, height = 0;
+  const char *at = size.data(), *end = at + size.size();
+  const auto w = std::from_chars(at, end, width);
+  const bool between = w.ec == std::errc() && w.ptr < end && *w.ptr == 'x';
+  const auto h = between ? std::from_chars(w.ptr + 1, end, height) : w;
+  if (!between || h.ec != std::errc() || h.ptr != end || width < 1 || height < 1)
+    throw wrong("size", "size: expected WIDTHxHEIGHT, such as 512x512");
+  request["width"] = width;
+  request["height"] = height;
+}
+
+void pass(Fields& fields, const char* name, Json& request) {
+  if (const Json* given = fields.take(name)) request[name] = *given;
+}
+
+// What a text request has in both forms.
+void read_text_fields(Fields& fields, Translated& to) {
+  fields.text("model", to.model);
+  fields.flag("stream", to.stream);
+  if (const Json* options = fields.take("stream_options")) {
+    Fields inner(*options, "stream_options");
+    inner.flag("include_usage", to.stream_usage);
+    only(inner, "include_obfuscation", {false});
+    inner.finish();
+  }
+  for (const char* name :
+       {"temperature", "stop", "seed", "block", "threshold", "decode", "select", "cache", "raw"})
+    pass(fields, name, to.request);
+  only(fields, "n", {1});
+  only(fields, "top_p", {1});
+  only(fields, "frequency_penalty", {0});
+  only(fields, "presence_penalty", {0});
+  only(fields, "logit_bias", {Json::object()});
+  fields.take("user");
+}
+
+std::string content_of(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string all;
+  if (!content.is_array()) throw wrong("messages", "messages: a content is a text");
+  for (const Json& part : content) {
+    Fields fields(part, "messages");
+    std::string type, text;
+    if (!fields.text("type", type) || type != "text" || !fields.text("text", text))
+      throw wrong("messages", "messages: parts of a content are texts here");
+    fields.finish();
+    all += text;
+  }
+  return all;
+}
+
+}  // namespace
+
+Translated translate_images(const Json& body, const Models& models) {
+  Fields fields(body, "body");
+  Translated to;
+  std::string prompt, size, form = "url";
+  int64_t n = 1;
+  fields.text("model", to.model);
+  const ModelFacts& model = models.find(to.model).facts;
+  if (!fields.text("prompt", prompt)) throw wrong("prompt", "prompt is missing");
+  if (model.classes > 0)
+    to.request["classes"] = Json::array({prompt});
+  else
+    to.request["prompt"] = prompt;
+  fields.whole("n", 1, 64, n);
+  if (fields.text("size", size) && size != "auto") read_size(size, to.request);
+  if (fields.text("response_format", form) && form != "url" && form != "b64_json")
+    throw wrong("response_format", "response_format: expected url or b64_json");
+  to.url = form == "url";
+  for (const char* name : {"steps", "guidance", "negative_prompt", "scheduler", "seed", "noise"})
+    pass(fields, name, to.request);
+  only(fields, "quality", {"auto", "standard"});
+  only(fields, "output_format", {"png"});
+  only(fields, "background", {"auto", "opaque"});
+  only(fields, "moderation", {"auto", "low"});
+  fields.take("user");
+  fields.take("style");
+  fields.finish();
+  if (n > 1) to.request["count"] = n;
+  if (!to.request.contains("seed")) {
+    to.request["seeds"] = Json::array();
+    for (int64_t i = 0; i < n; ++i) to.request["seeds"].push_back(random_seed());
+  }
+  return to;
+}
+
+Translated translate_completion(const Json& body) {
+  Fields fields(body, "body");
+  Translated to;
+  read_text_fields(fields, to);
+  const Json* prompt = fields.take("prompt");
+  if (!prompt) throw wrong("prompt", "prompt is missing");
+  to.request[prompt->is_array() ? "prompts" : "prompt"] = *prompt;
+  pass(fields, "max_tokens", to.request);
+  only(fields, "echo", {false});
+  only(fields, "best_of", {1});
+  only(fields, "suffix", {""});
+  only(fields, "logprobs", {});
+  fields.finish();
+  return to;
+}
+
+Translated translate_chat(const Json& body) {
+  Fields fields(body, "body");
+  Translated to;
+  read_text_fields(fields, to);
+  const Json* messages = fields.take("messages");
+  if (!messages || !messages->is_array()) throw wrong("messages", "messages: expected a list");
+  to.request["messages"] = Json::array();
+  for (const Json& message : *messages) {
+    Fields inner(message, "messages");
+    std::string role, name;
+    inner.text("role", role);
+    inner.text("name", name);
+    const Json* content = inner.take("content");
+    if (role.empty() || !content)
+      throw wrong("messages", "messages: each needs a role and a content");
+    inner.finish();
+    to.request["messages"].push_back({{"role", role}, {"content", content_of(*content)}});
+  }
+  const Json* newer = fields.take("max_completion_tokens");
+  const Json* older = fields.take("max_tokens");
+  if (newer || older) to.request["max_tokens"] = newer ? *newer : *older;
+  only(fields, "logprobs", {false});
+  only(fields, "response_format", {{{"type", "text"}}});
+  only(fields, "store", {false});
+  fields.finish();
+  return to;
+}
+
+}  // namespace tessera::server

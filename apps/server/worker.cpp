@@ -1,0 +1,189 @@
+#include "server/worker.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "parameters.h"
+#include "server/base64.h"
+#include "server/batch.h"
+#include "tessera/words.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr double kRate = 8;  // frames a second
+
+// Images, or frames, by the job that they are of; videos are numbered over all jobs.
+class Shares {
+ public:
+  explicit Shares(const std::vector<JobPtr>& jobs) {
+    for (const JobPtr& job : jobs)
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + samples_of(job->ask));
+  }
+  size_t owner(int sample) const {
+    return size_t(std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin());
+  }
+  int first(size_t job) const { return job == 0 ? 0 : ends_[job - 1]; }
+  int count(size_t job) const { return ends_[job] - first(job); }
+
+ private:
+  std::vector<int> ends_;
+};
+
+// The frames of each sample, one of an image.
+std::vector<std::span<const Image>> samples_in(const std::vector<Image>& images) {
+  std::vector<std::span<const Image>> all;
+  for (size_t begin = 0, end = 0; begin < images.size(); begin = end) {
+    ++end;
+    while (end < images.size() && images[begin].video >= 0 &&
+           images[end].video == images[begin].video)
+      ++end;
+    all.emplace_back(&images[begin], end - begin);
+  }
+  return all;
+}
+
+std::string data_url(const Image& image, const std::string& path, const std::stop_token& stop) {
+  save_png(image, path, {}, stop);
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return "data:image/png;base64," + base64(bytes);
+}
+
+// A preview that cannot be had is left out; the run goes on.
+void show_preview(const std::vector<JobPtr>& jobs, const Store& store, const Shares& shares,
+                  const Progress& p, const std::stop_token& stop) {
+  const int every = jobs[0]->record.previews;
+  if (every == 0 || !p.preview || p.step == 0 || p.step == p.steps || p.step % every != 0) return;
+  const std::string path = store.folder_of(jobs[0]->record.id) + "/preview.png";
+  try {
+    const std::vector<Image> images = p.preview();
+    const auto samples = samples_in(images);
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const auto& image = samples.at(size_t(shares.first(i))).front();
+      jobs[i]->events.add("preview",
+                          text_of({{"step", p.step}, {"image", data_url(image, path, stop)}}));
+    }
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::cancelled) throw;
+  }
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
+
+Outcome save_samples(const Job& job, const Store& store, const GenerateResult& result,
+                     std::span<const std::span<const Image>> samples, const std::stop_token& stop) {
+  const auto& q = std::get<GenerateRequest>(job.ask);
+  Outcome outcome;
+  const std::string folder = store.folder_of(job.record.id);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Image& image = samples[i].front();
+    const uint64_t seed = q.seeds.empty() ? q.seed : q.seeds[i];
+    Parameters said{job.record.model, q.negative_prompt, seed};
+    if (samples.size() > 1) said.count = int(samples.size()), said.position = int(i);
+    const auto texts = texts_of(parameters_of(result, image, said));
+    const bool video = image.video >= 0;
+    const std::string name = std::to_string(i) + (video ? ".mp4" : ".png");
+    if (video)
+      save_mp4(samples[i], kRate, folder + "/" + name, texts, stop);
+    else
+      save_png(image, folder + "/" + name, texts, stop);
+    outcome.results.push_back({{"file", name},
+                               {"type", video ? "video/mp4" : "image/png"},
+                               {"width", image.width},
+                               {"height", image.height},
+                               {"seed", seed}});
+  }
+  outcome.report = Json::parse(to_json(result.report));
+  outcome.steps = double(result.steps) * double(samples.size());
+  return outcome;
+}
+
+std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& store,
+                                const Look& look, const std::stop_token& stop) {
+  const Shares shares(jobs);
+  RunControl control{stop, {}, {}};
+  control.on_progress = [&](const Progress& p) {
+    if (p.phase != Phase::denoise) return;
+    for (const JobPtr& job : jobs) look.step(*job, p.step, p.steps, p.seconds);
+    show_preview(jobs, store, shares, p, stop);
+  };
+  const GenerateRequest request = merged_images(jobs);
+  const GenerateResult result = jobs[0]->served->model.generate(request, control);
+  const auto samples = samples_in(result.images);
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const auto own = std::span(samples).subspan(size_t(shares.first(i)), size_t(shares.count(i)));
+    outcomes.push_back(save_samples(*jobs[i], store, result, own, stop));
+  }
+  return outcomes;
+}
+
+void tell_block(Job& job, int sequence, const CompleteProgress& p) {
+  if (!p.text.empty()) job.events.add("text", text_of({{"sequence", sequence}, {"delta", p.text}}));
+  if (p.block.empty()) return;
+  Json texts = Json::array();
+  for (const std::string& text : p.block) texts.push_back(text.empty() ? Json() : Json(text));
+  job.events.add("block", text_of({{"sequence", sequence}, {"begin", p.from}, {"texts", texts}}));
+}
+
+Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t job) {
+  Outcome outcome;
+  Json texts = Json::array(), finishes = Json::array();
+  size_t prompt = 0, generated = 0;
+  CompleteResult own = result;
+  own.completions.assign(result.completions.begin() + shares.first(job),
+                         result.completions.begin() + shares.first(job) + shares.count(job));
+  for (const Completion& c : own.completions) {
+    texts.push_back(c.text);
+    finishes.push_back(word_of(c.finish));
+    prompt += c.prompt_ids.size();
+    generated += c.ids.size();
+  }
+  outcome.text = texts.size() == 1 ? texts[0] : texts;
+  outcome.usage = {{"prompt_tokens", prompt},
+                   {"completion_tokens", generated},
+                   {"total_tokens", prompt + generated},
+                   {"finish", finishes}};
+  outcome.report = Json::parse(to_json(own));
+  outcome.tokens = double(generated);
+  return outcome;
+}
+
+std::vector<Outcome> run_texts(const std::vector<JobPtr>& jobs, const Look& look,
+                               const std::stop_token& stop) {
+  const Shares shares(jobs);
+  std::vector<int> passes(jobs.size(), 0);
+  const double begun = now();
+  CompleteControl control{stop, {}, {}};
+  control.on_progress = [&](const CompleteProgress& p) {
+    const size_t owner = shares.owner(p.prompt);
+    tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
+    look.step(*jobs[owner], ++passes[owner], 0, now() - begun);
+  };
+  const CompleteResult result = jobs[0]->served->model.complete(merged_texts(jobs, stop), control);
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; i < jobs.size(); ++i) outcomes.push_back(answers_of(result, shares, i));
+  return outcomes;
+}
+
+}  // namespace
+
+std::vector<Outcome> run_jobs(const std::vector<JobPtr>& jobs, const Store& store, const Look& look,
+                              const std::stop_token& stop) {
+  if (jobs[0]->record.kind == Kind::text) return run_texts(jobs, look, stop);
+  return run_images(jobs, store, look, stop);
+}
+
+void take(const Outcome& outcome, Job& job, Metrics& metrics) {
+  job.record.results = outcome.results;
+  job.record.text = outcome.text;
+  job.record.usage = outcome.usage;
+  job.record.report = outcome.report;
+  if (outcome.steps > 0) metrics.steps(job.record.model, outcome.steps);
+  if (outcome.tokens > 0) metrics.tokens(job.record.model, outcome.tokens);
+}
+
+}  // namespace tessera::server
