@@ -1,6 +1,7 @@
 #include "server/models.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "server/refusal.h"
 
@@ -24,6 +25,11 @@ ModelFacts facts_of(const Model& model, const std::string& name, const RunOption
   return facts;
 }
 
+std::string name_of(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return std::filesystem::path(path).filename().string();
+}
+
 }  // namespace
 
 const char* word_of(Kind kind) {
@@ -44,19 +50,34 @@ Json json_of(const ModelFacts& facts) {
 }
 
 Models::Models(const std::vector<std::string>& models, const RunOptions& options,
-               const std::stop_token& stop) {
+               const std::stop_token& stop,
+               const std::function<void(const std::string&)>& said) {
+  std::optional<Error> misfit;
+  size_t planned = 0;
   for (const std::string& given : models) {
-    std::string path = given;
-    while (path.size() > 1 && path.back() == '/') path.pop_back();
-    const std::string name = std::filesystem::path(path).filename().string();
+    const std::string name = name_of(given);
     for (const auto& other : all_)
       if (other->facts.name == name)
         throw Error(ErrorCode::usage, "two models are called '" + name +
                                           "': requests could not tell them apart; rename a folder");
-    Model model = Model::open(given, options, stop);
-    ModelFacts facts = facts_of(model, name, options, stop);
-    all_.push_back(std::make_unique<Served>(Served{std::move(facts), std::move(model)}));
+    const auto add = [&](const RunOptions& run) {
+      Model model = Model::open(given, run, stop);
+      ModelFacts facts = facts_of(model, name, run, stop);
+      all_.push_back(std::make_unique<Served>(Served{std::move(facts), std::move(model)}));
+    };
+    try {
+      add(options);
+      ++planned;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::plan || models.size() == 1) throw;
+      misfit = error;
+      RunOptions alone = options;
+      alone.plan = {};
+      add(alone);
+      said(name + " runs on one rank: " + error.what());
+    }
   }
+  if (misfit && planned == 0) throw *misfit;
 }
 
 const Served& Models::find(const std::string& name) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -35,10 +36,11 @@ struct Served {
 /// All models of a server.
 class Models {
  public:
-  /// Opens each: a folder is named by its last part. Throws Error(usage) for two of one name, and
-  /// what Model::open throws.
+  /// Opens each: a folder is named by its last part. Where there are several, one that the plan is
+  /// not for runs on one rank, and `said` hears of it. Throws Error(usage) for two of one name,
+  /// Error(plan) for a plan that none can run, and what Model::open throws.
   Models(const std::vector<std::string>& models, const RunOptions& options,
-         const std::stop_token& stop);
+         const std::stop_token& stop, const std::function<void(const std::string&)>& said);
   explicit Models(std::vector<std::unique_ptr<Served>> models) : all_(std::move(models)) {}
 
   /// Throws Refusal(404) that lists the names. "" is the only one, or the first of `kinds`.

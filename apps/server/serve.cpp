@@ -67,7 +67,10 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   Store store(o.store);
   RunOptions run = o.run;
   run.keep_parts = true;
-  const Models models(o.models, run, stop);
+  const auto note = [&](const std::string& text) {
+    said(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
+  };
+  const Models models(o.models, run, stop, note);
   Metrics metrics;
   Jobs jobs(models, store, metrics, job_options(o), guard.keyed());
   std::unique_ptr<Listener> listener;

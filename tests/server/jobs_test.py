@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Jobs from their request to their files: as the command line does it, followed, cancelled, removed."""
+
+import subprocess
+import tempfile
+import threading
+import time
+
+from serving import PROGRAM, ServerTest, main
+
+
+class Jobs(ServerTest):
+    def drawn(self, *arguments):
+        """The file that the command line writes."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([PROGRAM, "generate", "shapes", *arguments, "--progress", "none", "-o", f"{folder}/x.png"],
+                           check=True, timeout=60, capture_output=True)
+            with open(f"{folder}/x.png", "rb") as file:
+                return file.read()
+
+    def test_an_image_is_that_of_the_command_line_byte_by_byte(self):
+        job = self.server.submit({"classes": ["red circle"], "steps": 6, "seed": 7})
+        done = self.server.wait(job)
+        self.assertEqual((done["state"], done["kind"], done["model"]), ("done", "image", "shapes"))
+        (result,) = done["results"]
+        self.assertEqual({k: result[k] for k in ("type", "width", "height", "seed")},
+                         {"type": "image/png", "width": 128, "height": 128, "seed": 7})
+        answer = self.server.get(result["url"])
+        self.assertEqual((answer.status, answer.headers["Content-Type"]), (200, "image/png"))
+        self.assertEqual(answer.body, self.drawn("--class", "red circle", "--steps", "6", "--seed", "7"))
+        self.assertEqual(done["report"]["model"], "shapes")
+        self.assertLessEqual(done["created"], done["started"])
+        self.assertLessEqual(done["started"], done["ended"])
+
+    def test_jobs_that_run_as_one_have_the_bits_of_those_alone(self):
+        server = self.another("--batch", 8, "--at-once", 1)
+        blocker = server.submit({"classes": ["red star"], "steps": 300})
+        server.wait(blocker, "running")
+        asked = [{"classes": [name], "steps": 5, "seed": seed} for seed, name in
+                 enumerate(["red circle", "blue star", "green ring", "yellow bar", "red cross", "blue ring"])]
+        asked.append({"classes": ["red bar", "blue bar"], "steps": 5, "seeds": [11, 12]})
+        jobs = [server.submit(request) for request in asked]
+        server.ask("DELETE", f"/jobs/{blocker}")
+        shown = [server.wait(job) for job in jobs]
+        self.assertEqual({job["state"] for job in shown}, {"done"})
+        self.assertEqual(len({job["started"] // 0.02 for job in shown}), 1, "they did not begin together")
+        for request, job in zip(asked, shown):
+            for i, result in enumerate(job["results"]):
+                seed = request.get("seeds", [request.get("seed")])[i]
+                alone = self.server.wait(self.server.submit({**request, "classes": [request["classes"][i]],
+                                                             "seed": seed, "seeds": None}))
+                self.assertEqual(server.get(result["url"]).body[-4096:],
+                                 self.server.get(alone["results"][0]["url"]).body[-4096:])
+        self.assertIn('tessera_batch_jobs_bucket{model="shapes",le="4"} 1', server.get("/metrics").body.decode())
+
+    def test_answers_that_run_as_one_are_those_alone(self):
+        words = ["hello", "tessera", "world", "batch"]
+        alone = [self.server.wait(self.server.submit({"prompt": f"sort {word}="}, "tasks-a"))["text"] for word in words]
+        self.assertEqual(alone[0], "ehllo")
+        server = self.another("--at-once", 1, models=("shapes", "tasks-a"))
+        blocker = server.submit({"classes": ["red star"], "steps": 300})
+        server.wait(blocker, "running")
+        jobs = [server.submit({"prompt": f"sort {word}="}, "tasks-a") for word in words]
+        server.ask("DELETE", f"/jobs/{blocker}")
+        self.assertEqual([server.wait(job)["text"] for job in jobs], alone)
+        self.assertIn('tessera_batch_jobs_sum{model="tasks-a"} 4\n', server.get("/metrics").body.decode())
+
+    def test_one_that_is_refused_leaves_the_others_of_its_batch_alone(self):
+        server = self.another("--at-once", 1)
+        blocker = server.submit({"classes": ["red star"], "steps": 300})
+        server.wait(blocker, "running")
+        jobs = [server.submit({"classes": [name], "steps": 3}) for name in ("red circle", "no such class", "blue star")]
+        server.ask("DELETE", f"/jobs/{blocker}")
+        shown = [server.wait(job) for job in jobs]
+        self.assertEqual([job["state"] for job in shown], ["done", "failed", "done"])
+        self.assertEqual(shown[1]["error"]["type"], "invalid_request_error")
+        self.assertIn("no such class", shown[1]["error"]["message"])
+
+    def test_events_tell_all_and_are_resumed(self):
+        job = self.server.submit({"classes": ["blue star"], "steps": 6}, previews=2)
+        events = self.server.events(job)
+        names = [name for _, name, _ in events]
+        self.assertEqual([number for number, _, _ in events], list(range(1, len(events) + 1)))
+        self.assertEqual((names[0], names[-1], names.count("preview")), ("state", "done", 2))
+        self.assertEqual(events[0][2]["state"], "queued")
+        steps = [data["step"] for _, name, data in events if name == "progress"]
+        self.assertEqual((steps, len(set(steps))), (sorted(steps), len(steps)))
+        preview = next(data for _, name, data in events if name == "preview")
+        self.assertTrue(preview["image"].startswith("data:image/png;base64,iVBOR"))
+        self.assertEqual(self.server.events(job, after=events[4][0]), events[5:])
+        self.assertEqual(events[-1][2]["results"], self.server.get(f"/jobs/{job}").json["results"])
+
+    def test_a_text_is_told_as_it_comes(self):
+        job = self.server.submit({"prompt": "rev abcdef=", "block": 4}, "tasks-a")
+        events = self.server.events(job)
+        said = "".join(data["delta"] for _, name, data in events if name == "text")
+        self.assertEqual((said, events[-1][2]["text"]), ("fedcba", "fedcba"))
+        blocks = [data for _, name, data in events if name == "block"]
+        self.assertIn(None, blocks[0]["texts"] + [None])
+        self.assertEqual(blocks[0]["sequence"], 0)
+
+    def test_cancelled_within_a_step(self):
+        job = self.server.submit({"classes": ["red star"], "steps": 1000, "count": 8})
+        self.server.wait(job, "running")
+        begun = time.monotonic()
+        self.assertEqual(self.server.ask("DELETE", f"/jobs/{job}").json["state"], "cancelled")
+        while self.server.get("/status").json["running"] and time.monotonic() - begun < 10:
+            time.sleep(0.005)
+        quick = self.server.wait(self.server.submit())
+        self.assertEqual(quick["state"], "done")
+        self.assertLess(time.monotonic() - begun, 2)
+        self.assertEqual(self.server.events(job)[-1][1:], ("cancelled", {}))
+        self.assertEqual(self.server.ask("DELETE", f"/jobs/{job}").json, {"removed": True})
+        self.assertEqual(self.server.get(f"/jobs/{job}").status, 404)
+
+    def test_a_removed_job_takes_its_files_along(self):
+        job = self.server.submit()
+        url = self.server.wait(job)["results"][0]["url"]
+        self.server.ask("DELETE", f"/jobs/{job}")
+        self.assertEqual(self.server.get(url).status, 404)
+        self.assertFalse((self.server.folder / "store/results" / job).exists())
+
+    def test_the_list_is_cut_into_pages(self):
+        jobs = [self.server.submit() for _ in range(3)]
+        for job in jobs:
+            self.server.wait(job)
+        first = self.server.get("/jobs?limit=2").json["jobs"]
+        self.assertEqual([job["id"] for job in first], [jobs[2], jobs[1]])
+        self.assertNotIn("report", first[0])
+        second = self.server.get(f"/jobs?limit=1&before={jobs[1]}").json["jobs"]
+        self.assertEqual([job["id"] for job in second], [jobs[0]])
+
+    def test_clients_that_wait_together_all_hear_the_end(self):
+        job = self.server.submit({"classes": ["red star"], "steps": 40})
+        heard = []
+        threads = [threading.Thread(target=lambda: heard.append(self.server.events(job)[-1][1])) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(heard, ["done"] * 8)
+
+    def test_what_there_is(self):
+        models = {model["name"]: model for model in self.server.get("/models").json["models"]}
+        self.assertEqual({name: model["kind"] for name, model in models.items()}, {"shapes": "image", "tasks-a": "text"})
+        self.assertEqual((models["shapes"]["classes"], len(models["shapes"]["class_names"])), (32, 32))
+        self.assertEqual(self.server.get("/healthz").status, 200)
+        self.assertEqual(self.server.get("/readyz").status, 200)
+        self.assertEqual(self.server.get("/status").json["queue"]["limit"], 256)
+
+
+class Ranks(ServerTest):
+    arguments, models = ("--plan", "ulysses=2"), ("shapes",)
+
+    def test_a_plan_of_two_ranks(self):
+        self.assertEqual(self.server.get("/models").json["models"][0]["ranks"], 2)
+        done = self.server.wait(self.server.submit())
+        self.assertEqual((done["state"], done["report"]["ranks"]), ("done", 2))
+
+
+if __name__ == "__main__":
+    main()

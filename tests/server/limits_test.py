@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""What a server refuses, with which status and words; who may ask it."""
+
+import json
+import os
+import subprocess
+import tempfile
+
+from serving import CIRCLE, PROGRAM, ServerTest, main
+
+
+class Bodies(ServerTest):
+    def refused(self, status, body, param=None, says="", path="/jobs"):
+        answer = self.server.post(path, body)
+        self.assertEqual(answer.status, status, answer.body)
+        error = answer.json["error"]
+        self.assertEqual(set(error), {"message", "type", "param", "code"})
+        self.assertEqual(error["param"], param)
+        self.assertIn(says, error["message"])
+
+    def image(self, **request):
+        return {"model": "shapes", "request": request}
+
+    def test_what_is_no_request(self):
+        for body, says in ((b"", "no JSON"), (b"{", "no JSON"), (b"[]", "no JSON object"), (b'{"a":\xff}', "no JSON"),
+                           (b"[" * 100, "deeper"), (b'{"a":1e999}', "no JSON"), (b"nul", "no JSON")):
+            self.refused(400, body, says=says)
+        self.refused(400, b'{"model":"shapes","model":"scenes"}', "model", "twice")
+        self.refused(400, {"model": "shapes"}, "request", "missing")
+        self.refused(400, {"model": "shapes", "request": 3}, "request", "an object")
+        self.refused(400, {**self.image(**CIRCLE), "priority": 1}, "priority", "no parameter")
+        self.refused(404, {"model": "nothing", "request": {}}, "model", "there is shapes, tasks-a")
+        self.refused(400, {"request": {}}, "model", "name one of")
+
+    def test_what_an_image_cannot_be(self):
+        for param, request in (("prompt", {}), ("prompt", {"prompt": "x", "classes": ["red circle"]}),
+                               ("steps", {**CIRCLE, "steps": 0}), ("steps", {**CIRCLE, "steps": 2.0}),
+                               ("steps", {**CIRCLE, "steps": "4"}), ("steps", {**CIRCLE, "steps": 1001}),
+                               ("steps", {**CIRCLE, "steps": 1 << 70}), ("width", {**CIRCLE, "width": -1}),
+                               ("width", {**CIRCLE, "width": 65536, "height": 65536}), ("count", {**CIRCLE, "count": 65}),
+                               ("count", {"classes": ["red circle"] * 65}), ("seed", {**CIRCLE, "seed": -1}),
+                               ("seed", {**CIRCLE, "seed": 1 << 64}), ("seeds", {**CIRCLE, "seeds": [1, 2]}),
+                               ("guidance", {**CIRCLE, "guidance": -1}), ("noise", {**CIRCLE, "noise": "white"}),
+                               ("scheduler", {**CIRCLE, "scheduler": "x"}), ("classes", {"classes": []}),
+                               ("classes", {"classes": [["red circle"]]}), ("prompt", {"prompt": "x" * 70000}),
+                               ("classes", {"classes": ["a\0b"]}), ("save_latents", {**CIRCLE, "save_latents": "/tmp/x"}),
+                               ("embeddings", {**CIRCLE, "embeddings": "/etc/passwd"}),
+                               ("trace", {**CIRCLE, "trace": "x"}), ("initial_latents", {**CIRCLE, "initial_latents": "x"})):
+            with self.subTest(f"{param} {request}"[:100]):
+                self.refused(400, self.image(**request), param)
+
+    def test_what_an_answer_cannot_be(self):
+        for param, request in (("prompt", {}), ("prompt", {"prompt": "x", "messages": []}), ("messages", {"messages": []}),
+                               ("messages", {"messages": [{"role": "user"}]}), ("max_tokens", {"prompt": "x", "max_tokens": 0}),
+                               ("threshold", {"prompt": "x", "threshold": 0.5, "decode": "steps:4"}),
+                               ("cache", {"prompt": "x", "cache": "big"}), ("stop", {"prompt": "x", "stop": [""]}),
+                               ("tools", {"messages": [{"role": "user", "content": "x"}], "tools": []})):
+            with self.subTest(f"{param} {request}"[:100]):
+                self.refused(400, {"model": "tasks-a", "request": request}, param)
+
+    def test_what_the_library_refuses_is_the_end_of_a_job(self):
+        job = self.server.wait(self.server.submit({"classes": ["purple cow"]}))
+        self.assertEqual((job["state"], job["error"]["type"]), ("failed", "invalid_request_error"))
+        self.assertIn("purple cow", job["error"]["message"])
+
+    def test_paths_and_methods(self):
+        for method, path, status in (("GET", "/nothing", 404), ("GET", "/jobs/x", 404), ("GET", "/jobs/../../etc/passwd", 404),
+                                     ("GET", "/jobs/%2e%2e/results/0", 404), ("PUT", "/jobs", 405), ("DELETE", "/jobs/x", 404),
+                                     ("GET", "/jobs?limit=x", 400), ("GET", "/jobs?limit=0", 400), ("POST", "/models", 404)):
+            answer = self.server.ask(method, path, {} if method in ("PUT", "POST") else None)
+            self.assertEqual(answer.status, status, f"{method} {path}")
+            self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+        job = self.server.submit()
+        self.server.wait(job)
+        for number in ("1", "x", "-1", "0/../0", "99999999999999999999"):
+            self.assertIn(self.server.get(f"/jobs/{job}/results/{number}").status, (400, 404))
+
+    def test_too_large_is_said_before_it_is_read(self):
+        connection = self.server.connect()
+        connection.putrequest("POST", "/jobs")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", str(1 << 30))
+        connection.endheaders()
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 413)
+        self.assertIn("1048576 at most", json.loads(answer.read())["error"]["message"])
+        self.assertEqual(self.server.ask("POST", "/jobs", b"{}", {"Transfer-Encoding": "chunked"}).status, 411)
+
+    def test_other_sites_are_turned_away(self):
+        self.assertEqual(self.server.get("/status", Host="evil.example").status, 421)
+        self.assertEqual(self.server.get("/status", Host="localhost.evil.example").status, 421)
+        self.assertEqual(self.server.get("/status", Host="127.0.0.1.evil.example").status, 421)
+        self.assertEqual(self.server.get("/status", Host=f"localhost:{self.server.port}").status, 200)
+        self.assertEqual(self.server.get("/status", Origin="http://evil.example").status, 403)
+        own = f"http://127.0.0.1:{self.server.port}"
+        self.assertEqual(self.server.get("/status", Origin=own).status, 200)
+        self.assertEqual(self.server.ask("POST", "/jobs", b"{}", {"Content-Type": "text/plain"}).status, 415)
+        self.assertIsNone(self.server.get("/status").headers["Access-Control-Allow-Origin"])
+
+    def test_a_full_queue(self):
+        server = self.another("--queue", 2, "--at-once", 1, "--batch", 1)
+        blocker = server.submit({"classes": ["red star"], "steps": 1000, "count": 4})
+        server.wait(blocker, "running")
+        waiting = [server.submit() for _ in range(2)]
+        answer = server.post("/jobs", {"model": "shapes", "request": CIRCLE})
+        self.assertEqual((answer.status, answer.json["error"]["type"]), (429, "overloaded"))
+        self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
+        self.assertEqual([server.get(f"/jobs/{job}").json["position"] for job in waiting], [0, 1])
+        server.ask("DELETE", f"/jobs/{blocker}")
+        self.assertEqual([server.wait(job)["state"] for job in waiting], ["done", "done"])
+
+    def test_memory_that_is_not_there(self):
+        server = self.another("--memory-budget", "1MB")
+        answer = server.post("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "steps": 2})
+        self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"), answer.body)
+        self.assertIn("--memory-budget", answer.message)
+
+
+class Keys(ServerTest):
+    FIRST, SECOND = "first-key-of-all-clients", "second-key-of-all-clients"
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.path = os.path.join(holder.name, "keys")
+        with open(os.open(cls.path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(f"# clients\nanna {cls.FIRST}\n\n{cls.SECOND}\n")
+        cls.arguments = ("--api-keys", cls.path)
+        super().setUpClass()
+
+    def get(self, path, key):
+        return self.server.get(path, Authorization=f"Bearer {key}")
+
+    def test_who_has_none_is_told(self):
+        for key in ("", "x", self.FIRST[:-1], self.FIRST + "x", self.FIRST.upper(), "x" * 5000):
+            answer = self.get("/jobs", key)
+            self.assertEqual((answer.status, answer.headers["WWW-Authenticate"]), (401, "Bearer"))
+        self.assertEqual(self.server.get("/status").status, 401)
+        self.assertEqual(self.server.get("/metrics").status, 401)
+        self.assertEqual(self.server.post("/jobs", {}).status, 401)
+        self.assertEqual(self.server.get("/healthz").status, 200)
+        self.assertEqual(self.server.get("/").status, 200)
+
+    def test_jobs_of_others_are_not_there(self):
+        made = self.server.post("/jobs", {"model": "shapes", "request": CIRCLE}, Authorization=f"Bearer {self.FIRST}")
+        job = f"/jobs/{made.json['id']}"
+        self.assertEqual(self.get(job, self.FIRST).status, 200)
+        for path in (job, job + "/events", job + "/results/0"):
+            self.assertEqual(self.get(path, self.SECOND).status, 404)
+        other = self.server.ask("DELETE", job, headers={"Authorization": f"Bearer {self.SECOND}"})
+        self.assertEqual(other.status, 404)
+        self.assertEqual(self.get("/jobs", self.SECOND).json["jobs"], [])
+
+    def test_the_log_names_keys_and_never_shows_them(self):
+        self.get("/status", self.FIRST)
+        self.assertIn("GET /status 200", self.server.log())
+        self.assertIn("anna", self.server.log())
+        self.assertNotIn(self.FIRST, self.server.log())
+
+
+class Start(ServerTest):
+    def refused(self, *arguments, says):
+        done = subprocess.run([PROGRAM, "serve", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr.count("tessera: error: ")), (2, 1), done.stderr)
+        self.assertIn(says, done.stderr)
+
+    def test_what_it_refuses_to_start_with(self):
+        self.refused("shapes", "--host", "0.0.0.0", says="--api-keys")
+        self.refused("shapes", "--port", self.server.port, says="Address already in use")
+        self.refused("shapes", "--port", "0", "--store", self.server.folder / "store", says="another server has it")
+        self.refused("shapes", "shapes", says="two models are called")
+        self.refused("shapes", "--keep", "soon", says="--keep soon")
+        self.refused("shapes", "--host", "0.0.0.0", "--api-keys", "/nowhere/keys", says="no such file")
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("short\n")
+            file.flush()
+            self.refused("shapes", "--api-keys", file.name, says="16 characters")
+            os.chmod(file.name, 0o644)
+            self.refused("shapes", "--api-keys", file.name, says="chmod 600")
+
+
+if __name__ == "__main__":
+    main()

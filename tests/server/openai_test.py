@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The official client of OpenAI, unchanged, against the server."""
+
+import base64
+import tempfile
+
+import openai
+
+from serving import ServerTest, main
+
+
+class Client(ServerTest):
+    def setUp(self):
+        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="none", max_retries=0)
+        self.addCleanup(self.client.close)
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["shapes", "tasks-a"])
+        self.assertEqual(self.client.models.retrieve("shapes").owned_by, "tessera")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("nothing")
+
+    def test_images(self):
+        made = self.client.images.generate(model="shapes", prompt="blue star", n=2, size="128x128",
+                                           response_format="b64_json", extra_body={"steps": 4})
+        images = [base64.b64decode(image.b64_json) for image in made.data]
+        self.assertEqual([image[:4] for image in images], [b"\x89PNG"] * 2)
+        self.assertNotEqual(images[0], images[1])
+        again = [self.client.images.generate(model="shapes", prompt="blue star", response_format="b64_json",
+                                             extra_body={"steps": 4, "seed": 5}).data[0].b64_json for _ in range(2)]
+        self.assertEqual(again[0], again[1])
+
+    def test_images_by_address(self):
+        (image,) = self.client.images.generate(model="shapes", prompt="red ring", extra_body={"steps": 2}).data
+        self.assertTrue(image.url.startswith(f"http://127.0.0.1:{self.server.port}/jobs/"))
+        self.assertEqual(self.server.get("/" + image.url.split("/", 3)[3]).body[:4], b"\x89PNG")
+
+    def test_completions(self):
+        made = self.client.completions.create(model="tasks-a", prompt="sort hello=", max_tokens=32)
+        self.assertEqual((made.choices[0].text, made.choices[0].finish_reason), ("ehllo", "stop"))
+        self.assertEqual(made.usage.total_tokens, made.usage.prompt_tokens + made.usage.completion_tokens)
+        both = self.client.completions.create(model="tasks-a", prompt=["sort hello=", "rev abcdef="])
+        self.assertEqual([choice.text for choice in both.choices], ["ehllo", "fedcba"])
+
+    def test_streams(self):
+        chunks = list(self.client.completions.create(model="tasks-a", prompt="rev abcdef=", stream=True,
+                                                     stream_options={"include_usage": True}, extra_body={"block": 4}))
+        self.assertEqual("".join(c.choices[0].text for c in chunks if c.choices), "fedcba")
+        self.assertEqual(chunks[-2].choices[0].finish_reason, "stop")
+        self.assertGreater(chunks[-1].usage.completion_tokens, 0)
+
+    def test_chat(self):
+        messages = [{"role": "user", "content": "sort hello="}]
+        said = self.client.chat.completions.create(model="tasks-a", messages=messages)
+        self.assertEqual((said.choices[0].message.content, said.choices[0].message.role), ("ehllo", "assistant"))
+        parts = [{"role": "user", "content": [{"type": "text", "text": "sort "}, {"type": "text", "text": "hello="}]}]
+        stream = self.client.chat.completions.create(model="tasks-a", messages=parts, stream=True, temperature=0,
+                                                     max_completion_tokens=32)
+        self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in stream), "ehllo")
+
+    def test_what_is_refused(self):
+        for error, ask in (
+                (openai.NotFoundError, lambda: self.client.completions.create(model="x", prompt="x")),
+                (openai.BadRequestError, lambda: self.client.images.generate(model="shapes", prompt="purple cow")),
+                (openai.BadRequestError, lambda: self.client.images.generate(model="shapes", prompt="red ring", size="big")),
+                (openai.BadRequestError, lambda: self.client.images.generate(model="tasks-a", prompt="x")),
+                (openai.BadRequestError, lambda: self.client.completions.create(model="shapes", prompt="x")),
+                (openai.BadRequestError, lambda: self.client.completions.create(model="tasks-a", prompt="x", n=2)),
+                (openai.BadRequestError, lambda: self.client.completions.create(model="tasks-a", prompt="x", top_p=0.5))):
+            with self.assertRaises(error) as refused:
+                ask()
+            self.assertTrue(refused.exception.body["message"])
+
+    def test_keys(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("a-key-of-many-characters\n")
+            file.flush()
+            server = self.another("--api-keys", file.name)
+        base = f"http://127.0.0.1:{server.port}/v1"
+        with openai.OpenAI(base_url=base, api_key="another-key-of-many-characters", max_retries=0) as client:
+            self.assertRaises(openai.AuthenticationError, client.models.list)
+        with openai.OpenAI(base_url=base, api_key="a-key-of-many-characters", max_retries=0) as client:
+            self.assertEqual([model.id for model in client.models.list()], ["shapes"])
+
+
+if __name__ == "__main__":
+    main()

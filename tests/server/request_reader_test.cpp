@@ -1,0 +1,117 @@
+#include "server/request_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "server/refusal.h"
+
+namespace tessera::server {
+namespace {
+
+ModelFacts shapes() {
+  ModelFacts facts;
+  facts.name = "shapes";
+  facts.classes = 32;
+  facts.width = facts.height = 128;
+  return facts;
+}
+
+ModelFacts language() {
+  ModelFacts facts;
+  facts.kind = Kind::text;
+  return facts;
+}
+
+GenerateRequest image(const char* text) {
+  return std::get<GenerateRequest>(read_request(parse_body(text), shapes(), {}));
+}
+
+// The parameter that a request is refused for.
+std::string refused(const char* text, const ModelFacts& facts = shapes()) {
+  try {
+    read_request(parse_body(text), facts, {});
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.status(), 400) << text;
+    return refusal.param();
+  }
+  return "not refused";
+}
+
+TEST(RequestReader, ReadsAllOfAnImage) {
+  const GenerateRequest q =
+      image(R"({"classes": ["red circle", 3], "negative_prompt": "", "steps": 7,
+    "guidance": 2.5, "width": 64, "height": 32, "count": 2, "seeds": [1, 2, 3, 18446744073709551615],
+    "noise": "philox", "scheduler": "ddpm", "binning": true, "clean_caption": false})");
+  EXPECT_EQ(q.classes, (std::vector<std::string>{"red circle", "3"}));
+  EXPECT_EQ(q.negative_prompt, "");
+  EXPECT_EQ(q.steps, 7);
+  EXPECT_EQ(q.guidance, 2.5F);
+  EXPECT_EQ(q.width * 1000 + q.height, 64032);
+  EXPECT_EQ(q.count, 2);
+  EXPECT_EQ(q.seeds.back(), UINT64_MAX);
+  EXPECT_EQ(q.noise, NoiseSource::philox);
+  EXPECT_EQ(q.scheduler, SchedulerName::ddpm);
+  EXPECT_TRUE(q.binning);
+  EXPECT_EQ(q.clean_caption, false);
+}
+
+TEST(RequestReader, WhatIsNullIsNotGiven) {
+  const GenerateRequest q = image(R"({"classes": "red circle", "steps": null, "seeds": null})");
+  EXPECT_FALSE(q.steps.has_value());
+  EXPECT_TRUE(q.seeds.empty());
+}
+
+TEST(RequestReader, LimitsAreOfAllImagesTogether) {
+  EXPECT_EQ(refused(R"({"classes": ["a"], "width": 8192, "height": 8192})"), "not refused");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "width": 8192, "height": 8192, "count": 2})"), "width");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "width": 8192, "height": 8193})"), "width");
+  EXPECT_EQ(refused(R"({"classes": ["a", "b"], "count": 33})"), "count");
+}
+
+TEST(RequestReader, NamesWhatIsWrong) {
+  EXPECT_EQ(refused(R"({"classes": ["a"], "stepz": 3})"), "stepz");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "steps": 3.5})"), "steps");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "seed": -1})"), "seed");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "guidance": "strong"})"), "guidance");
+  EXPECT_EQ(refused(R"({"classes": [1.5]})"), "classes");
+  EXPECT_EQ(refused(R"({"classes": ["a\u0000b"]})"), "classes");
+  EXPECT_EQ(refused(R"({"prompts": ["a", "b\u0000"]})"), "prompts");
+  EXPECT_EQ(refused(R"({})"), "prompt");
+}
+
+TEST(RequestReader, NothingNamesAFile) {
+  for (const char* name :
+       {"embeddings", "initial_latents", "save_latents", "trace", "initial_tensors"})
+    EXPECT_EQ(refused(("{\"classes\": [\"a\"], \"" + std::string(name) + "\": \"x\"}").c_str()),
+              name);
+}
+
+TEST(RequestReader, ReadsAllOfAnAnswer) {
+  const auto q = std::get<CompleteRequest>(
+      read_request(parse_body(R"({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9,
+      "threshold": 0.5, "cache": "dual", "stop": "x", "select": "des-vote:0.4", "temperature": 0.5,
+      "seed": 4, "block": 8, "stop_at_eos": "none"})"),
+                   language(), {}));
+  EXPECT_EQ(parse_body("{\"m\":" + q.chat + "}")["m"][0]["content"], "hi");
+  EXPECT_EQ(q.max_tokens, 9);
+  EXPECT_TRUE(q.decode.starts_with("threshold:0.5"));
+  EXPECT_EQ(q.cache.kind, KvCache::dual);
+  EXPECT_EQ(q.stop, std::vector<std::string>{"x"});
+  EXPECT_EQ(q.stop_at_eos, StopAtEos::none);
+  EXPECT_EQ(refused(R"({"prompt": "x", "prompts": ["x"]})", language()), "prompt");
+  EXPECT_EQ(refused(R"({"prompt": "x", "steps": 0})", language()), "steps");
+}
+
+TEST(RequestReader, BodiesThatAreNone) {
+  for (const std::string body :
+       {"", "{", "[1]", "1", "{\"a\":1}x", "{\"a\":\"\xff\"}", "{\"a\":NaN}"})
+    EXPECT_THROW(parse_body(body), Refusal) << body;
+  EXPECT_THROW(parse_body(R"({"a": {"b": 1, "b": 2}})"), Refusal);
+  EXPECT_NO_THROW(parse_body(R"({"a": {"b": 1}, "c": {"b": 1}})"));
+  EXPECT_THROW(parse_body(std::string(1 << 20, '[')), Refusal);
+  std::string deep = "{\"a\":";
+  for (int i = 0; i < 20; ++i) deep += "[";
+  EXPECT_THROW(parse_body(deep), Refusal);
+}
+
+}  // namespace
+}  // namespace tessera::server

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What is acknowledged survives: kill -9, a graceful end, a store that is full or damaged."""
+
+import os
+import resource
+import signal
+import threading
+import time
+
+from serving import CIRCLE, ServerTest, main
+
+LONG = {"classes": ["red star"], "steps": 1000, "count": 8}
+
+
+class Restart(ServerTest):
+    def test_kill_9(self):
+        server = self.another("--at-once", 1)
+        ended = server.wait(server.submit())
+        cancelled = server.submit(LONG)
+        server.ask("DELETE", f"/jobs/{cancelled}")
+        running = server.submit({"classes": ["red star"], "steps": 600})
+        server.wait(running, "running")
+        waiting = [server.submit({**CIRCLE, "seed": seed}) for seed in range(5)]
+        self.assertEqual(server.end(signal.SIGKILL), -signal.SIGKILL)
+        server.start()
+        self.assertEqual(server.get(f"/jobs/{ended['id']}").json["results"], ended["results"])
+        self.assertEqual(server.get(ended["results"][0]["url"]).status, 200)
+        self.assertEqual(server.events(ended["id"])[-1][1], "done")
+        self.assertEqual(server.get(f"/jobs/{cancelled}").json["state"], "cancelled")
+        for job in (running, *waiting):
+            self.assertEqual(server.wait(job)["state"], "done")
+        self.assertEqual(server.events(running, after=100)[-1][1], "done")
+
+    def test_killed_at_any_moment_nothing_acknowledged_is_lost(self):
+        server = self.another()
+        acknowledged = []
+        for round_ in range(4):
+            going = [True]
+
+            def ask():
+                while going[0]:
+                    try:
+                        acknowledged.append(server.submit())
+                    except Exception:  # it is killed meanwhile
+                        return
+
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.15 + 0.07 * round_)
+            server.end(signal.SIGKILL)
+            going[0] = False
+            for thread in threads:
+                thread.join()
+            server.start()
+        self.assertGreater(len(acknowledged), 40)
+        for job in acknowledged:
+            done = server.wait(job)
+            self.assertEqual(done["state"], "done")
+            self.assertEqual(server.get(done["results"][0]["url"]).body[:4], b"\x89PNG")
+
+    def test_a_graceful_end_waits_for_what_runs(self):
+        server = self.another("--grace", 30, "--at-once", 1)
+        running = server.submit({"classes": ["red star"], "steps": 500})
+        server.wait(running, "running")
+        waiting = server.submit()
+        self.assertEqual(server.end(), 0)
+        self.assertIn("ending", server.log())
+        server.start()
+        self.assertEqual(server.get(f"/jobs/{running}").json["state"], "done")
+        self.assertEqual(server.wait(waiting)["state"], "done")
+
+    def test_what_does_not_end_in_time_begins_again(self):
+        server = self.another("--grace", 0)
+        job = server.submit({"classes": ["red star"], "steps": 1000, "count": 2})
+        server.wait(job, "running")
+        begun = time.monotonic()
+        self.assertEqual(server.end(signal.SIGINT), 0)
+        self.assertLess(time.monotonic() - begun, 5)
+        server.start()
+        self.assertIn(server.get(f"/jobs/{job}").json["state"], ("queued", "running"))
+        server.ask("DELETE", f"/jobs/{job}")
+
+    def test_who_waits_at_the_end_is_not_left_hanging(self):
+        server = self.another("--grace", 0)
+        job = server.submit(LONG)
+        ends = []
+        thread = threading.Thread(target=lambda: ends.append(self.listen(server, job)))
+        thread.start()
+        server.wait(job, "running")
+        self.assertEqual(server.end(), 0)
+        thread.join(30)
+        self.assertEqual(len(ends), 1)
+
+    @staticmethod
+    def listen(server, job):
+        try:
+            return server.events(job)
+        except OSError as error:
+            return error
+
+    def test_a_temporary_store_is_gone(self):
+        server = self.another(store=False, env={**os.environ, "TMPDIR": str(self.server.folder)})
+        server.wait(server.submit())
+        self.assertTrue(list(self.server.folder.glob("tessera-serve-*")))
+        self.assertEqual(server.end(), 0)
+        self.assertEqual(list(self.server.folder.glob("tessera-serve-*")), [])
+
+    def test_a_disk_that_is_full(self):
+        server = self.another()
+        done = server.wait(server.submit())
+        most = (server.folder / "store/jobs.sqlite-wal").stat().st_size
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        answers = [server.post("/jobs", {"model": "shapes", "request": CIRCLE}) for _ in range(20)]
+        refused = [answer for answer in answers if answer.status != 202]
+        self.assertTrue(refused)
+        self.assertEqual({(answer.status, answer.json["error"]["type"]) for answer in refused}, {(507, "storage")})
+        self.assertEqual(server.get(f"/jobs/{done['id']}").json["state"], "done")
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        for answer in answers:
+            if answer.status == 202:
+                self.assertIn(server.wait(answer.json["id"])["state"], ("done", "failed"))
+        self.assertEqual(server.wait(server.submit())["state"], "done")
+
+    def test_results_that_cannot_be_written(self):
+        server = self.another()
+        server.wait(server.submit())
+        results = server.folder / "store/results"
+        results.rename(server.folder / "aside")
+        results.write_text("no folder")
+        failed = server.wait(server.submit())
+        self.assertEqual(failed["state"], "failed")
+        self.assertIn("results", failed["error"]["message"])
+        results.unlink()
+        (server.folder / "aside").rename(results)
+        self.assertEqual(server.wait(server.submit())["state"], "done")
+
+    def test_a_damaged_store_is_named(self):
+        server = self.another()
+        server.end()
+        (server.folder / "store/jobs.sqlite").write_bytes(b"no database" * 100)
+        with self.assertRaisesRegex(AssertionError, "jobs.sqlite' cannot be used"):
+            server.start()
+        self.assertEqual(server.process.wait(60), 3)
+
+    def test_a_job_of_a_model_that_is_served_no_more(self):
+        server = self.another("--grace", 0, models=("shapes", "tasks-a"))
+        job = server.submit(LONG)
+        server.wait(job, "running")
+        server.end()
+        server.arguments.remove("shapes")
+        server.start()
+        failed = server.get(f"/jobs/{job}").json
+        self.assertEqual(failed["state"], "failed")
+        self.assertIn("there is no model 'shapes'", failed["error"]["message"])
+
+    def test_ended_jobs_go_after_their_time(self):
+        server = self.another("--keep", "1s")
+        job = server.wait(server.submit())
+        until = time.monotonic() + 20
+        while server.get(f"/jobs/{job['id']}").status == 200 and time.monotonic() < until:
+            time.sleep(0.2)
+        self.assertEqual(server.get(job["results"][0]["url"]).status, 404)
+        self.assertEqual(list((server.folder / "store/results").iterdir()), [])
+
+
+if __name__ == "__main__":
+    main()

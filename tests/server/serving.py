@@ -1,0 +1,147 @@
+"""`tessera serve` as its clients see it, with Python's standard library alone."""
+
+import http.client
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("TESSERA_SOURCE") or pathlib.Path(__file__).parents[2])
+PROGRAM = os.environ.get("TESSERA_PROGRAM") or str(SOURCE / "build/release/tessera")
+CIRCLE = {"classes": ["red circle"], "steps": 4}
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def message(self):
+        return self.json["error"]["message"]
+
+
+class Server:
+    """A server in a folder of its own, which can be killed and started again."""
+
+    def __init__(self, *arguments, models=("shapes",), store=True, **options):
+        self.holder = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.holder.name)
+        self.arguments = [PROGRAM, "serve", *models, "--port", "0", *map(str, arguments)]
+        if store:
+            self.arguments += ["--store", str(self.folder / "store")]
+        self.options = options
+        self.start()
+
+    def start(self):
+        self.log_path = self.folder / "log"
+        with open(self.log_path, "ab") as log:
+            begin = log.tell()
+            self.process = subprocess.Popen(self.arguments, stdout=subprocess.DEVNULL, stderr=log, **self.options)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and self.process.poll() is None:
+            for line in self.log_path.read_bytes()[begin:].decode().splitlines():
+                if "http://" in line:
+                    self.port = int(line.split("http://")[1].split('"')[0].rpartition(":")[2])
+                    return
+            time.sleep(0.02)
+        raise AssertionError(f"it does not serve: {self.log()}")
+
+    def log(self):
+        return self.log_path.read_text()
+
+    def end(self, how=signal.SIGTERM, within=60):
+        self.process.send_signal(how)
+        return self.process.wait(within)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(60)
+        self.holder.cleanup()
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def ask(self, method, path, body=None, headers=None):
+        headers = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        if body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        connection = self.connect()
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **headers):
+        return self.ask("GET", path, headers=headers)
+
+    def post(self, path, body, **headers):
+        return self.ask("POST", path, body, headers)
+
+    def submit(self, request=None, model="shapes", **fields):
+        answer = self.post("/jobs", {"model": model, "request": CIRCLE if request is None else request, **fields})
+        if answer.status != 202:
+            raise AssertionError(f"{answer.status} {answer.body}")
+        return answer.json["id"]
+
+    def events(self, job, after=None):
+        """[(id, name, data)] until the stream ends."""
+        connection = self.connect()
+        connection.request("GET", f"/jobs/{job}/events", headers={"Last-Event-ID": str(after)} if after else {})
+        answer = connection.getresponse()
+        found, event = [], {}
+        for line in answer:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                event[name] = value
+            elif "event" in event:
+                found.append((int(event["id"]), event["event"], json.loads(event["data"])))
+                event = {}
+            else:
+                event = {}
+        connection.close()
+        return found
+
+    def wait(self, job, *states, within=60):
+        """The job when it is in one of the states; else when it has ended."""
+        states = states or ("done", "failed", "cancelled")
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            shown = self.get(f"/jobs/{job}").json
+            if shown["state"] in states:
+                return shown
+            time.sleep(0.01)
+        raise AssertionError(f"job {job} is {shown['state']}")
+
+
+class ServerTest(unittest.TestCase):
+    """Tests of one server with `arguments` and `models`."""
+
+    arguments, models = (), ("shapes", "tasks-a")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.arguments, models=cls.models)
+        cls.addClassCleanup(cls.server.close)
+
+    def another(self, *arguments, **options):
+        server = Server(*arguments, **options)
+        self.addCleanup(server.close)
+        return server
+
+
+def main():
+    unittest.main(verbosity=2 if "-v" in sys.argv else 1)

@@ -1,0 +1,123 @@
+#include "server/store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/refusal.h"
+
+namespace tessera::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "store-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static JobRecord record(const std::string& id, JobState state = JobState::queued) {
+    JobRecord r;
+    r.id = id;
+    r.client = "anna";
+    r.model = "shapes";
+    r.state = state;
+    r.created = 1;
+    r.request = {{"prompt", "caf\u00e9 'quoted'; DROP TABLE jobs"}};
+    r.ended = state > JobState::running ? 5 : 0;
+    return r;
+  }
+  std::string folder_;
+};
+
+TEST_F(StoreTest, GivesBackAllOfAJob) {
+  JobRecord before = record("one", JobState::done);
+  before.kind = Kind::text;
+  before.results = Json::array({{{"file", "0.png"}}});
+  before.text = "said";
+  before.report = {{"steps", 3}};
+  before.usage = {{"total_tokens", 4}};
+  before.last_event = 9;
+  {
+    Store store(folder_);
+    store.put(before);
+  }
+  const Store store(folder_);
+  const auto after = store.find("one");
+  ASSERT_TRUE(after.has_value());
+  EXPECT_EQ(text_of(json_of(*after, {}, -1)), text_of(json_of(before, {}, -1)));
+  EXPECT_EQ(after->client, "anna");
+  EXPECT_EQ(after->last_event, 9U);
+  EXPECT_EQ(after->kind, Kind::text);
+  EXPECT_FALSE(store.find("two").has_value());
+}
+
+TEST_F(StoreTest, KeepsTheOrderOfArrival) {
+  Store store(folder_);
+  std::vector<JobRecord> all;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    all.push_back(record(id));
+    store.put(all.back());
+  }
+  all[1].state = JobState::running;
+  store.put(all[1]);
+  all[2].state = JobState::done;
+  all[2].ended = 7;
+  store.put(all[2]);
+  std::string unfinished;
+  for (const JobRecord& r : store.unfinished()) unfinished += r.id;
+  EXPECT_EQ(unfinished, "abd");
+  const auto newest = store.list("", 2, "");
+  ASSERT_EQ(newest.size(), 2U);
+  EXPECT_EQ(newest[0].id + newest[1].id, "dc");
+  EXPECT_EQ(store.list("", 9, "c").size(), 2U);
+  EXPECT_EQ(store.list("bert", 9, "").size(), 0U);
+  EXPECT_EQ(store.ended_before(8, 9), std::vector<std::string>{"c"});
+  EXPECT_TRUE(store.ended_before(7, 9).empty());
+}
+
+TEST_F(StoreTest, FilesGoWithTheirJob) {
+  Store store(folder_);
+  JobRecord one = record("one");
+  store.put(one);
+  std::ofstream(store.folder_of("one") + "/0.png") << "x";
+  store.remove("one");
+  EXPECT_FALSE(fs::exists(folder_ + "/results/one"));
+  EXPECT_FALSE(store.find("one").has_value());
+}
+
+TEST_F(StoreTest, FilesOfNoJobGoAtTheStart) {
+  fs::create_directories(folder_ + "/results/stray");
+  const Store store(folder_);
+  EXPECT_FALSE(fs::exists(folder_ + "/results/stray"));
+}
+
+TEST_F(StoreTest, IsOneServers) {
+  const Store store(folder_);
+  EXPECT_THROW(Store{folder_}, Error);
+}
+
+TEST_F(StoreTest, IsNamedWhereItCannotBe) {
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_THROW(Store{folder_ + "/file"}, Error);
+  std::ofstream(folder_ + "/jobs.sqlite") << std::string(5000, 'x');
+  EXPECT_THROW(Store{folder_}, Error);
+}
+
+TEST_F(StoreTest, ATemporaryOneGoes) {
+  std::string folder;
+  {
+    const Store store("");
+    folder = store.folder();
+    EXPECT_TRUE(fs::exists(folder));
+  }
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+}  // namespace
+}  // namespace tessera::server
