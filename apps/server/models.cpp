@@ -50,8 +50,7 @@ Json json_of(const ModelFacts& facts) {
 }
 
 Models::Models(const std::vector<std::string>& models, const RunOptions& options,
-               const std::stop_token& stop,
-               const std::function<void(const std::string&)>& said) {
+               const std::stop_token& stop, const std::function<void(const std::string&)>& said) {
   std::optional<Error> misfit;
   size_t planned = 0;
   for (const std::string& given : models) {

@@ -183,7 +183,9 @@ HttpReply openai_models(const Parts& parts, const std::string& rest) {
 }
 
 HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
-  const Translated asked = translate_images(parse_body(request.body), parts.models);
+  const Translated asked = translate_images(
+      parse_body(request.body),
+      [&](const std::string& name) -> const ModelFacts& { return parts.models.find(name).facts; });
   if (parts.models.find(asked.model).facts.kind != Kind::image)
     throw wrong("model", "model '" + asked.model + "' makes no images");
   const JobPtr job = parts.jobs.submit(request.client, asked.model, asked.request, 0);

@@ -19,7 +19,9 @@ struct Translated {
   bool stream = false, stream_usage = false, url = false;
 };
 /// Throw Refusal(400) for what Tessera does not do.
-Translated translate_images(const Json& body, const Models& models);
+/// `find` gives the facts of a model by its name.
+Translated translate_images(const Json& body,
+                            const std::function<const ModelFacts&(const std::string&)>& find);
 Translated translate_completion(const Json& body);
 Translated translate_chat(const Json& body);
 

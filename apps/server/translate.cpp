@@ -77,13 +77,14 @@ std::string content_of(const Json& content) {
 
 }  // namespace
 
-Translated translate_images(const Json& body, const Models& models) {
+Translated translate_images(const Json& body,
+                            const std::function<const ModelFacts&(const std::string&)>& find) {
   Fields fields(body, "body");
   Translated to;
   std::string prompt, size, form = "url";
   int64_t n = 1;
   fields.text("model", to.model);
-  const ModelFacts& model = models.find(to.model).facts;
+  const ModelFacts& model = find(to.model);
   if (!fields.text("prompt", prompt)) throw wrong("prompt", "prompt is missing");
   if (model.classes > 0)
     to.request["classes"] = Json::array({prompt});

@@ -40,6 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Json parsed = parse_body(body);
     refused_at_most([&] { read_request(parsed, image, {}); });
     refused_at_most([&] { read_request(parsed, text, {}); });
+    refused_at_most([&] {
+      translate_images(parsed, [](const std::string&) -> const ModelFacts& { return image; });
+    });
     refused_at_most([&] { translate_completion(parsed); });
     refused_at_most([&] { translate_chat(parsed); });
   });
