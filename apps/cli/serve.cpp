@@ -49,9 +49,9 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(within(0, 86400));
 }
 
-void run(Options& o, const std::stop_token& stop) {
+void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   server::ServeOptions& s = o.serve;
-  s.run = run_options(*o.model);
+  s.run = run_options(*o.model, processes);
   s.keep = seconds_of(o.keep, "--keep");
   s.body = bytes_of(o.body, "--max-body");
   s.pixels = static_cast<int64_t>(o.megapixels * 1e6);
@@ -89,7 +89,11 @@ Command add_serve(CLI::App& program) {
   add_limits(*app, o);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Stream weights, cut images to fit");
-  return {app, [o](const std::stop_token& stop) { run(*o, stop); }};
+  return {app,
+          [o](const std::stop_token& stop) {
+            run_ranks(*o->model, [&](const Processes* processes) { run(*o, stop, processes); });
+          },
+          true};
 }
 
 }  // namespace tessera::cli

@@ -17,6 +17,11 @@ JobState state_of(const std::string& word) {
   throw std::invalid_argument("state '" + word + "'");
 }
 
+void read_ask(Job& job, const Limits& limits) {
+  job.ask = read_request(job.record.request, job.served->facts, limits);
+  if (auto* q = std::get_if<GenerateRequest>(&job.ask)) q->previews = job.record.previews > 0;
+}
+
 Json progress_of(const Job& job) {
   return {{"step", job.step}, {"steps", job.steps}, {"seconds", job.step_seconds}};
 }

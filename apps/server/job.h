@@ -53,6 +53,9 @@ struct Job {
 };
 using JobPtr = std::shared_ptr<Job>;
 
+/// Reads the record's request. Throws Refusal(400).
+void read_ask(Job& job, const Limits& limits);
+
 /// {step, steps, seconds}
 Json progress_of(const Job& job);
 /// What a client sees of a job; `position` is its place in the queue, from 0.

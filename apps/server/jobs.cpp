@@ -35,7 +35,7 @@ void Jobs::restore() {
     job->record = std::move(record);
     try {
       job->served = &models_.find(job->record.model);
-      job->ask = read_request(job->record.request, job->served->facts, options_.limits);
+      read_ask(*job, options_.limits);
       live_[job->record.id] = job;
       queue_.push(job);
       job->events.add("state", text_of({{"state", "queued"}, {"position", queue_.size() - 1}}));
@@ -64,8 +64,6 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
                     int previews) {
   auto job = std::make_shared<Job>();
   job->served = &models_.find(model);
-  job->ask = read_request(request, job->served->facts, options_.limits);
-  if (auto* q = std::get_if<GenerateRequest>(&job->ask)) q->previews = previews > 0;
   JobRecord& r = job->record;
   r.id = random_id();
   r.client = client;
@@ -74,6 +72,8 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
   r.created = now();
   r.request = request;
   r.previews = previews;
+  read_ask(*job, options_.limits);
+  std::visit([&](const auto& ask) { job->served->model.check(ask); }, job->ask);
   {
     const std::lock_guard lock(mutex_);
     check_room();

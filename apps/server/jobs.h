@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,6 +23,8 @@ struct JobOptions {
   int batch = 8;            ///< samples of jobs that run as one request; 1: each alone
   double keep = 7 * 86400;  ///< seconds for which ended jobs stay
   Limits limits;
+  const Processes* processes = nullptr;     ///< that are the ranks: each run is told to them
+  std::chrono::milliseconds silence{1000};  ///< after which they hear something
 };
 
 /// All jobs: takes them in, runs them in fair order, keeps what came of them. May be used from all
@@ -57,6 +61,8 @@ class Jobs {
   std::pair<size_t, size_t> standing() const;
   /// Forgets jobs that ended long ago; called now and then.
   void tend();
+  /// Throws what made the ranks useless, if something did: the server must end.
+  void check_ranks() const;
   /// Takes no more jobs. What runs may end within `grace` seconds, and is queued again else.
   void close(double grace);
 
@@ -65,6 +71,8 @@ class Jobs {
   JobPtr find_live(const std::string& id) const;
   void restore();
   void work();
+  void tell_ranks(const std::string& text);
+  void lose_ranks(std::exception_ptr why);
   std::vector<JobPtr> next(std::unique_lock<std::mutex>& lock);
   void run(const std::vector<JobPtr>& jobs);
   void run_once(const std::vector<JobPtr>& jobs);
@@ -87,6 +95,7 @@ class Jobs {
   std::deque<std::string> ended_;       // of live_, oldest first
   std::vector<std::shared_ptr<Run>> running_;
   bool closing_ = false, requeue_ = false;
+  std::exception_ptr lost_;  // the ranks
   double mean_seconds_ = 1;  // of a run
   std::vector<std::jthread> workers_;
 };

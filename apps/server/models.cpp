@@ -68,7 +68,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
       add(options);
       ++planned;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::plan || models.size() == 1) throw;
+      if (error.code() != ErrorCode::plan || models.size() == 1 || options.processes) throw;
       misfit = error;
       RunOptions alone = options;
       alone.plan = {};

@@ -189,7 +189,8 @@ HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
   if (parts.models.find(asked.model).facts.kind != Kind::image)
     throw wrong("model", "model '" + asked.model + "' makes no images");
   const JobPtr job = parts.jobs.submit(request.client, asked.model, asked.request, 0);
-  const std::string base = "http://" + request.header("host");
+  const bool proxied = request.header("x-forwarded-proto") == "https";
+  const std::string base = (proxied ? "https://" : "http://") + request.header("host");
   return when_done(parts.jobs, job, [&jobs = parts.jobs, asked, base](const JobRecord& record) {
     Json data = Json::array();
     const Json results = results_of(record);

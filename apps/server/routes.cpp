@@ -11,7 +11,7 @@
 namespace tessera::server {
 namespace {
 
-constexpr int kMostListed = 1000;
+constexpr int kMostListed = 200;
 
 uint64_t number_in(const std::string& text, const std::string& name, uint64_t least,
                    uint64_t most) {

@@ -2,17 +2,53 @@
 #include <algorithm>
 
 #include "server/batch.h"
+#include "server/follow.h"
 #include "server/jobs.h"
 #include "server/refusal.h"
 #include "server/worker.h"
 
 namespace tessera::server {
 
+// Where ranks are processes they do what the first one does.
+void Jobs::tell_ranks(const std::string& text) {
+  if (!options_.processes) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_) return;
+  }
+  try {
+    options_.processes->share(text);
+  } catch (const std::exception&) {
+    const std::lock_guard lock(mutex_);
+    lose_ranks(std::current_exception());
+  }
+}
+
+// Under the lock.
+void Jobs::lose_ranks(std::exception_ptr why) {
+  if (!lost_) lost_ = std::move(why);
+  closing_ = requeue_ = true;
+}
+
+void Jobs::check_ranks() const {
+  const std::lock_guard lock(mutex_);
+  if (lost_) std::rethrow_exception(lost_);
+}
+
 void Jobs::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return closing_ || queue_.size() > 0; });
-    if (closing_) return;
+    const auto due = [this] { return closing_ || queue_.size() > 0; };
+    if (!options_.processes) changed_.wait(lock, due);
+    while (options_.processes && !lost_ && !changed_.wait_for(lock, options_.silence, due)) {
+      lock.unlock();
+      tell_ranks(kNothing);
+      lock.lock();
+    }
+    if (closing_ || lost_) {
+      lock.unlock();
+      return tell_ranks(kEnd);
+    }
     const std::vector<JobPtr> jobs = next(lock);
     lock.unlock();
     run(jobs);
@@ -75,9 +111,15 @@ void Jobs::run_once(const std::vector<JobPtr>& jobs) {
     if (ended(job.record.state)) return;
     job.events.add("progress", text_of(progress_of(job)));
   }};
+  if (options_.processes) tell_ranks(order_of(jobs));
   try {
-    outcomes = run_jobs(jobs, store_, look, stop);
+    outcomes = run_jobs(jobs, store_, look, stop, options_.processes != nullptr);
   } catch (const Error& e) {
+    if (options_.processes && e.code() == ErrorCode::rank) {
+      const std::lock_guard lock(mutex_);
+      lose_ranks(std::current_exception());
+      return requeue(jobs);
+    }
     error = body_of(refusal_of(e))["error"];
   } catch (const std::exception& e) {  // memory, threads: the server goes on
     error = body_of(Refusal(500, "server_error", e.what()))["error"];

@@ -1,9 +1,11 @@
 #include "server/serve.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
 
+#include "server/follow.h"
 #include "server/guard.h"
 #include "server/jobs.h"
 #include "server/listener.h"
@@ -20,7 +22,14 @@ Limits limits_of(const ServeOptions& o) {
 }
 
 JobOptions job_options(const ServeOptions& o) {
-  return {static_cast<size_t>(o.queue), o.at_once, o.batch, o.keep, limits_of(o)};
+  // Ranks that are processes take one request at a time.
+  return {static_cast<size_t>(o.queue),
+          o.run.processes ? 1 : o.at_once,
+          o.batch,
+          o.keep,
+          limits_of(o),
+          o.run.processes,
+          std::min(JobOptions{}.silence, o.run.comm_timeout / 4)};
 }
 
 // One line a request; a path is as hostile as a body.
@@ -63,10 +72,13 @@ void wait_for(const std::stop_token& stop, const std::function<void()>& each_sec
 
 void serve(const ServeOptions& o, const std::stop_token& stop,
            const std::function<void(const std::string&)>& said) {
+  RunOptions run = o.run;
+  run.keep_parts = run.memory_budget == 0;  // what is kept leaves less for decoding
+  if (run.processes && run.processes->rank() > 0)
+    return follow(Models(o.models, run, stop, [](const std::string&) {}), limits_of(o),
+                  *run.processes, stop);
   const Guard guard = guard_of(o);
   Store store(o.store);
-  RunOptions run = o.run;
-  run.keep_parts = true;
   const auto note = [&](const std::string& text) {
     said(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
   };
@@ -93,6 +105,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   wait_for(stop, [&] {
     listener->tend();
     jobs.tend();
+    jobs.check_ranks();
   });
   said(o.json_log ? text_of({{"time", now()}, {"ending", true}})
                   : "ending: what runs has " + std::to_string(int(o.grace)) + " s");

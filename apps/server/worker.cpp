@@ -52,6 +52,28 @@ std::string data_url(const Image& image, const std::string& path, const std::sto
   return "data:image/png;base64," + base64(bytes);
 }
 
+Json ages_of(const RankProgress& rank) {
+  Json ages = Json::object();
+  if (!rank.expert_ages.empty()) ages["experts"] = rank.expert_ages;
+  if (!rank.kv_ages.empty()) ages["kv"] = rank.kv_ages;
+  return ages;
+}
+
+// Of plans with several ranks: who computed, who waited, what each sent and how old what it read
+// is.
+void tell_ranks(const std::vector<JobPtr>& jobs, const Progress& p) {
+  if (p.ranks.size() < 2) return;
+  Json ranks = Json::array();
+  for (const RankProgress& rank : p.ranks)
+    ranks.push_back({{"rank", rank.rank},
+                     {"compute_seconds", rank.compute_seconds},
+                     {"wait_seconds", rank.wait_seconds},
+                     {"sent_bytes", rank.sent_bytes},
+                     {"ages", ages_of(rank)}});
+  const std::string said = text_of({{"step", p.step}, {"ranks", ranks}});
+  for (const JobPtr& job : jobs) job->events.add("ranks", said);
+}
+
 // A preview that cannot be had is left out; the run goes on.
 void show_preview(const std::vector<JobPtr>& jobs, const Store& store, const Shares& shares,
                   const Progress& p, const std::stop_token& stop) {
@@ -101,14 +123,33 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
   return outcome;
 }
 
+// A stop that ranks in other processes see at the same step as this one: asked for where all agree
+// on going on, never in between.
+class StepStop {
+ public:
+  StepStop(const std::stop_token& asked, bool together) : asked_(asked), together_(together) {}
+  std::stop_token token() const { return together_ ? agreed_.get_token() : asked_; }
+  void between_steps() {
+    if (together_ && asked_.stop_requested()) agreed_.request_stop();
+  }
+
+ private:
+  std::stop_token asked_;
+  std::stop_source agreed_;
+  bool together_;
+};
+
 std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& store,
-                                const Look& look, const std::stop_token& stop) {
+                                const Look& look, StepStop step_stop) {
   const Shares shares(jobs);
+  const std::stop_token stop = step_stop.token();
   RunControl control{stop, {}, {}};
   control.on_progress = [&](const Progress& p) {
     if (p.phase != Phase::denoise) return;
     for (const JobPtr& job : jobs) look.step(*job, p.step, p.steps, p.seconds);
+    if (p.step > 0) tell_ranks(jobs, p);
     show_preview(jobs, store, shares, p, stop);
+    if (p.step < p.steps) step_stop.between_steps();
   };
   const GenerateRequest request = merged_images(jobs);
   const GenerateResult result = jobs[0]->served->model.generate(request, control);
@@ -126,7 +167,9 @@ void tell_block(Job& job, int sequence, const CompleteProgress& p) {
   if (p.block.empty()) return;
   Json texts = Json::array();
   for (const std::string& text : p.block) texts.push_back(text.empty() ? Json() : Json(text));
-  job.events.add("block", text_of({{"sequence", sequence}, {"begin", p.from}, {"texts", texts}}));
+  Json block = {{"sequence", sequence}, {"begin", p.from}, {"texts", texts}};
+  if (p.experts > 0) block["experts"] = p.experts;
+  job.events.add("block", text_of(block));
 }
 
 Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t job) {
@@ -153,7 +196,8 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
 }
 
 std::vector<Outcome> run_texts(const std::vector<JobPtr>& jobs, const Look& look,
-                               const std::stop_token& stop) {
+                               StepStop step_stop) {
+  const std::stop_token stop = step_stop.token();
   const Shares shares(jobs);
   std::vector<int> passes(jobs.size(), 0);
   const double begun = now();
@@ -162,6 +206,7 @@ std::vector<Outcome> run_texts(const std::vector<JobPtr>& jobs, const Look& look
     const size_t owner = shares.owner(p.prompt);
     tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
     look.step(*jobs[owner], ++passes[owner], 0, now() - begun);
+    step_stop.between_steps();
   };
   const CompleteResult result = jobs[0]->served->model.complete(merged_texts(jobs, stop), control);
   std::vector<Outcome> outcomes;
@@ -172,9 +217,9 @@ std::vector<Outcome> run_texts(const std::vector<JobPtr>& jobs, const Look& look
 }  // namespace
 
 std::vector<Outcome> run_jobs(const std::vector<JobPtr>& jobs, const Store& store, const Look& look,
-                              const std::stop_token& stop) {
-  if (jobs[0]->record.kind == Kind::text) return run_texts(jobs, look, stop);
-  return run_images(jobs, store, look, stop);
+                              const std::stop_token& stop, bool together) {
+  if (jobs[0]->record.kind == Kind::text) return run_texts(jobs, look, {stop, together});
+  return run_images(jobs, store, look, {stop, together});
 }
 
 void take(const Outcome& outcome, Job& job, Metrics& metrics) {

@@ -22,9 +22,10 @@ struct Look {
 };
 
 /// Runs jobs of one batch_key() as one request; previews, blocks and texts become events, and
-/// images files of the store. Throws what the library throws.
+/// images files of the store. `together`: with ranks that are processes, which stop between two
+/// steps alone, all at once. Throws what the library throws.
 std::vector<Outcome> run_jobs(const std::vector<JobPtr>& jobs, const Store& store, const Look& look,
-                              const std::stop_token& stop);
+                              const std::stop_token& stop, bool together = false);
 
 /// Writes an outcome into the job's record, and counts it.
 void take(const Outcome& outcome, Job& job, Metrics& metrics);

@@ -68,6 +68,7 @@ struct CompleteProgress {
   std::vector<std::string> block;  ///< the texts of the current block's tokens; "" is a mask
   int64_t from = 0;                ///< position of the first of them
   bool ended = false;
+  int64_t experts = 0;  ///< distinct ones that it read in this pass, summed over layers
 };
 
 /// Keys and values of a talk, from one request to the next: what a block-causal model keeps of the

@@ -51,6 +51,10 @@ class Model {
   /// Error(usage) for an output that exists, lies in the folder or cannot be written, and models
   /// without such weights; Error(cancelled) after a stop request. Nothing half-written stays.
   QuantiseResult quantise(const QuantiseRequest& request, const RunControl& control = {}) const;
+  /// Throws what generate() or complete() refuses a request for before it looks at memory and reads
+  /// a weight. Many may be checked while others run, also where ranks are processes.
+  void check(const GenerateRequest& request, const std::stop_token& stop = {}) const;
+  void check(const CompleteRequest& request, const std::stop_token& stop = {}) const;
   /// Number of classes that a request may name; 0: a model that takes none.
   int64_t classes() const;
   /// Whether it makes videos.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "tessera/error.h"
 
@@ -25,6 +26,10 @@ class Processes {
   int ranks() const;
   /// Those that share the cores of this process's machine.
   int on_this_machine() const;
+  /// What rank 0 says, on every rank, between requests: all must call it, and none while one works.
+  /// A rank waits no longer than ProcessOptions::comm_timeout: who has nothing to say says "" in
+  /// time. Throws Error(rank) when it does not come.
+  std::string share(const std::string& text) const;
   State& state() const { return *state_; }
 
  private:

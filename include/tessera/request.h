@@ -173,6 +173,16 @@ struct QuantiseResult {
 /// weights in fewer bytes.
 enum class Phase { encode, load, denoise, decode, quantise };
 
+/// What a rank has done since it began to denoise, before a step.
+struct RankProgress {
+  int rank = 0;
+  double compute_seconds = 0;  ///< in which it did not wait
+  double wait_seconds = 0;     ///< blocked until messages arrived
+  int64_t sent_bytes = 0;      ///< to other ranks, by the plan
+  /// How often a result of an expert, and keys and values, of 0, 1, ... steps ago were read.
+  std::vector<int64_t> expert_ages{}, kv_ages{};
+};
+
 /// Where a run is; handed to the progress callback on the caller's thread.
 struct Progress {
   Phase phase = Phase::load;
@@ -189,6 +199,8 @@ struct Progress {
   /// writes the last one. Ranks give their parts when it is called.
   std::function<TensorData()> latents{};
   float timestep = 0;  ///< of the step that was just done
+  /// While denoising: the ranks of this process, each as it was when it last began a step.
+  std::vector<RankProgress> ranks{};
 };
 
 /// What the caller holds in hand during a run. Known to all ranks before the start.

@@ -15,6 +15,10 @@ CompleteResult Model::complete(const CompleteRequest& request,
   return pipeline::complete(state(), request, control);
 }
 
+void Model::check(const CompleteRequest& request, const std::stop_token& stop) const {
+  pipeline::check(state(), request, stop);
+}
+
 double ruled_share(const CompleteResult& result) {
   int64_t all = 0, ruled = 0;
   for (const Completion& c : result.completions)

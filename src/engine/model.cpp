@@ -24,6 +24,10 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   return pipeline::generate(state(), request, control);
 }
 
+void Model::check(const GenerateRequest& request, const std::stop_token& stop) const {
+  pipeline::check(state(), request, stop);
+}
+
 NamedTensors Model::forward(const ForwardRequest& request, const RunControl& control) const {
   return pipeline::forward(state(), request, control);
 }

@@ -307,6 +307,7 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
       steps >= kWorthRecording && !control_.trace && setup_.may_record(), setup_.experts.get());
   for (int i = 0; i < steps; ++i) {
     if (i > 0) tensor::settle(device_);  // so that what on_step says has happened
+    if (control_.on_rank_step) control_.on_rank_step(i);
     require(go_on(setup_, control_, i, steps, shown(latent_)), ErrorCode::cancelled,
             "stopped before step {} of {}", i + 1, steps);
     step(i);

@@ -26,6 +26,8 @@ struct DenoiseControl {
   /// Before each step. What it gets gives, for the time of the call, the latent of all ranks in the
   /// order of the request, on the host; others take no part in the call and join in by themselves.
   std::function<void(int step, int count, const std::function<tensor::Tensor()>& latent)> on_step;
+  /// Before each step, on every rank, ahead of on_step.
+  std::function<void(int step)> on_rank_step;
   /// Gets tensors in token layout, on the host.
   std::function<void(const std::string& name, const tensor::Tensor&)> trace;
 };

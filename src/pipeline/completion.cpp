@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -246,9 +247,11 @@ struct Course {
     if (request.logprobs) keep_logprobs(p, logits);
     Answer& answer = answers[static_cast<size_t>(p.sequence)];
     const std::string text = answer.advance(walk.generated(), false);
+    const auto& experts = made.passes.back().experts;
     if (control.on_progress)
-      control.on_progress(
-          {p.sequence, text, block_texts(p, walk, special, tokens), p.pass.decide.begin, false});
+      control.on_progress({p.sequence, text, block_texts(p, walk, special, tokens),
+                           p.pass.decide.begin, false,
+                           std::accumulate(experts.begin(), experts.end(), int64_t{0})});
     return !answer.stopped();
   }
 
@@ -400,6 +403,17 @@ CompleteResult run_ranks(Order& order) {
   return result;
 }
 
+void require_language(const ModelState& state) {
+  require(state.language != nullptr, ErrorCode::usage, "'{}' is no language model; {}", state.name,
+          state.layer ? "'tessera forward --component moe_layer' runs it"
+                      : "'tessera generate' makes images with it");
+}
+
+void require_stops(const CompleteRequest& q, const Language& language) {
+  require(language.has_tokenizer() || q.stop.empty(), ErrorCode::usage,
+          "stop texts need a tokenizer.json in the folder");
+}
+
 }  // namespace
 
 namespace {
@@ -452,14 +466,24 @@ void check_token_plan(const ModelState& state) {
   if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
 }
 
+void check(const ModelState& state, const CompleteRequest& q, const std::stop_token& stop) {
+  check_request(q);
+  const base::BindStop bind(stop);
+  require_language(state);
+  check_token_plan(state);
+  const models::TokenSpec& spec = state.language->spec();
+  const sample::DecodingPolicy policy = policy_of(q, spec);
+  rule_of(q, spec);
+  prompts_of(q, *state.language, policy);
+  require_stops(q, *state.language);
+}
+
 CompleteResult complete(ModelState& state, const CompleteRequest& q, const CompleteControl& control,
                         const PassWatch& watch) {
   check_request(q);
   const Turn turn(state);
   const base::BindStop stop(control.stop);
-  require(state.language != nullptr, ErrorCode::usage, "'{}' is no language model; {}", state.name,
-          state.layer ? "'tessera forward --component moe_layer' runs it"
-                      : "'tessera generate' makes images with it");
+  require_language(state);
   if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
   check_token_plan(state);
   Language& language = *state.language;
@@ -473,8 +497,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   auto prompts = prompts_of(q, language, policy);
   Lent lent(state, q, policy, control.prefix, prompts);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
-  require(tokens || q.stop.empty(), ErrorCode::usage,
-          "stop texts need a tokenizer.json in the folder");
+  require_stops(q, language);
   TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
                policy.block};
   run.joined = !policy.as_published;

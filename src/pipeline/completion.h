@@ -23,6 +23,9 @@ struct PassWatch {
 CompleteResult complete(ModelState& state, const CompleteRequest& request,
                         const CompleteControl& control, const PassWatch& watch = {});
 
+/// As Model::check.
+void check(const ModelState& state, const CompleteRequest& request, const std::stop_token& stop);
+
 /// Throws Error(plan) for a plan under which a language model cannot run.
 void check_token_plan(const ModelState& state);
 /// The policy that a request's words mean for a model. Throws Error(usage).

@@ -35,9 +35,11 @@ struct Ranks {
   Report& report;
   std::mutex mutex;
   base::Stopwatch clock;
+  std::map<int, RankProgress> now{};  // of the ranks of this process
 
   Tensor run(comm::Communicator* world);
-  void tell(int step, double seconds, const std::function<Tensor()>& latent) const;
+  void tell(int step, double seconds, const std::function<Tensor()>& latent);
+  void note_now(const parallel::Setup& setup, const comm::Ledger::Entries& before, double begun);
   void note_steps(const std::vector<double>& marks, const Tensor& latent);
   void note_rank(const parallel::Setup& setup);
   void note_work(int rank, int64_t sent);
@@ -86,7 +88,7 @@ class Start {
 };
 
 // Says where the run is, and shows it to whom asks.
-void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent) const {
+void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent) {
   if (!control.on_progress) return;
   const auto within = std::make_shared<std::atomic<bool>>(true);
   const auto show = [&, within] {
@@ -99,7 +101,33 @@ void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent
   };
   const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
   const float timestep = step > 0 ? job.sampler->timestep(step - 1) : 0;
-  control.on_progress({Phase::denoise, step, job.sampler->steps(), seconds, show, give, timestep});
+  Progress progress{Phase::denoise, step, job.sampler->steps(), seconds, show, give, timestep};
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [rank, did] : now) progress.ranks.push_back(did);
+  }
+  control.on_progress(progress);
+}
+
+// What a rank has done up to now, for who looks on; on its own thread.
+void Ranks::note_now(const parallel::Setup& setup, const comm::Ledger::Entries& before,
+                     double begun) {
+  RankProgress did;
+  did.rank = setup.rank;
+  if (setup.world)
+    for (const auto& [key, entry] : setup.world->ledger().since(before)) {
+      did.wait_seconds += entry.wait_seconds;
+      if (is_by_plan(key.first)) did.sent_bytes += entry.bytes;
+    }
+  did.compute_seconds = std::max(clock.seconds() - begun - did.wait_seconds, 0.0);
+  for (const nn::MoeEvent& event : setup.expert_events()) {
+    const auto age = static_cast<size_t>(event.lag);
+    did.expert_ages.resize(std::max(did.expert_ages.size(), age + 1));
+    ++did.expert_ages[age];
+  }
+  if (setup.cache) did.kv_ages = setup.cache->ages();
+  const std::lock_guard lock(mutex);
+  now[setup.rank] = std::move(did);
 }
 
 void Ranks::note_steps(const std::vector<double>& marks, const Tensor& latent) {
@@ -179,6 +207,10 @@ Tensor Ranks::run(comm::Communicator* world) {
   Start start(request, job, setup);
   std::vector<double> marks;
   parallel::DenoiseControl watch;
+  const auto before = world ? world->ledger().entries() : comm::Ledger::Entries();
+  const double begun = clock.seconds();
+  const auto note = [&] { note_now(setup, before, begun); };
+  if (control.on_progress) watch.on_rank_step = [&](int) { note(); };
   if (rank == 0 || state.options.processes) watch.stop = control.stop;
   if (rank == 0) {
     watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
@@ -195,6 +227,7 @@ Tensor Ranks::run(comm::Communicator* world) {
       model, take_sequences(job.conditioning, setup.partition.sequences(rank)), *job.sampler,
       job.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watch);
   const int64_t sent = sent_by(world) - sent_before;
+  if (control.on_progress) note();
   const Tensor all = gathered(setup, mine);
   if (rank == 0) {
     marks.push_back(clock.seconds());

@@ -101,6 +101,13 @@ class ForThisRun {
 
 }  // namespace
 
+void check(ModelState& state, const GenerateRequest& request, const std::stop_token& stop) {
+  check_request(request);
+  const base::BindStop bind(stop);
+  const Job job = plan_job(state, request, {stop, {}, {}});
+  parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
+}
+
 GenerateResult generate(ModelState& state, const GenerateRequest& request,
                         const RunControl& control) {
   check_request(request);

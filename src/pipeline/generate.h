@@ -8,5 +8,7 @@ namespace tessera::pipeline {
 /// Noise to images; as Model::generate.
 GenerateResult generate(ModelState& state, const GenerateRequest& request,
                         const RunControl& control);
+/// As Model::check.
+void check(ModelState& state, const GenerateRequest& request, const std::stop_token& stop);
 
 }  // namespace tessera::pipeline

@@ -14,6 +14,14 @@ int Processes::rank() const { return state_->rank; }
 int Processes::ranks() const { return state_->ranks; }
 int Processes::on_this_machine() const { return state_->on_this_machine; }
 
+std::string Processes::share(const std::string& text) const {
+  tensor::Tensor said =
+      tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
+  std::memcpy(said.raw(), text.data(), text.size());
+  said = comm::broadcast(*state_->world, 0, said, {"share", -1});
+  return {static_cast<const char*>(said.raw()), static_cast<size_t>(said.bytes())};
+}
+
 void pipeline::share_unit(comm::Communicator& world) {
   using kernels::Unit;
   const bool dot = world.rank() == 0 && kernels::active_unit() == Unit::dot;

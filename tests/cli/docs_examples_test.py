@@ -5,12 +5,13 @@ A block ```sh is run, the blocks of a document one after the other in one folder
 it holds lines that must come out, in order, where '...' stands for anything. A command in a table cell
 that begins with `tessera` or `python3 tools/` is run too. A block ```bash is what a test cannot run inside
 itself: only the commands in WHOLE may stand there. A block ```cpp FILE quotes FILE. A block ```python is run by
-tests/python/documents_test.py.
+tests/python/documents_test.py, and of docs/guides/server.md by tests/server/openai_test.py.
 """
 
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -80,11 +81,14 @@ class Documents(unittest.TestCase):
             (folder / "build/release").mkdir(parents=True)
             for entry in ("tessera", "examples"):
                 (folder / "build/release" / entry).symlink_to(pathlib.Path(PROGRAM).parent / entry)
-            script = "set -euo pipefail\n" + "".join(
+            with socket.socket() as s:  # for those that serve
+                s.bind(("127.0.0.1", 0))
+                port = str(s.getsockname()[1])
+            script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "".join(
                 f"echo '{MARK}'{i}\n{text}\n" for i, (_, text, _) in enumerate(parts))
             done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, timeout=850,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  env={**os.environ, "TMPDIR": name, **AS_ROOT,
+                                  env={**os.environ, "TMPDIR": name, "PORT": port, **AS_ROOT,
                                        "PATH": f"{folder}/build/release:{os.environ['PATH']}"})
         outputs = [part.partition("\n")[2] for part in done.stdout.split(MARK)[1:]]
         if done.returncode != 0:

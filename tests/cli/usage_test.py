@@ -55,7 +55,7 @@ class Help(ProgramTest):
 
 class Arguments(ProgramTest):
     def test_commands(self):
-        self.refused(2, says=["generate, complete, chat, tokenize, forward, inspect, quantise, eval or bench", "--help"])
+        self.refused(2, says=["generate, complete, chat, tokenize, forward, inspect, quantise, eval, bench or serve", "--help"])
         self.refused(2, "--verison", says=["unknown option '--verison'; did you mean '--version'?"])
         self.refused(2, "--steps", "3", "generate", says=["'--steps' stands before the command"])
         self.refused(2, "inspec", says=["unknown command 'inspec'", "did you mean 'inspect'"])

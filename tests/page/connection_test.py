@@ -22,7 +22,7 @@ class Lost(PageTest):
         self.generate(prompt="while nobody listens")
         expect(self.page.locator("#form-error")).to_have_text("The request could not be sent: the server does not answer.")
         self.server.start()
-        banner.get_by_role("button", name="Try now").click()
+        self.page.evaluate("document.querySelector('#banner button')?.click()")  # unless it tried by itself just now
         expect(banner).to_have_text("The server answers again.")
         # A job that ran when the server died begins again, and its stream goes on.
         expect(self.state()).to_contain_text("Done: 1 result", timeout=60000)

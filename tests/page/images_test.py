@@ -21,6 +21,8 @@ def pixels(png):
 
 
 class Images(PageTest):
+    options = ("--at-once", 1)
+
     def setUp(self):
         super().setUp()
         self.visit()

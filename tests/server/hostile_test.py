@@ -1,22 +1,14 @@
 #!/usr/bin/env python3
 """Clients that mean ill or have bad luck: broken HTTP, slow readers, those that vanish, thousands that say nothing."""
 
-import os
 import resource
 import socket
 import threading
 import time
 
-from serving import CIRCLE, ServerTest, main
+from serving import CIRCLE, ServerTest, facts, main
 
 IDLE = 10000
-
-
-def facts(server):
-    """(threads, resident kB, open files) of the process."""
-    with open(f"/proc/{server.process.pid}/status") as file:
-        status = dict(line.split(":", 1) for line in file)
-    return int(status["Threads"]), int(status["VmRSS"].split()[0]), len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
 
 class Hostile(ServerTest):
@@ -48,6 +40,18 @@ class Hostile(ServerTest):
                 answer = self.raw(data)
                 self.assertFalse(answer.startswith(b"HTTP/1.1 2"))
                 self.assertEqual(self.server.get("/healthz").status, 200)
+
+    def test_made_up_methods_are_no_names_in_the_metrics(self):
+        for i in range(200):
+            self.raw_once(f"MADEUP{i} /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        metrics = self.server.get("/metrics").body.decode()
+        self.assertTrue('{method="other",status="405"} 200' in metrics)
+        self.assertFalse("MADEUP" in metrics)
+
+    def raw_once(self, data):
+        with socket.create_connection(("127.0.0.1", self.server.port), 10) as s:
+            s.sendall(data)
+            s.recv(65536)
 
     def test_a_client_that_vanishes_ends_the_work_for_it(self):
         body = b'{"model":"shapes","prompt":"red star","steps":1000,"n":8}'

@@ -65,16 +65,14 @@ class Jobs(ServerTest):
         self.assertEqual([server.wait(job)["text"] for job in jobs], alone)
         self.assertIn('tessera_batch_jobs_sum{model="tasks-a"} 4\n', server.get("/metrics").body.decode())
 
-    def test_one_that_is_refused_leaves_the_others_of_its_batch_alone(self):
-        server = self.another("--at-once", 1)
+    def test_jobs_that_do_not_fit_together_run_alone(self):
+        server = self.another("--at-once", 1, "--memory-budget", "3MB")
         blocker = server.submit({"classes": ["red star"], "steps": 300})
         server.wait(blocker, "running")
-        jobs = [server.submit({"classes": [name], "steps": 3}) for name in ("red circle", "no such class", "blue star")]
+        jobs = [server.submit({"classes": ["red circle"], "steps": 3, "seed": seed}) for seed in range(8)]
         server.ask("DELETE", f"/jobs/{blocker}")
-        shown = [server.wait(job) for job in jobs]
-        self.assertEqual([job["state"] for job in shown], ["done", "failed", "done"])
-        self.assertEqual(shown[1]["error"]["type"], "invalid_request_error")
-        self.assertIn("no such class", shown[1]["error"]["message"])
+        self.assertEqual([server.wait(job)["state"] for job in jobs], ["done"] * 8)
+        self.assertIn('tessera_batch_jobs_sum{model="shapes"} 9\n', server.get("/metrics").body.decode())
 
     def test_events_tell_all_and_are_resumed(self):
         job = self.server.submit({"classes": ["blue star"], "steps": 6}, previews=2)
@@ -98,6 +96,25 @@ class Jobs(ServerTest):
         blocks = [data for _, name, data in events if name == "block"]
         self.assertIn(None, blocks[0]["texts"] + [None])
         self.assertEqual(blocks[0]["sequence"], 0)
+        self.assertGreater(blocks[0]["experts"], 0)
+
+    def test_what_the_ranks_do_is_told(self):
+        server = self.another("--plan", "expert=2,schedule=interweaved")
+        events = server.events(server.submit({"classes": ["blue star", "red ring"], "steps": 6}))
+        told = [data for _, name, data in events if name == "ranks"]
+        self.assertEqual([one["step"] for one in told], list(range(1, 7)))
+        for one in told:
+            self.assertEqual([rank["rank"] for rank in one["ranks"]], [0, 1])
+        for before, after in zip(told, told[1:]):
+            for old, new in zip(before["ranks"], after["ranks"]):
+                for name in ("compute_seconds", "wait_seconds", "sent_bytes"):
+                    self.assertGreaterEqual(new[name], old[name])
+        report = events[-1][2]["report"]
+        for rank, did in zip(told[-1]["ranks"], report["per_rank"]):
+            self.assertEqual(rank["sent_bytes"], did["sent_bytes"])
+            self.assertGreater(rank["compute_seconds"], 0)
+            self.assertGreater(rank["ages"]["experts"][1], 0, "interweaved results are a step old")
+        self.assertEqual([name for _, name, _ in self.server.events(self.server.submit()) if name == "ranks"], [])
 
     def test_cancelled_within_a_step(self):
         job = self.server.submit({"classes": ["red star"], "steps": 1000, "count": 8})

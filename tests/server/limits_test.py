@@ -58,10 +58,24 @@ class Bodies(ServerTest):
             with self.subTest(f"{param} {request}"[:100]):
                 self.refused(400, {"model": "tasks-a", "request": request}, param)
 
-    def test_what_the_library_refuses_is_the_end_of_a_job(self):
-        job = self.server.wait(self.server.submit({"classes": ["purple cow"]}))
-        self.assertEqual((job["state"], job["error"]["type"]), ("failed", "invalid_request_error"))
-        self.assertIn("purple cow", job["error"]["message"])
+    def test_what_the_library_refuses_is_no_job(self):
+        before = len(self.server.get("/jobs").json["jobs"])
+        for model, request, says in (("shapes", {"classes": ["purple cow"]}, "purple cow"), ("shapes", {**CIRCLE, "width": 999}, "992 or 1008"),
+                                     ("shapes", {"prompt": "a snail"}, "takes classes"), ("tasks-a", {"prompt": "x", "select": "nonsense:9"}, "nonsense"),
+                                     ("tasks-a", {"prompt": "x", "decode": "nonsense"}, "nonsense"),
+                                     ("tasks-a", {"prompt": "x", "max_tokens": 5000}, "context"), ("tasks-a", {"prompt": ""}, "empty prompt")):
+            self.refused(400, {"model": model, "request": request}, says=says)
+        self.assertEqual(len(self.server.get("/jobs").json["jobs"]), before)
+
+    def test_what_does_not_fit_into_memory(self):
+        server = self.another("--memory-budget", "2MB")
+        request = {"classes": ["red circle"], "count": 8, "steps": 2}
+        job = server.wait(server.submit(request))
+        self.assertEqual((job["state"], job["error"]["type"]), ("failed", "memory"))
+        self.assertIn("--memory-budget allows 2.0 MB", job["error"]["message"])
+        answer = server.post("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "n": 8})
+        self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"))
+        self.assertIn("--memory-budget allows 2.0 MB", answer.message)
 
     def test_paths_and_methods(self):
         for method, path, status in (("GET", "/nothing", 404), ("GET", "/jobs/x", 404), ("GET", "/jobs/../../etc/passwd", 404),

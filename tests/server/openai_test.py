@@ -2,11 +2,14 @@
 """The official client of OpenAI, unchanged, against the server."""
 
 import base64
+import contextlib
+import io
+import re
 import tempfile
 
 import openai
 
-from serving import ServerTest, main
+from serving import SOURCE, ServerTest, main
 
 
 class Client(ServerTest):
@@ -57,6 +60,14 @@ class Client(ServerTest):
         stream = self.client.chat.completions.create(model="tasks-a", messages=parts, stream=True, temperature=0,
                                                      max_completion_tokens=32)
         self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in stream), "ehllo")
+
+    def test_the_guide(self):
+        blocks = re.findall(r"(?ms)^```python\n(.*?)^```", (SOURCE / "docs/guides/server.md").read_text())
+        self.assertEqual(len(blocks), 1)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(blocks[0].replace(":8080", f":{self.server.port}"), {})
+        self.assertEqual(said.getvalue(), "fedcba")
 
     def test_what_is_refused(self):
         for error, ask in (

@@ -47,13 +47,15 @@ class Restart(ServerTest):
             threads = [threading.Thread(target=ask) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            time.sleep(0.15 + 0.07 * round_)
+            until = time.monotonic() + 30
+            while len(acknowledged) < 12 * (round_ + 1) and time.monotonic() < until:
+                time.sleep(0.001)
             server.end(signal.SIGKILL)
             going[0] = False
             for thread in threads:
                 thread.join()
             server.start()
-        self.assertGreater(len(acknowledged), 40)
+        self.assertGreaterEqual(len(acknowledged), 48)
         for job in acknowledged:
             done = server.wait(job)
             self.assertEqual(done["state"], "done")

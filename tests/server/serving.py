@@ -1,5 +1,6 @@
 """`tessera serve` as its clients see it, with Python's standard library alone."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -32,10 +33,10 @@ class Answer:
 class Server:
     """A server in a folder of its own, which can be killed and started again."""
 
-    def __init__(self, *arguments, models=("shapes",), store=True, **options):
+    def __init__(self, *arguments, models=("shapes",), store=True, before=(), **options):
         self.holder = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.holder.name)
-        self.arguments = [PROGRAM, "serve", *models, "--port", "0", *map(str, arguments)]
+        self.arguments = [*before, PROGRAM, "serve", *models, "--port", "0", *map(str, arguments)]
         if store:
             self.arguments += ["--store", str(self.folder / "store")]
         self.options = options
@@ -62,7 +63,23 @@ class Server:
         self.process.send_signal(how)
         return self.process.wait(within)
 
+    def rank(self, number):
+        """The process that mpirun started as this rank."""
+        for folder in pathlib.Path("/proc").iterdir():
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+                said = (folder / "environ").read_bytes().split(b"\0") if str(self.folder).encode() in b" ".join(words) else []
+            except OSError:
+                continue
+            if f"OMPI_COMM_WORLD_RANK={number}".encode() in said and words[0].decode() == PROGRAM:
+                return int(folder.name)
+        raise AssertionError(f"there is no rank {number}: {self.log()}")
+
     def close(self):
+        if self.process.poll() is None and self.arguments[0] != PROGRAM:
+            self.process.terminate()  # mpirun takes its ranks along
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(30)
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(60)
@@ -125,6 +142,13 @@ class Server:
                 return shown
             time.sleep(0.01)
         raise AssertionError(f"job {job} is {shown['state']}")
+
+
+def facts(server):
+    """(threads, resident kB, open files) of the process."""
+    with open(f"/proc/{server.process.pid}/status") as file:
+        status = dict(line.split(":", 1) for line in file)
+    return int(status["Threads"]), int(status["VmRSS"].split()[0]), len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
 
 class ServerTest(unittest.TestCase):

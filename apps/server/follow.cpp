@@ -1,0 +1,59 @@
+#include "server/follow.h"
+
+#include "server/batch.h"
+#include "server/refusal.h"
+
+namespace tessera::server {
+namespace {
+
+// Its part of the work; what all ranks refuse alike is rank 0's to tell.
+void take_part(const std::vector<JobPtr>& jobs, const std::stop_token& stop) {
+  const Model& model = jobs.at(0)->served->model;
+  try {
+    if (jobs[0]->record.kind == Kind::text)
+      model.complete(merged_texts(jobs, stop), {stop, {}, {}});
+    else
+      model.generate(merged_images(jobs), {stop, {}, {}});
+  } catch (const Error& e) {
+    const bool stopped = e.code() == ErrorCode::cancelled && stop.stop_requested();
+    if (e.code() == ErrorCode::rank || stopped) throw;
+  }
+}
+
+}  // namespace
+
+std::string order_of(const std::vector<JobPtr>& jobs) {
+  Json requests = Json::array();
+  for (const JobPtr& job : jobs) requests.push_back(job->record.request);
+  return text_of({{"model", jobs.at(0)->record.model},
+                  {"previews", jobs[0]->record.previews},
+                  {"requests", requests}});
+}
+
+std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, const Limits& limits) {
+  const Json said = parse_body(order);
+  std::vector<JobPtr> jobs;
+  for (const Json& request : said.at("requests")) {
+    auto job = std::make_shared<Job>();
+    job->served = &models.find(said.at("model"));
+    job->record.model = job->served->facts.name;
+    job->record.kind = job->served->facts.kind;
+    job->record.request = request;
+    job->record.previews = said.at("previews");
+    read_ask(*job, limits);
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+void follow(const Models& models, const Limits& limits, const Processes& processes,
+            const std::stop_token& stop) {
+  while (true) {
+    const std::string said = processes.share("");
+    if (said == kEnd) return;
+    if (stop.stop_requested()) throw Error(ErrorCode::cancelled, "stopped");
+    if (said != kNothing) take_part(jobs_of(said, models, limits), stop);
+  }
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""A plan whose ranks are processes: mpirun's first one serves, the others follow it."""
+
+import os
+import random
+import shutil
+import signal
+import time
+import unittest
+
+from serving import Server, ServerTest, main
+
+MPIRUN = shutil.which("mpirun")
+# mpirun refuses root otherwise, which is what containers run tests as.
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@unittest.skipUnless(MPIRUN, "there is no mpirun")
+class Processes(ServerTest):
+    models = ("shapes", "tasks-a")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.many = cls.made()
+        cls.addClassCleanup(cls.many.close)
+
+    @classmethod
+    def made(cls, *arguments, plan="expert=2", models=models):
+        return Server("--plan", plan, *arguments, models=models, env=ENVIRONMENT,
+                      before=[MPIRUN, "--oversubscribe", "--bind-to", "none", "-np", "2"])
+
+    def further(self, *arguments, **options):
+        server = self.made(*arguments, **options)
+        self.addCleanup(server.close)
+        return server
+
+    def same(self, request, model="shapes"):
+        mine, theirs = (server.wait(server.submit(request, model)) for server in (self.many, self.server))
+        self.assertEqual((mine["state"], theirs["state"], mine.get("text")), ("done", "done", theirs.get("text")), mine)
+        self.assertEqual(len(mine["report"]["per_rank"]), 2)
+        for one, other in zip(mine["results"], theirs["results"], strict=True):
+            self.assertEqual(self.many.get(one["url"]).body[-2000:], self.server.get(other["url"]).body[-2000:])
+
+    def test_results_are_those_of_one_rank(self):
+        self.same({"classes": ["red circle"], "steps": 4, "seed": 3})
+        self.same({"classes": ["red circle", "blue star"], "steps": 3, "seeds": [1, 2]})
+        self.same({"prompts": ["sort hello=", "rev abcdef="]}, "tasks-a")
+
+    def test_a_silence_ends_nothing(self):
+        server = self.further("--comm-timeout", "2")
+        time.sleep(5)
+        self.assertEqual(server.wait(server.submit())["state"], "done")
+
+    def test_what_is_refused_and_cancelled_leaves_the_ranks_together(self):
+        self.assertEqual(self.many.post("/jobs", {"model": "shapes", "request": {"classes": ["purple cow"]}}).status, 400)
+        chance = random.Random(1)
+        for model, request in (("shapes", {"classes": ["red star"], "steps": 500}), ("tasks-a", {"prompt": "rev abcdef=", "threshold": 1})) * 6:
+            job = self.many.submit(request, model, previews=3)
+            time.sleep(chance.random() * 0.3)
+            self.many.ask("DELETE", f"/jobs/{job}")
+        self.same({"classes": ["green ring"], "steps": 4})
+
+    def test_cancelled_while_texts_are_read(self):
+        server = self.further(plan="cfg=2", models=("scenes",))
+        chance = random.Random(2)
+        for _ in range(12):
+            job = server.submit({"prompt": "a red circle left of a blue square", "steps": 500}, "scenes")
+            time.sleep(chance.random() * 0.1)
+            self.assertEqual(server.ask("DELETE", f"/jobs/{job}").json["state"], "cancelled")
+        self.assertEqual(server.wait(server.submit({"prompt": "a red circle left of a blue square", "steps": 4}, "scenes"))["state"], "done")
+
+    def test_a_graceful_end(self):
+        server = self.further()
+        job = server.submit({"classes": ["red star"], "steps": 40})
+        server.wait(job, "running")
+        os.kill(server.rank(0), signal.SIGINT)
+        self.assertEqual(server.process.wait(60), 0, server.log())
+        self.assertIn("ending", server.log())
+
+    def test_a_rank_that_is_killed_ends_all_and_its_job_begins_again(self):
+        server = self.further()
+        job = server.submit({"classes": ["red star"], "steps": 1000})
+        server.wait(job, "running")
+        os.kill(server.rank(1), signal.SIGKILL)
+        self.assertNotEqual(server.process.wait(90), 0)
+        server.start()
+        self.assertIn(server.get(f"/jobs/{job}").json["state"], ("queued", "running"))
+        server.ask("DELETE", f"/jobs/{job}")
+
+
+if __name__ == "__main__":
+    main()
