@@ -1,6 +1,7 @@
 #include "server/listener.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,7 @@ struct Listener::State {
   unsigned ticks = 0;
   std::mutex mutex;
   std::set<ExchangePtr> exchanges;
+  std::set<int> reading;  // sockets that the rest of a request, or the next one, comes from
   bool stopping = false;
 
   MHD_Result access(MHD_Connection* connection, const char* url, const char* method,
@@ -84,7 +86,18 @@ struct Listener::State {
                     const Refusal& refusal);
   MHD_Response* response_of(const ExchangePtr& exchange);
   void completed(Exchange& exchange, bool whole);
+  void set_reading(MHD_Connection* connection, bool is);
 };
+
+void Listener::State::set_reading(MHD_Connection* connection, bool is) {
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  if (!info) return;
+  const std::lock_guard lock(mutex);
+  if (is)
+    reading.insert(info->connect_fd);
+  else
+    reading.erase(info->connect_fd);
+}
 
 namespace {
 
@@ -98,7 +111,14 @@ MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, c
   }
 }
 
-void on_completed(void* state, MHD_Connection*, void** memory, MHD_RequestTerminationCode code) {
+void on_connection(void* state, MHD_Connection* connection, void**,
+                   MHD_ConnectionNotificationCode code) {
+  static_cast<Listener::State*>(state)->set_reading(connection,
+                                                    code == MHD_CONNECTION_NOTIFY_STARTED);
+}
+
+void on_completed(void* state, MHD_Connection* connection, void** memory,
+                  MHD_RequestTerminationCode code) {
   auto* held = static_cast<ExchangePtr*>(*memory);
   *memory = nullptr;
   if (!held) return;
@@ -106,6 +126,7 @@ void on_completed(void* state, MHD_Connection*, void** memory, MHD_RequestTermin
   delete held;
   exchange->forget();
   auto& all = *static_cast<Listener::State*>(state);
+  all.set_reading(connection, true);
   all.completed(*exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
   const std::lock_guard lock(all.mutex);
   all.exchanges.erase(exchange);
@@ -181,11 +202,13 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
 
 MHD_Result Listener::State::refuse(MHD_Connection* connection, const ExchangePtr& exchange,
                                    const Refusal& refusal) {
+  set_reading(connection, false);
   exchange->answer = reply_of(refusal);
   return send(connection, exchange);
 }
 
 MHD_Result Listener::State::answer(MHD_Connection* connection, const ExchangePtr& exchange) {
+  set_reading(connection, false);
   try {
     if (!exchange->answer) exchange->answer = handlers.handle(exchange->request);
     while (exchange->answer->later) {
@@ -260,7 +283,7 @@ Listener::Listener(const ListenerOptions& options, Handlers handlers)
       MHD_OPTION_LISTEN_SOCKET, state_->socket, MHD_OPTION_CONNECTION_LIMIT, most,
       MHD_OPTION_CONNECTION_TIMEOUT, options.idle, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
       size_t{16384}, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-      state_.get(), MHD_OPTION_END);
+      state_.get(), MHD_OPTION_NOTIFY_CONNECTION, on_connection, state_.get(), MHD_OPTION_END);
   if (state_->daemon) return;
   ::close(state_->socket);
   throw Error(ErrorCode::memory, std::string("the HTTP listener cannot start: ") +
@@ -298,6 +321,9 @@ void Listener::tend() {
   {
     const std::lock_guard lock(state_->mutex);
     all.assign(state_->exchanges.begin(), state_->exchanges.end());
+    // libmicrohttpd overlooks a client that left behind half a request: the edge was read over.
+    for (const int socket : state_->reading)
+      if (left(socket)) ::shutdown(socket, SHUT_RDWR);
   }
   const bool beat = ++state_->ticks % state_->options.beat == 0;
   for (const ExchangePtr& exchange : all) {

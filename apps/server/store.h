@@ -24,7 +24,8 @@ class Store {
   /// Writes a new or a changed job; a new one gets its number. Throws Refusal(507) when it cannot.
   void put(JobRecord& record);
   std::optional<JobRecord> find(const std::string& id) const;
-  /// Without their reports, the newest first, of `client` ("": all), from before job `before` ("": the newest).
+  /// Without their reports, the newest first, of `client` ("": all), from before job `before` ("":
+  /// the newest).
   std::vector<JobRecord> list(const std::string& client, int limit,
                               const std::string& before) const;
   /// Those that waited or ran when the last server ended, in their order.
