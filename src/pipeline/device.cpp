@@ -62,9 +62,10 @@ void check_gpus(int gpus, int ranks) {
 }
 
 void check_experts(const Plan& plan, const DeviceChoice& choice) {
-  require(plan.shard == 1 || !is_gpu(choice.device), ErrorCode::plan,
-          "the plan cannot run: shard= gathers weights in the memory of hosts; leave it out, or use "
-          "--device cpu");
+  require(
+      plan.shard == 1 || !is_gpu(choice.device), ErrorCode::plan,
+      "the plan cannot run: shard= gathers weights in the memory of hosts; leave it out, or use "
+      "--device cpu");
   require(plan.moe != MoeForm::fused || !is_gpu(choice.device), ErrorCode::plan,
           "the plan cannot run: moe=fused computes on CPUs; use moe=bulk, or --device cpu");
 }

@@ -98,9 +98,7 @@ void expect_exchange() {
       }
 }
 
-TEST(FusedExperts, AreTheExchangeBitByBitAndSendNothingButItsRows) {
-  expect_exchange();
-}
+TEST(FusedExperts, AreTheExchangeBitByBitAndSendNothingButItsRows) { expect_exchange(); }
 
 TEST(FusedExperts, AndSoWhereRowsTravelAsMessages) {
   ::setenv("TESSERA_HEAP", "messages", 1);
