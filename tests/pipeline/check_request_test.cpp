@@ -113,6 +113,47 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   complete([](CompleteRequest& q) { q.logprobs = -1; }, "--logprobs -1");
 }
 
+TEST(CheckRequest, WhatARunRefusesIsRefusedAhead) {
+  const Model model = Model::open(kShapes, {.threads = 2});
+  EXPECT_NO_THROW(model.check(small()));
+  const auto changes = std::vector<std::function<void(GenerateRequest&)>>{
+      [](auto& q) { q.classes = {"purple cow"}; },
+      [](auto& q) { q.width = 999; },
+      [](auto& q) { q.steps = 0; },
+      [](auto& q) {
+        q.seeds = {1, 2, 3};
+      },
+      [](auto& q) { q.scheduler = SchedulerName::lcm; },
+      [](auto& q) { q.prompts = {"a snail"}; }};
+  for (const auto& change : changes) {
+    GenerateRequest q = small();
+    change(q);
+    const std::string ahead = refusal([&] { model.check(q); });
+    EXPECT_FALSE(ahead.empty());
+    EXPECT_EQ(ahead, refusal([&] { model.generate(q); }));
+  }
+  refusal([&] { model.check(CompleteRequest{.prompts = {"x"}}); });
+}
+
+TEST(CheckRequest, SoIsWhatACompletionRefuses) {
+  const Model model = Model::open("tasks-a", {.threads = 2});
+  CompleteRequest fine;
+  fine.prompts = {"sort hello="};
+  EXPECT_NO_THROW(model.check(fine));
+  const auto changes = std::vector<std::function<void(CompleteRequest&)>>{
+      [](auto& q) { q.prompts = {}; },          [](auto& q) { q.prompts = {""}; },
+      [](auto& q) { q.select = "nonsense:9"; }, [](auto& q) { q.decode = "nonsense"; },
+      [](auto& q) { q.max_tokens = 100000; },   [](auto& q) { q.chat = "no JSON"; }};
+  for (const auto& change : changes) {
+    CompleteRequest q = fine;
+    change(q);
+    const std::string ahead = refusal([&] { model.check(q); });
+    EXPECT_FALSE(ahead.empty());
+    EXPECT_EQ(ahead, refusal([&] { model.complete(q); }));
+  }
+  refusal([&] { model.check(GenerateRequest{}); });
+}
+
 TEST(CheckRequest, AModelThatWasMovedFrom) {
   Model model = Model::open(kShapes, {.threads = 2});
   const Model other = std::move(model);

@@ -246,5 +246,39 @@ INSTANTIATE_TEST_SUITE_P(Denoise, Stopping,
                                          "expert=3,schedule=staggered-batch",
                                          "schedule=staggered-batch"));
 
+TEST(Denoise, TellsWhatEachRankDid) {
+  RunOptions options = golden::options(Precision::f32, 2);
+  options.plan = parse_plan("expert=2,schedule=interweaved,warmup=1");
+  const Model model = Model::open(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", options);
+  GenerateRequest request;
+  request.classes = {"1", "2"};
+  request.steps = 4;
+  request.decode = false;
+  std::vector<std::vector<RankProgress>> told;
+  RunControl control;
+  control.on_progress = [&](const Progress& p) {
+    if (p.phase == Phase::denoise && p.step > 0) told.push_back(p.ranks);
+  };
+  const Report report = model.generate(request, control).report;
+  ASSERT_EQ(told.size(), 4U);
+  for (size_t step = 0; step < told.size(); ++step) {
+    ASSERT_EQ(told[step].size(), 2U);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const RankProgress& did = told[step][rank];
+      EXPECT_EQ(did.rank, int(rank));
+      EXPECT_GT(did.compute_seconds, 0);
+      EXPECT_GE(did.wait_seconds, 0);
+      if (step > 0) {
+        EXPECT_GE(did.sent_bytes, told[step - 1][rank].sent_bytes);
+      }
+    }
+  }
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(told.back()[rank].sent_bytes, report.per_rank.at(rank).sent_bytes);
+    ASSERT_EQ(told.back()[rank].expert_ages.size(), 2U) << "results are up to a step old";
+    EXPECT_GT(told.back()[rank].expert_ages[1], 0);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

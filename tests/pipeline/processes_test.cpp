@@ -33,6 +33,14 @@ TEST(Processes, SayWhoTheyAre) {
   });
 }
 
+TEST(Processes, HearWhatTheFirstOneSays) {
+  on_processes(3, [](const Processes& processes) {
+    for (const std::string& said :
+         {std::string("a request"), std::string(), std::string(70000, 'x')})
+      EXPECT_EQ(processes.share(processes.rank() == 0 ? said : "of another rank"), said);
+  });
+}
+
 // Two models over the same ranks would send into each other's steps.
 TEST(Processes, TakeOneRequestAtATimeOfAllModelsTogether) {
   std::vector<float> alone, beside, after;
