@@ -229,10 +229,14 @@ TEST(Generate, ReportsTheWeightsThatItHoldsWhoeverReadThem) {
     options.plan = parse_plan(plan);
     options.keep_parts = true;
     const Model first = Model::open("shapes", options), second = Model::open("shapes", options);
-    const MemoryPeaks alone = first.generate(request).report.peak_bytes;
-    for (const Model* model : {&second, &first, &second}) {
+    const int64_t alone = first.generate(request).report.peak_bytes.weights;
+    // What it takes for a moment to pack a VAE that is kept is not taken again.
+    const int64_t again = second.generate(request).report.peak_bytes.weights;
+    EXPECT_LE(again, alone) << plan;
+    EXPECT_GT(double(again), 0.95 * double(alone)) << plan;
+    for (const Model* model : {&first, &second}) {
       const Report report = model->generate(request).report;
-      EXPECT_EQ(report.peak_bytes.weights, alone.weights) << plan;
+      EXPECT_EQ(report.peak_bytes.weights, again) << plan;
       for (const Report::Rank& rank : report.per_rank) EXPECT_GT(rank.peak_bytes.weights, 0);
     }
   }
