@@ -2,26 +2,23 @@
 
 #if defined(__x86_64__)
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "kernels/avx2/vector.h"
 #include "kernels/matmul.h"
 #include "tensor/scope.h"
 
+TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 namespace {
-
-using tensor::DType;
 
 constexpr int64_t kPixels = 1024;  // of a product: their patches stay small
 
 // The input under the filter at output pixel p of a row: [kh * kw, in], zeros beyond the image.
-template <class T>
 void copy_patch(const ConvArgs& a, int64_t row, int64_t p, float* out) {
   const PackedConv& w = *a.weight;
   const int64_t doubled = a.upsample ? 1 : 0;
   const float* scale = a.scale_shift ? a.scale_shift + row * 2 * w.in : nullptr;
-  const T* x = static_cast<const T*>(a.x) + row * a.x_stride;
   for (int64_t tap = 0; tap < w.kh * w.kw; ++tap, out += w.in) {
     const int64_t y = p / a.out_width * a.stride + tap / w.kw - a.pad_top;
     const int64_t z = p % a.out_width * a.stride + tap % w.kw - a.pad_left;
@@ -29,12 +26,14 @@ void copy_patch(const ConvArgs& a, int64_t row, int64_t p, float* out) {
       std::fill_n(out, w.in, 0.0f);
       continue;
     }
-    const T* pixel = x + ((y >> doubled) * a.width + (z >> doubled)) * w.in;
-    for (int64_t i = 0; i < w.in; ++i) out[i] = tensor::to_float(pixel[i]);
-    if (scale)
-      for (int64_t i = 0; i < w.in; ++i) out[i] = out[i] * scale[i] + scale[w.in + i];
-    if (a.silu)
-      for (int64_t i = 0; i < w.in; ++i) out[i] = out[i] / (1 + std::exp(-out[i]));
+    const int64_t pixel = row * a.x_stride + ((y >> doubled) * a.width + (z >> doubled)) * w.in;
+    for (int64_t i = 0; i < w.in; i += 16) {
+      const Keep keep = lanes(w.in - i);
+      Floats v = load(a.x, a.dtype, pixel + i, keep);
+      if (scale) v = fmadd(v, load(scale + i, keep), load(scale + w.in + i, keep));
+      if (a.silu) v = silu(v);
+      put(out + i, keep, v);
+    }
   }
 }
 
@@ -49,11 +48,9 @@ void conv(const ConvArgs& a) {
     for (int64_t first = 0; first < pixels; first += kPixels) {
       const int64_t count = std::min(kPixels, pixels - first);
       std::vector<float> patches(static_cast<size_t>(count * depth));
-      tensor::with_float_type(a.dtype, [&](auto type) {
-        tensor::parallel_for(count, 16, [&](int64_t begin, int64_t end) {
-          for (int64_t p = begin; p < end; ++p)
-            copy_patch<decltype(type)>(a, row, first + p, patches.data() + p * depth);
-        });
+      tensor::parallel_for(count, 16, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p)
+          copy_patch(a, row, first + p, patches.data() + p * depth);
       });
       const int64_t at = (row * pixels + first) * w.out * element;
       MatmulArgs product{.x = patches.data(),
@@ -76,4 +73,5 @@ void conv(const ConvArgs& a) {
 }
 
 }  // namespace tessera::kernels::avx2
+TESSERA_AVX2_END
 #endif  // __x86_64__
