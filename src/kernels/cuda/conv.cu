@@ -112,6 +112,39 @@ struct PixelSink {
   }
 };
 
+// The same of bf16 images of an even number of channels, in half of the code: what a sink does
+// stands in a kernel for every pair of a thread.
+struct PixelPairSink {
+  static constexpr bool kPaired = false;
+  uint32_t* y;
+  const uint32_t* residual;
+  const float* bias;
+  int64_t count, n;
+
+  explicit PixelPairSink(const PixelSink& sink)
+      : y(static_cast<uint32_t*>(sink.y)),
+        residual(static_cast<const uint32_t*>(sink.residual)),
+        bias(sink.bias),
+        count(sink.count),
+        n(sink.n) {}
+  static bool takes(const PixelSink& sink) {
+    return sink.dtype == DType::bf16 && sink.n % 2 == 0 &&
+           (reinterpret_cast<uintptr_t>(sink.y) | reinterpret_cast<uintptr_t>(sink.residual)) % 4 ==
+               0;
+  }
+  __device__ void pair(int64_t m, int64_t column, const float (&sums)[2]) const {
+    if (m >= count || column >= n) return;
+    float low = sums[0], high = sums[1];
+    if (bias) low += bias[column], high += bias[column + 1];
+    const int64_t at = (m * n + column) / 2;
+    if (residual) {
+      const uint32_t word = residual[at];
+      low += __uint_as_float(word << 16), high += __uint_as_float(word & 0xffff0000u);
+    }
+    y[at] = pack_bf16(low, high);
+  }
+};
+
 constexpr int kPixels = 128;
 constexpr int64_t kMostPixels = 0x7fffff00;
 
@@ -122,10 +155,9 @@ __global__ void __launch_bounds__(kProductThreads)
   product_tile<kPixels>(source, int64_t{blockIdx.x} * kPixels, w, sink);
 }
 
-template <int N>
+template <int N, class Sink>
 __global__ void __launch_bounds__(kComputing, 1)
-    conv_sm90_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false, N> all,
-                     PixelSink sink) {
+    conv_sm90_kernel(PatchSource<BFloat16> source, TileWeights<BFloat16, false, N> all, Sink sink) {
 #if TESSERA_WARPGROUPS
   const TileWeights<BFloat16, false, N> w{all.data, all.n, all.k, blockIdx.y * all.kColumns,
                                           all.words};
@@ -135,10 +167,10 @@ __global__ void __launch_bounds__(kComputing, 1)
 #endif
 }
 
-template <int N>
+template <int N, class Sink>
 void launch_sm90(const PatchSource<BFloat16>& source, const TileWeights<BFloat16, false>& w,
-                 const PixelSink& sink) {
-  launch("conv", conv_sm90_kernel<N>,
+                 const Sink& sink) {
+  launch("conv", conv_sm90_kernel<N, Sink>,
          Launch{.blocks = ceil_div<int64_t>(sink.count, kGroupRows),
                 .rows = static_cast<int>(ceil_div<int64_t>(w.n, N)),
                 .threads = kComputing,
@@ -208,8 +240,12 @@ void conv(const ConvArgs& args) {
   const bool words = w.in % 8 == 0 && in_words(x, DType::bf16, patches.x_stride);
   const PatchSource<BFloat16> source{static_cast<const BFloat16*>(x), patches, words};
   const Weights all{static_cast<const BFloat16*>(w.data.raw()), w.out, length, 0, length % 8 == 0};
-  if (has_warpgroups())
-    return w.out > 128 ? launch_sm90<256>(source, all, sink) : launch_sm90<128>(source, all, sink);
+  if (has_warpgroups()) {
+    const auto run = [&](const auto& to) {
+      w.out > 128 ? launch_sm90<256>(source, all, to) : launch_sm90<128>(source, all, to);
+    };
+    return PixelPairSink::takes(sink) ? run(PixelPairSink(sink)) : run(sink);
+  }
   launch("conv", conv_kernel,
          Launch{.blocks = ceil_div<int64_t>(patches.count, kPixels),
                 .rows = static_cast<int>(ceil_div<int64_t>(w.out, Weights::kColumns)),

@@ -3,6 +3,12 @@
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/sm90.cuh"
 
+#if defined(__CUDACC__)
+#define TESSERA_KEEP_ROLLED _Pragma("unroll 1")
+#else
+#define TESSERA_KEEP_ROLLED
+#endif
+
 // The tiles of product.cuh by warpgroups, for bf16: the same sources, weights and sinks. All
 // threads fetch, as rows may lie anywhere, two stages ahead.
 namespace tessera::kernels::cuda {
@@ -41,19 +47,30 @@ __device__ inline void product_tile_sm90(const Source& source, int64_t first_row
     if (step < total) {
       unsigned char* stage = shared + step % kGroupStages * kStage + at;
       const int64_t k = int64_t{step % steps} * kGroupDepth + chunk * 8;
-      TESSERA_UNROLL
-      for (int i = 0; i < kMine; ++i)
-        stage_left(reinterpret_cast<BFloat16*>(stage + i * kLines * 128), source, rows[i],
-                   step / steps, k, w.k);
-      TESSERA_UNROLL
-      for (int i = 0; i < kTheirs; ++i)
-        stage_right(reinterpret_cast<BFloat16*>(stage + kLeft + i * kLines * 128), w, columns[i],
-                    k);
+      const auto left = [&](int i, const typename Source::Row& row) {
+        stage_left(reinterpret_cast<BFloat16*>(stage + i * kLines * 128), source, row, step / steps,
+                   k, w.k);
+      };
+      const auto right = [&](int i, decltype(w.data) column) {
+        stage_right(reinterpret_cast<BFloat16*>(stage + kLeft + i * kLines * 128), w, column, k);
+      };
+      if (source.words && w.words) {
+        TESSERA_UNROLL
+        for (int i = 0; i < kMine; ++i) left(i, rows[i]);
+        TESSERA_UNROLL
+        for (int i = 0; i < kTheirs; ++i) right(i, columns[i]);
+      } else {  // element by element: once in the code, not for each row
+        TESSERA_KEEP_ROLLED
+        for (int i = 0; i < kMine; ++i) left(i, source.row(first_row + line + i * kLines));
+        TESSERA_KEEP_ROLLED
+        for (int i = 0; i < kTheirs; ++i) right(i, w.row(line + i * kLines));
+      }
     }
     cp_async_commit();
   };
 
   float sums[N / 8][4];
+  TESSERA_KEEP_ROLLED
   for (int step = 0; step < kGroupStages - 2; ++step) fetch(step);
   for (int step = 0; step < total; ++step) {
     cp_async_wait<kGroupStages - 3>();
