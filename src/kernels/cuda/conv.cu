@@ -112,8 +112,10 @@ struct PixelSink {
   }
 };
 
+}  // namespace
+
 // The same of bf16 images of an even number of channels, in half of the code: what a sink does
-// stands in a kernel for every pair of a thread.
+// stands in a kernel for every pair of a thread. (Named: code for other GPUs does not call it.)
 struct PixelPairSink {
   static constexpr bool kPaired = false;
   uint32_t* y;
@@ -144,6 +146,8 @@ struct PixelPairSink {
     y[at] = pack_bf16(low, high);
   }
 };
+
+namespace {
 
 constexpr int kPixels = 128;
 constexpr int64_t kMostPixels = 0x7fffff00;
