@@ -120,7 +120,7 @@ nn::Portion ModelState::portion(int rank) const {
   return portion;
 }
 
-nn::Shard ModelState::kept(int rank) const {
+nn::Shard ModelState::shard_of(int rank) const {
   return {parallel::mesh_of(options.plan).coordinate(rank, "shard"), options.plan.shard};
 }
 
@@ -152,8 +152,8 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
   auto meta = weights;
   if (device() != tensor::Device::meta)
     meta = std::make_shared<load::MetaWeights>(load::open_weights(folder.component("transformer")));
-  auto blocks =
-      std::make_unique<SpreadSource>(*spec, meta, *weights, dtype(), mine, kept(rank), device());
+  auto blocks = std::make_unique<SpreadSource>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
+                                               device());
   return std::make_unique<StreamedDenoiser>(*spec, *weights, dtype(), mine, std::move(blocks));
 }
 

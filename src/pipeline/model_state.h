@@ -74,9 +74,9 @@ struct ModelState {
   nn::Geometry geometry() const;
   /// Those of a part; on meta as the files have them, or would have.
   std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
-  /// What a rank computes of it, and under shard= what the rank keeps of each of its blocks.
+  /// What a rank computes of it, and under shard= its part of each of its blocks.
   nn::Portion portion(int rank) const;
-  nn::Shard kept(int rank) const;
+  nn::Shard shard_of(int rank) const;
   /// A rank's transformer over these weights, of which with `resident` from 0 on so many blocks
   /// stay.
   std::unique_ptr<nn::Denoiser> make_transformer(int rank, int64_t resident,
