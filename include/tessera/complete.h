@@ -74,9 +74,9 @@ struct CompleteProgress {
 /// Keys and values of a talk, from one request to the next: what a block-causal model keeps of the
 /// finished blocks of prompt and answer. A request whose prompt begins with the same tokens, of the
 /// same open model and length of blocks, does not compute these again, and has the same answer, bit
-/// by bit (outside avx2, whose products depend on who stands beside); it then takes their place,
-/// also if it was stopped. Nothing is kept of bidirectional models, of another cache than of blocks
-/// (CachePolicy), with select_prefill, of several sequences, or where ranks are processes.
+/// by bit; it then takes their place, also if it was stopped. Nothing is kept of bidirectional
+/// models, of another cache than of blocks (CachePolicy), with select_prefill, of several
+/// sequences, or where ranks are processes.
 class KeptPrefix {
  public:
   KeptPrefix();

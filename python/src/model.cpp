@@ -235,7 +235,9 @@ void bind_model(nb::module_& module) {
       .def_rw("chat", &TokenizeRequest::chat)
       .def_rw("raw", &TokenizeRequest::raw)
       .def_rw("tokenizer", &TokenizeRequest::tokenizer);
-  nb::class_<KeptPrefix>(module, "KeptPrefix")
+  nb::class_<KeptPrefix>(
+      module, "KeptPrefix",
+      "What the turns of one talk share: keys and values of its finished blocks.")
       .def(nb::init<>())
       .def_prop_ro("tokens", &KeptPrefix::tokens)
       .def_prop_ro("bytes", &KeptPrefix::bytes)

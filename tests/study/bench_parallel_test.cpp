@@ -131,7 +131,7 @@ TEST(ComparePlans, ForetellsThoseOfFewAxesFirst) {
     const Plan plan = parse_plan(cost.plan);
     int axes = 0;
     for (const int size : {plan.data, plan.cfg, plan.pipefusion, plan.ring, plan.ulysses,
-                           plan.tensor, plan.distrifusion})
+                           plan.tensor, plan.distrifusion, plan.shard})
       axes += size > 1 ? 1 : 0;
     EXPECT_EQ(axes, 1) << cost.plan;
   }
