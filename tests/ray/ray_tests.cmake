@@ -17,5 +17,5 @@ if(without)
   return()
 endif()
 add_test(NAME ray.cluster COMMAND ${ray_python} -m pytest -q -p no:cacheprovider -rs ${CMAKE_CURRENT_LIST_DIR}/cluster_test.py)
-set_tests_properties(ray.cluster PROPERTIES TIMEOUT 600 ENVIRONMENT
+set_tests_properties(ray.cluster PROPERTIES TIMEOUT 600 RUN_SERIAL ON ENVIRONMENT
   "PYTHONPATH=${ray_modules};PYTHONDONTWRITEBYTECODE=1;RAY_USAGE_STATS_ENABLED=0")
