@@ -13,13 +13,28 @@ class Chat(PageTest):
 
     def setUp(self):
         super().setUp()
-        self.page.add_init_script("""
+        self.page.add_init_script(r"""
             // What the masks were between the passes, as nobody could look fast enough.
             window.seen = [];
             new MutationObserver(() => {
                 const tiles = [...document.querySelectorAll('.tiles span')];
                 if (tiles.length > 0) window.seen.push(tiles.map((t) => t.className === 'mask' ? '_' : t.textContent));
             }).observe(document, {childList: true, subtree: true, attributes: true});
+            // Events come one by one, also where the network brings them together.
+            const original = window.fetch;
+            window.fetch = async (url, options) => {
+                const response = await original(url, options);
+                if (!response.ok || !String(url).endsWith('/events')) return response;
+                const events = (await response.text()).split(/(?<=\n\n)/);
+                const body = new ReadableStream({
+                    async pull(sink) {
+                        await new Promise((wake) => setTimeout(wake, 5));
+                        if (events.length === 0) sink.close();
+                        else sink.enqueue(new TextEncoder().encode(events.shift()));
+                    }
+                });
+                return new Response(body, {status: response.status, headers: response.headers});
+            };
         """)
         self.visit("chat")
 
@@ -58,6 +73,27 @@ class Chat(PageTest):
         masks = answer.locator(".tiles .mask").count()
         slider.press("End")
         self.assertLess(answer.locator(".tiles .mask").count(), masks)
+
+    def test_an_old_look_at_the_jobs_is_not_the_end(self):
+        self.page.evaluate("""() => {
+            const original = window.fetch;
+            let asked = false;
+            window.fetch = async (url, options) => {
+                const response = await original(url, options);
+                if (options?.method === 'POST') asked = true;
+                if (!asked || !String(url).includes('/jobs?')) return response;
+                asked = false;
+                window.held = true;
+                const answer = await response.json();
+                for (const job of answer.jobs) Object.assign(job, {state: 'running', ended: null});
+                await new Promise((wake) => setTimeout(wake, 1500)); // it comes after the last event
+                return new Response(JSON.stringify(answer));
+            };
+        }""")
+        self.say(PROMPT)
+        answer = self.page.locator(".turn.assistant").first
+        expect(answer.locator(".facts")).to_contain_text(re.compile(r" a pass, [\d.]+.m?s$"))
+        self.assertTrue(self.page.evaluate("window.held"))
 
     def test_a_message_alone(self):
         self.page.get_by_label("Send the earlier turns, too").uncheck()

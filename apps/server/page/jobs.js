@@ -100,7 +100,9 @@ class Jobs extends EventTarget {
       if (!(error instanceof ServerError)) throw error;
       seen("failed", { error: { message: error.message } });
     }
-    if (!signal.aborted) await this.look();
+    if (signal.aborted) return;
+    await this.#looking; // begun before the end, it may not know of it
+    await this.look();
   }
 
   #learn(id, name, data) {
