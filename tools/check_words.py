@@ -8,7 +8,7 @@ import sys
 
 import source_tree
 
-TEXT = {".cpp", ".h", ".cu", ".cuh", ".py", ".md", ".txt", ".cmake", ".json", ".sh", ""}
+TEXT = {".cpp", ".h", ".inc", ".cu", ".cuh", ".py", ".md", ".txt", ".cmake", ".json", ".sh", ""}
 SELF = {"tools/check_words.py", "tests/tools/check_words_test.py", "LICENSE"}
 DATA = ("tests/data/", "tests/fuzz/corpus/", "models/")
 

@@ -5,7 +5,7 @@ import pathlib
 import re
 
 SKIPPED = {".git", "build", "__pycache__", ".cache", ".ccache", ".venv", "venv", "node_modules"}
-CODE = {".cpp", ".h", ".cu", ".cuh"}
+CODE = {".cpp", ".h", ".inc", ".cu", ".cuh"}
 
 
 def files(root, *folders):

@@ -53,6 +53,8 @@ class CheckLayers(unittest.TestCase):
     def test_parts_have_their_layer(self):
         self.expect({"src/nn/x.cpp": "#include <png.h>\n"}, "<png.h> belongs to media")
         self.expect({"src/ops/x.cpp": "#include <mpi.h>\n"}, "belongs to comm")
+        self.expect({"src/nn/x.cpp": "#include <turbojpeg.h>\n"}, "<turbojpeg.h> belongs to media")
+        self.expect({"src/nn/x.inc": "#include <cuda_runtime.h>\n"}, "<cuda_runtime.h> belongs to kernels")
 
     def test_unknown_file_and_layer(self):
         self.expect({"src/nn/x.cpp": '#include "nn/gone.h"\n'}, "nn/gone.h")

@@ -27,6 +27,7 @@ class CheckWords(unittest.TestCase):
         for line in ("exit(1);", "std::abort();", "_exit(2);", "std::terminate();"):
             self.expect({"src/nn/a.cpp": line}, "ends the process")
         self.expect({"src/nn/a.cpp": "assert(x);"}, "aborts")
+        self.expect({"src/nn/a.inc": "assert(x);"}, "aborts")
 
     def test_own_names_are_free(self):
         self.expect({"src/nn/a.cpp": "communicator.abort(e); on_exit(x); static_assert(true);\n"
