@@ -21,7 +21,7 @@ int samples_of(const Ask& ask) {
   if (const auto* q = std::get_if<GenerateRequest>(&ask))
     return static_cast<int>(q->prompts.size() + q->classes.size()) * q->count;
   const auto& q = std::get<CompleteRequest>(ask);
-  return static_cast<int>(q.prompts.size() + q.prompt_ids.size() + (q.chat.empty() ? 0 : 1));
+  return static_cast<int>(q.prompts.size() + q.prompt_ids.size() + (q.chat.empty() ? 0 : 1)) * q.n;
 }
 
 std::string batch_key(const Job& job) {

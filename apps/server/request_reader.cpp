@@ -140,11 +140,15 @@ void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
     throw wrong("prompt", "give one of prompt, prompts and messages");
   if (messages) q.chat = read_messages(*messages, limits);
   check_size(limits, q.prompts, "prompt");
-  if (std::ssize(q.prompts) > limits.images)
-    throw wrong("prompts", "prompts: " + std::to_string(q.prompts.size()) +
-                               " are given; a request has " + std::to_string(limits.images) +
-                               " at most");
   fields.flag("raw", q.raw);
+}
+
+void check_answers(const CompleteRequest& q, const Limits& limits) {
+  const int64_t answers = std::max<int64_t>(std::ssize(q.prompts), 1) * q.n;
+  if (answers > limits.images)
+    throw wrong(q.n > 1 ? "n" : "prompts",
+                "prompts, n: " + std::to_string(answers) + " answers are asked for; a request has " +
+                    std::to_string(limits.images) + " at most");
 }
 
 void read_decoding(Fields& fields, CompleteRequest& q) {
@@ -167,14 +171,33 @@ void read_decoding(Fields& fields, CompleteRequest& q) {
   fields.flag("select_prefill", q.select_prefill);
 }
 
+// How tokens are drawn, and what is told of them.
+void read_drawing(Fields& fields, CompleteRequest& q, const Limits& limits) {
+  int64_t whole = 0;
+  fields.number("temperature", 0, 100, q.temperature);
+  fields.whole("top_k", 0, 1 << 30, q.top_k);
+  if (fields.number("top_p", 0, 1, q.top_p) && q.top_p == 0)
+    throw wrong("top_p", "top_p: expected a number above 0, up to 1");
+  if (fields.number("repetition_penalty", 0, 100, q.repetition_penalty) &&
+      q.repetition_penalty == 0)
+    throw wrong("repetition_penalty", "repetition_penalty: expected a number above 0");
+  fields.seed("seed", q.seed);
+  if (fields.whole("logprobs", 0, kMostLogprobs, whole)) q.logprobs = static_cast<int>(whole);
+  if (!fields.whole("n", 1, limits.images, whole)) return;
+  q.n = static_cast<int>(whole);
+  if (q.n > 1 && q.temperature == 0)
+    throw wrong("n", "n: at temperature 0 all answers are one and the same; give a temperature, "
+                     "such as 0.8");
+}
+
 CompleteRequest read_complete(const Json& request, const Limits& limits) {
   Fields fields(request, "request");
   CompleteRequest q;
   read_prompt(fields, q, limits);
   fields.whole("max_tokens", 1, limits.tokens, q.max_tokens);
   read_decoding(fields, q);
-  fields.number("temperature", 0, 100, q.temperature);
-  fields.seed("seed", q.seed);
+  read_drawing(fields, q, limits);
+  check_answers(q, limits);
   fields.texts("stop", q.stop);
   if (q.stop.size() > 16) throw wrong("stop", "stop: 16 texts at most end an answer");
   for (const std::string& text : q.stop)

@@ -11,6 +11,9 @@
 
 namespace tessera::server {
 
+/// The likeliest tokens at a position that an answer tells at most.
+constexpr int64_t kMostLogprobs = 20;
+
 /// What one request may ask for at most.
 struct Limits {
   size_t body = size_t{1} << 20;       ///< bytes of a request

@@ -50,14 +50,18 @@ void read_text_fields(Fields& fields, Translated& to) {
     inner.finish();
   }
   for (const char* name :
-       {"temperature", "stop", "seed", "block", "threshold", "decode", "select", "cache", "raw"})
+       {"temperature", "stop", "seed", "block", "threshold", "decode", "select", "cache", "raw",
+        "n", "top_k", "top_p", "repetition_penalty"})
     pass(fields, name, to.request);
-  only(fields, "n", {1});
-  only(fields, "top_p", {1});
   only(fields, "frequency_penalty", {0});
   only(fields, "presence_penalty", {0});
   only(fields, "logit_bias", {Json::object()});
   fields.take("user");
+}
+
+void refuse_stream_with_logprobs(const Translated& to) {
+  if (to.stream && to.request.contains("logprobs"))
+    throw wrong("logprobs", "logprobs: they are there when the answer is whole; leave stream out");
 }
 
 std::string content_of(const Json& content) {
@@ -123,7 +127,8 @@ Translated translate_completion(const Json& body) {
   only(fields, "echo", {false});
   only(fields, "best_of", {1});
   only(fields, "suffix", {""});
-  only(fields, "logprobs", {});
+  pass(fields, "logprobs", to.request);
+  refuse_stream_with_logprobs(to);
   fields.finish();
   return to;
 }
@@ -149,7 +154,14 @@ Translated translate_chat(const Json& body) {
   const Json* newer = fields.take("max_completion_tokens");
   const Json* older = fields.take("max_tokens");
   if (newer || older) to.request["max_tokens"] = newer ? *newer : *older;
-  only(fields, "logprobs", {false});
+  bool logprobs = false;
+  int64_t top = 0;
+  fields.flag("logprobs", logprobs);
+  const bool likeliest = fields.whole("top_logprobs", 0, kMostLogprobs, top);
+  if (likeliest && !logprobs)
+    throw wrong("top_logprobs", "top_logprobs: without logprobs it says nothing; add it");
+  if (logprobs) to.request["logprobs"] = top;
+  refuse_stream_with_logprobs(to);
   only(fields, "response_format", {{{"type", "text"}}});
   only(fields, "store", {false});
   fields.finish();

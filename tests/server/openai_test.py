@@ -61,6 +61,35 @@ class Client(ServerTest):
                                                      max_completion_tokens=32)
         self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in stream), "ehllo")
 
+    def test_several_answers_to_one_prompt(self):
+        ask = {"model": "tasks-a", "prompt": "sort hello=", "temperature": 0.7, "top_p": 0.9, "seed": 5}
+        more = {"top_k": 40, "repetition_penalty": 1.05}
+        three = self.client.completions.create(**ask, n=3, extra_body=more)
+        self.assertEqual([choice.index for choice in three.choices], [0, 1, 2])
+        for i, choice in enumerate(three.choices):  # of seeds that follow one another
+            alone = self.client.completions.create(**{**ask, "seed": 5 + i}, extra_body=more)
+            self.assertEqual(choice.text, alone.choices[0].text)
+        said = ["", "", ""]
+        for chunk in self.client.completions.create(**ask, n=3, extra_body=more, stream=True):
+            for choice in chunk.choices:
+                said[choice.index] += choice.text
+        self.assertEqual(said, [choice.text for choice in three.choices])
+
+    def test_log_probabilities(self):
+        answer = self.client.completions.create(model="tasks-a", prompt="sort hello=", logprobs=2).choices[0]
+        said = answer.logprobs
+        self.assertTrue("".join(said.tokens).startswith(answer.text))
+        self.assertEqual(said.text_offset[:3], [0, len(said.tokens[0]), len(said.tokens[0] + said.tokens[1])])
+        for token, sure, top in zip(said.tokens, said.token_logprobs, said.top_logprobs):
+            self.assertLessEqual(sure, 0)
+            self.assertEqual(len(top), 2)
+            self.assertEqual(top[token], sure, "a greedy answer takes the likeliest")
+        chat = self.client.chat.completions.create(model="tasks-a", messages=[{"role": "user", "content": "sort hello="}],
+                                                   logprobs=True, top_logprobs=2).choices[0].logprobs.content
+        self.assertEqual([token.token for token in chat], said.tokens)
+        self.assertEqual(bytes(chat[0].bytes).decode(), chat[0].token)
+        self.assertEqual([top.logprob for top in chat[0].top_logprobs], sorted(said.top_logprobs[0].values(), reverse=True))
+
     def test_the_guide(self):
         blocks = re.findall(r"(?ms)^```python\n(.*?)^```", (SOURCE / "docs/guides/server.md").read_text())
         self.assertEqual(len(blocks), 1)
@@ -77,7 +106,7 @@ class Client(ServerTest):
                 (openai.BadRequestError, lambda: self.client.images.generate(model="tasks-a", prompt="x")),
                 (openai.BadRequestError, lambda: self.client.completions.create(model="shapes", prompt="x")),
                 (openai.BadRequestError, lambda: self.client.completions.create(model="tasks-a", prompt="x", n=2)),
-                (openai.BadRequestError, lambda: self.client.completions.create(model="tasks-a", prompt="x", top_p=0.5))):
+                (openai.BadRequestError, lambda: self.client.completions.create(model="tasks-a", prompt="x", logprobs=21))):
             with self.assertRaises(error) as refused:
                 ask()
             self.assertTrue(refused.exception.body["message"])

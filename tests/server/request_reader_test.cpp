@@ -89,7 +89,7 @@ TEST(RequestReader, ReadsAllOfAnAnswer) {
   const auto q = std::get<CompleteRequest>(
       read_request(parse_body(R"({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9,
       "threshold": 0.5, "cache": "dual", "stop": "x", "select": "des-vote:0.4", "temperature": 0.5,
-      "seed": 4, "block": 8, "stop_at_eos": "none"})"),
+      "n": 3, "top_k": 9, "top_p": 0.25, "repetition_penalty": 1.5, "logprobs": 0, "seed": 4, "block": 8, "stop_at_eos": "none"})"),
                    language(), {}));
   EXPECT_EQ(parse_body("{\"m\":" + q.chat + "}")["m"][0]["content"], "hi");
   EXPECT_EQ(q.max_tokens, 9);
@@ -98,7 +98,14 @@ TEST(RequestReader, ReadsAllOfAnAnswer) {
   EXPECT_EQ(q.stop, std::vector<std::string>{"x"});
   EXPECT_EQ(q.stop_at_eos, StopAtEos::none);
   EXPECT_EQ(refused(R"({"prompt": "x", "prompts": ["x"]})", language()), "prompt");
+  EXPECT_EQ(q.n * 100 + q.top_k, 309);
+  EXPECT_EQ(q.top_p + q.repetition_penalty, 1.75);
+  EXPECT_EQ(q.logprobs, 0);
   EXPECT_EQ(refused(R"({"prompt": "x", "steps": 0})", language()), "steps");
+  EXPECT_EQ(refused(R"({"prompt": "x", "n": 2})", language()), "n");
+  EXPECT_EQ(refused(R"({"prompts": ["x", "y"], "n": 33, "temperature": 1})", language()), "n");
+  EXPECT_EQ(refused(R"({"prompt": "x", "top_p": 0})", language()), "top_p");
+  EXPECT_EQ(refused(R"({"prompt": "x", "logprobs": 21})", language()), "logprobs");
 }
 
 TEST(RequestReader, BodiesThatAreNone) {

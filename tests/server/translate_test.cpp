@@ -16,15 +16,18 @@ std::string refused(const char* text, Translated (*translate)(const Json&)) {
 
 TEST(Translate, ACompletion) {
   const Translated to = translate_completion(Json::parse(
-      R"({"model": "m", "prompt": ["a", "b"], "max_tokens": 5, "n": 1, "top_p": 1.0, "user": "u", "stream": true,
+      R"({"model": "m", "prompt": ["a", "b"], "max_tokens": 5, "n": 2, "top_p": 0.5, "logprobs": null, "user": "u", "stream": true,
           "stream_options": {"include_usage": true}, "stop": ["x"], "threshold": 0.5})"));
   EXPECT_EQ(to.model, "m");
   EXPECT_TRUE(to.stream && to.stream_usage);
   EXPECT_EQ(
       to.request,
-      Json::parse(R"({"prompts": ["a", "b"], "max_tokens": 5, "stop": ["x"], "threshold": 0.5})"));
-  EXPECT_EQ(refused(R"({"prompt": "a", "n": 2})", translate_completion), "n");
-  EXPECT_EQ(refused(R"({"prompt": "a", "logprobs": 3})", translate_completion), "logprobs");
+      Json::parse(
+          R"({"prompts": ["a", "b"], "max_tokens": 5, "stop": ["x"], "threshold": 0.5, "n": 2, "top_p": 0.5})"));
+  EXPECT_EQ(refused(R"({"prompt": "a", "best_of": 2})", translate_completion), "best_of");
+  EXPECT_EQ(
+      refused(R"({"prompt": "a", "logprobs": 3, "stream": true})", translate_completion),
+      "logprobs");
   EXPECT_EQ(refused(R"({"prompt": "a", "echo": true})", translate_completion), "echo");
   EXPECT_EQ(refused(R"({"model": "m"})", translate_completion), "prompt");
   EXPECT_EQ(refused(R"({"prompt": "a", "unheard": 1})", translate_completion), "unheard");
@@ -43,6 +46,13 @@ TEST(Translate, AChat) {
         R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]})"})
     EXPECT_EQ(refused(text, translate_chat), "messages") << text;
   EXPECT_EQ(refused(R"({"messages": [], "tools": [{}]})", translate_chat), "tools");
+  EXPECT_EQ(refused(R"({"messages": [], "top_logprobs": 2})", translate_chat), "top_logprobs");
+  EXPECT_EQ(refused(R"({"messages": [], "logprobs": true, "top_logprobs": 21})", translate_chat),
+            "top_logprobs");
+  const Json asked =
+      translate_chat(Json::parse(R"({"messages": [], "logprobs": true, "top_logprobs": 2})"))
+          .request;
+  EXPECT_EQ(asked["logprobs"], 2);
 }
 
 }  // namespace
