@@ -1,5 +1,6 @@
 #include "server/events.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::server {
@@ -20,7 +21,8 @@ void EventLog::add(const std::string& name, const std::string& data, bool last) 
     bound();
     waiting.swap(waiting_);
   }
-  for (const Wake& wake : waiting) wake();
+  for (const Wake& wake : waiting)
+    if (const auto waiter = wake.lock()) waiter->wake();
 }
 
 void EventLog::bound() {
@@ -52,7 +54,12 @@ EventLog::Part EventLog::after(uint64_t after, const Wake& wake) {
   }
   const uint64_t reached = part.events.empty() ? after : part.events.back().id;
   part.ended = ended_ && reached >= last_;
-  if (part.events.empty() && !part.ended) waiting_.push_back(wake);
+  if (!part.events.empty() || part.ended) return part;
+  // Who asks again waits once, and who left no more.
+  std::erase_if(waiting_, [&](const Wake& other) {
+    return other.expired() || (!other.owner_before(wake) && !wake.owner_before(other));
+  });
+  waiting_.push_back(wake);
   return part;
 }
 

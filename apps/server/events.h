@@ -2,15 +2,22 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace tessera::server {
 
-/// Called once, from any thread, when there is more of what somebody waits for.
-using Wake = std::function<void()>;
+/// Who waits for more of something.
+class Waiter {
+ public:
+  virtual ~Waiter() = default;
+  /// From any thread, once for each wait.
+  virtual void wake() = 0;
+};
+/// One that is gone is not woken.
+using Wake = std::weak_ptr<Waiter>;
 
 /// What happened to a job, in order, numbered from 1; who missed some reads on from where he was.
 /// Of large events (previews) the newest are kept, 4 MiB of them.
@@ -31,7 +38,7 @@ class EventLog {
     std::vector<Event> events;
     bool ended = false;  ///< and there will be no more
   };
-  /// Where there is nothing yet, `wake` is called when there is.
+  /// Where there is nothing yet, `wake` is woken when there is.
   Part after(uint64_t after, const Wake& wake);
   uint64_t last_id() const;
 

@@ -22,12 +22,6 @@ void Exchange::wake() {
   MHD_resume_connection(connection_);
 }
 
-Wake Exchange::waker() {
-  return [self = weak_from_this()] {
-    if (const auto exchange = self.lock()) exchange->wake();
-  };
-}
-
 void Exchange::end() {
   {
     const std::lock_guard lock(mutex_);

@@ -14,14 +14,14 @@ namespace tessera::server {
 
 /// A request on its way through the listener. It sleeps while there is nothing to send, and is
 /// woken from any thread.
-class Exchange : public std::enable_shared_from_this<Exchange> {
+class Exchange : public Waiter, public std::enable_shared_from_this<Exchange> {
  public:
   explicit Exchange(MHD_Connection* connection) : connection_(connection) {}
 
   /// On the listener's thread: sleeps, unless it was woken meanwhile or must end.
   bool sleep();
-  void wake();
-  Wake waker();
+  void wake() override;
+  Wake waker() { return weak_from_this(); }
   /// The client has left, or the server ends: it sleeps no more.
   void end();
   bool ending() const;

@@ -11,8 +11,8 @@ HttpReply json_reply(const Json& json, int status) {
 
 HttpReply reply_of(const Refusal& refusal) {
   HttpReply reply = json_reply(body_of(refusal), refusal.status());
-  if (refusal.retry_after > 0)
-    reply.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after));
+  if (refusal.retry_after() > 0)
+    reply.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after()));
   if (refusal.status() == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
   return reply;
 }

@@ -34,7 +34,7 @@ class Stream {
     std::string text;
     bool ended = false;
   };
-  /// What there is; nothing only where `wake` will be called.
+  /// What there is; nothing only where `wake` will be woken.
   virtual Piece next(const Wake& wake) = 0;
   /// The client has all of it, or is gone.
   virtual void closed(bool /*whole*/) {}

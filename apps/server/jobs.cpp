@@ -16,7 +16,12 @@ Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const JobOption
            bool own)
     : models_(models), store_(store), metrics_(metrics), options_(options), own_(own) {
   restore();
-  for (int i = 0; i < options_.at_once; ++i) workers_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < options_.at_once; ++i) workers_.emplace_back([this] { work(); });
+  } catch (...) {  // those that began wait for the end
+    close(0);
+    throw;
+  }
 }
 
 Jobs::~Jobs() {
@@ -47,17 +52,13 @@ void Jobs::restore() {
 }
 
 void Jobs::check_room() const {
-  if (closing_) {
-    Refusal refusal(503, "overloaded", "the server is about to end; ask again in a moment");
-    refusal.retry_after = 5;
-    throw refusal;
-  }
+  if (closing_)
+    throw Refusal(503, "overloaded", "the server is about to end; ask again in a moment", "", 5);
   if (queue_.size() < options_.queue) return;
   const double seconds = mean_seconds_ * double(queue_.size()) / double(options_.at_once);
-  Refusal refusal(429, "overloaded",
-                  std::to_string(queue_.size()) + " jobs wait, and more may not; try again later");
-  refusal.retry_after = static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0));
-  throw refusal;
+  throw Refusal(429, "overloaded",
+                std::to_string(queue_.size()) + " jobs wait, and more may not; try again later", "",
+                static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));
 }
 
 JobPtr Jobs::submit(const std::string& client, const std::string& model, const Json& request,
@@ -95,7 +96,12 @@ JobRecord Jobs::known(const std::string& client, const std::string& id) const {
   std::optional<JobRecord> record;
   {
     const std::lock_guard lock(mutex_);
-    if (const JobPtr job = find_live(id)) record = job->record;
+    const auto same = [&](const JobRecord& one) { return one.id == id; };
+    const auto unwritten = std::ranges::find_if(unwritten_, same);
+    if (const JobPtr job = find_live(id))
+      record = job->record;
+    else if (unwritten != unwritten_.end())
+      record = *unwritten;
   }
   if (!record && id.size() == 24) record = store_.find(id);
   if (!record || (own_ && record->client != client))
@@ -151,6 +157,17 @@ std::pair<std::string, std::string> Jobs::file(const std::string& client, const 
   return {store_.folder() + "/results/" + id + "/" + one["file"].get<std::string>(), one["type"]};
 }
 
+Json Jobs::cancel(const std::string& client, const std::string& id) {
+  known(client, id);
+  JobPtr job;
+  {
+    const std::lock_guard lock(mutex_);
+    job = find_live(id);
+  }
+  if (job) cancel(job);
+  return show(client, id);
+}
+
 Json Jobs::remove(const std::string& client, const std::string& id) {
   const JobRecord record = known(client, id);
   JobPtr job;
@@ -163,6 +180,7 @@ Json Jobs::remove(const std::string& client, const std::string& id) {
   const std::lock_guard lock(mutex_);
   live_.erase(id);
   std::erase(ended_, id);
+  std::erase_if(unwritten_, [&](const JobRecord& one) { return one.id == id; });
   return {{"removed", true}};
 }
 
@@ -206,12 +224,21 @@ std::pair<size_t, size_t> Jobs::standing() const {
 }
 
 void Jobs::tend() {
-  for (const std::string& id : store_.ended_before(now() - options_.keep, 100)) {
-    store_.remove(id);
-    const std::lock_guard lock(mutex_);
-    live_.erase(id);
-    std::erase(ended_, id);
+  try {
+    write_down();
+    for (const std::string& id : store_.ended_before(now() - options_.keep, 100)) {
+      store_.remove(id);
+      const std::lock_guard lock(mutex_);
+      live_.erase(id);
+      std::erase(ended_, id);
+    }
+  } catch (const Refusal&) {  // the store takes nothing, and may later
   }
+}
+
+void Jobs::write_down() {
+  const std::lock_guard lock(mutex_);
+  for (; !unwritten_.empty(); unwritten_.pop_front()) store_.put(unwritten_.front());
 }
 
 void Jobs::close(double grace) {
@@ -240,11 +267,12 @@ void Jobs::finish(Job& job, JobState state) {
   r.last_event = job.events.last_id() + 1;
   try {
     store_.put(r);
-  } catch (const Refusal& refusal) {  // it is told, and begins again after a restart
+  } catch (const Refusal& refusal) {  // until it is written, it begins again after a restart
     if (state == JobState::done) {
       r.state = JobState::failed;
       r.error = body_of(refusal)["error"];
     }
+    unwritten_.push_back(r);
   }
   const auto [last, said] = last_event_of(r);
   job.events.add(last, text_of(said), true);

@@ -48,6 +48,8 @@ class Jobs {
   /// {path, media type} of a file. Throws Refusal(404).
   std::pair<std::string, std::string> file(const std::string& client, const std::string& id,
                                            size_t number) const;
+  /// Cancels a job that waits or runs; what one has that ended stays. Throws Refusal(404).
+  Json cancel(const std::string& client, const std::string& id);
   /// Cancels a job that waits or runs, and removes one that has ended. Throws Refusal(404).
   Json remove(const std::string& client, const std::string& id);
   /// Whether it had not ended. The client who waited for it is gone.
@@ -59,7 +61,8 @@ class Jobs {
   bool closing() const;
   /// Jobs that wait, and that run.
   std::pair<size_t, size_t> standing() const;
-  /// Forgets jobs that ended long ago; called now and then.
+  /// Writes what the store could not take before, and forgets jobs that ended long ago; called now
+  /// and then, as a store that is full may have room again.
   void tend();
   /// Throws what made the ranks useless, if something did: the server must end.
   void check_ranks() const;
@@ -73,9 +76,10 @@ class Jobs {
   void work();
   void tell_ranks(const std::string& text);
   void lose_ranks(std::exception_ptr why);
-  std::vector<JobPtr> next(std::unique_lock<std::mutex>& lock);
+  std::vector<JobPtr> next();
   void run(const std::vector<JobPtr>& jobs);
-  void run_once(const std::vector<JobPtr>& jobs);
+  bool run_once(const std::vector<JobPtr>& jobs);
+  void write_down();
   void finish(Job& job, JobState state);
   void begin(const std::vector<JobPtr>& jobs);
   void requeue(const std::vector<JobPtr>& jobs);
@@ -93,6 +97,7 @@ class Jobs {
   FairQueue queue_;
   std::map<std::string, JobPtr> live_;  // waiting, running, and ended a short while ago
   std::deque<std::string> ended_;       // of live_, oldest first
+  std::deque<JobRecord> unwritten_;     // ended, and not so in the store
   std::vector<std::shared_ptr<Run>> running_;
   bool closing_ = false, requeue_ = false;
   std::exception_ptr lost_;  // the ranks

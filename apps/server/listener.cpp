@@ -56,7 +56,7 @@ ssize_t read_stream(void* from, uint64_t, char* to, size_t room) {
     if (exchange.rest.empty() && !exchange.stream_ended && exchange.sleep()) return 0;
   }
   const size_t size = std::min(room, exchange.rest.size());
-  std::memcpy(to, exchange.rest.data(), size);
+  std::copy_n(exchange.rest.data(), size, to);
   exchange.rest.erase(0, size);
   return static_cast<ssize_t>(size);
 }

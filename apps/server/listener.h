@@ -25,7 +25,7 @@ struct ListenerOptions {
   unsigned beat = 15;             ///< seconds between comments in a silent stream
 };
 
-/// What a listener asks, on its thread: neither may wait.
+/// What a listener asks, on its thread: neither may wait for work.
 struct Handlers {
   /// Before a body is read; throws Refusal.
   std::function<void(HttpRequest& request)> admit;

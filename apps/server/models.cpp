@@ -76,7 +76,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
       said(name + " runs on one rank: " + error.what());
     }
   }
-  if (misfit && planned == 0) throw *misfit;
+  if (misfit && planned == 0) throw Error(*misfit);
 }
 
 const Served& Models::find(const std::string& name) const {
@@ -85,12 +85,9 @@ const Served& Models::find(const std::string& name) const {
     if (one->facts.name == name || (name.empty() && all_.size() == 1)) return *one;
     names += (names.empty() ? "" : ", ") + one->facts.name;
   }
-  Refusal refusal(name.empty() ? 400 : 404, name.empty() ? "invalid_request_error" : "not_found",
-                  name.empty()
-                      ? "model is missing: name one of " + names
-                      : "there is no model '" + name.substr(0, 100) + "'; there is " + names,
-                  "model");
-  throw refusal;
+  if (name.empty()) throw wrong("model", "model is missing: name one of " + names);
+  throw Refusal(404, "not_found",
+                "there is no model '" + name.substr(0, 100) + "'; there is " + names, "model");
 }
 
 }  // namespace tessera::server

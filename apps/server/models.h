@@ -43,7 +43,8 @@ class Models {
          const std::stop_token& stop, const std::function<void(const std::string&)>& said);
   explicit Models(std::vector<std::unique_ptr<Served>> models) : all_(std::move(models)) {}
 
-  /// Throws Refusal(404) that lists the names. "" is the only one, or the first of `kinds`.
+  /// Throws Refusal(404) that lists the names. "" is the only one, and
+  /// Refusal(400) where there are several.
   const Served& find(const std::string& name) const;
   const std::vector<std::unique_ptr<Served>>& all() const { return all_; }
 

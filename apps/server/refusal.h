@@ -11,9 +11,11 @@ namespace tessera::server {
 /// What a client gets instead of a result: a status of HTTP, and a reason in OpenAI's form.
 class Refusal : public std::runtime_error {
  public:
-  Refusal(int status, std::string type, const std::string& message, std::string param = "")
+  Refusal(int status, std::string type, const std::string& message, std::string param = "",
+          int retry_after = 0)
       : std::runtime_error(message),
         status_(status),
+        retry_after_(retry_after),
         type_(std::move(type)),
         param_(std::move(param)) {}
 
@@ -21,10 +23,10 @@ class Refusal : public std::runtime_error {
   const std::string& type() const { return type_; }
   const std::string& param() const { return param_; }
   /// Seconds after which it is worth another try; 0: it never is.
-  int retry_after = 0;
+  int retry_after() const { return retry_after_; }
 
  private:
-  int status_;
+  int status_, retry_after_;
   std::string type_, param_;
 };
 

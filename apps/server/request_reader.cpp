@@ -82,8 +82,9 @@ void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
 }
 
 void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
-  fields.seed("seed", q.seed);
+  const bool seeded = fields.seed("seed", q.seed);
   if (const Json* seeds = fields.take("seeds")) {
+    if (seeded) throw wrong("seeds", "seed and seeds: give one of them");
     if (!seeds->is_array() || std::ssize(*seeds) != images)
       throw wrong("seeds", "seeds: expected a list of " + std::to_string(images) +
                                " whole numbers, one for each image");
@@ -146,9 +147,9 @@ void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
 void check_answers(const CompleteRequest& q, const Limits& limits) {
   const int64_t answers = std::max<int64_t>(std::ssize(q.prompts), 1) * q.n;
   if (answers > limits.images)
-    throw wrong(q.n > 1 ? "n" : "prompts",
-                "prompts, n: " + std::to_string(answers) + " answers are asked for; a request has " +
-                    std::to_string(limits.images) + " at most");
+    throw wrong(q.n > 1 ? "n" : "prompts", "prompts, n: " + std::to_string(answers) +
+                                               " answers are asked for; a request has " +
+                                               std::to_string(limits.images) + " at most");
 }
 
 void read_decoding(Fields& fields, CompleteRequest& q) {
@@ -186,8 +187,9 @@ void read_drawing(Fields& fields, CompleteRequest& q, const Limits& limits) {
   if (!fields.whole("n", 1, limits.images, whole)) return;
   q.n = static_cast<int>(whole);
   if (q.n > 1 && q.temperature == 0)
-    throw wrong("n", "n: at temperature 0 all answers are one and the same; give a temperature, "
-                     "such as 0.8");
+    throw wrong("n",
+                "n: at temperature 0 all answers are one and the same; give a temperature, "
+                "such as 0.8");
 }
 
 CompleteRequest read_complete(const Json& request, const Limits& limits) {

@@ -16,7 +16,6 @@ constexpr int64_t kMostLogprobs = 20;
 
 /// What one request may ask for at most.
 struct Limits {
-  size_t body = size_t{1} << 20;       ///< bytes of a request
   size_t prompt = size_t{1} << 16;     ///< bytes of all its texts
   int64_t pixels = int64_t{64} << 20;  ///< of all its images and frames
   int images = 64;                     ///< images, videos or answers

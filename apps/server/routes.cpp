@@ -126,7 +126,8 @@ HttpReply route_job(const Parts& parts, const HttpRequest& request, const std::s
   const size_t slash = std::min(rest.find('/'), rest.size());
   const std::string id = rest.substr(0, slash), what = rest.substr(slash);
   if (request.method == "DELETE" && what.empty())
-    return json_reply(parts.jobs.remove(request.client, id));
+    return json_reply(query_of(request, "cancel") == "1" ? parts.jobs.cancel(request.client, id)
+                                                         : parts.jobs.remove(request.client, id));
   if (request.method != "GET" && request.method != "HEAD")
     throw Refusal(405, "invalid_request_error", request.method + " is nothing for a job");
   if (what.empty()) return json_reply(parts.jobs.show(request.client, id));

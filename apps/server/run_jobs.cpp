@@ -49,7 +49,7 @@ void Jobs::work() {
       lock.unlock();
       return tell_ranks(kEnd);
     }
-    const std::vector<JobPtr> jobs = next(lock);
+    const std::vector<JobPtr> jobs = next();
     lock.unlock();
     run(jobs);
     lock.lock();
@@ -57,7 +57,7 @@ void Jobs::work() {
 }
 
 // Under the lock: the next job, and those that can run with it.
-std::vector<JobPtr> Jobs::next(std::unique_lock<std::mutex>&) {
+std::vector<JobPtr> Jobs::next() {
   std::vector<JobPtr> jobs{queue_.pop()};
   const std::string key = batch_key(*jobs[0]);
   int room = options_.batch - samples_of(jobs[0]->ask);
@@ -70,6 +70,7 @@ std::vector<JobPtr> Jobs::next(std::unique_lock<std::mutex>&) {
          }))
       jobs.push_back(more);
   begin(jobs);
+  metrics_.batch(jobs[0]->record.model, jobs.size());
   tell_positions();
   return jobs;
 }
@@ -84,22 +85,36 @@ void Jobs::begin(const std::vector<JobPtr>& jobs) {
     job->events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
   }
   running_.push_back(run);
-  metrics_.batch(jobs[0]->record.model, jobs.size());
-}
-
-void Jobs::run(const std::vector<JobPtr>& jobs) {
-  const std::shared_ptr<Run> run = jobs[0]->run;
-  run_once(jobs);
-  const std::lock_guard lock(mutex_);
-  for (const JobPtr& job : jobs) job->run = nullptr;
-  std::erase(running_, run);
-  const double seconds = now() - jobs[0]->record.started;
-  mean_seconds_ = 0.9 * mean_seconds_ + 0.1 * seconds / double(jobs.size());
-  changed_.notify_all();
 }
 
 // What one of several jobs is refused for must not be the end of the others: each runs alone then.
-void Jobs::run_once(const std::vector<JobPtr>& jobs) {
+void Jobs::run(const std::vector<JobPtr>& jobs) {
+  const std::shared_ptr<Run> run = jobs[0]->run;
+  const bool ran = run_once(jobs);
+  std::vector<JobPtr> alone;
+  {
+    const std::lock_guard lock(mutex_);
+    const double seconds = now() - jobs[0]->record.started;
+    mean_seconds_ = 0.9 * mean_seconds_ + 0.1 * seconds / double(jobs.size());
+    for (const JobPtr& job : jobs) {
+      job->run = nullptr;
+      if (ran) continue;
+      if (ended(job->record.state)) {
+        store_.clear(job->record.id);
+        continue;
+      }
+      job->alone = true;
+      begin({job});
+      alone.push_back(job);
+    }
+    std::erase(running_, run);
+    changed_.notify_all();
+  }
+  for (const JobPtr& job : alone) this->run({job});
+}
+
+// False: they failed together, and each is to run alone.
+bool Jobs::run_once(const std::vector<JobPtr>& jobs) {
   Json error;
   std::vector<Outcome> outcomes;
   const std::stop_token stop = jobs[0]->run->stop.get_token();
@@ -118,21 +133,19 @@ void Jobs::run_once(const std::vector<JobPtr>& jobs) {
     if (options_.processes && e.code() == ErrorCode::rank) {
       const std::lock_guard lock(mutex_);
       lose_ranks(std::current_exception());
-      return requeue(jobs);
+      requeue(jobs);
+      return true;
     }
     error = body_of(refusal_of(e))["error"];
   } catch (const std::exception& e) {  // memory, threads: the server goes on
     error = body_of(Refusal(500, "server_error", e.what()))["error"];
   }
-  if (!error.is_null() && jobs.size() > 1 && !stop.stop_requested()) {
-    for (const JobPtr& job : jobs) {
-      job->alone = true;
-      if (!ended(record(*job).state)) run_once({job});
-    }
-    return;
-  }
+  if (!error.is_null() && jobs.size() > 1 && !stop.stop_requested()) return false;
   const std::lock_guard lock(mutex_);
-  if (!error.is_null() && requeue_ && stop.stop_requested()) return requeue(jobs);
+  if (!error.is_null() && requeue_ && stop.stop_requested()) {
+    requeue(jobs);
+    return true;
+  }
   for (size_t i = 0; i < jobs.size(); ++i) {
     Job& job = *jobs[i];
     if (ended(job.record.state)) {
@@ -143,6 +156,7 @@ void Jobs::run_once(const std::vector<JobPtr>& jobs) {
     if (error.is_null()) take(outcomes[i], job, metrics_);
     finish(job, error.is_null() ? JobState::done : JobState::failed);
   }
+  return true;
 }
 
 // The next server begins them again.

@@ -1,6 +1,7 @@
 #include "server/serve.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -16,7 +17,6 @@ namespace {
 
 Limits limits_of(const ServeOptions& o) {
   Limits limits;
-  limits.body = static_cast<size_t>(o.body);
   limits.pixels = o.pixels;
   return limits;
 }
@@ -85,9 +85,12 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   const Models models(o.models, run, stop, note);
   Metrics metrics;
   Jobs jobs(models, store, metrics, job_options(o), guard.keyed());
-  std::unique_ptr<Listener> listener;
-  const Parts parts{models, jobs, metrics, [&] { return listener ? listener->connections() : 0u; },
-                    now()};
+  std::atomic<Listener*> open = nullptr;  // the listener, to its own thread
+  const auto connections = [&open] {
+    Listener* const listener = open;
+    return listener ? listener->connections() : 0U;
+  };
+  const Parts parts{models, jobs, metrics, connections, now()};
   Handlers handlers;
   handlers.admit = [&](HttpRequest& request) { guard.admit(request); };
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
@@ -99,18 +102,18 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   at.host = o.host;
   at.port = o.port;
   at.body = static_cast<size_t>(o.body);
-  listener = std::make_unique<Listener>(at, std::move(handlers));
-  const std::string url = listener->url();
+  Listener listener(at, std::move(handlers));
+  open = &listener;
+  const std::string url = listener.url();
   said(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);
   wait_for(stop, [&] {
-    listener->tend();
+    listener.tend();
     jobs.tend();
     jobs.check_ranks();
   });
   said(o.json_log ? text_of({{"time", now()}, {"ending", true}})
                   : "ending: what runs has " + std::to_string(int(o.grace)) + " s");
   jobs.close(o.grace);
-  listener.reset();
 }
 
 }  // namespace tessera::server

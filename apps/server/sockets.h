@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
+#include <sys/socket.h>
 
-struct sockaddr;
+#include <string>
 
 namespace tessera::server {
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kTemporary = "tessera-serve-";
 constexpr const char* kColumns =
     "number, id, client, model, kind, state, created, started, ended, request, previews, results, "
     "text, error, report, usage, last_event";
@@ -72,11 +74,10 @@ class Statement {
  private:
   void check(int status) const {
     if (status == SQLITE_OK) return;
-    Refusal refusal(507, "storage",
-                    std::string("the store cannot be used: ") + sqlite3_errmsg(database_) +
-                        "; make room on its disk");
-    refusal.retry_after = 30;
-    throw refusal;
+    throw Refusal(507, "storage",
+                  std::string("the store cannot be used: ") + sqlite3_errmsg(database_) +
+                      "; make room on its disk",
+                  "", 30);
   }
 
   sqlite3* database_;
@@ -108,8 +109,28 @@ JobRecord record_of(const Statement& row) {
 
 std::string reason() { return std::strerror(errno); }
 
+// Stores that servers left who were killed: nobody holds their lock.
+void sweep_temporary(const fs::path& among) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(among, ignored)) {
+    struct stat found {};
+    const std::string name = entry.path().string(), lock_path = name + "/lock";
+    const bool one = entry.path().filename().string().starts_with(kTemporary);
+    if (!one || lstat(name.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
+        found.st_uid != geteuid())
+      continue;
+    const int lock = ::open(lock_path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (lock < 0) continue;
+    const bool left = flock(lock, LOCK_EX | LOCK_NB) == 0;
+    // One that begins has its file of jobs a moment after its lock.
+    if (left && fs::exists(name + "/jobs.sqlite", ignored)) fs::remove_all(name, ignored);
+    ::close(lock);
+  }
+}
+
 std::string make_temporary() {
-  std::string name = (fs::temp_directory_path() / "tessera-serve-XXXXXX").string();
+  sweep_temporary(fs::temp_directory_path());
+  std::string name = (fs::temp_directory_path() / (std::string(kTemporary) + "XXXXXX")).string();
   if (!mkdtemp(name.data()))
     throw Error(ErrorCode::usage, "cannot make a temporary folder '" + name + "': " + reason() +
                                       "; name one with --store");
@@ -127,6 +148,9 @@ struct Store::Database {
 Store::Store(const std::string& folder) : folder_(folder), temporary_(folder.empty()) {
   if (temporary_) folder_ = make_temporary();
   std::error_code ignored;
+  // Prompts and images are for nobody else's eyes.
+  if (fs::create_directories(folder_, ignored))
+    fs::permissions(folder_, fs::perms::owner_all, ignored);
   fs::create_directories(folder_ + "/results", ignored);
   lock_ = ::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_ < 0)
@@ -224,12 +248,10 @@ std::vector<std::string> Store::ended_before(double time, int limit) const {
 }
 
 void Store::remove(const std::string& id) {
-  {
-    const std::lock_guard lock(database_->mutex);
-    Statement row(database_->handle, "DELETE FROM jobs WHERE id = ?");
-    row.bind(id).step();
-  }
-  clear(id);
+  clear(id);  // first: on a disk that is full this makes the room
+  const std::lock_guard lock(database_->mutex);
+  Statement row(database_->handle, "DELETE FROM jobs WHERE id = ?");
+  row.bind(id).step();
 }
 
 std::string Store::folder_of(const std::string& id) const {

@@ -40,7 +40,6 @@ class Store {
   /// Drops what a run left that did not end.
   void clear(const std::string& id) const;
   const std::string& folder() const { return folder_; }
-  bool temporary() const { return temporary_; }
 
  private:
   struct Database;

@@ -49,9 +49,8 @@ void read_text_fields(Fields& fields, Translated& to) {
     only(inner, "include_obfuscation", {false});
     inner.finish();
   }
-  for (const char* name :
-       {"temperature", "stop", "seed", "block", "threshold", "decode", "select", "cache", "raw",
-        "n", "top_k", "top_p", "repetition_penalty"})
+  for (const char* name : {"temperature", "stop", "seed", "block", "threshold", "decode", "select",
+                           "cache", "raw", "n", "top_k", "top_p", "repetition_penalty"})
     pass(fields, name, to.request);
   only(fields, "frequency_penalty", {0});
   only(fields, "presence_penalty", {0});
@@ -106,7 +105,6 @@ Translated translate_images(const Json& body,
   only(fields, "background", {"auto", "opaque"});
   only(fields, "moderation", {"auto", "low"});
   fields.take("user");
-  fields.take("style");
   fields.finish();
   if (n > 1) to.request["count"] = n;
   if (!to.request.contains("seed")) {

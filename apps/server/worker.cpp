@@ -79,8 +79,9 @@ void show_preview(const std::vector<JobPtr>& jobs, const Store& store, const Sha
                   const Progress& p, const std::stop_token& stop) {
   const int every = jobs[0]->record.previews;
   if (every == 0 || !p.preview || p.step == 0 || p.step == p.steps || p.step % every != 0) return;
-  const std::string path = store.folder_of(jobs[0]->record.id) + "/preview.png";
+  std::string path;
   try {
+    path = store.folder_of(jobs[0]->record.id) + "/preview.png";
     const std::vector<Image> images = p.preview();
     const auto samples = samples_in(images);
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -108,10 +109,11 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
     const auto texts = texts_of(parameters_of(result, image, said));
     const bool video = image.video >= 0;
     const std::string name = std::to_string(i) + (video ? ".mp4" : ".png");
+    const std::string path = std::filesystem::path(folder) / name;
     if (video)
-      save_mp4(samples[i], kRate, folder + "/" + name, texts, stop);
+      save_mp4(samples[i], kRate, path, texts, stop);
     else
-      save_png(image, folder + "/" + name, texts, stop);
+      save_png(image, path, texts, stop);
     outcome.results.push_back({{"file", name},
                                {"type", video ? "video/mp4" : "image/png"},
                                {"width", image.width},

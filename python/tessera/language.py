@@ -70,10 +70,15 @@ class TextStream(Iterator[str]):
     def __next__(self) -> str:
         if self._ended:
             raise StopIteration
-        piece = self._pieces.get()
+        try:
+            piece = self._pieces.get()
+        except BaseException:  # such as KeyboardInterrupt, which holds this stream in its traceback
+            self._cancel.cancel()
+            raise
         if isinstance(piece, str):
             return piece
         self._ended = True
+        self._pieces.put(piece)  # for another thread that waits in here
         if isinstance(piece, BaseException):
             raise piece
         self.result = piece

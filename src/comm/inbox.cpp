@@ -46,7 +46,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
       if (slot.forgotten)
         sender.slots.erase(order);
       else if (!twice)
-        slot.message = std::move(message);
+        slot.message = std::exchange(message, {});
     }
   }
   if (listener) return give(*listener, from, std::move(message));

@@ -32,7 +32,7 @@ std::vector<int> all_of(const comm::Communicator& ranks) {
 
 /// What stands before the bytes.
 struct MessageHeap::Head {
-  What what{};
+  What what = What::bytes;
   int64_t at = 0, word = 0;
   uint64_t value = 0;
 };

@@ -85,11 +85,12 @@ std::shared_ptr<const load::MetaWeights> on_meta(const ModelState& state, const 
              : std::make_shared<const load::MetaWeights>();
 }
 
-std::unique_ptr<models::TextEncoder> encoder_over(const ModelState& state, const std::string& part,
-                                                  std::shared_ptr<const nn::Weights> weights) {
+std::unique_ptr<models::TextEncoder> encoder_over(
+    const ModelState& state, const std::string& part,
+    const std::shared_ptr<const nn::Weights>& weights) {
   const load::Component& found = state.folder.component(part);
   return models::text_encoder_of(found.class_name, {found.config, found.folder + "/config.json"},
-                                 std::move(weights), state.dtype());
+                                 weights, state.dtype());
 }
 
 // A run of an encoder on meta: what it gives, and in text.need what it takes.

@@ -144,7 +144,7 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
 }
 
 std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
-    int rank, int64_t resident, std::shared_ptr<const nn::Weights> weights) const {
+    int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& weights) const {
   if (resident >= 0)
     return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident, expert_dtype());
   const nn::Portion mine = portion(rank);
@@ -196,10 +196,10 @@ std::string ModelState::check_text_encoder(const std::string& part) const {
 }
 
 std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
-    const std::string& part, std::shared_ptr<const nn::Weights> weights) const {
+    const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const {
   if (device() != tensor::Device::meta) (void)check_text_encoder(part);
   const load::Component& found = folder.component(part);
-  return models::text_encoder_of(found.class_name, source_of(found), std::move(weights), dtype());
+  return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
 }
 
 Turn::Turn(const ModelState& state) {

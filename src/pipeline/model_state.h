@@ -79,8 +79,8 @@ struct ModelState {
   nn::Shard shard_of(int rank) const;
   /// A rank's transformer over these weights, of which with `resident` from 0 on so many blocks
   /// stay.
-  std::unique_ptr<nn::Denoiser> make_transformer(int rank, int64_t resident,
-                                                 std::shared_ptr<const nn::Weights> weights) const;
+  std::unique_ptr<nn::Denoiser> make_transformer(
+      int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& weights) const;
   /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
   /// from 0 on, so many of its blocks stay in memory. While it is held, it counts with what the
   /// scope and the rank's meter count.
@@ -92,7 +92,7 @@ struct ModelState {
   std::unique_ptr<models::VaeEncoder> load_vae_encoder() const;
   /// A text encoder of the folder over its weights, names checked; it reads them while it runs.
   std::unique_ptr<models::TextEncoder> load_text_encoder(
-      const std::string& part, std::shared_ptr<const nn::Weights> weights) const;
+      const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const;
 
  private:
   std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;

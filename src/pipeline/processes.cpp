@@ -1,5 +1,6 @@
 #include "pipeline/processes.h"
 
+#include <cstring>
 #include <utility>
 
 #include "comm/collectives.h"

@@ -49,7 +49,7 @@ int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& 
 }  // namespace
 
 StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec,
-                                   std::shared_ptr<const nn::Weights> weights, DType dtype,
+                                   const std::shared_ptr<const nn::Weights>& weights, DType dtype,
                                    int64_t resident, std::optional<DType> experts)
     : spec_(spec),
       dtype_(dtype),

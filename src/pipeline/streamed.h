@@ -25,8 +25,9 @@ class StreamedDenoiser : public nn::Denoiser {
  public:
   /// Of blocks that are packed from the file. The spec must outlive it. `experts`: of the weights
   /// of routed experts, if they are in something else than `dtype`.
-  StreamedDenoiser(const models::PipelineSpec& spec, std::shared_ptr<const nn::Weights> weights,
-                   nn::DType dtype, int64_t resident, std::optional<nn::DType> experts = {});
+  StreamedDenoiser(const models::PipelineSpec& spec,
+                   const std::shared_ptr<const nn::Weights>& weights, nn::DType dtype,
+                   int64_t resident, std::optional<nn::DType> experts = {});
   /// A rank's portion, whose blocks come from elsewhere; what stands before and after them from
   /// `weights`.
   StreamedDenoiser(const models::PipelineSpec& spec, const nn::Weights& weights, nn::DType dtype,

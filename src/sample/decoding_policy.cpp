@@ -116,8 +116,9 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
 
 void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.block >= 1, ErrorCode::usage, "a block of {} tokens; expected 1 or more", p.block);
-  require(p.temperature >= 0 && p.temperature <= 100, ErrorCode::usage,
-          "temperature {}; expected 0 (greedy) to 100", p.temperature);
+  // Below, logits divided by it may leave the range of numbers.
+  require(p.temperature == 0 || (p.temperature >= 1e-6 && p.temperature <= 100), ErrorCode::usage,
+          "temperature {}; expected 0 (greedy), or 0.000001 to 100", p.temperature);
   require(p.top_k >= 0, ErrorCode::usage, "top_k {}; expected 0 (all tokens) or more", p.top_k);
   require(p.top_p > 0 && p.top_p <= 1, ErrorCode::usage,
           "top_p {}; expected a probability above 0, up to 1 (all tokens)", p.top_p);

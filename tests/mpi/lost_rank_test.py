@@ -180,7 +180,7 @@ class LostRankTest(unittest.TestCase):
     def test_sigterm_of_mpirun(self):
         run = Run("exchange", 60)
         run.pids()
-        time.sleep(2)
+        self.wait_for_all(run)
         run.process.terminate()
         statuses, own, lines = run.end()
         self.assertEqual(statuses, [5, 5, 5])
@@ -191,8 +191,7 @@ class LostRankTest(unittest.TestCase):
     def test_killed_mpirun(self):
         run = Run("exchange", 60)
         pids = run.pids()
-        while not run.all_begun():
-            time.sleep(0.05)
+        self.wait_for_all(run)
         os.kill(run.process.pid, signal.SIGKILL)
         end = time.monotonic() + 10
         while (any(alive(pid) for pid in pids) or run.read("0.status") is None) and time.monotonic() < end:
@@ -201,7 +200,9 @@ class LostRankTest(unittest.TestCase):
         self.assertEqual(statuses, [5, 5, 5])
 
     def wait_for_all(self, run):
+        until = time.monotonic() + 60
         while not run.all_begun():
+            self.assertLess(time.monotonic(), until, "they do not begin")
             time.sleep(0.02)
 
     def test_a_chain_of_waits_lasts_as_long_as_its_end_computes(self):
@@ -243,7 +244,9 @@ class LostRankTest(unittest.TestCase):
 
     def test_who_cannot_start_leaves_a_line(self):
         run = Run("exchange", 60)
+        until = time.monotonic() + 60
         while not run.read("0.pid"):
+            self.assertLess(time.monotonic(), until, "rank 0 does not begin")
             time.sleep(0.001)
         os.kill(run.read("0.pid"), signal.SIGSTOP)  # as on a machine that has no time for it
         time.sleep(0.5)

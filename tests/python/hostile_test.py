@@ -127,8 +127,8 @@ def test_ctrl_c_ends_a_run_without_a_callback(plan):
 import tessera
 pipe = tessera.Pipeline.from_pretrained("shapes", plan="{plan}")
 pipe(class_labels=1, num_inference_steps=1)
-print("begun", flush=True)
 try:
+    print("begun", flush=True)
     pipe(class_labels=1, num_inference_steps=1000)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

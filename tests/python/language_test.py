@@ -59,6 +59,18 @@ def test_a_stream_gives_the_answer_in_pieces():
     assert next(stream, None) is None
 
 
+def test_a_stream_ends_for_all_who_read_it():
+    stream = MODEL.stream(LONG, block=8)
+    pieces = []
+    readers = [threading.Thread(target=lambda: pieces.extend(stream)) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(60)
+    assert not any(reader.is_alive() for reader in readers)
+    assert sorted("".join(pieces)) == sorted(stream.result.text)
+
+
 def test_streams_that_are_left_early_end():
     running = threading.active_count()
     with MODEL.stream(LONG, max_tokens=256, block=4, stop_at_eos="none") as stream:

@@ -62,6 +62,8 @@ TEST(DecodingPolicy, RefusesOptionsThatContradict) {
   EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::factor, .steps = 4}, false), Error);
   EXPECT_THROW(check_policy({.steps = 33, .block = 32}, false), Error);
   EXPECT_THROW(check_policy({.block = 0}, false), Error);
+  EXPECT_THROW(check_policy({.temperature = 1e-300}, false), Error);
+  EXPECT_NO_THROW(check_policy({.temperature = 1e-6}, false));
   EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::edit}, false), Error);
   EXPECT_NO_THROW(check_policy({.rule = DecodingPolicy::Rule::edit, .steps = 4}, true));
   EXPECT_NO_THROW(check_policy({.steps = 8, .cache = {KvCache::block}}, true));

@@ -2,13 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 namespace tessera::server {
 namespace {
+
+struct Counter : Waiter {
+  void wake() override { ++woken; }
+  int woken = 0;
+};
 
 TEST(EventLog, IsReadFromWhereOneWas) {
   EventLog log;
   for (int i = 1; i <= 5; ++i) log.add("progress", std::to_string(i));
-  const auto part = log.after(3, [] {});
+  const auto part = log.after(3, {});
   ASSERT_EQ(part.events.size(), 2U);
   EXPECT_EQ(part.events[0].id, 4U);
   EXPECT_EQ(part.events[1].data, "5");
@@ -17,24 +24,32 @@ TEST(EventLog, IsReadFromWhereOneWas) {
 
 TEST(EventLog, WakesOnceWhoWaits) {
   EventLog log;
-  int woken = 0;
-  EXPECT_TRUE(log.after(0, [&] { ++woken; }).events.empty());
+  const auto counter = std::make_shared<Counter>();
+  for (int i = 0; i < 3; ++i)  // who asks again waits once
+    EXPECT_TRUE(log.after(0, counter).events.empty());
+  std::weak_ptr<Counter> gone;
+  {
+    const auto other = std::make_shared<Counter>();
+    log.after(0, other);
+    gone = other;
+  }
+  EXPECT_TRUE(gone.expired());
   log.add("progress", "1");
   log.add("progress", "2");
-  EXPECT_EQ(woken, 1);
-  log.after(0, [&] { ++woken; });  // there is something: nobody waits
+  EXPECT_EQ(counter->woken, 1);
+  log.after(0, counter);  // there is something: nobody waits
   log.add("done", "{}", true);
-  EXPECT_EQ(woken, 1);
+  EXPECT_EQ(counter->woken, 1);
 }
 
 TEST(EventLog, NothingFollowsTheLast) {
   EventLog log;
   log.add("done", "{}", true);
   log.add("progress", "1");
-  const auto part = log.after(0, [] {});
+  const auto part = log.after(0, {});
   EXPECT_EQ(part.events.size(), 1U);
   EXPECT_TRUE(part.ended);
-  EXPECT_TRUE(log.after(1, [] {}).ended);
+  EXPECT_TRUE(log.after(1, {}).ended);
 }
 
 TEST(EventLog, HandsOnInParts) {
@@ -43,7 +58,7 @@ TEST(EventLog, HandsOnInParts) {
   uint64_t after = 0;
   size_t events = 0;
   for (bool ended = false; !ended;) {
-    const auto part = log.after(after, [] {});
+    const auto part = log.after(after, {});
     ASSERT_FALSE(part.events.empty());
     after = part.events.back().id;
     events += part.events.size();
@@ -61,7 +76,7 @@ TEST(EventLog, OldPreviewsGoFirst) {
   }
   uint64_t after = 0;
   size_t previews = 0, steps = 0;
-  for (auto part = log.after(0, [] {}); !part.events.empty(); part = log.after(after, [] {}))
+  for (auto part = log.after(0, {}); !part.events.empty(); part = log.after(after, {}))
     for (const auto& event : part.events) {
       after = event.id;
       ++(event.name == "preview" ? previews : steps);

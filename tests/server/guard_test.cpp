@@ -79,7 +79,8 @@ TEST_F(KeysTest, NamesWhoAsks) {
 }
 
 TEST_F(KeysTest, RefusesWhatIsNoFileOfKeys) {
-  for (const char* text : {"", "# nothing\n", "short\n", "a b c\n"}) {
+  for (const char* text : {"", "# nothing\n", "short\n", "a b c\n",
+                           "anna 0123456789abcdef\nberta 0123456789abcdef\n"}) {
     write(text);
     EXPECT_THROW(ApiKeys{path_}, Error) << text;
   }

@@ -168,6 +168,7 @@ class Keys(ServerTest):
 
     def test_the_log_names_keys_and_never_shows_them(self):
         self.get("/status", self.FIRST)
+        self.get("/healthz", self.FIRST)  # by then the line of the one before is written
         self.assertIn("GET /status 200", self.server.log())
         self.assertIn("anna", self.server.log())
         self.assertNotIn(self.FIRST, self.server.log())

@@ -71,6 +71,7 @@ TEST(RequestReader, NamesWhatIsWrong) {
   EXPECT_EQ(refused(R"({"classes": ["a"], "stepz": 3})"), "stepz");
   EXPECT_EQ(refused(R"({"classes": ["a"], "steps": 3.5})"), "steps");
   EXPECT_EQ(refused(R"({"classes": ["a"], "seed": -1})"), "seed");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "seed": 1, "seeds": [1]})"), "seeds");
   EXPECT_EQ(refused(R"({"classes": ["a"], "guidance": "strong"})"), "guidance");
   EXPECT_EQ(refused(R"({"classes": [1.5]})"), "classes");
   EXPECT_EQ(refused(R"({"classes": ["a\u0000b"]})"), "classes");

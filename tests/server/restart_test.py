@@ -62,11 +62,11 @@ class Restart(ServerTest):
             self.assertEqual(server.get(done["results"][0]["url"]).body[:4], b"\x89PNG")
 
     def test_a_graceful_end_waits_for_what_runs(self):
-        server = self.another("--grace", 30, "--at-once", 1)
+        server = self.another("--grace", 600, "--at-once", 1)
         running = server.submit({"classes": ["red star"], "steps": 500})
         server.wait(running, "running")
         waiting = server.submit()
-        self.assertEqual(server.end(), 0)
+        self.assertEqual(server.end(within=600), 0)
         self.assertIn("ending", server.log())
         server.start()
         self.assertEqual(server.get(f"/jobs/{running}").json["state"], "done")
@@ -74,11 +74,11 @@ class Restart(ServerTest):
 
     def test_what_does_not_end_in_time_begins_again(self):
         server = self.another("--grace", 0)
-        job = server.submit({"classes": ["red star"], "steps": 1000, "count": 2})
+        job = server.submit({"classes": ["red star"], "steps": 1000, "count": 16})
         server.wait(job, "running")
         begun = time.monotonic()
         self.assertEqual(server.end(signal.SIGINT), 0)
-        self.assertLess(time.monotonic() - begun, 5)
+        self.assertLess(time.monotonic() - begun, 20)
         server.start()
         self.assertIn(server.get(f"/jobs/{job}").json["state"], ("queued", "running"))
         server.ask("DELETE", f"/jobs/{job}")
@@ -124,6 +124,35 @@ class Restart(ServerTest):
                 self.assertIn(server.wait(answer.json["id"])["state"], ("done", "failed"))
         self.assertEqual(server.wait(server.submit())["state"], "done")
 
+    def test_a_disk_that_is_full_when_a_job_is_to_go(self):
+        server = self.another("--keep", "4s")
+        old = server.wait(server.submit())["id"]
+        long = server.submit(LONG)
+        server.wait(long, "running")
+        most = (server.folder / "store/jobs.sqlite-wal").stat().st_size
+        limit = (most, resource.RLIM_INFINITY)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
+        while server.post("/jobs", {"model": "shapes", "request": LONG}).status == 202:
+            pass
+        self.assertEqual(server.ask("DELETE", f"/jobs/{long}").json["state"], "cancelled")
+        time.sleep(6)  # it would go now
+        self.assertEqual(server.get("/healthz").status, 200)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        until = time.monotonic() + 60
+        while server.get(f"/jobs/{old}").status == 200 and time.monotonic() < until:
+            time.sleep(0.2)
+        self.assertEqual(server.get(f"/jobs/{old}").status, 404)
+        # What was cancelled meanwhile does not begin again.
+        server.end()
+        server.start()
+        self.assertNotIn(server.get(f"/jobs/{long}").json.get("state"), ("queued", "running"))
+
+    def test_a_cancel_that_comes_late(self):
+        server = self.another()
+        job = server.wait(server.submit())
+        self.assertEqual(server.ask("DELETE", f"/jobs/{job['id']}?cancel=1").json["state"], "done")
+        self.assertEqual(server.get(job["results"][0]["url"]).status, 200)
+
     def test_results_that_cannot_be_written(self):
         server = self.another()
         server.wait(server.submit())
@@ -157,9 +186,9 @@ class Restart(ServerTest):
         self.assertIn("there is no model 'shapes'", failed["error"]["message"])
 
     def test_ended_jobs_go_after_their_time(self):
-        server = self.another("--keep", "1s")
+        server = self.another("--keep", "5s")
         job = server.wait(server.submit())
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while server.get(f"/jobs/{job['id']}").status == 200 and time.monotonic() < until:
             time.sleep(0.2)
         self.assertEqual(server.get(job["results"][0]["url"]).status, 404)

@@ -135,12 +135,16 @@ class Server:
     def wait(self, job, *states, within=60):
         """The job when it is in one of the states; else when it has ended."""
         states = states or ("done", "failed", "cancelled")
-        until = time.monotonic() + within
+        until, pause = time.monotonic() + within, 0.005
         while time.monotonic() < until:
-            shown = self.get(f"/jobs/{job}").json
+            answer = self.get(f"/jobs/{job}")
+            if answer.status != 200:
+                raise AssertionError(f"job {job}: {answer.status} {answer.body}")
+            shown = answer.json
             if shown["state"] in states:
                 return shown
-            time.sleep(0.01)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
         raise AssertionError(f"job {job} is {shown['state']}")
 
 

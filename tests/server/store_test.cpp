@@ -57,6 +57,28 @@ TEST_F(StoreTest, GivesBackAllOfAJob) {
   EXPECT_FALSE(store.find("two").has_value());
 }
 
+TEST_F(StoreTest, IsForItsOwnerAlone) {
+  const std::string name = folder_ + "/new";
+  const Store store(name);
+  EXPECT_EQ(fs::status(name).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(StoreTest, SweepsWhatAKilledServerLeft) {
+  const std::string before = fs::temp_directory_path();
+  ::setenv("TMPDIR", folder_.c_str(), 1);
+  const fs::path left = folder_ + "/tessera-serve-abcdef", held = folder_ + "/tessera-serve-ghijkl";
+  const fs::path other = folder_ + "/tessera-else";
+  { const Store killed(left), elsewhere(other); }
+  {
+    const Store running(held);
+    const Store store("");
+    EXPECT_FALSE(fs::exists(left));
+    EXPECT_TRUE(fs::exists(held));
+    EXPECT_TRUE(fs::exists(other));
+  }
+  ::setenv("TMPDIR", before.c_str(), 1);
+}
+
 TEST_F(StoreTest, KeepsTheOrderOfArrival) {
   Store store(folder_);
   std::vector<JobRecord> all;

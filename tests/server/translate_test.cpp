@@ -25,9 +25,8 @@ TEST(Translate, ACompletion) {
       Json::parse(
           R"({"prompts": ["a", "b"], "max_tokens": 5, "stop": ["x"], "threshold": 0.5, "n": 2, "top_p": 0.5})"));
   EXPECT_EQ(refused(R"({"prompt": "a", "best_of": 2})", translate_completion), "best_of");
-  EXPECT_EQ(
-      refused(R"({"prompt": "a", "logprobs": 3, "stream": true})", translate_completion),
-      "logprobs");
+  EXPECT_EQ(refused(R"({"prompt": "a", "logprobs": 3, "stream": true})", translate_completion),
+            "logprobs");
   EXPECT_EQ(refused(R"({"prompt": "a", "echo": true})", translate_completion), "echo");
   EXPECT_EQ(refused(R"({"model": "m"})", translate_completion), "prompt");
   EXPECT_EQ(refused(R"({"prompt": "a", "unheard": 1})", translate_completion), "unheard");

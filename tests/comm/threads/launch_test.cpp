@@ -117,9 +117,9 @@ TEST(Threads, WhatIsNoExceptionEndsTheOthersToo) {
 }
 
 TEST(Threads, ABusyPeerIsWaitedFor) {
-  threads::run(2, 100ms, [](Communicator& world) {
+  threads::run(2, 1s, [](Communicator& world) {
     if (world.rank() == 1) {
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 100; ++i) {
         std::this_thread::sleep_for(15ms);
         world.advance();
       }
@@ -175,7 +175,7 @@ TEST(Threads, AFastSenderIsHeldUpUntilItsMessagesAreExpected) {
     }
     std::shared_ptr<Transport> transport;
     world.over([&](auto below, auto) { return transport = below; });
-    for (int i = 0; i < 20 && transport->inbox().ahead(0) <= Transport::kMostAhead; ++i)
+    for (int i = 0; i < 200 && transport->inbox().ahead(0) <= Transport::kMostAhead; ++i)
       std::this_thread::sleep_for(50ms);
     std::this_thread::sleep_for(100ms);
     EXPECT_LE(transport->inbox().ahead(0), Transport::kMostAhead + kEach);
