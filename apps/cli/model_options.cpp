@@ -18,7 +18,7 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
   const char* group = "How it runs";
   add_choice(command, "--dtype", o->dtype,
              std::string("f32, bf16 or int8 (default ") + word_of(o->dtype) + "); cpu or cuda[:N]")
-      ->check(one_of(words_of<Precision>()))
+      ->check(one_of({"f32", "bf16", "int8"}))
       ->group(group)
       ->type_name("T");
   command.add_option("--device", o->device)->group(group)->type_name("D");

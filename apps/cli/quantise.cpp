@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "arguments.h"
@@ -11,6 +12,7 @@ struct Options {
   ModelOptions model;
   QuantiseRequest request;
   std::string progress = "auto";
+  bool json = false;
 };
 
 std::string gigabytes(int64_t bytes) {
@@ -20,37 +22,52 @@ std::string gigabytes(int64_t bytes) {
   return text;
 }
 
+// How far off the elements of its matrices are.
+std::string errors_of(const QuantiseResult& made) {
+  const auto worst = std::ranges::max_element(made.each, {}, &QuantisedMatrix::relative_error);
+  double sum = 0;
+  for (const QuantisedMatrix& one : made.each) sum += one.relative_error;
+  char text[96];
+  std::snprintf(text, sizeof text, "off by %.2f %% of their size on average, %.2f %% at most (",
+                100 * sum / double(made.each.size()), 100 * worst->relative_error);
+  return text + worst->name + ")";
+}
+
 void quantise(Options& o, const std::stop_token& stop) {
   ProgressView view(o.progress);
   const Model model = Model::open(o.model.model, run_options(o.model), stop);
   const QuantiseResult made =
       model.quantise(o.request, {stop, [&](const Progress& p) { view.show(p); },
                                  [&](const std::string& sentence) { view.note(sentence); }});
-  view.note(std::to_string(made.matrices) + " matrices are in int8: " + gigabytes(made.bytes) +
-            " of weights, which were " + gigabytes(made.bytes_before));
+  const std::string others = o.request.dense ? " and int8" : "";
+  view.note(std::to_string(made.matrices) + " matrices are in " + word_of(o.request.experts) +
+            (o.request.experts == Precision::int4 ? others : "") + ": " + gigabytes(made.bytes) +
+            " of weights, which were " + gigabytes(made.bytes_before) + "; " + errors_of(made));
   view.end_line();
-  std::printf("%s\n", o.request.output.c_str());
+  std::printf("%s\n", o.json ? to_json(made).c_str() : o.request.output.c_str());
 }
 
 }  // namespace
 
 Command add_quantise(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("quantise", "Write a folder again with its weights in int8");
+      program.add_subcommand("quantise", "Write a folder again with its weights in int8 or int4");
   auto o = std::make_shared<Options>();
   app->add_option("MODEL", o->model.model, "Folder, or shipped: shapes, tasks-a, tasks-b")
       ->required();
   app->add_option("-o,--output", o->request.output, "The new folder; must not exist")
       ->required()
       ->type_name("DIR");
-  add_choice(*app, "--experts", o->request.experts, "int8 (default): a scale a row")
-      ->check(one_of({"int8"}))
+  add_choice(*app, "--experts", o->request.experts,
+             "int8 (default): a scale a row; int4: a scale for 32 of them")
+      ->check(one_of({"int8", "int4"}))
       ->type_name("T");
   app->add_option_function<std::string>(
          "--dense", [o](const std::string&) { o->request.dense = Precision::int8; },
          "int8: attention, other MLPs and head, too")
       ->check(one_of({"int8"}))
       ->type_name("T");
+  app->add_flag("--json", o->json, "The bytes, and how far off each matrix is");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
       ->check(whole(1, 4096))
       ->type_name("N");

@@ -1,6 +1,6 @@
 // One MoE layer of LLaDA-MoE size (2048 x 1024, 64 experts, top 8) with a selection rule and
 // without, in turn: medians, and what the choice costs.
-//   language_layer_bench [threads] [tokens] [rule] [bf16|i8] [rounds]
+//   language_layer_bench [threads] [tokens] [rule] [bf16|i8|i4] [rounds]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,10 +21,15 @@ namespace {
 constexpr int64_t kHidden = 2048, kInner = 1024;
 constexpr int kExperts = 64, kSlots = 8;
 
-nn::ExpertWeights bank_of(DType dtype) {
+nn::ExpertWeights bank_of(const std::string& form) {
   const float scale = 1 / std::sqrt(float(kHidden));
-  const Tensor up = bench::random_tensor({kInner, kHidden}, DType::bf16, 1, scale);
-  const Tensor down = bench::random_tensor({kHidden, kInner}, DType::bf16, 2, scale);
+  const DType dtype = form == "bf16" ? DType::bf16 : DType::i8;
+  ops::StoredMatrix up = bench::random_tensor({kInner, kHidden}, DType::bf16, 1, scale);
+  ops::StoredMatrix down = bench::random_tensor({kHidden, kInner}, DType::bf16, 2, scale);
+  if (form == "i4") {
+    up = ops::quantise_groups(up.values);
+    down = ops::quantise_groups(down.values);
+  }
   auto routed = std::make_shared<std::vector<ops::Expert>>();
   for (int e = 0; e < kExperts; ++e)
     routed->push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
@@ -37,9 +42,9 @@ int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
   const int64_t tokens = argc > 2 ? std::atol(argv[2]) : 64;
   const auto rule = nn::parse_selection(argc > 3 ? argv[3] : "des-vote:0.4");
-  const DType dtype = argc > 4 && std::string(argv[4]) == "i8" ? DType::i8 : DType::bf16;
+  const std::string form = argc > 4 ? argv[4] : "bf16";
   const int rounds = argc > 5 ? std::atoi(argv[5]) : 7;
-  const nn::ExpertWeights bank = bank_of(dtype);
+  const nn::ExpertWeights bank = bank_of(form);
   const nn::Router router{
       ops::pack_weight(bench::random_tensor({kExperts, kHidden}, DType::f32, 9, 0.02f), DType::f32),
       {.top_k = kSlots}};
@@ -73,9 +78,8 @@ int main(int argc, char** argv) {
       "\"vanilla_ms\":{:.3f},\"rule_ms\":{:.3f},\"faster\":{:.3f},\"experts\":[{},{}],"
       "\"selection_ms\":{:.4f},\"selection_share\":{:.5f},\"vanilla_share_of_bandwidth\":{:.3f},"
       "\"probe_gbytes_per_s\":{:.2f}}}\n",
-      tensor::name_of(dtype), tokens, tensor::thread_count(), nn::to_string(rule),
-      bench::median(plain) * 1e3, bench::median(shared) * 1e3,
-      bench::median(plain) / bench::median(shared), all, few, bench::median(choice) * 1e3,
-      bench::median(choice) / bench::median(shared),
+      form, tokens, tensor::thread_count(), nn::to_string(rule), bench::median(plain) * 1e3,
+      bench::median(shared) * 1e3, bench::median(plain) / bench::median(shared), all, few,
+      bench::median(choice) * 1e3, bench::median(choice) / bench::median(shared),
       double(all) * one / bench::median(plain) / limits.read, limits.read / 1e9);
 }

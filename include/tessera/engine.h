@@ -46,7 +46,8 @@ class Model {
   /// Throws Error(usage) for what does not fit, Error(cancelled) after a stop request.
   NamedTensors forward(const ForwardRequest& request, const RunControl& control = {}) const;
   /// Writes the folder again with the weights of routed experts as int8, a scale a row: a run of
-  /// that folder has the numbers of Precision::int8, and quantises nothing. All other files are
+  /// that folder has the numbers of Precision::int8, and quantises nothing; or as int4, a scale for
+  /// each 32 elements of a row, which runs on CPUs. All other files are
   /// copied, but for those of the same weights in other forms, and what begins with a dot. Throws
   /// Error(usage) for an output that exists, lies in the folder or cannot be written, and models
   /// without such weights; Error(cancelled) after a stop request. Nothing half-written stays.

@@ -22,6 +22,7 @@ struct Report {
   std::string unit;  ///< what multiplied bf16 on the CPU: "fma" or "dot"
   Precision precision = Precision::bf16;
   bool int8_experts = false;  ///< also where the folder holds them so, whatever the precision
+  bool int4_experts = false;  ///< the folder holds them so
   int threads = 1, ranks = 1;
   std::vector<std::string> notes;         ///< what one should know about the way that the run took
   std::map<Phase, double> phase_seconds;  ///< load, denoise, decode
@@ -151,5 +152,7 @@ struct Inspection {
 };
 /// The inspection as a JSON document.
 std::string to_json(const Inspection& inspection);
+/// What became of a folder as a JSON document.
+std::string to_json(const QuantiseResult& made);
 
 }  // namespace tessera

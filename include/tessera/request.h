@@ -17,8 +17,9 @@
 namespace tessera {
 
 /// Element type of weights and activations in a run. int8: weights of routed experts, with a scale
-/// a column; all else as with bf16.
-enum class Precision { f32, bf16, int8 };
+/// a column; all else as with bf16. int4: of QuantiseRequest::experts alone, with a scale for each
+/// 32 elements of a row.
+enum class Precision { f32, bf16, int8, int4 };
 /// Where noise comes from: the numbers of a PyTorch CPU generator, or a counter-based one.
 enum class NoiseSource { torch, philox };
 
@@ -159,14 +160,22 @@ struct ForwardRequest {
 /// A copy of a model's folder with fewer bytes.
 struct QuantiseRequest {
   std::string output;                   ///< a folder that is not there yet
-  Precision experts = Precision::int8;  ///< of routed experts' weights; nothing else is known
+  Precision experts = Precision::int8;  ///< of routed experts' weights: int8 or int4
   /// Of a language model's attention, dense and shared MLPs and head: int8; none: as they are.
   std::optional<Precision> dense{};
+};
+/// A matrix in fewer bits.
+struct QuantisedMatrix {
+  std::string name;
+  int bits = 8;
+  /// The root of the mean squared error of its elements, as a share of that of their squares.
+  double relative_error = 0;
 };
 /// What became of a folder.
 struct QuantiseResult {
   int64_t matrices = 0;                 ///< that were quantised
   int64_t bytes_before = 0, bytes = 0;  ///< of the weights of the part that holds them
+  std::vector<QuantisedMatrix> each{};  ///< by name
 };
 
 /// What a run is doing: encoding text, loading weights, denoising, decoding latents; or writing

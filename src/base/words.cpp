@@ -81,7 +81,8 @@ const auto& table(std::type_identity<PlanAxis>) {
 }
 const auto& table(std::type_identity<Precision>) {
   using P = Precision;
-  static const Words<P> all{{"f32", P::f32}, {"bf16", P::bf16}, {"int8", P::int8}};
+  static const Words<P> all{
+      {"f32", P::f32}, {"bf16", P::bf16}, {"int8", P::int8}, {"int4", P::int4}};
   return all;
 }
 const auto& table(std::type_identity<SchedulerName>) {

@@ -66,11 +66,13 @@ Component describe(const Model::State& state, const load::Component& part) {
   }
   const load::TensorSet tensors = load::open_weights(part);
   shown.file_bytes = tensors.bytes();
-  if (part.quantised.experts) shown.facts["experts"] = "int8, with a scale a row";
+  if (part.quantised.experts)
+    shown.facts["experts"] =
+        part.quantised.int4 ? "int4, with a scale for each 32" : "int8, with a scale a row";
   if (part.quantised.dense) shown.facts["dense"] = "int8, with a scale a row";
   for (const std::string& name : tensors.names()) {
     if (load::holds_scales(tensors, name)) continue;
-    int64_t elements = 1;
+    int64_t elements = load::is_int4(tensors, name) ? 2 : 1;
     for (int64_t size : tensors.entry(name).sizes) elements *= size;
     shown.parameters += elements;
   }

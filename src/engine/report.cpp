@@ -15,6 +15,12 @@ std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) 
   return seconds;
 }
 
+std::string precision_of(const Report& r) {
+  const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
+  if (r.int4_experts) return others + ", experts i4";
+  return others + (r.int8_experts || r.precision == Precision::int8 ? ", experts i8" : "");
+}
+
 void add_of_some_plans(const Report& r, Json& document) {
   if (r.incast.bound > 0)
     document["incast"] = Json{{"most_bytes", r.incast.most}, {"bound_bytes", r.incast.bound}};
@@ -75,13 +81,11 @@ std::string to_json(const Report& r) {
                             {"error", e.error}});
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(json_of(rank));
-  const bool int8 = r.int8_experts || r.precision == Precision::int8;
-  const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
   Json document{{"version", r.version},
                 {"model", r.model},
                 {"plan", r.plan},
                 {"device", r.device},
-                {"precision", others + (int8 ? ", experts i8" : "")},
+                {"precision", precision_of(r)},
                 {"instruction_set", r.instruction_set},
                 {"unit", r.unit},
                 {"threads", r.threads},
@@ -143,6 +147,16 @@ std::string to_json(const Inspection& i) {
                       {"seconds", i.seconds},
                       {"plan", i.plan},
                       {"ranks", ranks}};
+  return document.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json(const QuantiseResult& made) {
+  Json matrices = Json::array();
+  for (const QuantisedMatrix& one : made.each)
+    matrices.push_back(
+        {{"name", one.name}, {"bits", one.bits}, {"relative_error", one.relative_error}});
+  const Json document{
+      {"bytes_before", made.bytes_before}, {"bytes", made.bytes}, {"matrices", matrices}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

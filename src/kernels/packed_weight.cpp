@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "kernels/nibbles.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels {
@@ -50,7 +51,7 @@ struct Converter {
   }
   To operator()(float value) const {
     if constexpr (std::is_same_v<To, int8_t>) {
-      const float whole = (value * inverse + kWhole) - kWhole;
+      const float whole = nearest_whole(value * inverse);
       return static_cast<int8_t>(std::min(127.0f, std::max(-127.0f, whole)));  // never none
     } else {
       return tensor::from_float<To>(value);
@@ -176,6 +177,7 @@ PanelShape panel_shape(const PackedWeight& weight) {
 }
 
 PackedWeight pack_weight(const StoredMatrix& stored, const StoredMatrix& up, DType dtype, Isa isa) {
+  if (holds_nibbles(stored)) return pack_nibbles(stored, up, dtype, isa);
   const Tensor& w = stored.values;
   check_stored(stored, dtype);
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8, ErrorCode::usage,

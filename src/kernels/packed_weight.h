@@ -19,6 +19,7 @@ struct PackedWeight {
   bool paired = false;      ///< gate and up side by side, for SwiGLU
   tensor::Tensor data;      ///< meta: shape only
   tensor::Tensor scales{};  ///< of i8: f32, one a column, in the order of the columns of `data`
+  bool int4 = false;        ///< of i8: whole numbers of 4 bits by groups, see kernels/nibbles.h
 
   int64_t bytes() const { return data.bytes() + (scales.defined() ? scales.bytes() : 0); }
 };
@@ -39,10 +40,11 @@ struct PanelShape {
 };
 PanelShape panel_shape(const PackedWeight& weight);
 
-/// A matrix W[n, k] as it is stored: floats, or i8 with a scale for each row.
+/// A matrix W[n, k] as it is stored: floats, or i8 with a scale for each row, or nibbles in u8 with
+/// scales for groups (kernels/nibbles.h).
 struct StoredMatrix {
   tensor::Tensor values{};
-  tensor::Tensor scales{};  ///< of i8: f32 [n]
+  tensor::Tensor scales{};  ///< of i8: f32 [n]; of nibbles: bf16 [n, groups]
 
   StoredMatrix() = default;
   StoredMatrix(tensor::Tensor floats) : values(std::move(floats)) {}
@@ -53,13 +55,16 @@ struct StoredMatrix {
 /// Packs `w` [n, k] (any float dtype), or the pair of `w` and `up` if `up` is defined, for products
 /// in `dtype` (f32, bf16, or i8 for experts). i8 is symmetric, by column of the result: the largest
 /// magnitude of W's row becomes 127, and each element is off by half a scale at most; k is at most
-/// 65,536, so that sums of whole numbers fit. What is stored in i8 is packed in i8 as it is. On
-/// meta only the shape is kept. Counted as weights.
+/// 65,536, so that sums of whole numbers fit. What is stored in i8, or in nibbles, is packed for
+/// products in i8 as it is. On meta only the shape is kept. Counted as weights.
 PackedWeight pack_weight(const StoredMatrix& w, const StoredMatrix& up, tensor::DType dtype,
                          Isa isa);
 
 /// The whole numbers and scales that pack_weight(w, {}, i8) packs, as they are stored. A row that
 /// holds what is no number has a scale that is none.
 StoredMatrix quantise_rows(const tensor::Tensor& w);
+
+/// The nearest whole number of one below 2^22; of two the even one.
+inline float nearest_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
 }  // namespace tessera::kernels

@@ -12,7 +12,8 @@ namespace tessera::load {
 
 /// In what files hold weights that tessera quantised; none: as they were.
 struct Quantised {
-  std::optional<tensor::DType> experts{};  ///< routed ones
+  std::optional<tensor::DType> experts{};  ///< routed ones: for products in i8
+  bool int4 = false;                       ///< these are nibbles (kernels/nibbles.h), not int8
   std::optional<tensor::DType> dense{};    ///< a language model's attention, other MLPs and head
 };
 

@@ -38,6 +38,13 @@ std::string key_of(const char* form, const std::string& names, DType dtype, cons
   return key;
 }
 
+Tensor uncounted(const Shape& shape, DType dtype) {
+  tensor::Scope aside = tensor::current_scope();
+  aside.memory = nullptr;
+  const tensor::BindScope bound(aside);
+  return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
+}
+
 bool same(const Shape& shape, const std::vector<int64_t>& sizes) {
   return std::equal(shape.begin(), shape.end(), sizes.begin(), sizes.end());
 }
@@ -57,20 +64,23 @@ void MetaWeights::record(const std::string& name, const Shape& shape) const {
 // What a real run reads, packs and frees: recorded, not counted as memory.
 Tensor MetaWeights::passing(const std::string& name, const Shape& shape, const nn::Cut& cut) const {
   record(name, shape);
-  tensor::Scope uncounted = tensor::current_scope();
-  uncounted.memory = nullptr;
-  const tensor::BindScope bound(uncounted);
-  return Tensor::empty(cut.of(shape), DType::f32, Device::meta, MemoryClass::weights);
+  return uncounted(cut.of(shape), DType::f32);
 }
 
-Tensor MetaWeights::passing_matrix(const std::string& name, const Shape& shape, DType compute,
-                                   const nn::Cut& cut) const {
-  if (known_ && is_quantised(*known_, name)) record(scales_of(name), {shape[0]});
+ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Shape& shape,
+                                              DType compute, const nn::Cut& cut) const {
   {
     const std::lock_guard lock(mutex_);
     packed_[name] = compute;
   }
-  return passing(name, shape, cut);
+  if (!known_ || !is_quantised(*known_, name)) return passing(name, shape, cut);
+  const StoredShapes stored = stored_shapes(*known_, name, shape[0], shape[1]);
+  record(name, stored.values);
+  record(scales_of(name), stored.scales);
+  if (compute != DType::i8) return uncounted(cut.of(shape), DType::f32);  // a store refuses it
+  return taken({uncounted(stored.values, stored.values_dtype),
+                uncounted(stored.scales, stored.scales_dtype)},
+               cut, name);
 }
 
 template <class T, class Make>
@@ -107,7 +117,7 @@ Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
 ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                                 const nn::Cut& cut) const {
   if (known_) compute = packed_as(*known_, name, compute);
-  const Tensor w = passing_matrix(name, {n, k}, compute, cut);
+  const ops::StoredMatrix w = passing_matrix(name, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(key_of("matrix", name, compute, cut),
                                           [&] { return ops::pack_weight(w, compute); });
 }
@@ -115,8 +125,8 @@ ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, D
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute, const nn::Cut& cut) const {
   if (known_) compute = packed_as(*known_, up, packed_as(*known_, gate, compute));
-  const Tensor g = passing_matrix(gate, {n, k}, compute, cut),
-               u = passing_matrix(up, {n, k}, compute, cut);
+  const ops::StoredMatrix g = passing_matrix(gate, {n, k}, compute, cut),
+                          u = passing_matrix(up, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(key_of("paired", gate + " " + up, compute, cut),
                                           [&] { return ops::pack_paired_weight(g, u, compute); });
 }

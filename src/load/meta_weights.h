@@ -44,8 +44,8 @@ class MetaWeights : public nn::Weights {
  private:
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
                          const nn::Cut& cut = {}) const;
-  tensor::Tensor passing_matrix(const std::string& name, const tensor::Shape& shape,
-                                ops::DType compute, const nn::Cut& cut) const;
+  ops::StoredMatrix passing_matrix(const std::string& name, const tensor::Shape& shape,
+                                   ops::DType compute, const nn::Cut& cut) const;
   tensor::Tensor held(const std::string& name, const tensor::Shape& shape, tensor::DType dtype,
                       const nn::Cut& cut = {}) const;
   template <class T, class Make>

@@ -9,14 +9,64 @@ namespace tessera::load {
 namespace {
 
 constexpr const char *kKey = "quantization_config", *kMethod = "quant_method", *kOurs = "tessera",
-                     *kExperts = "experts", *kDense = "dense", *kInt8 = "int8", *kBehind = "_scale";
+                     *kExperts = "experts", *kDense = "dense", *kInt8 = "int8", *kInt4 = "int4",
+                     *kBehind = "_scale";
+
+// Whether there is a tensor of this dtype with scales of that one beside it.
+bool are(const TensorSet& tensors, const std::string& name, const char* dtype, const char* scales) {
+  return tensors.has(name) && tensors.entry(name).dtype == dtype && tensors.has(scales_of(name)) &&
+         (!scales || tensors.entry(scales_of(name)).dtype == scales);
+}
+
+// Of a cut along k, in units of so many elements.
+nn::Cut in_units(nn::Cut cut, int64_t elements) {
+  if (cut.axis == 1)
+    for (nn::Range& r : cut.ranges) r = {r.begin / elements, (r.end + elements - 1) / elements};
+  return cut;
+}
 
 }  // namespace
 
 std::string scales_of(const std::string& matrix) { return matrix + kBehind; }
 
+bool is_int4(const TensorSet& tensors, const std::string& name) {
+  return are(tensors, name, "U8", "BF16");
+}
+
 bool is_quantised(const TensorSet& tensors, const std::string& name) {
-  return tensors.has(name) && tensors.entry(name).dtype == "I8" && tensors.has(scales_of(name));
+  return are(tensors, name, "I8", nullptr) || is_int4(tensors, name);
+}
+
+StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n,
+                           int64_t k) {
+  using tensor::DType;
+  if (!is_int4(tensors, name)) return {{n, k}, {n}, DType::i8, DType::f32};
+  require(
+      k % 2 == 0, ErrorCode::model,
+      "{}: tensor {} is in int4 (U8), and its rows are of {} elements; expected an even number: "
+      "quantise the folder again, in int8",
+      tensors.file(name).path(), base::printable(name), k);
+  return {{n, k / 2}, {n, ops::groups_of(k)}, DType::u8, DType::bf16};
+}
+
+ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
+                        const std::string& name) {
+  if (!whole.scales.defined()) return nn::taken(whole.values, cut);
+  if (!ops::holds_nibbles(whole))
+    return {nn::taken(whole.values, cut),
+            cut.axis == 0 ? nn::taken(whole.scales, cut) : whole.scales};
+  const int64_t k = 2 * whole.values.size(1);
+  for (const nn::Range& r : cut.ranges)
+    require(
+        cut.axis == 0 || (r.begin % ops::kGroupElements == 0 &&
+                          (r.end % ops::kGroupElements == 0 || r.end == k)),
+        ErrorCode::plan,
+        "the plan cannot run: tensor= takes the elements {} to {} of the rows of {}, whose "
+        "scales in int4 are of {} each; leave tensor= out (expert= cuts no matrix), or quantise "
+        "to int8",
+        r.begin, r.end, base::printable(name), ops::kGroupElements);
+  return {nn::taken(whole.values, in_units(cut, 2)),
+          nn::taken(whole.scales, in_units(cut, ops::kGroupElements))};
 }
 
 tensor::DType packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute) {
@@ -32,28 +82,29 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
   const auto found = config.find(kKey);
   if (found == config.end() || !found->is_object() || found->value(kMethod, base::Json()) != kOurs)
     return {};
-  const auto in_int8 = [&](const char* what) {
-    const base::Json said = found->value(what, base::Json());
-    require(said == kInt8, ErrorCode::model,
-            "{}: '{}' says that '{}' is in {}; this build reads \"{}\": quantise the folder again",
-            file, kKey, what,
-            base::printable(said.dump(-1, ' ', false, base::Json::error_handler_t::replace)),
-            kInt8);
-    return tensor::DType::i8;
+  const auto said = [&](const char* what, bool int4_too) {
+    const base::Json value = found->value(what, base::Json());
+    require(
+        value == kInt8 || (int4_too && value == kInt4), ErrorCode::model,
+        "{}: '{}' says that '{}' is in {}; this build reads \"{}\"{}: quantise the folder again",
+        file, kKey, what,
+        base::printable(value.dump(-1, ' ', false, base::Json::error_handler_t::replace)), kInt8,
+        int4_too ? " and \"int4\"" : "");
+    return value;
   };
-  Quantised read{in_int8(kExperts), {}};
-  if (found->contains(kDense)) read.dense = in_int8(kDense);
+  Quantised read{.experts = tensor::DType::i8, .int4 = said(kExperts, true) == kInt4};
+  if (found->contains(kDense) && said(kDense, false) == kInt8) read.dense = tensor::DType::i8;
   config.erase(kKey);
   return read;
 }
 
-std::string quantised_config(const std::string& path, bool dense) {
+std::string quantised_config(const std::string& path, bool int4, bool dense) {
   using Ordered = nlohmann::ordered_json;
   std::string text = base::read_file(path, base::kLargestText);
   base::parse_json(text, path);  // what it refuses nobody else has to
   if (base::has_python_numbers(text)) text = base::without_python_numbers(text);
   Ordered config = Ordered::parse(text);
-  config[kKey] = {{kMethod, kOurs}, {kExperts, kInt8}};
+  config[kKey] = {{kMethod, kOurs}, {kExperts, int4 ? kInt4 : kInt8}};
   if (dense) config[kKey][kDense] = kInt8;
   return config.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }

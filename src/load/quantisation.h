@@ -5,14 +5,30 @@
 
 #include "base/json.h"
 #include "load/tensor_set.h"
+#include "nn/split.h"
+#include "ops/matmul.h"
 
 namespace tessera::load {
 
-/// The tensor that holds the scales of a matrix in i8, f32 [rows]: it stands for a row times its
-/// scale.
+/// The tensor that holds the scales of a matrix of whole numbers: of int8 f32 [n], it stands for a
+/// row times its scale; of int4 bf16 [n, groups], a row is groups (kernels/nibbles.h).
 std::string scales_of(const std::string& matrix);
-/// Whether the files hold a tensor as whole numbers with scales beside it.
+/// Whether the files hold a tensor as whole numbers with scales beside it: I8 with F32, or U8 [n, k
+/// / 2] of nibbles with BF16.
 bool is_quantised(const TensorSet& tensors, const std::string& name);
+/// Whether that is nibbles.
+bool is_int4(const TensorSet& tensors, const std::string& name);
+/// What the files must hold of a quantised matrix [n, k].
+struct StoredShapes {
+  tensor::Shape values, scales;
+  tensor::DType values_dtype, scales_dtype;
+};
+/// Throws Error(model) for nibbles of an odd k.
+StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n, int64_t k);
+/// What a cut of [n, k] takes of a stored matrix. Throws Error(plan) for one that goes through a
+/// group of nibbles.
+ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
+                        const std::string& name);
 /// In what a matrix is packed that a model asks for in `compute`: what a folder has in int8, and
 /// says so, stays in it.
 tensor::DType packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute);
@@ -24,6 +40,6 @@ bool holds_scales(const TensorSet& tensors, const std::string& name);
 /// was. Those of others stay, for open_weights() to refuse. Throws Error(model) naming `file`.
 Quantised take_quantisation(base::Json& config, const std::string& file);
 /// The text of a config.json with that key, all others as and where they are.
-std::string quantised_config(const std::string& path, bool dense);
+std::string quantised_config(const std::string& path, bool int4, bool dense);
 
 }  // namespace tessera::load

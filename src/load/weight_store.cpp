@@ -251,24 +251,24 @@ class StoredWeights : public nn::Weights {
   // Floats, or for products in i8 whole numbers with the scales of their rows.
   void check_matrix(const std::string& name, const Shape& shape, DType compute) const {
     if (!is_quantised(tensors_, name)) return (void)floats(name, shape);
-    const SafetensorsFile& file = checked(name, shape);
+    const StoredShapes stored = stored_shapes(tensors_, name, shape[0], shape[1]);
+    const SafetensorsFile& file = checked(name, stored.values);
     require(compute == DType::i8, ErrorCode::model,
-            "{}: tensor {} is quantised (I8), and this part of the model computes with {}; its "
+            "{}: tensor {} is quantised ({}), and this part of the model computes with {}; its "
             "config.json does not say that it is read so: quantise the folder again",
-            file.path(), base::printable(name), name_of(compute));
-    const SafetensorsFile& scales = checked(scales_of(name), {shape[0]});
-    require(scales.dtype(scales_of(name)) == DType::f32, ErrorCode::model,
-            "{}: tensor {} has the dtype {}; expected f32", scales.path(),
-            base::printable(scales_of(name)), name_of(scales.dtype(scales_of(name))));
+            file.path(), base::printable(name), file.entry(name).dtype, name_of(compute));
+    const SafetensorsFile& scales = checked(scales_of(name), stored.scales);
+    require(scales.dtype(scales_of(name)) == stored.scales_dtype, ErrorCode::model,
+            "{}: tensor {} has the dtype {}; expected {}", scales.path(),
+            base::printable(scales_of(name)), name_of(scales.dtype(scales_of(name))),
+            name_of(stored.scales_dtype));
   }
 
   // What a cut takes of a matrix that was checked.
   ops::StoredMatrix stored(const std::string& name, const Cut& cut) const {
-    ops::StoredMatrix matrix = nn::taken(read(tensors_.file(name), name), cut);
-    if (!is_quantised(tensors_, name)) return matrix;
-    matrix.scales = tensors_.get(scales_of(name));
-    if (cut.axis == 0) matrix.scales = nn::taken(matrix.scales, cut);
-    return matrix;
+    ops::StoredMatrix whole = read(tensors_.file(name), name);
+    if (is_quantised(tensors_, name)) whole.scales = tensors_.get(scales_of(name));
+    return taken(whole, cut, name);
   }
 
   const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {

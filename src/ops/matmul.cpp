@@ -105,6 +105,9 @@ Weight pack(const StoredMatrix& stored, const StoredMatrix& up, DType dtype, Dev
   if (!tensor::is_gpu(device) || w.is_meta())
     return std::make_shared<const PackedWeight>(
         kernels::pack_weight(stored, up, dtype, kernels::active_isa()));
+  require(!holds_nibbles(stored), ErrorCode::usage,
+          "weights in int4 are for CPUs; of {} quantise the model to int8 for a GPU",
+          tensor::name_of(dtype));
   if (w.device() == device && w.rank() == 2 && dtype != DType::i8)
     return std::make_shared<const PackedWeight>(packed_there(w, up.values, dtype));
   PackedWeight packed =

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "kernels/matmul.h"
+#include "kernels/nibbles.h"
 #include "ops/upload.h"
 #include "tensor/tensor.h"
 
@@ -16,7 +17,11 @@ using tensor::Tensor;
 /// A weight matrix W[n, k] in the order in which the kernels read it. Cheap to copy (shared).
 using kernels::PackedWeight;
 using Weight = std::shared_ptr<const PackedWeight>;
-/// As it is stored: floats, or i8 with scales.
+/// As it is stored: floats, or i8 with scales, or nibbles with scales of groups, which are for
+/// CPUs.
+using kernels::groups_of;
+using kernels::holds_nibbles;
+using kernels::kGroupElements;
 using kernels::StoredMatrix;
 
 /// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: with a scale a
@@ -32,6 +37,10 @@ Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DTyp
                           Device device);
 /// What i8 makes of a float matrix [n, k], as it is stored: whole numbers and a scale for each row.
 using kernels::quantise_rows;
+/// The same in nibbles, with a scale for each group of a row (kernels/nibbles.h), and what either
+/// is off.
+using kernels::quantise_groups;
+using kernels::relative_error;
 
 using kernels::Activation;
 

@@ -29,6 +29,9 @@ void tiling(VaeTiling value) {
 void check_request(const RunOptions& o) {
   check_values(o.plan);
   choice("--dtype", o.precision);
+  require(o.precision != Precision::int4, ErrorCode::usage,
+          "--dtype int4: experts become int4 once, by 'tessera quantise --experts int4', and that "
+          "folder runs as it is");
   number("--threads", o.threads, 0, 4096);
   number("--memory-budget", o.memory_budget, 0, kMostBytes);
   number("--comm-timeout (milliseconds)", o.comm_timeout.count(), 1, 86'400'000);
@@ -81,8 +84,8 @@ void check_request(const QuantiseRequest& q) {
   require(
       !q.output.empty(), ErrorCode::usage,
       "nothing says where the folder is to be written (--output); name one that does not exist");
-  require(q.experts == Precision::int8, ErrorCode::usage,
-          "--experts {}: experts are quantised to int8", word_of(q.experts));
+  require(q.experts == Precision::int8 || q.experts == Precision::int4, ErrorCode::usage,
+          "--experts {}: experts are quantised to int8 or int4", word_of(q.experts));
   require(q.dense.value_or(Precision::int8) == Precision::int8, ErrorCode::usage,
           "--dense {}: what is dense is quantised to int8, or stays as it is", word_of(*q.dense));
 }

@@ -70,7 +70,8 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.plan = to_string(state.options.plan);
   report.device = device_name(state.place);
   report.precision = state.options.precision;
-  report.int8_experts = state.expert_dtype() == nn::DType::i8;
+  report.int4_experts = state.int4_experts();
+  report.int8_experts = state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
   report.instruction_set = kernels::name_of(kernels::active_isa());
   report.unit = kernels::name_of(kernels::active_unit());
   report.threads = state.workers.pool->threads();

@@ -48,10 +48,10 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   return names;
 }
 
-// In what a folder holds the weights of routed experts, if it was quantised.
-std::optional<nn::DType> stored_experts(const load::ModelFolder& folder) {
+// In what a folder holds weights, if it was quantised.
+load::Quantised stored(const load::ModelFolder& folder) {
   for (const char* part : {"transformer", "model"})
-    if (folder.has(part)) return folder.component(part).quantised.experts;
+    if (folder.has(part)) return folder.component(part).quantised;
   return {};
 }
 
@@ -87,10 +87,12 @@ nn::DType dtype_of(const RunOptions& options) {
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
                                          const load::ModelFolder& folder) {
   if (options.precision == Precision::int8) return nn::DType::i8;
-  return stored_experts(folder);
+  return stored(folder).experts;
 }
 
-bool ModelState::quantises_experts() const { return expert_dtype() && !stored_experts(folder); }
+bool ModelState::int4_experts() const { return stored(folder).int4; }
+
+bool ModelState::quantises_experts() const { return expert_dtype() && !stored(folder).experts; }
 
 models::VaeSpec ModelState::vae() const {
   const load::Component& part = folder.component("vae");
@@ -232,6 +234,11 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
     else
       state.language = std::make_unique<Language>(part);
   }
+  require(
+      !state.int4_experts() || !tensor::is_gpu(state.device()), ErrorCode::usage,
+      "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
+      "the model to int8",
+      model);
   if (state.language) state.language->compute_on(state.device());
   if (!state.has_vae() && state.folder.absent.contains("transformer"))
     state.folder.component("transformer");

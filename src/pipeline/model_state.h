@@ -55,6 +55,8 @@ struct ModelState {
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
   std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options, folder); }
+  /// Whether the folder holds them in int4, which products in int8 take as they are.
+  bool int4_experts() const;
   /// Whether experts become int8 whenever they are read: the folder holds them in something else.
   bool quantises_experts() const;
   bool has_vae() const { return folder.has("vae"); }

@@ -39,17 +39,24 @@ const load::Component& part_with_experts(const ModelState& state, bool dense) {
           state.name);
   const load::Component& part = state.folder.component(state.language ? "model" : "transformer");
   require(!part.quantised.experts, ErrorCode::usage,
-          "'{}' holds its experts in int8 already; run it as it is", state.name);
+          "'{}' holds its experts in {} already; run it as it is", state.name,
+          part.quantised.int4 ? "int4" : "int8");
   require(!dense || state.language, ErrorCode::usage,
           "--dense is for language models; of '{}' leave it out", state.name);
   return part;
 }
 
+/// A matrix, and whether it becomes int4; else int8.
+struct Chosen {
+  std::string name;
+  bool int4 = false;
+};
+
 // The matrices that the model's own description packs with the dtype of routed experts; with
 // `dense` also those that it packs with the model's own. A router is neither, nor is a head that is
 // the table of embeddings.
-std::vector<std::string> matrices_of(const ModelState& state, const load::TensorSet& tensors,
-                                     bool dense) {
+std::vector<Chosen> matrices_of(const ModelState& state, const load::TensorSet& tensors,
+                                const QuantiseRequest& request) {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
   const load::MetaWeights asked(tensors);
@@ -59,33 +66,45 @@ std::vector<std::string> matrices_of(const ModelState& state, const load::Tensor
     state.language->spec().make(asked, all, DType::bf16, 0);
   else
     state.spec->make(asked, all, DType::bf16);
-  std::vector<std::string> names = asked.packed_in(DType::i8);
-  require(!names.empty(), ErrorCode::usage,
+  const bool int4 = request.experts == Precision::int4;
+  std::vector<Chosen> chosen;
+  for (const std::string& name : asked.packed_in(DType::i8)) {
+    const int64_t k = tensors.entry(name).sizes.back();
+    require(!int4 || k % 2 == 0, ErrorCode::usage,
+            "--experts int4: the rows of {} are of {} elements, and two of them share a byte; "
+            "choose int8",
+            base::printable(name), k);
+    chosen.push_back({name, int4});
+  }
+  require(!chosen.empty(), ErrorCode::usage,
           "'{}' has no routed experts, and nothing is quantised without them: run it as it is",
           state.name);
-  if (dense)
-    for (std::string& name : asked.packed_in(DType::bf16)) names.push_back(std::move(name));
-  return names;
+  if (request.dense)
+    for (const std::string& name : asked.packed_in(DType::bf16)) chosen.push_back({name});
+  return chosen;
 }
 
 /// The tensors of the file that is written, in their order, and how far it is.
 class NewWeights {
  public:
-  NewWeights(const load::TensorSet& tensors, const std::vector<std::string>& quantised,
+  NewWeights(const load::TensorSet& tensors, const std::vector<Chosen>& quantised,
              const RunControl& control)
       : tensors_(tensors), control_(control), matrices_(quantised.size()) {
-    for (const std::string& name : quantised) total_ += tensors.entry(name).bytes();
-    const std::set<std::string> set(quantised.begin(), quantised.end());
+    std::set<std::string> set;
+    for (const Chosen& one : quantised) {
+      total_ += tensors.entry(one.name).bytes();
+      set.insert(one.name);
+    }
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    for (const std::string& name : quantised) add_matrix(name);
-    // What leaves the next one aligned, then the scales, then the rest, the widest first: so each
+    for (const Chosen& one : quantised) add_matrix(one);
+    // What leaves the next one aligned, then the scales and the rest, the widest first: so each
     // stands where a multiple of its elements does.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
     std::vector<PlannedTensor> rest;
+    for (const Chosen& one : quantised) rest.push_back(scales(one));
     std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
     std::erase_if(all_, std::not_fn(even));
-    for (const std::string& name : quantised) add_scales(name);
     std::ranges::stable_sort(rest, std::greater(), [](const PlannedTensor& x) {
       return x.bytes / std::max<int64_t>(elements(x.sizes), 1);
     });
@@ -96,6 +115,12 @@ class NewWeights {
     int64_t sum = 0;
     for (const PlannedTensor& x : all_) sum += x.bytes;
     return sum;
+  }
+  /// Of what was made so far.
+  std::vector<QuantisedMatrix> errors() const {
+    std::vector<QuantisedMatrix> each;
+    for (const auto& [name, one] : errors_) each.push_back(one);
+    return each;
   }
 
  private:
@@ -112,28 +137,35 @@ class NewWeights {
                       return bytes;
                     }});
   }
-  void add_matrix(const std::string& name) {
-    const load::TensorEntry& entry = tensors_.entry(name);
-    all_.push_back({name, "I8", entry.sizes, elements(entry.sizes), [this, name] {
-                      const ops::StoredMatrix rows = quantised(name);
-                      scales_[name] = rows.scales;
-                      show(tensors_.entry(name).bytes());
+  void add_matrix(const Chosen& one) {
+    const load::TensorEntry& entry = tensors_.entry(one.name);
+    std::vector<int64_t> sizes = entry.sizes;
+    if (one.int4) sizes.back() /= 2;
+    all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one] {
+                      const ops::StoredMatrix rows = quantised(one);
+                      scales_[one.name] = rows.scales;
+                      show(tensors_.entry(one.name).bytes());
                       return rows.values;
                     }});
   }
-  ops::StoredMatrix quantised(const std::string& name) const {
-    ops::StoredMatrix rows = ops::quantise_rows(tensors_.get(name));
+  ops::StoredMatrix quantised(const Chosen& one) {
+    const Tensor floats = tensors_.get(one.name);
+    ops::StoredMatrix rows = one.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
     require(ops::all_finite(rows.scales), ErrorCode::model,
             "{}: tensor {} holds values that are no numbers (NaN or infinity): get the file again",
-            tensors_.file(name).path(), base::printable(name));
+            tensors_.file(one.name).path(), base::printable(one.name));
+    errors_[one.name] = {one.name, one.int4 ? 4 : 8, ops::relative_error(rows, floats)};
     return rows;
   }
-  void add_scales(const std::string& name) {
-    const int64_t rows = tensors_.entry(name).sizes.front();
-    all_.push_back({load::scales_of(name), "F32", {rows}, 4 * rows, [this, name] {
-                      const auto made = scales_.find(name);  // not of one that stands behind them
-                      return made != scales_.end() ? made->second : quantised(name).scales;
-                    }});
+  PlannedTensor scales(const Chosen& one) {
+    const std::vector<int64_t>& of = tensors_.entry(one.name).sizes;
+    std::vector<int64_t> sizes{of.front()};
+    if (one.int4) sizes.push_back(ops::groups_of(of.back()));
+    return {load::scales_of(one.name), one.int4 ? "BF16" : "F32", sizes,
+            elements(sizes) * (one.int4 ? 2 : 4), [this, one] {
+              const auto made = scales_.find(one.name);  // not of one that stands behind them
+              return made != scales_.end() ? made->second : quantised(one).scales;
+            }};
   }
   void show(int64_t bytes) {
     const int64_t before = done_ * kLooks / total_, after = (done_ + bytes) * kLooks / total_;
@@ -147,6 +179,7 @@ class NewWeights {
   const RunControl& control_;
   std::vector<PlannedTensor> all_;
   std::map<std::string, Tensor> scales_;
+  std::map<std::string, QuantisedMatrix> errors_;
   size_t matrices_ = 0;
   int64_t total_ = 0, done_ = 0;  // bytes of matrices
   base::Stopwatch clock_;
@@ -239,7 +272,7 @@ QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
       state.language ? state.language->check(state.dtype()) : state.check_transformer();
   if (control.on_note && !said.empty()) control.on_note(said);
   const load::TensorSet tensors = load::open_weights(part);
-  const std::vector<std::string> quantised = matrices_of(state, tensors, request.dense.has_value());
+  const std::vector<Chosen> quantised = matrices_of(state, tensors, request);
   NewWeights weights(tensors, quantised, control);
   const fs::path model = state.folder.path,
                  inside = fs::path(part.folder).lexically_relative(model);
@@ -253,15 +286,16 @@ QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
   for (const Copied& file : files) copy_file(file, folder.beside());
   const fs::path own = (fs::path(folder.beside()) / inside).lexically_normal();
   make_folders(own);
-  const std::string config =
-      load::quantised_config(part.folder + "/config.json", request.dense.has_value());
+  const std::string config = load::quantised_config(
+      part.folder + "/config.json", request.experts == Precision::int4, request.dense.has_value());
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
   description.commit();
   load::write_safetensors((own / (stem_of(tensors) + ".safetensors")).string(), weights.tensors(),
                           tensors.files().front().metadata());
   folder.commit();
-  return {static_cast<int64_t>(quantised.size()), tensors.bytes(), weights.bytes()};
+  return {static_cast<int64_t>(quantised.size()), tensors.bytes(), weights.bytes(),
+          weights.errors()};
 }
 
 }  // namespace tessera::pipeline

@@ -31,7 +31,7 @@ TEST(Words, EveryChoiceHasOne) {
   expect_one_word_each(PassKind::finalise);
   expect_one_word_each(Phase::quantise);
   expect_one_word_each(PlanAxis::tensor);
-  expect_one_word_each(Precision::int8);
+  expect_one_word_each(Precision::int4);
   expect_one_word_each(SchedulerName::cogvideox_dpm);
   expect_one_word_each(StopAtEos::early);
 }

@@ -50,6 +50,62 @@ class Quantise(ProgramTest):
         self.assertEqual(config.pop("quantization_config"), {"quant_method": "tessera", "experts": "int8"})
         self.assertEqual(config, was)
 
+    def test_int4(self):
+        done = self.run_here("quantise", TWO, "-o", "q", "--progress", "none", "--experts", "int4", "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        made, folder = json.loads(done.stdout), self.folder / "q"
+        before, _ = read_safetensors(TWO / "model.safetensors")
+        after, _ = read_safetensors(folder / "model.safetensors")
+        matrices = {one["name"] for one in made["matrices"]}
+        self.assertEqual(matrices, {name for name in before if "mlp.experts." in name})
+        self.assertTrue(all(one["bits"] == 4 and 0.02 < one["relative_error"] < 0.12 for one in made["matrices"]))
+        self.assertLess(made["bytes"], made["bytes_before"])
+        self.assertEqual(set(after), set(before) | {name + "_scale" for name in matrices})
+        for name, (dtype, shape, data) in before.items():
+            if name not in matrices:
+                self.assertEqual(after[name], (dtype, shape, data), name)
+            else:
+                rows, k = shape
+                self.assertEqual(after[name][:2], ("U8", [rows, k // 2]))
+                self.assertEqual(after[name + "_scale"][:2], ("BF16", [rows, -(-k // 32)]))
+        config = json.loads((folder / "config.json").read_text())
+        self.assertEqual(config["quantization_config"], {"quant_method": "tessera", "experts": "int4"})
+        self.assertIn("int4, with a scale for each 32", self.run_here("inspect", folder).stdout)
+        self.refused(2, "quantise", folder, "-o", "x", says="in int4 already")
+        self.refused(2, "complete", folder, "--dtype", "int4", "--prompt-ids", "5", says="--dtype")
+        self.refused(2, "quantise", TWO, "-o", "x", "--dense", "int4", says="--dense")
+        ask = ("complete", folder, "--prompt-ids", "5", "--max-tokens", 4)
+        self.assertEqual(self.run_here(*ask).returncode, 0)
+        self.refused(4, *ask, "--plan", "tensor=2", says=["down_proj", "expert="])
+        config.pop("quantization_config")
+        (folder / "config.json").write_text(json.dumps(config))
+        self.refused(3, *ask, says="is quantised (U8)")
+
+    def test_what_int4_says_of_itself(self):
+        done = self.run_here("quantise", "tasks-b", "-o", "q", "--experts", "int4", "--dense", "int8",
+                             "--progress", "plain")
+        self.assertEqual((done.returncode, done.stdout), (0, "q\n"))
+        self.assertRegex(done.stderr, r"matrices are in int4 and int8: .* of weights, which were .*; "
+                                      r"off by \d\.\d\d % of their size on average, [78]\.\d\d % at most \(.*\)")
+        self.assertEqual(self.answer("q")["completions"][0]["text"], "ehllo")
+
+    def test_damaged_int4(self):
+        folder = self.quantised(TWO, "q", "--experts", "int4")
+        tensors, _ = read_safetensors(folder / "model.safetensors")
+        ask = ("complete", folder, "--prompt-ids", "5", "--max-tokens", 4)
+        scale = next(name for name in tensors if name.endswith("_scale"))
+        matrix = scale.removesuffix("_scale")
+        (_, shape, data), (_, groups, scales) = tensors[matrix], tensors[scale]
+        for says, change in (("missing", {matrix: None}), (matrix, {scale: None}),
+                             ("another shape", {scale: ("BF16", [1, 1], b"\0\0")}),
+                             ("another shape", {matrix: ("U8", [shape[0], 1], data[:shape[0]])}),
+                             (matrix, {scale: ("F32", groups, scales * 2)}),
+                             (matrix, {matrix: ("I8", shape, data)}),
+                             ("no numbers", {scale: ("BF16", groups, b"\xff" * len(scales))})):
+            changed = {k: v for k, v in {**tensors, **change}.items() if v}
+            write_safetensors(folder / "model.safetensors", changed)
+            self.refused(3, *ask, says=says)
+
     def test_what_is_dense_too(self):
         folder = self.quantised(TWO, "all", "--dense", "int8")
         after, _ = read_safetensors(folder / "model.safetensors")

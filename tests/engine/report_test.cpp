@@ -32,6 +32,14 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   const auto shown = nlohmann::json::parse(to_json(inspection));
   EXPECT_EQ(shown["components"][0]["facts"]["depth"], "2");
   EXPECT_EQ(shown["ranks"][0]["buffers"], 7);
+  report.int4_experts = true;
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["precision"], "bf16, experts i4");
+  const auto made =
+      nlohmann::json::parse(to_json(QuantiseResult{1, 64, 18, {{"a \xff", 4, 0.25}}}));
+  EXPECT_EQ(made["bytes_before"], 64);
+  EXPECT_EQ(made["bytes"], 18);
+  EXPECT_EQ(made["matrices"][0]["bits"], 4);
+  EXPECT_EQ(made["matrices"][0]["relative_error"], 0.25);
 }
 
 }  // namespace

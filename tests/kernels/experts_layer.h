@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/experts.h"
+#include "kernels/nibbles.h"
 #include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "kernels/where.h"
@@ -15,21 +16,25 @@ using tensor::Tensor;
 
 // A layer of random experts; what a kernel does not write stays random.
 struct Layer {
-  // dtype i8: the weights of bf16, quantised.
+  // dtype i8: the weights of bf16, quantised; u8: in nibbles.
   Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_ = Isa::reference,
         Activation activation_ = Activation::swiglu, bool biased = false)
       : isa(isa_), hidden(hidden_), inner(inner_), activation(activation_) {
-    const DType dtype = packed == DType::i8 ? DType::bf16 : packed;
+    const bool whole = packed == DType::i8 || packed == DType::u8;
+    const DType dtype = whole ? DType::bf16 : packed;
+    const auto pack = [&](const Tensor& w, const Tensor& up) {
+      if (packed != DType::u8) return pack_weight(w, up, packed, isa);
+      return pack_weight(quantise_groups(w), up.defined() ? quantise_groups(up) : StoredMatrix(),
+                         DType::i8, isa);
+    };
     const float scale = 1 / std::sqrt(static_cast<float>(hidden));
     const bool paired = activation == Activation::swiglu;
     for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
       const Tensor up = paired ? random_tensor({inner, hidden}, dtype, 3 * e + 1, scale) : Tensor{};
-      weights.push_back(
-          pack_weight(random_tensor({inner, hidden}, dtype, 3 * e, scale), up, packed, isa));
+      weights.push_back(pack(random_tensor({inner, hidden}, dtype, 3 * e, scale), up));
       if (biased && !paired) up_biases.push_back(random_tensor({inner}, DType::f32, 700 + e));
       if (biased) down_biases.push_back(random_tensor({hidden}, DType::f32, 800 + e));
-      weights.push_back(
-          pack_weight(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}, packed, isa));
+      weights.push_back(pack(random_tensor({hidden, inner}, dtype, 3 * e + 2, scale), {}));
     }
   }
   Tensor run(const Tensor& x, const std::vector<int32_t>& ids) const {

@@ -79,6 +79,33 @@ TEST(Experts, Int8WeightsEqualTheReferenceOnEveryInstructionSet) {
     }
 }
 
+TEST(Experts, NibblesEqualTheReferenceOnEveryInstructionSet) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (auto [tokens, hidden, inner, experts, slots] : {std::array<int, 5>{0, 32, 32, 2, 1},
+                                                         {1, 32, 32, 2, 1},
+                                                         {23, 70, 50, 5, 2},
+                                                         {90, 34, 40, 2, 1},
+                                                         {130, 64, 80, 2, 1},
+                                                         {17, 128, 16, 40, 2}}) {
+      const Tensor x = random_tensor({tokens, hidden}, dtype, 77);
+      const std::vector<int32_t> ids = random_ids(tokens, slots, experts, true);
+      const Tensor want = Layer(hidden, inner, experts, DType::u8, Isa::reference).run(x, ids);
+      Tensor of_vectors;
+      for (Isa isa : available_isas()) {
+        const Tensor got = Layer(hidden, inner, experts, DType::u8, isa).run(x, ids);
+        EXPECT_LT(relative_l2(got, want), dtype == DType::f32 ? 1e-4 : 3e-3)
+            << name_of(isa) << " " << tokens << " tokens " << hidden << "x" << inner;
+        if (isa == Isa::reference) continue;
+        if (!of_vectors.defined()) of_vectors = got;
+        EXPECT_LT(relative_l2(got, of_vectors), dtype == DType::f32 ? 1e-5 : 3e-3);
+      }
+      if (tokens == 0) continue;
+      const Tensor whole = Layer(hidden, inner, experts, DType::bf16, Isa::reference).run(x, ids);
+      EXPECT_LT(relative_l2(want, whole), 0.25);
+      EXPECT_GT(relative_l2(want, whole), 0.02);
+    }
+}
+
 // |sum x (w - q s)| <= s / 2 * sum |x|, column by column.
 TEST(Experts, Int8ProductsStayWithinTheBoundOfTheirScales) {
   const int64_t n = 50, k = 96, rows = 9;
@@ -203,11 +230,14 @@ TEST(Experts, ARowDoesNotDependOnOtherTokensOrThreads) {
     for (auto [dtype, act] : {std::pair{DType::f32, Activation::swiglu},
                               {DType::bf16, Activation::swiglu},
                               {DType::i8, Activation::swiglu},
+                              {DType::u8, Activation::swiglu},
                               {DType::f32, Activation::relu},
                               {DType::bf16, Activation::gelu_erf},
-                              {DType::i8, Activation::silu}}) {
+                              {DType::i8, Activation::silu},
+                              {DType::u8, Activation::silu}}) {
       const Layer layer(96, 200, 3, dtype, isa, act, true);
-      const Tensor x = random_tensor({tokens, 96}, dtype == DType::i8 ? DType::bf16 : dtype, 5);
+      const Tensor x =
+          random_tensor({tokens, 96}, dtype == DType::f32 ? DType::f32 : DType::bf16, 5);
       const std::vector<int32_t> ids = random_ids(tokens, 2, 3, false);
       const Tensor all = layer.run(x, ids);
       auto same = [&](const Tensor& part, int64_t token) {
@@ -269,9 +299,11 @@ TEST(Experts, AnyTilesGiveTheBitsOfTheLayer) {
     for (auto [dtype, act] : {std::pair{DType::f32, Activation::swiglu},
                               {DType::bf16, Activation::swiglu},
                               {DType::i8, Activation::swiglu},
+                              {DType::u8, Activation::swiglu},
                               {DType::f32, Activation::gelu_tanh},
                               {DType::bf16, Activation::relu},
-                              {DType::i8, Activation::silu}}) {
+                              {DType::i8, Activation::silu},
+                              {DType::u8, Activation::silu}}) {
       const int64_t tokens = 45, hidden = 96, inner = 200;
       const Layer layer(hidden, inner, 2, dtype, isa, act, true);
       const Tensor wide =
@@ -287,16 +319,21 @@ TEST(Experts, AnyTilesGiveTheBitsOfTheLayer) {
 }
 
 #if defined(__x86_64__)
-template <const wide::Engine& (*engine)(DType)>
+template <const wide::Engine& (*engine)(const PackedWeight&)>
 void experts_by(const ExpertsArgs& args) {
   run_experts(wide::tiles_of<engine>(), args);
 }
-const wide::Engine& multiply_adds(DType) { return avx512::multiply_add_engine(); }
-const wide::Engine& dots(DType) { return avx512::dot_engine(); }
-const wide::Engine& digits(DType) { return avx512::digit_engine(); }
-const wide::Engine& narrow_multiply_adds(DType) { return avx2::multiply_add_engine(); }
-const wide::Engine& narrow_digits(DType) { return avx2::digit_engine(false); }
-const wide::Engine& narrow_vnni(DType) { return avx2::digit_engine(true); }
+const wide::Engine& multiply_adds(const PackedWeight&) { return avx512::multiply_add_engine(); }
+const wide::Engine& dots(const PackedWeight&) { return avx512::dot_engine(); }
+const wide::Engine& digits(const PackedWeight&) { return avx512::digit_engine(); }
+const wide::Engine& narrow_multiply_adds(const PackedWeight&) {
+  return avx2::multiply_add_engine();
+}
+const wide::Engine& narrow_digits(const PackedWeight&) { return avx2::digit_engine(false); }
+const wide::Engine& narrow_vnni(const PackedWeight&) { return avx2::digit_engine(true); }
+const wide::Engine& nibbles(const PackedWeight&) { return avx512::nibble_engine(); }
+const wide::Engine& narrow_nibbles(const PackedWeight&) { return avx2::nibble_engine(false); }
+const wide::Engine& narrow_vnni_nibbles(const PackedWeight&) { return avx2::nibble_engine(true); }
 
 struct OneEngine {
   void (*experts)(const ExpertsArgs&);
@@ -313,11 +350,16 @@ TEST(Experts, EveryEngineEqualsTheReferenceAndKeepsTheRowRule) {
         {experts_by<digits>, DType::i8, wide},
         {experts_by<narrow_multiply_adds>, DType::bf16, narrow},
         {experts_by<narrow_digits>, DType::i8, narrow},
-        {experts_by<narrow_vnni>, DType::i8, has_avx_vnni()}}) {
+        {experts_by<narrow_vnni>, DType::i8, has_avx_vnni()},
+        {experts_by<nibbles>, DType::u8, wide},
+        {experts_by<narrow_nibbles>, DType::u8, narrow},
+        {experts_by<narrow_vnni_nibbles>, DType::u8, has_avx_vnni()}}) {
     if (!there) continue;
     for (Activation act : {Activation::swiglu, Activation::silu})
-      for (auto [tokens, hidden, inner] :
-           {std::array<int, 3>{1, 32, 16}, {23, 70, 50}, {90, 200, 33}, {130, 520, 80}}) {
+      for (auto [tokens, hidden, inner] : {std::array<int, 3>{1, 32, 16},
+                                           {23, 70, 50},
+                                           {90, 200, weights == DType::u8 ? 34 : 33},
+                                           {130, 520, 80}}) {
         const Tensor x = random_tensor({tokens, hidden}, DType::bf16, 77);
         const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
         const Layer plain(hidden, inner, 2, weights, Isa::reference, act, true);

@@ -15,7 +15,7 @@ TEST(Quantisation, TheKeyIsReadAndTakenOut) {
   const ScratchFolder folder;
   folder.write("config.json",
                R"({"z": 1, "model_type": "m", "quantization_config": null, "a": Infinity})");
-  const std::string text = quantised_config(folder.path("config.json"), false);
+  const std::string text = quantised_config(folder.path("config.json"), false, false);
   EXPECT_LT(text.find("\"z\""), text.find("\"model_type\"")) << "keys stay where they are";
   Json config = base::parse_json(text, "c");
   const Quantised read = take_quantisation(config, "c");
@@ -24,8 +24,15 @@ TEST(Quantisation, TheKeyIsReadAndTakenOut) {
   EXPECT_FALSE(config.contains("quantization_config"));
   EXPECT_EQ(config["model_type"], "m");
   EXPECT_EQ(take_quantisation(config, "c").experts, std::nullopt);
-  config = base::parse_json(quantised_config(folder.path("config.json"), true), "c");
+  config = base::parse_json(quantised_config(folder.path("config.json"), false, true), "c");
   EXPECT_EQ(take_quantisation(config, "c").dense, DType::i8);
+  EXPECT_FALSE(read.int4);
+  config = base::parse_json(quantised_config(folder.path("config.json"), true, true), "c");
+  EXPECT_EQ(config["quantization_config"]["experts"], "int4");
+  const Quantised nibbles = take_quantisation(config, "c");
+  EXPECT_EQ(nibbles.experts, DType::i8) << "what they are multiplied in";
+  EXPECT_EQ(nibbles.dense, DType::i8);
+  EXPECT_TRUE(nibbles.int4);
 }
 
 TEST(Quantisation, OfOthersStays) {
@@ -47,6 +54,9 @@ TEST(Quantisation, NamesWhatThisBuildDoesNotRead) {
         {"quant_method", "tessera"}, {"experts", "int8"}, {"dense", experts}};
     expect_says(model_error([&] { take_quantisation(config, "c"); }), "'dense'");
   }
+  Json config{{"quantization_config",
+               {{"quant_method", "tessera"}, {"experts", "int4"}, {"dense", "int4"}}}};
+  expect_says(model_error([&] { take_quantisation(config, "c"); }), "'dense'");
 }
 
 TEST(Quantisation, ScalesBelongToWholeNumbers) {
@@ -68,6 +78,58 @@ TEST(Quantisation, ScalesBelongToWholeNumbers) {
   said.hold_dense_in_int8();
   EXPECT_EQ(packed_as(said, "a", DType::bf16), DType::i8);
   EXPECT_EQ(packed_as(said, "b", DType::bf16), DType::bf16);
+}
+
+TEST(Quantisation, NibblesAreWhatHasScalesOfGroups) {
+  const ScratchFolder folder;
+  write_safetensors(folder.path("model.safetensors"),
+                    {{"a", Tensor::zeros({2, 20}, DType::u8)},
+                     {"a_scale", Tensor::zeros({2, 2}, DType::bf16)},
+                     {"b", Tensor::zeros({2, 20}, DType::u8)},
+                     {"b_scale", Tensor::zeros({2, 2}, DType::f32)},
+                     {"c", Tensor::zeros({2, 4}, DType::i8)},
+                     {"c_scale", Tensor::zeros({2}, DType::f32)}});
+  const TensorSet tensors = open_component(folder.path());
+  EXPECT_TRUE(is_int4(tensors, "a") && is_quantised(tensors, "a"));
+  EXPECT_TRUE(holds_scales(tensors, "a_scale"));
+  EXPECT_FALSE(is_int4(tensors, "b") || is_quantised(tensors, "b"));
+  EXPECT_FALSE(is_int4(tensors, "c"));
+  const StoredShapes four = stored_shapes(tensors, "a", 2, 40),
+                     eight = stored_shapes(tensors, "c", 2, 4);
+  EXPECT_EQ(four.values, (tensor::Shape{2, 20}));
+  EXPECT_EQ(four.scales, (tensor::Shape{2, 2}));
+  EXPECT_EQ(four.scales_dtype, DType::bf16);
+  EXPECT_EQ(eight.values, (tensor::Shape{2, 4}));
+  EXPECT_EQ(eight.scales, (tensor::Shape{2}));
+  expect_says(model_error([&] { stored_shapes(tensors, "a", 2, 39); }), "an even number");
+}
+
+TEST(Quantisation, ACutTakesScalesToo) {
+  Tensor w = Tensor::empty({4, 80}, DType::f32);
+  for (int64_t i = 0; i < w.elements(); ++i) w.data<float>()[i] = static_cast<float>(i % 37) - 18;
+  const ops::StoredMatrix four = ops::quantise_groups(w), eight = ops::quantise_rows(w);
+  const auto same = [](const ops::StoredMatrix& a, const ops::StoredMatrix& b) {
+    return a.values.to_floats() == b.values.to_floats() &&
+           a.scales.to_floats() == b.scales.to_floats();
+  };
+  const nn::Cut rows{0, {{1, 3}}}, columns{1, {{0, 32}, {64, 80}}};
+  const Tensor of_rows = nn::taken(w, rows), of_columns = nn::taken(w, columns);
+  EXPECT_TRUE(same(taken(four, rows, "w"), ops::quantise_groups(of_rows)));
+  EXPECT_TRUE(same(taken(four, columns, "w"), ops::quantise_groups(of_columns)));
+  EXPECT_TRUE(same(taken(eight, rows, "w"), ops::quantise_rows(of_rows)));
+  EXPECT_EQ(taken(eight, columns, "w").scales.to_floats(), eight.scales.to_floats());
+  EXPECT_EQ(taken(w, columns, "w").values.to_floats(), of_columns.to_floats());
+  EXPECT_TRUE(same(taken(four, {}, "w"), four));
+  for (const nn::Cut& through : {nn::Cut{1, {{0, 40}}}, nn::Cut{1, {{16, 80}}}}) {
+    try {
+      taken(four, through, "the_matrix");
+      ADD_FAILURE() << "it goes through a group";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::plan);
+      expect_says(e.what(), "the_matrix");
+      expect_says(e.what(), "expert=");
+    }
+  }
 }
 
 }  // namespace

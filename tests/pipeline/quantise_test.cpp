@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/golden.h"
@@ -53,6 +54,118 @@ TEST(Quantise, AnswersAreThoseOfInt8AtLoadBitByBit) {
     for (const char* file : {"tokenizer.json", "generation_config.json", "tasks.jsonl"})
       EXPECT_EQ(fs::file_size(fs::path(out) / file), fs::file_size(fs::path(shipped(name)) / file));
   }
+}
+
+// The words of answers are those of bf16; confidences are near, and not the same.
+TEST(Quantise, Int4AnswersAndItsErrorsAreSaid) {
+  for (const char* name : {"tasks-a", "tasks-b"}) {
+    const golden::Scratch scratch;
+    const std::string out = scratch / "q", eight = scratch / "e";
+    const QuantiseResult made = open(shipped(name)).quantise({out, Precision::int4}),
+                         more = open(shipped(name)).quantise({eight});
+    ASSERT_EQ(static_cast<int64_t>(made.each.size()), made.matrices);
+    ASSERT_EQ(more.each.size(), made.each.size());
+    for (size_t i = 0; i < made.each.size(); ++i) {
+      EXPECT_EQ(made.each[i].bits, 4);
+      EXPECT_EQ(more.each[i].bits, 8);
+      EXPECT_EQ(made.each[i].name, more.each[i].name);
+      EXPECT_NEAR(made.each[i].relative_error, 0.08, 0.015) << made.each[i].name;
+      EXPECT_NEAR(more.each[i].relative_error, 0.006, 0.003) << more.each[i].name;
+    }
+    EXPECT_LT(made.bytes, more.bytes);
+    const Model model = open(out);
+    const CompleteResult stored = answer(model), bf16 = answer(open(shipped(name))),
+                         int8 = answer(open(eight));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(stored.completions[i].text, i == 0 ? "ehllo" : "enots") << name;
+      EXPECT_NE(stored.completions[i].confidences, bf16.completions[i].confidences);
+      EXPECT_NE(stored.completions[i].confidences, int8.completions[i].confidences);
+    }
+    EXPECT_LT(stored.bytes_read, int8.bytes_read);
+    EXPECT_LT(stored.peak_bytes.weights, int8.peak_bytes.weights);
+    const Inspection seen = model.inspect();
+    EXPECT_EQ(seen.memory.at("weights"), stored.peak_bytes.weights);
+    EXPECT_EQ(seen.components[0].parameters,
+              open(shipped(name)).inspect().components[0].parameters);
+    EXPECT_EQ(seen.components[0].facts.at("experts"), "int4, with a scale for each 32");
+    RunOptions run = golden::options(Precision::int8);  // says nothing of what is int4 already
+    EXPECT_EQ(answer(Model::open(out, run)).completions[0].confidences,
+              stored.completions[0].confidences);
+  }
+}
+
+TEST(Quantise, Int4IsTheSameOnRanksAndThreadsAndBesideInt8) {
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q", all = scratch / "all";
+  open(shipped("tasks-b")).quantise({out, Precision::int4});
+  const QuantiseResult made =
+      open(shipped("tasks-b")).quantise({all, Precision::int4, Precision::int8});
+  const auto alone = answer(open(out)).completions;
+  for (const char* plan : {"expert=2", "expert=3"}) {
+    RunOptions run = golden::options(Precision::bf16);
+    run.plan = parse_plan(plan);
+    EXPECT_EQ(answer(Model::open(out, run)).completions[0].confidences, alone[0].confidences)
+        << plan;
+  }
+  for (const int threads : {1, 3}) {
+    RunOptions run = golden::options(Precision::bf16);
+    run.threads = threads;
+    EXPECT_EQ(answer(Model::open(out, run)).completions[1].confidences, alone[1].confidences);
+  }
+  EXPECT_TRUE(std::ranges::any_of(made.each, [](const auto& one) { return one.bits == 4; }));
+  EXPECT_TRUE(std::ranges::any_of(made.each, [](const auto& one) { return one.bits == 8; }));
+  EXPECT_EQ(answer(open(all)).completions[1].text, "enots");
+  RunOptions run = golden::options(Precision::bf16);
+  run.plan = parse_plan("tensor=2");
+  try {
+    answer(Model::open(out, run));
+    ADD_FAILURE() << "its experts are 16 wide: a half is no group";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::plan) << e.what();
+    EXPECT_NE(std::string(e.what()).find("down_proj"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Quantise, Int4ImagesWholeOrStreamed) {
+  const golden::Scratch scratch;
+  const std::string out = scratch / "q";
+  open(shipped("shapes")).quantise({out, Precision::int4});
+  GenerateRequest q;
+  q.classes = {"3"};
+  q.steps = 2;
+  const auto image = [&](const Model& model) {
+    const GenerateResult made = model.generate(q);
+    EXPECT_TRUE(made.report.int4_experts);
+    EXPECT_FALSE(made.report.int8_experts);
+    return made.images.at(0).rgb;
+  };
+  const auto stored = image(open(out));
+  EXPECT_EQ(stored, image(open(out, Precision::bf16, 5'000'000)));  // blocks are read in each step
+  EXPECT_NE(open(shipped("shapes")).generate(q).images.at(0).rgb, stored);
+}
+
+// Two elements share a byte.
+TEST(Quantise, Int4RefusesRowsOfAnOddNumber) {
+  const golden::TextModel folder("llada2");
+  base::Json config = base::read_json(folder.path("config.json"));
+  config["moe_intermediate_size"] = 15;
+  folder.write("config.json", config.dump());
+  const load::SafetensorsFile file(folder.path("model.safetensors"));
+  std::map<std::string, tensor::Tensor> tensors;
+  for (const auto& [name, entry] : file.entries()) {
+    tensor::Tensor x = file.get(name);
+    for (int axis = 0; axis < x.rank(); ++axis)
+      if (name.find("experts.") != std::string::npos && x.size(axis) == 16)
+        x = x.slice(axis, 0, 15);
+    tensors[name] = x.contiguous();
+  }
+  load::write_safetensors(folder.path("model.safetensors"), tensors);
+  const golden::Scratch scratch;
+  const std::string said = golden::error_of([&] {
+    open(folder.path()).quantise({scratch / "x", Precision::int4});
+  });
+  EXPECT_NE(said.find("down_proj.weight' are of 15 elements"), std::string::npos) << said;
+  EXPECT_EQ(entries_of(scratch / ""), 0u);
 }
 
 // Attention, dense and shared MLPs and the head; not routers, norms and embeddings.
@@ -223,7 +336,11 @@ TEST(Quantise, RefusesWhatItCannotAndLeavesNothing) {
   EXPECT_EQ(golden::error_of([&] {
               model.quantise({scratch / "x", Precision::bf16});
             }),
-            "--experts bf16: experts are quantised to int8");
+            "--experts bf16: experts are quantised to int8 or int4");
+  EXPECT_NE(golden::error_of([&] {
+              model.quantise({scratch / "x", Precision::int8, Precision::int4});
+            }).find("--dense int4"),
+            std::string::npos);
   std::stop_source stop;
   const RunControl control{stop.get_token(), [&](const Progress& p) {
                              EXPECT_EQ(p.phase, Phase::quantise);

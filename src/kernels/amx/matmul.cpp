@@ -13,11 +13,11 @@ const avx512::Engine& engine() {
   return kEngine;
 }
 
-const avx512::Engine& engine_for(tensor::DType weight) {
-  return weight == tensor::DType::bf16 ? engine() : avx512::engine_for(weight);
+const avx512::Engine& engine_for(const PackedWeight& weight) {
+  return weight.dtype == tensor::DType::bf16 ? engine() : avx512::engine_for(weight);
 }
 
-void matmul(const MatmulArgs& args) { avx512::multiply(engine_for(args.weight->dtype), args); }
+void matmul(const MatmulArgs& args) { avx512::multiply(engine_for(*args.weight), args); }
 
 }  // namespace tessera::kernels::amx
 #endif  // __x86_64__

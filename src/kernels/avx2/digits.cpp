@@ -8,10 +8,12 @@
 
 #include "kernels/avx2/product.h"
 #include "kernels/avx2/vector.h"
+#include "kernels/nibbles.h"
 #include "kernels/wide/stream.h"
 
-// Products of int8 weights. A row becomes whole numbers of 16 bits; weights are widened to these in
-// registers, and sums of pairs of products stay whole in 32 bits over 512 elements.
+// Products of int8 weights, and of nibbles. A row becomes whole numbers of 16 bits; weights are
+// widened to these in registers, and sums of pairs of products stay whole in 32 bits over 512
+// elements, or over a group of nibbles.
 TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 
@@ -146,10 +148,106 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
   reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / kLargest, {}};
 }
 
+// The nibbles of a tile in words of 16 bits, of which each holds two elements of it.
+template <int tile, int half>
+TESSERA_INLINE __m256i nibbles_of(__m256i both) {
+  constexpr int kUp =
+      12 - 8 * half - 4 * tile;  // it is brought to the top, then down with its sign
+  if constexpr (kUp > 0) both = _mm256_slli_epi16(both, kUp);
+  return _mm256_srai_epi16(both, 12);
+}
+
+// sums[R][16] = x[R, steps] w[steps, 16] of a tile.
+template <bool vnni, int R, int tile>
+TESSERA_INLINE void nibble_block_of_tile(const std::byte* x, const std::byte* w, int64_t steps,
+                                         float* sums, Stream& stream) {
+  constexpr int kGroups = 2, kWords = kStepWords / kGroups;
+  for (int r = 0; r < R; ++r) put(sums + r * kPanelColumns, zeros());
+  for (int64_t s = 0; s < steps; ++s, x += R * kLineBytes, w += kNibbleStepBytes) {
+    stream.step();
+#pragma GCC unroll 1
+    for (int g = 0; g < kGroups; ++g) {
+      __m256i sum[R][2];
+#pragma GCC unroll 6
+      for (auto& row : sum) row[0] = row[1] = _mm256_setzero_si256();
+#pragma GCC unroll 1
+      for (int word = g * kWords; word < (g + 1) * kWords; ++word) {
+        const auto* from = reinterpret_cast<const __m256i*>(w + word * 64);
+        const __m256i left = _mm256_load_si256(from), right = _mm256_load_si256(from + 1);
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; ++h) {
+          const __m256i a = h ? nibbles_of<tile, 1>(left) : nibbles_of<tile, 0>(left),
+                        b = h ? nibbles_of<tile, 1>(right) : nibbles_of<tile, 0>(right);
+#pragma GCC unroll 6
+          for (int r = 0; r < R; ++r) {
+            int32_t pair;
+            std::memcpy(&pair, x + r * kLineBytes + word * kWordBytes + h * 4, 4);
+            __m256i both = _mm256_set1_epi32(pair);
+            asm("" : "+x"(both), "+x"(sum[r][0]), "+x"(sum[r][1]));
+            sum[r][0] = add_pairs<vnni>(sum[r][0], a, both);
+            sum[r][1] = add_pairs<vnni>(sum[r][1], b, both);
+          }
+        }
+      }
+      const Floats scale = load(reinterpret_cast<const tensor::BFloat16*>(
+                                    w + kNibbleBytes + g * kGroupScaleBytes + tile * 32),
+                                lanes(16));
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) {
+        const Floats whole{_mm256_cvtepi32_ps(sum[r][0]), _mm256_cvtepi32_ps(sum[r][1])};
+        put(sums + r * kPanelColumns, fmadd(whole, scale, load(sums + r * kPanelColumns)));
+      }
+    }
+  }
+}
+
+// All of a panel.
+template <bool vnni, int R>
+void nibble_block(const std::byte* x, const std::byte* w, int64_t steps, float* sums,
+                  Stream& stream) {
+  nibble_block_of_tile<vnni, R, 0>(x, w, steps, sums, stream);
+  nibble_block_of_tile<vnni, R, 1>(x, w, steps, sums + kTileColumns, stream);
+}
+
+using NibbleBlock = void (*)(const std::byte*, const std::byte*, int64_t, float*, Stream&);
+template <bool vnni, size_t... R>
+constexpr std::array<NibbleBlock, kMostRows> nibble_blocks(std::index_sequence<R...>) {
+  return {nibble_block<vnni, static_cast<int>(R) + 1>...};
+}
+template <bool vnni>
+constexpr std::array<NibbleBlock, kMostRows> kNibbleBlocks =
+    nibble_blocks<vnni>(std::make_index_sequence<kMostRows>());
+
+template <bool vnni>
+void sweep_nibbles(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
+                   BlockWriter& writer) {
+  const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kNibbleStepBytes;
+  alignas(32) float sums[kMostRows * kPanelColumns];
+  const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
+  for (int64_t p = panels.begin; p < panels.end; ++p) {
+    const std::byte* panel = w.data.data<std::byte>() + p * bytes;
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, 2 * groups * steps,
+                groups <= 2 ? 9 : 3);
+    for (int64_t g = 0; g < groups; ++g) {
+      const Range rows = layout.group(g);
+      kNibbleBlocks<vnni>[static_cast<size_t>(rows.size() - 1)](
+          x + rows.begin * steps * layout.line, panel, steps, sums, next);
+      scale_rows(sums, numbers + rows.begin, rows.size());
+      writer.write(rows.begin, rows.size(), p, sums);
+    }
+  }
+}
+
+template <bool vnni>
+constexpr Engine kNibbleEngine{kMostRows,           false,       DType::f32,
+                               sweep_nibbles<vnni>, row_kernels, pack_digits};
+
 template <bool vnni>
 constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<vnni>, row_kernels, pack_digits};
 
 }  // namespace
+
+const Engine& nibble_engine(bool vnni) { return vnni ? kNibbleEngine<true> : kNibbleEngine<false>; }
 
 const Engine& digit_engine(bool vnni) { return vnni ? kEngine<true> : kEngine<false>; }
 

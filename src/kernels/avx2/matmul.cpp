@@ -24,11 +24,12 @@ const Engine& multiply_add_engine() {
   return kEngine;
 }
 
-const Engine& engine_for(DType weight) {
-  return weight == DType::i8 ? digit_engine(has_avx_vnni()) : multiply_add_engine();
+const Engine& engine_for(const PackedWeight& weight) {
+  if (weight.int4) return nibble_engine(has_avx_vnni());
+  return weight.dtype == DType::i8 ? digit_engine(has_avx_vnni()) : multiply_add_engine();
 }
 
-void matmul(const MatmulArgs& args) { multiply(engine_for(args.weight->dtype), args); }
+void matmul(const MatmulArgs& args) { multiply(engine_for(*args.weight), args); }
 
 }  // namespace tessera::kernels::avx2
 TESSERA_AVX2_END

@@ -13,8 +13,11 @@ const Engine& multiply_add_engine();
 /// largest magnitude becomes; their products with the weights are exact over 512 elements, then
 /// sums in f32. `vnni`: by AVX-VNNI, in half as many instructions; the bits are the same.
 const Engine& digit_engine(bool vnni);
-/// multiply_add_engine(), and digit_engine() for weights of i8.
-const Engine& engine_for(DType weight);
+/// The same for nibbles (kernels/nibbles.h): sums of a group are exact, those of groups in f32. The
+/// bits are those of AVX-512.
+const Engine& nibble_engine(bool vnni);
+/// multiply_add_engine(), and for weights of i8 digit_engine() or nibble_engine().
+const Engine& engine_for(const PackedWeight& weight);
 
 /// Rows in vectors of AVX2.
 const wide::RowKernels& row_kernels();

@@ -7,10 +7,12 @@
 
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/vector.h"
+#include "kernels/nibbles.h"
 #include "kernels/wide/stream.h"
 
-// Products of int8 weights by VNNI. A row becomes whole numbers of 16 bits, in two digits of 8: the
-// sums are exact, and take as many instructions as dot products of bf16 without widening a weight.
+// Products of int8 weights, and of nibbles, by VNNI. A row becomes whole numbers of 16 bits, in two
+// digits of 8: the sums are exact (of nibbles those of a group), and take as many instructions as
+// dot products of bf16 without widening a weight.
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
@@ -144,7 +146,129 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
                                                                 lifted(low), 0};
 }
 
+constexpr int kMostNibbleRows = 4;  // times two digits, and a sum of groups, times two vectors
+constexpr int kGroups = 2;          // of a step
+constexpr int kUnsignedNibble = 8;  // the instruction takes w + 8
+
+// sum + w x, where it is: the compiler moves sums about otherwise.
+TESSERA_INLINE void add_dots(__m512i& sum, __m512i w, __m512i x) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+}
+
+// sums[R][32] = x[R, steps] w[steps, 32]; lifts[R][groups] is what 8 too much in each weight adds,
+// less than none.
+template <int R>
+void nibble_block(const std::byte* x, const std::byte* w, int64_t steps, const int32_t* lifts,
+                  float* sums, Stream& stream) {
+  constexpr int kWords = kStepWords / kGroups;
+  Floats all_groups[R][2];
+#pragma GCC unroll 4
+  for (auto& row : all_groups) row[0] = row[1] = zeros();
+  const __m512i four = _mm512_set1_epi8(15), sign = _mm512_set1_epi8(kUnsignedNibble);
+  for (int64_t s = 0; s < steps; ++s, x += R * 2 * kDigitBytes, w += kNibbleStepBytes) {
+    stream.step();
+#pragma GCC unroll 1
+    for (int g = 0; g < kGroups; ++g) {
+      __m512i sum[R][2][2];
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        sum[r][0][0] = sum[r][0][1] = _mm512_setzero_si512();
+        sum[r][1][0] = sum[r][1][1] = _mm512_set1_epi32(lifts[(r * steps + s) * kGroups + g]);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < kWords; ++i) {
+        const int word = g * kWords + i;
+        const __m512i both = _mm512_load_si512(w + word * 64);
+        const __m512i left = _mm512_xor_si512(_mm512_and_si512(both, four), sign),
+                      right = _mm512_xor_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), four),
+                                               sign);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+          for (int d = 0; d < 2; ++d) {
+            int32_t digits;
+            std::memcpy(&digits, x + (2 * r + d) * kDigitBytes + word * 4, 4);
+            const __m512i all = _mm512_set1_epi32(digits);
+            add_dots(sum[r][d][0], left, all);
+            add_dots(sum[r][d][1], right, all);
+          }
+      }
+#pragma GCC unroll 2
+      for (int t = 0; t < 2; ++t) {
+        const Floats scale = widen(_mm256_load_si256(reinterpret_cast<const __m256i*>(
+            w + kNibbleBytes + g * kGroupScaleBytes + t * kTileColumns * 2)));
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(sum[r][0][t], 8), sum[r][1][t]);
+          all_groups[r][t] = fmadd(_mm512_cvtepi32_ps(whole), scale, all_groups[r][t]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int t = 0; t < 2; ++t) put(sums + r * kPanelColumns + t * kTileColumns, all_groups[r][t]);
+}
+
+using NibbleBlock = void (*)(const std::byte*, const std::byte*, int64_t, const int32_t*, float*,
+                             Stream&);
+template <size_t... R>
+constexpr std::array<NibbleBlock, kMostNibbleRows> nibble_blocks(std::index_sequence<R...>) {
+  return {nibble_block<static_cast<int>(R) + 1>...};
+}
+constexpr std::array<NibbleBlock, kMostNibbleRows> kNibbleBlocks =
+    nibble_blocks(std::make_index_sequence<kMostNibbleRows>());
+
+// Behind the numbers of all rows: of each row a whole number for each group.
+int64_t lifts_at(const RowLayout& layout) { return layout.tail_at() + layout.rows * kRowTail; }
+
+void sweep_nibbles(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
+                   BlockWriter& writer) {
+  const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kNibbleStepBytes;
+  alignas(64) float sums[kMostNibbleRows * kPanelColumns];
+  const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
+  const auto* lifts = reinterpret_cast<const int32_t*>(x + lifts_at(layout));
+  for (int64_t p = panels.begin; p < panels.end; ++p) {
+    const std::byte* panel = w.data.data<std::byte>() + p * bytes;
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
+    for (int64_t g = 0; g < groups; ++g) {
+      const Range rows = layout.group(g);
+      kNibbleBlocks[static_cast<size_t>(rows.size() - 1)](
+          x + rows.begin * steps * layout.line, panel, steps, lifts + rows.begin * steps * kGroups,
+          sums, next);
+      scale_rows(sums, numbers + rows.begin, rows.size());
+      writer.write(rows.begin, rows.size(), p, sums);
+    }
+  }
+}
+
+void pack_lifted_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
+                        std::byte* out) {
+  pack_digits(source, from, row, layout, out);
+  auto* lifts = reinterpret_cast<int32_t*>(out + lifts_at(layout)) + row * layout.steps * kGroups;
+  const __m256i ones = _mm256_set1_epi8(1);
+  const auto sum_of_digits = [&](const std::byte* digits) {
+    const __m256i sums = _mm256_dpbusd_epi32(
+        _mm256_setzero_si256(), ones, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(digits)));
+    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sums));
+  };
+  for (int64_t s = 0; s < layout.steps; ++s)
+    for (int g = 0; g < kGroups; ++g) {
+      const std::byte* const digits = out + layout.offset(row, s) + g * kGroupElements;
+      *lifts++ =
+          -kUnsignedNibble * (256 * sum_of_digits(digits) + sum_of_digits(digits + kDigitBytes));
+    }
+}
+
 }  // namespace
+
+const Engine& nibble_engine() {
+  static constexpr Engine kEngine{kMostNibbleRows, false,       DType::f32,
+                                  sweep_nibbles,   row_kernels, pack_lifted_digits,
+                                  kGroups * 4};
+  return kEngine;
+}
 
 const Engine& digit_engine() {
   static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep, row_kernels, pack_digits};

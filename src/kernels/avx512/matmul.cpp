@@ -34,9 +34,12 @@ const Engine& dot_engine() {
 
 const Engine& engine() { return active_unit() == Unit::dot ? dot_engine() : multiply_add_engine(); }
 
-const Engine& engine_for(DType weight) { return weight == DType::i8 ? digit_engine() : engine(); }
+const Engine& engine_for(const PackedWeight& weight) {
+  if (weight.int4) return nibble_engine();
+  return weight.dtype == DType::i8 ? digit_engine() : engine();
+}
 
-void matmul(const MatmulArgs& args) { multiply(engine_for(args.weight->dtype), args); }
+void matmul(const MatmulArgs& args) { multiply(engine_for(*args.weight), args); }
 
 }  // namespace tessera::kernels::avx512
 TESSERA_AVX512_END

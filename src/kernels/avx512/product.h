@@ -16,8 +16,10 @@ const Engine& engine();
 /// VNNI for i8 weights, and those alone: a row is rounded to whole numbers up to 32,639, which its
 /// largest magnitude becomes; their products with the weights are exact.
 const Engine& digit_engine();
-/// engine(), and digit_engine() for weights of i8.
-const Engine& engine_for(DType weight);
+/// The same for nibbles (kernels/nibbles.h): sums of a group are exact, those of groups in f32.
+const Engine& nibble_engine();
+/// engine(), and for weights of i8 digit_engine() or nibble_engine().
+const Engine& engine_for(const PackedWeight& weight);
 
 /// Rows in vectors of AVX-512.
 const wide::RowKernels& row_kernels();

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/nibbles.h"
 #include "kernels/reference/epilogue.h"
 #include "tensor/scope.h"
 
@@ -55,6 +56,29 @@ void sums(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int
   }
 }
 
+// The same of nibbles, group by group.
+void sums_of_nibbles(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int64_t end,
+                     double* out) {
+  for (int64_t j = begin; j < end; ++j) {
+    const uint8_t* row = w.data.row<uint8_t>(j);
+    double sum = 0;
+    for (int64_t first = 0; first < w.k; first += kGroupElements) {
+      double part = 0;
+      for (int64_t i = first; i < std::min(first + kGroupElements, w.k); ++i)
+        part += double{x[static_cast<size_t>(i)]} * nibble(row, i);
+      const auto* scales = w.scales.row<tensor::BFloat16>(j);
+      sum += part * double{tensor::to_float(scales[first / kGroupElements])};
+    }
+    out[j - begin] = sum;
+  }
+}
+
+void sums_of(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int64_t end,
+             double* out) {
+  if (w.int4) return sums_of_nibbles(x, w, begin, end, out);
+  with_weight_type(w.dtype, [&](auto type) { sums<decltype(type)>(x, w, begin, end, out); });
+}
+
 std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
   std::vector<float> x(static_cast<size_t>(args.weight->k));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -83,10 +107,8 @@ void matmul(const MatmulArgs& args) {
       const std::vector<float> x = row_of(args, r);
       for (int64_t j = 0; j < w.n; j += kColumns) {
         const int64_t end = std::min(j + kColumns, w.n);
-        with_weight_type(w.dtype, [&](auto type) {
-          sums<decltype(type)>(x, w, j, end, sum);
-          if (w.paired) sums<decltype(type)>(x, w, w.n + j, w.n + end, up);
-        });
+        sums_of(x, w, j, end, sum);
+        if (w.paired) sums_of(x, w, w.n + j, w.n + end, up);
         for (int64_t c = j; c < end; ++c) finish(args, r, c, sum[c - j], up[c - j]);
       }
     }

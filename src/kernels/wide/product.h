@@ -85,10 +85,12 @@ struct Engine {
   /// it must be there.
   void (*pack_digits)(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                       std::byte* out) = nullptr;
+  int64_t step_tail = 0;  ///< bytes of a step of a row, beside kRowTail
 
   DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
-    if (pack_digits) return {rows, steps, most, padded, 2 * step_elements(weight), kRowTail};
+    if (pack_digits)
+      return {rows, steps, most, padded, 2 * step_elements(weight), kRowTail + steps * step_tail};
     return {rows, steps, most, padded, step_elements(weight) * size_of(rows_for(weight))};
   }
 };
@@ -119,16 +121,16 @@ ExpertCuts expert_cuts(const Engine& engine, const ExpertView& expert);
 int64_t expert_inner_bytes(const Engine& engine, const ExpertView& expert, int64_t rows);
 void expert_up_tile(const Engine& engine, const ExpertTile& tile);
 void expert_down_tile(const Engine& engine, const ExpertTile& tile);
-/// The tiles of an instruction set whose engine for a dtype of weights is engine_for(dtype).
-template <const Engine& (*engine_for)(DType)>
+/// The tiles of an instruction set whose engine for weights is engine_for(them).
+template <const Engine& (*engine_for)(const PackedWeight&)>
 const ExpertTiles& tiles_of() {
   static constexpr ExpertTiles kTiles{
-      [](const ExpertView& e) { return expert_cuts(engine_for(e.down->dtype), e); },
+      [](const ExpertView& e) { return expert_cuts(engine_for(*e.down), e); },
       [](const ExpertView& e, int64_t rows) {
-        return expert_inner_bytes(engine_for(e.down->dtype), e, rows);
+        return expert_inner_bytes(engine_for(*e.down), e, rows);
       },
-      [](const ExpertTile& t) { expert_up_tile(engine_for(t.expert->down->dtype), t); },
-      [](const ExpertTile& t) { expert_down_tile(engine_for(t.expert->down->dtype), t); }};
+      [](const ExpertTile& t) { expert_up_tile(engine_for(*t.expert->down), t); },
+      [](const ExpertTile& t) { expert_down_tile(engine_for(*t.expert->down), t); }};
   return kTiles;
 }
 
