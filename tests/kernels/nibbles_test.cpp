@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -80,6 +81,32 @@ TEST(Nibbles, TheErrorIsWhatThePageSays) {
   EXPECT_EQ(relative_error(quantise_groups(Tensor::zeros({2, 4}, DType::f32)),
                            Tensor::zeros({2, 4}, DType::f32)),
             0);
+}
+
+// As many bits: groups of 64, from a number in bf16 on in steps of another one, the best of 17.
+TEST(Nibbles, AZeroPointDoesNotPay) {
+  const Tensor w = random_tensor({64, 512}, DType::f32, 7);
+  const auto rounded = [](float x) { return tensor::to_float(tensor::to_bfloat16(x)); };
+  double errors = 0, squares = 0;
+  for (int64_t first = 0; first < w.elements(); first += 64) {
+    const float* x = w.data<float>() + first;
+    const auto [low, high] = std::minmax_element(x, x + 64);
+    double least = INFINITY;
+    for (int i = 0; i < 17; ++i) {
+      const float step = rounded((*high - *low) / 15 * (0.7f + 0.35f * static_cast<float>(i) / 16)),
+                  from = rounded((*high + *low) / 2 - 7.5f * step);
+      double error = 0;
+      for (int64_t j = 0; j < 64; ++j) {
+        const float whole = std::clamp(std::nearbyint((x[j] - from) / step), 0.0f, 15.0f);
+        error += std::pow(double{whole * step + from} - x[j], 2);
+      }
+      least = std::min(least, error);
+    }
+    errors += least;
+    for (int64_t j = 0; j < 64; ++j) squares += std::pow(double{x[j]}, 2);
+  }
+  EXPECT_NEAR(std::sqrt(errors / squares), 0.0856, 0.001);
+  EXPECT_GT(std::sqrt(errors / squares), 1.03 * relative_error(quantise_groups(w), w));
 }
 
 TEST(Nibbles, GroupsOfZerosOfTheLargestNumbersAndOfNone) {
