@@ -1,15 +1,15 @@
 """A server with its page, and a browser that looks at it."""
 
+import json
 import os
 import pathlib
+import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
-import urllib.error
 import urllib.request
 
 from playwright.sync_api import expect, sync_playwright
@@ -17,9 +17,56 @@ from playwright.sync_api import expect, sync_playwright
 SOURCE = pathlib.Path(os.environ.get("TESSERA_SOURCE") or pathlib.Path(__file__).parents[2])
 PROGRAM = os.environ.get("TESSERA_PROGRAM") or str(SOURCE / "build/release/tessera")
 CHROMIUM = os.environ.get("TESSERA_CHROMIUM") or "/usr/bin/chromium"
-PATIENCE = 15000  # ms, of a machine that does much else
+PATIENCE = 60000  # ms, of a machine that does much else
 DESKTOP = {"width": 1360, "height": 900}
 PHONE = {"width": 360, "height": 740}
+
+# Answers and events that can be held, and events that come one by one, also where the network brings them together.
+NETWORK = r"""
+    const original = window.fetch;
+    const gates = new Map(); // what -> {reached, body, open(body)}
+    window.hold = (what) => {
+        const gate = { reached: false };
+        gate.opened = new Promise((open) => (gate.open = open));
+        gates.set(what, gate);
+    };
+    window.reached = (what) => gates.get(what).reached && gates.get(what);
+    window.release = (what, body) => gates.get(what).open(body ?? gates.get(what).body);
+    const pass = async (what, read) => {
+        const [, gate] = [...gates].find(([held, gate]) => !gate.reached && what.includes(held)) ?? [];
+        if (!gate) return null;
+        gate.body = await read();
+        gate.reached = true;
+        return gate.opened;
+    };
+    const oneByOne = (stream) => {
+        const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+        let rest = '';
+        return new ReadableStream({
+            async pull(sink) {
+                while (!rest.includes('\n\n')) {
+                    const { value, done } = await reader.read();
+                    if (done) return sink.close();
+                    rest += value;
+                }
+                const end = rest.indexOf('\n\n') + 2;
+                const event = rest.slice(0, end);
+                rest = rest.slice(end);
+                await pass(event, async () => event);
+                await new Promise((wake) => setTimeout(wake, 5));
+                sink.enqueue(new TextEncoder().encode(event));
+            },
+            cancel: (why) => reader.cancel(why),
+        }, { highWaterMark: 0 });
+    };
+    window.fetch = async (url, options) => {
+        const response = await original(url, options);
+        const { status, headers } = response;
+        if (response.ok && String(url).endsWith('/events')) return new Response(oneByOne(response.body), { status, headers });
+        const body = await pass(`${options?.method ?? 'GET'} ${url}`, () => response.text());
+        return body === null ? response : new Response(body, { status, headers });
+    };
+"""
 
 expect.set_options(timeout=PATIENCE)
 
@@ -33,39 +80,34 @@ def main():
     print(f"page.{name}: Skipped\nthe program is built without 'tessera serve'\n\n[  SKIPPED ] page.{name}")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Server:
     """`tessera serve`, which can be killed and started again at the same place."""
 
     def __init__(self, models, options=()):
         self.folder = tempfile.TemporaryDirectory()
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.command = [PROGRAM, "serve", *models, "--port", str(self.port), "--store",
-                        str(pathlib.Path(self.folder.name) / "store"), *map(str, options)]
-        self.process = None
-        self.start()
+        self.log = open(pathlib.Path(self.folder.name) / "log", "a+")
+        self.command = [PROGRAM, "serve", *models, "--store", str(pathlib.Path(self.folder.name) / "store"), *map(str, options)]
+        for _ in range(20):
+            self.port = random.randrange(10000, 32768)  # the system gives none of these to others, also while it is killed
+            self.url = f"http://127.0.0.1:{self.port}"
+            if self.start():
+                return
+        raise RuntimeError(f"there is no port for {self.command}: {self.said()}")
 
     def start(self):
-        self.log = open(pathlib.Path(self.folder.name) / "log", "a+")
-        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log)
+        """Whether the port is its own; RuntimeError where it does not serve for another reason."""
+        begin = len(self.said())
+        self.process = subprocess.Popen([*self.command, "--port", str(self.port)], stdout=self.log, stderr=self.log)
         until = time.monotonic() + 60
-        while True:
-            try:
-                with urllib.request.urlopen(self.url + "/healthz", timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                if self.process.poll() is not None or time.monotonic() > until:
-                    raise RuntimeError(f"{self.command} does not serve: {self.said()}") from None
-                time.sleep(0.05)
+        while f"listening at {self.url}" not in self.said()[begin:]:
+            if self.process.poll() is not None and "Address already in use" in self.said()[begin:]:
+                return False
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"{self.command} does not serve: {self.said()}")
+            time.sleep(0.02)
+        return True
 
     def said(self):
-        self.log.flush()
         return pathlib.Path(self.log.name).read_text()
 
     def kill(self):
@@ -117,6 +159,41 @@ class PageTest(unittest.TestCase):
         page.on("console", self.note)
         return page
 
+    def tame(self, page=None):
+        """From the next visit on events come one by one, and what `hold` names stays on its way."""
+        (page or self.page).add_init_script(NETWORK)
+
+    def hold(self, what):
+        """Keeps the next answer ("METHOD address") or event of a stream that has this in it, until `release`."""
+        self.page.evaluate("what => window.hold(what)", what)
+
+    def reached(self, what):
+        """Waits until it is held; its body."""
+        return self.page.wait_for_function("what => window.reached(what)", arg=what).evaluate("gate => gate.body")
+
+    def release(self, what, body=None):
+        self.page.evaluate("([what, body]) => window.release(what, body)", [what, body])
+
+    def hold_a_look(self):
+        """A look at the jobs that begins now, and whose answer stays on its way; that answer."""
+        self.page.evaluate("""async () => {
+            const { jobs } = await import('/assets/jobs.js');
+            await jobs.look(); // or the next one joins it
+            window.hold('GET /jobs?');
+            window.looking = jobs.look();
+        }""")
+        return json.loads(self.reached("GET /jobs?"))
+
+    def end_the_look(self, answer):
+        """Brings that answer, and waits until what it changed is drawn."""
+        self.release("GET /jobs?", json.dumps(answer))
+        self.page.evaluate("window.looking")
+        self.drawn()
+
+    def drawn(self):
+        """Waits longer than the page does before it draws, by the page's own clock."""
+        self.page.evaluate("() => new Promise((wake) => setTimeout(wake, 200))")
+
     def note(self, message):
         # A request that was refused, or found nobody, is the page's business, and it shows it.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
@@ -137,6 +214,15 @@ class PageTest(unittest.TestCase):
             else:
                 field.fill(str(value))
         self.page.get_by_role("button", name="Generate").click()
+
+    def jobs(self):
+        with urllib.request.urlopen(self.server.url + "/jobs?limit=50", timeout=30) as answer:
+            return json.load(answer)["jobs"]
+
+    def cancel_all(self):
+        for job in self.jobs():
+            if job["state"] in ("queued", "running"):
+                urllib.request.urlopen(urllib.request.Request(f"{self.server.url}/jobs/{job['id']}", method="DELETE"), timeout=30)
 
     def state(self):
         return self.page.locator("#stage .state")

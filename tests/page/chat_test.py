@@ -13,6 +13,7 @@ class Chat(PageTest):
 
     def setUp(self):
         super().setUp()
+        self.tame()
         self.page.add_init_script(r"""
             // What the masks were between the passes, as nobody could look fast enough.
             window.seen = [];
@@ -20,21 +21,6 @@ class Chat(PageTest):
                 const tiles = [...document.querySelectorAll('.tiles span')];
                 if (tiles.length > 0) window.seen.push(tiles.map((t) => t.className === 'mask' ? '_' : t.textContent));
             }).observe(document, {childList: true, subtree: true, attributes: true});
-            // Events come one by one, also where the network brings them together.
-            const original = window.fetch;
-            window.fetch = async (url, options) => {
-                const response = await original(url, options);
-                if (!response.ok || !String(url).endsWith('/events')) return response;
-                const events = (await response.text()).split(/(?<=\n\n)/);
-                const body = new ReadableStream({
-                    async pull(sink) {
-                        await new Promise((wake) => setTimeout(wake, 5));
-                        if (events.length === 0) sink.close();
-                        else sink.enqueue(new TextEncoder().encode(events.shift()));
-                    }
-                });
-                return new Response(body, {status: response.status, headers: response.headers});
-            };
         """)
         self.visit("chat")
 
@@ -75,25 +61,16 @@ class Chat(PageTest):
         self.assertLess(answer.locator(".tiles .mask").count(), masks)
 
     def test_an_old_look_at_the_jobs_is_not_the_end(self):
-        self.page.evaluate("""() => {
-            const original = window.fetch;
-            let asked = false;
-            window.fetch = async (url, options) => {
-                const response = await original(url, options);
-                if (options?.method === 'POST') asked = true;
-                if (!asked || !String(url).includes('/jobs?')) return response;
-                asked = false;
-                window.held = true;
-                const answer = await response.json();
-                for (const job of answer.jobs) Object.assign(job, {state: 'running', ended: null});
-                await new Promise((wake) => setTimeout(wake, 1500)); // it comes after the last event
-                return new Response(JSON.stringify(answer));
-            };
-        }""")
+        self.hold("event: done")
         self.say(PROMPT)
+        self.reached("event: done")
+        old = self.hold_a_look()
+        old["jobs"][0].update(state="running", ended=None)
+        self.release("event: done")
+        self.drawn()
+        self.end_the_look(old)
         answer = self.page.locator(".turn.assistant").first
         expect(answer.locator(".facts")).to_contain_text(re.compile(r" a pass, [\d.]+.m?s$"))
-        self.assertTrue(self.page.evaluate("window.held"))
 
     def test_a_message_alone(self):
         self.page.get_by_label("Send the earlier turns, too").uncheck()
@@ -104,8 +81,8 @@ class Chat(PageTest):
         self.page.get_by_role("button", name="Start again").click()
         expect(self.page.locator(".turn")).to_have_count(0)
 
-    def test_stop(self):
-        # The shipped models answer faster than anybody stops them: what the server says is played here.
+    def play(self):
+        """The shipped models answer faster than anybody stops them: what the server says is played; the DELETEs."""
         streams = ['id: 1\nevent: block\ndata: {"sequence":0,"begin":9,"ids":[1,2],"texts":["a",null],"experts":5}\n\n',
                    "id: 2\nevent: cancelled\ndata: {}\n\n"]
         dropped = []
@@ -113,16 +90,33 @@ class Chat(PageTest):
         def job(route):
             if route.request.method == "DELETE":
                 dropped.append(route.request.url)
-                return route.fulfill(json={"id": route.request.url.rsplit("/", 1)[1], "state": "cancelled"})
+                return route.fulfill(json={"id": route.request.url.rsplit("/", 1)[1].split("?")[0], "state": "cancelled"})
             return route.continue_()
 
         self.page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=streams[len(dropped)]))
         self.page.route(re.compile("/jobs/[^/]+$"), job)
+        return dropped
+
+    def test_stop(self):
+        dropped = self.play()
         self.say(PROMPT)
         expect(self.page.locator(".tiles .mask")).to_have_count(1)
         self.page.get_by_role("button", name="Stop").click()
-        expect(self.page.locator(".facts")).to_contain_text(re.compile("^1 block, [1-9] pass(es)?, 5 experts a pass, cancelled"))
+        expect(self.page.locator(".facts")).to_contain_text(re.compile(r"^1 block, \d+ pass(es)?, 5 experts a pass, cancelled"))
         expect(self.page.get_by_role("button", name="Send")).to_be_visible()
+        self.assertEqual(len(dropped), 1)
+        self.assertTrue(dropped[0].endswith("?cancel=1"), "an answer that is there meanwhile is not removed")
+
+    def test_stop_before_the_server_has_answered(self):
+        dropped = self.play()
+        self.hold("POST /jobs")
+        self.say(PROMPT)
+        self.page.get_by_role("button", name="Stop").click()
+        self.reached("POST /jobs")
+        self.assertEqual(dropped, [])
+        self.release("POST /jobs")
+        expect(self.page.get_by_role("button", name="Send")).to_be_visible()
+        expect(self.page.locator(".turn.assistant .facts, .turn.assistant .hint").last).to_contain_text("cancelled")
         self.assertEqual(len(dropped), 1)
 
     def test_what_is_wrong_in_the_servers_words(self):

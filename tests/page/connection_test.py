@@ -80,11 +80,81 @@ class Keys(PageTest):
         shown = self.page.locator("#stage .frame img[src^='blob:']")
         self.assertGreater(shown.evaluate("e => e.decode().then(() => e.naturalWidth)"), 0)
         self.page.reload()
-        expect(self.page.locator(".cards li")).to_have_count(1)
+        expect(self.page.locator(".cards li")).not_to_have_count(0)
         expect(dialog).to_be_hidden()
         other = self.open_window(self.window, self.scheme)
         other.goto(self.server.url)
         expect(other.get_by_role("dialog", name="API key")).to_be_visible()
+
+    def with_key(self):
+        self.page.add_init_script(f"sessionStorage.setItem('tessera.key', '{KEY}')")
+
+    def test_a_key_that_is_long_looked_for(self):
+        # Limits are timers of the test's clock here, and all that the banner ever said is kept.
+        self.page.clock.install()
+        self.page.add_init_script("""
+            AbortSignal.timeout = (ms) => {
+                const limit = new AbortController();
+                setTimeout(() => limit.abort(new DOMException('late', 'TimeoutError')), ms);
+                return limit.signal;
+            };
+            window.said = [];
+            new MutationObserver(() => window.said.push(document.getElementById('banner')?.textContent ?? ''))
+                .observe(document, {childList: true, subtree: true});
+        """)
+        refusals = [{"error": {"message": "This key has ended.", "type": "authentication_error"}}]
+        self.page.route("**/events", lambda r: r.fulfill(status=401, json=refusals.pop()) if refusals else r.continue_())
+        self.page.goto(self.server.url)
+        for send, why in ((None, "This server asks for a key."), (self.generate, "This key has ended.")):
+            if send:
+                send(steps=4)
+            dialog = self.page.get_by_role("dialog", name="API key")
+            expect(dialog).to_contain_text(why)
+            self.page.clock.fast_forward(31_000)
+            dialog.get_by_label("Key", exact=True).fill(KEY)
+            dialog.get_by_label("Key", exact=True).press("Enter")
+            expect(self.page.locator("#model option")).to_have_count(1)
+        expect(self.state()).to_contain_text("Done: 1 result")
+        self.assertEqual([text for text in self.page.evaluate("window.said") if text], [])
+
+    def test_copies_live_as_long_as_their_results(self):
+        self.page.add_init_script("""
+            window.copies = new Set();
+            const {createObjectURL, revokeObjectURL} = URL;
+            URL.createObjectURL = (blob) => {
+                const made = createObjectURL(blob);
+                window.copies.add(made);
+                return made;
+            };
+            URL.revokeObjectURL = (made) => {
+                window.copies.delete(made);
+                revokeObjectURL(made);
+            };
+        """)
+        self.with_key()
+        self.visit()
+        cards = self.page.locator(".cards li")
+        self.generate(classes="green ring", seed=77, steps=4)
+        card = self.page.get_by_role("button", name="green ring, seed 77: show")
+        card.click()
+        expect(self.page.locator("#detail img[src^='blob:']")).to_be_visible()
+        expect(self.page.locator(".cards img[src^='blob:']")).to_have_count(cards.count())
+        self.assertEqual(self.page.evaluate("window.copies.size"), cards.count(), "one for stage, gallery and dialog")
+        self.page.get_by_role("button", name="Remove", exact=True).click()
+        self.page.get_by_role("button", name="Really remove it?").click()
+        expect(card).to_have_count(0)
+        self.page.wait_for_function("() => window.copies.size === document.querySelectorAll('.cards li').length")
+
+    def test_a_result_that_cannot_be_had(self):
+        error = {"error": {"message": "The disk is gone.", "type": "server_error"}}
+        self.page.route("**/results/*", lambda route: route.fulfill(status=500, json=error))
+        self.with_key()
+        self.visit()
+        self.generate(classes="blue star", seed=78, steps=4)
+        self.page.get_by_role("button", name="blue star, seed 78: show").click()
+        dialog = self.page.get_by_role("dialog", name="blue star")
+        expect(dialog.get_by_role("alert")).to_have_text("The disk is gone.")
+        expect(dialog.get_by_role("link", name="Download")).to_have_count(0)
 
 
 if __name__ == "__main__":

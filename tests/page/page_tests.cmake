@@ -22,6 +22,6 @@ endif()
 foreach(script ${scripts})
   get_filename_component(name ${script} NAME_WE)
   add_test(NAME page.${name} COMMAND ${page_python} ${script})
-  set_tests_properties(page.${name} PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]" ENVIRONMENT
+  set_tests_properties(page.${name} PROPERTIES TIMEOUT 300 PROCESSORS 2 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]" ENVIRONMENT
     "TESSERA_PROGRAM=${CMAKE_BINARY_DIR}/tessera;TESSERA_SOURCE=${CMAKE_SOURCE_DIR};TESSERA_CHROMIUM=${TESSERA_CHROMIUM};PYTHONDONTWRITEBYTECODE=1")
 endforeach()

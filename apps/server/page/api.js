@@ -16,6 +16,10 @@ export class ServerError extends Error {
   }
 }
 
+/** What went wrong, for people; fetch throws the two where nobody answers, or not in time. */
+export const reason = (error) =>
+  error instanceof TypeError || error instanceof DOMException ? "The server does not answer." : error.message;
+
 /** Whether the server is heard: "change" is sent when that changes, and when a new try is due. */
 class Connection extends EventTarget {
   lost = false;
@@ -71,11 +75,14 @@ async function send(path, options) {
   }
 }
 
-/** The answer to a request; throws ServerError for a refusal, TypeError where nobody answers. */
-async function request(path, options = {}) {
+/**
+ * The answer to a request; throws ServerError for a refusal, TypeError where nobody answers. Each try has a
+ * signal of its own, as a question for the key may take longer than an answer.
+ */
+async function request(path, options = {}, limit = () => AbortSignal.timeout(kAnswerWithin)) {
   for (;;) {
     const used = key.get();
-    const response = await send(path, options);
+    const response = await send(path, { ...options, signal: limit() });
     if (response.ok) return response;
     const refusal = new ServerError(response.status, await response.json().catch(() => null));
     if (response.status !== 401) throw refusal;
@@ -86,21 +93,37 @@ async function request(path, options = {}) {
   }
 }
 
-const timed = (options) => ({ ...options, signal: AbortSignal.timeout(kAnswerWithin) });
-
-export const getJson = async (path) => (await request(path, timed({}))).json();
-export const remove = async (path) => (await request(path, timed({ method: "DELETE" }))).json();
+export const getJson = async (path) => (await request(path)).json();
+export const remove = async (path) => (await request(path, { method: "DELETE" })).json();
 export async function post(path, body) {
   const headers = { "Content-Type": "application/json" };
-  return (await request(path, timed({ method: "POST", headers, body: JSON.stringify(body) }))).json();
+  return (await request(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
 }
 
-/** What an image or video may be shown from: its address, or with a key a copy of it. */
+const copies = new Map(); // path -> promise of its copy's address
+
+async function copy(path) {
+  try {
+    return URL.createObjectURL(await (await request(path)).blob());
+  } catch (error) {
+    copies.delete(path);
+    throw error;
+  }
+}
+
+/** What an image or video may be shown from: its address, or with a key a copy of it, one until `release`. */
 export async function sourceOf(path) {
   const address = new URL(path, location.href);
   if (address.origin !== location.origin) throw new Error(`'${path}' is not on this server`);
   if (!key.get()) return address.href;
-  return URL.createObjectURL(await (await request(address.href, timed({}))).blob());
+  if (!copies.has(path)) copies.set(path, copy(path));
+  return copies.get(path);
+}
+
+/** Gives the memory of a copy back. */
+export function release(path) {
+  copies.get(path)?.then(URL.revokeObjectURL, () => {}); // who asked for it hears of an error
+  copies.delete(path);
 }
 
 async function* pieces(response, signal) {
@@ -122,12 +145,15 @@ async function* pieces(response, signal) {
 
 /** The answer that begins a stream, within the limit; the stream itself may last. */
 async function open(path, lastId, signal) {
-  const attempt = new AbortController();
-  const giveUp = () => attempt.abort();
-  const timer = setTimeout(giveUp, kAnswerWithin);
-  signal.addEventListener("abort", giveUp, { once: true });
+  let timer;
+  const limit = () => {
+    const attempt = new AbortController();
+    clearTimeout(timer);
+    timer = setTimeout(() => attempt.abort(), kAnswerWithin);
+    return AbortSignal.any([attempt.signal, signal]);
+  };
   try {
-    return await request(path, { headers: lastId ? { "Last-Event-ID": lastId } : {}, signal: attempt.signal });
+    return await request(path, { headers: lastId ? { "Last-Event-ID": lastId } : {} }, limit);
   } finally {
     clearTimeout(timer);
   }

@@ -1,6 +1,6 @@
 // A conversation with a language model: the answer, and beside it the block whose masks are being filled.
 
-import { ServerError } from "./api.js";
+import { reason, ServerError } from "./api.js";
 import { announce, at, h } from "./dom.js";
 import { planOf } from "./form.js";
 import { seconds } from "./format.js";
@@ -11,7 +11,7 @@ const kNumbers = { max_tokens: "max_tokens", block: "block", threshold: "thresho
 
 let models = [];
 let said = []; // [{role, content}]
-let running = null; // {id, stop}
+let running = null; // {id, stopped}
 
 const chosen = () => models.find((model) => model.name === at("chat-model").value);
 
@@ -54,7 +54,7 @@ function complain(message) {
 }
 
 /** Follows an answer to its end; its text. */
-async function answer(id, stop) {
+async function answer(id) {
   const { box, text } = turn("assistant", "");
   const view = new BlockView();
   box.append(view.element);
@@ -66,7 +66,7 @@ async function answer(id, stop) {
       if (name === "failed" || name === "cancelled") end = name;
       if (name === "failed") complain(data.error?.message ?? "the answer failed");
     });
-  await jobs.watch(id, onEvent, stop.signal);
+  await jobs.watch(id, onEvent);
   const job = jobs.get(id);
   const whole = typeof job?.text === "string" && end === "done" ? job.text : text.textContent;
   const took = job?.ended && job?.started ? seconds(job.ended - job.started) : "";
@@ -78,22 +78,34 @@ async function answer(id, stop) {
   return end === "failed" && whole === "" ? null : whole;
 }
 
+/** Cancels what runs, or is about to. */
+async function stop() {
+  if (!running) return;
+  running.stopped = true;
+  if (running.id === undefined) return; // send() comes back to it once the job has an id
+  try {
+    await jobs.cancel(running.id);
+  } catch (error) {
+    complain(reason(error));
+  }
+}
+
 async function send() {
   const content = at("message").value;
   if (running || content.trim() === "") return;
   complain("");
   const history = at("remember").checked ? said : [];
   const request = { ...settings(), messages: [...history, { role: "user", content }] };
-  const stop = new AbortController();
-  running = { stop };
+  running = {};
   busy(true);
   try {
     const job = await jobs.submit({ model: chosen().name, request });
     running.id = job.id;
+    if (running.stopped) stop();
     at("message").value = "";
     turn("user", content);
     at("stop").focus();
-    const text = await answer(job.id, stop);
+    const text = await answer(job.id);
     said.push({ role: "user", content });
     if (text === null) said.pop();
     else said.push({ role: "assistant", content: text });
@@ -135,7 +147,7 @@ export function startChat(served) {
     event.preventDefault();
     send();
   });
-  at("stop").addEventListener("click", () => running?.id && jobs.drop(running.id).catch((error) => complain(error.message)));
+  at("stop").addEventListener("click", stop);
   at("forget").addEventListener("click", () => {
     welcome();
     at("message").focus();

@@ -1,6 +1,6 @@
 // What was made, with the parameters that made it.
 
-import { ServerError, sourceOf } from "./api.js";
+import { reason, sourceOf } from "./api.js";
 import { announce, at, h } from "./dom.js";
 import { counted, seconds, subject } from "./format.js";
 import { jobs } from "./jobs.js";
@@ -36,7 +36,7 @@ async function removeJob(job, button) {
     announce(`Removed ${counted(results, "result")}.`);
     at("gallery-title").focus();
   } catch (error) {
-    button.textContent = error instanceof ServerError ? error.message : "The server does not answer";
+    button.textContent = reason(error);
   }
 }
 
@@ -49,14 +49,24 @@ function reuse(job, result) {
   at("model").focus();
 }
 
+function enlarged(result, source, title) {
+  if (isVideo(result)) return h("video", { src: source, controls: true, loop: true, "aria-label": title });
+  const shown = h("img", { src: source, alt: title });
+  shown.addEventListener("load", () => shown.classList.toggle("small", shown.naturalWidth < 256));
+  return shown;
+}
+
 async function open(job, result) {
   const dialog = at("detail");
-  const source = await sourceOf(result.url);
   const title = subject(job);
-  const shown = isVideo(result)
-    ? h("video", { src: source, controls: true, loop: true, "aria-label": title })
-    : h("img", { src: source, alt: title });
-  shown.addEventListener("load", () => shown.classList.toggle("small", shown.naturalWidth < 256));
+  let source = null;
+  let shown;
+  try {
+    source = await sourceOf(result.url);
+    shown = enlarged(result, source, title);
+  } catch (error) {
+    shown = h("p", { class: "error", role: "alert" }, reason(error));
+  }
   const name = `${job.model}-${job.id}-${job.results.findIndex((one) => one.url === result.url)}.${isVideo(result) ? "mp4" : "png"}`;
   const forget = h("button", { type: "button", on: { click: () => removeJob(job, forget) } }, "Remove");
   const list = parametersOf(job, result).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, String(value))));
@@ -66,7 +76,7 @@ async function open(job, result) {
     h("dl", { class: "parameters" }, list),
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "primary", on: { click: () => reuse(job, result) } }, "Use again"),
-      h("a", { class: "button", href: source, download: name }, "Download"),
+      source && h("a", { class: "button", href: source, download: name }, "Download"),
       forget,
       h("button", { type: "button", on: { click: () => dialog.close() } }, "Close")),
   );

@@ -1,6 +1,6 @@
 // The jobs that the server knows, as the page last heard of them.
 
-import { connection, follow, getJson, post, remove, ServerError } from "./api.js";
+import { connection, follow, getJson, post, release, remove, ServerError } from "./api.js";
 import { soon } from "./dom.js";
 
 const kShown = 40;
@@ -16,6 +16,7 @@ class Jobs extends EventTarget {
   #timer;
   #looking = null;
   #more = false; // whether the server may have older ones
+  #version = 0; // raised by what a list that was asked for before does not know of
 
   get all() {
     return [...this.#jobs.values()].sort((a, b) => b.created - a.created);
@@ -39,56 +40,78 @@ class Jobs extends EventTarget {
   }
 
   async #read() {
-    let answer;
+    let newest;
     try {
-      answer = await getJson(`/jobs?limit=${kShown}`);
+      newest = await this.#list(() => "");
     } catch {
       return; // the connection or the key says what is wrong
     }
-    const newest = answer.jobs;
     const oldest = Math.min(...newest.map((job) => job.created));
     const whole = newest.length < kShown;
     const heard = new Set(newest.map((job) => job.id));
     for (const [id, job] of this.#jobs)
-      if (!heard.has(id) && (whole || job.created >= oldest)) this.#jobs.delete(id);
+      if (!heard.has(id) && (whole || job.created >= oldest)) this.#forget(id);
     if (whole || this.#jobs.size === 0) this.#more = !whole;
     for (const job of newest) this.#merge(job);
     this.#changed();
   }
 
   async older() {
-    const last = this.all.at(-1);
-    const { jobs } = await getJson(`/jobs?limit=${kShown}${last ? `&before=${encodeURIComponent(last.id)}` : ""}`);
+    const last = () => this.all.at(-1);
+    const jobs = await this.#list(() => (last() ? `&before=${encodeURIComponent(last().id)}` : ""));
     for (const job of jobs) this.#merge(job);
     this.#more = jobs.length === kShown;
     this.#changed();
   }
 
+  /** What the server lists; asks again where the page learnt more while the answer was on its way. */
+  async #list(query) {
+    for (;;) {
+      const version = this.#version;
+      const { jobs } = await getJson(`/jobs?limit=${kShown}${query()}`);
+      if (version === this.#version) return jobs;
+    }
+  }
+
   /** Sends a request, {model, request, previews}; the job, or ServerError. */
   async submit(order) {
     const { id, state, position } = await post("/jobs", order);
-    const now = Date.now() / 1000;
-    this.#merge({ id, state, position, model: order.model, request: order.request, created: now, results: [] });
+    const created = Date.now() / 1000;
+    const known = this.#jobs.get(id); // of a look that was faster, which knows more
+    this.#merge(known ?? { id, state, position, model: order.model, request: order.request, created, results: [] });
+    ++this.#version;
     this.#changed();
     this.look();
     return this.get(id);
   }
 
-  /** Cancels a job, or takes one that has ended away with its files. */
-  async drop(id) {
+  /** Cancels a job; one that has ended meanwhile stays as it is. */
+  cancel(id) {
+    return this.#delete(id, "?cancel=1");
+  }
+
+  /** Takes a job that has ended away, with its files. */
+  drop(id) {
+    return this.#delete(id, "");
+  }
+
+  async #delete(id, query) {
+    const version = this.#version;
     try {
-      const answer = await remove(`/jobs/${encodeURIComponent(id)}`);
-      if (answer.removed) this.#jobs.delete(id);
-      else this.#merge(answer);
+      const answer = await remove(`/jobs/${encodeURIComponent(id)}${query}`);
+      if (answer.removed) this.#forget(id);
+      else if (version === this.#version) this.#merge(answer); // else its end may have been learnt meanwhile
     } catch (error) {
       if (!(error instanceof ServerError) || error.status !== 404) throw error;
-      this.#jobs.delete(id);
+      this.#forget(id);
     }
+    ++this.#version;
     this.#changed();
+    this.look();
   }
 
   /** Follows a job to its end; `onEvent(name, data)` sees its events. */
-  async watch(id, onEvent, signal) {
+  async watch(id, onEvent, signal = new AbortController().signal) {
     const seen = (name, data) => {
       this.#learn(id, name, data);
       onEvent(name, data);
@@ -101,13 +124,13 @@ class Jobs extends EventTarget {
       seen("failed", { error: { message: error.message } });
     }
     if (signal.aborted) return;
-    await this.#looking; // begun before the end, it may not know of it
     await this.look();
   }
 
   #learn(id, name, data) {
+    if (name in kStates) ++this.#version;
     const job = this.#jobs.get(id);
-    if (!job) return;
+    if (!job || !(active(job) || name in kStates)) return; // a look told of the end before the stream came to it
     if (name === "state") this.#merge({ id, ...data });
     else if (name === "progress") this.#merge({ id, state: "running", progress: data });
     else if (name in kStates) this.#merge({ id, state: name, ...data });
@@ -117,6 +140,10 @@ class Jobs extends EventTarget {
 
   #merge(job) {
     this.#jobs.set(job.id, { ...this.#jobs.get(job.id), ...job });
+  }
+  #forget(id) {
+    for (const result of this.#jobs.get(id)?.results ?? []) release(result.url);
+    this.#jobs.delete(id);
   }
   #changed = soon(() => this.dispatchEvent(new Event("change")));
 }

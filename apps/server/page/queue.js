@@ -1,6 +1,6 @@
 // What waits and runs, of all clients, and what failed.
 
-import { ServerError } from "./api.js";
+import { reason } from "./api.js";
 import { announce, at, h } from "./dom.js";
 import { line, subject } from "./format.js";
 import { active, jobs } from "./jobs.js";
@@ -17,15 +17,15 @@ function place(job) {
   return job.state;
 }
 
-async function drop(id, name) {
+async function drop(id, name, cancels) {
   if (dropping.has(id)) return;
   dropping.add(id);
   try {
-    const waits = active(jobs.get(id));
-    await jobs.drop(id);
-    announce(`${waits ? "Cancelled" : "Removed"}: ${name}`);
+    await (cancels ? jobs.cancel(id) : jobs.drop(id));
+    const late = cancels && ["done", "failed"].includes(jobs.get(id)?.state);
+    announce(`${late ? "It had ended" : cancels ? "Cancelled" : "Removed"}: ${name}`);
   } catch (error) {
-    announce(error instanceof ServerError ? error.message : "The server does not answer.");
+    announce(reason(error));
   } finally {
     dropping.delete(id);
   }
@@ -41,7 +41,7 @@ function build(job) {
     watch: h("button", { type: "button", class: "quiet", "aria-label": `Watch: ${name}`, on: { click: () => stage.show(job.id) } }, "Watch"),
     drop: h("button", { type: "button", class: "quiet" }),
   };
-  row.drop.addEventListener("click", () => drop(job.id, name));
+  row.drop.addEventListener("click", () => drop(job.id, name, row.drop.textContent === "Cancel"));
   row.element = h("li", {}, row.name, h("div", { class: "line" }, row.state, h("span", { class: "actions" }, row.watch, row.drop)), row.bar, row.error);
   return row;
 }

@@ -1,6 +1,6 @@
 // The image that is being made, forming from step to step, and then the results.
 
-import { ServerError, sourceOf } from "./api.js";
+import { reason, sourceOf } from "./api.js";
 import { announce, at, h, soon } from "./dom.js";
 import { counted, line, seconds, subject } from "./format.js";
 import { active, jobs } from "./jobs.js";
@@ -68,7 +68,7 @@ async function drawResult(result) {
   const id = shownId;
   const source = await sourceOf(result.url).catch(() => null);
   if (!source || id !== shownId || drawn !== result.url) return;
-  const job = jobs.get(id);
+  const job = jobs.get(id) ?? {}; // removed meanwhile
   draw(source, `${subject(job)}${result.seed === undefined ? "" : `, seed ${result.seed}`}`, isVideo(result));
   for (const button of parts.results.children)
     button.setAttribute("aria-pressed", button.dataset.url === result.url ? "true" : "false");
@@ -89,7 +89,7 @@ async function thumb(result, index) {
 }
 
 async function showResults(job) {
-  const results = job.results ?? [];
+  const results = job?.results ?? [];
   const id = shownId;
   parts.results.hidden = results.length < 2;
   const buttons = results.length < 2 ? [] : await Promise.all(results.map(thumb));
@@ -159,9 +159,9 @@ function onEvent(name, data) {
 async function cancel() {
   parts.cancel.disabled = true;
   try {
-    await jobs.drop(shownId);
+    await jobs.cancel(shownId);
   } catch (error) {
-    parts.error.textContent = error instanceof ServerError ? error.message : "The server does not answer.";
+    parts.error.textContent = reason(error);
   } finally {
     parts.cancel.disabled = false;
   }
