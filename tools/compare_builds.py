@@ -27,7 +27,7 @@ DIT_PLANS = [
     "expert=2,schedule=interweaved,conditional=low,stride=2",
     "expert=2,schedule=staggered-batch,warmup=2", "expert=3,schedule=adaptive,sync-every=3",
     "distrifusion=3,expert=3,schedule=displaced", "schedule=interweaved,scores=latest",
-    "pipefusion=2,patches=3", "patches=4,cut=bands", "ulysses=3,vae=3", "distrifusion=2,shards=4",
+    "pipefusion=2,patches=3", "patches=4,cut=bands", "ulysses=3,vae=3", "cfg=2,vae=+2", "distrifusion=2,shards=4",
     "shard=3", "cfg=2,shard=2",
 ]
 TOKEN_PLANS = ["", "expert=2", "expert=3", "tensor=2"]

@@ -31,7 +31,8 @@ std::string number_of(size_t first, size_t last) {
 // Neighbours that need the same share a line.
 void print_ranks(const Inspection& i) {
   std::printf("\nEach rank under %s\n", i.plan.empty() ? "the budget" : i.plan.c_str());
-  const bool bands = i.ranks.front().decode > 0;
+  const bool bands = std::any_of(i.ranks.begin(), i.ranks.end(),
+                                 [](const Inspection::Rank& rank) { return rank.decode > 0; });
   std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s%s\n", "ranks", "experts", "tokens",
               "weights", "activations", "K/V", "buffers", "all at once", "sent a step",
               bands ? "   to decode" : "");

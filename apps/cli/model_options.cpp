@@ -142,7 +142,7 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
                                       std::to_string(processes->ranks()) +
                                       " processes; leave it out");
   const int ranks = processes ? processes->ranks() : o.ranks;
-  const auto found = problems(run.plan, ranks == 0 ? run.plan.world() : ranks);
+  const auto found = problems(run.plan, ranks == 0 ? run.plan.ranks() : ranks);
   if (!found.empty()) {
     std::string all;
     for (const auto& sentence : found) all += (all.empty() ? "" : "; ") + sentence;

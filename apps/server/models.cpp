@@ -21,7 +21,7 @@ ModelFacts facts_of(const Model& model, const std::string& name, const RunOption
   facts.width = found.width;
   facts.height = found.height;
   facts.plan = to_string(options.plan);
-  facts.ranks = options.plan.world();
+  facts.ranks = options.plan.ranks();
   return facts;
 }
 

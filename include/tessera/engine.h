@@ -38,6 +38,12 @@ class Model {
   /// Noise to images. Throws Error(usage) for sizes, steps or classes that do not fit,
   /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
   GenerateResult generate(const GenerateRequest& request, const RunControl& control = {}) const;
+  /// One after the other, with the results in their order: those that each has alone. Under a plan
+  /// with Plan::vae_apart the images of one are decoded while the next one is denoised, as those of
+  /// one request are, sample by sample; then all are planned, admitted and their texts encoded
+  /// before the first step, and an error or a stop ends all. The same errors.
+  std::vector<GenerateResult> generate_all(std::span<const GenerateRequest> requests,
+                                           const RunControl& control = {}) const;
   /// Runs one component on named tensors: `out` and traced ones; vae.encode also gives `mean`
   /// (which `out` is) and `logvar`, a language model `logits`; a moe_layer the tokens of each
   /// expert, i32 `counts`, and those within its capacity, `kept_counts`. VAEs and text encoders

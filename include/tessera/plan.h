@@ -51,7 +51,9 @@ struct Plan {
                    ///< to them, and one without samples keeps weights alone
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
   int vae = 1;     ///< ranks, the first ones, that decode an image together, some of its lines each
-  int warmup = 1;  ///< first steps in which nothing is stale, >= 1
+  bool vae_apart = false;  ///< these are ranks of their own behind the others, and decode while
+                           ///< those denoise the next samples or request
+  int warmup = 1;          ///< first steps in which nothing is stale, >= 1
   /// Parts of a sample that pass the network one after the other once nothing is fresh; keys and
   /// values of the others are their last ones. 0: as many as stages.
   int patches = 0;
@@ -77,13 +79,15 @@ struct Plan {
   ExpertPlacement placement = ExpertPlacement::blocks;
   std::vector<int> placement_list{};  ///< of ExpertPlacement::list: the rank of each expert
 
-  /// Ranks that the plan needs.
+  /// Ranks that denoise: the product of the axes.
   int world() const {
     int64_t ranks = 1;
     for (const int64_t n : {data, cfg, pipefusion, ring, ulysses, distrifusion, shard, tensor})
       ranks = ranks > kMostRanks ? ranks : ranks * n;
     return static_cast<int>(ranks > kMostRanks ? kMostRanks + 1 : ranks);
   }
+  /// Ranks that the plan needs: those, and what decodes apart.
+  int ranks() const { return world() + (vae_apart ? vae : 0); }
   /// Whether everything read in step `step` of `steps` is computed in it.
   bool fresh(int step, int steps) const {
     return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);

@@ -154,6 +154,15 @@ std::string write_stages(const Plan& plan) {
   return plan.stages.empty() ? "balanced" : fmt::format("{}", fmt::join(plan.stages, "+"));
 }
 
+void read_vae(Plan& plan, std::string_view text) {
+  plan.vae_apart = text.starts_with('+');
+  plan.vae = whole("vae", text.substr(plan.vae_apart ? 1 : 0), text, 1, kLargest);
+}
+
+std::string write_vae(const Plan& plan) {
+  return (plan.vae_apart ? "+" : "") + std::to_string(plan.vae);
+}
+
 std::string order_of(const Plan& plan) {
   std::vector<std::string> names;  // doubled and unknown ones, too: read_order refuses them
   for (const PlanAxis axis : plan.order) names.emplace_back(word_of(axis));
@@ -197,7 +206,7 @@ const std::vector<Entry>& entries() {
       number("shards", &Plan::shards, 0),
       number("shard", &Plan::shard),
       number("expert", &Plan::expert),
-      number("vae", &Plan::vae),
+      {"vae", read_vae, write_vae},
       number("warmup", &Plan::warmup),
       choice<E>("schedule", &Plan::schedule,
                 {{"sync", E::sync},
@@ -395,22 +404,22 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   } catch (const Error& e) {
     return {e.what()};
   }
-  if (plan.world() > kMostRanks)
+  if (plan.world() > kMostRanks || plan.ranks() > kMostRanks)
     return {fmt::format("the plan '{}' needs more than {} ranks", to_string(plan), kMostRanks)};
-  if (plan.vae > plan.world())
+  if (!plan.vae_apart && plan.vae > plan.world())
     found.push_back(fmt::format(
         "vae={}: that many of the plan's ranks decode an image, and it has {}; use vae={} or less, "
-        "or add an axis, as ulysses={}",
-        plan.vae, plan.world(), plan.world(), plan.vae));
-  else if (plan.world() != ranks && to_string(plan).empty())
+        "vae=+{} for ranks of their own, or add an axis, as ulysses={}",
+        plan.vae, plan.world(), plan.world(), plan.vae, plan.vae));
+  else if (plan.ranks() != ranks && to_string(plan).empty())
     found.push_back(
         fmt::format("without a plan one rank does all, and {0} were given: add --plan, such as "
                     "data={0}, or leave out --ranks or mpirun",
                     ranks));
-  else if (plan.world() != ranks)
+  else if (plan.ranks() != ranks)
     found.push_back(fmt::format(
         "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
-        to_string(plan), plan.world(), ranks));
+        to_string(plan), plan.ranks(), ranks));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.shard_count() > 1))
     found.push_back(fmt::format(

@@ -24,6 +24,11 @@ GenerateResult Model::generate(const GenerateRequest& request, const RunControl&
   return pipeline::generate(state(), request, control);
 }
 
+std::vector<GenerateResult> Model::generate_all(std::span<const GenerateRequest> requests,
+                                                const RunControl& control) const {
+  return pipeline::generate(state(), requests, control);
+}
+
 void Model::check(const GenerateRequest& request, const std::stop_token& stop) const {
   pipeline::check(state(), request, stop);
 }

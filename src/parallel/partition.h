@@ -28,7 +28,15 @@ struct Workload {
     std::optional<int64_t> capacity{};  ///< tokens of a pass that an expert takes; none: all
   };
   std::optional<Sequences> text{};
+  /// Where the samples are a part of a request: the number of the first one in it, and how many
+  /// there are; 0: these are all.
+  int first_sample = 0, all_samples = 0;
 
+  /// The number of a sequence in the request, of its number among these.
+  int number(int sequence) const {
+    return all_samples == 0 ? sequence
+                            : sequence / samples * all_samples + first_sample + sequence % samples;
+  }
   int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
 };
 

@@ -146,7 +146,8 @@ void text_problems(const Plan& plan, Problems& found) {
         "distrifusion= and shards= are for images; language models take expert=N or tensor=N");
   if (plan.shard > 1)
     found.push_back("shard= is for images; language models take expert=N or tensor=N");
-  if (plan.vae > 1) found.push_back("vae= decodes images; leave it out of a language model's plan");
+  if (plan.vae > 1 || plan.vae_apart)
+    found.push_back("vae= decodes images; leave it out of a language model's plan");
   if (plan.cfg * plan.ring * plan.ulysses > 1)
     found.push_back(
         "cfg=, ring= and ulysses= are for images; language models take expert=N or tensor=N");
@@ -176,7 +177,7 @@ bool shares_experts(const Plan& plan) {
 }
 
 Problems problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload) {
-  Problems found = tessera::problems(plan, plan.world());
+  Problems found = tessera::problems(plan, plan.ranks());
   if (!found.empty()) return found;
   for (const Problems& some : {schedule_problems(plan, static_cast<int>(geometry.experts.size())),
                                placement_problems(plan, geometry), tensor_problems(plan, geometry)})
@@ -349,8 +350,10 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   if (workload.text && workload.text->capacity)
     chooses = std::make_shared<nn::CapacityPolicy>(policy, *workload.text->capacity);
   if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
-  ScheduleHooks hooks{.kept = [sequences = partition.sequences(rank)](int sequence, int64_t id) {
-    return token_number(static_cast<uint64_t>(sequences.at(static_cast<size_t>(sequence))),
+  std::vector<int> numbers = partition.sequences(rank);
+  for (int& number : numbers) number = workload.number(number);
+  ScheduleHooks hooks{.kept = [numbers](int sequence, int64_t id) {
+    return token_number(static_cast<uint64_t>(numbers.at(static_cast<size_t>(sequence))),
                         static_cast<uint64_t>(id));
   }};
   if (plan.schedule == ExpertSchedule::staggered_batch) {

@@ -141,20 +141,9 @@ Decoded Decoding::all(bool numbers) const {
   return made;
 }
 
-// With what it derives from them: all that ranks share, counted there.
-std::unique_ptr<models::VaeDecoder> loaded(const ModelState& state, const Job& job,
-                                           const std::shared_ptr<tensor::MemoryTracker>& memory) {
-  tensor::Scope counting = tensor::current_scope();
-  counting.memory = memory;
-  const tensor::BindScope bind(counting);
-  auto decoder = state.load_vae(job.keeps_vae);
-  derive_filters(state, *decoder, job.layout.channels);
-  return decoder;
-}
-
 // What a rank did since `before`, with the decoder's weights, which all ranks of a process share.
-Report part_of(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
-               const comm::Ledger& ledger) {
+Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
+                 const comm::Ledger& ledger) {
   Report part;
   for (const auto& [key, sent] : ledger.since(before))
     part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds};
@@ -165,6 +154,24 @@ Report part_of(const tensor::Scope& rank, int64_t weights, const comm::Ledger::E
 }
 
 }  // namespace
+
+SharedDecoder load_decoder(const ModelState& state, const Job& job,
+                           const std::shared_ptr<tensor::MemoryTracker>& memory) {
+  tensor::Scope counting = tensor::current_scope();
+  counting.memory = std::make_shared<tensor::MemoryTracker>(memory);
+  const tensor::BindScope bind(counting);
+  SharedDecoder shared{state.load_vae(job.keeps_vae)};
+  derive_filters(state, *shared.decoder, job.layout.channels);
+  shared.weights = counting.memory->current(tensor::MemoryClass::weights);
+  return shared;
+}
+
+Decoded decode_share(const ModelState& state, const RunControl& control, const Job& job,
+                     const std::optional<models::Tiling>& tiles, const Tensor& tokens,
+                     const models::VaeDecoder& decoder, nn::Spatial& spatial,
+                     comm::Communicator* ranks, bool numbers) {
+  return Decoding{state, control, job, tiles, tokens, decoder, spatial, ranks}.all(numbers);
+}
 
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
@@ -187,9 +194,8 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
                         const Tensor& tokens, bool numbers) {
   const Processes* const processes = state.options.processes;
   const bool decodes = !processes || processes->rank() < state.options.plan.vae;
-  const auto loading = std::make_shared<tensor::MemoryTracker>(job.meters.memory);
-  const auto decoder = decodes ? loaded(state, job, loading) : nullptr;
-  const int64_t weights = loading->current(tensor::MemoryClass::weights);
+  const SharedDecoder shared =
+      decodes ? load_decoder(state, job, job.meters.memory) : SharedDecoder();
   const RunMeters meters = job.meters.anew();
   const std::optional<models::Tiling> whole;
   std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
@@ -198,9 +204,9 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
     const auto sent_before = ranks->ledger().entries();
     const auto rank = static_cast<size_t>(ranks->rank());
     Decoded mine =
-        Decoding{state, control, job, whole, tokens, *decoder, spatial, ranks}.all(numbers);
-    parts[rank] =
-        part_of(state.workers.scope(ranks->rank(), &meters), weights, sent_before, ranks->ledger());
+        decode_share(state, control, job, whole, tokens, *shared.decoder, spatial, ranks, numbers);
+    parts[rank] = did_since(state.workers.scope(ranks->rank(), &meters), shared.weights,
+                            sent_before, ranks->ledger());
     if (processes) gather_reports(*ranks, parts[rank]);
     if (rank == 0) made = std::move(mine);
   });

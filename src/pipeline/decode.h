@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "comm/communicator.h"
+#include "nn/spatial.h"
 #include "pipeline/plan_job.h"
 #include "tessera/report.h"
 
@@ -17,10 +19,25 @@ struct Decoded {
   Report shared{};                       ///< of ranks that shared them: per_rank and traffic
 };
 
+/// The decoder, with what it derives from its filters: all that ranks of a process share, and what
+/// it takes of it, which `memory` counts.
+struct SharedDecoder {
+  std::unique_ptr<models::VaeDecoder> decoder;
+  int64_t weights = 0;
+};
+SharedDecoder load_decoder(const ModelState& state, const Job& job,
+                           const std::shared_ptr<tensor::MemoryTracker>& memory);
+
 /// Latents in token layout to images, one at a time, whole or in tiles.
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                bool numbers = false);
+/// The same by one of the ranks that share each of them (null: one alone, which may do so in
+/// tiles); the first one has `tokens`, and what is made of them.
+Decoded decode_share(const ModelState& state, const RunControl& control, const Job& job,
+                     const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
+                     const models::VaeDecoder& decoder, nn::Spatial& spatial,
+                     comm::Communicator* ranks, bool numbers);
 
 /// Makes what kernels derive from filters at their first use, for latents of so many channels: so
 /// it is the process's, not that of the rank which is there first.

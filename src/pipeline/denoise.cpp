@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "base/fail.h"
 #include "base/stop.h"
-#include "base/stopwatch.h"
 #include "comm/collectives.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
@@ -15,6 +13,7 @@
 #include "pipeline/gather_reports.h"
 #include "pipeline/launch.h"
 #include "pipeline/noise.h"
+#include "pipeline/parts.h"
 #include "pipeline/preview.h"
 #include "pipeline/redundancy.h"
 #include "pipeline/tensor_view.h"
@@ -25,26 +24,6 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-/// What the ranks of this process write; the report is theirs together.
-struct Ranks {
-  ModelState& state;
-  const GenerateRequest& request;
-  const RunControl& control;
-  const Job& job;
-  Trace& trace;
-  Report& report;
-  std::mutex mutex;
-  base::Stopwatch clock;
-  std::map<int, RankProgress> now{};  // of the ranks of this process
-
-  Tensor run(comm::Communicator* world);
-  void tell(int step, double seconds, const std::function<Tensor()>& latent);
-  void note_now(const parallel::Setup& setup, const comm::Ledger::Entries& before, double begun);
-  void note_steps(const std::vector<double>& marks, const Tensor& latent);
-  void note_rank(const parallel::Setup& setup);
-  void note_work(int rank, int64_t sent);
-};
-
 /// Latents and noise of a request, drawn in full and in order on every rank, then cut.
 class Start {
  public:
@@ -54,8 +33,7 @@ class Start {
         noise_(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds) {
     const auto given = job.given.find("latents");
     const bool drawn = given == job.given.end();
-    latents_ = drawn ? tokens(draw(), job.noise_form())
-                     : tokens(ops::cast(given->second, DType::f32), job.form);
+    latents_ = drawn ? tokens(draw(), job.noise_form()) : tokens(given->second, job.form);
     const float scale = job.sampler->initial_scale();
     if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
   }
@@ -66,10 +44,10 @@ class Start {
       for (int i = 1; i < job_.sampler->noise_draws(step); ++i) draw();
       return tokens(draw(), job_.noise_form());
     }
-    require(given->second.shape() == job_.latent_shape(), ErrorCode::usage,
+    require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
             "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
-            job_.latent_shape().str());
-    return tokens(ops::cast(given->second, DType::f32), job_.form);
+            job_.given_shape().str());
+    return tokens(given->second, job_.form);
   }
 
  private:
@@ -79,7 +57,9 @@ class Start {
                 : noise_.draw(job_.noise_shape());
   }
   Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
-    return setup_.partition.cut(nn::tokens_of_latent(whole, job_.layout, form), setup_.rank);
+    const Tensor mine = ops::cast(
+        whole.slice(0, job_.first_sample, job_.first_sample + job_.samples()), DType::f32);
+    return setup_.partition.cut(nn::tokens_of_latent(mine, job_.layout, form), setup_.rank);
   }
   const Job& job_;
   const parallel::Setup& setup_;
@@ -87,106 +67,7 @@ class Start {
   Tensor latents_;
 };
 
-// Says where the run is, and shows it to whom asks.
-void Ranks::tell(int step, double seconds, const std::function<Tensor()>& latent) {
-  if (!control.on_progress) return;
-  const auto within = std::make_shared<std::atomic<bool>>(true);
-  const auto show = [&, within] {
-    require(*within, ErrorCode::usage, "a preview is asked for within the callback of its step");
-    return preview(state, control.stop, job, latent());
-  };
-  const auto give = [&, within] {
-    require(*within, ErrorCode::usage, "latents are asked for within the callback of their step");
-    return data_of(nn::latent_of_tokens(latent(), job.layout, job.form));
-  };
-  const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
-  const float timestep = step > 0 ? job.sampler->timestep(step - 1) : 0;
-  Progress progress{Phase::denoise, step, job.sampler->steps(), seconds, show, give, timestep};
-  {
-    const std::lock_guard lock(mutex);
-    for (const auto& [rank, did] : now) progress.ranks.push_back(did);
-  }
-  control.on_progress(progress);
-}
-
-// What a rank has done up to now, for who looks on; on its own thread.
-void Ranks::note_now(const parallel::Setup& setup, const comm::Ledger::Entries& before,
-                     double begun) {
-  RankProgress did;
-  did.rank = setup.rank;
-  if (setup.world)
-    for (const auto& [key, entry] : setup.world->ledger().since(before)) {
-      did.wait_seconds += entry.wait_seconds;
-      if (is_by_plan(key.first)) did.sent_bytes += entry.bytes;
-    }
-  did.compute_seconds = std::max(clock.seconds() - begun - did.wait_seconds, 0.0);
-  for (const nn::MoeEvent& event : setup.expert_events()) {
-    const auto age = static_cast<size_t>(event.lag);
-    did.expert_ages.resize(std::max(did.expert_ages.size(), age + 1));
-    ++did.expert_ages[age];
-  }
-  if (setup.cache) did.kv_ages = setup.cache->ages();
-  const std::lock_guard lock(mutex);
-  now[setup.rank] = std::move(did);
-}
-
-void Ranks::note_steps(const std::vector<double>& marks, const Tensor& latent) {
-  const int steps = job.sampler->steps();
-  tell(steps, marks.back(), [&] { return latent; });
-  report.phase_seconds[Phase::denoise] = marks.back();
-  for (size_t i = 1; i < marks.size(); ++i) report.step_seconds.push_back(marks[i] - marks[i - 1]);
-  report.forwards = steps;
-}
-
-void Ranks::note_rank(const parallel::Setup& setup) {
-  const std::lock_guard lock(mutex);
-  const int steps = job.sampler->steps();
-  auto& layers = report.layers;
-  const Plan& plan = state.options.plan;
-  const int others = plan.tensor * plan.pipefusion;  // ranks with the same tokens, or other layers
-  const bool first = setup.partition.mesh().coordinate(setup.rank, "tensor") == 0;
-  for (const nn::MoeEvent& event : first ? setup.expert_events() : std::vector<nn::MoeEvent>()) {
-    if (layers.size() <= static_cast<size_t>(event.site))
-      layers.resize(static_cast<size_t>(event.site) + 1);
-    Report::Layer& layer = layers[static_cast<size_t>(event.site)];
-    layer.block = event.site;
-    if (event.step == 0) layer.tokens += event.tokens;
-    layer.mean_experts +=
-        double(event.distinct) * others / steps / plan.world() / plan.calls(event.step, steps);
-    layer.oldest = std::max(layer.oldest, event.oldest);
-    layer.ages.resize(
-        static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
-    ++layer.ages[static_cast<size_t>(event.lag)];
-    for (int64_t count : event.assignments) layer.assignments += event.sent ? count : 0;
-    layer.assignments_changed += event.changed;
-  }
-  report.kept_row_bytes = std::max(report.kept_row_bytes, setup.peak_kept_bytes());
-  const nn::MoeLog& log = setup.experts->log();
-  report.incast = {std::max(report.incast.most, log.most_coming()),
-                   std::max(report.incast.bound, log.coming_bound())};
-  if (setup.cache) {
-    const std::vector<int64_t>& ages = setup.cache->ages();
-    report.kv_ages.resize(std::max(report.kv_ages.size(), ages.size()));
-    for (size_t age = 0; age < ages.size(); ++age) report.kv_ages[age] += ages[age];
-  }
-  if (!setup.world) return;
-  for (const auto& [key, entry] : setup.world->ledger().since(job.sent_before)) {
-    Report::Traffic& traffic = report.traffic[key];
-    traffic.messages += entry.messages;
-    traffic.bytes += entry.bytes;
-    traffic.wait_seconds += entry.wait_seconds;
-    traffic.flight_seconds += entry.flight_seconds;
-  }
-}
-
-void Ranks::note_work(int rank, int64_t sent) {
-  const std::lock_guard lock(mutex);
-  const size_t place = state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
-  if (report.per_rank.size() <= place) report.per_rank.resize(place + 1);
-  report.per_rank[place] = work_of(state.workers.scope(rank, &job.meters), sent);
-}
-
-int64_t sent_by(comm::Communicator* world) {
+int64_t sent_by(const comm::Communicator* world) {
   int64_t bytes = 0;
   if (!world) return bytes;
   for (const auto& [key, entry] : world->ledger().entries())
@@ -194,55 +75,194 @@ int64_t sent_by(comm::Communicator* world) {
   return bytes;
 }
 
-Tensor Ranks::run(comm::Communicator* world) {
-  const int rank = world ? world->rank() : 0;
-  const int64_t sent_before = sent_by(world);
-  const Plan& plan = state.options.plan;
-  const nn::Denoiser& model = *job.networks.at(static_cast<size_t>(rank));
-  parallel::Setup setup(plan, model.geometry(), job.workload(), world,
-                        {state.device(), job.resident_blocks < 0 && plan.shard == 1});
-  RedundancyProbe probe;
-  if (request.compare_steps)
-    setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
-  Start start(request, job, setup);
-  std::vector<double> marks;
+}  // namespace
+
+Denoising::Denoising(ModelState& state, const GenerateRequest& request, const RunControl& control,
+                     const Job& job, Trace& trace, Report& report)
+    : state_(state),
+      request_(request),
+      control_(control),
+      job_(job),
+      trace_(trace),
+      report_(report),
+      parts_(parts_of(state.options.plan, job.samples())) {}
+
+// Says where the run is, and shows it to whom asks.
+void Denoising::tell(const Job& part, int step, double seconds,
+                     const std::function<Tensor()>& latent) {
+  if (!control_.on_progress) return;
+  const auto within = std::make_shared<std::atomic<bool>>(true);
+  const auto show = [&, within] {
+    require(*within, ErrorCode::usage, "a preview is asked for within the callback of its step");
+    return preview(state_, control_.stop, part, latent());
+  };
+  const auto give = [&, within] {
+    require(*within, ErrorCode::usage, "latents are asked for within the callback of their step");
+    return data_of(nn::latent_of_tokens(latent(), part.layout, part.form));
+  };
+  const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
+  const float timestep = step > 0 ? part.sampler->timestep(step - 1) : 0;
+  const int steps = part.sampler->steps();
+  const auto before = std::count_if(parts_.begin(), parts_.end(), [&](const nn::Range& samples) {
+    return samples.begin < part.first_sample;
+  });
+  if (before > 0 && step == 0) return;  // the last step of the part before said so
+  Progress progress{Phase::denoise,
+                    static_cast<int>(before) * steps + step,
+                    static_cast<int>(parts_.size()) * steps,
+                    seconds,
+                    show,
+                    give,
+                    timestep};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [rank, did] : now_) progress.ranks.push_back(did);
+  }
+  control_.on_progress(progress);
+}
+
+// What a rank has done up to now, for who looks on; on its own thread.
+void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
+  RankProgress did;
+  did.rank = setup.rank;
+  if (setup.world)
+    for (const auto& [key, entry] : setup.world->ledger().since(since.sent)) {
+      did.wait_seconds += entry.wait_seconds;
+      if (is_by_plan(key.first)) did.sent_bytes += entry.bytes;
+    }
+  did.compute_seconds = std::max(clock_.seconds() - since.seconds - did.wait_seconds, 0.0);
+  for (const nn::MoeEvent& event : setup.expert_events()) {
+    const auto age = static_cast<size_t>(event.lag);
+    did.expert_ages.resize(std::max(did.expert_ages.size(), age + 1));
+    ++did.expert_ages[age];
+  }
+  if (setup.cache) did.kv_ages = setup.cache->ages();
+  const std::lock_guard lock(mutex_);
+  now_[setup.rank] = std::move(did);
+}
+
+void Denoising::note_steps(const Job& part, const std::vector<double>& marks,
+                           const Tensor& latent) {
+  const int steps = part.sampler->steps();
+  tell(part, steps, marks.back(), [&] { return latent; });
+  report_.phase_seconds[Phase::denoise] = marks.back();
+  for (size_t i = 1; i < marks.size(); ++i) report_.step_seconds.push_back(marks[i] - marks[i - 1]);
+  report_.forwards += steps;
+}
+
+void Denoising::note_rank(const parallel::Setup& setup) {
+  const std::lock_guard lock(mutex_);
+  const int steps = job_.sampler->steps();
+  auto& layers = report_.layers;
+  const Plan& plan = state_.options.plan;
+  const int others = plan.tensor * plan.pipefusion;  // ranks with the same tokens, or other layers
+  const double calls = double(steps) * plan.world() * double(parts_.size());
+  const bool first = setup.partition.mesh().coordinate(setup.rank, "tensor") == 0;
+  for (const nn::MoeEvent& event : first ? setup.expert_events() : std::vector<nn::MoeEvent>()) {
+    if (layers.size() <= static_cast<size_t>(event.site))
+      layers.resize(static_cast<size_t>(event.site) + 1);
+    Report::Layer& layer = layers[static_cast<size_t>(event.site)];
+    layer.block = event.site;
+    if (event.step == 0) layer.tokens += event.tokens;
+    layer.mean_experts += double(event.distinct) * others / calls / plan.calls(event.step, steps);
+    layer.oldest = std::max(layer.oldest, event.oldest);
+    layer.ages.resize(
+        static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
+    ++layer.ages[static_cast<size_t>(event.lag)];
+    for (int64_t count : event.assignments) layer.assignments += event.sent ? count : 0;
+    layer.assignments_changed += event.changed;
+  }
+  report_.kept_row_bytes = std::max(report_.kept_row_bytes, setup.peak_kept_bytes());
+  const nn::MoeLog& log = setup.experts->log();
+  report_.incast = {std::max(report_.incast.most, log.most_coming()),
+                    std::max(report_.incast.bound, log.coming_bound())};
+  if (!setup.cache) return;
+  const std::vector<int64_t>& ages = setup.cache->ages();
+  report_.kv_ages.resize(std::max(report_.kv_ages.size(), ages.size()));
+  for (size_t age = 0; age < ages.size(); ++age) report_.kv_ages[age] += ages[age];
+}
+
+Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, first] = begins_.try_emplace(rank);
+  if (first && ranks) at->second.sent = ranks->ledger().entries();
+  if (first) at->second.seconds = clock_.seconds();
+  return at->second;
+}
+
+parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Job& part,
+                                          Begin& since, const comm::Communicator* world,
+                                          std::vector<double>& marks) {
   parallel::DenoiseControl watch;
-  const auto before = world ? world->ledger().entries() : comm::Ledger::Entries();
-  const double begun = clock.seconds();
-  const auto note = [&] { note_now(setup, before, begun); };
-  if (control.on_progress) watch.on_rank_step = [&](int) { note(); };
-  if (rank == 0 || state.options.processes) watch.stop = control.stop;
-  if (rank == 0) {
+  watch.on_rank_step = [&, world](int) {
+    if (world) world->check();
+    if (control_.on_progress) note_now(setup, since);
+  };
+  if (setup.rank == 0 || state_.options.processes) watch.stop = control_.stop;
+  if (setup.rank == 0) {
     watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
-      marks.push_back(clock.seconds());
-      tell(step, marks.back(), latent);
+      marks.push_back(clock_.seconds());
+      tell(part, step, marks.back(), latent);
     };
   }
-  if (trace.wanted())
+  if (trace_.wanted())
     watch.trace = [&](const std::string& name, const Tensor& x) {
       const Tensor whole = gathered(setup, x);
-      if (rank == 0) trace.tokens(name, whole);
+      if (setup.rank == 0) trace_.tokens(name, whole);
     };
+  return watch;
+}
+
+Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Communicator* world) {
+  const int rank = ranks ? ranks->rank() : 0;
+  Begin& since = begin(rank, ranks);
+  const int64_t sent_before = sent_by(ranks);
+  const Plan& plan = state_.options.plan;
+  const nn::Denoiser& model = *job_.networks.at(static_cast<size_t>(rank));
+  parallel::Setup setup(plan, model.geometry(), part.workload(), ranks,
+                        {state_.device(), job_.resident_blocks < 0 && plan.shard == 1});
+  RedundancyProbe probe;
+  if (request_.compare_steps)
+    setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
+  Start start(request_, part, setup);
+  std::vector<double> marks;
   const Tensor mine = parallel::denoise(
-      model, take_sequences(job.conditioning, setup.partition.sequences(rank)), *job.sampler,
-      job.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watch);
-  const int64_t sent = sent_by(world) - sent_before;
-  if (control.on_progress) note();
+      model, take_sequences(part.conditioning, setup.partition.sequences(rank)), *part.sampler,
+      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup,
+      watch(setup, part, since, world, marks));
+  since.bytes += sent_by(ranks) - sent_before;
+  if (control_.on_progress) note_now(setup, since);
   const Tensor all = gathered(setup, mine);
   if (rank == 0) {
-    marks.push_back(clock.seconds());
-    note_steps(marks, all);
+    marks.push_back(clock_.seconds());
+    note_steps(part, marks, all);
   }
   note_rank(setup);
-  note_work(rank, sent);
-  if (request.compare_steps) {
-    report.similarity = probe.steps();
-    report.stale_errors = probe.stale_errors();
+  if (request_.compare_steps) {
+    report_.similarity = probe.steps();
+    report_.stale_errors = probe.stale_errors();
   }
   return all;
 }
 
-}  // namespace
+void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
+                    int64_t weights) {
+  const std::lock_guard lock(mutex_);
+  if (world)
+    for (const auto& [key, entry] : world->ledger().since(before)) {
+      Report::Traffic& traffic = report_.traffic[key];
+      traffic.messages += entry.messages;
+      traffic.bytes += entry.bytes;
+      traffic.wait_seconds += entry.wait_seconds;
+      traffic.flight_seconds += entry.flight_seconds;
+    }
+  const size_t place = state_.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
+  if (report_.per_rank.size() <= place) report_.per_rank.resize(place + 1);
+  Report::Rank& did = report_.per_rank[place];
+  did = work_of(state_.workers.scope(rank, &job_.meters), begins_[rank].bytes);
+  did.peak_bytes.weights += weights;
+  did.peak_bytes.total += weights;
+}
 
 bool is_by_plan(const std::string& operation) {
   return operation != "go" && operation != "gather" && operation != "heap";
@@ -261,7 +281,9 @@ Report::Rank work_of(const tensor::Scope& rank, int64_t sent) {
 void Trace::tokens(const std::string& name, const Tensor& x) {
   nn::TokenLayout layout = layout_;
   layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
-  tensors_[name] = nn::latent_of_tokens(x, layout, form_);
+  const Tensor latents = nn::latent_of_tokens(x, layout, form_);
+  const auto before = tensors_.find(name);
+  tensors_[name] = before == tensors_.end() ? latents : ops::concat_rows({before->second, latents});
 }
 
 int64_t Trace::bytes() const {
@@ -287,10 +309,11 @@ void load_ranks(ModelState& state, Job& job) {
 
 Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,
                const Job& job, Trace& trace, Report& report) {
-  Ranks ranks{state, request, control, job, trace, report, {}};
+  Denoising denoising(state, request, control, job, trace, report);
   Tensor latent;
   launch_ranks(state, job.meters, control.stop, [&](comm::Communicator* world) {
-    const Tensor all = ranks.run(world);
+    const Tensor all = denoising.run(world, job);
+    denoising.end(world ? world->rank() : 0, world, job.sent_before);
     if (!world || world->rank() == 0) latent = all;
     if (world && state.options.processes) gather_reports(*world, report);
   });

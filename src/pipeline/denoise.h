@@ -1,8 +1,11 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "base/stopwatch.h"
 #include "pipeline/plan_job.h"
 #include "tessera/report.h"
 
@@ -13,6 +16,7 @@ class Trace {
  public:
   Trace(const Job& job, bool wanted) : layout_(job.layout), form_(job.form), wanted_(wanted) {}
   bool wanted() const { return wanted_; }
+  /// Of all samples, or of those that follow what came by this name before.
   void tokens(const std::string& name, const tensor::Tensor& x);
   void plain(const std::string& name, const tensor::Tensor& x) { tensors_[name] = x; }
   int64_t bytes() const;
@@ -35,6 +39,50 @@ MemoryPeaks peaks_of(const tensor::MemoryTracker& memory);
 bool is_by_plan(const std::string& operation);
 /// What a rank did, as its scope counts it.
 Report::Rank work_of(const tensor::Scope& rank, int64_t sent);
+/// Denoises a job, whole or part by part (parts.h), on ranks of which this process has some; what
+/// they do is in one report. Its functions are each rank's.
+class Denoising {
+ public:
+  Denoising(ModelState& state, const GenerateRequest& request, const RunControl& control,
+            const Job& job, Trace& trace, Report& report);
+  /// One of the job's parts, by `ranks` (null: one alone). Latents of all its samples in token
+  /// layout f32, at rank 0. Before each step a failure in `world`, if there is one, ends it.
+  tensor::Tensor run(comm::Communicator* ranks, const Job& part,
+                     const comm::Communicator* world = nullptr);
+  /// What a rank did and held, and what it sent since `before`; `weights` (0: it denoised): those
+  /// of the decoder, of one that decoded.
+  void end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
+           int64_t weights = 0);
+
+ private:
+  /// Of a rank, when its first part began.
+  struct Begin {
+    comm::Ledger::Entries sent;
+    double seconds = 0;
+    int64_t bytes = 0;  ///< sent by the plan since
+  };
+  Begin& begin(int rank, const comm::Communicator* ranks);
+  parallel::DenoiseControl watch(const parallel::Setup& setup, const Job& part, Begin& since,
+                                 const comm::Communicator* world, std::vector<double>& marks);
+  void tell(const Job& part, int step, double seconds,
+            const std::function<tensor::Tensor()>& latent);
+  void note_now(const parallel::Setup& setup, const Begin& since);
+  void note_steps(const Job& part, const std::vector<double>& marks, const tensor::Tensor& latent);
+  void note_rank(const parallel::Setup& setup);
+
+  ModelState& state_;
+  const GenerateRequest& request_;
+  const RunControl& control_;
+  const Job& job_;
+  Trace& trace_;
+  Report& report_;
+  const std::vector<nn::Range> parts_;
+  std::mutex mutex_;
+  base::Stopwatch clock_;
+  std::map<int, Begin> begins_{};
+  std::map<int, RankProgress> now_{};  // of the ranks of this process
+};
+
 /// Noise to latents in token layout f32, on the ranks of the model's plan.
 tensor::Tensor denoise(ModelState& state, const GenerateRequest& request, const RunControl& control,
                        const Job& job, Trace& trace, Report& report);

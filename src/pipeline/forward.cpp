@@ -428,6 +428,10 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
           "forward spreads transformers and language models over ranks; a {} runs on one: leave "
           "out --plan and --ranks{}",
           component, text ? "" : ", or add vae= to share its images");
+  require(!state.options.plan.vae_apart, ErrorCode::plan,
+          "vae=+{0} decodes while others denoise, and forward runs one part: use vae={0} on the "
+          "ranks of an axis, or leave it out",
+          state.options.plan.vae);
   if (state.folder.absent.contains(part)) state.folder.component(part);
   require(language      ? true
           : transformer ? state.spec.has_value()

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -18,6 +19,8 @@
 #include "pipeline/denoise.h"
 #include "pipeline/gather_reports.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/parts.h"
+#include "pipeline/relay.h"
 #include "pipeline/share_text.h"
 #include "tessera/version.h"
 
@@ -75,7 +78,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.instruction_set = kernels::name_of(kernels::active_isa());
   report.unit = kernels::name_of(kernels::active_unit());
   report.threads = state.workers.pool->threads();
-  report.ranks = state.options.plan.world();
+  report.ranks = state.options.plan.ranks();
   report.flops = job.meters.all->total().flops;
   if (state.options.processes)  // what the others did
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
@@ -100,21 +103,9 @@ class ForThisRun {
   ModelState& state_;
 };
 
-}  // namespace
-
-void check(ModelState& state, const GenerateRequest& request, const std::stop_token& stop) {
-  check_request(request);
-  const base::BindStop bind(stop);
-  const Job job = plan_job(state, request, {stop, {}, {}});
-  parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
-}
-
-GenerateResult generate(ModelState& state, const GenerateRequest& request,
-                        const RunControl& control) {
-  check_request(request);
-  const Turn turn(state);
-  const base::BindStop stop(control.stop);
-  GenerateResult result;
+// Everything that is decided before anything is computed.
+Job planned(ModelState& state, const GenerateRequest& request, const RunControl& control,
+            GenerateResult& result) {
   const comm::Ledger::Entries sent_before = sent_so_far(state);
   if (state.options.processes)
     agree(*state.options.processes->state().world, terms_of(state, request));
@@ -124,10 +115,39 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   result.guidance = job.guidance_asked;
   result.sampler = job.sampler_name;
   parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
-  plan_memory(state, request, job);
+  return job;
+}
+
+void tell_notes(const Job& job, const RunControl& control, GenerateResult& result) {
   result.report.notes = job.notes;
   if (control.on_note)
     for (const std::string& note : job.notes) control.on_note(note);
+}
+
+// What a caller gets of the latents of all samples, and the files that it asked for.
+void finish(const ModelState& state, const GenerateRequest& request, const RunControl& control,
+            const Job& job, const Tensor& tokens, Trace& trace, GenerateResult& result) {
+  const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
+  result.latents = latents.to_floats();
+  result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
+  if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
+  if (!request.save_latents.empty())
+    load::write_safetensors(request.save_latents, {{"latents", latents}});
+  trace.write(request.trace);
+  finish_report(state, job, result.report);
+  const std::string beyond =
+      beyond_budget(state.options, result.report.peak_bytes, result.report.per_rank);
+  if (beyond.empty()) return;
+  result.report.notes.push_back(beyond);
+  if (control.on_note) control.on_note(beyond);
+}
+
+GenerateResult generate_one(ModelState& state, const GenerateRequest& request,
+                            const RunControl& control) {
+  GenerateResult result;
+  Job job = planned(state, request, control, result);
+  plan_memory(state, request, job);
+  tell_notes(job, control, result);
   encode_text(state, request, control, job);
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const base::Stopwatch clock;
@@ -141,25 +161,99 @@ GenerateResult generate(ModelState& state, const GenerateRequest& request,
   if (!state.options.keep_parts) job.networks.clear();
   loaded.reset();
   if (request.decode) show(state, control, job, tokens, trace, result);
-  if (!first_process(state.options)) {
-    result.elsewhere = true;
-    return result;
-  }
-  const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
-  result.latents = latents.to_floats();
-  result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
-  if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
-  if (!request.save_latents.empty())
-    load::write_safetensors(request.save_latents, {{"latents", latents}});
-  trace.write(request.trace);
-  finish_report(state, job, result.report);
-  const std::string beyond =
-      beyond_budget(state.options, result.report.peak_bytes, result.report.per_rank);
-  if (!beyond.empty()) {
-    result.report.notes.push_back(beyond);
-    if (control.on_note) control.on_note(beyond);
-  }
+  result.elsewhere = !first_process(state.options);
+  if (!result.elsewhere) finish(state, request, control, job, tokens, trace, result);
   return result;
+}
+
+// All of them planned and admitted, together.
+void place_orders(ModelState& state, std::span<const GenerateRequest> requests,
+                  const RunControl& control, std::deque<Order>& orders) {
+  int64_t inputs = 0;
+  for (const GenerateRequest& request : requests) {
+    GenerateResult result;
+    Job job = planned(state, request, control, result);
+    inputs += input_bytes(job);
+    orders.emplace_back(request, std::move(job), std::move(result));
+  }
+  std::vector<Fit> fits;
+  for (Order& order : orders)
+    fits.push_back(plan_memory(state, order.request, order.job, inputs - input_bytes(order.job)));
+  require_overlap(state, fits, inputs);
+  for (Order& order : orders) tell_notes(order.job, control, order.result);
+}
+
+// What this process computes with: the transformers of its ranks, and the decoder.
+SharedDecoder load_halves(ModelState& state, std::deque<Order>& orders) {
+  const Processes* const processes = state.options.processes;
+  SharedDecoder decoder;
+  for (Order& order : orders) {
+    const base::Stopwatch clock;
+    const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
+    load_ranks(state, order.job);
+    const bool decodes = !processes || processes->rank() >= state.options.plan.world();
+    if (decodes && !decoder.decoder)
+      decoder = load_decoder(state, order.job, order.job.meters.memory);
+    else
+      order.job.meters.memory->add_shared(tensor::MemoryClass::weights, decoder.weights);
+    receive_text(state, order.job);
+    for (const nn::Range samples : parts_of(state.options.plan, order.job.samples()))
+      order.parts.push_back(part_of(order.job, samples));
+    order.result.report.phase_seconds[Phase::load] = clock.seconds();
+  }
+  return decoder;
+}
+
+std::vector<GenerateResult> generate_overlapped(ModelState& state,
+                                                std::span<const GenerateRequest> requests,
+                                                const RunControl& control) {
+  std::deque<Order> orders;
+  place_orders(state, requests, control, orders);
+  for (Order& order : orders) encode_text(state, order.request, control, order.job);
+  if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
+  const ForThisRun loaded(state);
+  const SharedDecoder decoder = load_halves(state, orders);
+  run_halves(state, control, orders, decoder);
+  std::vector<GenerateResult> results;
+  for (Order& order : orders) {
+    GenerateResult& result = order.result;
+    result.elsewhere = !first_process(state.options);
+    if (!result.elsewhere) {
+      if (order.trace.wanted())
+        order.trace.plain(state.video() ? "video" : "image", order.made.numbers);
+      result.images = std::move(order.made.images);
+      finish(state, order.request, control, order.job, order.tokens, order.trace, result);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace
+
+void check(ModelState& state, const GenerateRequest& request, const std::stop_token& stop) {
+  check_request(request);
+  const base::BindStop bind(stop);
+  const Job job = plan_job(state, request, {stop, {}, {}});
+  parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
+}
+
+GenerateResult generate(ModelState& state, const GenerateRequest& request,
+                        const RunControl& control) {
+  return std::move(generate(state, {&request, 1}, control).front());
+}
+
+std::vector<GenerateResult> generate(ModelState& state, std::span<const GenerateRequest> requests,
+                                     const RunControl& control) {
+  for (const GenerateRequest& request : requests) check_request(request);
+  const Turn turn(state);
+  const base::BindStop stop(control.stop);
+  if (requests.empty()) return {};
+  if (state.options.plan.vae_apart) return generate_overlapped(state, requests, control);
+  std::vector<GenerateResult> results;
+  for (const GenerateRequest& request : requests)
+    results.push_back(generate_one(state, request, control));
+  return results;
 }
 
 }  // namespace tessera::pipeline

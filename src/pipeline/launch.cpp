@@ -19,7 +19,7 @@ void launch_ranks(const ModelState& state, const RunMeters& meters, const std::s
     const base::BindStop halt(world ? std::stop_token() : stop);
     rank(world);
   };
-  const int world = options.plan.world();
+  const int world = options.plan.ranks();
   if (world == 1) return run(nullptr);
   if (options.processes) return run(&world_of(state.place, *options.processes));
   if (state.device() != tensor::Device::meta)

@@ -26,7 +26,7 @@ std::string ranks_that_fit(const ModelState& state, const Job& job, const Rehear
   const RunOptions& options = state.options;
   const Plan& plan = options.plan;
   const auto sites = state.geometry().experts;
-  const int most = sites.empty() || plan.world() != plan.expert ? 0 : sites.front().experts;
+  const int most = sites.empty() || plan.ranks() != plan.expert ? 0 : sites.front().experts;
   for (int ranks = 2 * plan.expert; options.processes && ranks <= most; ranks *= 2) {
     RunOptions wider = options;
     wider.plan.expert = wider.plan.data = ranks;
@@ -37,7 +37,7 @@ std::string ranks_that_fit(const ModelState& state, const Job& job, const Rehear
       return fmt::format("--plan {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
   const std::string processes = as_processes(options, need, input_bytes(job), room);
-  return processes.empty() && plan.world() > 1
+  return processes.empty() && plan.ranks() > 1
              ? "ranks of a plan do not stream weights, one rank alone does"
              : processes;
 }
@@ -80,7 +80,7 @@ std::optional<Misfit> fit_transformer(const ModelState& state, const Room& room,
   need = rehearse(state, job);
   const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
-  if (state.options.plan.world() > 1 || state.quantises_experts()) return refused();
+  if (state.options.plan.ranks() > 1 || state.quantises_experts()) return refused();
   const Rehearsal whole = need;
   const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
@@ -136,6 +136,24 @@ std::optional<Misfit> fit_tiles(const ModelState& state, const GenerateRequest& 
                   held + need.peak, need.weights};
   if (job.tiles) note_tiles(state, !chosen, room, job);
   return {};
+}
+
+// Of ranks that decode apart, one alone in the largest tiles in which all fits, if it may.
+std::optional<Misfit> fit_halves(const ModelState& state, const GenerateRequest& request,
+                                 const Room& room, Job& job, Fit& fit) {
+  const int shares = state.options.plan.vae;
+  const bool asked = request.vae_tiling == VaeTiling::on;
+  require(shares == 1 || !asked, ErrorCode::plan, kTilesOrBands, shares);
+  if (asked) job.tiles = vae_tiles(state, request.vae_tile);
+  std::optional<Misfit> misfit = fit_transformer(state, room, false, job, fit.denoise);
+  if (shares == 1 && request.vae_tiling == VaeTiling::automatic)
+    for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
+      if (!misfit) break;
+      job.tiles = vae_tiles(state, pixels);
+      misfit = fit_transformer(state, room, false, job, fit.denoise);
+    }
+  if (job.tiles && !misfit) note_tiles(state, asked, room, job);
+  return misfit;
 }
 
 std::string written(double bytes, int digits) {
@@ -249,8 +267,9 @@ models::Tiling vae_tiles(const ModelState& state, int64_t pixels) {
   return state.vae().tiling(pixels);
 }
 
-Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job) {
-  const Room room = room_of(state);
+Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job, int64_t beside) {
+  const Room room = room_of(state, beside);
+  const bool apart = state.options.plan.vae_apart;
   Fit fit;
   std::vector<Misfit> misfits;
   for (const Text& text : job.texts) {
@@ -259,15 +278,16 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
       misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
   }
   const bool previews = request.previews && state.has_vae();
-  const auto denoising = fit_transformer(state, room, previews, job, fit.denoise);
+  const auto denoising = apart ? fit_halves(state, request, room, job, fit)
+                               : fit_transformer(state, room, previews, job, fit.denoise);
   if (denoising) misfits.push_back(*denoising);
   const int64_t held = held_in_decoding(state, job, fit.denoise);
-  if (request.decode && state.has_vae())
+  if (request.decode && state.has_vae() && !apart)
     if (const auto found = fit_tiles(state, request, held, job, fit)) misfits.push_back(*found);
   fit.process =
       std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
   if (previews && !denoising) {
-    const Room left = room_of(state, fit.denoise.between);
+    const Room left = room_of(state, beside + fit.denoise.between);
     const int64_t preview = choose_preview(state, job, left).need.peak;
     if (preview <= left.bytes) fit.process = std::max(fit.process, fit.denoise.between + preview);
   }
@@ -284,16 +304,34 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   return fit;
 }
 
-void plan_memory(ModelState& state, const GenerateRequest& request, Job& job) {
-  check_latents(job, room_of(state));
-  const Fit fit = fit_memory(state, request, job);
+Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside) {
+  check_latents(job, room_of(state, beside));
+  Fit fit = fit_memory(state, request, job, beside);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   state.transformers.keep_only(job.resident_blocks);
   choose_kept(state, fit, room_of(state).bytes, job);
-  if (state.options.memory_budget == 0) return;
+  if (state.options.memory_budget == 0) return fit;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
                                    [&] { return rehearse(state, job); });
   if (most > 0) job.notes.push_back(assumed_routing(most));
+  return fit;
+}
+
+void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs) {
+  const Room room = room_of(state);
+  int64_t denoise = 0, decode = 0, weights = 0;
+  for (const Fit& fit : fits) {
+    denoise = std::max(denoise, fit.denoise.process - fit.denoise.decoding);
+    decode = std::max(decode, fit.denoise.decoding);
+    weights = std::max(weights, fit.denoise.weights);
+  }
+  const int64_t need = inputs + denoise + decode;
+  if (fits.size() > 1 && need > room.bytes)
+    fail(ErrorCode::memory, "{}",
+         too_large(fmt::format("these {} requests, of which one is decoded while the next one is "
+                               "denoised,",
+                               fits.size()),
+                   need, weights, room, "ask for one after the other"));
 }
 
 int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,

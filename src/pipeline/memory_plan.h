@@ -65,11 +65,17 @@ struct Fit {
 /// Makes a job fit into the memory of the machine or RunOptions::memory_budget: chooses how many
 /// blocks of the transformer stay in memory (on one rank), beside previews if they are asked for
 /// and can be, and the tiles in which latents are decoded, and says so in job.notes. Reads no
-/// weight. Throws Error(usage) for tiles that cannot be.
-Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job);
+/// weight. Throws Error(usage) for tiles that cannot be. `beside`: bytes that other requests of a
+/// sequence hold.
+Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job,
+               int64_t beside = 0);
 
 /// The same for a run: throws Error(memory) when nothing helps.
-void plan_memory(ModelState& state, const GenerateRequest& request, Job& job);
+Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside = 0);
+
+/// Throws Error(memory) where the images of one request of a sequence cannot be decoded while
+/// another one is denoised; `inputs`: bytes of all.
+void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs);
 
 /// Bytes of a process, by a rehearsal, if all tokens choose the experts of one rank, one that has
 /// most of them; 0: no ranks share experts, or the caller's scope assumes who gets how many.

@@ -216,7 +216,7 @@ Turn::Turn(const ModelState& state) {
 
 void open_model(const std::string& model, const RunOptions& options, ModelState& state) {
   const auto found =
-      problems(options.plan, options.processes ? options.processes->ranks() : options.plan.world());
+      problems(options.plan, options.processes ? options.processes->ranks() : options.plan.ranks());
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;
   state.place = choose_device(options.device);

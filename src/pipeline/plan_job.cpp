@@ -344,7 +344,7 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
   const Plan& plan = state.options.plan;
   require(
       !request.compare_steps ||
-          (plan.world() == 1 && plan.patch_count() == 1 && !parallel::shares_experts(plan) &&
+          (plan.ranks() == 1 && plan.patch_count() == 1 && !parallel::shares_experts(plan) &&
            !state.geometry().experts.empty()),
       ErrorCode::usage,
       "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "

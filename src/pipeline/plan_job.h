@@ -37,13 +37,15 @@ struct Job {
   nn::TokenLayout layout;
   nn::LatentForm form = nn::LatentForm::image;
   std::vector<std::string> labels;  ///< one an image or video: its class or prompt
-  std::vector<Text> texts;          ///< that encode_text() makes conditioning of
+  /// Of a part of a request: the number of its first sample, and how many there are; 0: it is all.
+  int first_sample = 0, all_samples = 0;
+  std::vector<Text> texts;        ///< that encode_text() makes conditioning of
   nn::Conditioning conditioning;  ///< of all sequences: every image, then again without conditions
   int64_t prefix = 0;             ///< text tokens of a sequence
   int64_t added_frames = 0;       ///< latent frames before those that were asked for
   int64_t decoded_lines = 0;      ///< of a latent; 0: none is decoded
   float guidance_asked = 1;
-  std::unique_ptr<sample::Sampler> sampler;
+  std::shared_ptr<const sample::Sampler> sampler;
   std::string sampler_name;  ///< "ddpm", "DDIMScheduler", ...
   parallel::Guidance guidance;
   std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
@@ -63,13 +65,22 @@ struct Job {
   int samples() const { return static_cast<int>(labels.size()); }
   /// As files hold latents, and as noise is drawn.
   tensor::Shape latent_shape() const { return nn::latent_shape(layout, form, samples()); }
-  tensor::Shape noise_shape() const { return nn::latent_shape(layout, noise_form(), samples()); }
+  /// The same of all samples of the request that this is a part of.
+  tensor::Shape given_shape() const { return nn::latent_shape(layout, form, drawn_samples()); }
+  tensor::Shape noise_shape() const {
+    return nn::latent_shape(layout, noise_form(), drawn_samples());
+  }
+  int drawn_samples() const { return all_samples > 0 ? all_samples : samples(); }
   nn::LatentForm noise_form() const {
     return form == nn::LatentForm::packed ? nn::LatentForm::image : form;
   }
   parallel::Workload workload() const {
-    return {samples(), layout.grid(), guidance.branches() ? 2 : 1, sampler->steps(),
-            prefix,    decoded_lines, guidance.rescale != 0,       sampler->whole_samples()};
+    parallel::Workload all{
+        samples(), layout.grid(), guidance.branches() ? 2 : 1, sampler->steps(),
+        prefix,    decoded_lines, guidance.rescale != 0,       sampler->whole_samples()};
+    all.first_sample = first_sample;
+    all.all_samples = all_samples;
+    return all;
   }
 };
 

@@ -1,6 +1,7 @@
 #include "pipeline/rehearse.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "base/stop.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
+#include "pipeline/relay.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -52,6 +54,10 @@ Job shortened(const Job& job, const Plan& plan) {
   first.labels = job.labels;
   first.prefix = job.prefix;
   first.decoded_lines = job.decoded_lines;
+  first.added_frames = job.added_frames;
+  first.crop_height = job.crop_height;
+  first.crop_width = job.crop_width;
+  first.tiles = job.tiles;
   first.guidance = job.guidance;
   first.resident_blocks = job.resident_blocks;
   first.traced = job.traced;
@@ -66,14 +72,12 @@ Job shortened(const Job& job, const Plan& plan) {
 }
 
 std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
-                                       const nn::Geometry& geometry, const Job& run) {
+                                       const nn::Geometry& geometry, const Job& run, int steps) {
   const parallel::Partition partition(plan, run.workload());
   std::vector<Inspection::Rank> ranks;
-  for (const Report::Rank& did : report.per_rank) {
-    const auto r = static_cast<int>(ranks.size());
-    ranks.push_back(foretold(did, experts_of(plan, geometry, r),
-                             nn::token_count(partition.view(r).body), run.sampler->steps()));
-  }
+  for (int r = 0; r < plan.world(); ++r)
+    ranks.push_back(foretold(report.per_rank[static_cast<size_t>(r)], experts_of(plan, geometry, r),
+                             nn::token_count(partition.view(r).body), steps));
   return ranks;
 }
 
@@ -109,6 +113,64 @@ struct Beside {
   int64_t others = 0, joining = 0;
 };
 
+/// What was run of a job: its first steps, of all samples or of the first parts of them.
+struct Tried {
+  int steps = 0;    ///< in all
+  int samples = 0;  ///< that have gone through them
+  Decoded made{};   ///< by ranks that decode apart
+};
+
+// Two parts, of which one is decoded while the other one is denoised.
+Tried try_halves(ModelState& stage, const RunControl& control, const Job& job, Trace& trace,
+                 Report& report) {
+  const GenerateRequest request;
+  std::deque<Order> orders;
+  Order& order = orders.emplace_back(request, job);
+  Tried tried;
+  for (const nn::Range samples : parts_of(stage.options.plan, job.samples())) {
+    order.parts.push_back(part_of(job, samples));
+    tried.samples += order.parts.back().samples();
+    if (order.parts.size() == 2) break;
+  }
+  const SharedDecoder decoder = load_decoder(stage, job, job.meters.memory);
+  run_halves(stage, control, orders, decoder);
+  trace = std::move(order.trace);
+  report = std::move(order.result.report);
+  tried.steps = job.sampler->steps() * static_cast<int>(order.parts.size());
+  tried.made = std::move(order.made);
+  return tried;
+}
+
+// Of the ranks that denoise.
+Work work_of_denoisers(const Job& run, const Plan& plan) {
+  if (!plan.vae_apart) return run.meters.all->entries();
+  tensor::Meter sum;
+  for (int r = 0; r < plan.world(); ++r)
+    sum.add(run.meters.ranks[static_cast<size_t>(r)].work->entries());
+  return sum.entries();
+}
+
+// Ranks that decode apart, and what rank 0 holds of samples that were not tried.
+void add_decoders(const RunOptions& options, const Job& job, const Tried& tried,
+                  const Report& report, Rehearsal& found) {
+  int64_t weights = 0, sum = 0, most = 0;
+  for (size_t r = found.ranks.size(); r < report.per_rank.size(); ++r) {
+    const MemoryPeaks& peak = report.per_rank[r].decode_peak_bytes;
+    found.ranks.push_back({.decode = peak.total});
+    weights = peak.weights;
+    sum += peak.total - peak.weights;
+    most = std::max(most, peak.total);
+  }
+  int64_t each = latents_of(job).bytes() / job.samples();
+  for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
+  if (job.traced) each += tried.made.numbers.bytes() / tried.samples;
+  const int64_t others = (job.samples() - tried.samples) * each;
+  found.ranks[0].activations += others;
+  found.ranks[0].total += others;
+  found.decoding = options.processes ? 0 : sum + weights;
+  found.process = std::max(found.process + others + found.decoding, options.processes ? most : 0);
+}
+
 }  // namespace
 
 double flops_of(const Work& work) {
@@ -133,7 +195,7 @@ void set_stage(const ModelState& state, const RunOptions& options, ModelState& s
   stage.folder = state.folder;
   stage.spec = state.spec;
   stage.workers.assumptions = tensor::current_scope().assumptions;
-  const auto world = static_cast<size_t>(options.plan.world());
+  const auto world = static_cast<size_t>(options.plan.ranks());
   stage.workers.ranks.resize(world > 1 ? world : 0);
 }
 
@@ -213,16 +275,20 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   control.on_progress = [&](const Progress&) {
     between = std::max(between, tensor::current_scope().memory->current());
   };
-  denoise(stage, {}, control, run, trace, report);
-  const int steps = run.sampler->steps();
-  Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run),
-                  .work = mean_work(run.meters.all->entries(), steps)};
-  found.traced = trace.bytes() / steps * job.sampler->steps();
+  Tried tried{run.sampler->steps(), run.samples()};
+  if (options.plan.vae_apart)
+    tried = try_halves(stage, control, run, trace, report);
+  else
+    denoise(stage, {}, control, run, trace, report);
+  Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run, tried.steps),
+                  .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
+  found.traced =
+      trace.bytes() / run.sampler->steps() * job.sampler->steps() / tried.samples * job.samples();
   const int64_t later = found.traced - trace.bytes();  // of the steps that were not rehearsed
   found.ranks[0].activations += later;
   found.ranks[0].total += later;
   for (const auto& [tag, sent] : report.traffic)
-    if (is_by_plan(tag.first)) found.messages += double(sent.messages) / steps;
+    if (is_by_plan(tag.first)) found.messages += double(sent.messages) / tried.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,
@@ -230,6 +296,7 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
         return stage.make_transformer(rank, job.resident_blocks, weights);
       },
       found);
+  if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
   found.process += input_bytes(job);
   // Where ranks are threads the others may be anywhere in their steps.
   found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);

@@ -18,10 +18,11 @@ struct Rehearsal {
   /// Bytes that this process needs: its rank, or all ranks that are its threads; and those of them
   /// that are weights.
   int64_t process = 0, weights = 0;
-  int64_t between = 0;  ///< held at most where a step is told, which may ask for a preview
-  int64_t traced = 0;   ///< of these, tensors of all steps that the request keeps
-  Work work;            ///< of a step, or of a pass over all tokens, of all ranks
-  double messages = 0;  ///< that all ranks send in a step of images
+  int64_t between = 0;   ///< held at most where a step is told, which may ask for a preview
+  int64_t decoding = 0;  ///< of those that `process` needs, what ranks that decode apart hold
+  int64_t traced = 0;    ///< of these, tensors of all steps that the request keeps
+  Work work;             ///< of a step, or of a pass over all tokens, of all ranks
+  double messages = 0;   ///< that all ranks send in a step of images
 };
 
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count

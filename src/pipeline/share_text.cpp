@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "pipeline/agree.h"
 #include "pipeline/conditioning.h"
+#include "pipeline/parts.h"
 #include "pipeline/processes.h"
 
 namespace tessera::pipeline {
@@ -32,10 +33,9 @@ bool encodes_text(const ModelState& state) { return first_process(state.options)
 
 void send_text(const ModelState& state, const Job& job) {
   if (job.texts.empty() || !state.options.processes || !encodes_text(state)) return;
-  const parallel::Partition partition(state.options.plan, job.workload());
   const nn::Conditioning text = text_of(state, job);
   for (int rank = 1; rank < world(state).size(); ++rank) {
-    const std::vector<int> sequences = partition.sequences(rank);
+    const std::vector<int> sequences = sequences_of(state.options.plan, job, rank);
     if (sequences.empty()) continue;
     for (const auto& [name, x] : take_sequences(text, sequences).tensors)
       world(state).send(rank, x, kText);
@@ -44,8 +44,7 @@ void send_text(const ModelState& state, const Job& job) {
 
 void receive_text(const ModelState& state, Job& job) {
   if (job.texts.empty() || encodes_text(state)) return;
-  const parallel::Partition partition(state.options.plan, job.workload());
-  const std::vector<int> sequences = partition.sequences(world(state).rank());
+  const std::vector<int> sequences = sequences_of(state.options.plan, job, world(state).rank());
   if (sequences.empty()) return;
   for (const auto& [name, zeros] : text_of(state, job).tensors) {
     const Tensor mine = world(state).receive(0, kText).wait();

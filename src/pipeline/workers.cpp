@@ -30,7 +30,7 @@ RunMeters RunMeters::anew() const {
 
 void Workers::start(const RunOptions& options) {
   const int threads = thread_count_of(options);
-  const int count = options.processes ? 1 : options.plan.world();
+  const int count = options.processes ? 1 : options.plan.ranks();
   pool = std::make_unique<base::ThreadPool>(threads);
   for (int r = 0; r < count && count > 1; ++r)
     ranks.push_back(std::make_unique<base::ThreadPool>(std::max(1, threads / count)));

@@ -87,7 +87,7 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
   state.options.plan = plan;
   pipeline::Rehearsal found;
   try {
-    require(problems(plan, plan.world()).empty(), ErrorCode::plan, "not for any model");
+    require(problems(plan, plan.ranks()).empty(), ErrorCode::plan, "not for any model");
     pipeline::check_experts(plan, state.place);
     pipeline::choose_stages(state);
     found = pipeline::rehearse(state, job);

@@ -258,9 +258,9 @@ CompleteRequest asking(CompleteRequest as, const std::string& prompt, int64_t ma
 
 ExpertStudy study_experts(const std::string& name, const RunOptions& options,
                           const ExpertsRequest& request, const std::stop_token& stop) {
-  require(options.plan.world() == 1, ErrorCode::plan,
+  require(options.plan.ranks() == 1, ErrorCode::plan,
           "eval experts watches one rank, not {}; leave --plan and --ranks out",
-          options.plan.world());
+          options.plan.ranks());
   const base::BindStop bind_stop(stop);
   pipeline::ModelState state;
   pipeline::open_model(name, options, state);

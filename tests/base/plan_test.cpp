@@ -27,6 +27,8 @@ TEST(Plan, WritesWhatItReads) {
         "pipefusion=4,patches=8,warmup=2",
         "pipefusion=2,cut=bands,stages=19+38",
         "cfg=2,ulysses=3,vae=5",
+        "ulysses=2,vae=+3",
+        "vae=+1",
         "shards=4",
         "cfg=2,distrifusion=2,shards=4,warmup=2"})
     EXPECT_EQ(to_string(parse_plan(text)), text);
@@ -34,6 +36,9 @@ TEST(Plan, WritesWhatItReads) {
   EXPECT_EQ(parse_plan("cfg=2,ring=3,ulysses=4").world(), 24);
   EXPECT_EQ(parse_plan("cfg=2,shard=3").world(), 6);
   EXPECT_EQ(parse_plan("cfg=2,pipefusion=3,patches=8").world(), 6) << "patches are no ranks";
+  EXPECT_EQ(parse_plan("ulysses=2,vae=2").ranks(), 2);
+  EXPECT_EQ(parse_plan("ulysses=2,vae=+3").world(), 2) << "those that denoise";
+  EXPECT_EQ(parse_plan("ulysses=2,vae=+3").ranks(), 5);
   EXPECT_EQ(parse_plan("distrifusion=2,shards=6").world(), 2) << "nor are shards";
   EXPECT_EQ(parse_plan("distrifusion=3").shard_count(), 3);
   EXPECT_EQ(parse_plan("shards=3").shard_count(), 3);
@@ -147,7 +152,10 @@ TEST(Plan, SaysWhyItCannotRun) {
   refused("stages=2+2", "pipefusion=1 has 1");
   refused("pipefusion=2,stages=4+0", "each stage has a block at least");
   refused("cut=bands", "add patches=");
-  refused("ulysses=2,vae=3", "and it has 2; use vae=2 or less, or add an axis, as ulysses=3");
+  refused("ulysses=2,vae=3",
+          "and it has 2; use vae=2 or less, vae=+3 for ranks of their own, or add");
+  refused("ulysses=2,vae=++3", "plan entry 'vae=++3': expected");
+  refused("vae=+", "plan entry 'vae=+': expected");
   refused("pipefusion=2,stages=3", "stages=3 names 1 stage, pipefusion=2 has 2");
   refused("pipefusion=2,expert=2",
           "expert=2 does not divide the 1 rank that holds different tokens (stages hand the same "

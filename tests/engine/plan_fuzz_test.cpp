@@ -175,8 +175,10 @@ std::string draw_plan(Draw& draw, size_t family) {
   int ranks = 1;
   for (const auto& [axis, size] : sizes) ranks *= size;
   if (draw.chance(30))  // sometimes more than there are ranks or lines
-    text +=
-        fmt::format(",vae={}", draw.chance(5) ? ranks + 1 : draw.from_to(1, std::min(ranks, 5)));
+    text += draw.chance(40)
+                ? fmt::format(",vae=+{}", draw.from_to(1, 3))
+                : fmt::format(",vae={}",
+                              draw.chance(5) ? ranks + 1 : draw.from_to(1, std::min(ranks, 5)));
   return text.empty() ? text : text.substr(1);
 }
 
@@ -223,7 +225,7 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
   drawn.options.threads = 2;
   drawn.options.comm_timeout = std::chrono::seconds(30);
   GenerateRequest& q = drawn.request;
-  const bool bands = parse_plan(drawn.plan).vae > 1;
+  const bool bands = parse_plan(drawn.plan).vae > 1 || parse_plan(drawn.plan).vae_apart;
   q.decode = bands && draw.chance(97);
   const Plan plan = parse_plan(drawn.plan);
   const bool patches = plan.patch_count() * plan.shard_count() > 1;
@@ -292,6 +294,7 @@ std::string exact_oracle(const std::string& text, int steps) {
   plan.shards = plan.shard_count();
   plan.data = plan.cfg = plan.pipefusion = plan.ulysses = plan.distrifusion = 1;
   plan.expert = plan.vae = plan.shard = 1;
+  plan.vae_apart = false;
   plan.stages.clear();
   plan.order.clear();
   plan.placement = ExpertPlacement::blocks;

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -138,7 +139,7 @@ class GenerateTest(unittest.TestCase):
         return file.read_bytes()
 
     def test_processes_decode_an_image_together(self):
-        for plan, ranks in (("ulysses=3,vae=3", 3), ("cfg=2,ulysses=2,vae=3", 4)):
+        for plan, ranks in (("ulysses=3,vae=3", 3), ("cfg=2,ulysses=2,vae=3", 4), ("cfg=2,vae=+2", 4)):
             self.assertEqual(self.image(MPIRUN + ["-np", str(ranks)], plan), self.image([], plan), plan)
         folder = pathlib.Path(MODEL).parents[2] / "diffusers/pixart_alpha"
         tools = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "tools/tensors.py"
@@ -158,15 +159,17 @@ class GenerateTest(unittest.TestCase):
             self.assertEqual(*made, part)
 
     def test_a_rank_that_is_lost_in_decoding_leaves_no_output(self):
-        for victim in (0, 1, 2):
+        for plan, begun, victim in (("ulysses=3,vae=3", "decode", 0), ("ulysses=3,vae=3", "decode", 1),
+                                    ("ulysses=3,vae=3", "decode", 2), ("vae=+2", "denoise [1-9]", 0),
+                                    ("vae=+2", "denoise [1-9]", 2), ("cfg=2,vae=+1", "denoise [1-9]", 1)):
             run = subprocess.Popen([*MPIRUN, "-np", "3", PROGRAM, "generate", "shapes", "--class", "3", "--count", "200",
-                                    "--steps", "1", "--threads", "1", "--progress", "plain", "--plan", "ulysses=3,vae=3",
+                                    "--steps", "1", "--threads", "1", "--progress", "plain", "--plan", plan,
                                     "-o", f"{self.folder}/lost/"],
                                    stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
             watch = threading.Timer(120, run.kill)
             watch.start()
             for line in run.stderr:
-                if "decode" in line:
+                if re.search(begun, line):
                     break
             watch.cancel()
             ranks = [int(pid) for pid in self.children(run.pid)]

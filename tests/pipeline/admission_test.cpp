@@ -84,6 +84,10 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
       {"image on three ranks", "shapes", "ulysses=3,vae=3", classes(3, 2, 0, true)},
       {"image on some ranks", "shapes", "cfg=2,ulysses=2,vae=2",
        traced(classes(2, 2, 384, true), scratch), Precision::f32},
+      {"images decoded apart", "shapes", "vae=+1", classes(4, 2, 0, true)},
+      {"images decoded apart by two", "shapes", "cfg=2,ulysses=2,vae=+2",
+       traced(classes(3, 2, 256, true), scratch), Precision::f32},
+      {"video decoded apart", golden::kVideoModel, "ulysses=2,vae=+2", golden::small_video(videos)},
       {"image in tiles", "shapes", "", classes(1, 1, 512, true), Precision::bf16, 0.5},
       {"text to image", kPixArt, "", pixart(scratch, 128), Precision::f32},
       {"text to image, streamed", kPixArt, "", pixart(scratch, 32), Precision::f32, 0.9},
@@ -218,7 +222,13 @@ TEST(Admission, TilesAndBandsAreNotMixedAndWhatBandsNeedIsSaid) {
   const std::string problem = foreseen(row, fit.process - 1).problem;
   EXPECT_NE(problem.find("this run's decoding by vae=2"), std::string::npos) << problem;
   EXPECT_EQ(foreseen(row, fit.process).problem, "");
+  row.plan = "vae=+1";
+  const int64_t apart = foreseen(row, kPlenty).process;
+  const Fit tiled = foreseen(row, apart * 8 / 10);
+  EXPECT_EQ(tiled.problem, "") << "one that decodes apart may take tiles";
+  EXPECT_LE(run(row, apart * 8 / 10).peak_bytes.total, apart * 8 / 10);
   row.request.vae_tiling = VaeTiling::on;
+  row.plan = "ulysses=2,vae=+2";
   try {
     foreseen(row, kPlenty);
     ADD_FAILURE() << "went on";

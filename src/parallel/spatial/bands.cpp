@@ -193,12 +193,13 @@ Tensor run(std::span<const ops::ConvWeight> taps, const Tensor& image, Range hel
 }  // namespace
 
 std::vector<std::string> band_problems(const Plan& plan, int64_t lines) {
-  if (plan.vae == 1 || plan.vae <= lines) return {};
+  if (!plan.vae_apart && plan.vae == 1) return {};
   if (lines == 0)
     return {
-        fmt::format("vae={} shares out the decoding of images, and nothing is decoded here: "
+        fmt::format("vae={}{} shares out the decoding of images, and nothing is decoded here: "
                     "leave out vae=, or decode with a model that has a VAE",
-                    plan.vae)};
+                    plan.vae_apart ? "+" : "", plan.vae)};
+  if (plan.vae <= lines) return {};
   return {
       fmt::format("vae={}: a latent has {} line{}, and each rank one at least; use vae={} or "
                   "less",
