@@ -26,17 +26,12 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace reference
-namespace simd {
-/// A head at a time: two products of the CPU's and a softmax between them.
-void biased_attention(const BiasedAttentionArgs& args);
-}  // namespace simd
 namespace avx2 {
 /// As attention, past its keys tile by tile against the largest so far; no probability is rounded.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace avx2
 namespace avx512 {
-/// bf16 as attention, past its keys tile by tile against the largest so far; by multiply-adds no
-/// probability is rounded. f32 as `simd`.
+/// The same in wider vectors; by dot products of bf16 probabilities are rounded.
 void biased_attention(const BiasedAttentionArgs& args);
 void biased_attention(Unit unit, const BiasedAttentionArgs& args);
 }  // namespace avx512

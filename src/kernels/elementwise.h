@@ -39,12 +39,12 @@ namespace reference {
 /// Plain loops: defines correct.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace reference
-namespace simd {
-/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
-void elementwise(const ElementwiseArgs& args);
-}  // namespace simd
-namespace avx512 {
+namespace avx2 {
 /// Sixteen elements at a time.
+void elementwise(const ElementwiseArgs& args);
+}  // namespace avx2
+namespace avx512 {
+/// The same in wider vectors.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace avx512
 namespace cuda {

@@ -51,12 +51,13 @@ void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 void group_scale_shift(const GroupScaleShiftArgs& args);
 }  // namespace reference
-namespace simd {
-/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
+namespace avx2 {
+/// Sixteen channels at a time.
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
-}  // namespace simd
+}  // namespace avx2
 namespace avx512 {
+/// The same in wider vectors.
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 }  // namespace avx512

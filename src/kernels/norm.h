@@ -27,12 +27,12 @@ namespace reference {
 /// Plain loops, sums in f64: defines correct.
 void norm(const NormArgs& args);
 }  // namespace reference
-namespace simd {
-/// Plain loops over the vectors that the compiler finds: AVX2 with FMA on x86.
-void norm(const NormArgs& args);
-}  // namespace simd
-namespace avx512 {
+namespace avx2 {
 /// Passes for mean, deviation and result, sixteen channels at a time; sums in f32.
+void norm(const NormArgs& args);
+}  // namespace avx2
+namespace avx512 {
+/// The same in wider vectors.
 void norm(const NormArgs& args);
 }  // namespace avx512
 namespace cuda {

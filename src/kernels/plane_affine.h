@@ -35,10 +35,11 @@ namespace reference {
 /// Plain loops: defines correct.
 void plane_affine(const PlaneAffineArgs& args);
 }  // namespace reference
-namespace simd {
-/// In vectors, with expf as glibc computes it: where that is the C library, bit by bit the same.
+namespace avx2 {
+/// In vectors, with expf as glibc computes it, or near enough for the same bf16: where that is the
+/// C library, bit by bit the same.
 void plane_affine(const PlaneAffineArgs& args);
-}  // namespace simd
+}  // namespace avx2
 namespace avx512 {
 /// The same in wider vectors.
 void plane_affine(const PlaneAffineArgs& args);

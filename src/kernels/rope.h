@@ -24,12 +24,12 @@ namespace reference {
 /// Plain loops in f32: defines correct.
 void rope(const RopeArgs& args);
 }  // namespace reference
-namespace simd {
+namespace avx2 {
 /// In vectors, bit by bit the same.
 void rope(const RopeArgs& args);
-}  // namespace simd
+}  // namespace avx2
 namespace avx512 {
-/// The same for bf16 in wider vectors.
+/// The same in wider vectors.
 void rope(const RopeArgs& args);
 }  // namespace avx512
 namespace cuda {

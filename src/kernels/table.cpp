@@ -56,14 +56,8 @@ KernelTable table_for(Isa isa) {
   table.flow_step = reference::flow_step;
   table.guide = reference::guide;
   if (isa >= Isa::avx2) {
-    table.norm = simd::norm;
-    table.elementwise = simd::elementwise;
-    table.channel_moments = simd::channel_moments;
-    table.channel_affine = simd::channel_affine;
     table.copy = simd::copy;
     table.move_rows = simd::move_rows;
-    table.rope = simd::rope;
-    table.plane_affine = simd::plane_affine;
   }
 #if defined(__x86_64__)
   if (isa >= Isa::avx2) {
@@ -74,6 +68,12 @@ KernelTable table_for(Isa isa) {
     table.conv = avx2::conv;
     table.attention = avx2::attention;
     table.biased_attention = avx2::biased_attention;
+    table.norm = avx2::norm;
+    table.rope = avx2::rope;
+    table.plane_affine = avx2::plane_affine;
+    table.elementwise = avx2::elementwise;
+    table.channel_moments = avx2::channel_moments;
+    table.channel_affine = avx2::channel_affine;
   }
   if (isa >= Isa::avx512) {
     table.matmul = avx512::matmul;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/closeness.h"
+#include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tensor/tensor.h"
 
@@ -97,6 +99,43 @@ TEST(Elementwise, MixedTypesRoundAndKeepStrides) {
         ASSERT_NEAR(tensor::to_float(y[at]), e, 0.004f * (std::abs(e) + 1e-3f)) << t << " " << i;
       }
   }
+}
+
+TEST(Elementwise, EveryMixOfTypesEqualsTheReference) {
+  using tensor::DType;
+  const int64_t rows = 3, columns = 45;
+  const tensor::Tensor gate = random_tensor({columns}, DType::f32, 3);
+  for (DType a : {DType::f32, DType::bf16, DType::f16})
+    for (DType b : {DType::f32, DType::bf16, DType::f16})
+      for (DType y : {DType::f32, DType::bf16, DType::f16})
+        for (int op = 0; op <= int(Elementwise::add_gated); ++op) {
+          const tensor::Tensor x = random_tensor({rows, columns}, a, 1, 3),
+                               z = random_tensor({rows, columns}, b, 2);
+          const auto made = [&](Isa isa) {
+            const tensor::Tensor out = tensor::Tensor::zeros({rows, columns}, y);
+            cpu_table(isa).elementwise({.op = Elementwise(op),
+                                        .a = x.raw(),
+                                        .b = z.raw(),
+                                        .a_stride = columns,
+                                        .b_stride = columns,
+                                        .a_dtype = a,
+                                        .b_dtype = b,
+                                        .y = out.raw(),
+                                        .y_stride = columns,
+                                        .y_dtype = y,
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .alpha = 2,
+                                        .beta = -3,
+                                        .gate = gate.data<float>()});
+            return out;
+          };
+          const tensor::Tensor want = made(Isa::reference);
+          for (Isa isa : available_isas())
+            EXPECT_LT(worst_difference(made(isa), want), tolerance(y, 4e-6))
+                << name_of(isa) << " op " << op << " " << tensor::name_of(a) << " "
+                << tensor::name_of(b) << " to " << tensor::name_of(y);
+        }
 }
 
 TEST(Elementwise, ZeroRowsAreLegal) {

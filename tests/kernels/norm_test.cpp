@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/closeness.h"
+#include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tensor/tensor.h"
 
@@ -97,6 +99,27 @@ TEST_P(Norm, ARowDoesNotDependOnTheOthersAndBf16Rounds) {
   cpu_table(GetParam()).norm(a);
   for (size_t i = 0; i < size_t(width); ++i)
     EXPECT_EQ(alone[i].bits, y[4 * size_t(width) + i].bits);
+}
+
+TEST_P(Norm, EveryTypeEqualsTheReference) {
+  for (tensor::DType dtype : {tensor::DType::f32, tensor::DType::bf16, tensor::DType::f16})
+    for (int64_t width : {1, 40, 64, 129}) {
+      const tensor::Tensor x = random_tensor({3, width}, dtype, 1, 2);
+      const auto made = [&](Isa isa) {
+        const tensor::Tensor y = tensor::Tensor::zeros(x.shape(), dtype);
+        cpu_table(isa).norm({.x = x.raw(),
+                             .x_stride = width,
+                             .y = y.raw(),
+                             .y_stride = width,
+                             .dtype = dtype,
+                             .tokens = 3,
+                             .width = width,
+                             .eps = 1e-3f});
+        return y;
+      };
+      EXPECT_LT(worst_difference(made(GetParam()), made(Isa::reference)), tolerance(dtype))
+          << tensor::name_of(dtype) << " " << width;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Norm, testing::ValuesIn([] {

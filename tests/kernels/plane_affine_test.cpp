@@ -75,6 +75,44 @@ TEST(PlaneAffine, EveryInstructionSetHasTheBitsOfTheReference) {
       }
     }
 }
+
+// All sizes of arguments, from what becomes infinite to what is too small to be normal: a short
+// exponential serves where it decides no bit of bf16.
+TEST(PlaneAffine, Bf16IsThatOfTheReferenceForAnyArgument) {
+  const int64_t channels = 512, pixels = 512;
+  const Tensor ones = Tensor::from(std::vector<float>(size_t(2 * channels), 0), {2, channels});
+  const Tensor x = random_tensor({pixels, channels}, DType::bf16, 1);
+  const Tensor gain = Tensor::zeros({pixels, channels}, DType::f32);
+  const Tensor bias = Tensor::empty({pixels, channels}, DType::f32);
+  for (int64_t i = 0; i < bias.elements(); ++i) {
+    const auto bits = static_cast<uint32_t>(i * 16381);
+    const uint32_t near =
+        0x3a800000 + bits % 0x08800000 + (i % 4 == 0 ? 0x80000000 : 0);  // 2^-10 to 2^7
+    std::memcpy(bias.data<float>() + i, i % 2 ? &bits : &near, 4);
+  }
+  const auto made = [&](Isa isa) {
+    const Tensor y = Tensor::zeros(x.shape(), DType::bf16);
+    cpu_table(isa).plane_affine({x.raw(),
+                                 DType::bf16,
+                                 {1, 1, pixels},
+                                 {1, 1, pixels},
+                                 channels,
+                                 ones.data<float>(),
+                                 gain.data<float>(),
+                                 bias.data<float>(),
+                                 y.raw()});
+    return y;
+  };
+  const std::vector<float> want = made(Isa::reference).to_floats();
+  for (Isa isa : available_isas()) {
+    const std::vector<float> got = made(isa).to_floats();
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_TRUE(std::memcmp(&got[i], &want[i], 4) == 0 ||
+                  (std::isnan(got[i]) && std::isnan(want[i])))
+          << name_of(isa) << ": " << bias.data<float>()[i] << " gives " << got[i] << ", not "
+          << want[i];
+  }
+}
 #endif
 
 TEST(PlaneAffine, TheFirstOfAnOddNumberOfFramesReadsTheFirst) {

@@ -34,6 +34,7 @@ struct Keep {
   int64_t count;  ///< the first ones
   explicit operator bool() const { return count > 0; }
 };
+constexpr Keep kWhole{16};
 /// The first `count` of sixteen lanes.
 TESSERA_INLINE Keep lanes(int64_t count) { return {count >= 16 ? 16 : count <= 0 ? 0 : count}; }
 
@@ -47,6 +48,13 @@ TESSERA_INLINE Floats sub(Floats a, Floats b) {
 }
 TESSERA_INLINE Floats mul(Floats a, Floats b) {
   return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+/// a * b, rounded: the compiler, which would fuse it with an addition, does not see what it is.
+TESSERA_INLINE Floats times(Floats a, Floats b) {
+  Floats product;
+  asm("vmulps %2, %1, %0" : "=x"(product.low) : "x"(a.low), "x"(b.low));
+  asm("vmulps %2, %1, %0" : "=x"(product.high) : "x"(a.high), "x"(b.high));
+  return product;
 }
 TESSERA_INLINE Floats div(Floats a, Floats b) {
   return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
@@ -104,6 +112,13 @@ TESSERA_INLINE Mask mask_of(Keep keep) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 8))};
 }
+/// Zeros in the lanes that are not kept.
+TESSERA_INLINE Floats kept(Floats x, Keep keep) {
+  if (keep.count == 16) return x;
+  const Mask mask = mask_of(keep);
+  return {_mm256_and_ps(x.low, _mm256_castsi256_ps(mask.low)),
+          _mm256_and_ps(x.high, _mm256_castsi256_ps(mask.high))};
+}
 
 TESSERA_INLINE Floats load(const float* from) {
   return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
@@ -150,11 +165,14 @@ TESSERA_INLINE void put_halves(void* to, Keep keep, __m256i v) {
   std::memcpy(to, part, static_cast<size_t>(keep.count) * 2);
 }
 TESSERA_INLINE Floats load(const tensor::BFloat16* from, Keep keep) {
+  if (keep.count == 16)
+    return {widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))),
+            widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8)))};
   const __m256i half = load_halves(from, keep);
   return {widen(_mm256_castsi256_si128(half)), widen(_mm256_extracti128_si256(half, 1))};
 }
 /// Sixteen elements of memory as f32, those outside `keep` as zero.
-inline Floats load(const void* data, DType dtype, int64_t at, Keep keep) {
+TESSERA_INLINE Floats load(const void* data, DType dtype, int64_t at, Keep keep) {
   if (dtype == DType::f32) return load(static_cast<const float*>(data) + at, keep);
   if (dtype == DType::bf16) return load(static_cast<const tensor::BFloat16*>(data) + at, keep);
   const __m256i half = load_halves(static_cast<const uint16_t*>(data) + at, keep);
@@ -162,20 +180,29 @@ inline Floats load(const void* data, DType dtype, int64_t at, Keep keep) {
           _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
 }
 
-/// Floats rounded to bf16, to nearest even, in the upper halves of words; no number stays none.
-TESSERA_INLINE __m256i rounded_words(__m256 v) {
+/// Numbers rounded to bf16, to nearest even, in the upper halves of words.
+TESSERA_INLINE __m256i rounded_numbers(__m256 v) {
   const __m256i u = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-  const __m256i near = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
-  const __m256i none = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+  return _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+}
+/// The same of any floats; no number stays none.
+TESSERA_INLINE __m256i rounded_words(__m256 v) {
+  const __m256i none = _mm256_or_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x400000));
   const __m256 is_none = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
-  return _mm256_blendv_epi8(near, none, _mm256_castps_si256(is_none));
+  return _mm256_blendv_epi8(rounded_numbers(v), none, _mm256_castps_si256(is_none));
+}
+/// Sixteen words of 32 bits, less than 2^16, as halves.
+TESSERA_INLINE __m256i packed(__m256i low, __m256i high) {
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
 }
 /// Sixteen bf16, to nearest even.
 TESSERA_INLINE __m256i to_bf16(Floats v) {
-  const __m256i low = _mm256_srli_epi32(rounded_words(v.low), 16),
-                high = _mm256_srli_epi32(rounded_words(v.high), 16);
-  return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
+  if (_mm256_movemask_ps(_mm256_cmp_ps(v.low, v.high, _CMP_UNORD_Q)) == 0) [[likely]]
+    return packed(_mm256_srli_epi32(rounded_numbers(v.low), 16),
+                  _mm256_srli_epi32(rounded_numbers(v.high), 16));
+  return packed(_mm256_srli_epi32(rounded_words(v.low), 16),
+                _mm256_srli_epi32(rounded_words(v.high), 16));
 }
 TESSERA_INLINE void put_bf16(void* to, Floats v) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), to_bf16(v));
@@ -187,7 +214,7 @@ TESSERA_INLINE Floats rounded_to_bf16(Floats v) {
           _mm256_castsi256_ps(_mm256_and_si256(rounded_words(v.high), keep))};
 }
 /// Stores the elements in `keep`, rounded to nearest even.
-inline void store(void* data, DType dtype, int64_t at, Keep keep, Floats v) {
+TESSERA_INLINE void store(void* data, DType dtype, int64_t at, Keep keep, Floats v) {
   if (dtype == DType::f32) return put(static_cast<float*>(data) + at, keep, v);
   const __m256i half = dtype == DType::bf16
                            ? to_bf16(v)
@@ -216,8 +243,10 @@ TESSERA_INLINE Floats add_products(Floats a, Floats b, Floats sum) {
   return sum;
 }
 
-/// What the next two take: where 2^x is a number, or zero, or infinite; no number stays none.
+/// What the last two take: where 2^x is a number, or zero, or infinite; no number stays none.
 TESSERA_INLINE Floats exponent(Floats x) { return min(all(128), max(all(-127), x)); }
+/// The same of what is not above 128.
+TESSERA_INLINE Floats exponent_below(Floats x) { return max(all(-127), x); }
 /// x - floor(x)
 TESSERA_INLINE Floats fraction(Floats x) {
   return sub(x, {_mm256_floor_ps(x.low), _mm256_floor_ps(x.high)});

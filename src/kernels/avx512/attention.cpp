@@ -97,7 +97,6 @@ void attention(Unit unit, const AttentionArgs& args) {
 void attention(const AttentionArgs& args) { attention(active_unit(), args); }
 
 void biased_attention(Unit unit, const BiasedAttentionArgs& args) {
-  if (args.dtype == DType::f32) return simd::biased_attention(args);
   run_attention(attention_engine(args.dtype, unit), args);
 }
 void biased_attention(const BiasedAttentionArgs& args) { biased_attention(active_unit(), args); }

@@ -35,7 +35,7 @@ namespace tessera::kernels::avx512 {
 using tensor::DType;
 
 /// Sixteen elements of memory as f32, those outside `keep` as zero.
-inline __m512 load(const void* data, DType dtype, int64_t at, __mmask16 keep) {
+TESSERA_INLINE __m512 load(const void* data, DType dtype, int64_t at, __mmask16 keep) {
   if (dtype == DType::f32) return _mm512_maskz_loadu_ps(keep, static_cast<const float*>(data) + at);
   const __m256i half = _mm256_maskz_loadu_epi16(keep, static_cast<const uint16_t*>(data) + at);
   if (dtype == DType::f16) return _mm512_cvtph_ps(half);
@@ -56,7 +56,7 @@ inline __m512 widen(__m256i half) {
 }
 
 /// Stores the elements in `keep`, rounded to nearest even.
-inline void store(void* data, DType dtype, int64_t at, __mmask16 keep, __m512 v) {
+TESSERA_INLINE void store(void* data, DType dtype, int64_t at, __mmask16 keep, __m512 v) {
   if (dtype == DType::f32) {
     _mm512_mask_storeu_ps(static_cast<float*>(data) + at, keep, v);
     return;
@@ -74,11 +74,16 @@ inline __mmask16 lanes(int64_t count) {
 /// Sixteen floats and the operations that texts of kernels/wide are written in.
 using Floats = __m512;
 using Keep = __mmask16;
+constexpr Keep kWhole = 0xffff;
 TESSERA_INLINE Floats zeros() { return _mm512_setzero_ps(); }
 TESSERA_INLINE Floats all(float x) { return _mm512_set1_ps(x); }
 TESSERA_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 TESSERA_INLINE Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 TESSERA_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+/// a * b, rounded: the compiler fuses no product that names its rounding.
+TESSERA_INLINE Floats times(Floats a, Floats b) {
+  return _mm512_mul_round_ps(a, b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 TESSERA_INLINE Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 /// a b + c, a b - c
 TESSERA_INLINE Floats fmadd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
@@ -87,6 +92,8 @@ TESSERA_INLINE Floats fmsub(Floats a, Floats b, Floats c) { return _mm512_fmsub_
 TESSERA_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 TESSERA_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 TESSERA_INLINE Floats magnitude(Floats x) { return _mm512_abs_ps(x); }
+/// Zeros in the lanes that are not kept.
+TESSERA_INLINE Floats kept(Floats x, Keep keep) { return _mm512_maskz_mov_ps(keep, x); }
 /// yes where x < 0, else no
 TESSERA_INLINE Floats if_negative(Floats x, Floats yes, Floats no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), no, yes);
@@ -128,8 +135,9 @@ TESSERA_INLINE Floats add_products(Floats a, Floats b, Floats sum) {
   if constexpr (dot) return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
   return _mm512_fmadd_ps(a, b, sum);
 }
-/// What the next two take; x - floor(x); p 2^floor(x).
+/// What the last two take, the second of what is not above 128; x - floor(x); p 2^floor(x).
 TESSERA_INLINE Floats exponent(Floats x) { return x; }
+TESSERA_INLINE Floats exponent_below(Floats x) { return x; }
 TESSERA_INLINE Floats fraction(Floats x) { return _mm512_reduce_ps(x, 0x09); }
 TESSERA_INLINE Floats scale2(Floats p, Floats x) { return _mm512_scalef_ps(p, x); }
 

@@ -1,0 +1,14 @@
+#include "kernels/elementwise.h"
+
+#if defined(__x86_64__)
+#include "kernels/avx2/vector.h"
+#include "tensor/scope.h"
+
+TESSERA_AVX2_BEGIN
+namespace tessera::kernels::avx2 {
+
+#include "kernels/wide/elementwise.inc"
+
+}  // namespace tessera::kernels::avx2
+TESSERA_AVX2_END
+#endif  // __x86_64__
