@@ -42,6 +42,14 @@ __m512d exponential(__m512d x) {
   return _mm512_maskz_scalef_pd(alive, sum, n);
 }
 
+// by_sixteens() of doubles.
+template <class F>
+TESSERA_INLINE void by_eights(int64_t count, const F& f) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) f(i, static_cast<__mmask8>(0xff));
+  if (i < count) f(i, static_cast<__mmask8>(lanes(count - i)));
+}
+
 // The largest of the lanes, in each of them.
 __m512 in_all_lanes(__m512 v) {
   v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, 0x4e));
@@ -102,33 +110,32 @@ void router_scores(const RouterScoresArgs& args) {
   const __m512d one = _mm512_set1_pd(1);
   __m512 most = _mm512_set1_ps(kNone);
   if (!args.sigmoid)
-    for (int64_t e = 0; e < args.experts; e += 16) {
-      const __mmask16 keep = lanes(args.experts - e);
-      most = _mm512_mask_max_ps(most, keep, most, _mm512_maskz_loadu_ps(keep, args.logits + e));
-    }
+    by_sixteens(
+        args.experts, [&](int64_t e, Keep keep) __attribute__((always_inline)) {
+          most = _mm512_mask_max_ps(most, keep, most, load(args.logits + e, keep));
+        });
   const __m512d top = _mm512_set1_pd(args.sigmoid ? 0 : double{_mm512_reduce_max_ps(most)});
   __m512d sums = _mm512_setzero_pd();
-  for (int64_t e = 0; e < args.experts; e += 8) {
-    const auto keep = static_cast<__mmask8>(lanes(args.experts - e));
-    const __m512d x =
-        _mm512_cvtps_pd(_mm512_castps512_ps256(_mm512_maskz_loadu_ps(keep, args.logits + e)));
-    __m512d y =
-        exponential(args.sigmoid ? _mm512_sub_pd(_mm512_setzero_pd(), x) : _mm512_sub_pd(x, top));
-    if (args.sigmoid) {
-      y = _mm512_div_pd(one, _mm512_add_pd(one, y));
-      _mm256_mask_storeu_ps(args.score + e, keep, _mm512_cvtpd_ps(y));
-    }
-    _mm512_mask_storeu_pd(args.exact + e, keep, y);
-    sums = _mm512_mask_add_pd(sums, keep, sums, y);
-  }
+  by_eights(
+      args.experts, [&](int64_t e, __mmask8 keep) __attribute__((always_inline)) {
+        const __m512d x = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(keep, args.logits + e));
+        __m512d y = exponential(args.sigmoid ? _mm512_sub_pd(_mm512_setzero_pd(), x)
+                                             : _mm512_sub_pd(x, top));
+        if (args.sigmoid) {
+          y = _mm512_div_pd(one, _mm512_add_pd(one, y));
+          _mm256_mask_storeu_ps(args.score + e, keep, _mm512_cvtpd_ps(y));
+        }
+        _mm512_mask_storeu_pd(args.exact + e, keep, y);
+        sums = _mm512_mask_add_pd(sums, keep, sums, y);
+      });
   if (args.sigmoid) return;
   const __m512d inverse = _mm512_set1_pd(1 / _mm512_reduce_add_pd(sums));
-  for (int64_t e = 0; e < args.experts; e += 8) {
-    const auto keep = static_cast<__mmask8>(lanes(args.experts - e));
-    const __m512d y = _mm512_mul_pd(_mm512_maskz_loadu_pd(keep, args.exact + e), inverse);
-    _mm512_mask_storeu_pd(args.exact + e, keep, y);
-    _mm256_mask_storeu_ps(args.score + e, keep, _mm512_cvtpd_ps(y));
-  }
+  by_eights(
+      args.experts, [&](int64_t e, __mmask8 keep) __attribute__((always_inline)) {
+        const __m512d y = _mm512_mul_pd(_mm512_maskz_loadu_pd(keep, args.exact + e), inverse);
+        _mm512_mask_storeu_pd(args.exact + e, keep, y);
+        _mm256_mask_storeu_ps(args.score + e, keep, _mm512_cvtpd_ps(y));
+      });
 }
 
 void top_k(const TopKArgs& args) {
