@@ -20,6 +20,29 @@ constexpr int kColumns = 1;
 template <int columns>
 constexpr int kRows = 6;
 
+// Eight columns: what a head of 72 leaves for the last of its vectors.
+void add_half(int64_t rows, const float* x, const float* w, int64_t stride, int64_t depth,
+              float* sums, bool first) {
+  constexpr int R = 12;
+  for (int64_t row = 0; row < rows; row += R, x += R * kBlockKeys, sums += R * stride) {
+    __m256 sum[R];
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+      sum[r] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(sums + r * stride);
+    const float* columns = w;
+    for (int64_t i = 0; i < depth; ++i, columns += stride) {
+      const __m256 v = _mm256_loadu_ps(columns);
+#pragma GCC unroll 12
+      for (int r = 0; r < R; ++r)
+        sum[r] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + r * kBlockKeys + i), v, sum[r]);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) _mm256_storeu_ps(sums + r * stride, sum[r]);
+  }
+}
+constexpr int64_t kHalf = 8;
+constexpr AddHalf kAddHalf = add_half;
+
 TESSERA_INLINE void transpose(__m256 (&a)[8]) {
   __m256 b[8];
 #pragma GCC unroll 4

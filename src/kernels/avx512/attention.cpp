@@ -20,6 +20,8 @@ namespace {
 constexpr int kColumns = 4;
 template <int columns>
 constexpr int kRows = columns == 1 ? 12 : 24 / columns;
+constexpr int64_t kHalf = 0;
+constexpr AddHalf kAddHalf = nullptr;
 
 // Sixteen rows of sixteen columns, in place.
 TESSERA_INLINE void transpose(Floats (&a)[16]) {
