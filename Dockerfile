@@ -7,8 +7,8 @@ RUN ./scripts/package && mkdir /packages && cp build/package/tessera_*.deb /pack
 FROM debian:12-slim
 RUN --mount=type=bind,from=build,source=/packages,target=/packages \
     apt-get update && apt-get install -y --no-install-recommends /packages/*.deb && rm -rf /var/lib/apt/lists/*
-RUN useradd tessera
-USER tessera
+RUN useradd --uid 10001 --no-log-init tessera
+USER 10001
 WORKDIR /out
 ENTRYPOINT ["tessera"]
 CMD ["--help"]

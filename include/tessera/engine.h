@@ -58,8 +58,9 @@ class Model {
   /// Error(usage) for an output that exists, lies in the folder or cannot be written, and models
   /// without such weights; Error(cancelled) after a stop request. Nothing half-written stays.
   QuantiseResult quantise(const QuantiseRequest& request, const RunControl& control = {}) const;
-  /// Throws what generate() or complete() refuses a request for before it looks at memory and reads
-  /// a weight. Many may be checked while others run, also where ranks are processes.
+  /// Throws what generate() or complete() refuses a request for before it reads a weight, memory
+  /// among it: Error(memory). Many may be checked while others run, also where ranks are processes,
+  /// of which it looks at the memory of the caller's.
   void check(const GenerateRequest& request, const std::stop_token& stop = {}) const;
   void check(const CompleteRequest& request, const std::stop_token& stop = {}) const;
   /// Number of classes that a request may name; 0: a model that takes none.

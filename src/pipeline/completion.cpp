@@ -280,6 +280,19 @@ struct Course {
   }
 };
 
+// As memory sees it, with nothing kept of an earlier request.
+TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts, const DecodingPolicy& policy,
+                      const models::TokenSpec& spec, const nn::SelectionRule& rule) {
+  TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
+               policy.block};
+  run.joined = !policy.as_published;
+  run.rule = rule;
+  for (const auto& prompt : prompts)
+    if (policy.cache.kind == KvCache::block)
+      run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);
+  return run;
+}
+
 /// A checked request, and what its ranks share.
 struct Order {
   ModelState& state;
@@ -466,16 +479,17 @@ void check_token_plan(const ModelState& state) {
   if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
 }
 
-void check(const ModelState& state, const CompleteRequest& q, const std::stop_token& stop) {
+void check(ModelState& state, const CompleteRequest& q, const std::stop_token& stop) {
   check_request(q);
   const base::BindStop bind(stop);
   require_language(state);
   check_token_plan(state);
   const models::TokenSpec& spec = state.language->spec();
   const sample::DecodingPolicy policy = policy_of(q, spec);
-  rule_of(q, spec);
-  prompts_of(q, *state.language, policy);
+  const nn::SelectionRule rule = rule_of(q, spec);
+  const auto prompts = prompts_of(q, *state.language, policy);
   require_stops(q, *state.language);
+  plan_tokens(state, token_run_of(prompts, policy, spec, rule));
 }
 
 CompleteResult complete(ModelState& state, const CompleteRequest& q, const CompleteControl& control,
@@ -498,13 +512,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   Lent lent(state, q, policy, control.prefix, prompts);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require_stops(q, language);
-  TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
-               policy.block};
-  run.joined = !policy.as_published;
-  run.rule = rule;
-  for (const auto& prompt : prompts)
-    if (policy.cache.kind == KvCache::block)
-      run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);
+  TokenRun run = token_run_of(prompts, policy, spec, rule);
   if (prompts.front().kept > 0) {
     run.kept = prompts.front().kept;
     run.kept_slots = lent.keys.ranks.front().tables.front().first.size(0);

@@ -24,7 +24,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& request,
                         const CompleteControl& control, const PassWatch& watch = {});
 
 /// As Model::check.
-void check(const ModelState& state, const CompleteRequest& request, const std::stop_token& stop);
+void check(ModelState& state, const CompleteRequest& request, const std::stop_token& stop);
 
 /// Throws Error(plan) for a plan under which a language model cannot run.
 void check_token_plan(const ModelState& state);

@@ -234,8 +234,9 @@ std::vector<GenerateResult> generate_overlapped(ModelState& state,
 void check(ModelState& state, const GenerateRequest& request, const std::stop_token& stop) {
   check_request(request);
   const base::BindStop bind(stop);
-  const Job job = plan_job(state, request, {stop, {}, {}});
+  Job job = plan_job(state, request, {stop, {}, {}});
   parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
+  require_memory(state, request, job);
 }
 
 GenerateResult generate(ModelState& state, const GenerateRequest& request,

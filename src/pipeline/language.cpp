@@ -167,11 +167,13 @@ std::shared_ptr<const nn::TokenModel> Language::model(
 }
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
-  tensor::Scope aside;
-  const tensor::BindScope rehearsal(aside);
-  nn::Portion portion = spec_.whole();
-  portion.shard = shard;
-  return spec_.make(load::MetaWeights(), portion, dtype, 0)->geometry();
+  return geometry_.of({dtype, shard.index, shard.count}, [&] {
+    tensor::Scope aside;
+    const tensor::BindScope rehearsal(aside);
+    nn::Portion portion = spec_.whole();
+    portion.shard = shard;
+    return spec_.make(load::MetaWeights(), portion, dtype, 0)->geometry();
+  });
 }
 
 }  // namespace tessera::pipeline

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "load/diffusers_folder.h"
@@ -11,6 +12,7 @@
 #include "load/weight_store.h"
 #include "models/token_spec.h"
 #include "pipeline/loaded.h"
+#include "pipeline/remembered.h"
 #include "sample/block_walk.h"
 #include "tokenizer/byte_level_bpe.h"
 #include "tokenizer/chat.h"
@@ -48,8 +50,8 @@ class Language {
       int block, nn::DType dtype, const load::WeightStore& store, int rank,
       const nn::Portion& portion,
       const std::shared_ptr<tensor::MemoryTracker>& rank_memory = nullptr);
-  /// What plans need to know of the network; reads no file. Throws Error(plan) for a shard that the
-  /// network cannot be cut into.
+  /// What plans need to know of the network; reads no file, and builds it on meta once. Throws
+  /// Error(plan) for a shard that the network cannot be cut into.
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
   /// Weights on meta, of the dtypes that the files say if they are there.
   load::MetaWeights on_meta() const;
@@ -72,6 +74,7 @@ class Language {
   Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
+  Remembered<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // dtype, shard of how many
 };
 
 }  // namespace tessera::pipeline

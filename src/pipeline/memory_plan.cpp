@@ -178,6 +178,28 @@ void check_latents(const Job& job, const Room& room) {
   check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
 }
 
+// All of a request that its rehearsal depends on, and nothing else: prompts and seeds are not in
+// it.
+std::string size_of(const GenerateRequest& request, const Job& job) {
+  const nn::TokenLayout& layout = job.layout;
+  std::string size =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", layout.size[0], layout.size[1],
+                  layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
+                  job.guidance.branches(), job.guidance.rescale != 0, job.prefix, job.added_frames,
+                  job.crop_height, job.crop_width, job.traced, request.decode);
+  size += fmt::format(" {} {}", static_cast<int>(request.vae_tiling), request.vae_tile);
+  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+    for (const auto& [name, x] : *tensors) {
+      size += fmt::format(" {} {}", name, x.shape().str());
+      if (name.find("mask") == std::string::npos) continue;
+      const tensor::Tensor lengths = x.to(Device::cpu).contiguous();
+      size.append(static_cast<const char*>(lengths.raw()), static_cast<size_t>(lengths.bytes()));
+    }
+  for (const Text& text : job.texts)
+    size += fmt::format(" {} {} {}", text.part.encoder, text.need.peak, text.need.weights);
+  return size;
+}
+
 // Of text encoders and the VAE those stay whose weights fit beside all that the run does; else what
 // was kept goes first.
 void choose_kept(const ModelState& state, const Fit& fit, int64_t room, Job& job) {
@@ -304,10 +326,30 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   return fit;
 }
 
-Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside) {
-  check_latents(job, room_of(state, beside));
+Fit require_memory(const ModelState& state, const GenerateRequest& request, Job& job,
+                   int64_t beside) {
+  const Room room = room_of(state, beside);
+  check_latents(job, room);
+  const bool usual = tensor::current_scope().assumptions.expert_load.empty() && !request.previews &&
+                     !state.options.plan.vae_apart;
+  const std::string size = size_of(request, job);
+  if (const auto known = usual ? state.fitting.find(size) : std::nullopt)
+    if ((*known)[0] <= room.bytes) {
+      Fit fit;
+      fit.process = (*known)[0];
+      fit.decode.weights = (*known)[1];
+      return fit;
+    }
+  const size_t notes = job.notes.size();
   Fit fit = fit_memory(state, request, job, beside);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
+  const bool whole = job.notes.size() == notes;  // nothing is streamed, nothing in tiles
+  if (usual && whole) state.fitting.keep(size, {fit.process, fit.decode.weights});
+  return fit;
+}
+
+Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside) {
+  Fit fit = require_memory(state, request, job, beside);
   state.transformers.keep_only(job.resident_blocks);
   choose_kept(state, fit, room_of(state).bytes, job);
   if (state.options.memory_budget == 0) return fit;

@@ -70,7 +70,11 @@ struct Fit {
 Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job,
                int64_t beside = 0);
 
-/// The same for a run: throws Error(memory) when nothing helps.
+/// The same of a request: throws Error(memory) when nothing helps. Of one that is like one that was
+/// seen to fit whole it gives `process` and `decode.weights` alone, unless a plan decodes apart.
+Fit require_memory(const ModelState& state, const GenerateRequest& request, Job& job,
+                   int64_t beside = 0);
+/// The same for a run: lets go of what is beside it.
 Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside = 0);
 
 /// Throws Error(memory) where the images of one request of a sequence cannot be decoded while

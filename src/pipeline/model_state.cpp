@@ -99,21 +99,31 @@ models::VaeSpec ModelState::vae() const {
   return models::vae_of(part.class_name, source_of(part));
 }
 
+// Files of parts that stay in memory are looked at as often as those are read: once.
+std::string ModelState::checked(const std::string& part,
+                                const std::function<std::string()>& check) const {
+  return options.keep_parts ? said_.of(part, check) : check();
+}
+
 std::string ModelState::check_transformer() const {
-  tensor::Scope aside;  // the rehearsal on meta counts for nobody
-  const tensor::BindScope rehearsal(aside);
-  const load::Component& part = folder.component("transformer");
-  const load::TensorSet tensors = load::open_weights(part);
-  const load::MetaWeights asked(tensors);
-  spec->make(asked, spec->whole(), dtype());
-  return load::check_names(asked, tensors, part.folder);
+  return checked("transformer", [&] {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const load::Component& part = folder.component("transformer");
+    const load::TensorSet tensors = load::open_weights(part);
+    const load::MetaWeights asked(tensors);
+    spec->make(asked, spec->whole(), dtype());
+    return load::check_names(asked, tensors, part.folder);
+  });
 }
 
 nn::Geometry ModelState::geometry() const {
-  tensor::Scope aside;
-  const tensor::BindScope rehearsal(aside);
-  const load::MetaWeights weights;
-  return spec->make(weights, spec->whole(), dtype())->geometry();
+  return geometry_.of(dtype(), [&] {
+    tensor::Scope aside;
+    const tensor::BindScope rehearsal(aside);
+    const load::MetaWeights weights;
+    return spec->make(weights, spec->whole(), dtype())->geometry();
+  });
 }
 
 nn::Portion ModelState::portion(int rank) const {
@@ -169,7 +179,8 @@ std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& par
 }
 
 std::string ModelState::check_vae() const {
-  return check_half(*this, vae().decoder, "encoder.*", "quant_conv.*");
+  return checked("vae",
+                 [&] { return check_half(*this, vae().decoder, "encoder.*", "quant_conv.*"); });
 }
 
 std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
@@ -187,14 +198,17 @@ std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
 }
 
 std::string ModelState::check_text_encoder(const std::string& part) const {
-  tensor::Scope aside;  // the rehearsal on meta counts for nobody
-  const tensor::BindScope rehearsal(aside);
-  const load::Component& found = folder.component(part);
-  const load::TensorSet tensors = load::open_weights(found);
-  const auto asked = std::make_shared<load::MetaWeights>(tensors);
-  const auto encoder = models::text_encoder_of(found.class_name, source_of(found), asked, dtype());
-  encoder->encode({{0}, {1}, 1});
-  return load::check_names(*asked, tensors, found.folder, encoder->unused());
+  return checked(part, [&] {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const load::Component& found = folder.component(part);
+    const load::TensorSet tensors = load::open_weights(found);
+    const auto asked = std::make_shared<load::MetaWeights>(tensors);
+    const auto encoder =
+        models::text_encoder_of(found.class_name, source_of(found), asked, dtype());
+    encoder->encode({{0}, {1}, 1});
+    return load::check_names(*asked, tensors, found.folder, encoder->unused());
+  });
 }
 
 std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(

@@ -17,6 +17,7 @@
 #include "pipeline/kept_parts.h"
 #include "pipeline/language.h"
 #include "pipeline/loaded.h"
+#include "pipeline/remembered.h"
 #include "pipeline/workers.h"
 #include "tessera/request.h"
 
@@ -51,6 +52,9 @@ struct ModelState {
     std::mutex mutex;
     std::array<int64_t, 3> size{};
   } foreseen;
+  /// Runs that make images and were seen to fit whole, by what their memory depends on: bytes of
+  /// the process, and of the VAE's weights.
+  Remembered<std::string, std::array<int64_t, 2>> fitting;
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
@@ -67,12 +71,12 @@ struct ModelState {
   /// Pixels of a side for one of the latent; 8 without a VAE.
   int64_t vae_factor() const { return has_vae() ? vae().factor : 8; }
   /// Throws Error(model) naming every tensor that is missing or of another shape than the
-  /// configuration says; reads no weight. They return a sentence that names tensors which nothing
-  /// reads, or "".
+  /// configuration says; reads no weight, and of parts that are kept in memory files once. They
+  /// return a sentence that names tensors which nothing reads, or "".
   std::string check_transformer() const;
   std::string check_vae() const;
   std::string check_text_encoder(const std::string& part) const;
-  /// What plans need to know of the transformer; reads no file.
+  /// What plans need to know of the transformer; reads no file, and builds it on meta once.
   nn::Geometry geometry() const;
   /// Those of a part; on meta as the files have them, or would have.
   std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
@@ -98,6 +102,10 @@ struct ModelState {
 
  private:
   std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;
+  std::string checked(const std::string& part, const std::function<std::string()>& check) const;
+
+  Remembered<std::string, std::string> said_;  // of files that were checked
+  Remembered<nn::DType, nn::Geometry> geometry_;
 };
 
 /// Reads the folder and starts the device; as Model::open.

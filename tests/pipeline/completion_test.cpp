@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "engine/llada_golden.h"
@@ -213,6 +214,24 @@ TEST(Completion, BadInputIsOneLineThatNamesIt) {
   has(refused([](auto& q) { q.chat = "[]"; }), "no chat template");
   has(refused([](auto& q) { q.stop = {"x"}; }), "tokenizer.json");
   has(refused([](auto& q) { q.temperature = -1; }), "temperature");
+}
+
+TEST(Completion, ACheckRefusesTheMemoryThatARunDoes) {
+  const golden::TextModel folder("llada_moe");
+  RunOptions options = golden::options(Precision::f32);
+  options.memory_budget = 1000;
+  const Model model = Model::open(folder.path(), options);
+  CompleteRequest q;
+  q.prompts = {"Hello"};
+  q.max_tokens = 8;
+  for (const auto& ask : {std::function<void()>([&] { model.check(q); }),
+                          std::function<void()>([&] { model.complete(q); })})
+    try {
+      ask();
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::memory) << e.what();
+    }
 }
 
 TEST(Completion, SeveralAnswersAreThoseOfTheirSeeds) {

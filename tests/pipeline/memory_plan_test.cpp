@@ -160,6 +160,35 @@ TEST(MemoryPlan, SaysWhatIsMissingWhenNothingHelps) {
   EXPECT_NE(message.find("--memory-budget allows 0.1 MB"), std::string::npos) << message;
 }
 
+TEST(MemoryPlan, ACheckRefusesWhatARunDoes) {
+  RunOptions options;
+  options.memory_budget = 2'000'000;
+  const Model model = Model::open("shapes", options);
+  const auto refused = [](const auto& ask) -> std::string {
+    try {
+      ask();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::memory) << e.what();
+      return e.what();
+    }
+    return "";
+  };
+  GenerateRequest small;
+  small.classes = {"red circle"};
+  small.steps = 2;
+  small.width = small.height = 64;
+  GenerateRequest large = small;
+  large.width = large.height = 0;
+  large.count = 8;
+  for (int i = 0; i < 3; ++i) {  // what fits is remembered, and no other size takes its place
+    EXPECT_EQ(refused([&] { model.check(small); }), "");
+    const std::string why = refused([&] { model.check(large); });
+    EXPECT_NE(why.find("--memory-budget allows 2.0 MB"), std::string::npos) << why;
+    EXPECT_EQ(refused([&] { model.generate(large); }), why);
+    EXPECT_EQ(model.generate(small).images.size(), 1u);
+  }
+}
+
 TEST(MemoryPlan, TextEncodersCountToo) {
   RunOptions options = golden::options(Precision::bf16);
   options.memory_budget = 20'000;

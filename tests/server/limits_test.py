@@ -69,13 +69,13 @@ class Bodies(ServerTest):
 
     def test_what_does_not_fit_into_memory(self):
         server = self.another("--memory-budget", "2MB")
-        request = {"classes": ["red circle"], "count": 8, "steps": 2}
-        job = server.wait(server.submit(request))
-        self.assertEqual((job["state"], job["error"]["type"]), ("failed", "memory"))
-        self.assertIn("--memory-budget allows 2.0 MB", job["error"]["message"])
-        answer = server.post("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "n": 8})
-        self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"))
-        self.assertIn("--memory-budget allows 2.0 MB", answer.message)
+        request = {"model": "shapes", "request": {"classes": ["red circle"], "count": 8, "steps": 2}}
+        for path, body in (("/jobs", request), ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "n": 8})):
+            answer = server.post(path, body)
+            self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"))
+            self.assertIn("--memory-budget allows 2.0 MB", answer.message)
+        self.assertEqual(server.get("/jobs").json["jobs"], [], "what is refused is no job")
+        self.assertEqual(server.wait(server.submit({**CIRCLE, "width": 64, "height": 64}))["state"], "done")
 
     def test_paths_and_methods(self):
         for method, path, status in (("GET", "/nothing", 404), ("GET", "/jobs/x", 404), ("GET", "/jobs/../../etc/passwd", 404),
@@ -124,10 +124,13 @@ class Bodies(ServerTest):
         self.assertEqual([server.wait(job)["state"] for job in waiting], ["done", "done"])
 
     def test_memory_that_is_not_there(self):
-        server = self.another("--memory-budget", "1MB")
-        answer = server.post("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "steps": 2})
-        self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"), answer.body)
-        self.assertIn("--memory-budget", answer.message)
+        server = self.another("--memory-budget", "1MB", models=("shapes", "tasks-a"))
+        for path, body in (("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "steps": 2}),
+                           ("/v1/completions", {"model": "tasks-a", "prompt": "sort hello="}),
+                           ("/jobs", {"model": "tasks-a", "request": {"prompt": "sort hello="}})):
+            answer = server.post(path, body)
+            self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"), answer.body)
+            self.assertIn("--memory-budget", answer.message)
 
 
 class Keys(ServerTest):

@@ -68,7 +68,7 @@ class Container(unittest.TestCase):
             self.assertTrue(os.access(SOURCE / script, os.X_OK), script)
         instructions = {line.split()[0] for line in text.splitlines() if re.match(r"[A-Z]+ ", line)}
         self.assertLessEqual(instructions, {"FROM", "COPY", "WORKDIR", "RUN", "USER", "ENTRYPOINT", "CMD"})
-        self.assertLess(text.index("USER tessera"), text.index("ENTRYPOINT"))
+        self.assertLess(text.index("USER 10001"), text.index("ENTRYPOINT"))
 
 
 if __name__ == "__main__":
