@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/setup.h"
+#include "tessera/error.h"
 
 // The table of docs/plans.md that says which entries of a plan go together is what the planner
 // says.

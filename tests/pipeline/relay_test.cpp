@@ -1,7 +1,7 @@
 #include "pipeline/relay.h"
 
 #include <chrono>
-#include <mutex>
+#include <cmath>
 #include <thread>
 
 #include "engine/small_video.h"
@@ -53,14 +53,16 @@ TEST(Relay, GivesTheBitsOfRanksThatDecodeAfterwards) {
     for (const auto& [name, entry] : trace.entries()) numbers[name] = trace.get(name).to_floats();
     return std::pair(std::move(made), std::move(numbers));
   };
-  for (const auto& [apart, behind] : {std::pair{"vae=+1", ""},
-                                      {"vae=+2", "ulysses=2,vae=2"},
-                                      {"cfg=2,vae=+1", "cfg=2"},
-                                      {"data=2,vae=+3", "ulysses=3,vae=3"},
-                                      {"data=2,cfg=2,shard=2,vae=+2", "cfg=2,vae=2"},
-                                      {"pipefusion=2,patches=4,vae=+1", "patches=4"},
-                                      {"expert=2,schedule=interweaved,conditional=random,vae=+1",
-                                       "schedule=interweaved,conditional=random"}}) {
+  const std::pair<const char*, const char*> plans[] = {
+      {"vae=+1", ""},
+      {"vae=+2", "ulysses=2,vae=2"},
+      {"cfg=2,vae=+1", "cfg=2"},
+      {"data=2,vae=+3", "ulysses=3,vae=3"},
+      {"data=2,cfg=2,shard=2,vae=+2", "cfg=2,vae=2"},
+      {"pipefusion=2,patches=4,vae=+1", "pipefusion=2,patches=4"},
+      {"expert=2,schedule=interweaved,conditional=random,vae=+1",
+       "expert=2,schedule=interweaved,conditional=random"}};
+  for (const auto& [apart, behind] : plans) {
     const auto [got, traced] = run(apart);
     const auto [want, numbers] = run(behind);
     expect_same(got, want, apart);
@@ -131,24 +133,23 @@ TEST(Relay, ProcessesGiveTheBitsOfThreads) {
 // While a sample is denoised, which is made to last, the one before is decoded: in the end only the
 // last one is left.
 TEST(Relay, ImagesAreDecodedWhileOthersAreDenoised) {
-  GenerateRequest request = shapes(3);
+  GenerateRequest request = shapes(2);
   request.width = request.height = 384;
   request.steps = 1;
-  const auto left = [&](const char* plan) {
+  const auto left = [&](const char* plan, int threads) {
     RunControl control;
     control.on_progress = [](const Progress& p) {
       if (p.phase == Phase::denoise) std::this_thread::sleep_for(std::chrono::seconds(1));
     };
     RunOptions options = planned(plan);
-    options.threads = 2;
+    options.threads = threads;  // of which the decoder has one
     return Model::open("shapes", options)
         .generate(request, control)
         .report.phase_seconds.at(Phase::decode);
   };
   double ratio = 1;
-  for (int tries = 0; tries < 4 && ratio > 0.5; ++tries)
-    ratio = left("vae=+1") / left("cfg=2,vae=1");
-  EXPECT_LT(ratio, 0.5) << "one of six images, by one thread for two";
+  for (int tries = 0; tries < 4 && ratio > 0.6; ++tries) ratio = left("vae=+1", 2) / left("", 1);
+  EXPECT_LT(ratio, 0.6) << "one of four images is left";
 }
 
 // What it threw.
@@ -195,8 +196,8 @@ TEST(Relay, AnErrorInEitherHalfEndsBothAndIsTold) {
       for (const auto& [name, entry] : in.entries()) tensors[name] = in.get(name).contiguous();
     }
     tensor::Tensor& bias = tensors.at("decoder.conv_out.bias");
-    bias = tensor::Tensor::from(std::vector<float>(static_cast<size_t>(bias.elements()), NAN),
-                                bias.shape());
+    const std::vector<float> none(static_cast<size_t>(bias.elements()), NAN);
+    bias = tensor::Tensor::from(std::span<const float>(none), bias.shape());
     load::write_safetensors(file, tensors);
   }
   for (const char* plan : {"vae=+1", "cfg=2,vae=+2"}) {
