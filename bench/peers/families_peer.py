@@ -3,9 +3,10 @@ bf16, one row) in PyTorch, as diffusers runs them, beside Tessera's.
 
 eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile, on a CPU with
 frozen weights, which oneDNN packs (a minute or two to compile each). compiled_graphed: that as a CUDA graph.
+openvino: the same modules in OpenVINO (CPU).
 
     TESSERA_BENCH=build/release/bench python bench/peers/families_peer.py [threads] [shapes] [compile]
-                                                                          [--device cuda]
+                                                                          [openvino] [--device cuda]
 
 Shapes are words like pixart:1024,flux:4096; all families at both sizes without them.
 """
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention, silu
 
-from alternate import compare, finish, graphed, program, take_device
+from alternate import by_openvino, compare, finish, graphed, program, take_device
 
 SIZES = {  # heads, head width, text tokens, text width, blocks
     "pixart": (16, 72, 300, 1152, 3),
@@ -224,11 +225,24 @@ class Stack(nn.Module):
         return self.last(modulate(x, shift, scale))
 
 
-def variants(family, tokens, compiled, device):
+class WithAngles(nn.Module):
+    """A stack whose rotary angles are constants, as they are over the steps of an image."""
+
+    def __init__(self, stack, angles):
+        super().__init__()
+        self.stack, self.angles = stack, angles
+
+    def forward(self, x, c, t):
+        return self.stack(x, c, t, self.angles)
+
+
+def variants(family, tokens, chosen, device, threads):
     stack = Stack(family).bfloat16().eval()
     inputs = stack.inputs(tokens)
     ways = {"eager": lambda: stack(*inputs)}
-    if compiled:
+    if "openvino" in chosen:
+        ways["openvino"] = by_openvino(WithAngles(stack, inputs[3]), inputs[:3], threads)
+    if "compile" in chosen:
         torch._inductor.config.freezing = device == "cpu"
         torch._dynamo.reset()
         fast = torch.compile(stack)
@@ -240,8 +254,8 @@ def variants(family, tokens, compiled, device):
 
 def main():
     device, words = take_device(sys.argv[1:])
-    compiled = "compile" in words
-    words = [word for word in words if word != "compile"]
+    chosen = {"compile", "openvino"} & set(words)
+    words = [word for word in words if word not in chosen]
     threads = int(words[0]) if words else 1
     torch.set_num_threads(threads)
     torch.set_default_device(device)
@@ -250,8 +264,8 @@ def main():
     with torch.inference_mode():
         for shape in shapes:
             family, tokens = shape.split(":")
-            compare(program("families_bench"), threads, shape, variants(family, int(tokens), compiled, device),
-                    rounds=2, device=device)
+            compare(program("families_bench"), threads, shape,
+                    variants(family, int(tokens), chosen, device, threads), rounds=2, device=device)
     finish()
 
 

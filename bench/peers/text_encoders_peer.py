@@ -1,8 +1,8 @@
 """One text through text encoders of published width with few layers (random weights, bf16) in PyTorch,
 as transformers runs them (weights stay in memory), beside Tessera's, whose packed weights stay as well: medians of
-seven turns.
+seven turns. openvino: the same modules in OpenVINO.
 
-    TESSERA_BENCH=build/release/bench python bench/peers/text_encoders_peer.py [threads] [encoders]
+    TESSERA_BENCH=build/release/bench python bench/peers/text_encoders_peer.py [threads] [encoders] [openvino]
 """
 import statistics
 import sys
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from alternate import compare, program
+from alternate import by_openvino, compare, program
 
 SIZES = {"t5": (4096, 64, 10240, 2, 256), "clip_l": (768, 12, 3072, 6, 77),
          "clip_g": (1280, 20, 5120, 6, 77), "bert": (1024, 16, 4096, 6, 77)}
@@ -62,27 +62,36 @@ class Layer(nn.Module):
         return x + self.down(self.activate(self.up(self.norm2(x))))
 
 
-def variants(name):
+class Encoder(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x, bias):
+        for layer in self.layers:
+            x = layer(x, bias)
+        return x
+
+
+def variants(name, threads, with_openvino):
     d, heads, wide, layers, tokens = SIZES[name]
     make = (lambda: T5Layer(d, heads, wide)) if name == "t5" else (lambda: Layer(d, heads, wide, name))
-    stack = nn.ModuleList([make() for _ in range(layers)]).bfloat16().eval()
+    stack = Encoder(make() for _ in range(layers)).bfloat16().eval()
     x, bias = torch.randn(1, tokens, d).bfloat16(), torch.randn(1, heads, tokens, tokens).bfloat16()
-
-    def run():
-        y = x
-        for layer in stack:
-            y = layer(y, bias)
-        return y
-
-    return {"eager": run}
+    ways = {"eager": lambda: stack(x, bias)}
+    if with_openvino:
+        ways["openvino"] = by_openvino(stack, (x, bias), threads)
+    return ways
 
 
 def main():
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    words = [word for word in sys.argv[1:] if word != "openvino"]
+    threads = int(words[0]) if words else 1
     torch.set_num_threads(threads)
     with torch.inference_mode():
-        for name in sys.argv[2].split(",") if len(sys.argv) > 2 else SIZES:
-            compare(program("text_encoders_bench"), threads, name, variants(name), rounds=7, of=statistics.median)
+        for name in words[1].split(",") if len(words) > 1 else SIZES:
+            compare(program("text_encoders_bench"), threads, name, variants(name, threads, "openvino" in sys.argv),
+                    rounds=7, of=statistics.median)
 
 
 if __name__ == "__main__":
