@@ -237,6 +237,12 @@ TEST(Experts, RefusesAFormThatDoesNotFit) {
     other.up_bias = bias;
     refused(other);
   }
+  other = relu;
+  auto nibbles = std::make_shared<std::decay_t<decltype(*relu.down)>>(*relu.down);
+  nibbles->int4 = true;
+  other.down = nibbles;
+  refused(other);
+  EXPECT_THROW(experts(x, r, {other, other}), Error) << "one half in int4";
   other = plain_expert(Activation::swiglu);
   EXPECT_THROW(experts(x, r, {other, other}), Error) << "no pair";
   other = random_bank(1, Device::cpu)[0];

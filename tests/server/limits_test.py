@@ -178,9 +178,9 @@ class Keys(ServerTest):
 
 
 class Start(ServerTest):
-    def refused(self, *arguments, says):
+    def refused(self, *arguments, says, status=2):
         done = subprocess.run([PROGRAM, "serve", *map(str, arguments)], capture_output=True, text=True, timeout=60)
-        self.assertEqual((done.returncode, done.stderr.count("tessera: error: ")), (2, 1), done.stderr)
+        self.assertEqual((done.returncode, done.stderr.count("tessera: error: ")), (status, 1), done.stderr)
         self.assertIn(says, done.stderr)
 
     def test_what_it_refuses_to_start_with(self):
@@ -189,6 +189,7 @@ class Start(ServerTest):
         self.refused("shapes", "--port", "0", "--store", self.server.folder / "store", says="another server has it")
         self.refused("shapes", "shapes", says="two models are called")
         self.refused("shapes", "--keep", "soon", says="--keep soon")
+        self.refused("shapes", "--plan", "cfg=2,vae=+1", status=4, says="take vae=1")
         self.refused("shapes", "--host", "0.0.0.0", "--api-keys", "/nowhere/keys", says="no such file")
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("short\n")
