@@ -174,11 +174,11 @@ std::string draw_plan(Draw& draw, size_t family) {
   if (draw.chance(35)) text += fmt::format(",order={}", draw.any(orders));
   int ranks = 1;
   for (const auto& [axis, size] : sizes) ranks *= size;
-  if (draw.chance(30))  // sometimes more than there are ranks or lines
-    text += draw.chance(40)
-                ? fmt::format(",vae=+{}", draw.from_to(1, 3))
-                : fmt::format(",vae={}",
-                              draw.chance(5) ? ranks + 1 : draw.from_to(1, std::min(ranks, 5)));
+  if (draw.chance(30)) {  // sometimes more than there are ranks or lines
+    const int shares = draw.chance(5) ? ranks + 1 : draw.from_to(1, std::min(ranks, 5));
+    const bool apart = shares > 1 && text.size() % 2 == 0;
+    text += fmt::format(",vae={}{}", apart ? "+" : "", shares);
+  }
   return text.empty() ? text : text.substr(1);
 }
 
