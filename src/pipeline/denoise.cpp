@@ -184,6 +184,7 @@ void Denoising::note_rank(const parallel::Setup& setup) {
 
 Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
   const std::lock_guard lock(mutex_);
+  if (begins_.empty()) clock_ = {};  // others of its sequence may have run before
   const auto [at, first] = begins_.try_emplace(rank);
   if (first && ranks) at->second.sent = ranks->ledger().entries();
   if (first) at->second.seconds = clock_.seconds();

@@ -218,6 +218,7 @@ std::vector<GenerateResult> generate_overlapped(ModelState& state,
   for (Order& order : orders) {
     GenerateResult& result = order.result;
     result.elsewhere = !first_process(state.options);
+    result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next one
     if (!result.elsewhere) {
       if (order.trace.wanted())
         order.trace.plain(state.video() ? "video" : "image", order.made.numbers);

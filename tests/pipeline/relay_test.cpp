@@ -100,6 +100,7 @@ TEST(Relay, ASequenceOfRequestsIsWhatEachIsAlone) {
       const auto alone = model.generate(requests[i]);
       expect_same(all[i], alone, fmt::format("{}, request {}", plan, i));
       EXPECT_EQ(all[i].report.flops, alone.report.flops) << plan << i;
+      EXPECT_TRUE(all[i].report.phase_seconds.contains(Phase::decode)) << plan << i;
       EXPECT_EQ(all[i].report.traffic.size(), alone.report.traffic.size()) << plan << i;
       for (const auto& [key, sent] : alone.report.traffic)
         EXPECT_EQ(all[i].report.traffic.at(key).bytes, sent.bytes) << key.first;
