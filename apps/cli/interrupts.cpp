@@ -90,6 +90,12 @@ Interrupts::~Interrupts() { sources().watcher = {}; }
 
 std::stop_token Interrupts::token() const { return sources().program.get_token(); }
 
+void end_ranks_gracefully() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGTERM, &action, nullptr);
+}
+
 Interruptible::Interruptible() {
   const std::lock_guard lock(sources().mutex);
   sources().inner = std::stop_source();

@@ -17,6 +17,10 @@ class Interrupts {
   std::stop_token token() const;
 };
 
+/// From now on SIGTERM asks the program to end under mpirun, too, where it else ends it at once:
+/// for ranks that end together when the first one says so. One that is lost ends them all the same.
+void end_ranks_gracefully();
+
 /// While one lives, Ctrl-C asks this to end, and the program only if it comes once more.
 class Interruptible {
  public:

@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "interrupts.h"
 
 namespace tessera::cli {
 namespace {
@@ -56,6 +57,7 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   s.body = bytes_of(o.body, "--max-body");
   s.pixels = static_cast<int64_t>(o.megapixels * 1e6);
   s.json_log = o.log == "json";
+  if (processes) end_ranks_gracefully();
   std::mutex mutex;
   server::serve(s, stop, [&](const std::string& line) {
     const std::lock_guard lock(mutex);

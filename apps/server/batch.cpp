@@ -34,7 +34,8 @@ std::string batch_key(const Job& job) {
     key["by_class"] = q->prompts.empty();
   } else {
     const auto& text = std::get<CompleteRequest>(job.ask);
-    if (text.temperature > 0) return "";
+    // What a rule of the whole batch chooses depends on who else is in it.
+    if (text.temperature > 0 || text.select.find("scope=batch") != std::string::npos) return "";
     for (const char* own : {"prompt", "prompts", "messages", "raw", "seed"}) key.erase(own);
   }
   return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" + text_of(key);
@@ -55,18 +56,23 @@ GenerateRequest merged_images(std::span<const JobPtr> jobs) {
   return all;
 }
 
+std::vector<std::vector<int32_t>> prompt_ids(const Job& job, const std::stop_token& stop) {
+  const auto& q = std::get<CompleteRequest>(job.ask);
+  std::vector<std::vector<int32_t>> all;
+  for (Tokenized& one : job.served->model.tokenize(
+           {.prompts = q.prompts, .chat = q.chat, .raw = q.raw, .tokenizer = ""}, stop))
+    all.push_back(std::move(one.ids));
+  return all;
+}
+
 CompleteRequest merged_texts(std::span<const JobPtr> jobs, const std::stop_token& stop) {
   CompleteRequest all = std::get<CompleteRequest>(jobs[0]->ask);
   if (jobs.size() == 1) return all;
   all.prompts.clear();
   all.prompt_ids.clear();
   all.chat.clear();
-  for (const JobPtr& job : jobs) {
-    const auto& q = std::get<CompleteRequest>(job->ask);
-    const auto cut = job->served->model.tokenize(
-        {.prompts = q.prompts, .chat = q.chat, .raw = q.raw, .tokenizer = ""}, stop);
-    for (const Tokenized& one : cut) all.prompt_ids.push_back(one.ids);
-  }
+  for (const JobPtr& job : jobs)
+    for (auto& ids : prompt_ids(*job, stop)) all.prompt_ids.push_back(std::move(ids));
   return all;
 }
 

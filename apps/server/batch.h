@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "server/job.h"
 
@@ -16,7 +17,9 @@ int samples_of(const Ask& ask);
 
 /// One request of all, each sample with its seed.
 GenerateRequest merged_images(std::span<const JobPtr> jobs);
-/// One request of all. Chats and prompts behind a template become ids, by the model's tokenizer.
+/// The prompts of a job as ids, by the model's tokenizer.
+std::vector<std::vector<int32_t>> prompt_ids(const Job& job, const std::stop_token& stop);
+/// One request of all. Chats and prompts behind a template become ids.
 CompleteRequest merged_texts(std::span<const JobPtr> jobs, const std::stop_token& stop);
 
 }  // namespace tessera::server

@@ -7,16 +7,15 @@ namespace tessera::server {
 namespace {
 
 // Its part of the work; what all ranks refuse alike is rank 0's to tell.
-void take_part(const std::vector<JobPtr>& jobs, const std::stop_token& stop) {
+void take_part(const std::vector<JobPtr>& jobs) {
   const Model& model = jobs.at(0)->served->model;
   try {
     if (jobs[0]->record.kind == Kind::text)
-      model.complete(merged_texts(jobs, stop), {stop, {}, {}});
+      model.complete(merged_texts(jobs, {}));
     else
-      model.generate(merged_images(jobs), {stop, {}, {}});
+      model.generate(merged_images(jobs));
   } catch (const Error& e) {
-    const bool stopped = e.code() == ErrorCode::cancelled && stop.stop_requested();
-    if (e.code() == ErrorCode::rank || stopped) throw;
+    if (e.code() == ErrorCode::rank) throw;
   }
 }
 
@@ -46,13 +45,11 @@ std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, cons
   return jobs;
 }
 
-void follow(const Models& models, const Limits& limits, const Processes& processes,
-            const std::stop_token& stop) {
+void follow(const Models& models, const Limits& limits, const Processes& processes) {
   while (true) {
     const std::string said = processes.share("");
     if (said == kEnd) return;
-    if (stop.stop_requested()) throw Error(ErrorCode::cancelled, "stopped");
-    if (said != kNothing) take_part(jobs_of(said, models, limits), stop);
+    if (said != kNothing) take_part(jobs_of(said, models, limits));
   }
 }
 

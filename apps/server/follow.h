@@ -1,6 +1,5 @@
 #pragma once
 
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,8 @@ std::string order_of(const std::vector<JobPtr>& jobs);
 std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, const Limits& limits);
 
 /// The part of a rank other than the first, where ranks are processes: does what rank 0 says until
-/// it says the end. Throws Error(rank) when it falls silent, Error(cancelled) after a stop request.
-void follow(const Models& models, const Limits& limits, const Processes& processes,
-            const std::stop_token& stop);
+/// it says the end. Only rank 0 obeys signals that reach all of them. Throws Error(rank) when it
+/// falls silent.
+void follow(const Models& models, const Limits& limits, const Processes& processes);
 
 }  // namespace tessera::server

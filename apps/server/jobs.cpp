@@ -219,7 +219,9 @@ bool Jobs::closing() const {
 std::pair<size_t, size_t> Jobs::standing() const {
   const std::lock_guard lock(mutex_);
   size_t running = 0;
-  for (const auto& run : running_) running += run->jobs.size();
+  for (const auto& run : running_)
+    running += size_t(
+        std::ranges::count_if(run->jobs, [](const Job* job) { return !ended(job->record.state); }));
   return {queue_.size(), running};
 }
 

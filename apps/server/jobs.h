@@ -14,6 +14,7 @@
 #include "server/metrics.h"
 #include "server/queue.h"
 #include "server/store.h"
+#include "server/worker.h"
 
 namespace tessera::server {
 
@@ -77,8 +78,11 @@ class Jobs {
   void tell_ranks(const std::string& text);
   void lose_ranks(std::exception_ptr why);
   std::vector<JobPtr> next();
-  void run(const std::vector<JobPtr>& jobs);
-  bool run_once(const std::vector<JobPtr>& jobs);
+  void run(std::vector<JobPtr>& jobs);
+  bool run_once(std::vector<JobPtr>& jobs);
+  Look look_of(const std::vector<JobPtr>& jobs);
+  std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key, int at_work);
+  void start(Job& job, const std::shared_ptr<Run>& run);
   void write_down();
   void finish(Job& job, JobState state);
   void begin(const std::vector<JobPtr>& jobs);

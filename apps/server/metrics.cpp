@@ -53,6 +53,8 @@ struct Metrics::State {
       histogram(registry, "tessera_job_seconds", "Seconds that jobs waited and ran");
   prometheus::Family<Histogram>& batches =
       histogram(registry, "tessera_batch_jobs", "Jobs that ran as one request");
+  prometheus::Family<Counter>& joined =
+      counter(registry, "tessera_jobs_joined_total", "Jobs that joined a request at work");
   prometheus::Family<Counter>& steps =
       counter(registry, "tessera_steps_total", "Denoising steps of samples");
   prometheus::Family<Counter>& tokens =
@@ -83,6 +85,10 @@ void Metrics::job(const std::string& model, const std::string& state, double wai
 
 void Metrics::batch(const std::string& model, size_t jobs) {
   state_->batches.Add({{"model", model}}, kJobs).Observe(double(jobs));
+}
+
+void Metrics::joined(const std::string& model, size_t jobs) {
+  state_->joined.Add({{"model", model}}).Increment(double(jobs));
 }
 
 void Metrics::steps(const std::string& model, double count) {

@@ -19,6 +19,8 @@ class Metrics {
   void job(const std::string& model, const std::string& state, double waited, double ran);
   /// So many jobs began as one request.
   void batch(const std::string& model, size_t jobs);
+  /// So many jobs joined a request that was at work.
+  void joined(const std::string& model, size_t jobs);
   /// Steps of denoising, or tokens of answers, that were made.
   void steps(const std::string& model, double count);
   void tokens(const std::string& model, double count);

@@ -8,6 +8,9 @@
 #include "server/worker.h"
 
 namespace tessera::server {
+namespace {
+constexpr size_t kMostInRun = 256;  // then a run ends, and with it what it has in memory
+}  // namespace
 
 // Where ranks are processes they do what the first one does.
 void Jobs::tell_ranks(const std::string& text) {
@@ -49,7 +52,7 @@ void Jobs::work() {
       lock.unlock();
       return tell_ranks(kEnd);
     }
-    const std::vector<JobPtr> jobs = next();
+    std::vector<JobPtr> jobs = next();
     lock.unlock();
     run(jobs);
     lock.lock();
@@ -77,18 +80,64 @@ std::vector<JobPtr> Jobs::next() {
 
 void Jobs::begin(const std::vector<JobPtr>& jobs) {
   const auto run = std::make_shared<Run>();
-  for (const JobPtr& job : jobs) {
-    run->jobs.push_back(job.get());
-    job->run = run;
-    job->record.state = JobState::running;
-    job->record.started = now();
-    job->events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
-  }
+  for (const JobPtr& job : jobs) start(*job, run);
   running_.push_back(run);
 }
 
+void Jobs::start(Job& job, const std::shared_ptr<Run>& run) {
+  run->jobs.push_back(&job);
+  job.run = run;
+  job.record.state = JobState::running;
+  job.record.started = now();
+  job.events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
+}
+
+// Those whose turn it is while a run is at work, if they can be part of it: others that wait are
+// not made to wait longer.
+std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::string& key,
+                               int at_work) {
+  std::vector<JobPtr> jobs;
+  const std::lock_guard lock(mutex_);
+  const bool open = !closing_ && !run->stop.stop_requested();
+  while (open && queue_.size() > 0 && at_work < options_.batch && run->jobs.size() < kMostInRun) {
+    const JobPtr job = queue_.order().front();
+    const int samples = samples_of(job->ask);
+    if (at_work + samples > options_.batch || batch_key(*job) != key) break;
+    at_work += samples;
+    jobs.push_back(queue_.pop());
+    start(*job, run);
+  }
+  if (jobs.empty()) return jobs;
+  metrics_.joined(jobs[0]->record.model, jobs.size());
+  tell_positions();
+  return jobs;
+}
+
+Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
+  Look look;
+  look.step = [this](Job& job, int step, int steps, double seconds) {
+    const std::lock_guard lock(mutex_);
+    job.step = step;
+    job.steps = steps;
+    job.step_seconds = seconds;
+    if (ended(job.record.state)) return;
+    job.events.add("progress", text_of(progress_of(job)));
+  };
+  const std::string key = batch_key(*jobs[0]);
+  if (key.empty() || jobs[0]->record.kind != Kind::text || jobs[0]->served->facts.ranks > 1)
+    return look;
+  look.join = [this, key, run = jobs[0]->run](int at_work) { return join(run, key, at_work); };
+  look.ended = [this](const JobPtr& job, const Outcome& outcome) {
+    const std::lock_guard lock(mutex_);
+    if (ended(job->record.state)) return;
+    take(outcome, *job, metrics_);
+    finish(*job, JobState::done);
+  };
+  return look;
+}
+
 // What one of several jobs is refused for must not be the end of the others: each runs alone then.
-void Jobs::run(const std::vector<JobPtr>& jobs) {
+void Jobs::run(std::vector<JobPtr>& jobs) {
   const std::shared_ptr<Run> run = jobs[0]->run;
   const bool ran = run_once(jobs);
   std::vector<JobPtr> alone;
@@ -100,7 +149,7 @@ void Jobs::run(const std::vector<JobPtr>& jobs) {
       job->run = nullptr;
       if (ran) continue;
       if (ended(job->record.state)) {
-        store_.clear(job->record.id);
+        if (job->record.state != JobState::done) store_.clear(job->record.id);
         continue;
       }
       job->alone = true;
@@ -110,22 +159,18 @@ void Jobs::run(const std::vector<JobPtr>& jobs) {
     std::erase(running_, run);
     changed_.notify_all();
   }
-  for (const JobPtr& job : alone) this->run({job});
+  for (const JobPtr& job : alone) {
+    std::vector<JobPtr> one{job};
+    this->run(one);
+  }
 }
 
 // False: they failed together, and each is to run alone.
-bool Jobs::run_once(const std::vector<JobPtr>& jobs) {
+bool Jobs::run_once(std::vector<JobPtr>& jobs) {
   Json error;
   std::vector<Outcome> outcomes;
   const std::stop_token stop = jobs[0]->run->stop.get_token();
-  const Look look{[this](Job& job, int step, int steps, double seconds) {
-    const std::lock_guard lock(mutex_);
-    job.step = step;
-    job.steps = steps;
-    job.step_seconds = seconds;
-    if (ended(job.record.state)) return;
-    job.events.add("progress", text_of(progress_of(job)));
-  }};
+  const Look look = look_of(jobs);
   if (options_.processes) tell_ranks(order_of(jobs));
   try {
     outcomes = run_jobs(jobs, store_, look, stop, options_.processes != nullptr);
@@ -149,7 +194,7 @@ bool Jobs::run_once(const std::vector<JobPtr>& jobs) {
   for (size_t i = 0; i < jobs.size(); ++i) {
     Job& job = *jobs[i];
     if (ended(job.record.state)) {
-      store_.clear(job.record.id);
+      if (job.record.state != JobState::done) store_.clear(job.record.id);
       continue;
     }
     job.record.error = error;

@@ -81,7 +81,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   run.keep_parts = run.memory_budget == 0;  // what is kept leaves less for decoding
   if (run.processes && run.processes->rank() > 0)
     return follow(Models(o.models, run, stop, [](const std::string&) {}), limits_of(o),
-                  *run.processes, stop);
+                  *run.processes);
   const Guard guard = guard_of(o);
   Store store(o.store);
   const auto note = [&](const std::string& text) {

@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "parameters.h"
 #include "server/base64.h"
@@ -19,8 +22,10 @@ constexpr double kRate = 8;  // frames a second
 class Shares {
  public:
   explicit Shares(const std::vector<JobPtr>& jobs) {
-    for (const JobPtr& job : jobs)
-      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + samples_of(job->ask));
+    for (const JobPtr& job : jobs) add(*job);
+  }
+  void add(const Job& job) {
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + samples_of(job.ask));
   }
   size_t owner(int sample) const {
     return size_t(std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin());
@@ -197,17 +202,69 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
   return outcome;
 }
 
-std::vector<Outcome> run_texts(const std::vector<JobPtr>& jobs, const Look& look,
-                               StepStop step_stop) {
+// Jobs that come and go while a batch of texts is at work.
+class Flow {
+ public:
+  Flow(std::vector<JobPtr>& jobs, Shares& shares, const Look& look, const std::stop_token& stop)
+      : jobs_(jobs), shares_(shares), look_(look), stop_(stop) {
+    for (const JobPtr& job : jobs_) note(*job);
+  }
+
+  std::vector<std::vector<int32_t>> join() {
+    std::vector<std::vector<int32_t>> prompts;
+    for (const JobPtr& job : look_.join(at_work_)) {
+      jobs_.push_back(job);
+      shares_.add(*job);
+      note(*job);
+      for (auto& ids : prompt_ids(*job, stop_)) prompts.push_back(std::move(ids));
+    }
+    if (!prompts.empty() && last_) look_.ended(last_->first, last_->second);
+    if (!prompts.empty()) last_.reset();
+    return prompts;
+  }
+  void answered(int answer, const CompleteResult& now) {
+    const size_t owner = shares_.owner(answer);
+    --at_work_;
+    if (--left_[owner] > 0) return;
+    const Outcome outcome = answers_of(now, shares_, owner);
+    if (at_work_ > 0)
+      look_.ended(jobs_[owner], outcome);
+    else  // it ends with the run, which knows more, unless others join it now
+      last_ = {jobs_[owner], outcome};
+  }
+
+ private:
+  void note(const Job& job) {
+    left_.push_back(samples_of(job.ask));
+    at_work_ += left_.back();
+  }
+
+  std::vector<JobPtr>& jobs_;
+  Shares& shares_;
+  const Look& look_;
+  const std::stop_token stop_;
+  std::vector<int> left_;  // answers, by job
+  int at_work_ = 0;
+  std::optional<std::pair<JobPtr, Outcome>> last_;
+};
+
+std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const Look& look, StepStop step_stop) {
   const std::stop_token stop = step_stop.token();
-  const Shares shares(jobs);
-  std::vector<int> passes(jobs.size(), 0);
+  Shares shares(jobs);
+  std::map<const Job*, int> passes;
   const double begun = now();
   CompleteControl control{stop, {}, {}};
+  Flow flow(jobs, shares, look, stop);
+  if (look.join) {
+    control.join = [&] { return flow.join(); };
+    control.on_answer = [&](int answer, const CompleteResult& so_far) {
+      flow.answered(answer, so_far);
+    };
+  }
   control.on_progress = [&](const CompleteProgress& p) {
     const size_t owner = shares.owner(p.prompt);
     tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
-    look.step(*jobs[owner], ++passes[owner], 0, now() - begun);
+    look.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - begun);
     step_stop.between_steps();
   };
   const CompleteResult result = jobs[0]->served->model.complete(merged_texts(jobs, stop), control);
@@ -218,7 +275,7 @@ std::vector<Outcome> run_texts(const std::vector<JobPtr>& jobs, const Look& look
 
 }  // namespace
 
-std::vector<Outcome> run_jobs(const std::vector<JobPtr>& jobs, const Store& store, const Look& look,
+std::vector<Outcome> run_jobs(std::vector<JobPtr>& jobs, const Store& store, const Look& look,
                               const std::stop_token& stop, bool together) {
   if (jobs[0]->record.kind == Kind::text) return run_texts(jobs, look, {stop, together});
   return run_images(jobs, store, look, {stop, together});

@@ -16,15 +16,20 @@ struct Outcome {
   double steps = 0, tokens = 0;
 };
 
-/// Told of each step of a job.
+/// What a run tells of its jobs, and asks.
 struct Look {
   std::function<void(Job& job, int step, int steps, double seconds)> step;
+  /// Of texts, before each pass: further jobs of the same batch_key(), beside those that make so
+  /// many answers still; none where it is empty.
+  std::function<std::vector<JobPtr>(int at_work)> join{};
+  /// A job has ended, and the run goes on.
+  std::function<void(const JobPtr& job, const Outcome& outcome)> ended{};
 };
 
 /// Runs jobs of one batch_key() as one request; previews, blocks and texts become events, and
-/// images files of the store. `together`: with ranks that are processes, which stop between two
-/// steps alone, all at once. Throws what the library throws.
-std::vector<Outcome> run_jobs(const std::vector<JobPtr>& jobs, const Store& store, const Look& look,
+/// images files of the store. Jobs that join are appended to `jobs`. `together`: with ranks that
+/// are processes, which stop between two steps alone, all at once. Throws what the library throws.
+std::vector<Outcome> run_jobs(std::vector<JobPtr>& jobs, const Store& store, const Look& look,
                               const std::stop_token& stop, bool together = false);
 
 /// Writes an outcome into the job's record, and counts it.

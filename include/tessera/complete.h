@@ -95,15 +95,6 @@ class KeptPrefix {
   std::unique_ptr<State> state_;
 };
 
-/// What the caller holds in hand during a completion.
-struct CompleteControl {
-  std::stop_token stop;                                      ///< checked once a pass
-  std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
-  /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
-  std::function<void(const std::string&)> on_note;
-  KeptPrefix* prefix = nullptr;  ///< what the last request left to this one; null: nothing
-};
-
 /// What a forward pass is for: full and refresh compute everything (refresh to be kept), suffix,
 /// block and window a part on what was kept; prefill and finalise only fill the cache.
 enum class PassKind : uint8_t { full, refresh, suffix, block, window, prefill, finalise };
@@ -159,6 +150,25 @@ struct CompleteResult {
   std::string device = "cpu";          ///< or "cuda:0 (NVIDIA H200)"
   bool elsewhere = false;              ///< all of it is with the process of rank 0
 };
+
+/// What the caller holds in hand during a completion.
+struct CompleteControl {
+  std::stop_token stop;                                      ///< checked once a pass
+  std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
+  /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
+  std::function<void(const std::string&)> on_note;
+  KeptPrefix* prefix = nullptr;  ///< what the last request left to this one; null: nothing
+  /// Asked before each pass, on one rank, if there: prompts, as ids, that join the batch under the
+  /// same request, behind those that there are; each has the answer that it has alone, bit by bit,
+  /// but by a rule of the whole batch (scope=batch). One that does not fit into memory beside those
+  /// at work waits until some have ended. One that is wrong ends the run, as it does in the
+  /// request.
+  std::function<std::vector<std::vector<int32_t>>()> join{};
+  /// An answer has ended while others may be at work: completions[answer] is whole, the numbers of
+  /// the batch are those up to now, without its peaks and bytes. May be empty.
+  std::function<void(int answer, const CompleteResult& now)> on_answer{};
+};
+
 /// Of all committed tokens: the share that passes under the rule decided; 1 without tokens.
 double ruled_share(const CompleteResult& result);
 /// The result as a JSON document: prompt and ids, text, confidences, finish, usage, forwards,

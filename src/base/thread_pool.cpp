@@ -33,6 +33,14 @@ void wait_awake(Ready ready) {
   while (!ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
 }
 
+// On the caller's thread.
+void run_alone(int64_t count, const std::function<void(int64_t)>& task) {
+  for (int64_t i = 0; i < count; ++i) {
+    check_stop();
+    task(i);
+  }
+}
+
 }  // namespace
 
 struct ThreadPool::State {
@@ -84,7 +92,9 @@ struct ThreadPool::State {
 
   // A worker that the machine wakes too late finds the job closed: nobody waits for it.
   void run(int64_t tasks, const std::function<void(int64_t)>& f) {
-    const std::lock_guard one_job(jobs);
+    // Who comes meanwhile neither waits for the end of a job nor is passed by the next ones.
+    const std::unique_lock one_job(jobs, std::try_to_lock);
+    if (!one_job) return run_alone(tasks, f);
     {
       const std::lock_guard lock(mutex);
       task = &f;
@@ -131,14 +141,10 @@ ThreadPool::~ThreadPool() = default;
 int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
 
 void ThreadPool::run(int64_t count, const std::function<void(int64_t)>& task) {
-  if (inside_task || count <= 1 || threads() == 1) {
-    for (int64_t i = 0; i < count; ++i) {
-      check_stop();
-      task(i);
-    }
-    return;
-  }
-  state_->run(count, task);
+  if (inside_task || count <= 1 || threads() == 1)
+    run_alone(count, task);
+  else
+    state_->run(count, task);
 }
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain,

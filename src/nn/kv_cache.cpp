@@ -1,6 +1,7 @@
 #include "nn/kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/fail.h"
 
@@ -110,6 +111,36 @@ int64_t KvCache::bytes() const {
   for (const Site& slots : sites_)
     if (slots.k.defined()) total += slots.k.bytes() + slots.v.bytes();
   return total;
+}
+
+void KvCache::renew(std::vector<Range> sequences) {
+  KvCache next(geometry_, std::move(sequences), heads_);
+  require(next.sequences_.size() >= sequences_.size(), ErrorCode::usage,
+          "KvCache: {} sequences in place of {}", next.sequences_.size(), sequences_.size());
+  for (size_t i = 0; i < sequences_.size(); ++i)
+    require(next.sequences_[i].size() == 0 || (next.sequences_[i].begin == sequences_[i].begin &&
+                                               next.sequences_[i].end == sequences_[i].end),
+            ErrorCode::usage, "KvCache: sequence {} has other ids than it had", i);
+  for (size_t s = 0; s < sites_.size(); ++s) {
+    const Site old = std::exchange(sites_[s], {});
+    if (!old.k.defined()) continue;
+    const auto site = static_cast<int>(s);
+    next.make(site, old.k);
+    Site& at = next.sites_[s];
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      const Range kept = next.ids(site, static_cast<int>(i));
+      const int64_t count = kept.size();
+      if (count == 0) continue;
+      const int64_t from = place(site, static_cast<int>(i), kept.begin),
+                    to = next.place(site, static_cast<int>(i), kept.begin);
+      tensor::copy_into(at.k.slice(0, to, to + count), old.k.slice(0, from, from + count));
+      tensor::copy_into(at.v.slice(0, to, to + count), old.v.slice(0, from, from + count));
+      std::copy_n(old.written.begin() + from, count, at.written.begin() + to);
+    }
+  }
+  sequences_ = std::move(next.sequences_);
+  for (int i : {0, 1}) first_[i] = std::move(next.first_[i]);
+  sites_ = std::move(next.sites_);
 }
 
 KvCache::Tables KvCache::release() {

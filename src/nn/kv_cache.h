@@ -36,6 +36,10 @@ class KvCache {
   /// Bytes of all slots.
   int64_t bytes() const;
 
+  /// Other sequences from now on: each that was there with the ids it had, or with none, and then
+  /// its slots are gone; behind them new ones, of which nothing was written. Throws Error(usage).
+  void renew(std::vector<Range> sequences);
+
   /// Keys and values of all slots by site, undefined where nothing was written: what a cache leaves
   /// to another one of the same sites.
   using Tables = std::vector<std::pair<Tensor, Tensor>>;

@@ -83,6 +83,22 @@ std::vector<sample::Decoded> decode(const nn::TokenModel& model,
   sample::DecodeControl watch = control;
   int passes = 0;
   if (setup.world) watch.stop = {};
+  require(!control.join || setup.plan.world() == 1, ErrorCode::usage,
+          "prompts join a batch on one rank; leave out the plan, or start another batch");
+  std::vector<int64_t> lengths = sample::sequence_lengths(prompts, policy, block_causal);
+  watch.ended = [&](int sequence, const sample::Decoded& made) {
+    lengths[static_cast<size_t>(sequence)] = 0;
+    if (control.ended) control.ended(sequence, made);
+  };
+  if (control.join)
+    watch.join = [&] {
+      auto more = control.join();
+      if (more.empty()) return more;
+      for (const int64_t length : sample::sequence_lengths(more, policy, block_causal))
+        lengths.push_back(length);
+      setup.cache->slots().renew(nn::sequences_of_lengths(lengths));
+      return more;
+    };
   watch.before = [&](const std::vector<sample::SequencePass>& sequences) {
     if (setup.world)
       require(setup.go_on(control.stop) && !control.stop.stop_requested(), ErrorCode::cancelled,

@@ -1,6 +1,7 @@
 #include "pipeline/completion.h"
 
 #include <algorithm>
+#include <deque>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -14,6 +15,7 @@
 #include "nn/moe/sequence_usage.h"
 #include "parallel/decode.h"
 #include "pipeline/agree.h"
+#include "pipeline/answer_text.h"
 #include "pipeline/check_request.h"
 #include "pipeline/denoise.h"
 #include "pipeline/gather_reports.h"
@@ -120,45 +122,6 @@ bool ruled(const CompleteRequest& request, const models::TokenSpec& spec, PassKi
   return kind != PassKind::refresh || request.select_refresh;
 }
 
-// What becomes of one prompt's tokens as text.
-class Answer {
- public:
-  Answer(const tokenizer::ByteLevelBpe* tokens, const std::vector<std::string>& stops)
-      : tokens_(tokens), stops_(stops) {
-    for (const auto& stop : stops) hold_ = std::max(hold_, stop.empty() ? 0 : stop.size() - 1);
-  }
-  /// New settled ids -> new text that may be shown; finds stop texts.
-  std::string advance(const std::vector<int32_t>& ids, bool ended) {
-    if (!tokens_ || stopped_) return "";
-    for (; taken_ < ids.size(); ++taken_) bytes_ += tokens_->bytes_of(ids[taken_]);
-    for (const auto& stop : stops_)
-      if (const size_t at = stop.empty() ? std::string::npos : bytes_.find(stop);
-          at != std::string::npos) {
-        bytes_.resize(at);
-        stopped_ = true;
-      }
-    std::string text = tokenizer::readable(bytes_, ended || stopped_);
-    if (!ended && !stopped_) text = text.substr(0, held(text));
-    if (text.size() <= shown_) return "";
-    return text.substr(std::exchange(shown_, text.size()));
-  }
-  bool stopped() const { return stopped_; }
-  std::string text() const { return tokens_ ? tokenizer::readable(bytes_, true) : ""; }
-
- private:
-  // A stop text may have begun: its beginning is not shown, nor is half a character.
-  size_t held(const std::string& text) const {
-    size_t end = text.size() > hold_ ? text.size() - hold_ : 0;
-    while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
-    return end;
-  }
-  const tokenizer::ByteLevelBpe* tokens_;
-  const std::vector<std::string>& stops_;
-  std::string bytes_;
-  size_t taken_ = 0, shown_ = 0, hold_ = 0;
-  bool stopped_ = false;
-};
-
 std::vector<std::string> block_texts(const sample::SequencePass& p, const sample::BlockWalk& walk,
                                      const sample::SpecialIds& special,
                                      const tokenizer::ByteLevelBpe* tokens) {
@@ -183,14 +146,25 @@ struct Course {
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
-  std::vector<Answer> answers;
+  std::vector<sample::TokenPrompt> prompts{};
+  std::vector<AnswerText> answers{};
+  std::set<int> working{};  // sequences that have not ended
   CompleteResult result{};
   nn::SequenceUsage usage{};
   std::vector<nn::SequenceUsage::Use> uses{};
   std::vector<std::map<int64_t, double>> sure{};  // confidences by sequence and position
   std::vector<std::map<int64_t, Completion::Logprobs>> said{};  // the same way, if asked for
-  base::Stopwatch pass{};
+  base::Stopwatch clock{}, pass{};
   bool fresh_uses = false;
+
+  void add(const sample::TokenPrompt& prompt) {
+    working.insert(static_cast<int>(prompts.size()));
+    prompts.push_back(prompt);
+    answers.emplace_back(tokens, request.stop);
+    result.completions.emplace_back();
+    sure.emplace_back();
+    said.emplace_back();
+  }
 
   void before(const std::vector<sample::SequencePass>& passes) {
     std::map<int, nn::Range> under;
@@ -245,7 +219,7 @@ struct Course {
     for (const auto& c : p.commits)
       sure[static_cast<size_t>(p.sequence)][c.position] = c.confidence;
     if (request.logprobs) keep_logprobs(p, logits);
-    Answer& answer = answers[static_cast<size_t>(p.sequence)];
+    AnswerText& answer = answers[static_cast<size_t>(p.sequence)];
     const std::string text = answer.advance(walk.generated(), false);
     const auto& experts = made.passes.back().experts;
     if (control.on_progress)
@@ -255,28 +229,30 @@ struct Course {
     return !answer.stopped();
   }
 
-  void end(const std::vector<sample::Decoded>& out,
-           const std::vector<sample::TokenPrompt>& prompts) {
-    result.experts_read = usage.experts_read();
-    for (size_t i = 0; i < out.size(); ++i) {
-      Completion& made = result.completions[i];
-      made.ids = out[i].generated;
-      made.prompt = static_cast<int>(i) / request.n;
-      made.seed = request.seed + prompts[i].answer;
-      made.prompt_ids = prompts[i].ids;
-      made.reused = prompts[i].kept;
-      for (size_t t = 0; t < made.ids.size(); ++t) {
-        const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
-        made.confidences.push_back(sure[i][position]);
-        if (request.logprobs) made.logprobs.push_back(said[i].at(position));
-      }
-      const std::string rest = answers[i].advance(made.ids, true);
-      made.text = answers[i].text();
-      made.finish = answers[i].stopped() ? FinishReason::stop
-                    : out[i].ended       ? FinishReason::end
-                                         : FinishReason::length;
-      if (control.on_progress) control.on_progress({static_cast<int>(i), rest, {}, 0, true});
+  void ended(int sequence, const sample::Decoded& out) {
+    working.erase(sequence);
+    const auto i = static_cast<size_t>(sequence);
+    Completion& made = result.completions[i];
+    made.ids = out.generated;
+    made.prompt = sequence / request.n;
+    made.seed = request.seed + prompts[i].answer;
+    made.prompt_ids = prompts[i].ids;
+    made.reused = prompts[i].kept;
+    for (size_t t = 0; t < made.ids.size(); ++t) {
+      const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
+      made.confidences.push_back(sure[i][position]);
+      if (request.logprobs) made.logprobs.push_back(said[i].at(position));
     }
+    const std::string rest = answers[i].advance(made.ids, true);
+    made.text = answers[i].text();
+    made.finish = answers[i].stopped() ? FinishReason::stop
+                  : out.ended          ? FinishReason::end
+                                       : FinishReason::length;
+    if (control.on_progress) control.on_progress({sequence, rest, {}, 0, true});
+    if (!control.on_answer) return;
+    result.experts_read = usage.experts_read();
+    result.seconds = clock.seconds();
+    control.on_answer(sequence, result);
   }
 };
 
@@ -313,6 +289,8 @@ struct Order {
 
   const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
+  void describe(CompleteResult& result) const;
+  bool fits(std::vector<sample::TokenPrompt> prompts) const;
   CompleteResult run(comm::Communicator* world);
 };
 
@@ -350,6 +328,62 @@ class HandedOn {
   nn::KvCache& cache_;
 };
 
+void Order::describe(CompleteResult& result) const {
+  result.has_texts = tokens != nullptr;
+  result.select = nn::to_string(rule);
+  result.decode = request.decode.empty() ? spec().decode : request.decode;
+  result.plan = to_string(state.options.plan);
+  result.device = device_name(state.place);
+}
+
+// Whether sequences fit into memory together.
+bool Order::fits(std::vector<sample::TokenPrompt> sequences) const {
+  try {
+    plan_tokens(state, token_run_of(sequences, policy, spec(), rule));
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::memory) throw;
+    return false;
+  }
+}
+
+/// Prompts on their way into a batch that is at work, first come, first served.
+class Joining {
+ public:
+  Joining(const Order& order, Course& course) : order_(order), course_(course) {}
+
+  std::vector<sample::TokenPrompt> operator()() {
+    CompleteRequest more = order_.request;
+    more.prompts.clear();
+    more.chat.clear();
+    more.prompt_ids = order_.control.join();
+    if (!more.prompt_ids.empty())
+      for (auto& prompt : prompts_of(more, *order_.state.language, order_.policy))
+        waiting_.push_back(std::move(prompt));
+    std::vector<sample::TokenPrompt> joined;
+    if (waiting_.empty() || (more.prompt_ids.empty() && course_.working.size() == refused_beside_))
+      return joined;
+    std::vector<sample::TokenPrompt> together;
+    for (const int at_work : course_.working)
+      together.push_back(course_.prompts[static_cast<size_t>(at_work)]);
+    while (!waiting_.empty()) {
+      together.push_back(waiting_.front());
+      if (together.size() > 1 && !order_.fits(together)) break;
+      course_.add(waiting_.front());
+      joined.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+    refused_beside_ = course_.working.size();
+    return joined;
+  }
+
+ private:
+  const Order& order_;
+  Course& course_;
+  std::deque<sample::TokenPrompt> waiting_;
+  size_t refused_beside_ = 0;  // so many at work the first of them did not fit
+};
+
 // One rank's share; what it makes is the same on all of them.
 CompleteResult Order::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
@@ -360,13 +394,10 @@ CompleteResult Order::run(comm::Communicator* world) {
       .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};
   parallel::Setup setup(state.options.plan, own->geometry(), workload, world);
   static const CompleteControl quiet;
-  Course course{request,       rank == 0 ? control : quiet,
-                watch,         spec(),
-                special,       tokens,
-                *setup.policy, std::vector<Answer>(prompts.size(), Answer(tokens, request.stop))};
-  course.result.completions.resize(prompts.size());
-  course.sure.resize(prompts.size());
-  course.said.resize(prompts.size());
+  Course course{request,      rank == 0 ? control : quiet, watch, spec(), special, tokens,
+                *setup.policy};
+  for (const auto& prompt : prompts) course.add(prompt);
+  describe(course.result);
   setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
   HandedOn handed_on(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
@@ -378,10 +409,12 @@ CompleteResult Order::run(comm::Communicator* world) {
     handed_on.see(walk);
     return course.after(p, walk, logits);
   };
-  const base::Stopwatch clock;
-  const auto out = parallel::decode(*own, prompts, policy, special, setup, passes);
-  course.result.seconds = clock.seconds();
-  course.end(out, prompts);
+  passes.ended = [&](int sequence, const auto& out) { course.ended(sequence, out); };
+  if (control.join) passes.join = Joining(*this, course);
+  course.clock = {};
+  parallel::decode(*own, prompts, policy, special, setup, passes);
+  course.result.seconds = course.clock.seconds();
+  course.result.experts_read = course.usage.experts_read();
   const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
   const std::lock_guard lock(mutex);
   report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank)) =
@@ -512,6 +545,11 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   Lent lent(state, q, policy, control.prefix, prompts);
   const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
   require_stops(q, language);
+  require(!control.join || q.n == 1, ErrorCode::usage,
+          "--n {}: prompts join a batch of one answer each", q.n);
+  require((!control.join && !control.on_answer) || state.options.plan.world() == 1,
+          ErrorCode::usage,
+          "answers come and go in a batch on one rank; leave out the plan, or wait for its end");
   TokenRun run = token_run_of(prompts, policy, spec, rule);
   if (prompts.front().kept > 0) {
     run.kept = prompts.front().kept;
@@ -530,11 +568,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   Order order{state,  q,      control,  watch, policy, rule, special, std::move(prompts),
               tokens, meters, lent.keys};
   CompleteResult result = run_ranks(order);
-  result.has_texts = tokens != nullptr;
-  result.select = nn::to_string(rule);
-  result.decode = q.decode.empty() ? spec.decode : q.decode;
-  result.plan = to_string(state.options.plan);
-  result.device = device_name(state.place);
+  if (result.elsewhere) order.describe(result);
   note(beyond_budget(state.options, result.peak_bytes, result.per_rank));
   return result;
 }

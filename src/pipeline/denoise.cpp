@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include "base/fail.h"
 #include "base/stop.h"
@@ -17,6 +18,7 @@
 #include "pipeline/preview.h"
 #include "pipeline/redundancy.h"
 #include "pipeline/tensor_view.h"
+#include "pipeline/told_ranks.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -191,14 +193,16 @@ Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
   return at->second;
 }
 
+// Says what this rank has done, or on the first one hears so many words of each of the others.
+void Denoising::note_others(ToldRanks& told, int rank, int words) {
+  if (rank > 0) return told.tell(now_.at(rank));
+  for (int i = 0; i < words; ++i)
+    for (RankProgress& did : told.hear()) now_[did.rank] = std::move(did);
+}
+
 parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Job& part,
-                                          Begin& since, const comm::Communicator* world,
                                           std::vector<double>& marks) {
   parallel::DenoiseControl watch;
-  watch.on_rank_step = [&, world](int) {
-    if (world) world->check();
-    if (control_.on_progress) note_now(setup, since);
-  };
   if (setup.rank == 0 || state_.options.processes) watch.stop = control_.stop;
   if (setup.rank == 0) {
     watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
@@ -227,12 +231,24 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
     setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
   Start start(request_, part, setup);
   std::vector<double> marks;
+  parallel::DenoiseControl watched = watch(setup, part, marks);
+  std::optional<ToldRanks> told;
+  if (ranks && state_.options.processes) told.emplace(*ranks, control_.on_progress != nullptr);
+  const bool looks = told ? told->wanted() : control_.on_progress != nullptr;
+  // Others that are processes are a step behind, so that none is waited for.
+  const auto note = [&](int words) {
+    if (looks) note_now(setup, since);
+    if (looks && told) note_others(*told, rank, words);
+  };
+  watched.on_rank_step = [&](int step) {
+    if (world) world->check();
+    note(step > 0 ? 1 : 0);
+  };
   const Tensor mine = parallel::denoise(
       model, take_sequences(part.conditioning, setup.partition.sequences(rank)), *part.sampler,
-      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup,
-      watch(setup, part, since, world, marks));
+      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watched);
   since.bytes += sent_by(ranks) - sent_before;
-  if (control_.on_progress) note_now(setup, since);
+  note(2);  // the last step, and the end
   const Tensor all = gathered(setup, mine);
   if (rank == 0) {
     marks.push_back(clock_.seconds());

@@ -11,6 +11,8 @@
 
 namespace tessera::pipeline {
 
+class ToldRanks;
+
 /// Collects latents and predictions in the layout of the reference pipelines.
 class Trace {
  public:
@@ -62,11 +64,12 @@ class Denoising {
     int64_t bytes = 0;  ///< sent by the plan since
   };
   Begin& begin(int rank, const comm::Communicator* ranks);
-  parallel::DenoiseControl watch(const parallel::Setup& setup, const Job& part, Begin& since,
-                                 const comm::Communicator* world, std::vector<double>& marks);
+  parallel::DenoiseControl watch(const parallel::Setup& setup, const Job& part,
+                                 std::vector<double>& marks);
   void tell(const Job& part, int step, double seconds,
             const std::function<tensor::Tensor()>& latent);
   void note_now(const parallel::Setup& setup, const Begin& since);
+  void note_others(ToldRanks& told, int rank, int words);
   void note_steps(const Job& part, const std::vector<double>& marks, const tensor::Tensor& latent);
   void note_rank(const parallel::Setup& setup);
 
@@ -80,7 +83,7 @@ class Denoising {
   std::mutex mutex_;
   base::Stopwatch clock_;
   std::map<int, Begin> begins_{};
-  std::map<int, RankProgress> now_{};  // of the ranks of this process
+  std::map<int, RankProgress> now_{};  // of the ranks of this process, and others as they tell
 };
 
 /// Noise to latents in token layout f32, on the ranks of the model's plan.

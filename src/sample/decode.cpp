@@ -49,6 +49,48 @@ OpenLogits open_logits(const Tensor& logits, const SequencePass& p, const BlockW
   return in;
 }
 
+/// Sequences on their way, each as it stands.
+class Walks {
+ public:
+  Walks(const DecodingPolicy& policy, const SpecialIds& special, bool block_causal)
+      : policy_(policy), special_(special), block_causal_(block_causal) {}
+
+  void add(const TokenPrompt& p) {
+    DecodingPolicy own = policy_;
+    own.seed += p.answer;
+    walks.push_back(block_walk(p.ids, p.max_tokens, own, special_, block_causal_, p.kept));
+    out.emplace_back();
+    choices.push_back(0);
+    over_.push_back(false);
+  }
+  /// Appends the next passes of the sequences from `first` on; says which have ended.
+  void next(size_t first, std::vector<SequencePass>& passes, const DecodeControl& control) {
+    for (size_t r = first; r < walks.size(); ++r) {
+      if (over_[r]) continue;
+      BlockWalk& walk = *walks[r];
+      if (const auto next = walk.next()) {
+        passes.push_back({int(r), *next, open_positions(*next, walk, special_), {}});
+        continue;
+      }
+      over_[r] = true;
+      out[r].ids = walk.ids();
+      out[r].generated = walk.generated();
+      out[r].ended = walk.ended();
+      if (control.ended) control.ended(int(r), out[r]);
+    }
+  }
+
+  std::vector<std::unique_ptr<BlockWalk>> walks;
+  std::vector<Decoded> out;
+  std::vector<int64_t> choices;  // that were made in each
+
+ private:
+  const DecodingPolicy& policy_;
+  const SpecialIds& special_;
+  bool block_causal_;
+  std::vector<bool> over_;
+};
+
 }  // namespace
 
 std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
@@ -64,43 +106,34 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
                             const SpecialIds& special, bool block_causal,
                             const ForwardPass& forward, const DecodeControl& control) {
   check_policy(policy, block_causal);
-  std::vector<std::unique_ptr<BlockWalk>> walks;
-  for (const TokenPrompt& p : prompts) {
-    DecodingPolicy own = policy;
-    own.seed += p.answer;
-    walks.push_back(block_walk(p.ids, p.max_tokens, own, special, block_causal, p.kept));
-  }
-  std::vector<Decoded> out(prompts.size());
-  std::vector<int64_t> choices(prompts.size());
+  Walks all(policy, special, block_causal);
+  for (const TokenPrompt& p : prompts) all.add(p);
   for (int pass = 0;; ++pass) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped after {} passes", pass);
     std::vector<SequencePass> passes;
-    for (size_t r = 0; r < walks.size(); ++r)
-      if (const auto next = walks[r]->next())
-        passes.push_back({int(r), *next, open_positions(*next, *walks[r], special), {}});
+    all.next(0, passes, control);
+    const size_t before = all.walks.size();
+    if (control.join)
+      for (const TokenPrompt& p : control.join()) all.add(p);
+    all.next(before, passes, control);
     if (passes.empty()) break;
     if (control.before) control.before(passes);
-    const Tensor logits = forward(pack(pass, passes, walks));
+    const Tensor logits = forward(pack(pass, passes, all.walks));
     int64_t at = 0;
     for (SequencePass& p : passes) {
-      BlockWalk& walk = *walks[size_t(p.sequence)];
+      const auto r = size_t(p.sequence);
+      BlockWalk& walk = *all.walks[r];
       const auto count = int64_t(p.open.size());
       const Tensor mine = logits.slice(0, at, at + count);
       at += count;
       if (count > 0)
-        p.commits =
-            walk.rule().choose(open_logits(mine, p, walk, special, choices[size_t(p.sequence)]++));
-      ++out[size_t(p.sequence)].passes;
+        p.commits = walk.rule().choose(open_logits(mine, p, walk, special, all.choices[r]++));
+      ++all.out[r].passes;
       walk.commit(p.pass, p.commits);
       if (control.after && !control.after(p, walk, mine)) walk.cancel();
     }
   }
-  for (size_t r = 0; r < walks.size(); ++r) {
-    out[r].ids = walks[r]->ids();
-    out[r].generated = walks[r]->generated();
-    out[r].ended = walks[r]->ended();
-  }
-  return out;
+  return std::move(all.out);
 }
 
 }  // namespace tessera::sample

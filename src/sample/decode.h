@@ -41,6 +41,10 @@ struct DecodeControl {
   /// After it: what each committed, where it stands, and the f32 logits [open, vocabulary] it
   /// was decided on; false ends the sequence.
   std::function<bool(const SequencePass&, const BlockWalk&, const tensor::Tensor& logits)> after;
+  /// Before each pass: prompts that take part from it on, numbered behind those that there are.
+  std::function<std::vector<TokenPrompt>()> join;
+  /// A sequence has ended, before the next pass of the others.
+  std::function<void(int sequence, const Decoded&)> ended;
 };
 
 /// Tokens of each sequence from its first pass to its last. Throws Error(usage) for prompts and
@@ -59,8 +63,8 @@ struct TokenPass {
 using ForwardPass = std::function<tensor::Tensor(const TokenPass& pass)>;
 
 /// The one loop of masked diffusion decoding: prompts of any lengths as one batch, each as if it
-/// were alone, under any policy. A sequence that has ended is in no further pass. Throws
-/// Error(usage) for prompts that do not fit, Error(cancelled) after a stop request.
+/// were alone, under any policy, whenever it joins. A sequence that has ended is in no further
+/// pass. Throws Error(usage) for prompts that do not fit, Error(cancelled) after a stop request.
 std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
                             const SpecialIds& special, bool block_causal,
                             const ForwardPass& forward, const DecodeControl& control = {});

@@ -80,5 +80,27 @@ TEST(ThreadPool, AGangRunsAtOnce) {
 
 TEST(ThreadPool, RefusesNoThreads) { EXPECT_THROW(ThreadPool(0), Error); }
 
+TEST(ThreadPool, AJobDoesNotWaitForThatOfAnotherThread) {
+  ThreadPool pool(2);
+  std::atomic<bool> begun{false}, done{false};
+  std::atomic<int> ran{0};
+  std::thread other([&] {
+    pool.run(2, [&](int64_t) {
+      begun = true;
+      while (!done) std::this_thread::yield();
+    });
+  });
+  while (!begun) std::this_thread::yield();
+  pool.run(8, [&](int64_t) { ++ran; });  // would wait for itself
+  EXPECT_EQ(ran, 8);
+  EXPECT_THROW(pool.run(8,
+                        [&](int64_t i) {
+                          if (i == 3) throw std::runtime_error("third");
+                        }),
+               std::runtime_error);
+  done = true;
+  other.join();
+}
+
 }  // namespace
 }  // namespace tessera::base

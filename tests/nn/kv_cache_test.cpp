@@ -126,6 +126,29 @@ TEST(KvCache, TakesOverWhatAnotherLeaves) {
   EXPECT_EQ(scope.memory->peak(tensor::MemoryClass::kv), (10 + 5) * row + 10 * row);
 }
 
+TEST(KvCache, SequencesComeAndGo) {
+  Geometry g = two_sites();
+  g.attention[1].joint = true;
+  KvCache slots(g, {{-1, 2}, {0, 3}});
+  slots.write(0, {{0, {0, 2}}, {1, {0, 3}}}, counted(5, 0), counted(5, 100), 4);
+  slots.write(1, {{0, {-1, 2}}, {1, {1, 2}}}, counted(4, 500), counted(4, 600), 5);
+  const int64_t bytes = slots.bytes();
+  slots.renew({{}, {0, 3}, {0, 4}});  // the first one goes, a third one comes
+  EXPECT_EQ(slots.read(0, 1, {0, 3}).first.row<float>(0)[0], 16);
+  EXPECT_EQ(slots.read(0, 1, {0, 3}).second.row<float>(2)[0], 132);
+  EXPECT_EQ(slots.read(1, 1, {1, 2}).first.row<float>(0)[0], 524);
+  EXPECT_EQ(slots.written(1, 1, 1), 5);
+  EXPECT_EQ(slots.written(1, 1, 0), -1);
+  EXPECT_EQ(slots.written(0, 0, 0), -1);
+  EXPECT_EQ(slots.written(0, 2, 0), -1);
+  EXPECT_EQ(slots.bytes(), bytes / 11 * 14);  // slots of both sites
+  slots.write(0, {{2, {0, 4}}}, counted(4, 700), counted(4, 800), 6);
+  EXPECT_EQ(slots.read(0, 2, {3, 4}).first.row<float>(0)[0], 724);
+  EXPECT_EQ(slots.read(0, 1, {0, 1}).first.row<float>(0)[0], 16);
+  EXPECT_THROW(slots.renew({{}, {0, 3}}), Error);
+  EXPECT_THROW(slots.renew({{}, {0, 2}, {0, 4}}), Error);
+}
+
 TEST(KvCache, RefusesASlotThatWasNeverWritten) {
   const Geometry g = two_sites();
   KvCache slots(g, {{0, 6}});

@@ -72,6 +72,32 @@ TEST(Decode, StopsWithinAPass) {
   EXPECT_EQ(rig.passes.size(), 1u);
 }
 
+TEST(Decode, PromptsJoinBetweenPassesAndEachEndIsTold) {
+  Rig rig;
+  DecodeControl control;
+  int asked = 0;
+  std::vector<std::string> told;
+  control.join = [&]() -> std::vector<TokenPrompt> {
+    ++asked;
+    if (asked == 2) return {{{1}, 5}};
+    if (asked == 7) return {{{1, 1}, 2}, {{1}, 1}};  // when none is left at work
+    return {};
+  };
+  control.ended = [&](int sequence, const Decoded& made) {
+    told.push_back(std::to_string(sequence) + " after " + std::to_string(rig.passes.size()));
+    EXPECT_EQ(made.generated.size(), std::vector<size_t>({2, 5, 2, 1})[size_t(sequence)]);
+  };
+  const DecodingPolicy policy{.threshold = 2, .block = 8};
+  const auto out = rig.run({{{1, 1}, 2}}, policy, control);
+  EXPECT_EQ(told, (std::vector<std::string>{"0 after 2", "1 after 6", "3 after 7", "2 after 8"}));
+  const auto alone = Rig().run({{{1, 1}, 2}, {{1}, 5}, {{1, 1}, 2}, {{1}, 1}}, policy);
+  ASSERT_EQ(out.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(out[i].ids, alone[i].ids);
+    EXPECT_EQ(out[i].passes, alone[i].passes);
+  }
+}
+
 TEST(Decode, NoPromptsAreNoWork) { EXPECT_TRUE(Rig().run({}, {}).empty()); }
 
 TEST(Decode, ForetellsTheLengthsOfItsSequences) {

@@ -47,6 +47,21 @@ class Processes(ServerTest):
         self.same({"classes": ["red circle", "blue star"], "steps": 3, "seeds": [1, 2]})
         self.same({"prompts": ["sort hello=", "rev abcdef="]}, "tasks-a")
 
+    def test_what_the_ranks_do_is_told(self):
+        server = self.further(plan="expert=2,schedule=interweaved", models=("shapes",))
+        for _ in range(2):
+            events = server.events(server.submit({"classes": ["blue star", "red ring"], "steps": 6}))
+            told = [data for _, name, data in events if name == "ranks"]
+            self.assertEqual([one["step"] for one in told], list(range(1, 7)))
+            self.assertEqual({tuple(rank["rank"] for rank in one["ranks"]) for one in told}, {(0, 1)})
+            for before, after in zip(told, told[1:]):
+                for old, new in zip(before["ranks"], after["ranks"]):
+                    self.assertGreaterEqual(new["sent_bytes"], old["sent_bytes"])
+            for rank, did in zip(told[-1]["ranks"], events[-1][2]["report"]["per_rank"]):
+                self.assertEqual(rank["sent_bytes"], did["sent_bytes"])
+                self.assertGreater(rank["compute_seconds"], 0)
+                self.assertGreater(rank["ages"]["experts"][1], 0, "interweaved results are a step old")
+
     def test_a_silence_ends_nothing(self):
         server = self.further("--comm-timeout", "2")
         time.sleep(5)
@@ -71,12 +86,28 @@ class Processes(ServerTest):
         self.assertEqual(server.wait(server.submit({"prompt": "a red circle left of a blue square", "steps": 4}, "scenes"))["state"], "done")
 
     def test_a_graceful_end(self):
-        server = self.further()
-        job = server.submit({"classes": ["red star"], "steps": 40})
+        for how, ranks in ((signal.SIGINT, [0]), (signal.SIGTERM, [0]), (signal.SIGTERM, [1, 0])):
+            with self.subTest(f"{how.name} to {ranks}"):
+                server = self.further()
+                job = server.submit({"classes": ["red star"], "steps": 200})
+                server.wait(job, "running")
+                for process in [server.rank(rank) for rank in ranks]:
+                    os.kill(process, how)
+                self.assertEqual(server.process.wait(60), 0, server.log())
+                self.assertIn("ending", server.log())
+                server.start()
+                self.assertEqual(server.get(f"/jobs/{job}").json["state"], "done", "running work ends first")
+                server.close()
+
+    def test_what_does_not_end_in_time_begins_again(self):
+        server = self.further("--grace", "0.2")
+        job = server.submit({"classes": ["red star"], "steps": 1000, "count": 4})
         server.wait(job, "running")
-        os.kill(server.rank(0), signal.SIGINT)
+        os.kill(server.rank(0), signal.SIGTERM)
         self.assertEqual(server.process.wait(60), 0, server.log())
-        self.assertIn("ending", server.log())
+        server.start()
+        self.assertIn(server.get(f"/jobs/{job}").json["state"], ("queued", "running"))
+        server.ask("DELETE", f"/jobs/{job}")
 
     def test_a_rank_that_is_killed_ends_all_and_its_job_begins_again(self):
         server = self.further()
