@@ -257,7 +257,8 @@ Room room_of(const ModelState& state, int64_t held) {
 std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
                          const Room& room) {
   int64_t most = 0;
-  for (const Inspection::Rank& rank : need.ranks) most = std::max({most, rank.total + beside, rank.decode + beside});
+  for (const Inspection::Rank& rank : need.ranks)
+    most = std::max({most, rank.total + beside, rank.decode + beside});
   if (options.processes || need.ranks.size() < 2 || most > room.bytes) return "";
   return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
                      amount(double(most)));
