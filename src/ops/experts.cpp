@@ -63,13 +63,18 @@ void check_experts(const Tensor& x, const Routing& routing, const std::vector<Ex
     require(w.up->paired == swiglu && !w.down->paired && w.up->k == x.size(1) &&
                 w.down->n == x.size(1) && w.down->k == w.up->n && w.up->n == first.up->n &&
                 w.down->dtype == w.up->dtype && w.down->dtype == first.down->dtype &&
-                w.down->int4 == w.up->int4 && w.down->int4 == first.down->int4 &&
                 w.up->isa == first.up->isa && w.down->isa == first.down->isa,
             ErrorCode::usage,
             "experts: expert {} has up [{}, {}] and down [{}, {}]; expected a {} [{}, {}] and a "
             "plain [{}, {}], packed alike in all experts",
             e, w.up->n, w.up->k, w.down->n, w.down->k, swiglu ? "paired" : "plain", first.up->n,
             x.size(1), x.size(1), first.up->n);
+    require(x.device() == tensor::Device::meta ||
+                (w.down->int4 == w.up->int4 && w.down->int4 == first.down->int4),
+            ErrorCode::model,
+            "experts: a part of expert {} is in int4 and another is not; the model is damaged, "
+            "quantise it anew",
+            e);
     check_finish(x, w, first, e);
   }
 }

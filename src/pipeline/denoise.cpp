@@ -282,7 +282,7 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
 }
 
 bool is_by_plan(const std::string& operation) {
-  return operation != "go" && operation != "gather" && operation != "heap";
+  return operation != "go" && operation != "gather" && operation != "heap" && operation != "looks";
 }
 
 MemoryPeaks peaks_of(const tensor::MemoryTracker& memory) {

@@ -12,7 +12,7 @@
 namespace tessera::pipeline {
 namespace {
 
-const comm::Tag kTag{"go", -1};
+const comm::Tag kTag{"looks", -1};
 
 // What is said here must not count in what a run was foretold to take.
 class Aside {
