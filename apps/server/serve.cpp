@@ -80,8 +80,8 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   RunOptions run = o.run;
   run.keep_parts = run.memory_budget == 0;  // what is kept leaves less for decoding
   if (run.processes && run.processes->rank() > 0)
-    return follow(Models(o.models, run, stop, [](const std::string&) {}), limits_of(o),
-                  *run.processes);
+    return follow(Models(o.models, run, {}, [](const std::string&) {}), limits_of(o),
+                  *run.processes);  // the first one says when to stop
   const Guard guard = guard_of(o);
   Store store(o.store);
   const auto note = [&](const std::string& text) {
