@@ -234,7 +234,8 @@ void Jobs::tend() {
       live_.erase(id);
       std::erase(ended_, id);
     }
-  } catch (const Refusal&) {  // the store takes nothing, and may later
+  } catch (const Refusal& refusal) {  // the store takes nothing, and may later
+    if (refusal.status() != 507) throw;
   }
 }
 

@@ -48,7 +48,7 @@ ApiKeys::ApiKeys(const std::string& path) {
       refuse(path, where + ": a key has at least 16 characters; `openssl rand -hex 24` makes one");
     for (const auto& [other, known] : keys_)
       if (known == key)
-        refuse(path, where + ": the key of '" + other + "' again; each has its own");
+        refuse(path, std::string(where).append(": the key of '").append(other).append("' again"));
     keys_.emplace_back(name, key);
   }
   if (keys_.empty()) refuse(path, "there is no key in it; write lines of a name and a key");

@@ -19,7 +19,6 @@ using tensor::DType;
 using tensor::Tensor;
 
 constexpr int64_t kMostInt8 = 65536;  // 255 * 128 times as many fit into 32 bits
-constexpr float kWhole = 0x1.8p23;    // added and taken away it leaves the nearest whole number
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

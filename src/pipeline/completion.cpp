@@ -290,7 +290,7 @@ struct Order {
   const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
   void describe(CompleteResult& result) const;
-  bool fits(std::vector<sample::TokenPrompt> prompts) const;
+  bool fits(const std::vector<sample::TokenPrompt>& prompts) const;
   CompleteResult run(comm::Communicator* world);
 };
 
@@ -337,7 +337,7 @@ void Order::describe(CompleteResult& result) const {
 }
 
 // Whether sequences fit into memory together.
-bool Order::fits(std::vector<sample::TokenPrompt> sequences) const {
+bool Order::fits(const std::vector<sample::TokenPrompt>& sequences) const {
   try {
     plan_tokens(state, token_run_of(sequences, policy, spec(), rule));
     return true;
