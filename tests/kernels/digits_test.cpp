@@ -7,6 +7,7 @@
 
 #include "kernels/avx2/product.h"
 #include "kernels/avx512/product.h"
+#include "kernels/engine_product.h"
 #include "kernels/random_values.h"
 
 #if defined(__x86_64__)
@@ -33,17 +34,7 @@ class DigitProducts : public testing::TestWithParam<Numbers> {
       GTEST_SKIP() << "this CPU lacks " << GetParam().name;
   }
   static Tensor product(const Tensor& x, const PackedWeight& w) {
-    Tensor y = Tensor::empty({x.size(0), w.n}, DType::f32);
-    wide::multiply(GetParam().engine(), {.x = x.raw(),
-                                         .x_dtype = x.dtype(),
-                                         .x_stride = x.stride(0),
-                                         .rows = x.size(0),
-                                         .weight = &w,
-                                         .epilogue = {},
-                                         .y = y.raw(),
-                                         .y_dtype = DType::f32,
-                                         .y_stride = w.n});
-    return y;
+    return kernels::product(GetParam().engine(), x, w);
   }
 };
 INSTANTIATE_TEST_SUITE_P(

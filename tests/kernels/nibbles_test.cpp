@@ -10,6 +10,7 @@
 #include "kernels/avx2/product.h"
 #include "kernels/avx512/product.h"
 #include "kernels/closeness.h"
+#include "kernels/engine_product.h"
 #include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tessera/error.h"
@@ -195,20 +196,6 @@ struct Engines {
   const char* name;
   const wide::Engine& engine;
 };
-
-Tensor product(const wide::Engine& engine, const Tensor& x, const PackedWeight& w) {
-  Tensor y = Tensor::empty({x.size(0), w.n}, DType::f32);
-  wide::multiply(engine, {.x = x.raw(),
-                          .x_dtype = x.dtype(),
-                          .x_stride = x.stride(0),
-                          .rows = x.size(0),
-                          .weight = &w,
-                          .epilogue = {},
-                          .y = y.raw(),
-                          .y_dtype = DType::f32,
-                          .y_stride = w.n});
-  return y;
-}
 
 std::vector<Engines> engines() {
   std::vector<Engines> all;

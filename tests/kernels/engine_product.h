@@ -1,0 +1,24 @@
+#pragma once
+
+#include "kernels/wide/product.h"
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+/// x times w by one engine, whichever the table would take; f32 [rows, w.n].
+inline tensor::Tensor product(const wide::Engine& engine, const tensor::Tensor& x,
+                              const PackedWeight& w) {
+  tensor::Tensor y = tensor::Tensor::empty({x.size(0), w.n}, tensor::DType::f32);
+  wide::multiply(engine, {.x = x.raw(),
+                          .x_dtype = x.dtype(),
+                          .x_stride = x.stride(0),
+                          .rows = x.size(0),
+                          .weight = &w,
+                          .epilogue = {},
+                          .y = y.raw(),
+                          .y_dtype = tensor::DType::f32,
+                          .y_stride = w.n});
+  return y;
+}
+
+}  // namespace tessera::kernels
