@@ -26,7 +26,6 @@ struct Setting {
   int64_t ranks = 8, workers = 1, layers = 1, steps = 10;
   int64_t tokens = 1024;  ///< of a rank
   int64_t experts = 64, hidden = 32, ffn = 16, top_k = 2;
-  int64_t distinct = 8;            ///< experts with weights of their own; others share theirs
   int64_t tile = 64, window = 0;   ///< rows; tiles of a run, 0: all
   int64_t parts = 1;               ///< of a tile's products
   double low_ms = 0, high_ms = 0;  ///< what each phase of a rank takes, drawn anew for each step
@@ -53,11 +52,9 @@ inline void read(const std::string& word, Setting& is) {
       throw Error(ErrorCode::usage, fmt::format("'{}': expected a number", word));
   };
   const std::pair<const char*, int64_t&> whole[] = {
-      {"ranks", is.ranks},       {"workers", is.workers}, {"layers", is.layers},
-      {"steps", is.steps},       {"tokens", is.tokens},   {"experts", is.experts},
-      {"hidden", is.hidden},     {"ffn", is.ffn},         {"top-k", is.top_k},
-      {"distinct", is.distinct}, {"tile", is.tile},       {"window", is.window},
-      {"parts", is.parts}};
+      {"ranks", is.ranks},   {"workers", is.workers}, {"layers", is.layers}, {"steps", is.steps},
+      {"tokens", is.tokens}, {"experts", is.experts}, {"hidden", is.hidden}, {"ffn", is.ffn},
+      {"top-k", is.top_k},   {"tile", is.tile},       {"window", is.window}, {"parts", is.parts}};
   const std::pair<const char*, double&> real[] = {{"low-ms", is.low_ms},
                                                   {"high-ms", is.high_ms},
                                                   {"mbytes", is.mbytes},
@@ -83,7 +80,7 @@ inline void read(const std::string& word, Setting& is) {
     throw Error(
         ErrorCode::usage,
         fmt::format("'{}': expected ranks, workers, layers, steps, tokens, experts, hidden, "
-                    "ffn, top-k, distinct, tile, window, parts, low-ms, high-ms, mbytes, "
+                    "ffn, top-k, tile, window, parts, low-ms, high-ms, mbytes, "
                     "gate-ms, row-us, skew=uniform|zipf|one, dtype=f32|bf16, trace=FILE or "
                     "ways=fused,bulk,padded,2 pieces,4 pieces",
                     word));

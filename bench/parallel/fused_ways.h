@@ -31,15 +31,15 @@ inline Layers::Layers(const Setting& is) {
   const auto random = [&](int64_t n, int64_t k, uint32_t seed) {
     return random_tensor({n, k}, is.type(), seed, float(1 / std::sqrt(double(k))));
   };
-  std::vector<ops::Expert> distinct;
-  for (int64_t e = 0; e < std::clamp<int64_t>(is.distinct, 1, is.experts); ++e) {
-    const auto seed = uint32_t(3 * e);
-    distinct.push_back({ops::pack_paired_weight(random(is.ffn, is.hidden, seed),
-                                                random(is.ffn, is.hidden, seed + 1), is.type()),
-                        ops::pack_weight(random(is.hidden, is.ffn, seed + 2), is.type())});
-  }
+  // Each with weights of its own: from a few in the cache, who computes all first products before
+  // all second ones would gain what no model has.
   auto routed = std::make_shared<std::vector<ops::Expert>>();
-  for (int64_t e = 0; e < is.experts; ++e) routed->push_back(distinct[size_t(e) % distinct.size()]);
+  for (int64_t e = 0; e < is.experts; ++e) {
+    const auto seed = uint32_t(3 * e);
+    routed->push_back({ops::pack_paired_weight(random(is.ffn, is.hidden, seed),
+                                               random(is.ffn, is.hidden, seed + 1), is.type()),
+                       ops::pack_weight(random(is.hidden, is.ffn, seed + 2), is.type())});
+  }
   weights = {std::move(routed), {}};
   router = {ops::pack_weight(random(is.experts, is.hidden, 999), is.type()), {}};
   router.options.top_k = static_cast<int>(is.top_k);

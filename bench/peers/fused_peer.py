@@ -13,7 +13,7 @@ import sys
 import time
 
 DEFAULTS = {"ranks": 8, "workers": 1, "tokens": 1024, "experts": 64, "hidden": 32, "ffn": 16, "top-k": 2,
-            "steps": 10, "skew": "uniform", "dtype": "f32", "distinct": 8}
+            "steps": 10, "skew": "uniform", "dtype": "f32"}
 
 
 def asked(words):
@@ -34,18 +34,18 @@ def layer(torch, is_):
     ids = torch.multinomial(torch.tensor(share).expand(tokens, experts), k, generator=generator)
     x = torch.randn(tokens, is_["hidden"], generator=generator).to(dtype)
     up, gate = ([torch.randn(is_["ffn"], is_["hidden"], generator=generator).to(dtype) * is_["hidden"] ** -0.5
-                 for _ in range(is_["distinct"])] for _ in range(2))
+                 for _ in range(experts)] for _ in range(2))
     down = [torch.randn(is_["hidden"], is_["ffn"], generator=generator).to(dtype) * is_["ffn"] ** -0.5
-            for _ in range(is_["distinct"])]
+            for _ in range(experts)]
 
     def run():
         y = torch.zeros_like(x)
         for e in range(experts):
             token, _ = torch.where(ids == e)
             if len(token):
-                rows, w = x[token], e % is_["distinct"]
-                inner = torch.nn.functional.silu(rows @ gate[w].T) * (rows @ up[w].T)
-                y.index_add_(0, token, (inner @ down[w].T) / k)
+                rows = x[token]
+                inner = torch.nn.functional.silu(rows @ gate[e].T) * (rows @ up[e].T)
+                y.index_add_(0, token, (inner @ down[e].T) / k)
         return y
     return run
 

@@ -78,7 +78,9 @@ class ProtocolWorld {
       return coordinator.done() && int(coordinator.epoch()) < is_.epochs && next_epoch(r);
     const int64_t before = coordinator.scheduler().bound();
     Words words{this, r};
-    if (!coordinator.look(i - is_.processors - 1, words)) return false;
+    const int item = i - is_.processors - 1;  // or all of them, as the operator's threads look
+    if (!(item == coordinator.items() ? coordinator.poll(words) : coordinator.look(item, words)))
+      return false;
     check(coordinator.scheduler().bound() <= before, "the bound grew");
     check(coordinator.scheduler().finished() <= coordinator.scheduler().bound(), "past the bound");
     for (const Rank& other : ranks_)
@@ -160,7 +162,7 @@ class ProtocolWorld {
     }
     flights_ = memory.take<Flight>(is_.ranks * words_);
   }
-  int per_rank() const { return is_.processors + 1 + ranks_[0].coordinator->items(); }
+  int per_rank() const { return is_.processors + 2 + ranks_[0].coordinator->items(); }
   const Layout& layout() const { return shapes_[0].layout; }
   uint64_t epoch(int r) const { return ranks_[size_t(r)].coordinator->epoch(); }
   const int64_t* counts(int r, int from, int to) const {
