@@ -12,8 +12,9 @@ namespace tessera::server {
 /// null counts as not given. All throw Refusal(400) that names the field.
 class Fields {
  public:
-  /// Refuses what is no object; `what` names it.
-  Fields(const Json& object, const std::string& what);
+  /// Refuses what is no object; `what` names it. Of one `inside` another one fields are named by
+  /// their path: "messages[2].role".
+  Fields(const Json& object, const std::string& what, bool inside = false);
   /// Null where it is not given.
   const Json* take(const std::string& name);
   /// The others: whether it was given, and is now in `value`.
@@ -29,7 +30,10 @@ class Fields {
   void finish() const;
 
  private:
+  std::string path_of(const std::string& name) const { return inside_ + name; }
+
   const Json& object_;
+  std::string inside_;  // "messages[2]."
   std::vector<std::string> taken_;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/exchange.h"
+#include "server/field_names.h"
 #include "server/sockets.h"
 #include "tessera/error.h"
 

@@ -13,7 +13,7 @@ namespace {
 int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
 
 // How a job that has ended badly is told to who waited for it.
-[[noreturn]] void throw_failure(const JobRecord& record) {
+[[noreturn]] void throw_failure(const JobRecord& record, const FieldNames& names) {
   if (record.state == JobState::cancelled)
     throw Refusal(409, "cancelled", "the job '" + record.id + "' was cancelled");
   const std::string type = record.error.value("type", "server_error");
@@ -21,14 +21,28 @@ int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
                      : type == "invalid_request_error" ? 400
                      : type == "storage"               ? 507
                                                        : 500;
-  throw Refusal(status, type, record.error.value("message", "the job failed"));
+  const Json param = record.error.value("param", Json());
+  throw in_form({status, type, record.error.value("message", "the job failed"),
+                 param.is_string() ? param.get<std::string>() : ""},
+                names);
+}
+
+// A job of what was asked; what is wrong with it in the words of the form.
+JobPtr submit(const Parts& parts, const HttpRequest& request, const Translated& asked) {
+  try {
+    return parts.jobs.submit(request.client, asked.model, asked.request, 0);
+  } catch (const Refusal& refusal) {
+    throw in_form(refusal, asked.names);
+  } catch (const Error& error) {
+    throw refusal_of(error, asked.names);
+  }
 }
 
 // An answer when the job has ended; its client's going away cancels it.
-HttpReply when_done(Jobs& jobs, const JobPtr& job,
+HttpReply when_done(Jobs& jobs, const JobPtr& job, const FieldNames& names,
                     const std::function<HttpReply(const JobRecord&)>& answer) {
   HttpReply reply;
-  reply.later = [&jobs, job, answer,
+  reply.later = [&jobs, job, names, answer,
                  seen = uint64_t{0}](const Wake& wake) mutable -> std::optional<HttpReply> {
     while (true) {
       const EventLog::Part part = job->events.after(seen, wake);
@@ -37,7 +51,7 @@ HttpReply when_done(Jobs& jobs, const JobPtr& job,
       seen = part.events.back().id;
     }
     const JobRecord record = jobs.record(*job);
-    if (record.state != JobState::done) throw_failure(record);
+    if (record.state != JobState::done) throw_failure(record, names);
     return answer(record);
   };
   reply.gone = [&jobs, job] { jobs.cancel(job); };
@@ -118,8 +132,12 @@ Json answer_of(const JobRecord& record, bool chat) {
 /// data: {...} for each text that became final, then the reason, then [DONE].
 class AnswerStream : public Stream {
  public:
-  AnswerStream(Jobs& jobs, JobPtr job, bool chat, bool usage)
-      : jobs_(jobs), job_(std::move(job)), chat_(chat), usage_(usage) {}
+  AnswerStream(Jobs& jobs, JobPtr job, bool chat, const Translated& asked)
+      : jobs_(jobs),
+        job_(std::move(job)),
+        chat_(chat),
+        usage_(asked.stream_usage),
+        names_(asked.names) {}
 
   Piece next(const Wake& wake) override {
     Piece piece;
@@ -162,7 +180,7 @@ class AnswerStream : public Stream {
     const JobRecord record = jobs_.record(*job_);
     if (record.state != JobState::done) {
       try {
-        throw_failure(record);
+        throw_failure(record, names_);
       } catch (const Refusal& refusal) {
         return sse(0, "", text_of(body_of(refusal)));
       }
@@ -184,7 +202,8 @@ class AnswerStream : public Stream {
 
   Jobs& jobs_;
   JobPtr job_;
-  bool chat_, usage_;
+  const bool chat_, usage_;
+  const FieldNames names_;
   uint64_t after_ = 0;
 };
 
@@ -192,14 +211,14 @@ HttpReply answer_text(const Parts& parts, const HttpRequest& request, const Tran
                       bool chat) {
   if (parts.models.find(asked.model).facts.kind != Kind::text)
     throw wrong("model", "model '" + asked.model + "' makes images; ask /v1/images/generations");
-  const JobPtr job = parts.jobs.submit(request.client, asked.model, asked.request, 0);
+  const JobPtr job = submit(parts, request, asked);
   if (!asked.stream)
-    return when_done(parts.jobs, job, [chat](const JobRecord& record) {
+    return when_done(parts.jobs, job, asked.names, [chat](const JobRecord& record) {
       return json_reply(answer_of(record, chat));
     });
   HttpReply reply;
   reply.type = "text/event-stream";
-  reply.stream = std::make_shared<AnswerStream>(parts.jobs, job, chat, asked.stream_usage);
+  reply.stream = std::make_shared<AnswerStream>(parts.jobs, job, chat, asked);
   return reply;
 }
 
@@ -225,10 +244,10 @@ HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
       [&](const std::string& name) -> const ModelFacts& { return parts.models.find(name).facts; });
   if (parts.models.find(asked.model).facts.kind != Kind::image)
     throw wrong("model", "model '" + asked.model + "' makes no images");
-  const JobPtr job = parts.jobs.submit(request.client, asked.model, asked.request, 0);
+  const JobPtr job = submit(parts, request, asked);
   const bool proxied = request.header("x-forwarded-proto") == "https";
   const std::string base = (proxied ? "https://" : "http://") + request.header("host");
-  return when_done(parts.jobs, job, [&jobs = parts.jobs, asked, base](const JobRecord& record) {
+  const auto answer = [&jobs = parts.jobs, asked, base](const JobRecord& record) {
     Json data = Json::array();
     const Json results = results_of(record);
     for (size_t i = 0; i < results.size(); ++i) {
@@ -240,7 +259,8 @@ HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
       data.back()["seed"] = results[i]["seed"];
     }
     return json_reply({{"created", seconds(record.created)}, {"data", data}});
-  });
+  };
+  return when_done(parts.jobs, job, asked.names, answer);
 }
 
 HttpReply openai_completions(const Parts& parts, const HttpRequest& request) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "server/field_names.h"
 #include "server/routes.h"
 
 namespace tessera::server {
@@ -17,6 +18,7 @@ struct Translated {
   std::string model;
   Json request = Json::object();
   bool stream = false, stream_usage = false, url = false;
+  FieldNames names{};  ///< what the form calls fields of `request`
 };
 /// Throw Refusal(400) for what Tessera does not do.
 /// `find` gives the facts of a model by its name.

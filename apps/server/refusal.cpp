@@ -8,17 +8,6 @@ Refusal wrong(const std::string& param, const std::string& message) {
 
 Refusal not_found(const std::string& message) { return {404, "not_found", message}; }
 
-Refusal refusal_of(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::usage:
-    case ErrorCode::plan: return {400, "invalid_request_error", error.what()};
-    case ErrorCode::memory: return {503, "memory", error.what()};
-    case ErrorCode::cancelled: return {409, "cancelled", error.what()};
-    default:
-      return {500, error.code() == ErrorCode::model ? "model" : "server_error", error.what()};
-  }
-}
-
 Json body_of(const Refusal& refusal) {
   return {{"error",
            {{"message", refusal.what()},

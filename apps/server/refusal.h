@@ -4,7 +4,6 @@
 #include <string>
 
 #include "server/json.h"
-#include "tessera/error.h"
 
 namespace tessera::server {
 
@@ -34,8 +33,6 @@ class Refusal : public std::runtime_error {
 Refusal wrong(const std::string& param, const std::string& message);
 /// Nothing is there: 404.
 Refusal not_found(const std::string& message);
-/// What an error of the library means to a client: usage and plan 400, memory 503, else 500.
-Refusal refusal_of(const Error& error);
 
 /// {"error": {"message", "type", "param", "code"}}.
 Json body_of(const Refusal& refusal);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "server/field_names.h"
 #include "server/fields.h"
 #include "server/refusal.h"
 #include "tessera/words.h"
@@ -17,7 +18,7 @@ auto worded(const std::string& name, const Read& read) {
   try {
     return read();
   } catch (const Error& e) {
-    throw wrong(name, e.what());
+    throw wrong(name, in_fields(e.what()));
   }
 }
 
@@ -119,11 +120,14 @@ std::string read_messages(const Json& messages, const Limits& limits) {
   if (!messages.is_array() || messages.empty())
     throw wrong("messages", "messages: expected a list of {role, content}");
   std::vector<std::string> contents;
-  for (const Json& message : messages) {
-    Fields fields(message, "messages");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string where = "messages[" + std::to_string(i) + "]";
+    Fields fields(messages[i], where, true);
     std::string role, content;
     if (!fields.text("role", role) || !fields.text("content", content))
-      throw wrong("messages", "messages: each needs a role and a content, both texts");
+      throw wrong(where, where + ": expected a role and a content, both texts");
+    if (role != "system" && role != "user" && role != "assistant")
+      throw wrong(where + ".role", where + ".role: expected system, user or assistant");
     fields.finish();
     contents.push_back(content);
   }

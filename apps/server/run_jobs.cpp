@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "server/batch.h"
+#include "server/field_names.h"
 #include "server/follow.h"
 #include "server/jobs.h"
 #include "server/refusal.h"
@@ -182,6 +183,8 @@ bool Jobs::run_once(std::vector<JobPtr>& jobs) {
       return true;
     }
     error = body_of(refusal_of(e))["error"];
+  } catch (const Refusal& refusal) {
+    error = body_of(refusal)["error"];
   } catch (const std::exception& e) {  // memory, threads: the server goes on
     error = body_of(Refusal(500, "server_error", e.what()))["error"];
   }

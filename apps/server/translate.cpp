@@ -39,12 +39,20 @@ void pass(Fields& fields, const char* name, Json& request) {
   if (const Json* given = fields.take(name)) request[name] = *given;
 }
 
+// A name for the maker's statistics, which Tessera has none of.
+void read_user(Fields& fields) {
+  std::string ignored;
+  fields.text("user", ignored);
+}
+
 // What a text request has in both forms.
 void read_text_fields(Fields& fields, Translated& to) {
   fields.text("model", to.model);
   fields.flag("stream", to.stream);
   if (const Json* options = fields.take("stream_options")) {
-    Fields inner(*options, "stream_options");
+    if (!to.stream)
+      throw wrong("stream_options", "stream_options: without stream they say nothing; add it");
+    Fields inner(*options, "stream_options", true);
     inner.flag("include_usage", to.stream_usage);
     only(inner, "include_obfuscation", {false});
     inner.finish();
@@ -55,7 +63,7 @@ void read_text_fields(Fields& fields, Translated& to) {
   only(fields, "frequency_penalty", {0});
   only(fields, "presence_penalty", {0});
   only(fields, "logit_bias", {Json::object()});
-  fields.take("user");
+  read_user(fields);
 }
 
 void refuse_stream_with_logprobs(const Translated& to) {
@@ -63,19 +71,35 @@ void refuse_stream_with_logprobs(const Translated& to) {
     throw wrong("logprobs", "logprobs: they are there when the answer is whole; leave stream out");
 }
 
-std::string content_of(const Json& content) {
+// `where` is "messages[2].content".
+std::string content_of(const Json& content, const std::string& where) {
   if (content.is_string()) return content.get<std::string>();
   std::string all;
-  if (!content.is_array()) throw wrong("messages", "messages: a content is a text");
-  for (const Json& part : content) {
-    Fields fields(part, "messages");
+  if (!content.is_array() || content.empty())
+    throw wrong(where, where + ": expected a text, or a list of parts that are texts");
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string here = where + "[" + std::to_string(i) + "]";
+    Fields fields(content[i], here, true);
     std::string type, text;
     if (!fields.text("type", type) || type != "text" || !fields.text("text", text))
-      throw wrong("messages", "messages: parts of a content are texts here");
+      throw wrong(here, here + ": expected {\"type\": \"text\", \"text\": ...}");
     fields.finish();
     all += text;
   }
   return all;
+}
+
+// Its `name` is for nobody: no template reads it.
+Json message_of(const Json& message, const std::string& where) {
+  Fields fields(message, where, true);
+  std::string role, name;
+  fields.text("role", role);
+  fields.text("name", name);
+  const Json* content = fields.take("content");
+  fields.finish();
+  if (role == "developer") role = "system";  // its newer name
+  if (role.empty() || !content) throw wrong(where, where + ": expected a role and a content");
+  return {{"role", role}, {"content", content_of(*content, where + ".content")}};
 }
 
 }  // namespace
@@ -89,10 +113,13 @@ Translated translate_images(const Json& body,
   fields.text("model", to.model);
   const ModelFacts& model = find(to.model);
   if (!fields.text("prompt", prompt)) throw wrong("prompt", "prompt is missing");
-  if (model.classes > 0)
+  to.names = {{"count", "n"}, {"seeds", "seed"}, {"width", "size"}, {"height", "size"}};
+  if (model.classes > 0) {
     to.request["classes"] = Json::array({prompt});
-  else
+    to.names["classes"] = "prompt";
+  } else {
     to.request["prompt"] = prompt;
+  }
   fields.whole("n", 1, 64, n);
   if (fields.text("size", size) && size != "auto") read_size(size, to.request);
   if (fields.text("response_format", form) && form != "url" && form != "b64_json")
@@ -104,7 +131,7 @@ Translated translate_images(const Json& body,
   only(fields, "output_format", {"png"});
   only(fields, "background", {"auto", "opaque"});
   only(fields, "moderation", {"auto", "low"});
-  fields.take("user");
+  read_user(fields);
   fields.finish();
   if (n > 1) to.request["count"] = n;
   if (!to.request.contains("seed")) {
@@ -121,6 +148,7 @@ Translated translate_completion(const Json& body) {
   const Json* prompt = fields.take("prompt");
   if (!prompt) throw wrong("prompt", "prompt is missing");
   to.request[prompt->is_array() ? "prompts" : "prompt"] = *prompt;
+  to.names = {{"prompts", "prompt"}};
   pass(fields, "max_tokens", to.request);
   only(fields, "echo", {false});
   only(fields, "best_of", {1});
@@ -138,20 +166,16 @@ Translated translate_chat(const Json& body) {
   const Json* messages = fields.take("messages");
   if (!messages || !messages->is_array()) throw wrong("messages", "messages: expected a list");
   to.request["messages"] = Json::array();
-  for (const Json& message : *messages) {
-    Fields inner(message, "messages");
-    std::string role, name;
-    inner.text("role", role);
-    inner.text("name", name);
-    const Json* content = inner.take("content");
-    if (role.empty() || !content)
-      throw wrong("messages", "messages: each needs a role and a content");
-    inner.finish();
-    to.request["messages"].push_back({{"role", role}, {"content", content_of(*content)}});
-  }
-  const Json* newer = fields.take("max_completion_tokens");
-  const Json* older = fields.take("max_tokens");
-  if (newer || older) to.request["max_tokens"] = newer ? *newer : *older;
+  for (size_t i = 0; i < messages->size(); ++i)
+    to.request["messages"].push_back(
+        message_of((*messages)[i], "messages[" + std::to_string(i) + "]"));
+  to.names = {{"prompt", "messages"}};
+  int64_t tokens = 0;  // that both names mean, the newer first
+  for (const char* name : {"max_tokens", "max_completion_tokens"})
+    if (fields.whole(name, 1, INT64_MAX, tokens)) {
+      to.request["max_tokens"] = tokens;
+      to.names["max_tokens"] = name;
+    }
   bool logprobs = false;
   int64_t top = 0;
   fields.flag("logprobs", logprobs);
@@ -159,6 +183,7 @@ Translated translate_chat(const Json& body) {
   if (likeliest && !logprobs)
     throw wrong("top_logprobs", "top_logprobs: without logprobs it says nothing; add it");
   if (logprobs) to.request["logprobs"] = top;
+  to.names["logprobs"] = "top_logprobs";
   refuse_stream_with_logprobs(to);
   only(fields, "response_format", {{{"type", "text"}}});
   only(fields, "store", {false});

@@ -11,6 +11,7 @@
 #include "parameters.h"
 #include "server/base64.h"
 #include "server/batch.h"
+#include "server/field_names.h"
 #include "tessera/words.h"
 
 namespace tessera::server {
@@ -101,11 +102,23 @@ void show_preview(const std::vector<JobPtr>& jobs, const Store& store, const Sha
   std::filesystem::remove(path, ignored);
 }
 
+// What a file cannot be written for is not the request's fault.
+template <class Write>
+void stored(const Write& write) {
+  try {
+    write();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::usage) throw;
+    throw Refusal(507, "storage", in_fields(e.what()));
+  }
+}
+
 Outcome save_samples(const Job& job, const Store& store, const GenerateResult& result,
                      std::span<const std::span<const Image>> samples, const std::stop_token& stop) {
   const auto& q = std::get<GenerateRequest>(job.ask);
   Outcome outcome;
-  const std::string folder = store.folder_of(job.record.id);
+  std::string folder;
+  stored([&] { folder = store.folder_of(job.record.id); });
   for (size_t i = 0; i < samples.size(); ++i) {
     const Image& image = samples[i].front();
     const uint64_t seed = q.seeds.empty() ? q.seed : q.seeds[i];
@@ -115,10 +128,12 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
     const bool video = image.video >= 0;
     const std::string name = std::to_string(i) + (video ? ".mp4" : ".png");
     const std::string path = std::filesystem::path(folder) / name;
-    if (video)
-      save_mp4(samples[i], kRate, path, texts, stop);
-    else
-      save_png(image, path, texts, stop);
+    stored([&] {
+      if (video)
+        save_mp4(samples[i], kRate, path, texts, stop);
+      else
+        save_png(image, path, texts, stop);
+    });
     outcome.results.push_back({{"file", name},
                                {"type", video ? "video/mp4" : "image/png"},
                                {"width", image.width},

@@ -51,7 +51,8 @@ class Bodies(ServerTest):
 
     def test_what_an_answer_cannot_be(self):
         for param, request in (("prompt", {}), ("prompt", {"prompt": "x", "messages": []}), ("messages", {"messages": []}),
-                               ("messages", {"messages": [{"role": "user"}]}), ("max_tokens", {"prompt": "x", "max_tokens": 0}),
+                               ("messages[0]", {"messages": [{"role": "user"}]}),
+                               ("messages[0].role", {"messages": [{"role": "wizard", "content": "x"}]}), ("max_tokens", {"prompt": "x", "max_tokens": 0}),
                                ("threshold", {"prompt": "x", "threshold": 0.5, "decode": "steps:4"}),
                                ("cache", {"prompt": "x", "cache": "big"}), ("stop", {"prompt": "x", "stop": [""]}),
                                ("tools", {"messages": [{"role": "user", "content": "x"}], "tools": []})):
@@ -60,11 +61,38 @@ class Bodies(ServerTest):
 
     def test_what_the_library_refuses_is_no_job(self):
         before = len(self.server.get("/jobs").json["jobs"])
-        for model, request, says in (("shapes", {"classes": ["purple cow"]}, "purple cow"), ("shapes", {**CIRCLE, "width": 999}, "992 or 1008"),
-                                     ("shapes", {"prompt": "a snail"}, "takes classes"), ("tasks-a", {"prompt": "x", "select": "nonsense:9"}, "nonsense"),
-                                     ("tasks-a", {"prompt": "x", "decode": "nonsense"}, "nonsense"),
-                                     ("tasks-a", {"prompt": "x", "max_tokens": 5000}, "context"), ("tasks-a", {"prompt": ""}, "empty prompt")):
-            self.refused(400, {"model": model, "request": request}, says=says)
+        chat = [{"role": "user", "content": "x"}]
+        for model, request, param, says in (
+                ("shapes", {"classes": ["purple cow"]}, None, "purple cow"), ("shapes", {**CIRCLE, "width": 999}, "width", "992 or 1008"),
+                ("shapes", {"prompt": "a snail"}, None, "give classes"), ("shapes", {**CIRCLE, "frames": 5}, "frames", "makes images"),
+                ("shapes", {**CIRCLE, "scheduler": "lcm"}, "scheduler", "not one that fits"), ("shapes", {**CIRCLE, "guidance": 5000}, "guidance", "0 to 1000"),
+                ("shapes", {**CIRCLE, "guidance": 1, "guidance_rescale": 0.5}, "guidance_rescale", "needs guidance other than 1"),
+                ("shapes", {**CIRCLE, "binning": True}, "binning", "no table"), ("shapes", {**CIRCLE, "height": 65535}, "height", "a multiple"),
+                ("tasks-a", {"prompt": "x", "select": "nonsense:9"}, "select", "nonsense"), ("tasks-a", {"prompt": "x", "decode": "nonsense"}, "decode", "nonsense"),
+                ("tasks-a", {"prompt": "x", "decode": "threshold:nan"}, "decode", "no number"), ("tasks-a", {"prompt": "x", "decode": "steps:4", "steps": 5}, "decode", "steps 5"),
+                ("tasks-a", {"prompt": "x", "steps": 60000}, None, "at most"), ("tasks-a", {"prompt": "x", "block": 60000}, None, "context"),
+                ("tasks-a", {"prompt": "x", "cache": "vicinity:1,1"}, "cache", "values behind"), ("tasks-a", {"prompt": "x", "stop_at_eos": "x"}, "stop_at_eos", "known are"),
+                ("tasks-a", {"prompt": "x", "top_k": 5}, "top_k", "(temperature 0.8)"), ("tasks-a", {"prompt": "x", "temperature": 1e-9}, "temperature", "0.000001"),
+                ("tasks-a", {"prompt": "x", "repetition_penalty": 1e-9}, "repetition_penalty", "expected"),
+                ("tasks-a", {"prompt": "x", "max_tokens": 5000}, None, "or max_tokens"), ("tasks-a", {"messages": chat, "max_tokens": 5000}, None, "or max_tokens"),
+                ("tasks-a", {"prompt": ""}, "prompt", "empty prompt"), ("tasks-a", {"prompts": ["x", ""]}, "prompt", "empty prompt")):
+            with self.subTest(f"{model} {request}"):
+                self.refused(400, {"model": model, "request": request}, param, says)
+                answer = self.server.post("/jobs", {"model": model, "request": request})
+                self.assertNotRegex(answer.message, r"(^|[^'s] )--[a-z]", "options are for the command line")
+        for path, body, param, says in (
+                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "999x128"}, "size", "size 999"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "70000x8"}, "size", "size: expected"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "purple cow", "n": 2}, None, "purple cow"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "x" * 70000}, "prompt", "prompt: 70000"),
+                ("/v1/completions", {"model": "tasks-a", "prompt": ["x", ""]}, "prompt", "empty prompt"),
+                ("/v1/completions", {"model": "tasks-a", "prompt": [1, 2]}, "prompt", "prompt: expected"),
+                ("/v1/chat/completions", {"model": "tasks-a", "messages": chat, "max_completion_tokens": 5000}, None, "or max_completion_tokens"),
+                ("/v1/chat/completions", {"model": "tasks-a", "messages": chat, "max_completion_tokens": 70000}, "max_completion_tokens", "max_completion_tokens: "),
+                ("/v1/chat/completions", {"model": "tasks-a", "messages": [{"role": "user", "content": ""}]}, "messages", "no token"),
+                ("/v1/chat/completions", {"model": "tasks-a", "messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role", "user")):
+            with self.subTest(f"{path} {body}"[:150]):
+                self.refused(400, body, param, says, path)
         self.assertEqual(len(self.server.get("/jobs").json["jobs"]), before)
 
     def test_what_does_not_fit_into_memory(self):
@@ -73,7 +101,8 @@ class Bodies(ServerTest):
         for path, body in (("/jobs", request), ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "n": 8})):
             answer = server.post(path, body)
             self.assertEqual((answer.status, answer.json["error"]["type"]), (503, "memory"))
-            self.assertIn("--memory-budget allows 2.0 MB", answer.message)
+            self.assertIn("the server's --memory-budget allows 2.0 MB", answer.message)
+            self.assertIn("smaller size or " + ("count" if path == "/jobs" else "n"), answer.message)
         self.assertEqual(server.get("/jobs").json["jobs"], [], "what is refused is no job")
         self.assertEqual(server.wait(server.submit({**CIRCLE, "width": 64, "height": 64}))["state"], "done")
 

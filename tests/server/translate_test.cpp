@@ -40,10 +40,7 @@ TEST(Translate, AChat) {
   EXPECT_EQ(to.request,
             Json::parse(R"({"max_tokens": 7, "messages": [{"role": "system", "content": "be"},
                                         {"role": "user", "content": "ab"}]})"));
-  for (const char* text :
-       {R"({"messages": "x"})", R"({"messages": [{"role": "user"}]})", R"({"messages": [3]})",
-        R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]})"})
-    EXPECT_EQ(refused(text, translate_chat), "messages") << text;
+  EXPECT_EQ(refused(R"({"messages": "x"})", translate_chat), "messages");
   EXPECT_EQ(refused(R"({"messages": [], "tools": [{}]})", translate_chat), "tools");
   EXPECT_EQ(refused(R"({"messages": [], "top_logprobs": 2})", translate_chat), "top_logprobs");
   EXPECT_EQ(refused(R"({"messages": [], "logprobs": true, "top_logprobs": 21})", translate_chat),

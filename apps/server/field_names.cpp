@@ -1,0 +1,132 @@
+#include "server/field_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace tessera::server {
+namespace {
+
+// Options whose field is not the same word.
+const FieldNames kRenamed{{"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}};
+
+// How sentences begin that are about a field and do not name it.
+const FieldNames kBeginnings{
+    {"decoding ", "decode"}, {"expert selection ", "select"}, {"chat: ", "messages"}};
+
+const std::set<std::string> kFields{"binning",
+                                    "block",
+                                    "cache",
+                                    "classes",
+                                    "count",
+                                    "decode",
+                                    "frames",
+                                    "guidance",
+                                    "height",
+                                    "logprobs",
+                                    "max_tokens",
+                                    "messages",
+                                    "n",
+                                    "noise",
+                                    "prompt",
+                                    "raw",
+                                    "scheduler",
+                                    "seed",
+                                    "select",
+                                    "steps",
+                                    "stop",
+                                    "stop_at_eos",
+                                    "temperature",
+                                    "text_tokens",
+                                    "top_k",
+                                    "top_p",
+                                    "true_guidance",
+                                    "width",
+                                    "clean_caption",
+                                    "guidance_rescale",
+                                    "negative_prompt",
+                                    "repetition_penalty",
+                                    "select_prefill",
+                                    "select_refresh"};
+
+bool of_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+}
+
+std::string word_at(const std::string& text, size_t at) {
+  const auto end = std::find_if_not(text.begin() + ptrdiff_t(at), text.end(), of_word);
+  return {text.begin() + ptrdiff_t(at), end};
+}
+
+// The name of the option that begins at `at`; "": none does.
+std::string option_at(const std::string& text, size_t at) {
+  if (text.compare(at, 2, "--") != 0 || (at > 0 && of_word(text[at - 1]))) return "";
+  return word_at(text, at + 2);
+}
+
+std::string renamed(const std::string& field, const FieldNames& form) {
+  const auto other = form.find(field);
+  return other == form.end() ? field : other->second;
+}
+
+// "": the option has no field.
+std::string field_of(std::string option, const FieldNames& form) {
+  std::ranges::replace(option, '-', '_');
+  if (const auto other = kRenamed.find(option); other != kRenamed.end()) option = other->second;
+  return kFields.contains(option) ? renamed(option, form) : "";
+}
+
+}  // namespace
+
+std::string in_fields(const std::string& sentence, const FieldNames& form) {
+  std::string said;
+  bool quoted = false;
+  for (size_t i = 0; i < sentence.size(); ++i) {
+    if (sentence[i] == '\'') {  // in a word it is an apostrophe
+      const size_t beside = quoted ? i + 1 : i - 1;
+      const bool bound = beside >= sentence.size() || !of_word(sentence[beside]);
+      quoted = quoted != bound;
+    }
+    const std::string option = quoted ? "" : option_at(sentence, i);
+    if (option.empty()) {
+      said += sentence[i];
+      continue;
+    }
+    const std::string field = field_of(option, form);
+    said += field.empty() ? "the server's --" + option : field;
+    i += option.size() + 1;
+  }
+  return said;
+}
+
+std::string field_blamed(const std::string& sentence, const FieldNames& form) {
+  if (const std::string option = option_at(sentence, 0); !option.empty())
+    return field_of(option, form);
+  for (const auto& [beginning, field] : kBeginnings)
+    if (sentence.starts_with(beginning)) return renamed(field, form);
+  const std::string word = word_at(sentence, 0);
+  return kFields.contains(word) ? renamed(word, form) : "";
+}
+
+Refusal refusal_of(const Error& error, const FieldNames& form) {
+  const std::string said = in_fields(error.what(), form);
+  switch (error.code()) {
+    case ErrorCode::usage:
+    case ErrorCode::plan:
+      return {400, "invalid_request_error", said, field_blamed(error.what(), form)};
+    case ErrorCode::memory: return {503, "memory", said};
+    case ErrorCode::cancelled: return {409, "cancelled", said};
+    default: return {500, error.code() == ErrorCode::model ? "model" : "server_error", said};
+  }
+}
+
+Refusal in_form(const Refusal& refusal, const FieldNames& form) {
+  const auto other = form.find(refusal.param());
+  if (other == form.end()) return refusal;
+  std::string message = refusal.what();
+  if (message.starts_with(refusal.param()) && !of_word((message + " ")[refusal.param().size()]))
+    message.replace(0, refusal.param().size(), other->second);
+  return {refusal.status(), refusal.type(), message, other->second, refusal.retry_after()};
+}
+
+}  // namespace tessera::server
