@@ -38,17 +38,32 @@ void Jobs::restore() {
     record.started = 0;
     record.results = Json::array();
     job->record = std::move(record);
+    job->served = models_.look_up(job->record.model);
+    if (!job->served) {
+      set_aside(job);
+      continue;
+    }
     try {
-      job->served = &models_.find(job->record.model);
       read_ask(*job, options_.limits);
       live_[job->record.id] = job;
       queue_.push(job);
       job->events.add("state", text_of({{"state", "queued"}, {"position", queue_.size() - 1}}));
-    } catch (const Refusal& refusal) {  // a model that is served no more
+    } catch (const Refusal& refusal) {  // its limits, or its model, were others
       job->record.error = body_of(refusal)["error"];
       finish(*job, JobState::failed);
     }
   }
+}
+
+// It waits, outside the queue, for a server that has its model; the store knows it as it was.
+void Jobs::set_aside(const JobPtr& job) {
+  JobRecord& r = job->record;
+  r.error = body_of({503, "model_absent",
+                     "model '" + r.model +
+                         "' is not served now: the job waits for a server that is started with it, "
+                         "too; or remove the job"})["error"];
+  job->events.add("state", text_of({{"state", "queued"}, {"error", r.error}}));
+  live_[r.id] = job;
 }
 
 void Jobs::check_room() const {
@@ -188,6 +203,7 @@ bool Jobs::cancel(const JobPtr& job) {
   const std::lock_guard lock(mutex_);
   if (ended(job->record.state)) return false;
   queue_.remove(*job);
+  job->record.error = {};
   finish(*job, JobState::cancelled);
   if (const auto run = job->run)
     if (std::all_of(run->jobs.begin(), run->jobs.end(),
@@ -208,7 +224,12 @@ Json Jobs::status() const {
   for (const auto& run : running_)
     for (const Job* job : run->jobs)
       if (!ended(job->record.state)) running.push_back(job->record.id);
-  return {{"queue", {{"waiting", queue_.size()}, {"limit", options_.queue}}}, {"running", running}};
+  std::map<std::string, int> aside;
+  for (const auto& [id, job] : live_)
+    if (!job->served && !ended(job->record.state)) ++aside[job->record.model];
+  return {{"queue", {{"waiting", queue_.size()}, {"limit", options_.queue}}},
+          {"running", running},
+          {"models_absent", aside}};
 }
 
 bool Jobs::closing() const {

@@ -58,6 +58,7 @@ class Jobs {
   /// The record of a job that was submitted, as it is now.
   JobRecord record(const Job& job) const;
 
+  /// What waits and runs, and what waits for models that are not served, by their names.
   Json status() const;
   bool closing() const;
   /// Jobs that wait, and that run.
@@ -74,6 +75,7 @@ class Jobs {
   JobRecord known(const std::string& client, const std::string& id) const;
   JobPtr find_live(const std::string& id) const;
   void restore();
+  void set_aside(const JobPtr& job);
   void work();
   void tell_ranks(const std::string& text);
   void lose_ranks(std::exception_ptr why);

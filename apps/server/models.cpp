@@ -79,12 +79,17 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
   if (misfit && planned == 0) throw Error(*misfit);
 }
 
+const Served* Models::look_up(const std::string& name) const {
+  for (const auto& one : all_)
+    if (one->facts.name == name) return one.get();
+  return nullptr;
+}
+
 const Served& Models::find(const std::string& name) const {
+  if (const Served* found = look_up(name)) return *found;
+  if (name.empty() && all_.size() == 1) return *all_[0];
   std::string names;
-  for (const auto& one : all_) {
-    if (one->facts.name == name || (name.empty() && all_.size() == 1)) return *one;
-    names += (names.empty() ? "" : ", ") + one->facts.name;
-  }
+  for (const auto& one : all_) names += (names.empty() ? "" : ", ") + one->facts.name;
   if (name.empty()) throw wrong("model", "model is missing: name one of " + names);
   throw Refusal(404, "not_found",
                 "there is no model '" + name.substr(0, 100) + "'; there is " + names, "model");

@@ -46,6 +46,8 @@ class Models {
   /// Throws Refusal(404) that lists the names. "" is the only one, and
   /// Refusal(400) where there are several.
   const Served& find(const std::string& name) const;
+  /// Null where none is called so.
+  const Served* look_up(const std::string& name) const;
   const std::vector<std::unique_ptr<Served>>& all() const { return all_; }
 
  private:

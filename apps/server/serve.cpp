@@ -90,6 +90,10 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   const Models models(o.models, run, stop, note);
   Metrics metrics;
   Jobs jobs(models, store, metrics, job_options(o), guard.keyed());
+  const Json absent = jobs.status()["models_absent"];
+  for (const auto& [model, count] : absent.items())
+    note(text_of(count) + " of the store's jobs wait for the model '" + model +
+         "', which is not served: start with it, too, or remove them");
   std::atomic<Listener*> open = nullptr;  // the listener, to its own thread
   const auto connections = [&open] {
     Listener* const listener = open;

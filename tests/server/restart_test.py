@@ -161,6 +161,7 @@ class Restart(ServerTest):
         results.write_text("no folder")
         failed = server.wait(server.submit())
         self.assertEqual(failed["state"], "failed")
+        self.assertEqual(failed["error"]["type"], "storage")
         self.assertIn("results", failed["error"]["message"])
         results.unlink()
         (server.folder / "aside").rename(results)
@@ -174,16 +175,41 @@ class Restart(ServerTest):
             server.start()
         self.assertEqual(server.process.wait(60), 3)
 
-    def test_a_job_of_a_model_that_is_served_no_more(self):
-        server = self.another("--grace", 0, models=("shapes", "tasks-a"))
-        job = server.submit(LONG)
-        server.wait(job, "running")
+    def test_jobs_of_a_model_that_is_served_no_more_wait_for_it(self):
+        server = self.another("--grace", 0, "--at-once", 1, "--batch", 1, models=("shapes", "tasks-a"))
+        long, short = server.submit(LONG), server.submit()
+        server.wait(long, "running")
         server.end()
         server.arguments.remove("shapes")
         server.start()
-        failed = server.get(f"/jobs/{job}").json
-        self.assertEqual(failed["state"], "failed")
-        self.assertIn("there is no model 'shapes'", failed["error"]["message"])
+        self.assertIn("2 of the store's jobs wait for the model 'shapes'", server.log())
+        self.assertEqual(server.get("/status").json["models_absent"], {"shapes": 2})
+        self.assertEqual(server.get("/status").json["queue"]["waiting"], 0)
+        listed = {job["id"]: job for job in server.get("/jobs").json["jobs"]}
+        for job in (long, short):
+            for shown in (server.get(f"/jobs/{job}").json, listed[job]):
+                self.assertEqual((shown["state"], shown["error"]["type"]), ("queued", "model_absent"))
+                self.assertIn("model 'shapes' is not served now", shown["error"]["message"])
+                self.assertNotIn("position", shown)
+        self.assertEqual(server.wait(server.submit({"prompt": "sort hello="}, "tasks-a"))["state"], "done")
+        ended = []
+        thread = threading.Thread(target=lambda: ended.append(server.events(long)))
+        thread.start()
+        gone = server.ask("DELETE", f"/jobs/{long}").json
+        self.assertEqual((gone["state"], gone.get("error")), ("cancelled", None))
+        thread.join(30)
+        self.assertEqual([name for _, name, _ in ended[0]], ["state", "cancelled"])
+        self.assertEqual(ended[0][0][2]["error"]["type"], "model_absent")
+        server.end()
+        server.start()  # still without
+        self.assertEqual(server.get(f"/jobs/{short}").json["error"]["type"], "model_absent")
+        server.end()
+        server.arguments.insert(2, "shapes")
+        server.start()
+        done = server.wait(short)
+        self.assertEqual((done["state"], done.get("error")), ("done", None))
+        self.assertEqual(server.get(f"/jobs/{long}").json["state"], "cancelled")
+        self.assertEqual(server.get("/status").json["models_absent"], {})
 
     def test_ended_jobs_go_after_their_time(self):
         server = self.another("--keep", "5s")

@@ -52,7 +52,7 @@ function update(row, job) {
   row.element.classList.toggle("shown", job.id === stage.shown());
   row.bar.hidden = job.state !== "running";
   row.bar.value = job.progress?.steps ? job.progress.step / job.progress.steps : 0;
-  row.error.textContent = job.state === "failed" ? (job.error?.message ?? "it failed") : "";
+  row.error.textContent = job.state === "failed" ? (job.error?.message ?? "it failed") : job.state === "queued" ? (job.error?.message ?? "") : "";
   row.watch.hidden = !active(job) || job.kind === "text" || job.id === stage.shown();
   const verb = active(job) ? "Cancel" : "Remove";
   if (row.drop.textContent !== verb) {
@@ -64,7 +64,7 @@ function update(row, job) {
 function refresh() {
   const all = jobs.all;
   const running = all.filter((job) => job.state === "running");
-  const queued = all.filter((job) => job.state === "queued").sort((a, b) => (a.position ?? 0) - (b.position ?? 0) || a.created - b.created);
+  const queued = all.filter((job) => job.state === "queued").sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || a.created - b.created);
   const failed = all.filter((job) => job.state === "failed").slice(0, kFailedShown);
   const shown = [...running, ...queued, ...failed];
   const list = at("queue").firstElementChild;

@@ -132,7 +132,7 @@ function refresh() {
   else parts.bar.value = job.state === "done" ? 1 : p?.steps ? p.step / p.steps : 0;
   parts.bar.hidden = !active(job);
   parts.cancel.hidden = !active(job);
-  parts.error.textContent = job.error?.message ?? "";
+  parts.error.textContent = (job.state !== "cancelled" && job.error?.message) || "";
   parts.history.hidden = previews.length < 2;
   parts.steps.max = previews.length - (job.state === "done" ? 0 : 1);
   speak(job);
