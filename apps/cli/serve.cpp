@@ -55,7 +55,7 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   s.run = run_options(*o.model, processes);
   s.keep = seconds_of(o.keep, "--keep");
   s.body = bytes_of(o.body, "--max-body");
-  s.pixels = static_cast<int64_t>(o.megapixels * 1e6);
+  s.limits.pixels = static_cast<int64_t>(o.megapixels * 1e6);
   s.json_log = o.log == "json";
   if (processes) end_ranks_gracefully();
   std::mutex mutex;

@@ -12,12 +12,13 @@ namespace {
 constexpr size_t kRecent = 64;  // ended jobs whose events are kept
 }  // namespace
 
-Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const JobOptions& options,
+Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options,
            bool own)
     : models_(models), store_(store), metrics_(metrics), options_(options), own_(own) {
   restore();
   try {
-    for (int i = 0; i < options_.at_once; ++i) workers_.emplace_back([this] { work(); });
+    const int workers = options_.run.processes ? 1 : options_.at_once;
+    for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (...) {  // those that began wait for the end
     close(0);
     throw;
@@ -69,8 +70,8 @@ void Jobs::set_aside(const JobPtr& job) {
 void Jobs::check_room() const {
   if (closing_)
     throw Refusal(503, "overloaded", "the server is about to end; ask again in a moment", "", 5);
-  if (queue_.size() < options_.queue) return;
-  const double seconds = mean_seconds_ * double(queue_.size()) / double(options_.at_once);
+  if (queue_.size() < static_cast<size_t>(options_.queue)) return;
+  const double seconds = mean_seconds_ * double(queue_.size()) / double(workers_.size());
   throw Refusal(429, "overloaded",
                 std::to_string(queue_.size()) + " jobs wait, and more may not; try again later", "",
                 static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));

@@ -12,28 +12,19 @@
 
 #include "server/job.h"
 #include "server/metrics.h"
+#include "server/options.h"
 #include "server/queue.h"
 #include "server/store.h"
 #include "server/worker.h"
 
 namespace tessera::server {
 
-struct JobOptions {
-  size_t queue = 256;       ///< jobs that wait at most
-  int at_once = 2;          ///< requests that run at once
-  int batch = 8;            ///< samples of jobs that run as one request; 1: each alone
-  double keep = 7 * 86400;  ///< seconds for which ended jobs stay
-  Limits limits;
-  const Processes* processes = nullptr;     ///< that are the ranks: each run is told to them
-  std::chrono::milliseconds silence{1000};  ///< after which they hear something
-};
-
 /// All jobs: takes them in, runs them in fair order, keeps what came of them. May be used from all
 /// threads. `client` names who asks; jobs of others are not there for him ("": all are).
 class Jobs {
  public:
   /// Takes up what the store has left to do. `own`: clients see their own jobs alone.
-  Jobs(const Models& models, Store& store, Metrics& metrics, const JobOptions& options, bool own);
+  Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options, bool own);
   /// Stops what runs.
   ~Jobs();
 
@@ -78,6 +69,7 @@ class Jobs {
   void set_aside(const JobPtr& job);
   void work();
   void tell_ranks(const std::string& text);
+  std::chrono::milliseconds silence() const;
   void lose_ranks(std::exception_ptr why);
   std::vector<JobPtr> next();
   void run(std::vector<JobPtr>& jobs);
@@ -95,7 +87,7 @@ class Jobs {
   const Models& models_;
   Store& store_;
   Metrics& metrics_;
-  const JobOptions options_;
+  const ServeOptions options_;
   const bool own_;
 
   mutable std::mutex mutex_;

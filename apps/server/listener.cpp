@@ -67,7 +67,7 @@ void free_stream(void* from) { delete static_cast<ExchangePtr*>(from); }
 }  // namespace
 
 struct Listener::State {
-  ListenerOptions options;
+  ServeOptions options;
   Handlers handlers;
   MHD_Daemon* daemon = nullptr;
   int socket = -1, port = 0;
@@ -161,7 +161,8 @@ MHD_Result Listener::State::access(MHD_Connection* connection, const char* url, 
   }
   const ExchangePtr exchange = *static_cast<ExchangePtr*>(*memory);
   if (*size > 0) {
-    const size_t room = options.body - std::min(options.body, exchange->request.body.size());
+    const auto most = static_cast<size_t>(options.body);
+    const size_t room = most - std::min(most, exchange->request.body.size());
     exchange->request.body.append(data, std::min(*size, room));
     *size = 0;
     return MHD_YES;
@@ -189,7 +190,7 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
       const auto [rest, error] = std::from_chars(length.data(), end, bytes);
       if (error == std::errc::invalid_argument || rest != end)
         throw Refusal(400, "invalid_request_error", "Content-Length is no number");
-      if (error != std::errc() || bytes > options.body)
+      if (error != std::errc() || bytes > static_cast<uint64_t>(options.body))
         throw Refusal(413, "invalid_request_error",
                       "the body has " + length.substr(0, 20) + " bytes; a request has " +
                           std::to_string(options.body) + " at most");
@@ -270,7 +271,7 @@ MHD_Result Listener::State::send(MHD_Connection* connection, const ExchangePtr& 
   return result;
 }
 
-Listener::Listener(const ListenerOptions& options, Handlers handlers)
+Listener::Listener(const ServeOptions& options, Handlers handlers)
     : state_(std::make_unique<State>()) {
   state_->options = options;
   state_->handlers = std::move(handlers);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/http.h"
+#include "server/options.h"
 
 namespace tessera::server {
 
@@ -14,15 +15,6 @@ struct Answered {
   int status = 0;
   double seconds = 0;
   bool whole = true;  ///< the client got all of it
-};
-
-struct ListenerOptions {
-  std::string host = "127.0.0.1";
-  int port = 8080;                ///< 0: any that is free
-  size_t body = size_t{1} << 20;  ///< bytes of a request at most
-  unsigned connections = 20000;   ///< at most, and as the system allows
-  unsigned idle = 120;            ///< seconds after which a silent connection is closed
-  unsigned beat = 15;             ///< seconds between comments in a silent stream
 };
 
 /// What a listener asks, on its thread: neither may wait for work.
@@ -37,7 +29,7 @@ struct Handlers {
 class Listener {
  public:
   /// Listens at once. Throws Error(usage) for an address or a port that cannot be had.
-  Listener(const ListenerOptions& options, Handlers handlers);
+  Listener(const ServeOptions& options, Handlers handlers);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "server/json.h"
+#include "server/limits.h"
 #include "server/models.h"
 #include "tessera/complete.h"
 #include "tessera/request.h"
@@ -13,15 +14,6 @@ namespace tessera::server {
 
 /// The likeliest tokens at a position that an answer tells at most.
 constexpr int64_t kMostLogprobs = 20;
-
-/// What one request may ask for at most.
-struct Limits {
-  size_t prompt = size_t{1} << 16;     ///< bytes of all its texts
-  int64_t pixels = int64_t{64} << 20;  ///< of all its images and frames
-  int images = 64;                     ///< images, videos or answers
-  int steps = 1000;                    ///< of denoising
-  int64_t tokens = 1 << 16;            ///< of an answer
-};
 
 /// What a body asks of the library.
 using Ask = std::variant<GenerateRequest, CompleteRequest>;

@@ -15,17 +15,22 @@ constexpr size_t kMostInRun = 256;  // then a run ends, and with it what it has 
 
 // Where ranks are processes they do what the first one does.
 void Jobs::tell_ranks(const std::string& text) {
-  if (!options_.processes) return;
+  if (!options_.run.processes) return;
   {
     const std::lock_guard lock(mutex_);
     if (lost_) return;
   }
   try {
-    options_.processes->share(text);
+    options_.run.processes->share(text);
   } catch (const std::exception&) {
     const std::lock_guard lock(mutex_);
     lose_ranks(std::current_exception());
   }
+}
+
+// After which ranks that are processes hear something: they wait no longer than comm_timeout.
+std::chrono::milliseconds Jobs::silence() const {
+  return std::min(std::chrono::milliseconds(1000), options_.run.comm_timeout / 4);
 }
 
 // Under the lock.
@@ -43,8 +48,8 @@ void Jobs::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     const auto due = [this] { return closing_ || queue_.size() > 0; };
-    if (!options_.processes) changed_.wait(lock, due);
-    while (options_.processes && !lost_ && !changed_.wait_for(lock, options_.silence, due)) {
+    if (!options_.run.processes) changed_.wait(lock, due);
+    while (options_.run.processes && !lost_ && !changed_.wait_for(lock, silence(), due)) {
       lock.unlock();
       tell_ranks(kNothing);
       lock.lock();
@@ -172,11 +177,11 @@ bool Jobs::run_once(std::vector<JobPtr>& jobs) {
   std::vector<Outcome> outcomes;
   const std::stop_token stop = jobs[0]->run->stop.get_token();
   const Look look = look_of(jobs);
-  if (options_.processes) tell_ranks(order_of(jobs));
+  if (options_.run.processes) tell_ranks(order_of(jobs));
   try {
-    outcomes = run_jobs(jobs, store_, look, stop, options_.processes != nullptr);
+    outcomes = run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
   } catch (const Error& e) {
-    if (options_.processes && e.code() == ErrorCode::rank) {
+    if (options_.run.processes && e.code() == ErrorCode::rank) {
       const std::lock_guard lock(mutex_);
       lose_ranks(std::current_exception());
       requeue(jobs);

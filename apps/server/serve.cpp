@@ -15,23 +15,6 @@
 namespace tessera::server {
 namespace {
 
-Limits limits_of(const ServeOptions& o) {
-  Limits limits;
-  limits.pixels = o.pixels;
-  return limits;
-}
-
-JobOptions job_options(const ServeOptions& o) {
-  // Ranks that are processes take one request at a time.
-  return {static_cast<size_t>(o.queue),
-          o.run.processes ? 1 : o.at_once,
-          o.batch,
-          o.keep,
-          limits_of(o),
-          o.run.processes,
-          std::min(JobOptions{}.silence, o.run.comm_timeout / 4)};
-}
-
 // One line a request; a path is as hostile as a body.
 std::string line_of(const Answered& a, bool json) {
   if (json)
@@ -80,7 +63,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   RunOptions run = o.run;
   run.keep_parts = run.memory_budget == 0;  // what is kept leaves less for decoding
   if (run.processes && run.processes->rank() > 0)
-    return follow(Models(o.models, run, {}, [](const std::string&) {}), limits_of(o),
+    return follow(Models(o.models, run, {}, [](const std::string&) {}), o.limits,
                   *run.processes);  // the first one says when to stop
   const Guard guard = guard_of(o);
   Store store(o.store);
@@ -89,7 +72,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   };
   const Models models(o.models, run, stop, note);
   Metrics metrics;
-  Jobs jobs(models, store, metrics, job_options(o), guard.keyed());
+  Jobs jobs(models, store, metrics, o, guard.keyed());
   const Json absent = jobs.status()["models_absent"];
   for (const auto& [model, count] : absent.items())
     note(text_of(count) + " of the store's jobs wait for the model '" + model +
@@ -107,11 +90,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
     metrics.request(answered.method, answered.status, answered.seconds);
     said(line_of(answered, o.json_log));
   };
-  ListenerOptions at;
-  at.host = o.host;
-  at.port = o.port;
-  at.body = static_cast<size_t>(o.body);
-  Listener listener(at, std::move(handlers));
+  Listener listener(o, std::move(handlers));
   open = &listener;
   const std::string url = listener.url();
   said(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/limits.h"
+#include "tessera/request.h"
+
+namespace tessera::server {
+
+/// What a server is started with; its jobs and its listener read their part of it.
+struct ServeOptions {
+  std::vector<std::string> models;
+  RunOptions run;
+  std::string host = "127.0.0.1";
+  int port = 8080;               ///< 0: any that is free
+  std::string api_keys;          ///< file of keys; "": none, and then this machine alone is served
+  std::string store;             ///< folder; "": a temporary one
+  int queue = 256;               ///< jobs that wait at most
+  int at_once = 2;               ///< requests that run at once; of ranks that are processes one
+  int batch = 8;                 ///< samples of jobs that run as one request; 1: each alone
+  double keep = 7 * 86400;       ///< seconds for which ended jobs stay
+  double grace = 30;             ///< seconds that running work has to end
+  int64_t body = 1 << 20;        ///< bytes of a request at most
+  Limits limits;                 ///< of what a request asks for
+  unsigned connections = 20000;  ///< at most, and as the system allows
+  unsigned idle = 120;           ///< seconds after which a silent connection is closed
+  unsigned beat = 15;            ///< seconds between comments in a silent stream
+  bool json_log = false;
+};
+
+}  // namespace tessera::server
