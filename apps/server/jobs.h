@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -69,6 +70,7 @@ class Jobs {
   void set_aside(const JobPtr& job);
   void work();
   void tell_ranks(const std::string& text);
+  void keep_ranks(const std::function<void()>& work);
   std::chrono::milliseconds silence() const;
   void lose_ranks(std::exception_ptr why);
   std::vector<JobPtr> next();

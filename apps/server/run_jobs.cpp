@@ -6,6 +6,7 @@
 #include "server/follow.h"
 #include "server/jobs.h"
 #include "server/refusal.h"
+#include "server/work_beside.h"
 #include "server/worker.h"
 
 namespace tessera::server {
@@ -31,6 +32,12 @@ void Jobs::tell_ranks(const std::string& text) {
 // After which ranks that are processes hear something: they wait no longer than comm_timeout.
 std::chrono::milliseconds Jobs::silence() const {
   return std::min(std::chrono::milliseconds(1000), options_.run.comm_timeout / 4);
+}
+
+// The first rank's own work, behind which the others may be waiting already.
+void Jobs::keep_ranks(const std::function<void()>& work) {
+  if (!options_.run.processes) return work();
+  work_beside(work, silence(), [this] { tell_ranks(kNothing); });
 }
 
 // Under the lock.
@@ -121,6 +128,7 @@ std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::strin
 
 Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
   Look look;
+  look.after = [this](const std::function<void()>& work) { keep_ranks(work); };
   look.step = [this](Job& job, int step, int steps, double seconds) {
     const std::lock_guard lock(mutex_);
     job.step = step;

@@ -177,10 +177,12 @@ std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& st
   const GenerateResult result = jobs[0]->served->model.generate(request, control);
   const auto samples = samples_in(result.images);
   std::vector<Outcome> outcomes;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const auto own = std::span(samples).subspan(size_t(shares.first(i)), size_t(shares.count(i)));
-    outcomes.push_back(save_samples(*jobs[i], store, result, own, stop));
-  }
+  look.after([&] {
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const auto own = std::span(samples).subspan(size_t(shares.first(i)), size_t(shares.count(i)));
+      outcomes.push_back(save_samples(*jobs[i], store, result, own, stop));
+    }
+  });
   return outcomes;
 }
 

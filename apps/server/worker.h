@@ -19,6 +19,9 @@ struct Outcome {
 /// What a run tells of its jobs, and asks.
 struct Look {
   std::function<void(Job& job, int step, int steps, double seconds)> step;
+  /// Does what is left when the library has answered, such as encoding files: where ranks are
+  /// processes, the first one does it alone.
+  std::function<void(const std::function<void()>& work)> after;
   /// Of texts, before each pass: further jobs of the same batch_key(), beside those that make so
   /// many answers still; none where it is empty.
   std::function<std::vector<JobPtr>(int at_work)> join{};
