@@ -107,7 +107,8 @@ Command add_eval_tasks(CLI::App& eval) {
   add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
                       "Behind a prompt; so many examples, at once");
   app->add_option("--batch", r.batch)->check(whole(1, 100000))->group(group)->type_name("N");
-  app->add_flag("--raw", r.complete.raw, "Without chat template")->group(group);
+  app->add_flag("--raw", r.complete.raw, "Without chat template; as complete")->group(group);
+  add_memory_budget(*app, o->model, "", group);
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);

@@ -41,7 +41,8 @@ struct RunOptions {
   int threads = 0;  ///< of the process, divided over its ranks; 0: all cores
   Plan plan;
   /// Bytes that weights, activations and buffers of a run may take; 0: nearly all that the machine
-  /// has. Blocks of a transformer of images that does not fit are streamed from the file.
+  /// has. Blocks of a transformer of images that does not fit are streamed from the file, and so
+  /// are experts of a language model.
   int64_t memory_budget = 0;
   /// Keep a transformer between requests, and the packed weights of text encoders and the VAE as
   /// far as they fit beside all that a request does; else they are released before images are

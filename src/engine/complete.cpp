@@ -82,22 +82,28 @@ std::string to_json(const CompleteResult& r) {
   }
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(Json(json_of(rank)));
-  return base::json_text(
-      {{"completions", list},
-       {"forwards", r.forwards},
-       {"seconds", r.seconds},
-       {"pass_seconds", r.pass_seconds},
-       {"tokens_per_second", r.seconds > 0 ? double(generated) / r.seconds : 0.0},
-       {"experts_read", r.experts_read},
-       {"bytes_read", r.bytes_read},
-       {"bytes_sent", r.bytes_sent},
-       {"peak_bytes", Json(json_of(r.peak_bytes))},
-       {"per_rank", ranks},
-       {"plan", r.plan},
-       {"device", r.device},
-       {"select", r.select},
-       {"ruled_share", ruled_share(r)},
-       {"decode", r.decode}});
+  Json result({{"completions", list},
+               {"forwards", r.forwards},
+               {"seconds", r.seconds},
+               {"pass_seconds", r.pass_seconds},
+               {"tokens_per_second", r.seconds > 0 ? double(generated) / r.seconds : 0.0},
+               {"experts_read", r.experts_read},
+               {"bytes_read", r.bytes_read},
+               {"bytes_sent", r.bytes_sent},
+               {"peak_bytes", Json(json_of(r.peak_bytes))},
+               {"per_rank", ranks},
+               {"plan", r.plan},
+               {"device", r.device},
+               {"select", r.select},
+               {"ruled_share", ruled_share(r)},
+               {"decode", r.decode}});
+  if (r.streamed)
+    result["streamed_experts"] = {{"all", r.streamed->all},
+                                  {"resident", r.streamed->resident},
+                                  {"hits", r.streamed->hits},
+                                  {"misses", r.streamed->misses},
+                                  {"bytes", r.streamed->bytes}};
+  return base::json_text(result);
 }
 
 }  // namespace tessera

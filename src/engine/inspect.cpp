@@ -183,12 +183,12 @@ void add_tokens(Inspection& found, const Model::State& state) {
                   {"kv", alone.ranks[0].kv},
                   {"peak", alone.process}};
   found.plan = to_string(state.options.plan);
-  const pipeline::Rehearsal planned =
-      found.plan.empty() ? alone : pipeline::rehearse_tokens(state, state.options, run);
-  found.unfit = pipeline::token_problem(state, run, planned);
+  pipeline::TokenFit fit = pipeline::fit_tokens(state, run);
+  found.unfit = std::move(fit.problem);
+  add_note(found, fit.note);
   if (!found.plan.empty() || state.options.memory_budget > 0) {
-    found.ranks = planned.ranks;
-    found.memory["process"] = planned.process;
+    found.ranks = std::move(fit.need.ranks);
+    found.memory["process"] = fit.need.process;
     add_uneven(found, state.options.plan, language.geometry(state.dtype()), &run.rule,
                [&] { return pipeline::rehearse_tokens(state, state.options, run); });
   }

@@ -33,6 +33,12 @@ nn::Geometry geometry_of(const LladaConfig& c) {
 
 }  // namespace
 
+ops::Expert load_routed_expert(const LladaConfig& config, const nn::Weights& weights, int64_t block,
+                               int64_t expert, DType dtype) {
+  return nn::load_expert(weights, fmt::format("model.layers.{}.mlp.experts.{}.", block, expert),
+                         config.expert_width, config.hidden, dtype);
+}
+
 Llada::Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
              DType dtype)
     : config_(config),
@@ -113,10 +119,8 @@ void Llada::load_experts(const nn::Weights& weights, int64_t index, const nn::Po
   const DType routed = portion.expert_dtype.value_or(dtype_);
   auto bank = std::make_shared<std::vector<ops::Expert>>();
   for (int64_t e = 0; e < c.experts; ++e)
-    bank->push_back(portion.holds_expert(e)
-                        ? nn::load_expert(weights, fmt::format("{}experts.{}.", name, e),
-                                          c.expert_width, c.hidden, routed)
-                        : ops::Expert{});
+    bank->push_back(portion.holds_expert(e) ? load_routed_expert(c, weights, index, e, routed)
+                                            : ops::Expert{});
   if (c.shared_width > 0)
     block.experts.shared =
         nn::load_expert(weights, name + "shared_experts.", c.shared_width, c.hidden, dtype_);

@@ -41,6 +41,7 @@ struct LladaConfig {
 /// transformers without a causal mask whose MLPs are experts.
 class Llada : public nn::TokenModel {
  public:
+  /// Routed experts that the portion does not hold have no weights.
   Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
         DType dtype);
 
@@ -79,5 +80,9 @@ class Llada : public nn::TokenModel {
   ops::Weight head_;
   std::vector<Block> layers_;
 };
+
+/// One routed expert of a block with experts, in `dtype`.
+ops::Expert load_routed_expert(const LladaConfig& config, const nn::Weights& weights, int64_t block,
+                               int64_t expert, DType dtype);
 
 }  // namespace tessera::models

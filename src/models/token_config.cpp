@@ -252,6 +252,9 @@ TokenSpec spec_of(const LladaConfig& c) {
     return std::make_unique<Llada>(config, nn::ShardedWeights(weights, portion.shard), portion,
                                    dtype);
   };
+  spec.expert = [c](const nn::Weights& weights, int64_t block, int64_t expert, nn::DType dtype) {
+    return load_routed_expert(c, weights, block, expert, dtype);
+  };
   spec.vocabulary = c.vocabulary;
   spec.context = c.context;
   spec.mask = c.mask;

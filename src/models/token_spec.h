@@ -22,6 +22,8 @@ struct TokenSpec {
   std::function<std::unique_ptr<nn::TokenModel>(const nn::Weights&, const nn::Portion&, nn::DType,
                                                 int block)>
       make;
+  /// Reads one routed expert of a block with experts.
+  std::function<ops::Expert(const nn::Weights&, int64_t block, int64_t expert, nn::DType)> expert;
   /// Sizes for `inspect`, by their configuration names.
   std::vector<std::pair<std::string, std::string>> facts;
 

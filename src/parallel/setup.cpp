@@ -345,6 +345,10 @@ int64_t Setup::most_tokens(const Workload& workload) const {
 }
 
 void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload) {
+  require(!residence.experts || plan.world() == 1, ErrorCode::plan,
+          "the plan cannot run: '{}' spreads a model whose experts are read while it runs, which "
+          "one rank alone does; leave it out, or give more memory",
+          to_string(plan));
   std::shared_ptr<const nn::ExpertPolicy> chooses = std::make_shared<nn::VanillaPolicy>();
   if (workload.text) chooses = policy = std::make_shared<nn::SelectionPolicy>(workload.text->rule);
   if (workload.text && workload.text->capacity)
@@ -364,7 +368,7 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   const int count = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
   const auto backend = [&]() -> std::unique_ptr<nn::ExpertBackend> {
     if (reduce) return std::make_unique<NarrowExperts>(*reduce);
-    if (!shares_experts(plan)) return std::make_unique<nn::LocalBackend>();
+    if (!shares_experts(plan)) return std::make_unique<nn::LocalBackend>(residence.experts);
     if (plan.moe == MoeForm::fused)
       return std::make_unique<FusedExperts>(
           *expert_group,

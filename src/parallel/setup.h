@@ -40,6 +40,8 @@ int most_slots(const nn::Geometry& geometry, const nn::SelectionRule* rule);
 struct Residence {
   tensor::Device device = tensor::Device::cpu;  ///< in a run of samples, of the latent too
   bool fixed = false;  ///< they stay where they are, from the first step to the last
+  /// Of routed experts that are read when tokens go to them, on one rank; null: the model has them.
+  std::shared_ptr<nn::ExpertCache> experts{};
 };
 
 /// The strategies of one rank for one request, for samples or text. State between steps and passes

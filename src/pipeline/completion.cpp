@@ -21,6 +21,7 @@
 #include "pipeline/gather_reports.h"
 #include "pipeline/kept_prefix.h"
 #include "pipeline/launch.h"
+#include "pipeline/streamed_experts.h"
 #include "pipeline/token_memory.h"
 #include "sample/logprobs.h"
 
@@ -146,6 +147,7 @@ struct Course {
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
+  nn::ExpertCache* cache = nullptr;
   std::vector<sample::TokenPrompt> prompts{};
   std::vector<AnswerText> answers{};
   std::set<int> working{};  // sequences that have not ended
@@ -168,6 +170,7 @@ struct Course {
 
   void before(const std::vector<sample::SequencePass>& passes) {
     std::map<int, nn::Range> under;
+    std::map<int, nn::ExpertCache::Core> cores;
     std::set<int> sequences;
     for (const auto& p : passes)
       if (ruled(request, spec, p.pass.kind)) {
@@ -175,9 +178,11 @@ struct Course {
         const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
         under[p.sequence] = part ? p.pass.decide : nn::kAllTokens;
         sequences.insert(p.sequence);
+        if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, under[p.sequence]};
       }
     if (watch.before) watch.before(sequences);
     policy.restrict_to(std::move(under));
+    if (cache) cache->begin_pass(std::move(cores));
     ++result.forwards;
     fresh_uses = true;
     pass = {};
@@ -283,6 +288,7 @@ struct Order {
   RunMeters meters;
   KeptPrefix::State::Keys&
       keys;  // of an earlier request, then of this one; no ranks: none are kept
+  std::shared_ptr<nn::ExpertCache> cache;  // null: all experts are the networks'
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, of those here
   std::mutex mutex{};
   Report report{};  // of the ranks of this process: what each did
@@ -290,43 +296,17 @@ struct Order {
   const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
   void describe(CompleteResult& result) const;
-  bool fits(const std::vector<sample::TokenPrompt>& prompts) const;
+  CompleteResult::StreamedExperts streamed() const;
+  std::string misfit(const std::vector<sample::TokenPrompt>& prompts) const;
   CompleteResult run(comm::Communicator* world);
 };
 
 std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
-  Language& language = *state.language;
-  nn::Portion portion =
-      parallel::portion_of(state.options.plan, language.geometry(state.dtype()), rank);
-  portion.expert_dtype = state.expert_dtype();
-  return language.model(spec().block_causal ? policy.block : 0, state.dtype(), weight_store(), rank,
-                        portion, state.workers.scope(rank, &meters).memory);
+  return state.language->model(spec().block_causal ? policy.block : 0, state.dtype(),
+                               weight_store(), rank,
+                               token_portion(state, state.options, rank, cache != nullptr),
+                               state.workers.scope(rank, &meters).memory);
 }
-
-// A rank's keys and values of finished blocks: from an earlier request, and however this one ends,
-// for the next.
-class HandedOn {
- public:
-  HandedOn(KeptPrefix::State::Rank* rank, int64_t reused, nn::KvCache& cache)
-      : rank_(rank), cache_(cache) {
-    if (!rank_) return;
-    rank_->ids.resize(static_cast<size_t>(reused));
-    auto tables = std::exchange(rank_->tables, {});
-    if (reused > 0) cache_.adopt(0, reused, std::move(tables));
-  }
-  ~HandedOn() {
-    if (rank_) rank_->tables = cache_.release();
-  }
-  HandedOn(const HandedOn&) = delete;
-  HandedOn& operator=(const HandedOn&) = delete;
-  void see(const sample::BlockWalk& walk) {
-    if (rank_) rank_->ids.assign(walk.ids().begin(), walk.ids().begin() + walk.kept());
-  }
-
- private:
-  KeptPrefix::State::Rank* rank_;
-  nn::KvCache& cache_;
-};
 
 void Order::describe(CompleteResult& result) const {
   result.has_texts = tokens != nullptr;
@@ -336,15 +316,26 @@ void Order::describe(CompleteResult& result) const {
   result.device = device_name(state.place);
 }
 
-// Whether sequences fit into memory together.
-bool Order::fits(const std::vector<sample::TokenPrompt>& sequences) const {
+CompleteResult::StreamedExperts Order::streamed() const {
+  const nn::ExpertCache::Use& use = cache->use();
+  return {all_experts(state.language->geometry(state.dtype())), cache->capacity(), use.hits,
+          use.misses, use.misses * expert_bytes(state).stored};
+}
+
+// Why sequences do not fit into memory together, ""; they do, with as many experts beside them as
+// the cache then has.
+std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) const {
+  TokenRun run = token_run_of(sequences, policy, spec(), rule);
   try {
-    plan_tokens(state, token_run_of(sequences, policy, spec(), rule));
-    return true;
+    plan_tokens(state, run);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::memory) throw;
-    return false;
+    return error.what();
   }
+  if (!cache) return run.experts == 0 ? "" : "it would fit if not all experts were in memory";
+  cache->resize(run.experts > 0 ? run.experts
+                                : all_experts(state.language->geometry(state.dtype())));
+  return "";
 }
 
 /// Prompts on their way into a batch that is at work, first come, first served.
@@ -368,7 +359,12 @@ class Joining {
       together.push_back(course_.prompts[static_cast<size_t>(at_work)]);
     while (!waiting_.empty()) {
       together.push_back(waiting_.front());
-      if (together.size() > 1 && !order_.fits(together)) break;
+      const bool alone = together.size() == 1;
+      if (const std::string why = alone && !order_.cache ? "" : order_.misfit(together);
+          !why.empty()) {
+        require(!alone, ErrorCode::memory, "{}", why);
+        break;
+      }
       course_.add(waiting_.front());
       joined.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
@@ -392,14 +388,16 @@ CompleteResult Order::run(comm::Communicator* world) {
   const auto& own = networks.at(static_cast<size_t>(rank));
   const parallel::Workload workload{
       .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};
-  parallel::Setup setup(state.options.plan, own->geometry(), workload, world);
+  parallel::Setup setup(state.options.plan, own->geometry(), workload, world, {.experts = cache});
   static const CompleteControl quiet;
-  Course course{request,      rank == 0 ? control : quiet, watch, spec(), special, tokens,
-                *setup.policy};
+  Course course{
+      request,    rank == 0 ? control : quiet, watch, spec(), special, tokens, *setup.policy,
+      cache.get()};
   for (const auto& prompt : prompts) course.add(prompt);
   describe(course.result);
   setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
+  const LastingExperts lasting(*state.language, cache.get());
   HandedOn handed_on(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
                      prompts.front().kept, setup.cache->slots());
   sample::DecodeControl passes;
@@ -415,6 +413,7 @@ CompleteResult Order::run(comm::Communicator* world) {
   parallel::decode(*own, prompts, policy, special, setup, passes);
   course.result.seconds = course.clock.seconds();
   course.result.experts_read = course.usage.experts_read();
+  if (cache) course.result.streamed = streamed();
   const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
   const std::lock_guard lock(mutex);
   report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank)) =
@@ -522,7 +521,8 @@ void check(ModelState& state, const CompleteRequest& q, const std::stop_token& s
   const nn::SelectionRule rule = rule_of(q, spec);
   const auto prompts = prompts_of(q, *state.language, policy);
   require_stops(q, *state.language);
-  plan_tokens(state, token_run_of(prompts, policy, spec, rule));
+  TokenRun run = token_run_of(prompts, policy, spec, rule);
+  plan_tokens(state, run);
 }
 
 CompleteResult complete(ModelState& state, const CompleteRequest& q, const CompleteControl& control,
@@ -555,18 +555,25 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
     run.kept = prompts.front().kept;
     run.kept_slots = lent.keys.ranks.front().tables.front().first.size(0);
   }
-  plan_tokens(state, run);
   const auto note = [&](const std::string& said) {
     if (control.on_note && !said.empty()) control.on_note(said);
   };
+  note(plan_tokens(state, run));
+  require(run.experts == 0 || !watch.experts, ErrorCode::memory,
+          "this measurement looks at all experts of a layer, which do not fit into memory beside "
+          "those of the others: give more memory");
   if (state.options.memory_budget > 0)
     note(
         assumed_routing(most_uneven(state.options.plan, language.geometry(state.dtype()), &run.rule,
                                     [&] { return rehearse_tokens(state, state.options, run); })));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   note(said);
-  Order order{state,  q,      control,  watch, policy, rule, special, std::move(prompts),
-              tokens, meters, lent.keys};
+  Order order{state,     q,
+              control,   watch,
+              policy,    rule,
+              special,   std::move(prompts),
+              tokens,    meters,
+              lent.keys, run.experts > 0 ? expert_cache(state, run.experts, false) : nullptr};
   CompleteResult result = run_ranks(order);
   if (result.elsewhere) order.describe(result);
   note(beyond_budget(state.options, result.peak_bytes, result.per_rank));

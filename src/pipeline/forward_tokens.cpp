@@ -9,6 +9,7 @@
 #include "parallel/decode.h"
 #include "pipeline/completion.h"
 #include "pipeline/launch.h"
+#include "pipeline/streamed_experts.h"
 #include "pipeline/token_memory.h"
 
 namespace tessera::pipeline {
@@ -147,6 +148,7 @@ Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
 struct Pass {
   ModelState& state;
   const Asked& asked;
+  int64_t experts = 0;  // that stay in memory, as TokenRun says
   sample::TokenPass of{};
   bool trace = false;
   std::stop_token stop{};
@@ -159,26 +161,25 @@ struct Pass {
 };
 
 void Pass::load() {
-  Language& language = *state.language;
   const Plan& plan = state.options.plan;
-  const nn::Geometry geometry = language.geometry(state.dtype());
   const Processes* const processes = state.options.processes;
   networks.resize(static_cast<size_t>(plan.world()));
   for (int rank = 0; rank < plan.world(); ++rank) {
     if (processes && processes->rank() != rank) continue;
-    nn::Portion portion = parallel::portion_of(plan, geometry, rank);
-    portion.expert_dtype = state.expert_dtype();
     networks[static_cast<size_t>(rank)] =
-        language.model(asked.block, state.dtype(), weight_store(), rank, portion,
-                       state.workers.scope(rank, &meters).memory);
+        state.language->model(asked.block, state.dtype(), weight_store(), rank,
+                              token_portion(state, state.options, rank, experts > 0),
+                              state.workers.scope(rank, &meters).memory);
   }
 }
 
 void Pass::run(comm::Communicator* world) {
   const nn::TokenModel& model = *networks.at(static_cast<size_t>(world ? world->rank() : 0));
   const nn::SelectionRule& routing = state.language->spec().routing;
+  parallel::Residence weights;
+  if (experts > 0) weights.experts = expert_cache(state, experts, false);
   parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{asked.visible, routing}}},
-                        world);
+                        world, weights);
   std::map<int, nn::Range> all;
   for (const int sequence : of.view.sequences) all[sequence] = nn::kAllTokens;
   setup.policy->restrict_to(std::move(all));
@@ -208,8 +209,9 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
           "expected a multiple of that",
           asked.block, spec.routing.block);
   check_token_plan(state);
-  plan_tokens(state, {asked.visible, asked.length, asked.block});
-  Pass pass{state, asked};
+  TokenRun run{asked.visible, asked.length, asked.block};
+  plan_tokens(state, run);
+  Pass pass{state, asked, run.experts};
   pass.of.ids = asked.ids;
   for (int r = 0; r < static_cast<int>(asked.batch); ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];

@@ -52,4 +52,23 @@ void KeptPrefix::clear() {
   state_->keys = {};
 }
 
+namespace pipeline {
+
+HandedOn::HandedOn(KeptPrefix::State::Rank* rank, int64_t reused, nn::KvCache& cache)
+    : rank_(rank), cache_(cache) {
+  if (!rank_) return;
+  rank_->ids.resize(static_cast<size_t>(reused));
+  auto tables = std::exchange(rank_->tables, {});
+  if (reused > 0) cache_.adopt(0, reused, std::move(tables));
+}
+
+HandedOn::~HandedOn() {
+  if (rank_) rank_->tables = cache_.release();
+}
+
+void HandedOn::see(const sample::BlockWalk& walk) {
+  if (rank_) rank_->ids.assign(walk.ids().begin(), walk.ids().begin() + walk.kept());
+}
+
+}  // namespace pipeline
 }  // namespace tessera

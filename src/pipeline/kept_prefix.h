@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nn/kv_cache.h"
+#include "sample/block_walk.h"
 #include "tessera/complete.h"
 
 namespace tessera {
@@ -36,4 +37,23 @@ struct KeptPrefix::State {
   Keys keys;
 };
 
+namespace pipeline {
+
+/// A rank's keys and values of finished blocks: `reused` tokens from an earlier request, and
+/// however this one ends, for the next. Of no rank it does nothing.
+class HandedOn {
+ public:
+  HandedOn(KeptPrefix::State::Rank* rank, int64_t reused, nn::KvCache& cache);
+  ~HandedOn();
+  HandedOn(const HandedOn&) = delete;
+  HandedOn& operator=(const HandedOn&) = delete;
+  /// Where the sequence stands after a pass.
+  void see(const sample::BlockWalk& walk);
+
+ private:
+  KeptPrefix::State::Rank* rank_;
+  nn::KvCache& cache_;
+};
+
+}  // namespace pipeline
 }  // namespace tessera

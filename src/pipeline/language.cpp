@@ -1,5 +1,8 @@
 #include "pipeline/language.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/fail.h"
 #include "base/input_file.h"
 #include "base/is_there.h"
@@ -159,11 +162,23 @@ load::MetaWeights Language::on_meta() const {
 std::shared_ptr<const nn::TokenModel> Language::model(
     int block, nn::DType dtype, const load::WeightStore& store, int rank,
     const nn::Portion& portion, const std::shared_ptr<tensor::MemoryTracker>& rank_memory) {
-  return models_.get(block, rank, rank_memory, [&] {
+  const bool none = std::ranges::find(portion.experts, true) == portion.experts.end();
+  const int64_t without = !portion.experts.empty() && none ? 1 : 0;
+  return models_.get(2 * int64_t{block} + without, rank, rank_memory, [&] {
     if (!checked_) (void)check(dtype);  // who runs it says what is to be said
     checked_ = true;
-    return spec_.make(*store.open(load::open_weights(part_), device_), portion, dtype, block);
+    return spec_.make(*weights(store), portion, dtype, block);
   });
+}
+
+std::vector<nn::ExpertCache::Kept> Language::take_experts() {
+  const std::lock_guard lock(keeping_);
+  return std::exchange(kept_experts_, {});
+}
+
+void Language::keep_experts(std::vector<nn::ExpertCache::Kept> kept) {
+  const std::lock_guard lock(keeping_);
+  std::swap(kept_experts_, kept);
 }
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "load/meta_weights.h"
 #include "load/weight_store.h"
 #include "models/token_spec.h"
+#include "nn/moe/expert_cache.h"
 #include "pipeline/loaded.h"
 #include "pipeline/remembered.h"
 #include "sample/block_walk.h"
@@ -45,7 +47,7 @@ class Language {
   /// malformed JSON, for something that the template does not read, or a folder without template.
   std::vector<int32_t> chat(const std::string& json) const;
   /// The network for blocks of so many tokens, or a rank's part of it, checked and loaded on first
-  /// use. A rank's portion is always the same. It counts as Loaded says.
+  /// use. A rank's portion is always the same, with experts or without. It counts as Loaded says.
   std::shared_ptr<const nn::TokenModel> model(
       int block, nn::DType dtype, const load::WeightStore& store, int rank,
       const nn::Portion& portion,
@@ -53,6 +55,13 @@ class Language {
   /// What plans need to know of the network; reads no file, and builds it on meta once. Throws
   /// Error(plan) for a shard that the network cannot be cut into.
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
+  /// Those of the files, where networks compute.
+  std::shared_ptr<const nn::Weights> weights(const load::WeightStore& store) const {
+    return store.open(load::open_weights(part_), device_);
+  }
+  /// Routed experts that one request kept in memory, for the next; of two at once one finds none.
+  std::vector<nn::ExpertCache::Kept> take_experts();
+  void keep_experts(std::vector<nn::ExpertCache::Kept> kept);
   /// Weights on meta, of the dtypes that the files say if they are there.
   load::MetaWeights on_meta() const;
   /// Throws Error(model) naming every tensor that is missing or of another shape; returns a
@@ -71,7 +80,9 @@ class Language {
   int64_t max_tokens_ = 128;
   std::string unused_;             // what nothing reads of generation_config.json, a sentence
   std::vector<int32_t> ends_;      // of generation_config.json
-  Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks
+  Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks, with experts or without
+  std::mutex keeping_;
+  std::vector<nn::ExpertCache::Kept> kept_experts_;
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
   Remembered<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // dtype, shard of how many

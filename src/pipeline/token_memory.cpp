@@ -16,6 +16,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/launch.h"
 #include "pipeline/sizes.h"
+#include "pipeline/streamed_experts.h"
 #include "tessera/words.h"
 
 namespace tessera::pipeline {
@@ -27,12 +28,11 @@ int64_t tokens_of(const TokenRun& run) {
 
 // A rank's part of the network, on meta.
 std::shared_ptr<const nn::TokenModel> network_of(const ModelState& state, const RunOptions& options,
-                                                 const nn::Weights& weights, int rank, int block) {
+                                                 const nn::Weights& weights, int rank,
+                                                 const TokenRun& run) {
   const models::TokenSpec& spec = state.language->spec();
-  const nn::DType dtype = dtype_of(options);
-  nn::Portion portion = parallel::portion_of(options.plan, state.language->geometry(dtype), rank);
-  portion.expert_dtype = expert_dtype_of(options, state.folder);
-  return spec.make(weights, portion, dtype, spec.block_causal ? block : 0);
+  return spec.make(weights, token_portion(state, options, rank, run.experts > 0), dtype_of(options),
+                   spec.block_causal ? run.block : 0);
 }
 
 /// Tokens of each sequence that a pass is over, and how many of each it decides; of those that are
@@ -132,6 +132,19 @@ void adopt_kept(const TokenRun& run, const nn::Geometry& geometry, nn::DType dty
   cache.adopt(0, run.kept, left.release());
 }
 
+/// Experts that are read while a run goes on: the cache, and what it holds when it is full. None:
+/// all experts are the network's.
+struct StreamedExperts {
+  StreamedExperts(const ModelState& state, int64_t capacity) {
+    if (capacity == 0) return;
+    cache = expert_cache(state, capacity, true);
+    held = tensor::Storage::allocate(capacity * expert_bytes(state).packed, tensor::Device::meta,
+                                     tensor::MemoryClass::weights);
+  }
+  std::shared_ptr<nn::ExpertCache> cache;
+  std::shared_ptr<const void> held;
+};
+
 /// What a rank does, of which passes stand for several.
 class Stood {
  public:
@@ -169,7 +182,7 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   std::vector<std::shared_ptr<const nn::TokenModel>> networks;
   for (int r = 0; r < options.plan.world(); ++r)
     networks.push_back(loaded.get(0, r, stage.workers.scope(r, &meters).memory, [&] {
-      return network_of(state, options, state.language->on_meta(), r, run.block);
+      return network_of(state, options, state.language->on_meta(), r, run);
     }));
   const std::vector<Stand> stands = which == Passes::all ? passes_of(run) : stands_of(run);
   double passes = 0;
@@ -180,8 +193,9 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];
+    const StreamedExperts streamed(state, run.experts);
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
-                          world);
+                          world, {.experts = streamed.cache});
     std::map<int, nn::Range> all;
     for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
     setup.policy->restrict_to(std::move(all));
@@ -208,42 +222,100 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   found.work = mean_work(meters.all->entries(), static_cast<int>(stands.size()));
   const load::MetaWeights weights = state.language->on_meta();
   add_process(
-      options, [&](int rank) { return network_of(state, options, weights, rank, run.block); },
-      found);
+      options, [&](int rank) { return network_of(state, options, weights, rank, run); }, found);
   return found;
 }
 
-std::string token_problem(const ModelState& state, const TokenRun& run, const Rehearsal& need) {
-  const Room room = room_of(state);
-  if (need.process <= room.bytes) return "";
+namespace {
+
+// Routed experts that the tokens of one pass can go to in a layer.
+int64_t most_of_a_layer(const nn::Geometry& geometry, const TokenRun& run) {
+  return std::min<int64_t>(geometry.experts.front().experts,
+                           most_at_once(run) * parallel::most_slots(geometry, &run.rule));
+}
+
+std::string problem_of(const ModelState& state, const TokenRun& run, const Rehearsal& need,
+                       const Room& room) {
   std::string remedy = as_processes(state.options, need, 0, room);
   if (remedy.empty()) remedy = "spread it over machines (mpirun with --plan expert=N or tensor=N)";
   for (const Precision smaller : {Precision::bf16, Precision::int8}) {
     RunOptions options = state.options;
     options.precision = smaller;
-    const int64_t bytes = rehearse_tokens(state, options, run).process;
+    TokenRun whole = run;
+    whole.experts = 0;
+    const int64_t bytes = rehearse_tokens(state, options, whole).process;
     if (bytes > room.bytes || bytes >= need.process) continue;
     remedy = fmt::format("--dtype {} would need {}", word_of(smaller), amount(double(bytes)));
     break;
   }
   if (state.options.memory_budget > 0)
     remedy = fmt::format("it fits into {}; else {}", budget_of(need.process), remedy);
-  return too_large("this run", need.process, need.weights, room, remedy);
+  if (state.options.plan.ranks() > 1)
+    remedy += "; ranks of a plan do not read experts while they run, one rank alone does";
+  else if (state.quantises_experts())
+    remedy += "; experts of a folder that 'tessera quantise' made can be read while it runs";
+  return too_large(run.experts == 0
+                       ? "this run"
+                       : fmt::format("this run, with the {} experts that a pass may ask of a layer "
+                                     "and the others left in the folder,",
+                                     run.experts),
+                   need.process, need.weights, room, remedy);
 }
 
-void plan_tokens(ModelState& state, const TokenRun& run) {
+// So many more experts stay.
+void add_experts(int64_t count, int64_t bytes, TokenRun& run, Rehearsal& need) {
+  run.experts += count;
+  need.process += count * bytes;
+  need.weights += count * bytes;
+  need.ranks.front().weights += count * bytes;
+  need.ranks.front().total += count * bytes;
+}
+
+}  // namespace
+
+TokenFit fit_tokens(const ModelState& state, TokenRun& run) {
+  const Room room = room_of(state);
+  TokenFit fit{rehearse_tokens(state, state.options, run)};
+  if (fit.need.process <= room.bytes) return fit;
+  const nn::Geometry geometry = state.language->geometry(state.dtype());
+  const int64_t all = all_experts(geometry);
+  if (all > 0 && may_stream_experts(state)) {
+    const int64_t least = most_of_a_layer(geometry, run), whole = fit.need.weights;
+    if (least < all) {
+      run.experts = least;
+      fit.need = rehearse_tokens(state, state.options, run);
+    }
+    const int64_t each = expert_bytes(state).packed;
+    if (fit.need.process <= room.bytes) {
+      add_experts(std::min(all - least, (room.bytes - fit.need.process) / each), each, run,
+                  fit.need);
+      fit.note = fmt::format(
+          "reads experts while it runs ({} of weights) to stay within {}: {} of {} stay in memory, "
+          "the others are read from the folder when tokens go to them",
+          amount(double(whole)), amount(double(room.bytes)), run.experts, all);
+      return fit;
+    }
+  }
+  fit.problem = problem_of(state, run, fit.need, room);
+  run.experts = 0;
+  return fit;
+}
+
+std::string plan_tokens(ModelState& state, TokenRun& run) {
   const std::array<int64_t, 3> size{tokens_of(run), most_at_once(run),
                                     static_cast<int64_t>(run.lengths.size()) * run.decided};
   {
     const std::lock_guard lock(state.foreseen.mutex);
     const auto& known = state.foreseen.size;
     const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
-    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return;
+    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return "";
   }
-  const std::string problem = token_problem(state, run, rehearse_tokens(state, state.options, run));
-  if (!problem.empty()) fail(ErrorCode::memory, "{}", problem);
+  TokenFit fit = fit_tokens(state, run);
+  if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
+  if (run.experts > 0) return std::move(fit.note);
   const std::lock_guard lock(state.foreseen.mutex);
   state.foreseen.size = size;
+  return "";
 }
 
 }  // namespace tessera::pipeline

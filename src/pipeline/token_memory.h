@@ -21,6 +21,9 @@ struct TokenRun {
   /// Of the one sequence: tokens whose keys and values come from an earlier request's cache, and
   /// the slots of that.
   int64_t kept = 0, kept_slots = 0;
+  /// Of all layers together, routed experts that are in memory at once while others are read from
+  /// the folder when tokens go to them; 0: all are, always.
+  int64_t experts = 0;
 };
 
 /// Which passes are rehearsed: those that can be the largest, with what all do by them, or all.
@@ -30,11 +33,18 @@ enum class Passes { largest, all };
 Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run,
                           Passes which = Passes::largest);
 
-/// Why a run that was rehearsed does not fit into the machine's memory or
-/// RunOptions::memory_budget, and what would; "" if it fits. Reads no weight.
-std::string token_problem(const ModelState& state, const TokenRun& run, const Rehearsal& need);
-/// Throws Error(memory) with it. Of runs that are in no way larger than the last one that fits
-/// nothing is asked.
-void plan_tokens(ModelState& state, const TokenRun& run);
+/// What a run takes, in the way in which it fits into the machine's memory or
+/// RunOptions::memory_budget.
+struct TokenFit {
+  Rehearsal need;
+  std::string problem{};  ///< why it does not fit, and what would; "": it fits
+  std::string note{};     ///< that it reads experts from the folder, and how many stay
+};
+/// Of a run that does not fit with all its experts, `run.experts` becomes as many as do, but at
+/// least those that the tokens of one pass can go to in a layer. Reads no weight.
+TokenFit fit_tokens(const ModelState& state, TokenRun& run);
+/// The same for a run: throws Error(memory) with the problem, gives the note. Of runs that are in
+/// no way larger than the last one that fits whole nothing is asked.
+std::string plan_tokens(ModelState& state, TokenRun& run);
 
 }  // namespace tessera::pipeline

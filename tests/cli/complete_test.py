@@ -344,10 +344,38 @@ class Complete(ProgramTest):
     def test_too_large_a_model_is_refused_before_it_is_read(self):
         model = self.copy_model("large", TWO / "model")
         self.change_json(model / "config.json", vocab_size=157184, hidden_size=8192, intermediate_size=32768,
-                         moe_intermediate_size=4096, num_experts=512, n_group=8, num_hidden_layers=16,
+                         moe_intermediate_size=65536, num_experts=512, n_group=8, num_hidden_layers=16,
                          num_attention_heads=64, head_dim=128, rotary_dim=None)
         self.refused(6, "complete", model, "--prompt-ids", "1", "--max-tokens", 8, leaves=True,
-                     says=["this run would need about", "weights", "the machine has", "over machines"])
+                     says=["a pass may ask of a layer", "would need about", "weights", "the machine has", "over machines"])
+
+    def test_experts_that_do_not_fit_are_read_while_it_runs(self):
+        ask = ("--prompt", "sort hello=", "--json")
+        whole = self.run_here("complete", "tasks-b", *ask)
+        self.assertEqual(whole.stderr, "")
+        whole = json.loads(whole.stdout)
+        self.assertNotIn("streamed_experts", whole)
+        budget = whole["peak_bytes"]["total"] - 500_000
+        done = self.run_here("complete", "tasks-b", *ask, "--memory-budget", f"{budget / 1e6}MB")
+        self.assertRegex(done.stderr, r"^note: reads experts while it runs \(3\.\d MB of weights\) to stay within \d\.\d MB: "
+                         r"\d+ of 192 stay in memory, the others are read from the folder when tokens go to them\n$")
+        some = json.loads(done.stdout)
+        self.assertLessEqual(some["peak_bytes"]["total"], budget)
+        streamed = some.pop("streamed_experts")
+        for key in ("seconds", "pass_seconds", "tokens_per_second", "peak_bytes", "per_rank"):
+            del whole[key], some[key]
+        self.assertEqual(some, whole)
+        self.assertEqual(streamed["hits"] + streamed["misses"], whole["experts_read"])
+        self.assertEqual(streamed["bytes"] % streamed["misses"], 0)
+        self.refused(6, "complete", "tasks-b", *ask, "--memory-budget", "1MB",
+                     says=["with the 64 experts that a pass may ask of a layer", "--memory-budget allows 1.0 MB", "it fits into"])
+        scores = [self.run_here("eval", "tasks", "tasks-b", "--limit", 6, "--batch", 1, "--select", "des-vote:0.5", "--json", *more)
+                  for more in ((), ("--memory-budget", f"{budget / 1e6}MB"))]
+        self.assertEqual([one.returncode for one in scores], [0, 0], scores[1].stderr)
+        lines = [[json.loads(line) for line in one.stdout.splitlines()] for one in scores]
+        for all_there, read in zip(*lines, strict=True):
+            del all_there["milliseconds"], read["milliseconds"]
+            self.assertEqual(all_there, read)
 
 
 if __name__ == "__main__":
