@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/limits.h"
+#include "server/request_limits.h"
 #include "tessera/request.h"
 
 namespace tessera::server {

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "server/json.h"
-#include "server/limits.h"
+#include "server/request_limits.h"
 #include "server/models.h"
 #include "tessera/complete.h"
 #include "tessera/request.h"
