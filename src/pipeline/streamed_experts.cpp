@@ -31,7 +31,7 @@ namespace {
 
 nn::ReadExpert reader(const ModelState& state, std::shared_ptr<const nn::Weights> weights) {
   const nn::DType dtype = state.dtype();
-  return [&spec = state.language->spec(), weights = std::move(weights), dtype,
+  return [&spec = state.language->spec(), weights = std::move(weights),
           sites = state.language->geometry(dtype).experts,
           routed = state.expert_dtype().value_or(dtype)](int site, int64_t expert) {
     return spec.expert(*weights, sites.at(static_cast<size_t>(site)).block, expert, routed);
