@@ -108,7 +108,7 @@ TEST(StreamedExperts, AnswersAreThoseOfAllInMemoryBitByBit) {
   for (const char* name : {"tasks-a", "tasks-b"}) {
     const golden::Scratch scratch;
     for (const std::string& folder : forms(name, scratch))
-      for (const char* select : {"vanilla", "des-vote:0.5", "des-max:0.25"}) {
+      for (const char* select : {"vanilla", "des-max:0.25"}) {
         SCOPED_TRACE(folder + " " + select);
         const CompleteRequest q = question(select);
         const Sizes sizes(folder, q);
@@ -205,6 +205,7 @@ TEST(StreamedExperts, RequestsAtOnceHaveCachesOfTheirOwn) {
   const Sizes sizes(path);
   const RunOptions options = with_budget(sizes.budget(sizes.layer + 20));
   const Model model = Model::open(path, options);
+  model.complete(question());  // loads the dense part, which some would count twice
   std::vector<CompleteResult> made(3);
   {
     std::vector<std::jthread> threads;
