@@ -41,6 +41,18 @@ class Hostile(ServerTest):
                 self.assertFalse(answer.startswith(b"HTTP/1.1 2"))
                 self.assertEqual(self.server.get("/healthz").status, 200)
 
+    def test_what_libmicrohttpd_refuses_by_itself(self):
+        host, post = b"Host: localhost\r\n", b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+        for data, status in ((b"GET / HTTP/9.9\r\n\r\n", b"505"), (b"GET /status HTTP/1.1\r\n\r\n", b"400"), (post + b"-5\r\n\r\n", b"400"),
+                             (post + b"99999999999999999999\r\n\r\n", b"413"), (b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\n" + host + b"\r\n", b"414"),
+                             (b"GET / HTTP/1.1\r\n" + host + b"X: " + b"y" * 100000 + b"\r\n\r\n", b"431")):
+            with self.subTest(data[:60]):
+                # What is not read of a request may reset the connection, and take the answer with it.
+                answer = self.raw(data)
+                self.assertIn(answer[9:12], (status, b""))
+        twice = self.raw(b"GET /status HTTP/1.1\r\n" + host + host + b"\r\n")
+        self.assertIn(b'{"error":{"', twice, "what can be read is answered in JSON")
+
     def test_made_up_methods_are_no_names_in_the_metrics(self):
         for i in range(200):
             self.raw_once(f"MADEUP{i} /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
