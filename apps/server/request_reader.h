@@ -5,8 +5,8 @@
 #include <variant>
 
 #include "server/json.h"
-#include "server/request_limits.h"
 #include "server/models.h"
+#include "server/request_limits.h"
 #include "tessera/complete.h"
 #include "tessera/request.h"
 

@@ -82,8 +82,8 @@ void try_all(const std::string& base, const std::vector<Field>& fields, Translat
       body[field.name] = Json::parse(value.json);
       const std::string named = refused(body, translate, kind);
       if (value.of & field.kinds) continue;
-      EXPECT_TRUE(named == field.name || named.starts_with(std::string(field.name) + "["))
-          << text_of(body) << ": " << named;
+      const std::string inside = named.substr(0, named.find_first_of("[."));
+      EXPECT_EQ(inside, field.name) << text_of(body) << ": " << named;
     }
 }
 

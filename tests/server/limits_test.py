@@ -74,7 +74,7 @@ class Bodies(ServerTest):
                 ("tasks-a", {"prompt": "x", "cache": "vicinity:1,1"}, "cache", "values behind"), ("tasks-a", {"prompt": "x", "stop_at_eos": "x"}, "stop_at_eos", "known are"),
                 ("tasks-a", {"prompt": "x", "top_k": 5}, "top_k", "(temperature 0.8)"), ("tasks-a", {"prompt": "x", "temperature": 1e-9}, "temperature", "0.000001"),
                 ("tasks-a", {"prompt": "x", "repetition_penalty": 1e-9}, "repetition_penalty", "expected"),
-                ("tasks-a", {"prompt": "x", "max_tokens": 5000}, None, "or max_tokens"), ("tasks-a", {"messages": chat, "max_tokens": 5000}, None, "or max_tokens"),
+                ("tasks-a", {"prompt": "x", "max_tokens": 5000}, "prompt", "or max_tokens"), ("tasks-a", {"messages": chat, "max_tokens": 5000}, None, "or max_tokens"),
                 ("tasks-a", {"prompt": ""}, "prompt", "empty prompt"), ("tasks-a", {"prompts": ["x", ""]}, "prompt", "empty prompt")):
             with self.subTest(f"{model} {request}"):
                 self.refused(400, {"model": model, "request": request}, param, says)
