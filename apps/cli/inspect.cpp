@@ -33,9 +33,11 @@ void print_ranks(const Inspection& i) {
   std::printf("\nEach rank under %s\n", i.plan.empty() ? "the budget" : i.plan.c_str());
   const bool bands = std::any_of(i.ranks.begin(), i.ranks.end(),
                                  [](const Inspection::Rank& rank) { return rank.decode > 0; });
-  std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s%s\n", "ranks", "experts", "tokens",
+  const bool texts = std::any_of(i.ranks.begin(), i.ranks.end(),
+                                 [](const Inspection::Rank& rank) { return rank.text > 0; });
+  std::printf("  %-9s %7s %8s %11s %11s %11s %11s %11s %11s%s%s\n", "ranks", "experts", "tokens",
               "weights", "activations", "K/V", "buffers", "all at once", "sent a step",
-              bands ? "   to decode" : "");
+              bands ? "   to decode" : "", texts ? "   to encode" : "");
   for (size_t first = 0, last = 0; first < i.ranks.size(); first = ++last) {
     const Inspection::Rank& r = i.ranks[first];
     while (last + 1 < i.ranks.size() && i.ranks[last + 1] == r) ++last;
@@ -44,6 +46,7 @@ void print_ranks(const Inspection& i) {
     for (int64_t bytes : {r.weights, r.activations, r.kv, r.buffers, r.total, r.sent})
       std::printf(" %11s", amount(double(bytes)).c_str());
     if (bands) std::printf(" %11s", amount(double(r.decode)).c_str());
+    if (texts) std::printf(" %11s", amount(double(r.text)).c_str());
     std::printf("\n");
   }
 }

@@ -40,6 +40,9 @@ struct Report {
     /// The same while it decoded, if it is one of those of Plan::vae.
     MemoryPeaks decode_peak_bytes{};
     double decode_flops = 0;
+    /// The same while it encoded texts, if it is one of those that do.
+    MemoryPeaks text_peak_bytes{};
+    double text_flops = 0;
   };
   std::vector<Rank> per_rank;
   struct Layer {
@@ -145,6 +148,7 @@ struct Inspection {
     double flops = 0;     ///< of a step, or of a pass over all tokens
     int64_t sent = 0;     ///< bytes, in the same
     int64_t decode = 0;   ///< of all at once while it decodes, if it is one of those of Plan::vae
+    int64_t text = 0;     ///< of all at once while it encodes texts, if it does
     bool operator==(const Rank&) const = default;
   };
   std::string plan;         ///< "" without one

@@ -45,6 +45,10 @@ Json json_of(const Report::Rank& rank) {
     json["decode_peak_bytes"] = json_of(rank.decode_peak_bytes);
     json["decode_flops"] = rank.decode_flops;
   }
+  if (rank.text_flops > 0) {
+    json["text_peak_bytes"] = json_of(rank.text_peak_bytes);
+    json["text_flops"] = rank.text_flops;
+  }
   return json;
 }
 
@@ -120,6 +124,7 @@ std::string to_json(const Inspection& i) {
                      {"flops", r.flops},
                      {"sent", r.sent}});
     if (r.decode > 0) ranks.back()["decode"] = r.decode;
+    if (r.text > 0) ranks.back()["text"] = r.text;
   }
   Json components = Json::array();
   for (const Component& c : i.components)

@@ -279,6 +279,14 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
   did = work_of(state_.workers.scope(rank, &job_.meters), begins_[rank].bytes);
   did.peak_bytes.weights += weights;
   did.peak_bytes.total += weights;
+  const Report& encoded = job_.encoded;
+  if (place < encoded.per_rank.size()) {
+    did.text_peak_bytes = encoded.per_rank[place].peak_bytes;
+    did.text_flops = encoded.per_rank[place].flops;
+  }
+  Report sent;
+  if (rank == 0) sent.traffic = encoded.traffic;
+  add_report(sent, report_);
 }
 
 bool is_by_plan(const std::string& operation) {

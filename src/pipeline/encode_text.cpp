@@ -4,11 +4,15 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "base/stopwatch.h"
 #include "load/held_weights.h"
-#include "load/meta_weights.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
+#include "pipeline/agree.h"
+#include "pipeline/denoise.h"
+#include "pipeline/rehearse.h"
+#include "pipeline/spread_text.h"
 #include "tokenizer/caption.h"
 #include "tokenizer/folder.h"
 
@@ -49,17 +53,6 @@ TextBatch seen(const Text& text) {
   return batch;
 }
 
-// What an encoder makes of texts, every layer of it in numbers.
-TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch,
-                      const std::string& part) {
-  const TextStates states = encoder.encode(batch, [&](const std::string& name, const Tensor& x) {
-    if (x.device() == tensor::Device::cpu) ops::require_finite(x, part + "'s '" + name + "'");
-  });
-  for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
-    ops::require_finite(x, part + "'s end");
-  return states;
-}
-
 TextStates on_host(TextStates states) {
   for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
     if (x->defined()) *x = pipeline::on_host(*x);
@@ -77,20 +70,25 @@ void check_vocabulary(const ModelState& state, const Text& text,
           state.name, encoder.longest());
 }
 
-// Weights that hold nothing, of a folder that may hold a description alone.
-std::shared_ptr<const load::MetaWeights> on_meta(const ModelState& state, const std::string& part) {
-  const load::Component& found = state.folder.component(part);
-  return load::has_weights(found.folder)
-             ? std::make_shared<const load::MetaWeights>(load::open_weights(found))
-             : std::make_shared<const load::MetaWeights>();
-}
-
-std::unique_ptr<models::TextEncoder> encoder_over(
-    const ModelState& state, const std::string& part,
-    const std::shared_ptr<const nn::Weights>& weights) {
-  const load::Component& found = state.folder.component(part);
-  return models::text_encoder_of(found.class_name, {found.config, found.folder + "/config.json"},
-                                 weights, state.dtype());
+// The same of the ranks that share its layers, as this process has them.
+TextStates foresee_spread(const ModelState& state, Text& text) {
+  ModelState stage;
+  set_stage(state, state.options, stage);
+  const RunMeters meters(stage.workers.ranks.size());
+  Report did;
+  const TextStates states =
+      encode_spread(stage, text.part.encoder, seen(text), 0, meters, base::current_stop(), did);
+  std::vector<int64_t> weights;
+  text.need.ranks.clear();
+  for (const Report::Rank& rank : did.per_rank) {
+    weights.push_back(rank.peak_bytes.weights);
+    text.need.ranks.push_back(rank.peak_bytes.total);
+  }
+  text.need.weights = together(state.options, weights);
+  text.need.peak = together(state.options, text.need.ranks);
+  text.need.activations = text.need.peak - text.need.weights;
+  text.need.work = meters.all->entries();
+  return states;
 }
 
 // A run of an encoder on meta: what it gives, and in text.need what it takes.
@@ -100,14 +98,15 @@ TextStates foresee(const ModelState& state, Text& text) {
   scope.memory = meters.memory;
   scope.meter = meters.all;
   const tensor::BindScope bind(scope);
-  const auto weights = on_meta(state, text.part.encoder);
+  const auto weights = meta_weights_of(state, text.part.encoder);
   const auto encoder = encoder_over(state, text.part.encoder, weights);
   check_vocabulary(state, text, *encoder);
   const TextStates states = encoder->encode(seen(text));
   text.need = {meters.memory->peak(tensor::MemoryClass::weights),
                meters.memory->peak(tensor::MemoryClass::activations), meters.memory->peak(),
                weights->parameters() * size_of(state.dtype()), meters.all->entries()};
-  return states;
+  text.need.ranks = {text.need.peak};
+  return state.options.plan.shard > 1 ? foresee_spread(state, text) : states;
 }
 
 // Bytes of all weights of an encoder at once, packed as a run of one token packs them.
@@ -116,9 +115,14 @@ int64_t packed_bytes(const ModelState& state, const std::string& part) {
   tensor::Scope scope;
   scope.memory = meters.memory;
   const tensor::BindScope bind(scope);
-  const auto held = std::make_shared<const load::HeldWeights>(on_meta(state, part));
-  encoder_over(state, part, held)->encode({{0}, {1}, 1});
-  return meters.memory->current(tensor::MemoryClass::weights);
+  const auto meta = meta_weights_of(state, part);
+  const auto held = std::make_shared<const load::HeldWeights>(meta);
+  const bool spread = state.options.plan.shard > 1;
+  models::LayerWeights layers;
+  if (spread) layers = [&](int64_t) { return meta; };
+  encoder_over(state, part, held)->encode({{0}, {1}, 1}, {}, layers);
+  const int64_t whole = meters.memory->current(tensor::MemoryClass::weights);
+  return whole + (spread ? spread_bytes(state, part) : 0);
 }
 
 // So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
@@ -126,7 +130,7 @@ TextBatch usual_batch(const ModelState& state, const TextPart& part, int texts) 
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   const int64_t longest =
-      encoder_over(state, part.encoder, on_meta(state, part.encoder))->longest();
+      encoder_over(state, part.encoder, meta_weights_of(state, part.encoder))->longest();
   const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;
   const auto count = static_cast<size_t>(texts);
   return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
@@ -166,6 +170,18 @@ Embeddings embeddings_of(const PipelineSpec& spec, Texts& texts, bool two, const
   put(spec, encoded, 0, count, "", found);
   if (two) put(spec, encoded, count, count + 1, "negative_", found);
   return found;
+}
+
+// What an encoder makes of texts on the one rank that this process has for it.
+TextStates encode_alone(const ModelState& state, const Text& text, bool keep) {
+  const std::string& part = text.part.encoder;
+  std::shared_ptr<const nn::Weights> weights = state.weights_of(part);
+  std::shared_ptr<const load::HeldWeights> held;
+  if (keep) weights = held = std::make_shared<const load::HeldWeights>(weights);
+  const auto encoder = state.load_text_encoder(part, weights);
+  TextStates states = on_host(numbers_of(*encoder, seen(text), part));
+  if (keep) state.kept.keep(part, held->values(), text.need.kept);
+  return states;
 }
 
 }  // namespace
@@ -246,6 +262,7 @@ Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool
       notes.push_back(said);
     const TextStates states = foresee(state, text);
     text.need.peak += held;
+    text.need.ranks.front() += held;
     if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part.encoder);
     for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
       if (x.defined()) held += x.bytes();
@@ -253,23 +270,28 @@ Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool
   });
 }
 
-Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts, bool two,
-                        bool keep, const RunControl& control) {
+Embeddings encode_texts(const ModelState& state, bool two, const RunControl& control, Job& job) {
   const base::Stopwatch clock;
-  const auto count = static_cast<int>(texts.size());
-  return embeddings_of(*state.spec, texts, two, [&](const Text& text) {
-    const auto i = static_cast<int>(&text - texts.data());
+  const bool spread = state.options.plan.shard > 1, first = first_process(state.options);
+  const RunMeters meters = job.meters.anew();
+  std::vector<TextStates> made;
+  for (const Text& text : job.texts) {
+    const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.texts.size());
+    TextStates& states = made.emplace_back();
+    if (!text.there) continue;
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
             i + 1);
-    if (control.on_progress) control.on_progress({Phase::encode, i, count, clock.seconds()});
-    const std::string& part = text.part.encoder;
-    std::shared_ptr<const nn::Weights> weights = state.weights_of(part);
-    std::shared_ptr<const load::HeldWeights> held;
-    if (keep) weights = held = std::make_shared<const load::HeldWeights>(weights);
-    const auto encoder = state.load_text_encoder(part, weights);
-    TextStates states = on_host(numbers_of(*encoder, seen(text), part));
-    if (keep) state.kept.keep(part, held->values(), text.need.kept);
-    return states;
+    if (first && control.on_progress)
+      control.on_progress({Phase::encode, i, count, clock.seconds()});
+    states = spread ? encode_spread(state, text.part.encoder, seen(text),
+                                    job.keeps_text ? text.need.kept : 0, meters, control.stop,
+                                    job.encoded)
+                    : encode_alone(state, text, job.keeps_text);
+  }
+  if (!spread) job.encoded.per_rank = {work_of(state.workers.scope(-1, &job.meters), 0)};
+  if (!first) return {};
+  return embeddings_of(*state.spec, job.texts, two, [&](const Text& text) {
+    return made[static_cast<size_t>(&text - job.texts.data())];
   });
 }
 
@@ -282,6 +304,33 @@ std::vector<Text> usual_texts(const ModelState& state, int count) {
     foresee(state, texts.back());
   }
   return texts;
+}
+
+std::shared_ptr<const load::MetaWeights> meta_weights_of(const ModelState& state,
+                                                         const std::string& part) {
+  const load::Component& found = state.folder.component(part);
+  return load::has_weights(found.folder)
+             ? std::make_shared<const load::MetaWeights>(load::open_weights(found))
+             : std::make_shared<const load::MetaWeights>();
+}
+
+std::unique_ptr<models::TextEncoder> encoder_over(
+    const ModelState& state, const std::string& part,
+    const std::shared_ptr<const nn::Weights>& weights) {
+  const load::Component& found = state.folder.component(part);
+  return models::text_encoder_of(found.class_name, {found.config, found.folder + "/config.json"},
+                                 weights, state.dtype());
+}
+
+TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch,
+                      const std::string& part, const models::LayerWeights& from) {
+  const auto watch = [&](const std::string& name, const Tensor& x) {
+    if (x.device() == tensor::Device::cpu) ops::require_finite(x, part + "'s '" + name + "'");
+  };
+  const TextStates states = encoder.encode(batch, watch, from);
+  for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
+    ops::require_finite(x, part + "'s end");
+  return states;
 }
 
 std::map<std::string, Tensor> forward_text(const ModelState& state, const std::string& component,

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "load/meta_weights.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/plan_job.h"
 
@@ -25,10 +26,10 @@ models::TextBatch tokens_of(const ModelState& state, models::TextPart& part,
 /// Error(model) for parts that are missing or malformed.
 std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& request, bool two,
                             std::vector<std::string>& notes);
-/// What the folder's text encoders make of such texts, by the names of PipelineSpec::text_inputs.
-/// They are loaded one after the other and released, with `keep` but for their packed weights.
-Embeddings encode_texts(const ModelState& state, const std::vector<Text>& texts, bool two,
-                        bool keep, const RunControl& control);
+/// What the folder's text encoders make of a job's texts, by the names of
+/// PipelineSpec::text_inputs; nothing on other processes than the first. They are loaded one after
+/// the other and released, with Job::keeps_text but for their packed weights.
+Embeddings encode_texts(const ModelState& state, bool two, const RunControl& control, Job& job);
 /// The same in shape, found on meta, with what it needs; the numbers are zeros. Reads no weight.
 /// Throws for encoders that are malformed, or do not fit the texts.
 Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool two,
@@ -36,6 +37,17 @@ Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool
 /// So many texts of the usual length, with what the encoders need for them, from configurations
 /// alone.
 std::vector<Text> usual_texts(const ModelState& state, int count);
+
+/// Weights of a text encoder that hold nothing, of a folder that may hold a description alone.
+std::shared_ptr<const load::MetaWeights> meta_weights_of(const ModelState& state,
+                                                         const std::string& part);
+/// A text encoder of the folder over weights, whose names are not checked.
+std::unique_ptr<models::TextEncoder> encoder_over(
+    const ModelState& state, const std::string& part,
+    const std::shared_ptr<const nn::Weights>& weights);
+/// What an encoder makes of texts, every layer of it in numbers: else it throws Error(model).
+models::TextStates numbers_of(const models::TextEncoder& encoder, const models::TextBatch& batch,
+                              const std::string& part, const models::LayerWeights& from = {});
 
 /// Runs a text encoder on "input_ids" and, if there, "attention_mask" [batch, length] ->
 /// "last_hidden_state", "text_embeds" or "pooler_output", with `trace` also "hidden.N". Throws

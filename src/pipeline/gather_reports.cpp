@@ -22,9 +22,10 @@ Json written(const Report& report) {
     traffic.push_back(
         {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
   for (const Report::Rank& rank : report.per_rank) {
-    const MemoryPeaks& peak = rank.peak_bytes;
+    const MemoryPeaks &peak = rank.peak_bytes, &text = rank.text_peak_bytes;
     ranks.push_back({peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, rank.flops,
-                     rank.sent_bytes});
+                     rank.sent_bytes, text.weights, text.activations, text.kv, text.buffers,
+                     text.total, rank.text_flops});
   }
   return {{"layers", layers},
           {"traffic", traffic},
@@ -49,8 +50,12 @@ Report read(const Json& json) {
   }
   for (const Json& t : json.at("traffic"))
     report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
-  for (const Json& r : json.at("ranks"))
-    report.per_rank.push_back({{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)});
+  for (const Json& r : json.at("ranks")) {
+    Report::Rank rank{{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)};
+    rank.text_peak_bytes = {r.at(7), r.at(8), r.at(9), r.at(10), r.at(11)};
+    rank.text_flops = r.at(12);
+    report.per_rank.push_back(rank);
+  }
   report.kv_ages = json.at("ages").get<std::vector<int64_t>>();
   report.kept_row_bytes = json.at("kept");
   report.incast = {json.at("incast").at(0), json.at("incast").at(1)};

@@ -82,7 +82,8 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
   report.flops = job.meters.all->total().flops;
   if (state.options.processes)  // what the others did
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
-      report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops;
+      report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops +
+                      report.per_rank[rank].text_flops;
   report.peak_bytes = peaks_of(*job.meters.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);

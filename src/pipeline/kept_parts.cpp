@@ -11,6 +11,12 @@ void KeptParts::keep(const std::string& part, std::shared_ptr<const void> weight
   std::swap(parts_[part], kept);
 }
 
+std::shared_ptr<const void> KeptParts::find(const std::string& part) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = parts_.find(part);
+  return found == parts_.end() ? nullptr : found->second.weights;
+}
+
 void KeptParts::release() {
   std::map<std::string, Part> gone;
   const std::lock_guard lock(mutex_);

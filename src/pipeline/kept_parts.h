@@ -13,6 +13,8 @@ class KeptParts {
  public:
   /// In place of what was kept of the part, once both are there: what they share stays.
   void keep(const std::string& part, std::shared_ptr<const void> weights, int64_t bytes);
+  /// What is kept of a part; null: nothing.
+  std::shared_ptr<const void> find(const std::string& part) const;
   /// Lets go of all; who uses some of it has it until then.
   void release();
   int64_t bytes() const;

@@ -258,7 +258,7 @@ std::string as_processes(const RunOptions& options, const Rehearsal& need, int64
                          const Room& room) {
   int64_t most = 0;
   for (const Inspection::Rank& rank : need.ranks)
-    most = std::max({most, rank.total + beside, rank.decode + beside});
+    most = std::max({most, rank.total + beside, rank.decode + beside, rank.text});
   if (options.processes || need.ranks.size() < 2 || most > room.bytes) return "";
   return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
                      amount(double(most)));
@@ -304,6 +304,9 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   const auto denoising = apart ? fit_halves(state, request, room, job, fit)
                                : fit_transformer(state, room, previews, job, fit.denoise);
   if (denoising) misfits.push_back(*denoising);
+  for (const Text& text : job.texts)
+    for (size_t r = 0; r < std::min(text.need.ranks.size(), fit.denoise.ranks.size()); ++r)
+      fit.denoise.ranks[r].text = std::max(fit.denoise.ranks[r].text, text.need.ranks[r]);
   const int64_t held = held_in_decoding(state, job, fit.denoise);
   if (request.decode && state.has_vae() && !apart)
     if (const auto found = fit_tiles(state, request, held, job, fit)) misfits.push_back(*found);

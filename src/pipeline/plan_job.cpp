@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "load/safetensors.h"
 #include "ops/finite.h"
+#include "pipeline/agree.h"
 #include "pipeline/classes.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/encode_text.h"
@@ -378,12 +379,15 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
 
 void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                  Job& job) {
-  if (job.texts.empty() || !encodes_text(state)) return;
+  const bool spread = state.options.plan.shard > 1;  // then processes agree on who takes part
+  if (job.texts.empty() || !(spread || encodes_text(state))) return;
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
-  job.conditioning = {};
-  job.conditioning = conditioning_of(
-      state, request, encode_texts(state, job.texts, two, job.keeps_text, control), job);
+  const bool first = first_process(state.options);
+  if (first) job.conditioning = {};
+  const Embeddings made = encode_texts(state, two, control, job);
+  if (!first) return;
+  job.conditioning = conditioning_of(state, request, made, job);
   send_text(state, job);
 }
 

@@ -9,6 +9,7 @@
 #include "parallel/denoise.h"
 #include "pipeline/model_state.h"
 #include "sample/sampler.h"
+#include "tessera/report.h"
 
 namespace tessera::pipeline {
 
@@ -21,7 +22,8 @@ struct Need {
   int64_t weights = 0, activations = 0, peak = 0;
   int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
   Work work;
-  int64_t kept = 0;  ///< bytes of all its weights, packed, with RunOptions::keep_parts
+  int64_t kept = 0;              ///< bytes of all its weights, packed, with RunOptions::keep_parts
+  std::vector<int64_t> ranks{};  ///< bytes of each of a plan's ranks that encode a text
 };
 
 /// The prompts of a request as a text encoder of the folder gets them.
@@ -58,6 +60,8 @@ struct Job {
   int64_t keeps_vae = 0;         ///< bytes of those of the VAE that stay, too
   bool traced = false;           ///< latents and predictions of all steps are kept
   RunMeters meters;
+  /// While texts were encoded: `per_rank`, those of this process, and what threads sent.
+  Report encoded{};
   comm::Ledger::Entries sent_before{};  ///< by a rank that is a process, for earlier requests
   /// The transformer by rank, of those of this process, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
@@ -89,7 +93,8 @@ struct Job {
 /// the conditioning of texts has its shape, and zeros for numbers.
 Job plan_job(const ModelState& state, const GenerateRequest& request,
              const RunControl& control = {});
-/// Gives texts their conditioning: runs the encoders, for all processes on rank 0 (share_text.h).
+/// Gives texts their conditioning: runs the encoders, for all processes on the first, or on those
+/// of shard= (share_text.h).
 void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                  Job& job);
 /// The same as far as configurations tell it: texts are the longest, and on meta.

@@ -1,10 +1,13 @@
 #include "pipeline/share_text.h"
 
+#include <algorithm>
+
 #include "base/fail.h"
 #include "pipeline/agree.h"
 #include "pipeline/conditioning.h"
 #include "pipeline/parts.h"
 #include "pipeline/processes.h"
+#include "pipeline/spread_text.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -29,10 +32,14 @@ comm::Communicator& world(const ModelState& state) {
 
 }  // namespace
 
-bool encodes_text(const ModelState& state) { return first_process(state.options); }
+bool encodes_text(const ModelState& state) {
+  if (!state.options.processes) return true;
+  const std::vector<int> ranks = encoding_ranks(state.options.plan);
+  return std::find(ranks.begin(), ranks.end(), state.options.processes->rank()) != ranks.end();
+}
 
 void send_text(const ModelState& state, const Job& job) {
-  if (job.texts.empty() || !state.options.processes || !encodes_text(state)) return;
+  if (job.texts.empty() || !state.options.processes || !first_process(state.options)) return;
   const nn::Conditioning text = text_of(state, job);
   for (int rank = 1; rank < world(state).size(); ++rank) {
     const std::vector<int> sequences = sequences_of(state.options.plan, job, rank);
@@ -43,7 +50,7 @@ void send_text(const ModelState& state, const Job& job) {
 }
 
 void receive_text(const ModelState& state, Job& job) {
-  if (job.texts.empty() || encodes_text(state)) return;
+  if (job.texts.empty() || first_process(state.options)) return;
   const std::vector<int> sequences = sequences_of(state.options.plan, job, world(state).rank());
   if (sequences.empty()) return;
   for (const auto& [name, zeros] : text_of(state, job).tensors) {

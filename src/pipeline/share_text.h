@@ -4,10 +4,12 @@
 
 namespace tessera::pipeline {
 
-/// Whether this process runs text encoders: of ranks that are processes the first one alone does.
+/// Whether this process runs text encoders: of ranks that are processes the first one does, and
+/// under shard= those that have its weights with it (spread_text.h).
 bool encodes_text(const ModelState& state);
-/// Gives the other processes what encoders made of a job's texts: each that of its sequences, none
-/// to whom has no sequence. They wait for it in the second one, which keeps zeros for the rest.
+/// The first process gives the others what encoders made of a job's texts: each that of its
+/// sequences, none to whom has no sequence. They wait for it in the second one, which keeps zeros
+/// for the rest.
 void send_text(const ModelState& state, const Job& job);
 void receive_text(const ModelState& state, Job& job);
 

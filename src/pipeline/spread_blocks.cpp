@@ -156,11 +156,16 @@ class Gathered final : public PartWeightsOf {
 
 BlockLayout::BlockLayout(const models::PipelineSpec& spec, std::shared_ptr<const Weights> meta,
                          DType dtype, const nn::Portion& block)
+    : BlockLayout(std::move(meta),
+                  [&](const Weights& noted) { (void)spec.make(noted, block, dtype); }) {}
+
+BlockLayout::BlockLayout(std::shared_ptr<const Weights> meta,
+                         const std::function<void(const Weights&)>& ask)
     : meta_(std::move(meta)), parts_(std::make_unique<Parts>()) {
   tensor::Scope aside;  // what is found here counts for nobody
   const tensor::BindScope bound(aside);
   const Noted noted(*meta_, *parts_);
-  (void)spec.make(noted, block, dtype);
+  ask(noted);
   bytes_ = noted.bytes();
 }
 BlockLayout::~BlockLayout() = default;

@@ -16,6 +16,9 @@ class BlockLayout {
   /// Of what the block alone asks of `meta`, which holds nothing (load/meta_weights.h).
   BlockLayout(const models::PipelineSpec& spec, std::shared_ptr<const nn::Weights> meta,
               nn::DType dtype, const nn::Portion& block);
+  /// The same of what `ask` asks of the weights that it is given, on meta.
+  BlockLayout(std::shared_ptr<const nn::Weights> meta,
+              const std::function<void(const nn::Weights&)>& ask);
   ~BlockLayout();
   BlockLayout(BlockLayout&&) noexcept;
   int64_t bytes() const { return bytes_; }

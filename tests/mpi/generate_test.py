@@ -104,9 +104,10 @@ class GenerateTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(one, latents.read_bytes(), plan)
             text = [t for t in json.loads(report.read_text())["traffic"] if t["operation"] == "text"]
-            with_samples = 1 if plan == "shard=2" else ranks  # the other one keeps weights alone
-            self.assertEqual([t["messages"] for t in text], [with_samples - 1] if with_samples > 1 else [],
-                             "one to each other rank")
+            # One to each other rank; of two that share weights the second encodes a text, and has no sample.
+            self.assertEqual([t["messages"] for t in text], [ranks - 1])
+            weights = [t for t in json.loads(report.read_text())["traffic"] if t["operation"] == "text_weights"]
+            self.assertEqual(len(weights), 2 if plan == "shard=2" else 0, "layers")
         done, latents = self.prompted(VIDEO, [], "--plan", "shards=2")
         self.assertEqual(done.returncode, 0, done.stderr)
         shards = latents.read_bytes()

@@ -164,7 +164,8 @@ class LostRankTest(unittest.TestCase):
 
     def test_killed_while_weights_are_gathered_or_keys_are_sent(self):
         first = random.SystemRandom().randrange(10**6)
-        for seed, mode in ((first, "shard"), (first + 1, "shard"), (first + 2, "distrifusion")):
+        for seed, mode in ((first, "shard"), (first + 1, "shard"), (first + 2, "distrifusion"),
+                           (first + 3, "texts")):
             self.assertTrue(self.kill_once(seed, [], mode), "all had ended before it was killed")
 
     def test_killed_while_another_computes(self):

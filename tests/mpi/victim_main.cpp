@@ -3,7 +3,8 @@
 // ends. Modes: exchange, busy (rank 0 only computes), one (rank 1 throws), all (everybody throws),
 // chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), stages (one
 // denoising after another, each rank a stage), shard, distrifusion (the same, each rank a third of
-// each block, or of the tokens), slow-stages (one denoising, whose blocks take 2 s
+// each block, or of the tokens), texts (one text after another, each rank a third of each layer of
+// the encoder), slow-stages (one denoising, whose blocks take 2 s
 // each), ending and ended (rank 1 stops itself when only MPI's end is left, and behind it).
 // DIR/<rank>.error is what ends a rank.
 #include <unistd.h>
@@ -14,12 +15,17 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/mpi/launch.h"
 #include "mpi/staged_run.h"
+#include "pipeline/processes.h"
+#include "pipeline/spread_text.h"
 #include "tensor/scope.h"
 
 namespace {
@@ -85,11 +91,33 @@ void stages(Communicator& world, const std::string& begun, const std::string& mo
   for (int round = 0; another(world, round, end); ++round) run(4, &world);
 }
 
+void texts(Communicator& world, const std::string& begun, Clock::time_point end) {
+  auto ranks = std::make_unique<Processes::State>();
+  ranks->rank = ranks->index_here = world.rank();
+  ranks->ranks = ranks->on_this_machine = world.size();
+  ranks->world = &world;
+  const Processes processes(std::move(ranks));
+  RunOptions options;
+  options.plan = parse_plan("shard=3");
+  options.processes = &processes;
+  options.threads = 1;
+  pipeline::ModelState state;
+  pipeline::open_model(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", options, state);
+  const models::TextBatch batch{std::vector<int32_t>(600, 7), {200, 200, 200}, 200};
+  const pipeline::RunMeters meters;
+  Report did;
+  barrier(world);
+  write(begun, 1);
+  for (int round = 0; another(world, round, end); ++round)
+    pipeline::encode_spread(state, "text_encoder", batch, 0, meters, {}, did);
+}
+
 void body(Communicator& world, const std::string& begun, const std::string& mode,
           Clock::time_point end) {
   if (mode == "all") fail(ErrorCode::plan, "this plan cannot run");
   if (mode == "stages" || mode == "slow-stages" || mode == "shard" || mode == "distrifusion")
     return stages(world, begun, mode, end);
+  if (mode == "texts") return texts(world, begun, end);
   barrier(world);
   write(begun, 1);
   if (mode == "chain") return chain(world, end);

@@ -104,6 +104,7 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
       {"video", golden::kVideoModel, "", golden::small_video(videos)},
       {"video on three ranks", golden::kVideoModel, "ulysses=3,vae=3", golden::small_video(videos)},
       {"video of a prompt", golden::kVideoModel, "", prompted_video()},
+      {"video of a prompt, spread", golden::kVideoModel, "shard=2", prompted_video()},
   };
 }
 
@@ -154,6 +155,8 @@ TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
       EXPECT_NEAR(double(fit.denoise.ranks[r].total), did, 0.05 * did) << row.name << ' ' << r;
       EXPECT_EQ(fit.denoise.ranks[r].decode, report.per_rank[r].decode_peak_bytes.total)
           << row.name << ' ' << r;
+      const auto text = double(report.per_rank[r].text_peak_bytes.total);
+      EXPECT_NEAR(double(fit.denoise.ranks[r].text), text, 0.05 * text) << row.name << ' ' << r;
     }
     if (report.per_rank.size() == 1) {
       EXPECT_GE(report.peak_bytes.total, fit.process * 95 / 100) << row.name;

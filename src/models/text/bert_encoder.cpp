@@ -47,7 +47,7 @@ Tensor BertEncoder::embed(const TextBatch& batch) const {
   x = ops::add(x, rows("token_type_embeddings.weight", config_.type_vocab_size, type));
   x = ops::add(x,
                rows("position_embeddings.weight", config_.max_position_embeddings, batch.places()));
-  return ops::cast(layer_norm(x, "embeddings.LayerNorm", config_.eps), dtype());
+  return ops::cast(layer_norm(weights(), x, "embeddings.LayerNorm", config_.eps), dtype());
 }
 
 TextSight BertEncoder::sight(const TextBatch& batch) const {
@@ -60,12 +60,15 @@ TextSight BertEncoder::sight(const TextBatch& batch) const {
   return sight;
 }
 
-Tensor BertEncoder::layer(int64_t index, Tensor x, const TextBatch&, const TextSight& sight) const {
+Tensor BertEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, const TextBatch&,
+                          const TextSight& sight) const {
   const int64_t d = config_.hidden_size, inner = config_.intermediate_size;
   const std::string name = fmt::format("encoder.layer.{}.", index);
-  const auto part = [&](const char* of, int64_t n, int64_t k) { return linear(name + of, n, k); };
+  const auto part = [&](const char* of, int64_t n, int64_t k) {
+    return linear(from, name + of, n, k);
+  };
   const auto norm = [&](const Tensor& of, const char* by) {
-    return layer_norm(of, name + by, config_.eps);
+    return layer_norm(from, of, name + by, config_.eps);
   };
   const int heads = static_cast<int>(config_.num_attention_heads);
   const Tensor attended =

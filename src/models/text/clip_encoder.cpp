@@ -65,24 +65,27 @@ Tensor ClipEncoder::activate(const Tensor& x) const {
   return ops::blend(y, 1 / scale, y, 0);
 }
 
-Tensor ClipEncoder::layer(int64_t index, Tensor x, const TextBatch&, const TextSight& sight) const {
+Tensor ClipEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, const TextBatch&,
+                          const TextSight& sight) const {
   const int64_t d = config_.hidden_size, inner = config_.intermediate_size;
   const std::string name = fmt::format("encoder.layers.{}.", index);
-  const auto part = [&](const char* of, int64_t n, int64_t k) { return linear(name + of, n, k); };
+  const auto part = [&](const char* of, int64_t n, int64_t k) {
+    return linear(from, name + of, n, k);
+  };
   const int heads = static_cast<int>(config_.num_attention_heads);
-  const Tensor h = layer_norm(x, name + "layer_norm1", config_.eps);
+  const Tensor h = layer_norm(from, x, name + "layer_norm1", config_.eps);
   const Tensor attended =
       ops::attention(part("self_attn.q_proj", d, d)(h), part("self_attn.k_proj", d, d)(h),
                      part("self_attn.v_proj", d, d)(h), heads, heads, sight.spans);
   x = part("self_attn.out_proj", d, d)(attended, {.residual = x});
-  const Tensor wide = part("mlp.fc1", inner, d)(layer_norm(x, name + "layer_norm2", config_.eps),
-                                                {.out = DType::f32, .out_as_input = false});
+  const Tensor f = layer_norm(from, x, name + "layer_norm2", config_.eps);
+  const Tensor wide = part("mlp.fc1", inner, d)(f, {.out = DType::f32, .out_as_input = false});
   return part("mlp.fc2", d, inner)(ops::cast(activate(wide), dtype()), {.residual = x});
 }
 
 TextStates ClipEncoder::finish(const Tensor& x, const Tensor& previous,
                                const TextBatch& batch) const {
-  const Tensor last = layer_norm(x, "final_layer_norm", config_.eps);
+  const Tensor last = layer_norm(weights(), x, "final_layer_norm", config_.eps);
   TextStates states{.last = by_rows(last, batch),
                     .previous = by_rows(previous, batch),
                     .pooled = {},

@@ -22,16 +22,16 @@ class ClipEncoder : public TextEncoder {
  public:
   ClipEncoder(const ClipConfig& config, const std::shared_ptr<const nn::Weights>& weights,
               tensor::DType dtype);
+  int64_t layers() const override { return config_.num_hidden_layers; }
   int64_t vocabulary() const override { return config_.vocab_size; }
   int64_t longest() const override { return config_.max_position_embeddings; }
   std::vector<std::string> unused() const override;
 
  protected:
-  int64_t layers() const override { return config_.num_hidden_layers; }
   tensor::Tensor embed(const TextBatch& batch) const override;
   TextSight sight(const TextBatch& batch) const override;
-  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
-                       const TextSight& sight) const override;
+  tensor::Tensor layer(int64_t index, const nn::Weights& from, tensor::Tensor x,
+                       const TextBatch& batch, const TextSight& sight) const override;
   TextStates finish(const tensor::Tensor& x, const tensor::Tensor& previous,
                     const TextBatch& batch) const override;
 

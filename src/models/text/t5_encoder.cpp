@@ -75,32 +75,32 @@ TextSight T5Encoder::sight(const TextBatch& batch) const {
   return {.spans = {}, .bias = bias.to(table.device())};
 }
 
-Tensor T5Encoder::norm(const Tensor& x, const std::string& name) const {
-  return ops::rms_norm(x, {.weight = weights().vector(name + ".weight", config_.d_model),
+Tensor T5Encoder::norm(const nn::Weights& from, const Tensor& x, const std::string& name) const {
+  return ops::rms_norm(x, {.weight = from.vector(name + ".weight", config_.d_model),
                            .bias = {},
                            .eps = static_cast<float>(config_.eps)});
 }
 
-Tensor T5Encoder::layer(int64_t index, Tensor x, const TextBatch& batch,
+Tensor T5Encoder::layer(int64_t index, const nn::Weights& from, Tensor x, const TextBatch& batch,
                         const TextSight& sight) const {
   const int64_t d = config_.d_model, inner = config_.num_heads * config_.d_kv;
   const std::string name = fmt::format("encoder.block.{}.layer.", index);
   const auto part = [&](const char* of, int64_t n, int64_t k) {
-    return linear(name + of, n, k, false);
+    return linear(from, name + of, n, k, false);
   };
-  const Tensor h = norm(x, name + "0.layer_norm");
+  const Tensor h = norm(from, x, name + "0.layer_norm");
   const Tensor q = part("0.SelfAttention.q", inner, d)(h);
   const Tensor k = part("0.SelfAttention.k", inner, d)(h);
   const Tensor v = part("0.SelfAttention.v", inner, d)(h);
   std::vector<Tensor> texts;
   for (int64_t r = 0; r < batch.texts(); ++r) {
-    const int64_t from = r * batch.length, to = from + batch.length;
-    texts.push_back(ops::biased_attention(q.slice(0, from, to), k.slice(0, from, to),
-                                          v.slice(0, from, to), static_cast<int>(config_.num_heads),
-                                          sight.bias, batch.visible[static_cast<size_t>(r)]));
+    const int64_t begin = r * batch.length, end = begin + batch.length;
+    texts.push_back(ops::biased_attention(
+        q.slice(0, begin, end), k.slice(0, begin, end), v.slice(0, begin, end),
+        static_cast<int>(config_.num_heads), sight.bias, batch.visible[static_cast<size_t>(r)]));
   }
   x = part("0.SelfAttention.o", d, inner)(ops::concat_rows(texts), {.residual = x});
-  const Tensor f = norm(x, name + "1.layer_norm");
+  const Tensor f = norm(from, x, name + "1.layer_norm");
   const Tensor gate =
       part("1.DenseReluDense.wi_0", config_.d_ff, d)(f, {.activation = ops::Activation::gelu_tanh});
   const Tensor up = part("1.DenseReluDense.wi_1", config_.d_ff, d)(f);
@@ -109,7 +109,7 @@ Tensor T5Encoder::layer(int64_t index, Tensor x, const TextBatch& batch,
 
 TextStates T5Encoder::finish(const Tensor& x, const Tensor& previous,
                              const TextBatch& batch) const {
-  return TextEncoder::finish(norm(x, "encoder.final_layer_norm"), previous, batch);
+  return TextEncoder::finish(norm(weights(), x, "encoder.final_layer_norm"), previous, batch);
 }
 
 }  // namespace tessera::models

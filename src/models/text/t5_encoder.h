@@ -23,20 +23,21 @@ class T5Encoder : public TextEncoder {
  public:
   T5Encoder(const T5Config& config, std::shared_ptr<const nn::Weights> weights,
             tensor::DType dtype);
+  int64_t layers() const override { return config_.num_layers; }
   int64_t vocabulary() const override { return config_.vocab_size; }
   std::vector<std::string> unused() const override;
 
  protected:
-  int64_t layers() const override { return config_.num_layers; }
   tensor::Tensor embed(const TextBatch& batch) const override;
   TextSight sight(const TextBatch& batch) const override;
-  tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
-                       const TextSight& sight) const override;
+  tensor::Tensor layer(int64_t index, const nn::Weights& from, tensor::Tensor x,
+                       const TextBatch& batch, const TextSight& sight) const override;
   TextStates finish(const tensor::Tensor& x, const tensor::Tensor& previous,
                     const TextBatch& batch) const override;
 
  private:
-  tensor::Tensor norm(const tensor::Tensor& x, const std::string& name) const;
+  tensor::Tensor norm(const nn::Weights& from, const tensor::Tensor& x,
+                      const std::string& name) const;
 
   T5Config config_;
 };

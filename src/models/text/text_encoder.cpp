@@ -21,7 +21,8 @@ TextEncoder::TextEncoder(std::shared_ptr<const nn::Weights> weights, std::string
                          tensor::DType dtype)
     : weights_(std::move(weights)), prefix_(std::move(prefix)), dtype_(dtype) {}
 
-TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace) const {
+TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace,
+                               const LayerWeights& from) const {
   require(batch.length >= 1 && batch.texts() >= 1 &&
               static_cast<int64_t>(batch.ids.size()) == batch.texts() * batch.length,
           ErrorCode::usage, "{} token ids for {} texts of {} tokens", batch.ids.size(),
@@ -40,25 +41,32 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace) c
   for (int64_t i = 0; i < layers(); ++i) {
     if (trace) trace(fmt::format("hidden.{}", i), by_rows(x, batch));
     previous = x;
-    x = layer(i, x, batch, seen);
+    x = layer(i, from ? *from(i) : *weights_, x, batch, seen);
   }
   if (trace) trace(fmt::format("hidden.{}", layers()), by_rows(x, batch));
   return finish(x, previous, batch);
+}
+
+void TextEncoder::ask(int64_t index, const nn::Weights& weights) const {
+  const TextBatch one{{0}, {1}, 1};
+  (void)layer(index, weights, embed(one), one, sight(one));
 }
 
 TextStates TextEncoder::finish(const Tensor& x, const Tensor&, const TextBatch& batch) const {
   return {.last = by_rows(x, batch), .previous = {}, .pooled = {}, .projected = {}};
 }
 
-Tensor TextEncoder::layer_norm(const Tensor& x, const std::string& name, double eps) const {
+Tensor TextEncoder::layer_norm(const nn::Weights& from, const Tensor& x, const std::string& name,
+                               double eps) const {
   const int64_t width = x.size(1);
-  return ops::layer_norm(x, {.weight = weights_->vector(prefix_ + name + ".weight", width),
-                             .bias = weights_->vector(prefix_ + name + ".bias", width),
+  return ops::layer_norm(x, {.weight = from.vector(prefix_ + name + ".weight", width),
+                             .bias = from.vector(prefix_ + name + ".bias", width),
                              .eps = static_cast<float>(eps)});
 }
 
-nn::Linear TextEncoder::linear(const std::string& name, int64_t n, int64_t k, bool bias) const {
-  return nn::Linear(*weights_, prefix_ + name, n, k, dtype_, {.bias = bias});
+nn::Linear TextEncoder::linear(const nn::Weights& from, const std::string& name, int64_t n,
+                               int64_t k, bool bias) const {
+  return nn::Linear(from, prefix_ + name, n, k, dtype_, {.bias = bias});
 }
 
 Tensor TextEncoder::look_up(const std::string& name, int64_t count, int64_t width,

@@ -32,6 +32,9 @@ struct TextStates {
 /// Receives "hidden.0" (embeddings), "hidden.1", ... (of each layer), [batch, length, width].
 using TextTrace = std::function<void(const std::string& name, const tensor::Tensor& x)>;
 
+/// Weights of a layer for the time of its turn, of whom they do not lie where the others do.
+using LayerWeights = std::function<std::shared_ptr<const nn::Weights>(int64_t layer)>;
+
 /// What the tokens of a batch attend to, the same in every layer: one or the other.
 struct TextSight {
   std::vector<ops::AttentionSpan> spans;  ///< of plain attention
@@ -44,8 +47,13 @@ struct TextSight {
 class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
-  /// Throws Error(usage) for ids outside the vocabulary and texts that are too long.
-  TextStates encode(const TextBatch& batch, const TextTrace& trace = {}) const;
+  /// Throws Error(usage) for ids outside the vocabulary and texts that are too long. Layers read
+  /// what `from` gives, else the encoder's weights, as all that stands before and behind them does.
+  TextStates encode(const TextBatch& batch, const TextTrace& trace = {},
+                    const LayerWeights& from = {}) const;
+  virtual int64_t layers() const = 0;
+  /// Asks `weights` for all that a layer reads. They and the encoder's own are on meta.
+  void ask(int64_t index, const nn::Weights& weights) const;
   /// Tokens that it knows.
   virtual int64_t vocabulary() const = 0;
   /// Tokens of a text at most; 0: any.
@@ -57,20 +65,22 @@ class TextEncoder {
   /// `prefix` stands before the names of all weights.
   TextEncoder(std::shared_ptr<const nn::Weights> weights, std::string prefix, tensor::DType dtype);
 
-  virtual int64_t layers() const = 0;
   /// [batch * length, width] of `dtype`, which the first layer reads.
   virtual tensor::Tensor embed(const TextBatch& batch) const = 0;
   virtual TextSight sight(const TextBatch& batch) const = 0;
-  virtual tensor::Tensor layer(int64_t index, tensor::Tensor x, const TextBatch& batch,
-                               const TextSight& sight) const = 0;
+  /// With the weights of that layer.
+  virtual tensor::Tensor layer(int64_t index, const nn::Weights& from, tensor::Tensor x,
+                               const TextBatch& batch, const TextSight& sight) const = 0;
   /// What becomes of the last layer's x and its input `previous`: `last` is x, unless overridden.
   virtual TextStates finish(const tensor::Tensor& x, const tensor::Tensor& previous,
                             const TextBatch& batch) const;
 
   /// Layer norm of x [tokens, width] with the weights `<name>.weight` and `<name>.bias`.
-  tensor::Tensor layer_norm(const tensor::Tensor& x, const std::string& name, double eps) const;
+  tensor::Tensor layer_norm(const nn::Weights& from, const tensor::Tensor& x,
+                            const std::string& name, double eps) const;
   /// The layer `<name>` from k to n channels.
-  nn::Linear linear(const std::string& name, int64_t n, int64_t k, bool bias = true) const;
+  nn::Linear linear(const nn::Weights& from, const std::string& name, int64_t n, int64_t k,
+                    bool bias = true) const;
   /// Rows `ids` of the table `name` [count, width], as `out`.
   tensor::Tensor look_up(const std::string& name, int64_t count, int64_t width,
                          const std::vector<int32_t>& ids, tensor::DType out) const;

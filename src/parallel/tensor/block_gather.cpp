@@ -29,7 +29,7 @@ Tensor room_for(int64_t bytes, tensor::Device device) {
 comm::Exchange BlockGather::launch(int block, const nn::SpreadBlocks& of) {
   next_ = block;
   const auto at = static_cast<size_t>(block - of.blocks.begin);
-  return comm::all_gather(ranks_, of.mine.at(at), {"weights", block});
+  return comm::all_gather(ranks_, of.mine.at(at), {operation_, block});
 }
 
 Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {

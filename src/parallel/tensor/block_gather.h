@@ -12,8 +12,9 @@ namespace tessera::parallel {
 /// one block and what is under way of another are here, beside the rank's own. Of one request.
 class BlockGather final : public nn::Gather {
  public:
-  /// `ranks` must outlive it.
-  explicit BlockGather(comm::Communicator& ranks) : ranks_(ranks) {}
+  /// `ranks` must outlive it. `operation`: what its messages are called.
+  explicit BlockGather(comm::Communicator& ranks, const char* operation = "weights")
+      : ranks_(ranks), operation_(operation) {}
 
   /// A pass over the blocks begins; whether another one follows it.
   void begin(bool another) { another_ = another; }
@@ -23,6 +24,7 @@ class BlockGather final : public nn::Gather {
   comm::Exchange launch(int block, const nn::SpreadBlocks& of);
 
   comm::Communicator& ranks_;
+  const char* operation_;
   bool another_ = false;
   int next_ = -1;  // the block that is under way
   std::optional<comm::Exchange> under_way_;

@@ -25,6 +25,70 @@ TEST(TextEncoder, TextsAreChecked) {
   EXPECT_THROW(encoder->encode({{0, 1}, {3}, 2}), Error);           // more than there are
 }
 
+/// Weights that say what they are asked for.
+class Heard : public tiny::AnyWeights {
+ public:
+  using AnyWeights::AnyWeights;
+  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    names.push_back(name);
+    return AnyWeights::get(name, shape);
+  }
+  mutable std::vector<std::string> names;
+};
+
+const base::Json kT5 = {{"vocab_size", 9},
+                        {"d_model", 8},
+                        {"d_kv", 4},
+                        {"d_ff", 8},
+                        {"num_layers", 3},
+                        {"num_heads", 2},
+                        {"feed_forward_proj", "gated-gelu"}};
+const base::Json kClip = {{"vocab_size", 9},
+                          {"hidden_size", 8},
+                          {"intermediate_size", 8},
+                          {"num_hidden_layers", 3},
+                          {"num_attention_heads", 2}};
+
+// A layer's weights are of its own turn, all others of the encoder; asked for beforehand they are
+// the same.
+TEST(TextEncoder, LayersTakeTheWeightsThatTheyAreGiven) {
+  const TextBatch batch{{0, 8, 3, 1}, {2, 1}, 2};
+  base::Json bert = kBert;
+  bert["num_hidden_layers"] = 3;
+  for (const auto& [type, config, lacks, layer] :
+       {std::tuple{"T5EncoderModel", kT5, "none", "encoder.block.1."},
+        {"CLIPTextModelWithProjection", kClip, "text_model.", "encoder.layers.1."},
+        {"BertModel", bert, "bert.", "encoder.layer.1."}}) {
+    const auto own = std::make_shared<Heard>(lacks);
+    const auto encoder = text_encoder_of(type, {config, "config.json"}, own, tiny::DType::f32);
+    ASSERT_EQ(encoder->layers(), 3);
+    const std::vector<float> whole = encoder->encode(batch).last.to_floats();
+    own->names.clear();
+    std::vector<std::shared_ptr<Heard>> given;
+    std::vector<std::weak_ptr<Heard>> passed;
+    const auto states = encoder->encode(batch, {}, [&](int64_t i) {
+      EXPECT_EQ(i, std::ssize(passed)) << "layers come in order";
+      for (size_t b = 0; b < passed.size(); ++b)
+        EXPECT_EQ(passed[b].expired(), b != 1) << "one at a time, but for whom we hold";
+      const auto weights = std::make_shared<Heard>(lacks);
+      passed.push_back(weights);
+      if (i == 1) given.push_back(weights);
+      return weights;
+    });
+    EXPECT_EQ(states.last.to_floats(), whole) << type;
+    EXPECT_EQ(passed.size(), 3u);
+    ASSERT_EQ(given.size(), 1u);
+    const std::vector<std::string> mine = given[0]->names;
+    EXPECT_GE(mine.size(), 7u) << type;
+    for (const std::string& name : mine) EXPECT_NE(name.find(layer), std::string::npos) << name;
+    for (const std::string& name : own->names)
+      EXPECT_EQ(name.find(layer), std::string::npos) << name << " is not of the layer's";
+    Heard asked(lacks);
+    encoder->ask(1, asked);
+    EXPECT_EQ(asked.names, mine) << type;
+  }
+}
+
 TEST(TextEncoder, EveryKindRefusesImpossibleNumbers) {
   for (const char* bad : {"-1", "0", "1", "1e300", "\"small\""}) {
     const std::string value = std::string(": ") + bad + "}";
