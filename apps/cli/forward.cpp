@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "arguments.h"
 #include "commands.h"
 #include "progress.h"
 
@@ -32,6 +33,10 @@ Command add_forward(CLI::App& program) {
   app->add_option("--vae-tiling", *tiling, "VAE in tiles: on, or a side in pixels (default off)")
       ->group(group)
       ->type_name("T");
+  app->add_option("--vae-chunk", request->vae_chunk, "Lines that a VAE's filter works on at a time")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
   app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
   add_model_options(*app, model);
   add_memory_budget(*app, model, "Bytes that weights and tensors may take");

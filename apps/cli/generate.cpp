@@ -164,8 +164,12 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_run(app, o);
   add_files(app, o);
   add_model_options(app, o->model);
-  add_memory_budget(app, o->model, "Stream weights, cut images to fit");
+  add_memory_budget(app, o->model, "Stream, cut images to fit");
   app.add_option("--vae-tiling", o->tiling)->group("How it runs")->type_name("T");
+  app.add_option("--vae-chunk", o->request.vae_chunk)
+      ->check(positive())
+      ->group("How it runs")
+      ->type_name("N");
 }
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {

@@ -113,7 +113,9 @@ struct GenerateRequest {
   std::string trace;            ///< safetensors file for latents and predictions of every step
   bool decode = true;           ///< false: stop at the latents
   VaeTiling vae_tiling = VaeTiling::automatic;
-  int64_t vae_tile = 0;        ///< pixels of a tile's side; 0: as the VAE's configuration says
+  int64_t vae_tile = 0;   ///< pixels of a tile's side; 0: as the VAE's configuration says
+  int64_t vae_chunk = 0;  ///< lines of an image that a filter of the VAE works on at a time, to
+                          ///< take less memory for the same pixels; 0: on all of them
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
   bool previews = false;       ///< Progress::preview will be asked: a transformer that is streamed
                                ///< leaves room for it
@@ -155,7 +157,7 @@ struct ForwardRequest {
   bool trace = false;   ///< also `embedding`, `block.N`, ...
   std::optional<MoeLayerForm> moe{};      ///< of moe_layer, which needs it
   VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
-  int64_t vae_tile = 0;                   ///< as in GenerateRequest
+  int64_t vae_tile = 0, vae_chunk = 0;    ///< as in GenerateRequest
 };
 
 /// A copy of a model's folder with fewer bytes.

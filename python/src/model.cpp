@@ -119,7 +119,7 @@ struct ForwardOptions {
   bool trace = false;
   std::string moe;
   bool vae_tiling = false;
-  int64_t vae_tile = 0;
+  int64_t vae_tile = 0, vae_chunk = 0;
 };
 
 nb::dict forward(const OpenModel& model, const ForwardOptions& o, const nb::dict& arrays,
@@ -132,6 +132,7 @@ nb::dict forward(const OpenModel& model, const ForwardOptions& o, const nb::dict
   if (!o.moe.empty()) request.moe = parse_moe_layer(o.moe);
   request.vae_tiling = o.vae_tiling ? VaeTiling::on : VaeTiling::off;
   request.vae_tile = o.vae_tile;
+  request.vae_chunk = o.vae_chunk;
   NamedTensors made;
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask& ask) {
     made = model.use().forward(request, {stop, {}, note_to(on_note, ask)});
@@ -228,7 +229,8 @@ void bind_model(nb::module_& module) {
       .def_rw("trace", &ForwardOptions::trace)
       .def_rw("moe", &ForwardOptions::moe)
       .def_rw("vae_tiling", &ForwardOptions::vae_tiling)
-      .def_rw("vae_tile", &ForwardOptions::vae_tile);
+      .def_rw("vae_tile", &ForwardOptions::vae_tile)
+      .def_rw("vae_chunk", &ForwardOptions::vae_chunk);
   nb::class_<TokenizeRequest>(module, "TokenizeRequest")
       .def(nb::init<>())
       .def_rw("prompts", &TokenizeRequest::prompts)

@@ -44,6 +44,7 @@ void bind_generate(nb::module_& module) {
           "vae_tiling", [](const Q& q) { return q.vae_tiling == VaeTiling::on; },
           [](Q& q, bool on) { q.vae_tiling = on ? VaeTiling::on : VaeTiling::off; })
       .def_rw("vae_tile", &Q::vae_tile)
+      .def_rw("vae_chunk", &Q::vae_chunk)
       .def_rw("compare_steps", &Q::compare_steps)
       .def_rw("previews", &Q::previews);
 }

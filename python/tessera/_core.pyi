@@ -48,6 +48,7 @@ class GenerateRequest:
     decode: bool
     vae_tiling: bool
     vae_tile: int
+    vae_chunk: int
     compare_steps: bool
     previews: bool
     def __init__(self) -> None: ...
@@ -83,6 +84,7 @@ class ForwardOptions:
     moe: str
     vae_tiling: bool
     vae_tile: int
+    vae_chunk: int
     def __init__(self) -> None: ...
 
 class TokenizeRequest:

@@ -92,14 +92,14 @@ class Model:
         return self._core.makes_videos
 
     def forward(self, component: str, inputs: Mapping[str, Any], *, trace: bool = False,
-                moe: str = "", vae_tiling: bool | int = False,
+                moe: str = "", vae_tiling: bool | int = False, vae_chunk: int = 0,
                 cancel: _core.CancelToken | None = None) -> dict[str, Any]:
         """Runs one component ("transformer", "model", "vae.decode", ...) on arrays by the
         reference's argument names, of NumPy or of what else speaks DLPack. Returns `out` and, with
         `trace`, the stream after every block. `moe` says how a moe_layer runs."""
         tiled, pixels = tiling_of(vae_tiling)
         options = fill(_core.ForwardOptions(), component=component, trace=trace, moe=moe,
-                       vae_tiling=tiled, vae_tile=pixels)
+                       vae_tiling=tiled, vae_tile=pixels, vae_chunk=vae_chunk)
         return self._core.forward(options, dict(inputs), _log.info, cancel)
 
     def inspect(self, **request: Any) -> dict[str, Any]:
@@ -136,10 +136,12 @@ class Model:
 
 def forward(model: str | os.PathLike[str], component: str, inputs: Mapping[str, Any], *,
             dtype: Any = "f32", trace: bool = False, moe: str = "",
-            vae_tiling: bool | int = False, **options: Any) -> dict[str, Any]:
+            vae_tiling: bool | int = False, vae_chunk: int = 0,
+            **options: Any) -> dict[str, Any]:
     """Runs one component of a folder on arrays; see Model.forward and Model.from_pretrained."""
     opened = Model.from_pretrained(model, dtype=dtype, **options)
-    return opened.forward(component, inputs, trace=trace, moe=moe, vae_tiling=vae_tiling)
+    return opened.forward(component, inputs, trace=trace, moe=moe, vae_tiling=vae_tiling,
+                          vae_chunk=vae_chunk)
 
 
 def inspect(model: str | os.PathLike[str], **options: Any) -> dict[str, Any]:

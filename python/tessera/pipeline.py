@@ -92,7 +92,8 @@ class Pipeline(Model):
                  callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
                  scheduler: str | None = None, noise: str | None = None,
                  embeddings: str | None = None, vae_tiling: bool | int | None = None,
-                 compare_steps: bool | None = None, trace: str | None = None,
+                 vae_chunk: int | None = None, compare_steps: bool | None = None,
+                 trace: str | None = None,
                  plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
                  threads: int | None = None,
                  cancel: _core.CancelToken | None = None) -> PipelineOutput:
@@ -110,7 +111,7 @@ class Pipeline(Model):
             count=num_images_per_prompt if num_videos_per_prompt is None else num_videos_per_prompt,
             text_tokens=max_sequence_length, clean_caption=clean_caption, scheduler=scheduler,
             binning=use_resolution_binning, vae_tiling=tiled, vae_tile=pixels,
-            compare_steps=compare_steps, decode=output_type != "latent")
+            vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent")
         _seed(request, generator)
         watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)

@@ -1,20 +1,92 @@
 #include "nn/local_spatial.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "base/fail.h"
 #include "ops/attention.h"
+#include "ops/elementwise.h"
 
 namespace tessera::nn {
+namespace {
+
+using tensor::Tensor;
+
+// Lines of x, with the frames before them.
+Tensor frames_of(const Plane& x, Range lines) {
+  const Tensor some = x.data.slice(1, lines.begin, lines.end);
+  if (!x.before.defined()) return some;
+  return ops::concat_rows({x.before.slice(1, lines.begin, lines.end), some});
+}
+
+// What the filters make of frames that are all there.
+Tensor summed(std::span<const ops::ConvWeight> taps, const Tensor& frames,
+              const ops::Conv2dOptions& options) {
+  ops::Conv2dOptions sum = options;
+  const ops::DType made = options.out_as_input ? frames.dtype() : options.out;
+  if (taps.size() > 1 && !options.residual.defined()) {
+    sum.out = ops::DType::f32;
+    sum.out_as_input = false;
+  }
+  const int64_t count = frames.size(0) - std::ssize(taps) + 1;
+  for (int64_t k = 0; k < std::ssize(taps); ++k) {
+    sum.residual = ops::conv2d(frames.slice(0, k, k + count), taps[static_cast<size_t>(k)], sum);
+    sum.into_residual = true;
+  }
+  return ops::cast(sum.residual, made);
+}
+
+}  // namespace
 
 Plane LocalSpatial::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
                              const ops::Conv2dOptions& options) {
-  ops::Conv2dOptions sum = options;
-  const int64_t frames = x.data.size(0) - std::ssize(taps) + 1;
-  for (int64_t k = 0; k < std::ssize(taps); ++k) {
-    sum.residual = ops::conv2d(x.data.slice(0, k, k + frames), taps[static_cast<size_t>(k)], sum);
-    sum.into_residual = true;
+  const int64_t lines = x.data.size(1), size = ops::filter_lines(taps.front());
+  const int64_t height = lines + options.pad_top + options.pad_bottom - size + 1;
+  const bool plain = options.stride == 1 && !options.upsample && !options.residual.defined() &&
+                     std::max(options.pad_top, options.pad_bottom) < size;
+  if (chunk_ == 0 || taps.size() == 1 || !plain || height <= chunk_) {
+    const Tensor made = summed(taps, frames_of(x, {0, lines}), options);
+    return {made, made.size(1), 0};
   }
-  return {sum.residual, sum.residual.size(1), 0};
+  Tensor all;
+  for (int64_t begin = 0; begin < height; begin += chunk_) {
+    const int64_t end = std::min(begin + chunk_, height);
+    const int64_t first = begin - options.pad_top, last = end - 1 - options.pad_top + size;
+    const Range read{std::max<int64_t>(first, 0), std::min(last, lines)};
+    ops::Conv2dOptions piece = options;
+    piece.pad_top = static_cast<int>(read.begin - first);
+    piece.pad_bottom = static_cast<int>(last - read.end);
+    const Tensor made = summed(taps, frames_of(x, read), piece);
+    if (!all.defined())
+      all = Tensor::empty({made.size(0), height, made.size(2), made.size(3)}, made.dtype(),
+                          made.device());
+    tensor::copy_into(all.slice(1, begin, end), made);
+  }
+  return {all, height, 0};
+}
+
+// A line of the result ends no later in memory than the one that it is made of, so none that is
+// still to be read is written over.
+Plane LocalSpatial::narrow(const ops::ConvWeight& weight, Plane x) {
+  const int64_t lines = x.data.size(0) * x.data.size(1), width = x.data.size(2);
+  const int64_t channels = x.data.size(3);
+  if (chunk_ == 0 || lines <= chunk_ || !x.data.dense())
+    return {ops::conv2d(x.data, weight, {}), x.height, x.begin};
+  const Tensor from = x.data.reshape({1, lines, width, channels});
+  Tensor to;
+  for (int64_t begin = 0; begin < lines; begin += chunk_) {
+    const int64_t end = std::min(begin + chunk_, lines);
+    const Tensor made = ops::conv2d(from.slice(1, begin, end), weight, {});
+    const int64_t out = made.size(3);
+    require(out <= channels, ErrorCode::usage, "a filter of {} channels to {} narrows nothing",
+            channels, out);
+    if (!to.defined())
+      to = from.reshape({from.elements()})
+               .slice(0, 0, lines * width * out)
+               .reshape({1, lines, width, out});
+    tensor::copy_into(to.slice(1, begin, end), made);
+  }
+  return {to.reshape({x.data.size(0), x.data.size(1), width, to.size(3)}), x.height, x.begin};
 }
 
 tensor::Tensor LocalSpatial::moments(const Plane& x, bool together) {

@@ -9,10 +9,12 @@
 namespace tessera::nn {
 
 /// Some lines of a batch of images or of the frames of a video, channels last: data [batch, lines,
-/// width, channels] are lines [begin, begin + lines) of `height`.
+/// width, channels] are lines [begin, begin + lines) of `height`. `before`: those lines of the
+/// frames before the first one, for filters that read several; none: undefined.
 struct Plane {
   tensor::Tensor data;
   int64_t height = 0, begin = 0;
+  tensor::Tensor before{};
 };
 
 /// A group norm's parameters.
@@ -33,10 +35,14 @@ class Spatial {
   virtual tensor::Tensor join(const Plane& x) = 0;
   /// ops::conv2d over whole images: its filter needs the lines beside mine, its padding stands at
   /// the image's edge. Of n filters of one size the k-th reads frame t + k: the sum of what they
-  /// make is frame t, and there are n - 1 frames less than of x. options.residual has the frames
-  /// and lines of the result.
+  /// make is frame t, and there are n - 1 frames less than of x, `before` counted. options.residual
+  /// has the frames and lines of the result; without it sums of several filters are f32 until they
+  /// are whole.
   virtual Plane convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
                          const ops::Conv2dOptions& options) = 0;
+  /// conv() with a filter of one pixel that makes fewer channels. Consumes x: the result may lie in
+  /// its memory.
+  virtual Plane narrow(const ops::ConvWeight& weight, Plane x) = 0;
   /// ops::channel_moments over whole images -> f32 [batch, 2, channels], the same on every rank;
   /// `together`: over all of the batch -> f32 [1, 2, channels].
   virtual tensor::Tensor moments(const Plane& x, bool together = false) = 0;

@@ -128,7 +128,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
                seed, seeds, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
-               decode, vae_tiling, vae_tile, compare_steps, previews] = request;
+               decode, vae_tiling, vae_tile, vae_chunk, compare_steps, previews] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt.value_or(""));
@@ -153,6 +153,7 @@ Terms terms_of(const ModelState& state, const GenerateRequest& request) {
   terms.say("--trace", trace.empty() ? "no" : "yes");
   terms.say("--latents-only", decode ? "no" : "yes");
   terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("--vae-chunk", shown(vae_chunk));
   terms.say("--compare-steps", shown(compare_steps));
   terms.say("--preview", shown(previews));
   return terms;
@@ -197,7 +198,8 @@ Terms terms_of(const ModelState& state, const ForwardRequest& request) {
   Terms terms;
   terms.say("the command", "forward");
   say_model(state, terms);
-  const auto& [component, inputs, tensors, outputs, trace, moe, vae_tiling, vae_tile] = request;
+  const auto& [component, inputs, tensors, outputs, trace, moe, vae_tiling, vae_tile, vae_chunk] =
+      request;
   terms.say("--component", word_of(component));
   if (!inputs.empty()) terms.file("--inputs", inputs);
   say_tensors(tensors, terms);
@@ -207,6 +209,7 @@ Terms terms_of(const ModelState& state, const ForwardRequest& request) {
     terms.say("--moe", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
                                    moe->renormalise, shown(moe->capacity)));
   terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("--vae-chunk", shown(vae_chunk));
   return terms;
 }
 

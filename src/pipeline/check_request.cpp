@@ -49,6 +49,7 @@ void check_request(const GenerateRequest& q) {
   number("--frames", q.frames, 0, 1 << 20);
   number("--text-tokens", q.text_tokens, 0, 1 << 20);
   number("--vae-tiling (pixels)", q.vae_tile, 0, 1 << 20);
+  number("--vae-chunk", q.vae_chunk, 0, 1 << 20);
 }
 
 void check_request(const CompleteRequest& q) {
@@ -70,6 +71,11 @@ void check_request(const ForwardRequest& q) {
   choice("--component", q.component);
   tiling(q.vae_tiling);
   number("--vae-tiling (pixels)", q.vae_tile, 0, 1 << 20);
+  number("--vae-chunk", q.vae_chunk, 0, 1 << 20);
+  require(q.vae_chunk == 0 || q.component == ModelPart::vae_decode ||
+              q.component == ModelPart::vae_encode,
+          ErrorCode::usage,
+          "--vae-chunk {} is for --component vae.decode and vae.encode; leave it out", q.vae_chunk);
   const bool layer = q.component == ModelPart::moe_layer;
   require(layer == q.moe.has_value(), ErrorCode::usage, "{}",
           layer ? "a moe_layer runs as --moe says; add --moe gate=NAME,top_k=K,experts=FORM"

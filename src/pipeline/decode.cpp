@@ -175,7 +175,7 @@ Decoded decode_share(const ModelState& state, const RunControl& control, const J
 
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
-  nn::LocalSpatial spatial;
+  nn::LocalSpatial spatial(job.vae_chunk);
   const auto decoder = state.load_vae(job.keeps_vae);
   return Decoding{state, control, job, tiles, tokens, *decoder, spatial}.all(numbers);
 }
@@ -200,7 +200,7 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
   const std::optional<models::Tiling> whole;
   std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
   Decoded made;
-  launch_bands(state, meters, control.stop, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+  const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
     const auto sent_before = ranks->ledger().entries();
     const auto rank = static_cast<size_t>(ranks->rank());
     Decoded mine =
@@ -209,7 +209,8 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
                             sent_before, ranks->ledger());
     if (processes) gather_reports(*ranks, parts[rank]);
     if (rank == 0) made = std::move(mine);
-  });
+  };
+  launch_bands(state, meters, control.stop, job.vae_chunk, share);
   for (const Report& part : parts) add_report(part, made.shared);
   return made;
 }

@@ -25,6 +25,7 @@
 #include "pipeline/forward_tokens.h"
 #include "pipeline/launch.h"
 #include "pipeline/memory_plan.h"
+#include "pipeline/sizes.h"
 #include "pipeline/tensor_view.h"
 #include "tessera/words.h"
 
@@ -239,6 +240,7 @@ struct VaeRun {
   models::VaeWatch watch;
   const RunMeters& meters;
   std::stop_token stop;
+  int64_t chunk = 0;
 };
 
 // What the first of the ranks that share the images gets, or the one that has them alone.
@@ -246,13 +248,14 @@ Tensor on_bands(
     const ModelState& state, const VaeRun& run,
     const std::function<Tensor(nn::Spatial& spatial, const models::VaeWatch& watch)>& pass) {
   Tensor out;
-  launch_bands(state, run.meters, run.stop, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+  const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
     const bool first = !ranks || ranks->rank() == 0;
     models::VaeWatch watch = run.watch;
     if (!first && watch.trace) watch.trace = [](const std::string&, const Tensor&) {};
     const Tensor made = pass(spatial, watch);
     if (first) out = made;
-  });
+  };
+  launch_bands(state, run.meters, run.stop, run.chunk, share);
   return out;
 }
 
@@ -310,6 +313,7 @@ Tensors run_vae(const ModelState& state, const std::string& file, Tensors& input
               request.vae_tiling == VaeTiling::on);
   Tensors outputs;
   VaeRun run = plain;
+  run.chunk = checked_chunk(request.vae_chunk, sample.size(-2) * (decode ? state.vae_factor() : 1));
   if (request.vae_tiling == VaeTiling::on) run.tiles = vae_tiles(state, request.vae_tile);
   require(!run.tiles || !request.trace, ErrorCode::usage,
           "there is no --trace of tiles; leave out --vae-tiling");

@@ -32,11 +32,11 @@ void launch_ranks(const ModelState& state, const RunMeters& meters, const std::s
 }
 
 void launch_bands(
-    const ModelState& state, const RunMeters& meters, const std::stop_token& stop,
+    const ModelState& state, const RunMeters& meters, const std::stop_token& stop, int64_t chunk,
     const std::function<void(nn::Spatial& spatial, comm::Communicator* ranks)>& rank) {
   const int shares = state.options.plan.vae;
   if (shares == 1) {
-    nn::LocalSpatial whole;
+    nn::LocalSpatial whole(chunk);
     return rank(whole, nullptr);
   }
   launch_ranks(state, meters, stop, [&](comm::Communicator* world) {
@@ -46,7 +46,7 @@ void launch_bands(
     const auto ranks = world->group(members);  // all of the world make one
     if (!mine) return;
     const bool heeds = world->rank() == 0 || state.options.processes;
-    parallel::Bands bands(*ranks, heeds ? stop : std::stop_token());
+    parallel::Bands bands(*ranks, heeds ? stop : std::stop_token(), chunk);
     rank(bands, ranks.get());
   });
 }

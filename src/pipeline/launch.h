@@ -16,8 +16,10 @@ void launch_ranks(const ModelState& state, const RunMeters& meters, const std::s
                   const std::function<void(comm::Communicator* world)>& rank);
 
 /// The same for the ranks that share a VAE's images (Plan::vae): `rank` gets its part of them and
-/// their communicator. One that has them alone runs in the caller's scope, and gets null.
+/// their communicator. One that has them alone runs in the caller's scope, and gets null. `chunk`:
+/// lines that filters work on at a time (nn::LocalSpatial).
 void launch_bands(const ModelState& state, const RunMeters& meters, const std::stop_token& stop,
+                  int64_t chunk,
                   const std::function<void(nn::Spatial& spatial, comm::Communicator* ranks)>& rank);
 
 }  // namespace tessera::pipeline

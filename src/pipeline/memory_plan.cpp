@@ -187,7 +187,8 @@ std::string size_of(const GenerateRequest& request, const Job& job) {
                   layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
                   job.guidance.branches(), job.guidance.rescale != 0, job.prefix, job.added_frames,
                   job.crop_height, job.crop_width, job.traced, request.decode);
-  size += fmt::format(" {} {}", static_cast<int>(request.vae_tiling), request.vae_tile);
+  size += fmt::format(" {} {} {}", static_cast<int>(request.vae_tiling), request.vae_tile,
+                      job.vae_chunk);
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
     for (const auto& [name, x] : *tensors) {
       size += fmt::format(" {} {}", name, x.shape().str());

@@ -174,6 +174,7 @@ void note_without_effect(const models::PipelineSpec& spec, const GenerateRequest
                                   : "the pipeline of this model cleans no prompts");
   if (request.vae_tiling == VaeTiling::on && !request.decode)
     note("--vae-tiling", "nothing is decoded");
+  if (request.vae_chunk > 0 && !request.decode) note("--vae-chunk", "nothing is decoded");
 }
 
 Embeddings read_embeddings(const GenerateRequest& request) {
@@ -312,7 +313,10 @@ int begin_job(const ModelState& state, const GenerateRequest& request, Job& job)
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
             "--guidance {}: expected a number from 0 to 1000", scale);
   plan_size(state, request, job);
-  if (request.decode && state.has_vae()) job.decoded_lines = job.layout.size[1];
+  if (request.decode && state.has_vae()) {
+    job.decoded_lines = job.layout.size[1];
+    job.vae_chunk = checked_chunk(request.vae_chunk, job.decoded_lines * state.vae_factor());
+  }
   check_tokens(job.layout, 1);
   return request.steps.value_or(state.defaults.steps);
 }

@@ -54,6 +54,7 @@ struct Job {
   std::string given_by = "the request";         ///< that file
   int64_t crop_height = 0, crop_width = 0;      ///< pixels an image is resized to; 0: as decoded
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
+  int64_t vae_chunk = 0;                        ///< lines that its filters work on; 0: all
   std::vector<std::string> notes;               ///< what one should know about it
   int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
   bool keeps_text = false;       ///< packed weights of the text encoders stay for later requests

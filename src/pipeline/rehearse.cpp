@@ -58,6 +58,7 @@ Job shortened(const Job& job, const Plan& plan) {
   first.crop_height = job.crop_height;
   first.crop_width = job.crop_width;
   first.tiles = job.tiles;
+  first.vae_chunk = job.vae_chunk;
   first.guidance = job.guidance;
   first.resident_blocks = job.resident_blocks;
   first.traced = job.traced;
@@ -91,6 +92,7 @@ Job last_of(const Job& job, size_t ranks) {
   one.traced = job.traced;
   one.crop_height = job.crop_height;
   one.crop_width = job.crop_width;
+  one.vae_chunk = job.vae_chunk;
   one.meters = RunMeters(ranks);
   return one;
 }

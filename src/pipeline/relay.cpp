@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/fail.h"
@@ -157,12 +158,12 @@ void Half::decode_part(const Order& order, const Job& part, nn::Spatial& spatial
 }
 
 void Half::decode() {
-  nn::LocalSpatial whole;
-  std::unique_ptr<parallel::Bands> bands;
   const bool heeds = first() || state.options.processes;
-  if (mine)
-    bands = std::make_unique<parallel::Bands>(*mine, heeds ? control.stop : std::stop_token());
   const auto run = [&](Order& order, Denoising&) {
+    const int64_t chunk = order.job.vae_chunk;
+    nn::LocalSpatial whole(chunk);
+    std::optional<parallel::Bands> bands;
+    if (mine) bands.emplace(*mine, heeds ? control.stop : std::stop_token(), chunk);
     for (const Job& part : order.parts)
       decode_part(order, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
   };

@@ -16,6 +16,13 @@ int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char*
   return pixels / factor;
 }
 
+int64_t checked_chunk(int64_t chunk, int64_t lines) {
+  require(chunk <= lines, ErrorCode::usage,
+          "--vae-chunk {}: an image here has {} line{}; use 1 to {}, or leave it out", chunk, lines,
+          lines == 1 ? "" : "s", lines);
+  return chunk;
+}
+
 void check_tokens(const nn::TokenLayout& layout, int64_t batch) {
   require(layout.tokens() <= kMostTokens / batch, ErrorCode::memory,
           "a step of this run has {:.0f} tokens, too many for any machine: use a smaller size or "

@@ -14,4 +14,8 @@ void check_tokens(const nn::TokenLayout& layout, int64_t batch);
 /// and the nearest sizes that fill patches of so many latent pixels.
 int64_t latent_pixels(int64_t pixels, int64_t factor, int64_t patch, const char* side);
 
+/// --vae-chunk of an image of so many lines: itself; 0 stays 0 (all lines). Throws Error(usage) for
+/// more than there are.
+int64_t checked_chunk(int64_t chunk, int64_t lines);
+
 }  // namespace tessera::pipeline

@@ -171,6 +171,16 @@ class Pixart(ProgramTest):
             self.refused(2, *self.run_it, *size, "d.png", "--vae-tiling", text,
                          says=["--vae-tiling " + text, "64 to 16384"])
 
+    def test_a_chunk_of_lines(self):
+        size = ("--width", "128", "--height", "96", "--guidance", "1", "-o")
+        for chunk, *plan in (("7",), ("96",), ("5", "--plan", "ulysses=2,vae=2"), ("5", "--plan", "vae=+1")):
+            self.run_here(*self.run_it, *size, "a.png", *plan)
+            done = self.run_here(*self.run_it, *size, "b.png", *plan, "--vae-chunk", chunk)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((self.folder / "a.png").read_bytes(), (self.folder / "b.png").read_bytes(), plan)
+        for text in ("0", "-3", "many", "97", "1e9"):
+            self.refused(2, *self.run_it, *size, "d.png", "--vae-chunk", text, says=["--vae-chunk"])
+
 
 class Captions(ProgramTest):
     """PixArt with the T5 of another toy, which is of the width that it reads."""

@@ -4,6 +4,9 @@
 
 #include <vector>
 
+#include "ops/elementwise.h"
+#include "tessera/error.h"
+
 namespace tessera::nn {
 namespace {
 
@@ -39,6 +42,41 @@ TEST(LocalSpatial, SumsWhatTheFiltersMakeOfSuccessiveFrames) {
   const auto sum = y.data.to_floats();
   ASSERT_EQ(sum.size(), a.size());
   for (size_t i = 0; i < sum.size(); ++i) EXPECT_FLOAT_EQ(sum[i], a[i] + b[i]);
+}
+
+// Whatever the chunk, and however many lines are added on each side.
+TEST(LocalSpatial, AChunkOfLinesGivesTheBitsOfAll) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<ops::ConvWeight> taps{ops::pack_conv(counting({5, 3, 3, 3}), {}, dtype),
+                                            ops::pack_conv(counting({5, 3, 3, 3}), {}, dtype)};
+    const Tensor frames = ops::cast(counting({4, 9, 6, 3}), dtype);
+    const Plane x{frames.slice(0, 1, 4), 9, 0, frames.slice(0, 0, 1)};
+    for (const int top : {0, 1, 2}) {
+      const ops::Conv2dOptions options{
+          .pad_top = top, .pad_bottom = 2 - top, .pad_left = 1, .pad_right = 1};
+      const Plane whole = LocalSpatial().convolve(taps, {frames, 9, 0}, options);
+      EXPECT_EQ(whole.data.dtype(), dtype);
+      for (const int64_t chunk : {0, 1, 2, 4, 9, 100}) {
+        const Plane y = LocalSpatial(chunk).convolve(taps, x, options);
+        EXPECT_EQ(y.data.to_floats(), whole.data.to_floats()) << chunk << " lines, padding " << top;
+        EXPECT_EQ(y.height, 9);
+      }
+    }
+  }
+}
+
+TEST(LocalSpatial, NarrowsInPlaceByChunks) {
+  const ops::ConvWeight w = ops::pack_conv(counting({2, 3, 1, 1}), counting({2}), DType::f32);
+  const Plane x{counting({2, 5, 6, 3}), 5, 0};
+  const auto want = LocalSpatial().conv(w, x, {}).data.to_floats();
+  for (const int64_t chunk : {0, 1, 3, 10, 100}) {
+    const Tensor copy = counting({2, 5, 6, 3});
+    const Plane y = LocalSpatial(chunk).narrow(w, {copy, 5, 0});
+    EXPECT_EQ(y.data.to_floats(), want) << chunk;
+    EXPECT_EQ(y.data.raw() == copy.raw(), chunk > 0 && chunk < 10) << chunk;
+  }
+  const ops::ConvWeight wide = ops::pack_conv(counting({4, 3, 1, 1}), {}, DType::f32);
+  EXPECT_THROW(LocalSpatial(1).narrow(wide, {counting({1, 5, 6, 3}), 5, 0}), Error);
 }
 
 TEST(LocalSpatial, HasAllLines) {

@@ -66,6 +66,11 @@ GenerateRequest previewed(GenerateRequest request) {
   return request;
 }
 
+GenerateRequest chunked(GenerateRequest request, int64_t lines) {
+  request.vae_chunk = lines;
+  return request;
+}
+
 std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& videos) {
   return {
       {"one rank", kDitMoe, "", classes(2, 7), Precision::f32},
@@ -89,6 +94,10 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
        traced(classes(3, 2, 256, true), scratch), Precision::f32},
       {"video decoded apart", golden::kVideoModel, "ulysses=2,vae=+2", golden::small_video(videos)},
       {"image in tiles", "shapes", "", classes(1, 1, 512, true), Precision::bf16, 0.5},
+      {"image by chunks", "shapes", "", chunked(classes(1, 1, 384, true), 24)},
+      {"image by chunks of two", "shapes", "ulysses=2,vae=2", chunked(classes(1, 1, 384, true), 7)},
+      {"images by chunks apart", "shapes", "vae=+1", chunked(classes(2, 1, 384, true), 7)},
+      {"video by chunks", golden::kVideoModel, "", chunked(golden::small_video(videos), 3)},
       {"text to image", kPixArt, "", pixart(scratch, 128), Precision::f32},
       {"text to image, streamed", kPixArt, "", pixart(scratch, 32), Precision::f32, 0.9},
       {"text to image, cropped", kPixArt, "", binned(pixart(scratch, 64))},
@@ -238,6 +247,20 @@ TEST(Admission, TilesAndBandsAreNotMixedAndWhatBandsNeedIsSaid) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::plan);
     EXPECT_NE(std::string(e.what()).find("leave out one of the two"), std::string::npos);
+  }
+}
+
+TEST(Admission, AChunkOfLinesFitsWhereAllOfThemDoNot) {
+  for (const char* plan : {"", "ulysses=2,vae=2", "vae=+1"}) {
+    Row row{"chunk", "shapes", plan, classes(1, 1, 512, true)};
+    row.request.vae_tiling = VaeTiling::off;
+    const int64_t whole = foreseen(row, kPlenty).process;
+    row.request.vae_chunk = 16;
+    const int64_t cut = foreseen(row, kPlenty).process;
+    EXPECT_LT(double(cut), 0.9 * double(whole)) << plan;
+    EXPECT_EQ(foreseen(row, cut).problem, "") << plan;
+    row.request.vae_chunk = 0;
+    EXPECT_NE(foreseen(row, cut).problem, "") << plan;
   }
 }
 

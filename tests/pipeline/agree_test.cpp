@@ -133,6 +133,7 @@ TEST(Terms, EveryPartOfARequestCounts) {
       [](Q& q) { q.trace = "x"; },
       [](Q& q) { q.decode = false; },
       [](Q& q) { q.vae_tile = 64; },
+      [](Q& q) { q.vae_chunk = 64; },
       [](Q& q) { q.vae_tiling = VaeTiling::on; },
       [](Q& q) { q.compare_steps = true; }};
   std::set<std::vector<std::pair<std::string, std::string>>> seen = {usual};

@@ -82,10 +82,21 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   says([](GenerateRequest& q) { q.scheduler = SchedulerName::unipc; }, "rectified-flow, ddpm");
   says([](GenerateRequest& q) { q.noise = static_cast<NoiseSource>(5); }, "--rng 5");
   says([](GenerateRequest& q) { q.vae_tiling = static_cast<VaeTiling>(5); }, "--vae-tiling 5");
+  says([](GenerateRequest& q) { q.vae_chunk = -1; }, "--vae-chunk -1");
+  says(
+      [](GenerateRequest& q) {
+        q.decode = true;
+        q.vae_chunk = 4096;
+      },
+      "--vae-chunk 4096: an image here has");
   says([](GenerateRequest& q) { q.save_latents = q.trace = "/tmp/one"; }, "written twice");
   ForwardRequest forward;
   forward.vae_tile = -1;
   EXPECT_NE(refusal([&] { model.forward(forward); }).find("-1"), std::string::npos);
+  forward = {};
+  forward.vae_chunk = 8;
+  EXPECT_NE(refusal([&] { model.forward(forward); }).find("vae.encode; leave it out"),
+            std::string::npos);
   forward = {.component = static_cast<ModelPart>(9)};
   EXPECT_NE(refusal([&] { model.forward(forward); }).find("--component 9"), std::string::npos);
   Model language = Model::open(TESSERA_TEST_DATA "/moe/llada_moe/model", {.threads = 2});

@@ -59,14 +59,15 @@ TEST(Launch, TheFirstRanksShareImages) {
   std::mutex mutex;
   std::set<int> seen;
   for (int round = 0; round < 2; ++round)
-    launch_bands(rig.state, rig.meters, {}, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
-      ASSERT_NE(ranks, nullptr);
-      EXPECT_EQ(ranks->size(), 3);
-      const nn::Range lines = spatial.lines(9);
-      EXPECT_EQ(lines, (nn::Range{3 * ranks->rank(), 3 * ranks->rank() + 3}));
-      const std::lock_guard lock(mutex);
-      seen.insert(ranks->rank());
-    });
+    launch_bands(rig.state, rig.meters, {}, 0,
+                 [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+                   ASSERT_NE(ranks, nullptr);
+                   EXPECT_EQ(ranks->size(), 3);
+                   const nn::Range lines = spatial.lines(9);
+                   EXPECT_EQ(lines, (nn::Range{3 * ranks->rank(), 3 * ranks->rank() + 3}));
+                   const std::lock_guard lock(mutex);
+                   seen.insert(ranks->rank());
+                 });
   EXPECT_EQ(seen, (std::set<int>{0, 1, 2}));
 }
 
@@ -76,7 +77,7 @@ TEST(Launch, ARankThatHasImagesAloneStaysInItsScope) {
   mine.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(mine);
   int calls = 0;
-  launch_bands(rig.state, rig.meters, {}, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+  launch_bands(rig.state, rig.meters, {}, 0, [&](nn::Spatial& spatial, comm::Communicator* ranks) {
     EXPECT_EQ(ranks, nullptr);
     EXPECT_EQ(spatial.lines(9), (nn::Range{0, 9}));
     EXPECT_EQ(tensor::current_scope().memory, mine.memory);

@@ -58,11 +58,13 @@ TEST(PlanJob, OptionsWithoutEffectAreSaid) {
   video.guidance = 0.5f;
   video.true_guidance = 4;
   video.vae_tiling = VaeTiling::on;
+  video.vae_chunk = 8;
   EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
             (std::vector<std::string>{
                 "--guidance 0.5 has no effect: below 1 there is none, as with 1",
                 "--true-guidance has no effect: the guidance of this model is --guidance",
-                "--vae-tiling has no effect: nothing is decoded"}));
+                "--vae-tiling has no effect: nothing is decoded",
+                "--vae-chunk has no effect: nothing is decoded"}));
   GenerateRequest classes;
   classes.classes = {"1"};
   classes.text_tokens = 7;

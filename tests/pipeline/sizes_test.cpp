@@ -41,5 +41,17 @@ TEST(LatentPixels, NameTheNeighbours) {
   EXPECT_EQ(says(7, 2), "--width 7: expected a multiple of 16: 16");
 }
 
+TEST(CheckedChunk, IsNoMoreThanThereIs) {
+  for (const int64_t chunk : {0, 1, 7, 64}) EXPECT_EQ(checked_chunk(chunk, 64), chunk);
+  try {
+    checked_chunk(65, 64);
+    FAIL() << "65 of 64 lines were accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    EXPECT_STREQ(e.what(),
+                 "--vae-chunk 65: an image here has 64 lines; use 1 to 64, or leave it out");
+  }
+}
+
 }  // namespace
 }  // namespace tessera::pipeline

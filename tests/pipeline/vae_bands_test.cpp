@@ -193,6 +193,106 @@ TEST(VaeBands, FourRanksHoldLessThanThirtyPercentEach) {
   }
 }
 
+// --vae-chunk: the same bits, on one rank and on several.
+void expect_chunked(const Pass& pass, const std::string& what) {
+  const auto bits = [&](int64_t chunk, int ranks) {
+    Tensor made;
+    if (ranks == 1) {
+      nn::LocalSpatial whole(chunk);
+      return pass(whole).to_floats();
+    }
+    comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& world) {
+      parallel::Bands bands(world, {}, chunk);
+      const Tensor mine = pass(bands);
+      if (world.rank() == 0) made = mine;
+    });
+    return made.to_floats();
+  };
+  for (const int ranks : {1, 2, 3}) {
+    const std::vector<float> want = bits(0, ranks);
+    for (const int64_t chunk : {1, 3, 16})
+      EXPECT_TRUE(bits(chunk, ranks) == want)
+          << what << ", " << chunk << " lines at a time on " << ranks;
+  }
+}
+
+TEST(VaeChunk, GivesTheBitsOfAllLines) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const models::RandomWeights weights;
+    const models::AutoencoderKL decoder(small_images(), weights, dtype);
+    const models::AutoencoderKLEncoder encoder(small_images(), weights, dtype);
+    for (const tensor::Shape& shape : {tensor::Shape{1, 4, 13, 9}, tensor::Shape{2, 4, 6, 5}})
+      expect_chunked([&, z = drawn(shape)](nn::Spatial& s) { return decoder.decode(z, s); },
+                     "an image of latents " + shape.str());
+    expect_chunked(
+        [&, x = drawn({1, 3, 71, 43})](nn::Spatial& s) { return encoder.encode(x, s).mean; },
+        "71 x 43 pixels");
+    const models::CogVideoXVae videos(small_videos(), weights, dtype);
+    const models::CogVideoXVaeEncoder back(small_videos(), weights, dtype);
+    for (const tensor::Shape& shape :
+         {tensor::Shape{1, 4, 5, 7, 6}, tensor::Shape{2, 4, 1, 5, 5}})  // one frame is before two
+      expect_chunked([&, z = drawn(shape)](nn::Spatial& s) { return videos.decode(z, s); },
+                     "a video of latents " + shape.str());
+    expect_chunked(
+        [&, x = drawn({1, 3, 9, 67, 43})](nn::Spatial& s) { return back.encode(x, s).mean; },
+        "a video of 67 x 43 pixels");
+  }
+}
+
+// The most that a pass holds, on meta or not, without weights.
+int64_t held(Device device, const tensor::Shape& shape, int64_t chunk,
+             const std::function<void(const Tensor& x, nn::Spatial& spatial)>& pass) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  nn::LocalSpatial spatial(chunk);
+  pass(Tensor::zeros(shape, DType::f32, device), spatial);
+  return scope.memory->peak();
+}
+
+// Published sizes, counted on meta.
+TEST(VaeChunk, TakesLessMemory) {
+  const models::RandomWeights weights(Device::meta);
+  models::AutoencoderKLConfig images;
+  images.block_out_channels = {128, 256, 512, 512};
+  images.layers_per_block = 2;
+  const models::AutoencoderKL decoder(images, weights, DType::bf16);
+  const models::CogVideoXVae videos(models::CogVideoXVaeConfig{}, weights, DType::bf16);
+  const models::CogVideoXVaeEncoder back(models::CogVideoXVaeConfig{}, weights, DType::bf16);
+  const auto expect_gigabytes = [](const tensor::Shape& shape, double all, double some,
+                                   const auto& pass) {
+    const auto found = [&](int64_t chunk) {
+      return double(held(Device::meta, shape, chunk, pass)) / 1e9;
+    };
+    found(0);  // what kernels derive from filters stays with them
+    EXPECT_NEAR(found(0), all, 0.01) << shape.str() << ", as docs/plans.md says";
+    EXPECT_NEAR(found(16), some, 0.01) << shape.str() << ", as docs/plans.md says";
+  };
+  expect_gigabytes({1, 4, 256, 256}, 4.30, 3.23,
+                   [&](const Tensor& z, nn::Spatial& spatial) { decoder.decode(z, spatial); });
+  expect_gigabytes({1, 16, 3, 60, 90}, 8.92, 5.73,
+                   [&](const Tensor& z, nn::Spatial& spatial) { videos.decode(z, spatial); });
+  expect_gigabytes({1, 3, 9, 480, 720}, 6.11, 3.72,
+                   [&](const Tensor& x, nn::Spatial& spatial) { back.encode(x, spatial); });
+}
+
+TEST(VaeChunk, MetaForetellsIt) {
+  for (const int64_t chunk : {0, 5}) {
+    const auto peaks = [&](Device device) {
+      const models::RandomWeights weights(device);
+      const models::AutoencoderKL images(small_images(), weights, DType::bf16);
+      const models::CogVideoXVae videos(small_videos(), weights, DType::bf16);
+      const auto image = [&](const Tensor& z, nn::Spatial& s) { images.decode(z, s); };
+      const auto video = [&](const Tensor& z, nn::Spatial& s) { videos.decode(z, s); };
+      held(device, {1, 4, 1, 1}, 0, image);  // what kernels derive from filters stays with them
+      held(device, {1, 4, 1, 1, 1}, 0, video);
+      return std::pair(held(device, {1, 4, 13, 9}, chunk, image),
+                       held(device, {1, 4, 5, 7, 6}, chunk, video));
+    };
+    EXPECT_EQ(peaks(Device::cpu), peaks(Device::meta)) << chunk << " lines";
+  }
+}
+
 // So do their times where links are free.
 TEST(VaeBands, RanksComputeTheirShareAndLittleMore) {
   const double one = shares(1, 1024).front().flops;

@@ -111,3 +111,7 @@ def test_a_vae_in_tiles():
     whole = model.forward("vae.decode", {"sample": latents})["out"]
     tiled = model.forward("vae.decode", {"sample": latents}, vae_tiling=64)["out"]
     assert whole.shape == tiled.shape and not np.array_equal(whole, tiled)
+    chunked = model.forward("vae.decode", {"sample": latents}, vae_chunk=24)["out"]
+    assert np.array_equal(whole, chunked)
+    with pytest.raises(ValueError, match="--vae-chunk 999: an image here has 128 lines"):
+        model.forward("vae.decode", {"sample": latents}, vae_chunk=999)

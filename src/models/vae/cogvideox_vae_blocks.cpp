@@ -1,5 +1,7 @@
 #include "models/vae/cogvideox_vae_blocks.h"
 
+#include <algorithm>
+
 #include "ops/elementwise.h"
 #include "ops/plane_affine.h"
 
@@ -36,22 +38,23 @@ Frames CausalConv::operator()(const Frames& x, FrameScene& scene, DType out) con
   const int64_t before = std::ssize(taps_) - 1;
   Frames all = x;
   if (before > 0) {
-    Tensor& seen = scene.seen[this];
-    std::vector<Tensor> parts;
-    if (seen.defined()) parts.push_back(seen);
-    for (int64_t i = 0; i < before && !seen.defined(); ++i) parts.push_back(rows(x.data, 0, 1));
-    parts.push_back(x.data);
-    all.data = ops::concat_rows(parts);
-    const int64_t frames = all.data.size(0);
-    seen = ops::concat_rows({rows(all.data, frames - before, frames)});
+    all.before = scene.seen[this];
+    if (!all.before.defined()) {
+      const std::vector<Tensor> first(static_cast<size_t>(before), rows(x.data, 0, 1));
+      all.before = ops::concat_rows(first);
+    }
   }
   ops::Conv2dOptions options{
       .pad_top = pad_, .pad_bottom = pad_, .pad_left = pad_, .pad_right = pad_};
   options.out_as_input = false;
-  options.out = before > 0 ? DType::f32 : out;
-  Frames sum = scene.spatial.convolve(taps_, all, options);
-  sum.data = ops::cast(sum.data, out);
-  return sum;
+  options.out = out;
+  Frames made = scene.spatial.convolve(taps_, all, options);
+  if (before > 0) {
+    const int64_t frames = x.data.size(0), kept = std::min(frames, before);
+    scene.seen[this] =
+        ops::concat_rows({rows(all.before, kept, before), rows(x.data, frames - kept, frames)});
+  }
+  return made;
 }
 
 FrameNorm::FrameNorm(const nn::Weights& weights, const std::string& name, int groups,
@@ -88,8 +91,10 @@ FrameResnet::FrameResnet(const nn::Weights& weights, const std::string& name, in
 }
 
 Frames FrameResnet::operator()(const Frames& x, const Frames& latent, FrameScene& scene) const {
-  const Frames inner = conv1_(norm1_(x, latent, scene), scene, dtype_);
-  const Frames grown = conv2_(norm2_(inner, latent, scene), scene, dtype_);
+  Frames grown = norm1_(x, latent, scene);
+  grown = conv1_(grown, scene, dtype_);
+  grown = norm2_(grown, latent, scene);
+  grown = conv2_(grown, scene, dtype_);
   return {ops::add(grown.data, wider_ ? shortcut_(x, scene, dtype_).data : x.data), x.height,
           x.begin};
 }

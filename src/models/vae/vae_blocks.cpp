@@ -28,7 +28,8 @@ VaeResnet::VaeResnet(const VaeLoader& load, const std::string& name, int64_t in,
     : norm1_(load.norm(name + ".norm1", in)),
       norm2_(load.norm(name + ".norm2", out)),
       conv1_(load.conv(name + ".conv1", out, in, 3)),
-      conv2_(load.conv(name + ".conv2", out, out, 3)) {
+      conv2_(load.conv(name + ".conv2", out, out, 3)),
+      narrows_(out < in) {
   if (in != out) shortcut_ = load.conv(name + ".conv_shortcut", out, in, 1);
 }
 
@@ -37,7 +38,8 @@ Plane VaeResnet::operator()(Plane x, nn::Spatial& spatial) const {
   options.scale_shift = spatial.scale_shift(norm1_, x);
   options.silu = true;
   const Plane h = spatial.conv(conv1_, x, options);
-  if (shortcut_) x = spatial.conv(shortcut_, x, {});
+  if (shortcut_)
+    x = narrows_ ? spatial.narrow(shortcut_, std::move(x)) : spatial.conv(shortcut_, x, {});
   options.scale_shift = spatial.scale_shift(norm2_, h);
   options.residual = std::move(x.data);
   options.into_residual = true;

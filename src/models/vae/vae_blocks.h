@@ -34,6 +34,7 @@ class VaeResnet {
  private:
   nn::GroupNorm norm1_, norm2_;
   ops::ConvWeight conv1_, conv2_, shortcut_;
+  bool narrows_;
 };
 
 /// x + out(attention(norm(x))) with one head over all pixels of an image.

@@ -81,7 +81,7 @@ Tensor stacked(const std::vector<Tensor>& parts) {
 class Halo {
  public:
   Halo(comm::Communicator& ranks, const std::vector<Range>& held, const std::vector<Range>& needed,
-       const Tensor& x)
+       const nn::Plane& x)
       : x_(x), mine_(held[static_cast<size_t>(ranks.rank())]) {
     const comm::Tag tag{"halo", -1};
     const auto rank = static_cast<size_t>(ranks.rank());
@@ -121,10 +121,13 @@ class Halo {
     comm::Pending message;
     Tensor lines;
   };
+  // With the frames before them.
   Tensor own(Range lines) const {
-    return lines_of(x_, {lines.begin - mine_.begin, lines.end - mine_.begin});
+    const Range here{lines.begin - mine_.begin, lines.end - mine_.begin};
+    const Tensor some = lines_of(x_.data, here);
+    return x_.before.defined() ? ops::concat_rows({lines_of(x_.before, here), some}) : some;
   }
-  const Tensor& x_;
+  const Plane& x_;
   Range mine_;
   std::vector<Part> parts_;
 };
@@ -172,22 +175,23 @@ Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines)
 }
 
 // Some lines of the result, of those of the image that are there: `held`, with zeros around them.
-Tensor run(std::span<const ops::ConvWeight> taps, const Tensor& image, Range held, Range lines,
-           ops::Conv2dOptions o) {
+Tensor run(nn::LocalSpatial& local, std::span<const ops::ConvWeight> taps, const Plane& image,
+           Range held, Range lines, ops::Conv2dOptions o) {
   const Filter filter(taps.front(), o);
-  nn::LocalSpatial local;
   if (filter.scale > 1 && lines.size() > 0) {  // all that it makes of them, in its usual way
     const int64_t first = lines.begin - held.begin * filter.scale;
-    const Tensor made = local.convolve(taps, {image, 0, 0}, o).data;
+    const Tensor made = local.convolve(taps, image, o).data;
     return lines_of(made, {first, first + lines.size()});
   }
   const bool none = lines.size() == 0;
   const int64_t before = none ? 0 : held.begin - filter.first_up(lines);
   const int64_t behind = none ? 0 : filter.end_up(lines) - held.end;
-  const int64_t unread = none ? image.size(1) : std::max<int64_t>(-before, 0);
+  const int64_t there = image.data.size(1);
+  const int64_t unread = none ? there : std::max<int64_t>(-before, 0);
   o.pad_top = static_cast<int>(std::max<int64_t>(before, 0));
   o.pad_bottom = static_cast<int>(std::max<int64_t>(behind, 0));
-  return local.convolve(taps, {image.slice(1, unread, image.size(1)), 0, 0}, o).data;
+  const auto rest = [&](const Tensor& x) { return x.defined() ? x.slice(1, unread, there) : x; };
+  return local.convolve(taps, {rest(image.data), 0, 0, rest(image.before)}, o).data;
 }
 
 }  // namespace
@@ -237,14 +241,14 @@ Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
   }
   const Range own = mine(held), band = mine(cut);
   cuts_[height] = cut;
-  Halo halo(ranks_, held, needed, x.data);
+  Halo halo(ranks_, held, needed, x);
   std::vector<Edge> edges = edges_of(filter, band, own, x.height);
   for (Edge& edge : edges)
     if (options.residual.defined())
       edge.residual = copied(
           lines_of(options.residual, {edge.lines.begin - band.begin, edge.lines.end - band.begin}),
           tensor::MemoryClass::activations);
-  const Tensor result = run(taps, x.data, own, band, options);
+  const Tensor result = run(local_, taps, x, own, band, options);
   halo.wait();
   for (const Edge& edge : edges) {
     ops::Conv2dOptions o = options;
@@ -253,9 +257,14 @@ Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
     const Range read = filter.read(edge.lines, x.height);
     tensor::copy_into(
         lines_of(result, {edge.lines.begin - band.begin, edge.lines.end - band.begin}),
-        run(taps, halo.take(read), read, edge.lines, o));
+        run(local_, taps, {halo.take(read), 0, 0}, read, edge.lines, o));
   }
   return {result, height, band.begin};
+}
+
+// What a pixel becomes depends on no line beside it.
+Plane Bands::narrow(const ops::ConvWeight& weight, Plane x) {
+  return local_.narrow(weight, std::move(x));
 }
 
 Tensor Bands::moments(const Plane& x, bool together) {

@@ -25,14 +25,15 @@ class Bands final : public nn::Spatial {
  public:
   /// `ranks` outlives this, and all of them make the same calls. Before a filter all throw
   /// Error(cancelled) when the first one's `stop` asks, and one alone, as a failure, when its own
-  /// does.
-  explicit Bands(comm::Communicator& ranks, std::stop_token stop = {})
-      : ranks_(ranks), stop_(std::move(stop)) {}
+  /// does. `chunk`: of its own lines, as nn::LocalSpatial has it.
+  explicit Bands(comm::Communicator& ranks, std::stop_token stop = {}, int64_t chunk = 0)
+      : ranks_(ranks), stop_(std::move(stop)), local_(chunk) {}
 
   nn::Range lines(int64_t height) override;
   tensor::Tensor join(const nn::Plane& x) override;
   nn::Plane convolve(std::span<const ops::ConvWeight> taps, const nn::Plane& x,
                      const ops::Conv2dOptions& options) override;
+  nn::Plane narrow(const ops::ConvWeight& weight, nn::Plane x) override;
   tensor::Tensor moments(const nn::Plane& x, bool together = false) override;
   tensor::Tensor attend(const nn::Plane& x, const tensor::Tensor& q, const tensor::Tensor& k,
                         const tensor::Tensor& v) override;
