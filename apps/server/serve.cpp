@@ -55,11 +55,6 @@ void wait_for(const std::stop_token& stop, const std::function<void()>& each_sec
 
 void serve(const ServeOptions& o, const std::stop_token& stop,
            const std::function<void(const std::string&)>& said) {
-  if (o.run.plan.vae_apart)
-    throw Error(ErrorCode::plan, "--plan " + to_string(o.run.plan) +
-                                     ": vae=+ decodes one sample of a request while the next is "
-                                     "denoised, for commands, not for a server; take vae=" +
-                                     std::to_string(o.run.plan.vae));
   RunOptions run = o.run;
   run.keep_parts = run.memory_budget == 0;  // what is kept leaves less for decoding
   if (run.processes && run.processes->rank() > 0)

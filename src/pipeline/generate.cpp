@@ -104,6 +104,14 @@ class ForThisRun {
   ModelState& state_;
 };
 
+// Else ranks that have fewer requests than others would not be there for the last ones.
+void agree_on_count(const ModelState& state, size_t requests) {
+  if (!state.options.processes) return;
+  Terms terms;
+  terms.say("the number of requests", std::to_string(requests));
+  agree(*state.options.processes->state().world, terms);
+}
+
 // Everything that is decided before anything is computed.
 Job planned(ModelState& state, const GenerateRequest& request, const RunControl& control,
             GenerateResult& result) {
@@ -200,6 +208,7 @@ SharedDecoder load_halves(ModelState& state, std::deque<Order>& orders) {
     receive_text(state, order.job);
     for (const nn::Range samples : parts_of(state.options.plan, order.job.samples()))
       order.parts.push_back(part_of(order.job, samples));
+    if (order.parts.size() > 1) order.job.conditioning = {};  // each part has its own
     order.result.report.phase_seconds[Phase::load] = clock.seconds();
   }
   return decoder;
@@ -251,6 +260,7 @@ std::vector<GenerateResult> generate(ModelState& state, std::span<const Generate
   for (const GenerateRequest& request : requests) check_request(request);
   const Turn turn(state);
   const base::BindStop stop(control.stop);
+  agree_on_count(state, requests.size());
   if (requests.empty()) return {};
   if (state.options.plan.vae_apart) return generate_overlapped(state, requests, control);
   std::vector<GenerateResult> results;

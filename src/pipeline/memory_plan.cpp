@@ -153,7 +153,16 @@ std::optional<Misfit> fit_halves(const ModelState& state, const GenerateRequest&
       misfit = fit_transformer(state, room, false, job, fit.denoise);
     }
   if (job.tiles && !misfit) note_tiles(state, asked, room, job);
+  fit.decode.weights = fit.denoise.decoders;
   return misfit;
+}
+
+// Whether this process, or a rank of it, decodes what the plan makes.
+bool decodes_here(const RunOptions& options) {
+  const Plan& plan = options.plan;
+  if (!options.processes) return true;
+  const int rank = options.processes->rank();
+  return plan.vae_apart ? rank >= plan.world() : rank < plan.vae;
 }
 
 std::string written(double bytes, int digits) {
@@ -211,8 +220,8 @@ void choose_kept(const ModelState& state, const Fit& fit, int64_t room, Job& job
     if (text.there && encodes_text(state)) parts[text.part.encoder] = text.need.kept;
   job.keeps_text = fits();
   if (!job.keeps_text) parts.clear();
-  parts["vae"] = fit.decode.weights;
-  job.keeps_vae = fits() ? fit.decode.weights : 0;
+  parts["vae"] = decodes_here(state.options) ? fit.decode.weights : 0;
+  job.keeps_vae = fits() ? parts["vae"] : 0;
   if (!job.keeps_vae) parts.erase("vae");
   if (!fits()) state.kept.release();
 }
@@ -366,9 +375,10 @@ Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int
 
 void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs) {
   const Room room = room_of(state);
-  int64_t denoise = 0, decode = 0, weights = 0;
+  int64_t denoise = 0, decode = 0, weights = 0, made = 0;
   for (const Fit& fit : fits) {
-    denoise = std::max(denoise, fit.denoise.process - fit.denoise.decoding);
+    denoise = std::max(denoise, made + fit.denoise.process - fit.denoise.decoding);
+    made += fit.denoise.results + fit.denoise.traced;  // stays until all have ended
     decode = std::max(decode, fit.denoise.decoding);
     weights = std::max(weights, fit.denoise.weights);
   }

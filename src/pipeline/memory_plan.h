@@ -78,7 +78,7 @@ Fit require_memory(const ModelState& state, const GenerateRequest& request, Job&
 Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside = 0);
 
 /// Throws Error(memory) where the images of one request of a sequence cannot be decoded while
-/// another one is denoised; `inputs`: bytes of all.
+/// another one is denoised, beside what those before them have made; `inputs`: bytes of all.
 void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs);
 
 /// Bytes of a process, by a rehearsal, if all tokens choose the experts of one rank, one that has

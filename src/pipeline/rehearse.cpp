@@ -143,6 +143,12 @@ Tried try_halves(ModelState& stage, const RunControl& control, const Job& job, T
   return tried;
 }
 
+// Of the operations of messages that ranks which decode send and get.
+bool decodes(const std::string& operation) {
+  constexpr const char* kOfDecoding[] = {"latents", "halo", "norm", "keys", "image"};
+  return std::count(std::begin(kOfDecoding), std::end(kOfDecoding), operation) > 0;
+}
+
 // Of the ranks that denoise.
 Work work_of_denoisers(const Job& run, const Plan& plan) {
   if (!plan.vae_apart) return run.meters.all->entries();
@@ -169,6 +175,8 @@ void add_decoders(const RunOptions& options, const Job& job, const Tried& tried,
   const int64_t others = (job.samples() - tried.samples) * each;
   found.ranks[0].activations += others;
   found.ranks[0].total += others;
+  found.decoders = weights;
+  found.results = job.samples() * each;
   found.decoding = options.processes ? 0 : sum + weights;
   found.process = std::max(found.process + others + found.decoding, options.processes ? most : 0);
 }
@@ -290,7 +298,8 @@ Rehearsal rehearse(const ModelState& state, const RunOptions& options, const Job
   found.ranks[0].activations += later;
   found.ranks[0].total += later;
   for (const auto& [tag, sent] : report.traffic)
-    if (is_by_plan(tag.first)) found.messages += double(sent.messages) / tried.steps;
+    if (is_by_plan(tag.first) && !decodes(tag.first))
+      found.messages += double(sent.messages) / tried.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,

@@ -20,6 +20,8 @@ struct Rehearsal {
   int64_t process = 0, weights = 0;
   int64_t between = 0;   ///< held at most where a step is told, which may ask for a preview
   int64_t decoding = 0;  ///< of those that `process` needs, what ranks that decode apart hold
+  int64_t decoders = 0;  ///< bytes of the decoder's weights, of ranks that decode apart
+  int64_t results = 0;   ///< of `process`, what those have made of all samples, with the latents
   int64_t traced = 0;    ///< of these, tensors of all steps that the request keeps
   Work work;             ///< of a step, or of a pass over all tokens, of all ranks
   double messages = 0;   ///< that all ranks send in a step of images

@@ -22,7 +22,29 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr comm::Tag kLatents{"latents", -1}, kImage{"image", -1};
+constexpr comm::Tag kLatents{"latents", -1}, kImage{"image", -1}, kWord{"go", -1};
+
+// A word that says to go on, or why not: nothing, or the error's code and text.
+Tensor word_of(const Error* error) {
+  const std::string text =
+      error ? static_cast<char>(static_cast<int>(error->code())) + std::string(error->what()) : "";
+  const Tensor word = Tensor::empty({std::ssize(text)}, DType::u8);
+  std::memcpy(word.raw(), text.data(), text.size());
+  return word;
+}
+
+void heed(const Tensor& word) {
+  if (word.elements() == 0) return;
+  const auto* const text = static_cast<const char*>(word.raw());
+  throw Error(static_cast<ErrorCode>(static_cast<unsigned char>(text[0])),
+              std::string(text + 1, static_cast<size_t>(word.elements() - 1)));
+}
+
+// In no ledger: it is neither latents nor images.
+void tell(comm::Communicator& ranks, const Tensor& word) {
+  for (int r = 0; r < ranks.size(); ++r)
+    if (r != ranks.rank()) ranks.post(r, word, kWord);
+}
 
 // Of a sample's images u8 [frames, height, width, 3]; on meta [frames, bytes].
 Tensor packed(const Decoded& made, size_t first, size_t frames) {
@@ -54,18 +76,22 @@ void unpack(const Tensor& x, const std::string& label, int video, Decoded& into)
 /// Rank 0's end of it: latents go, images come.
 class Relay {
  public:
-  Relay(comm::Communicator& all, int decoder, bool video, std::stop_token stop)
-      : all_(all), decoder_(decoder), video_(video), stop_(std::move(stop)) {}
+  /// `pair`: rank 0 and the first decoder.
+  Relay(comm::Communicator& pair, bool video, std::stop_token stop)
+      : pair_(pair), video_(video), stop_(std::move(stop)) {}
   void give(Order& order, const Job& part, const Tensor& tokens) {
     take();
-    all_.send(decoder_, tokens, kLatents);
+    tell(pair_, word_of(nullptr));
+    pair_.send(1, tokens, kLatents);
+    ended_ = pair_.receive(1, kWord);
     const int messages = part.samples() + (order.trace.wanted() ? 1 : 0);
-    for (int i = 0; i < messages; ++i) coming_.push_back(all_.receive(decoder_, kImage));
+    for (int i = 0; i < messages; ++i) coming_.push_back(pair_.receive(1, kImage));
     order_ = &order;
     part_ = &part;
   }
-  /// What is on its way.
+  /// What is on its way. Throws what the decoder threw instead.
   void take() {
+    if (!coming_.empty()) heed(ended_.wait());
     for (size_t i = 0; i < coming_.size(); ++i) {
       require(!stop_.stop_requested(), ErrorCode::cancelled, "stopped before image {} of {}",
               part_->first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
@@ -82,12 +108,12 @@ class Relay {
   }
 
  private:
-  comm::Communicator& all_;
-  int decoder_;
+  comm::Communicator& pair_;
   bool video_;
   std::stop_token stop_;
   Order* order_ = nullptr;
   const Job* part_ = nullptr;
+  comm::Pending ended_;
   std::vector<comm::Pending> coming_;
 };
 
@@ -100,9 +126,16 @@ struct Half {
   const SharedDecoder& decoder;
   comm::Communicator& all;
   comm::Communicator* mine;  ///< ranks of this half; null: one
+  /// Of rank 0 and the first decoder, with nothing else in them; of others they are alone. What is
+  /// left in them when either has gone is dropped.
+  comm::Communicator &pair, &urgent;
+  std::stop_token stop;  ///< of this half: rank 0's where it decodes and they are processes
 
   void denoise();
+  void denoise_all();
+  void by_first(const std::function<void()>& work);
   void decode();
+  void go_on();
   void each(const std::function<void(Order& order, Denoising& denoising)>& run, int64_t weights);
   void decode_part(const Order& order, const Job& part, nn::Spatial& spatial);
   bool first() const { return !mine || mine->rank() == 0; }
@@ -119,17 +152,21 @@ void Half::each(const std::function<void(Order& order, Denoising& denoising)>& r
   }
 }
 
-void Half::denoise() {
-  Relay relay(all, state.options.plan.world(), state.video(), control.stop);
-  const auto run = [&](Order& order, Denoising& steps) {
-    std::vector<Tensor> latents;
-    for (const Job& part : order.parts) {
-      latents.push_back(steps.run(mine, part, &all));
-      if (first()) relay.give(order, part, latents.back());
-    }
-    if (!first()) return;
-    order.tokens = ops::concat_rows(latents);
-    if (&order != &orders.back()) return;
+// What the first of the half does alone. Where it throws, all of the half throw the same.
+void Half::by_first(const std::function<void()>& work) {
+  if (!first()) return heed(mine->receive(0, kWord).wait());
+  try {
+    work();
+  } catch (const Error& e) {
+    if (mine && e.code() != ErrorCode::rank) tell(*mine, word_of(&e));
+    throw;
+  }
+  if (mine) tell(*mine, word_of(nullptr));
+}
+
+void Half::denoise_all() {
+  Relay relay(pair, state.video(), control.stop);
+  const auto last = [&](Order& order) {
     const base::Stopwatch waiting;
     const int samples = order.job.samples();
     const auto tell = [&](int done) {
@@ -141,20 +178,61 @@ void Half::denoise() {
     order.result.report.phase_seconds[Phase::decode] = waiting.seconds();
     tell(samples);
   };
+  const auto run = [&](Order& order, Denoising& steps) {
+    std::vector<Tensor> latents;
+    for (const Job& part : order.parts) {
+      latents.push_back(steps.run(mine, part, &all));
+      by_first([&] { relay.give(order, part, latents.back()); });
+    }
+    if (first()) order.tokens = ops::concat_rows(latents);
+    if (&order == &orders.back()) by_first([&] { last(order); });
+  };
   each(run, 0);
 }
 
+// Threads end together anyway. Decoders that are processes hear from rank 0 how it ended: at once,
+// if they are at work.
+void Half::denoise() {
+  try {
+    denoise_all();
+  } catch (const Error& e) {
+    if (first() && state.options.processes && e.code() != ErrorCode::rank) {
+      tell(urgent, word_of(nullptr));
+      tell(pair, word_of(&e));
+    }
+    throw;
+  }
+  if (first()) tell(pair, word_of(nullptr));
+}
+
+// What rank 0 says of the next part, or of the end. Throws what it throws.
+void Half::go_on() {
+  const Tensor word = (first() ? pair : *mine).receive(0, kWord).wait();
+  if (first() && mine) tell(*mine, word);
+  heed(word);
+}
+
 void Half::decode_part(const Order& order, const Job& part, nn::Spatial& spatial) {
-  const Tensor tokens = first() ? all.receive(0, kLatents).wait() : Tensor();
+  const Tensor tokens = first() ? pair.receive(0, kLatents).wait() : Tensor();
   RunControl quiet;
-  quiet.stop = control.stop;
-  const Decoded made = decode_share(state, quiet, part, mine ? std::nullopt : order.job.tiles,
-                                    tokens, *decoder.decoder, spatial, mine, order.trace.wanted());
+  quiet.stop = stop;
+  Decoded made;
+  try {
+    made = decode_share(state, quiet, part, mine ? std::nullopt : order.job.tiles, tokens,
+                        *decoder.decoder, spatial, mine, order.trace.wanted());
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::rank) throw;
+    if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
+    const Error named(e.code(), fmt::format("rank {}, which decodes: {}", all.rank(), e.what()));
+    if (first()) tell(pair, word_of(&named));
+    throw named;
+  }
   if (!first()) return;
+  tell(pair, word_of(nullptr));
   const size_t frames = made.pixels.size() / static_cast<size_t>(part.samples());
   for (size_t at = 0; at < made.pixels.size(); at += frames)
-    all.send(0, packed(made, at, frames), kImage);
-  if (order.trace.wanted()) all.send(0, made.numbers, kImage);
+    pair.send(0, packed(made, at, frames), kImage);
+  if (order.trace.wanted()) pair.send(0, made.numbers, kImage);
 }
 
 void Half::decode() {
@@ -163,11 +241,14 @@ void Half::decode() {
     const int64_t chunk = order.job.vae_chunk;
     nn::LocalSpatial whole(chunk);
     std::optional<parallel::Bands> bands;
-    if (mine) bands.emplace(*mine, heeds ? control.stop : std::stop_token(), chunk);
-    for (const Job& part : order.parts)
+    if (mine) bands.emplace(*mine, heeds ? stop : std::stop_token(), chunk);
+    for (const Job& part : order.parts) {
+      go_on();
       decode_part(order, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
+    }
   };
   each(run, decoder.weights);
+  go_on();
 }
 
 // What decoders did is said as such.
@@ -194,8 +275,17 @@ void run_halves(ModelState& state, const RunControl& control, std::deque<Order>&
     std::iota(members.begin(), members.end(), decodes ? plan.world() : 0);
     const auto group = all->group(members);
     const bool alone = members.size() == 1;
-    const base::BindStop halt(alone ? control.stop : std::stop_token());
-    Half half{state, control, orders, denoising, decoder, *all, alone ? nullptr : group.get()};
+    const bool talks = all->rank() == 0 || all->rank() == plan.world();
+    const std::vector<int> ends = talks ? std::vector{0, plan.world()} : std::vector{all->rank()};
+    const auto pair = all->group(ends), urgent = all->group(ends);
+    std::stop_source told;
+    if (decodes && talks)
+      urgent->listen([told](int, const comm::Message&) mutable { told.request_stop(); });
+    const std::stop_callback asked(control.stop, [&told] { told.request_stop(); });
+    const std::stop_token stop = decodes ? told.get_token() : control.stop;
+    const base::BindStop halt(alone ? stop : std::stop_token());
+    Half half{state, control, orders, denoising, decoder, *all, alone ? nullptr : group.get(),
+              *pair, *urgent, stop};
     decodes ? half.decode() : half.denoise();
     if (state.options.processes)
       for (Order& order : orders) gather_reports(*all, order.result.report);

@@ -131,6 +131,24 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("text_encoder", lines[0])
         self.assertFalse(latents.exists())
 
+    def test_a_decoder_that_fails_ends_all(self):
+        broken = self.folder / "model"
+        shutil.copytree(pathlib.Path(os.environ["TESSERA_SOURCE"]) / "models/shapes", broken)
+        weights = broken / "vae/diffusion_pytorch_model.safetensors"
+        data = bytearray(weights.read_bytes())
+        begin = 8 + int.from_bytes(data[:8], "little")
+        data[begin:] = b"\xff" * (len(data) - begin)
+        weights.write_bytes(data)
+        image = self.folder / "image.png"
+        done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, "generate", str(broken), "--class", "3", "--count", "2", "--steps", "2",
+                               "--threads", "1", "--progress", "none", "-o", str(image), "--plan", "cfg=2,vae=+1"],
+                              capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn("rank 2, which decodes: ", lines[0])
+        self.assertFalse(image.exists())
+
     def image(self, prefix, plan):
         file = self.folder / "image.png"
         done = subprocess.run([*prefix, PROGRAM, "generate", "shapes", "--class", "3", "--steps", "2", "--threads", "1",

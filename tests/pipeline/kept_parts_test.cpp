@@ -158,6 +158,16 @@ TEST(KeptParts, CountInEveryRunAndKeepToTheBudget) {
   }
 }
 
+TEST(KeptParts, StayWithRanksThatDecodeApart) {
+  Trial trial;
+  trial.options.plan = parse_plan("vae=+1");
+  const Model model = Model::open(trial.folder, trial.options);
+  const std::vector<uint8_t> first = pixels(model.generate(trial.request));
+  trial.lose("text_encoder");
+  trial.lose("vae");
+  EXPECT_EQ(pixels(model.generate(trial.request)), first);
+}
+
 TEST(KeptParts, GoWhereARunNeedsTheirMemory) {
   Trial trial;
   trial.options.keep_parts = false;

@@ -137,6 +137,32 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   EXPECT_LE(double(peaks.total), 1.05 * double(std::max(denoise, decode.peak)));
 }
 
+// What a sequence of requests has made stays until its end.
+TEST(MemoryPlan, ResultsOfASequenceCount) {
+  pipeline::ModelState state;
+  RunOptions options = golden::options(Precision::f32);
+  options.plan = parse_plan("vae=+1");
+  pipeline::open_model("shapes", options, state);
+  GenerateRequest request;
+  request.classes = {"1"};
+  request.count = 3;
+  request.steps = 1;
+  request.width = request.height = 64;
+  pipeline::Job job = pipeline::plan_job(state, request);
+  const pipeline::Fit fit = pipeline::fit_memory(state, request, job);
+  const int64_t image = 64 * 64 * 3 + 4 * 8 * 8 * 4;  // pixels, and a latent in f32
+  EXPECT_EQ(fit.denoise.results, 3 * image);
+  EXPECT_GT(fit.decode.weights, 0) << "what of the decoder may stay";
+  const int64_t inputs = 1000, before = fit.denoise.process + inputs;
+  for (const int others : {1, 4, 40}) {
+    const std::vector<pipeline::Fit> fits(static_cast<size_t>(others) + 1, fit);
+    state.options.memory_budget = before + others * fit.denoise.results;
+    EXPECT_NO_THROW(pipeline::require_overlap(state, fits, inputs)) << others;
+    --state.options.memory_budget;
+    EXPECT_THROW(pipeline::require_overlap(state, fits, inputs), Error) << others;
+  }
+}
+
 TEST(MemoryPlan, AmountsAreToldApart) {
   EXPECT_EQ(pipeline::amount(16.24e9), "16.2 GB");
   EXPECT_EQ(pipeline::amount(5.9e6), "5.9 MB");

@@ -192,6 +192,22 @@ TEST(Rehearse, CountsWhatTheRequestHoldsBesideItsRanks) {
   EXPECT_EQ(with.process, with.ranks[0].total + conditioning + job.given["latents"].bytes());
 }
 
+TEST(Rehearse, MessagesOfAStepAreThoseOfRanksThatDenoise) {
+  const auto messages = [](const char* plan) {
+    RunOptions options = golden::options(Precision::bf16);
+    options.plan = parse_plan(plan);
+    pipeline::ModelState state;
+    pipeline::open_model("shapes", options, state);
+    GenerateRequest request;
+    request.classes = {"1"};
+    request.steps = 3;
+    return pipeline::rehearse(state, pipeline::sketch_job(state, request)).messages;
+  };
+  EXPECT_EQ(messages("vae=+2"), 0);
+  EXPECT_GT(messages("cfg=2,ulysses=2"), 0);
+  EXPECT_EQ(messages("cfg=2,ulysses=2,vae=+2"), messages("cfg=2,ulysses=2"));
+}
+
 // The runs that are refused at less than what is foretold, and run at just that.
 TEST(Rehearse, WhatFitsRunsAndWhatDoesNotIsRefused) {
   const SettledModel model;

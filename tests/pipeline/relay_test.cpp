@@ -131,6 +131,65 @@ TEST(Relay, ProcessesGiveTheBitsOfThreads) {
   });
 }
 
+// Only rank 0 is asked to stop, as by a server; afterwards all ranks do the next request.
+TEST(Relay, ProcessesStopTogetherAndGoOn) {
+  for (const auto& [plan, ranks] : {std::pair("vae=+1", 2), std::pair("cfg=2,vae=+2", 4)}) {
+    const auto want = Model::open("shapes", planned(plan)).generate(shapes(1));
+    on_processes(ranks, [&, plan = plan](const Processes& processes) {
+      RunOptions options = planned(plan);
+      options.processes = &processes;
+      const Model model = Model::open("shapes", options);
+      const std::pair<Phase, int> moments[] = {// of two steps each of six samples
+                                               {Phase::denoise, 0},
+                                               {Phase::denoise, 2},
+                                               {Phase::denoise, 3},
+                                               {Phase::denoise, 8},
+                                               {Phase::decode, 1}};
+      for (const auto& [phase, step] : moments) {
+        std::stop_source stop;
+        RunControl control{stop.get_token(), {}, {}};
+        if (processes.rank() == 0)
+          control.on_progress = [&, phase = phase, step = step](const Progress& p) {
+            if (p.phase == phase && p.step >= step) stop.request_stop();
+          };
+        try {
+          model.generate(shapes(3), control);
+          ADD_FAILURE() << plan << ": rank " << processes.rank() << " went on to its end";
+        } catch (const Error& e) {
+          EXPECT_EQ(e.code(), ErrorCode::cancelled)
+              << plan << ": rank " << processes.rank() << ": " << e.what();
+        }
+      }
+      const auto made = model.generate(shapes(1));
+      if (processes.rank() == 0) expect_same(made, want, plan);
+    });
+  }
+}
+
+TEST(Relay, ProcessesAgreeOnTheNumberOfRequests) {
+  const std::vector<GenerateRequest> three(3, shapes(1));
+  for (const char* plan : {"vae=+1", "ulysses=2"})
+    for (const size_t other : {0, 2})
+      on_processes(2, [&](const Processes& processes) {
+        RunOptions options = planned(plan);
+        options.processes = &processes;
+        const Model model = Model::open("shapes", options);
+        const std::span<const GenerateRequest> all(three);
+        const bool first = processes.rank() == 0;
+        try {
+          model.generate_all(first ? all : all.subspan(0, other));
+          ADD_FAILURE() << plan << ": rank " << processes.rank() << " ran";
+        } catch (const Error& e) {
+          EXPECT_EQ(e.code(), ErrorCode::rank);
+          EXPECT_NE(std::string(e.what()).find(fmt::format(
+                        "the number of requests of rank 1 is '{}', of rank 0 '3'", other)),
+                    std::string::npos)
+              << e.what();
+        }
+        EXPECT_TRUE(model.generate_all({}).empty());
+      });
+}
+
 // While a sample is denoised, which is made to last, the one before is decoded: in the end only the
 // last one is left.
 TEST(Relay, ImagesAreDecodedWhileOthersAreDenoised) {
@@ -184,23 +243,50 @@ TEST(Relay, AStopEndsBothHalves) {
     }
 }
 
-TEST(Relay, AnErrorInEitherHalfEndsBothAndIsTold) {
-  const Scratch scratch;
-  const std::string broken = scratch / "model";
+// A model whose decoder's last filter makes NaN.
+std::string broken_decoder(const Scratch& scratch) {
+  std::string broken = scratch / "model";
   std::filesystem::copy(TESSERA_MODELS_DIR "/shapes", broken,
                         std::filesystem::copy_options::recursive);
-  {  // the decoder's last filter makes NaN
-    const std::string file = broken + "/vae/diffusion_pytorch_model.safetensors";
-    std::map<std::string, tensor::Tensor> tensors;
-    {
-      const load::SafetensorsFile in(file);
-      for (const auto& [name, entry] : in.entries()) tensors[name] = in.get(name).contiguous();
-    }
-    tensor::Tensor& bias = tensors.at("decoder.conv_out.bias");
-    const std::vector<float> none(static_cast<size_t>(bias.elements()), NAN);
-    bias = tensor::Tensor::from(std::span<const float>(none), bias.shape());
-    load::write_safetensors(file, tensors);
+  const std::string file = broken + "/vae/diffusion_pytorch_model.safetensors";
+  std::map<std::string, tensor::Tensor> tensors;
+  {
+    const load::SafetensorsFile in(file);
+    for (const auto& [name, entry] : in.entries()) tensors[name] = in.get(name).contiguous();
   }
+  tensor::Tensor& bias = tensors.at("decoder.conv_out.bias");
+  const std::vector<float> none(static_cast<size_t>(bias.elements()), NAN);
+  bias = tensor::Tensor::from(std::span<const float>(none), bias.shape());
+  load::write_safetensors(file, tensors);
+  return broken;
+}
+
+// A decoder's error is rank 0's, with the decoder's number, and that of all others, who stay
+// together: the next request ends in the same way.
+TEST(Relay, ADecodersErrorIsThatOfAllProcesses) {
+  const Scratch scratch;
+  const std::string broken = broken_decoder(scratch);
+  on_processes(3, [&](const Processes& processes) {
+    RunOptions options = planned("cfg=2,vae=+1");
+    options.processes = &processes;
+    const Model model = Model::open(broken, options);
+    for (const int count : {1, 3}) {
+      try {
+        model.generate(shapes(count));
+        ADD_FAILURE() << "rank " << processes.rank() << " went on";
+      } catch (const Error& e) {
+        const std::string said = e.what();
+        EXPECT_EQ(e.code(), ErrorCode::model) << said;
+        EXPECT_TRUE(said.starts_with("rank 2, which decodes: ")) << said;
+        EXPECT_NE(said.find("VAE"), std::string::npos) << said;
+      }
+    }
+  });
+}
+
+TEST(Relay, AnErrorInEitherHalfEndsBothAndIsTold) {
+  const Scratch scratch;
+  const std::string broken = broken_decoder(scratch);
   for (const char* plan : {"vae=+1", "cfg=2,vae=+2"}) {
     try {
       Model::open(broken, planned(plan)).generate(shapes(4));

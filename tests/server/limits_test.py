@@ -218,7 +218,6 @@ class Start(ServerTest):
         self.refused("shapes", "--port", "0", "--store", self.server.folder / "store", says="another server has it")
         self.refused("shapes", "shapes", says="two models are called")
         self.refused("shapes", "--keep", "soon", says="--keep soon")
-        self.refused("shapes", "--plan", "cfg=2,vae=+1", status=4, says="take vae=1")
         self.refused("shapes", "--host", "0.0.0.0", "--api-keys", "/nowhere/keys", says="no such file")
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("short\n")

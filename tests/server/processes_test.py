@@ -85,6 +85,19 @@ class Processes(ServerTest):
             self.assertEqual(server.ask("DELETE", f"/jobs/{job}").json["state"], "cancelled")
         self.assertEqual(server.wait(server.submit({"prompt": "a red circle left of a blue square", "steps": 4}, "scenes"))["state"], "done")
 
+    def test_images_are_decoded_by_a_process_of_their_own(self):
+        server = self.further(plan="vae=+1", models=("shapes",))
+        request = {"classes": ["red circle", "blue star"], "steps": 3, "seeds": [1, 2]}
+        chance = random.Random(3)
+        for _ in range(12):
+            job = server.submit({"classes": ["red star"], "count": 8, "steps": 200})
+            time.sleep(chance.random() * 0.5)
+            self.assertEqual(server.ask("DELETE", f"/jobs/{job}").json["state"], "cancelled")
+        mine, one = (each.wait(each.submit(request)) for each in (server, self.server))
+        self.assertEqual((mine["state"], one["state"]), ("done", "done"), mine)
+        for a, b in zip(mine["results"], one["results"], strict=True):
+            self.assertEqual(server.get(a["url"]).body[-2000:], self.server.get(b["url"]).body[-2000:])
+
     def test_a_graceful_end(self):
         for how, ranks in ((signal.SIGINT, [0]), (signal.SIGTERM, [0]), (signal.SIGTERM, [1, 0])):
             with self.subTest(f"{how.name} to {ranks}"):
