@@ -29,7 +29,7 @@ Tensor word_of(const Error* error) {
   const std::string text =
       error ? static_cast<char>(static_cast<int>(error->code())) + std::string(error->what()) : "";
   const Tensor word = Tensor::empty({std::ssize(text)}, DType::u8);
-  std::memcpy(word.raw(), text.data(), text.size());
+  std::copy(text.begin(), text.end(), static_cast<char*>(word.raw()));
   return word;
 }
 
