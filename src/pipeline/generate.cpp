@@ -108,6 +108,7 @@ class ForThisRun {
 void agree_on_count(const ModelState& state, size_t requests) {
   if (!state.options.processes) return;
   Terms terms;
+  terms.say("the command", "generate");  // what others that run another one say first
   terms.say("the number of requests", std::to_string(requests));
   agree(*state.options.processes->state().world, terms);
 }
