@@ -40,7 +40,9 @@ TEST(Stop, EndsTheJobOfAPool) {
       const BindStop bind(source.get_token());
       try {
         pool.run(1000, [&](int64_t) {
-          if (++done == 5) source.request_stop();
+          const int number = ++done;
+          if (number == 5) source.request_stop();
+          while (number > 5 && !source.stop_requested()) std::this_thread::yield();
         });
         ADD_FAILURE() << "nothing was stopped";
       } catch (const Error& e) {
