@@ -14,7 +14,7 @@ using tensor::Tensor;
 
 // Lines of x, with the frames before them.
 Tensor frames_of(const Plane& x, Range lines) {
-  const Tensor some = x.data.slice(1, lines.begin, lines.end);
+  Tensor some = x.data.slice(1, lines.begin, lines.end);
   if (!x.before.defined()) return some;
   return ops::concat_rows({x.before.slice(1, lines.begin, lines.end), some});
 }

@@ -115,7 +115,7 @@ int64_t packed_bytes(const ModelState& state, const std::string& part) {
   tensor::Scope scope;
   scope.memory = meters.memory;
   const tensor::BindScope bind(scope);
-  const auto meta = meta_weights_of(state, part);
+  auto meta = meta_weights_of(state, part);
   const auto held = std::make_shared<const load::HeldWeights>(meta);
   const bool spread = state.options.plan.shard > 1;
   models::LayerWeights layers;

@@ -225,7 +225,7 @@ void Half::decode_part(const Order& order, const Job& part, nn::Spatial& spatial
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
     const Error named(e.code(), fmt::format("rank {}, which decodes: {}", all.rank(), e.what()));
     if (first()) tell(pair, word_of(&named));
-    throw named;
+    throw Error(named);
   }
   if (!first()) return;
   tell(pair, word_of(nullptr));
