@@ -95,6 +95,9 @@ class Run:
 
 # Open MPI 4 now and then ends a process itself whose send over a socket breaks, and says so.
 ENDED_BY_OPEN_MPI = re.compile(r"pml_ob1_\w+\.c:\d+ FATAL")
+# While it starts it may find the memory of a rank gone that it is about to share, says so, and reads from
+# the link that it has not got: no socket may stand in where tests forbid them (mpi_tests.cmake).
+FELL_WHILE_MPI_STARTS = re.compile(r"A system call failed during shared memory initialization")
 
 
 class Lag(threading.Thread):
@@ -129,6 +132,8 @@ class LostRankTest(unittest.TestCase):
                 allowed = [5, 0] if run.bodies else [5]
                 if ENDED_BY_OPEN_MPI.search(run.errors):
                     allowed.append(255)
+                if not run.begun and FELL_WHILE_MPI_STARTS.search(run.errors):
+                    allowed.append(139)
                 self.assertIn(statuses[rank], allowed, f"{note} {statuses} {run.errors}")
         self.assertNotEqual(own, 0, note)
         if run.begun and not run.bodies:
