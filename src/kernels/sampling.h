@@ -67,13 +67,33 @@ struct GuideArgs {
   int64_t rows = 0, columns = 0, guided = 0;
 };
 
+/// The largest of `count` logits but for the one at `except` (below 0: none), and the sum of exp(x
+/// - largest) over the same, in f64. Equals: the first. No number is not the largest, and makes the
+/// sum none; without a number `index` is 0 and `largest` minus infinity.
+struct PeakArgs {
+  const float* logits = nullptr;
+  int64_t count = 0, except = -1;
+  int64_t* index = nullptr;
+  float* largest = nullptr;
+  double* sum = nullptr;
+};
+
 namespace reference {
 /// Plain loops: defines correct, on every instruction set.
 void linear_step(const LinearStepArgs& args);
 void learned_range_step(const LearnedRangeStepArgs& args);
 void flow_step(const FlowStepArgs& args);
 void guide(const GuideArgs& args);
+void peak(const PeakArgs& args);
 }  // namespace reference
+/// In one pass over the logits, whose sum is scaled whenever a larger one is met (Milakov &
+/// Gimelshein 2018).
+namespace avx2 {
+void peak(const PeakArgs& args);
+}  // namespace avx2
+namespace avx512 {
+void peak(const PeakArgs& args);
+}  // namespace avx512
 namespace cuda {
 /// An element a thread.
 void linear_step(const LinearStepArgs& args);

@@ -124,4 +124,15 @@ Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t colu
   return y;
 }
 
+Peak peak(std::span<const float> logits, int64_t except) {
+  Peak y;
+  kernels::cpu_table().peak({.logits = logits.data(),
+                             .count = static_cast<int64_t>(logits.size()),
+                             .except = except,
+                             .index = &y.index,
+                             .largest = &y.largest,
+                             .sum = &y.sum});
+  return y;
+}
+
 }  // namespace tessera::ops

@@ -34,4 +34,14 @@ Tensor flow_step(const Tensor& x, const Tensor& velocity, float size);
 /// [tokens, n]: uncond + scale * (cond - uncond); the other columns are those of `cond`.
 Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t columns);
 
+/// The largest of logits, but for one, and the sum of exp(x - largest) over the same: the softmax
+/// of a logit x is exp(x - largest) / sum.
+struct Peak {
+  int64_t index = 0;  ///< equals: the first
+  float largest = 0;
+  double sum = 0;
+};
+/// Of logits of the host, on the caller's thread; except: an index that does not count, or -1.
+Peak peak(std::span<const float> logits, int64_t except);
+
 }  // namespace tessera::ops

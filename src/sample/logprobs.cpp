@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/sampling.h"
+
 namespace tessera::sample {
 
 std::vector<LogProbability> log_probabilities(std::span<const float> logits, int32_t mask,
@@ -16,11 +18,8 @@ std::vector<LogProbability> log_probabilities(std::span<const float> logits, int
   };
   const auto kept = std::clamp<int64_t>(count, 1, int64_t(ids.size()));
   std::partial_sort(ids.begin(), ids.begin() + kept, ids.end(), likelier);
-  const double top = logits[size_t(ids.front())];
-  double sum = 0;
-  for (size_t v = 0; v < logits.size(); ++v)
-    if (int32_t(v) != mask) sum += std::exp(double(logits[v]) - top);
-  const double whole = top + std::log(sum);
+  const ops::Peak peak = ops::peak(logits, mask);
+  const double whole = double(peak.largest) + std::log(peak.sum);
   std::vector<LogProbability> out{{token, double(logits[size_t(token)]) - whole}};
   for (int64_t i = 0; i < std::min(count, kept); ++i)
     out.push_back({ids[size_t(i)], double(logits[size_t(ids[size_t(i)])]) - whole});

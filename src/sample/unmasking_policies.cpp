@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "ops/sampling.h"
 #include "tensor/scope.h"
 
 namespace tessera::sample {
@@ -224,9 +225,7 @@ int32_t drawn_token(std::span<const float> logits, int32_t mask, const Draw& dra
   for (size_t i = 0; i < count; ++i) {
     const size_t v = candidates ? size_t((*candidates)[i]) : i;
     if (int32_t(v) == mask) continue;
-    const double value = draw.temperature > 0
-                             ? double(logits[v]) / draw.temperature + gumbel(draw.number, v)
-                             : double(logits[v]);
+    const double value = double(logits[v]) / draw.temperature + gumbel(draw.number, v);
     if (value > favour) {
       favour = value;
       token = int32_t(v);
@@ -271,20 +270,17 @@ std::vector<int32_t> drawn_from(std::span<const float> logits, int32_t mask, con
 }
 
 Prediction predict(std::span<const float> logits, int32_t mask, const Draw& draw) {
+  const ops::Peak peak = ops::peak(logits, mask);
   Prediction out;
-  double top = -std::numeric_limits<double>::infinity();
-  for (size_t v = 0; v < logits.size(); ++v)
-    if (int32_t(v) != mask) top = std::max(top, double(logits[v]));
-  if (draw.temperature > 0 && (draw.top_k > 0 || draw.top_p < 1)) {
+  if (draw.temperature <= 0) {
+    out.token = int32_t(peak.index);
+  } else if (draw.top_k > 0 || draw.top_p < 1) {
     const std::vector<int32_t> candidates = drawn_from(logits, mask, draw);
     out.token = drawn_token(logits, mask, draw, &candidates);
   } else {
     out.token = drawn_token(logits, mask, draw, nullptr);
   }
-  double sum = 0;
-  for (size_t v = 0; v < logits.size(); ++v)
-    if (int32_t(v) != mask) sum += std::exp(double(logits[v]) - top);
-  out.confidence = std::exp(double(logits[size_t(out.token)]) - top) / sum;
+  out.confidence = std::exp(double(logits[size_t(out.token)]) - double(peak.largest)) / peak.sum;
   return out;
 }
 

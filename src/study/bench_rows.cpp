@@ -15,6 +15,7 @@
 #include "ops/rope.h"
 #include "ops/routing.h"
 #include "ops/sampling.h"
+#include "tensor/scope.h"
 
 namespace tessera::study {
 namespace {
@@ -133,6 +134,17 @@ void bench_samplers(const Bench& b) {
   b.moves("guide_f32", rows_by(x), 3 * bytes, b.seconds([&] { ops::guide(x, x, 4, n); }, kTimes));
 }
 
+// Of the open positions of a block of a language model; on a GPU they are downloaded first.
+void bench_peak(const Bench& b) {
+  if (is_gpu(b.device)) return;
+  const Tensor x = b.filled({b.many(32), 157184}, DType::f32);
+  const auto each = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) ops::peak({x.row<float>(i), size_t(x.size(1))}, 0);
+  };
+  b.moves("peak_f32", rows_by(x), double(x.bytes()),
+          b.seconds([&] { tensor::parallel_for(x.size(0), 1, each); }, kTimes));
+}
+
 void bench_group_norm(const Bench& b) {
   const auto side = static_cast<int64_t>(256 * std::sqrt(b.size));
   const int64_t channels = 128;
@@ -160,6 +172,7 @@ void bench_rows(const Bench& bench) {
   bench_routing(bench);
   bench_copies(bench);
   bench_samplers(bench);
+  bench_peak(bench);
   bench_group_norm(bench);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tensor/scope.h"
 #include "tessera/error.h"
 
@@ -86,6 +88,15 @@ TEST(SamplingOps, TakeNoRowsAndOnlyFloatsOfTwoAxes) {
   const Tensor half = Tensor::zeros({1, 4}, DType::bf16);
   EXPECT_THROW(flow_step(half, half, 1), Error);
   EXPECT_THROW(guide(Tensor::zeros({4}, DType::f32), Tensor::zeros({4}, DType::f32), 1, 2), Error);
+}
+
+TEST(SamplingOps, APeakSaysWhatTheSoftmaxIs) {
+  const std::vector<float> logits{1, 4, 9, 3};
+  const Peak y = peak(logits, 2);
+  EXPECT_EQ(y.index, 1);
+  EXPECT_EQ(y.largest, 4.0f);
+  EXPECT_NEAR(y.sum, std::exp(-3.0) + 1 + std::exp(-1.0), 1e-15);
+  EXPECT_EQ(peak(logits, -1).index, 2);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ TEST(BenchRows, CoversEveryKernelThatMovesRows) {
                                           {"learned_range_step_f32", 1},
                                           {"flow_step_f32", 1},
                                           {"guide_f32", 1},
+                                          {"peak_f32", 1},
                                           {"channel_moments_bf16", 1},
                                           {"channel_affine_silu_bf16", 1},
                                           {"group_scale_shift_f32", 1},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tensor/scope.h"
 
@@ -61,6 +62,19 @@ void guide(const GuideArgs& args) {
     const float c = at(args.cond, t, j), u = at(args.uncond, t, j);
     args.y[t * args.columns + j] = j < args.guided ? u + args.scale * (c - u) : c;
   });
+}
+
+void peak(const PeakArgs& a) {
+  *a.index = 0;
+  *a.largest = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < a.count; ++i)
+    if (i != a.except && a.logits[i] > *a.largest) {
+      *a.largest = a.logits[i];
+      *a.index = i;
+    }
+  *a.sum = 0;
+  for (int64_t i = 0; i < a.count; ++i)
+    if (i != a.except) *a.sum += std::exp(double(a.logits[i]) - double(*a.largest));
 }
 
 }  // namespace tessera::kernels::reference
