@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import operator
 import queue
+import reprlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, SupportsFloat
 
 from . import _core
 from .errors import UsageError
 from .model import Model
-from .requests import fill, listed
+from .requests import expect, fill, in_python, listed
 
 _log = logging.getLogger("tessera")
 
-Chat = Sequence[Mapping[str, str]]
+Chat = Sequence[Mapping[str, Any]]
+_CHAT = "a list of {'role': ..., 'content': ...}"
 Progress = Callable[[int, str, "list[str]", int, bool], None]
 
 
@@ -126,9 +129,13 @@ class LanguageModel(Model):
         one's position, and whether it ended. A KeptPrefix that the turns of one talk share spares
         them what the one before has computed; the answers are the same.
         """
+        expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
+        expect(prefix, _core.KeptPrefix, "prefix", "a KeptPrefix")
+        expect(on_progress, Callable, "on_progress", "a function")
         request = _request(prompt, prompt_ids, chat, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
-        return _output_of(model.complete(request, on_progress, _log.info, cancel, prefix))
+        with in_python():
+            return _output_of(model.complete(request, on_progress, _log.info, cancel, prefix))
 
     def stream(self, prompt: str | None = None, *, prompt_ids: Sequence[int] | None = None,
                chat: Chat | None = None, plan: str | Mapping[str, Any] | None = None,
@@ -137,6 +144,7 @@ class LanguageModel(Model):
         """The answer to one prompt in pieces, as they become final; options as of generate."""
         if prompt is not None and not isinstance(prompt, str):
             raise TypeError(f"stream answers one prompt, a str, not a {type(prompt).__name__}")
+        expect(prefix, _core.KeptPrefix, "prefix", "a KeptPrefix")
         request = _request(prompt, None if prompt_ids is None else [prompt_ids], chat, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
 
@@ -146,7 +154,8 @@ class LanguageModel(Model):
                 if text:
                     take(text)
 
-            return model.complete(request, on_progress, _log.info, cancel, prefix)
+            with in_python():
+                return model.complete(request, on_progress, _log.info, cancel, prefix)
 
         return TextStream(run)
 
@@ -166,8 +175,25 @@ def _request(prompt: str | Sequence[str] | None, prompt_ids: Sequence[Sequence[i
     if threshold is not None:
         if fields.get("decode") is not None:
             raise UsageError("give one of decode and threshold, not both")
-        fields["decode"] = f"threshold:{threshold:f}"
+        expect(threshold, SupportsFloat, "threshold", "a number")
+        fields["decode"] = f"threshold:{float(threshold):f}"
     fields["stop"] = listed(fields.get("stop"))
-    ids = None if prompt_ids is None else [[int(token) for token in one] for one in prompt_ids]
-    return fill(_core.CompleteRequest(), prompts=listed(prompt), prompt_ids=ids,
-                chat=None if chat is None else json.dumps(list(map(dict, chat))), **fields)
+    return fill(_core.CompleteRequest(), {"prompts": "prompt"}, prompts=listed(prompt),
+                prompt_ids=_ids_of(prompt_ids), chat=_text_of(chat), **fields)
+
+
+def _ids_of(prompt_ids: Sequence[Sequence[int]] | None) -> list[list[int]] | None:
+    if prompt_ids is None:
+        return None
+    try:
+        return [[operator.index(token) for token in one] for one in prompt_ids]
+    except TypeError:
+        raise TypeError(f"prompt_ids={reprlib.repr(prompt_ids)}: expected whole numbers in a list for each "
+                        f"prompt, or of stream in one list") from None
+
+
+def _text_of(chat: Chat | None) -> str | None:
+    expect(chat, Sequence, "chat", _CHAT)
+    for message in chat or ():
+        expect(message, Mapping, "a message of the chat", _CHAT)
+    return None if chat is None else json.dumps(list(map(dict, chat)))

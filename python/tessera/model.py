@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from . import _core
 from .errors import ModelError, ModelNotFoundError
-from .requests import fill, listed, plan_text, tiling_of
+from .requests import expect, fill, in_python, listed, plan_text, tiling_of
 
 Self = TypeVar("Self", bound="Model")
 
@@ -100,26 +100,33 @@ class Model:
         tiled, pixels = tiling_of(vae_tiling)
         options = fill(_core.ForwardOptions(), component=component, trace=trace, moe=moe,
                        vae_tiling=tiled, vae_tile=pixels, vae_chunk=vae_chunk)
-        return self._core.forward(options, dict(inputs), _log.info, cancel)
+        expect(inputs, Mapping, "inputs", "a dict of arrays by their names")
+        expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
+        with in_python():
+            return self._core.forward(options, dict(inputs), _log.info, cancel)
 
     def inspect(self, **request: Any) -> dict[str, Any]:
         """Parts, shapes and parameters, and what a run would take; `request` as fields of the
         library's GenerateRequest: width, height, steps, count."""
         filled = fill(_core.GenerateRequest(), **request)
-        inspection: dict[str, Any] = json.loads(self._core.inspect(filled))
+        with in_python():
+            inspection: dict[str, Any] = json.loads(self._core.inspect(filled))
         return inspection
 
     def tokenize(self, texts: str | list[str], *, raw: bool = False,
                  tokenizer: str = "") -> list[dict[str, Any]]:
         """Texts as the model's tokenizers cut them: ids and pieces."""
-        request = fill(_core.TokenizeRequest(), prompts=listed(texts), raw=raw, tokenizer=tokenizer)
-        tokens: list[dict[str, Any]] = json.loads(self._core.tokenize(request))
+        request = fill(_core.TokenizeRequest(), {"prompts": "texts"}, prompts=listed(texts), raw=raw,
+                       tokenizer=tokenizer)
+        with in_python({"prompt": "texts"}):
+            tokens: list[dict[str, Any]] = json.loads(self._core.tokenize(request))
         return tokens
 
     def _open(self, options: Mapping[str, Any]) -> _core.OpenModel:
         folder = _folder_of(self._name)
         try:
-            return _core.OpenModel(folder, fill(_core.OpenOptions(), **options))
+            with in_python():
+                return _core.OpenModel(folder, fill(_core.OpenOptions(), **options))
         except ModelError as error:
             missing = str(error).startswith(("the model folder ", "there is no model folder "))
             if not missing or _is_there(folder):

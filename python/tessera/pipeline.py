@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _core
 from .errors import UsageError
 from .model import Model
-from .requests import Seed, fill, listed, one_text, seed_of, tiling_of
+from .requests import Seed, expect, fill, in_python, listed, one_text, seed_of, tiling_of
 
 try:
     from PIL import Image as _pil
@@ -24,6 +24,13 @@ except ImportError:  # arrays are given instead
 _log = logging.getLogger("tessera")
 _OUTPUTS = ("pil", "np", "latent")
 _WATCHED = ("latents", "previews")
+# What the library's fields and options are called here.
+_ARGUMENTS = {"prompts": "prompt", "classes": "class_labels", "class": "class_labels",
+              "steps": "num_inference_steps", "guidance": "guidance_scale",
+              "true_guidance": "true_cfg_scale", "frames": "num_frames",
+              "count": "num_images_per_prompt", "seed": "generator", "seeds": "generator",
+              "text_tokens": "max_sequence_length", "binning": "use_resolution_binning",
+              "rng": "noise", "vae_tile": "vae_tiling", "initial_latents": "latents"}
 
 Callback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
 
@@ -101,9 +108,16 @@ class Pipeline(Model):
         the model's default; docs/guides/python.md tells of every argument."""
         if output_type not in _OUTPUTS:
             raise UsageError(f"output_type={output_type!r}: expected one of {', '.join(_OUTPUTS)}")
+        expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
+        expect(callback_on_step_end, Callable, "callback_on_step_end", "a function")
+        expect(callback_on_step_end_tensor_inputs, Sequence, "callback_on_step_end_tensor_inputs",
+               f"a list of {', '.join(_WATCHED)}")
         tiled, pixels = tiling_of(vae_tiling)
+        arguments = dict(_ARGUMENTS)
+        if num_videos_per_prompt is not None:
+            arguments["count"] = "num_videos_per_prompt"
         request = fill(
-            _core.GenerateRequest(), prompts=listed(prompt), embeddings=embeddings, trace=trace,
+            _core.GenerateRequest(), arguments, prompts=listed(prompt), embeddings=embeddings, trace=trace,
             negative_prompt=one_text(negative_prompt, "negative_prompt"), noise=noise,
             classes=[str(label) for label in listed(class_labels) or ()],
             steps=num_inference_steps, guidance=guidance_scale, true_guidance=true_cfg_scale,
@@ -116,7 +130,8 @@ class Pipeline(Model):
         watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
         initial = {} if latents is None else {"latents": latents}
-        result = model.generate(request, initial, watch, _log.info, cancel)
+        with in_python(arguments):
+            result = model.generate(request, initial, watch, _log.info, cancel)
         return _output_of(result, output_type, model.makes_videos)
 
     def _watch(self, request: _core.GenerateRequest, callback: Callback | None,
@@ -150,6 +165,6 @@ def _seed(request: _core.GenerateRequest, generator: Seed | Sequence[Seed] | Non
     if isinstance(generator, Sequence):
         if not generator:
             raise UsageError("generator=[]: give a seed, or one for each image")
-        fill(request, seeds=[seed_of(one) for one in generator])
+        fill(request, _ARGUMENTS, seeds=[seed_of(one) for one in generator])
     elif generator is not None:
-        fill(request, seed=seed_of(generator))
+        fill(request, _ARGUMENTS, seed=seed_of(generator))

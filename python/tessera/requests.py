@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Mapping, Sequence
+import re
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, SupportsIndex, TypeVar, Union
 
-from .errors import UsageError
+from .errors import Error, UsageError
 
 
 class HasSeed(Protocol):
@@ -20,19 +23,51 @@ Seed = Union[SupportsIndex, HasSeed]
 Request = TypeVar("Request")
 
 
-def fill(request: Request, **values: Any) -> Request:
-    """Sets what is not None; what does not fit is a TypeError that names it."""
+def fill(request: Request, arguments: Mapping[str, str] = {}, /, **values: Any) -> Request:
+    """Sets what is not None; what does not fit is a TypeError that names it, as `arguments` do."""
     for name, value in values.items():
         if value is None:
             continue
         try:
-            setattr(request, name, value)
+            with in_python(arguments):
+                setattr(request, name, value)
         except AttributeError:
-            raise TypeError(f"{name!r} is no argument of a {type(request).__name__}") from None
+            raise TypeError(f"{name!r} is no argument here") from None
         except (TypeError, RuntimeError):
-            raise TypeError(f"{name}={value!r} is a {type(value).__name__}, or out of the range, that "
-                            f"the library does not take for it") from None
+            raise TypeError(f"{arguments.get(name, name)}={reprlib.repr(value)} is not of the type, or not "
+                            f"in the range, that it takes") from None
     return request
+
+
+def expect(value: Any, kind: Any, name: str, what: str) -> None:
+    """Refuses an argument that is of another kind, and not None."""
+    if value is not None and (not isinstance(value, kind) or isinstance(value, (str, bytes))):
+        raise TypeError(f"{name}={reprlib.repr(value)}: expected {what}")
+
+
+# What stands in quotes, which an apostrophe does not begin or end; or an option.
+_QUOTED_OR_OPTION = re.compile(r"(?<!\w)'.*?'(?!\w)|(?<![\w-])--([a-z][a-z-]*)")
+
+
+def in_arguments(sentence: str, arguments: Mapping[str, str] = {}) -> str:
+    """A sentence of the library, whose names are options of the command line, in Python's: "--top-k 0"
+    is "top_k 0", and `arguments` says where it is another word. What stands in quotes stays."""
+
+    def named(match: re.Match[str]) -> str:
+        field = (match[1] or "").replace("-", "_")
+        return arguments.get(field, field) if field else match[0]
+
+    return _QUOTED_OR_OPTION.sub(named, sentence)
+
+
+@contextlib.contextmanager
+def in_python(arguments: Mapping[str, str] = {}) -> Iterator[None]:
+    """The errors of what is inside name Python's arguments."""
+    try:
+        yield
+    except Error as error:
+        error.args = (in_arguments(str(error), arguments),)
+        raise
 
 
 def listed(value: Any) -> list[Any] | None:
@@ -50,6 +85,7 @@ def one_text(value: str | Sequence[str] | None, name: str) -> str | None:
     """A text that all of a request share."""
     if value is None or isinstance(value, str):
         return value
+    expect(value, Sequence, name, "a text")
     texts = set(value)
     if len(texts) != 1:
         raise UsageError(f"{name}: one text for all prompts, not {len(texts)}; make a call for each")

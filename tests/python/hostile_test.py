@@ -38,27 +38,46 @@ def test_folders_that_are_none(tmp_path):
     ({"width": 10**7}, ValueError, "width"),
     ({"width": 2**70}, TypeError, "width"),
     ({"width": 1 << 20, "height": 1 << 20}, tessera.Error, ""),
-    ({"num_inference_steps": "ten"}, TypeError, "steps='ten'"),
+    ({"num_inference_steps": "ten"}, TypeError, "^num_inference_steps='ten'"),
     ({"num_inference_steps": 0}, ValueError, "steps"),
-    ({"guidance_scale": float("nan")}, ValueError, "guidance"),
-    ({"generator": -1}, TypeError, "seed=-1"),
+    ({"guidance_scale": float("nan")}, ValueError, "^guidance_scale nan"),
+    ({"num_images_per_prompt": 0}, ValueError, "^num_images_per_prompt 0"),
+    ({"num_videos_per_prompt": 0}, ValueError, "^num_videos_per_prompt 0"),
+    ({"num_frames": 3}, ValueError, "^num_frames 3"),
+    ({"max_sequence_length": "x"}, TypeError, "^max_sequence_length='x'"),
+    ({"use_resolution_binning": "x"}, TypeError, "^use_resolution_binning='x'"),
+    ({"prompt": 7}, TypeError, r"^prompt=\[7\]"),
+    ({"negative_prompt": 7}, TypeError, "^negative_prompt=7: expected a text"),
+    ({"cancel": 3}, TypeError, "^cancel=3: expected a CancelToken"),
+    ({"callback_on_step_end": 3}, TypeError, "^callback_on_step_end=3: expected a function"),
+    ({"callback_on_step_end": print, "callback_on_step_end_tensor_inputs": 3}, TypeError,
+     "^callback_on_step_end_tensor_inputs=3"),
+    ({"generator": -1}, TypeError, "generator=-1"),
     ({"generator": "7"}, TypeError, "generator='7'"),
     ({"generator": 1.5}, TypeError, "generator=1.5"),
     ({"output_type": "jpeg"}, ValueError, "pil, np, latent"),
-    ({"scheduler": "fastest"}, ValueError, "fastest"),
+    ({"scheduler": "fastest"}, ValueError, "^scheduler 'fastest'"),
     ({"noise": "brown"}, ValueError, "brown"),
     ({"plan": "cfg=3"}, tessera.PlanError, "cfg=3"),
     ({"plan": "cfg=2", "ranks": 3}, ValueError, "cannot run"),
-    ({"threads": -2}, ValueError, "threads"),
+    ({"threads": -2}, ValueError, "^threads -2"),
     ({"negative_prompt": ["a", "b"]}, ValueError, "negative_prompt"),
     ({"latents": [[1.0]]}, TypeError, "latents"),
     ({"latents": np.zeros((1, 2, 3), np.float32)}, ValueError, "latents"),
     ({"latents": np.zeros((1, 4, 16, 16))}, TypeError, "float32"),
-    ({"prompt": "text"}, ValueError, ""),
+    ({"prompt": "text"}, ValueError, "give class_labels$"),
     ({"num_steps": 3}, TypeError, "num_steps")])
 def test_wrong_arguments(wrong, kind, says):
     with pytest.raises(kind, match=says):
         SHAPES(**{**REQUEST, **wrong})
+
+
+def test_sentences_of_the_library_name_arguments():
+    from tessera.requests import in_arguments
+    for said, here in (("--top-k 0: add --temperature 0.8", "top_k 0: add temperature 0.8"),
+                       ("the model's file '--steps 3' and --steps", "the model's file '--steps 3' and num_inference_steps"),
+                       ("a--steps b -- --c 'x' --threads' y", "a--steps b -- c 'x' threads' y")):
+        assert in_arguments(said, {"steps": "num_inference_steps"}) == here
 
 
 def test_wrong_options_of_the_opening():

@@ -138,6 +138,19 @@ def test_wrong_arguments(wrong, kind):
         MODEL.generate(**{"prompt": LONG, **wrong})
 
 
+@pytest.mark.parametrize("wrong, says", [
+    ({"prompt": 7}, r"^prompt=\[7\]"), ({"max_tokens": -1}, "^max_tokens -1"), ({"top_k": -1}, "^top_k -1"),
+    ({"n": 2}, "add temperature"), ({"cancel": 3}, "^cancel=3"),
+    ({"prefix": 3}, "^prefix=3: expected a KeptPrefix"), ({"on_progress": 3}, "^on_progress=3"),
+    ({"chat": "hello"}, "^chat='hello': expected a list of"), ({"chat": [3]}, "^a message of the chat=3"),
+    ({"prompt_ids": 3}, "^prompt_ids=3"), ({"prompt_ids": [["a"]]}, "^prompt_ids="),
+    ({"threshold": "x"}, "^threshold='x'"), ({"prompt": None}, "give prompt, prompt_ids or chat$")])
+def test_wrong_arguments_are_named_as_they_are_called(wrong, says):
+    with pytest.raises((TypeError, ValueError), match=says) as caught:
+        MODEL.generate(**{"prompt": LONG, **wrong})
+    assert "--" not in str(caught.value)
+
+
 def test_wrong_streams():
     with pytest.raises(TypeError):
         MODEL.stream(["one", "two"])
