@@ -1,8 +1,8 @@
 #include "fused/actors.h"
 
 #include <exception>
-#include <new>
 
+#include "base/as_error.h"
 #include "base/fail.h"
 #include "base/stop.h"
 #include "tensor/scope.h"
@@ -12,13 +12,6 @@ namespace tessera::fused {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-Error as_error(const std::exception& e) {
-  if (const auto* const known = dynamic_cast<const Error*>(&e)) return *known;
-  if (dynamic_cast<const std::bad_alloc*>(&e))
-    return {ErrorCode::memory, "out of memory: use a smaller size, batch or model"};
-  return {ErrorCode::rank, e.what()};
-}
 
 const char* word_of(Arrival::Kind kind) {
   switch (kind) {
@@ -76,7 +69,7 @@ void Actors::start() {
       act();
     } catch (const std::exception& e) {
       failed_ = true;  // the others end with it, when they have ended what they are at
-      operator_.heap().ranks().fail_all(as_error(e));
+      operator_.heap().ranks().fail_all(base::as_error(e));
       throw;
     }
   });

@@ -41,7 +41,10 @@ bool all_finite(const Tensor& x) {
 }
 
 void require_finite(const Tensor& x, std::string_view part) {
-  if (all_finite(x)) return;
+  if (!all_finite(x)) fail_not_finite(part);
+}
+
+void fail_not_finite(std::string_view part) {
   fail(ErrorCode::model,
        "{} of the model gives values that are no numbers (NaN or infinity), and nothing before it "
        "does: its weights are damaged; get their file again",

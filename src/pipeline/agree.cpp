@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/as_error.h"
 #include "base/digest.h"
 #include "base/fail.h"
 #include "base/input_file.h"
@@ -253,6 +254,41 @@ int64_t most_of(const RunOptions& options, int64_t value) {
   if (options.processes)
     comm::all_reduce_max(*options.processes->state().world, {&value, 1}, {"go", -1});
   return value;
+}
+
+tensor::Tensor word_of(const Error* error) {
+  const std::string text =
+      error ? static_cast<char>(static_cast<int>(error->code())) + std::string(error->what()) : "";
+  const auto word = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
+  std::copy(text.begin(), text.end(), static_cast<char*>(word.raw()));
+  return word;
+}
+
+void heed(const tensor::Tensor& word) {
+  if (word.elements() == 0) return;
+  const auto* const text = static_cast<const char*>(word.raw());
+  throw Error(static_cast<ErrorCode>(static_cast<unsigned char>(text[0])),
+              std::string(text + 1, static_cast<size_t>(word.elements() - 1)));
+}
+
+Error named(const std::exception& thrown, int rank, const char* does) {
+  Error error = base::as_error(thrown);
+  const bool all_are_told = error.code() == ErrorCode::rank || error.code() == ErrorCode::cancelled;
+  if (rank == 0 || all_are_told) return error;
+  return {error.code(), fmt::format("rank {}, which {}: {}", rank, does, error.what())};
+}
+
+void together(const RunOptions& options, const char* does, const std::function<void()>& work) {
+  if (!options.processes) return work();
+  tensor::Tensor word = word_of(nullptr);
+  try {
+    work();
+  } catch (const std::exception& e) {
+    const Error error = named(e, options.processes->rank(), does);
+    word = word_of(&error);
+  }
+  comm::Communicator& world = *options.processes->state().world;
+  for (const tensor::Tensor& said : comm::all_gather(world, word, {"go", -1}).wait()) heed(said);
 }
 
 }  // namespace tessera::pipeline

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,5 +40,16 @@ bool first_process(const RunOptions& options);
 bool as_first_says(const RunOptions& options, bool word);
 /// The largest of what the processes say.
 int64_t most_of(const RunOptions& options, int64_t value);
+
+/// A message that says to go on, or why not: nothing, or the error's code and text.
+tensor::Tensor word_of(const Error* error);
+/// Throws the error of a word, if it is one.
+void heed(const tensor::Tensor& word);
+/// What a rank of the world throws, as the others hear it: "rank 3, which decodes: ..."; that of
+/// rank 0, of a stop and of a lost rank as it is. `does`: "decodes".
+Error named(const std::exception& thrown, int rank, const char* does);
+/// Does `work` on each of the ranks that are processes: where it throws on some of them, all throw
+/// what the lowest of these does, by its name, and stay together.
+void together(const RunOptions& options, const char* does, const std::function<void()>& work);
 
 }  // namespace tessera::pipeline

@@ -11,6 +11,7 @@
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
+#include "pipeline/agree.h"
 #include "pipeline/denoise.h"
 #include "pipeline/gather_reports.h"
 #include "pipeline/launch.h"
@@ -55,6 +56,7 @@ struct Decoding {
   comm::Communicator* ranks = nullptr;  ///< null: one
   const models::VaeSpec vae = state.vae();
   base::Stopwatch clock{};
+  bool all_know = false;  ///< what this rank throws
 
   bool first() const { return !ranks || ranks->rank() == 0; }
   // What the first rank says.
@@ -73,11 +75,19 @@ struct Decoding {
   void piece(int i, int done, int count) const {
     progress(std::min(i * count + done, count * job.samples() - 1), count * job.samples());
   }
+  void require_finite(const Tensor& made, const std::string& part);
   Tensor latent(int i) const;
-  Tensor whole(int i, const Tensor& latent) const;
-  Tensor decoded(int i) const;
-  Decoded all(bool numbers) const;
+  Tensor whole(int i, const Tensor& latent);
+  Tensor decoded(int i);
+  Decoded all(bool numbers);
 };
+
+// Of what the first rank has; all of them throw the same.
+void Decoding::require_finite(const Tensor& made, const std::string& part) {
+  if (agreed(ops::all_finite(made))) return;
+  all_know = true;
+  ops::fail_not_finite(part);
+}
 
 // The latent of one image or video, as its VAE takes it.
 Tensor Decoding::latent(int i) const {
@@ -91,23 +101,24 @@ Tensor Decoding::latent(int i) const {
 }
 
 // Of a latent, or of a tile of one; on other ranks than the first without lines.
-Tensor Decoding::whole(int i, const Tensor& z) const {
+Tensor Decoding::whole(int i, const Tensor& z) {
   const Tensor x = z.to(state.device());
   models::VaeWatch watch;
   watch.piece = [&](int done, int count) {
     tiles ? stop_if_asked(done, count) : piece(i, done, count);
   };
   const Tensor made = on_host(decoder.decode(x, spatial, watch));
-  if (!vae.video && !agreed(ops::all_finite(made)))  // once more, to say where it began
-    decoder.decode(x, spatial, {.trace = [](const std::string& name, const Tensor& out) {
-                     ops::require_finite(out, "the VAE's '" + name + "'");
+  if (agreed(ops::all_finite(made))) return made;
+  if (!vae.video)  // once more, to say where it began
+    decoder.decode(x, spatial, {.trace = [this](const std::string& name, const Tensor& out) {
+                     require_finite(out, "the VAE's '" + name + "'");
                    }});
-  ops::require_finite(made, vae.video ? "the video VAE" : "the VAE's end");
+  require_finite(made, vae.video ? "the video VAE" : "the VAE's end");
   return made;
 }
 
 // In [0, 1]: [1, 3, H, W], or [1, 3, frames, H, W].
-Tensor Decoding::decoded(int i) const {
+Tensor Decoding::decoded(int i) {
   const auto one = [&](const Tensor& z) { return whole(i, z); };
   const Tensor z = latent(i);
   Tensor made = tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
@@ -117,7 +128,7 @@ Tensor Decoding::decoded(int i) const {
   return to_unit(vae.video ? made : cropped(made, job.crop_height, job.crop_width));
 }
 
-Decoded Decoding::all(bool numbers) const {
+Decoded Decoding::all(bool numbers) {
   const bool video = vae.video;
   Decoded made;
   std::vector<Tensor> units;
@@ -169,8 +180,17 @@ SharedDecoder load_decoder(const ModelState& state, const Job& job,
 Decoded decode_share(const ModelState& state, const RunControl& control, const Job& job,
                      const std::optional<models::Tiling>& tiles, const Tensor& tokens,
                      const models::VaeDecoder& decoder, nn::Spatial& spatial,
-                     comm::Communicator* ranks, bool numbers) {
-  return Decoding{state, control, job, tiles, tokens, decoder, spatial, ranks}.all(numbers);
+                     comm::Communicator* ranks, int in_world, bool numbers) {
+  Decoding mine{state, control, job, tiles, tokens, decoder, spatial, ranks};
+  try {
+    return mine.all(numbers);
+  } catch (const std::exception& e) {
+    if (ranks) ranks->check();  // another rank may have failed, and this one for that
+    const bool alone = ranks && !mine.all_know;
+    const Error error = named(e, ranks && !alone ? ranks->in_world(0) : in_world, "decodes");
+    if (alone && error.code() != ErrorCode::cancelled) ranks->fail_all(error);
+    throw Error(error);
+  }
 }
 
 Decoded decode(const ModelState& state, const RunControl& control, const Job& job,
@@ -194,8 +214,10 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
                         const Tensor& tokens, bool numbers) {
   const Processes* const processes = state.options.processes;
   const bool decodes = !processes || processes->rank() < state.options.plan.vae;
-  const SharedDecoder shared =
-      decodes ? load_decoder(state, job, job.meters.memory) : SharedDecoder();
+  SharedDecoder shared;
+  together(state.options, "decodes", [&] {
+    if (decodes) shared = load_decoder(state, job, job.meters.memory);
+  });
   const RunMeters meters = job.meters.anew();
   const std::optional<models::Tiling> whole;
   std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
@@ -203,8 +225,8 @@ Decoded decode_in_bands(const ModelState& state, const RunControl& control, cons
   const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
     const auto sent_before = ranks->ledger().entries();
     const auto rank = static_cast<size_t>(ranks->rank());
-    Decoded mine =
-        decode_share(state, control, job, whole, tokens, *shared.decoder, spatial, ranks, numbers);
+    Decoded mine = decode_share(state, control, job, whole, tokens, *shared.decoder, spatial, ranks,
+                                ranks->rank(), numbers);
     parts[rank] = did_since(state.workers.scope(ranks->rank(), &meters), shared.weights,
                             sent_before, ranks->ledger());
     if (processes) gather_reports(*ranks, parts[rank]);

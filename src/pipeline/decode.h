@@ -33,11 +33,12 @@ Decoded decode(const ModelState& state, const RunControl& control, const Job& jo
                const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                bool numbers = false);
 /// The same by one of the ranks that share each of them (null: one alone, which may do so in
-/// tiles); the first one has `tokens`, and what is made of them.
+/// tiles); the first one has `tokens`, and what is made of them. An error names the rank by its
+/// number in the world; one that a rank has alone ends the waits of all.
 Decoded decode_share(const ModelState& state, const RunControl& control, const Job& job,
                      const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                      const models::VaeDecoder& decoder, nn::Spatial& spatial,
-                     comm::Communicator* ranks, bool numbers);
+                     comm::Communicator* ranks, int in_world, bool numbers);
 
 /// Makes what kernels derive from filters at their first use, for latents of so many channels: so
 /// it is the process's, not that of the rank which is there first.

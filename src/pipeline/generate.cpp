@@ -200,12 +200,14 @@ SharedDecoder load_halves(ModelState& state, std::deque<Order>& orders) {
   for (Order& order : orders) {
     const base::Stopwatch clock;
     const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-    load_ranks(state, order.job);
     const bool decodes = !processes || processes->rank() >= state.options.plan.world();
-    if (decodes && !decoder.decoder)
-      decoder = load_decoder(state, order.job, order.job.meters.memory);
-    else
-      order.job.meters.memory->add_shared(tensor::MemoryClass::weights, decoder.weights);
+    together(state.options, decodes ? "decodes" : "denoises", [&] {
+      load_ranks(state, order.job);
+      if (decodes && !decoder.decoder)
+        decoder = load_decoder(state, order.job, order.job.meters.memory);
+      else
+        order.job.meters.memory->add_shared(tensor::MemoryClass::weights, decoder.weights);
+    });
     receive_text(state, order.job);
     for (const nn::Range samples : parts_of(state.options.plan, order.job.samples()))
       order.parts.push_back(part_of(order.job, samples));

@@ -13,6 +13,7 @@
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "parallel/spatial/bands.h"
+#include "pipeline/agree.h"
 #include "pipeline/gather_reports.h"
 #include "pipeline/launch.h"
 
@@ -23,22 +24,6 @@ using tensor::DType;
 using tensor::Tensor;
 
 constexpr comm::Tag kLatents{"latents", -1}, kImage{"image", -1}, kWord{"go", -1};
-
-// A word that says to go on, or why not: nothing, or the error's code and text.
-Tensor word_of(const Error* error) {
-  const std::string text =
-      error ? static_cast<char>(static_cast<int>(error->code())) + std::string(error->what()) : "";
-  const Tensor word = Tensor::empty({std::ssize(text)}, DType::u8);
-  std::copy(text.begin(), text.end(), static_cast<char*>(word.raw()));
-  return word;
-}
-
-void heed(const Tensor& word) {
-  if (word.elements() == 0) return;
-  const auto* const text = static_cast<const char*>(word.raw());
-  throw Error(static_cast<ErrorCode>(static_cast<unsigned char>(text[0])),
-              std::string(text + 1, static_cast<size_t>(word.elements() - 1)));
-}
 
 // In no ledger: it is neither latents nor images.
 void tell(comm::Communicator& ranks, const Tensor& word) {
@@ -219,13 +204,12 @@ void Half::decode_part(const Order& order, const Job& part, nn::Spatial& spatial
   Decoded made;
   try {
     made = decode_share(state, quiet, part, mine ? std::nullopt : order.job.tiles, tokens,
-                        *decoder.decoder, spatial, mine, order.trace.wanted());
+                        *decoder.decoder, spatial, mine, all.rank(), order.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
-    const Error named(e.code(), fmt::format("rank {}, which decodes: {}", all.rank(), e.what()));
-    if (first()) tell(pair, word_of(&named));
-    throw Error(named);
+    if (first()) tell(pair, word_of(&e));
+    throw;
   }
   if (!first()) return;
   tell(pair, word_of(nullptr));

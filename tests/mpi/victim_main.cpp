@@ -4,7 +4,8 @@
 // chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), stages (one
 // denoising after another, each rank a stage), shard, distrifusion (the same, each rank a third of
 // each block, or of the tokens), texts (one text after another, each rank a third of each layer of
-// the encoder), slow-stages (one denoising, whose blocks take 2 s
+// the encoder), decode (one image, of which rank 2 fails to decode its lines, whose error each body
+// catches, as under a server), slow-stages (one denoising, whose blocks take 2 s
 // each), ending and ended (rank 1 stops itself when only MPI's end is left, and behind it).
 // DIR/<rank>.error is what ends a rank.
 #include <unistd.h>
@@ -24,6 +25,10 @@
 #include "comm/collectives.h"
 #include "comm/mpi/launch.h"
 #include "mpi/staged_run.h"
+#include "nn/local_spatial.h"
+#include "pipeline/decode.h"
+#include "pipeline/failing_decoder.h"
+#include "pipeline/launch.h"
 #include "pipeline/processes.h"
 #include "pipeline/spread_text.h"
 #include "tensor/scope.h"
@@ -91,18 +96,51 @@ void stages(Communicator& world, const std::string& begun, const std::string& mo
   for (int round = 0; another(world, round, end); ++round) run(4, &world);
 }
 
-void texts(Communicator& world, const std::string& begun, Clock::time_point end) {
+Processes processes_of(Communicator& world) {
   auto ranks = std::make_unique<Processes::State>();
   ranks->rank = ranks->index_here = world.rank();
   ranks->ranks = ranks->on_this_machine = world.size();
   ranks->world = &world;
-  const Processes processes(std::move(ranks));
+  return Processes(std::move(ranks));
+}
+
+void open(const std::string& model, const char* plan, const Processes& processes,
+          pipeline::ModelState& state) {
   RunOptions options;
-  options.plan = parse_plan("shard=3");
+  options.plan = parse_plan(plan);
   options.processes = &processes;
   options.threads = 1;
+  pipeline::open_model(TESSERA_TEST_DATA "/diffusers/" + model + "/model", options, state);
+}
+
+void decode(Communicator& world) {
+  const Processes processes = processes_of(world);
   pipeline::ModelState state;
-  pipeline::open_model(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", options, state);
+  open("cogvideox_2b", "ulysses=3,vae=3", processes, state);
+  GenerateRequest request;
+  request.prompts = {"a beach"};
+  request.width = request.height = 32;
+  request.frames = 5;
+  const pipeline::Job job = pipeline::plan_job(state, request);
+  const FailingDecoder decoder(state.load_vae());
+  const auto tokens =
+      tensor::Tensor::zeros({job.layout.tokens(), job.layout.token_channels()}, tensor::DType::f32);
+  const auto share = [&](nn::Spatial& spatial, Communicator* ranks) {
+    pipeline::decode_share(state, {}, job, {}, tokens, decoder, spatial, ranks, ranks->rank(),
+                           false);
+  };
+  try {
+    pipeline::launch_bands(state, job.meters, {}, 0, share);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::rank) throw;
+  }
+  processes.share("");  // as if for the next request
+}
+
+void texts(Communicator& world, const std::string& begun, Clock::time_point end) {
+  const Processes processes = processes_of(world);
+  pipeline::ModelState state;
+  open("cogvideox_2b", "shard=3", processes, state);
   const models::TextBatch batch{std::vector<int32_t>(600, 7), {200, 200, 200}, 200};
   const pipeline::RunMeters meters;
   Report did;
@@ -118,6 +156,7 @@ void body(Communicator& world, const std::string& begun, const std::string& mode
   if (mode == "stages" || mode == "slow-stages" || mode == "shard" || mode == "distrifusion")
     return stages(world, begun, mode, end);
   if (mode == "texts") return texts(world, begun, end);
+  if (mode == "decode") return decode(world);
   barrier(world);
   write(begun, 1);
   if (mode == "chain") return chain(world, end);
@@ -160,7 +199,7 @@ int main(int, char** argv) {
   const std::string rank = std::getenv("OMPI_COMM_WORLD_RANK"), dir = argv[1], mode = argv[2];
   write(dir + "/" + rank + ".pid", getpid());
   comm::mpi::Options options;
-  options.deadline = std::chrono::seconds(3);
+  options.deadline = std::chrono::seconds(mode == "decode" ? 600 : 3);
   options.report = report;
   const std::string own = dir + "/" + rank;
   options.give_up = [&](const Error& error) { leave(error, own + ".error"); };

@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "engine/small_video.h"
+#include "pipeline/failing_decoder.h"
+#include "pipeline/launch.h"
 #include "pipeline/on_processes.h"
 
 namespace tessera {
@@ -217,6 +219,41 @@ TEST(DecodeInBands, RefusesBeforeAWeightIsRead) {
   request = two_shapes();
   request.width = request.height = 16;
   refused("shapes", "ring=2,ulysses=2,vae=4", request, "a latent has 2 lines");
+}
+
+// What this process throws where the last of three decoders fails alone.
+Error shared_out(const Processes* processes) {
+  RunOptions options = planned("ulysses=3,vae=3");
+  options.processes = processes;
+  options.comm_timeout = std::chrono::minutes(5);
+  pipeline::ModelState state;
+  pipeline::open_model("shapes", options, state);
+  const pipeline::Job job = pipeline::plan_job(state, two_shapes());
+  const FailingDecoder decoder(state.load_vae());
+  const auto tokens = tensor::Tensor::zeros(
+      {job.samples() * job.layout.tokens(), job.layout.token_channels()}, tensor::DType::f32);
+  try {
+    pipeline::launch_bands(state, job.meters, {}, 0,
+                           [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+                             pipeline::decode_share(state, {}, job, {}, tokens, decoder, spatial,
+                                                    ranks, ranks->rank(), false);
+                           });
+  } catch (const Error& e) {
+    return e;
+  }
+  return {ErrorCode::usage, "nothing was thrown"};
+}
+
+// The others hear of it at once, and not when the deadline is over.
+TEST(DecodeInBands, ADecoderThatFailsAloneEndsTheOthersByItsName) {
+  const auto expect_named = [](const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::memory) << error.what();
+    EXPECT_EQ(error.what(), std::string("rank 2, which decodes: ") + FailingDecoder::kSaid);
+  };
+  expect_named(shared_out(nullptr));
+  EXPECT_THROW(
+      on_processes(3, [&](const Processes& processes) { expect_named(shared_out(&processes)); }),
+      Error);  // the world has ended
 }
 
 TEST(DecodeInBands, StopsWhenItIsAsked) {

@@ -5,7 +5,10 @@
 #include <thread>
 
 #include "engine/small_video.h"
+#include "pipeline/encode_text.h"
+#include "pipeline/failing_decoder.h"
 #include "pipeline/on_processes.h"
+#include "pipeline/share_text.h"
 
 // Plan::vae_apart: ranks of their own decode what others have denoised, while these go on.
 namespace tessera {
@@ -266,22 +269,100 @@ std::string broken_decoder(const Scratch& scratch) {
 TEST(Relay, ADecodersErrorIsThatOfAllProcesses) {
   const Scratch scratch;
   const std::string broken = broken_decoder(scratch);
-  on_processes(3, [&](const Processes& processes) {
-    RunOptions options = planned("cfg=2,vae=+1");
-    options.processes = &processes;
-    const Model model = Model::open(broken, options);
-    for (const int count : {1, 3}) {
+  const std::tuple<const char*, int, const char*> plans[] = {
+      {"cfg=2,vae=+1", 3, "rank 2, which decodes: the VAE's end of the model gives"},
+      {"cfg=2,vae=+2", 4, "rank 2, which decodes: the VAE's end of the model gives"},
+      {"ulysses=3,vae=3", 3, "the VAE's end of the model gives"}};
+  for (const auto& [plan, ranks, says] : plans)
+    on_processes(ranks, [&, plan = plan, says = says](const Processes& processes) {
+      RunOptions options = planned(plan);
+      options.processes = &processes;
+      const Model model = Model::open(broken, options);
+      for (const int count : {1, 3}) {
+        try {
+          model.generate(shapes(count));
+          ADD_FAILURE() << plan << ": rank " << processes.rank() << " went on";
+        } catch (const Error& e) {
+          const std::string said = e.what();
+          EXPECT_EQ(e.code(), ErrorCode::model) << said;
+          EXPECT_TRUE(said.starts_with(says)) << plan << ": " << said;
+        }
+      }
+    });
+}
+
+// A file that is cut on one rank alone, when its request has begun: all end, and stay together.
+TEST(Relay, ADecoderThatCannotLoadEndsAllByItsName) {
+  const std::tuple<const char*, int, int> plans[] = {
+      {"cfg=2,vae=+1", 3, 2}, {"cfg=2,vae=+2", 4, 3}, {"ulysses=3,vae=3", 3, 2}};
+  for (const auto& [plan, ranks, victim] : plans)
+    on_processes(ranks, [&, plan = plan, victim = victim](const Processes& processes) {
+      const Scratch scratch;
+      const std::string folder = scratch / "model";
+      std::filesystem::copy(TESSERA_MODELS_DIR "/shapes", folder,
+                            std::filesystem::copy_options::recursive);
+      RunOptions options = planned(plan);
+      options.processes = &processes;
+      const Model model = Model::open(folder, options);
+      RunControl control;
+      control.on_progress = [&](const Progress& p) {
+        if (p.phase == Phase::load && processes.rank() == victim)
+          std::filesystem::resize_file(folder + "/vae/diffusion_pytorch_model.safetensors", 9000);
+      };
       try {
-        model.generate(shapes(count));
-        ADD_FAILURE() << "rank " << processes.rank() << " went on";
+        model.generate(shapes(1), control);
+        ADD_FAILURE() << plan << ": rank " << processes.rank() << " went on";
       } catch (const Error& e) {
         const std::string said = e.what();
         EXPECT_EQ(e.code(), ErrorCode::model) << said;
-        EXPECT_TRUE(said.starts_with("rank 2, which decodes: ")) << said;
-        EXPECT_NE(said.find("VAE"), std::string::npos) << said;
+        EXPECT_TRUE(said.starts_with(fmt::format("rank {}, which decodes: ", victim))) << said;
+        EXPECT_NE(said.find("diffusion_pytorch_model"), std::string::npos) << said;
       }
-    }
-  });
+      EXPECT_TRUE(model.generate_all({}).empty()) << "they still hear each other";
+    });
+}
+
+// What this process throws where the last of the decoders fails alone.
+Error halved(const std::string& plan, const Processes* processes) {
+  RunOptions options = planned(plan);
+  options.processes = processes;
+  options.comm_timeout = std::chrono::minutes(5);
+  pipeline::ModelState state;
+  pipeline::open_model("shapes", options, state);
+  const GenerateRequest request = shapes(1);
+  std::deque<pipeline::Order> orders;
+  pipeline::Job& job = orders.emplace_back(request, pipeline::plan_job(state, request)).job;
+  pipeline::encode_text(state, request, {}, job);
+  pipeline::load_ranks(state, job);
+  pipeline::receive_text(state, job);
+  for (const nn::Range samples : pipeline::parts_of(options.plan, job.samples()))
+    orders[0].parts.push_back(pipeline::part_of(job, samples));
+  pipeline::SharedDecoder decoder = pipeline::load_decoder(state, job, job.meters.memory);
+  decoder.decoder = std::make_unique<FailingDecoder>(std::move(decoder.decoder));
+  try {
+    pipeline::run_halves(state, {}, orders, decoder);
+  } catch (const Error& e) {
+    return e;
+  }
+  return {ErrorCode::usage, "nothing was thrown"};
+}
+
+// The others hear of it at once, wherever they wait; processes as under a server, which goes on
+// behind an error.
+TEST(Relay, ADecoderThatFailsAloneEndsTheOthersByItsName) {
+  const auto expect_named = [](const Error& error, const std::string& plan, int last) {
+    EXPECT_EQ(error.code(), ErrorCode::memory) << plan << ": " << error.what();
+    EXPECT_EQ(error.what(), fmt::format("rank {}, which decodes: {}", last, FailingDecoder::kSaid))
+        << plan;
+  };
+  for (const auto& [plan, ranks] : {std::pair("vae=+2", 3), std::pair("cfg=2,vae=+3", 5)}) {
+    expect_named(halved(plan, nullptr), plan, ranks - 1);
+    EXPECT_THROW(on_processes(ranks,
+                              [&, plan = plan, ranks = ranks](const Processes& processes) {
+                                expect_named(halved(plan, &processes), plan, ranks - 1);
+                              }),
+                 Error);  // the world has ended
+  }
 }
 
 TEST(Relay, AnErrorInEitherHalfEndsBothAndIsTold) {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -185,8 +186,10 @@ void Progress::declare(const Error& error, int origin, bool lost, Time since) {
   notice.origin = origin;
   notice.lost = lost ? 1 : 0;
   notice.since = since.time_since_epoch().count();
+  const std::string_view what = error.what();
+  const bool says_who = lost || what.starts_with(fmt::format("rank {}, ", origin));
   const std::string text =
-      lost ? error.what() : fmt::format("rank {} failed: {}", origin, error.what());
+      fmt::format("{}{}", says_who ? "" : fmt::format("rank {} failed: ", origin), what);
   text.copy(notice.text, sizeof notice.text - 1);
   tell(notice);
 }

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <new>
+
+#include "tessera/error.h"
+
+namespace tessera::base {
+
+/// Any failure as the one exception that others are told of: what is no Error is Error(memory)
+/// where memory was refused, and else Error(rank).
+inline Error as_error(const std::exception& e) {
+  if (const auto* const known = dynamic_cast<const Error*>(&e)) return *known;
+  if (dynamic_cast<const std::bad_alloc*>(&e))
+    return {ErrorCode::memory, "out of memory: use a smaller size, batch or model"};
+  return {ErrorCode::rank, e.what()};
+}
+
+}  // namespace tessera::base
