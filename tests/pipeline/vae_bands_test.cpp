@@ -276,6 +276,24 @@ TEST(VaeChunk, TakesLessMemory) {
                    [&](const Tensor& x, nn::Spatial& spatial) { back.encode(x, spatial); });
 }
 
+// The norm before the second filter of a resnet at full size needs all that the first one made, and
+// what is added to its result is an image of that size, too.
+TEST(VaeChunk, AnEncoderOfImagesHoldsTwoWholeOnes) {
+  models::AutoencoderKLConfig config;
+  config.block_out_channels = {128, 256, 512, 512};
+  config.layers_per_block = 2;
+  const models::RandomWeights weights(Device::meta);
+  const models::AutoencoderKLEncoder encoder(config, weights, DType::bf16);
+  const double pixels = 2048 * 2048, given = pixels * 3 * 4, two = 2 * pixels * 128 * 2;
+  for (const int64_t chunk : {0, 16}) {
+    const auto most =
+        double(held(Device::meta, {1, 3, 2048, 2048}, chunk,
+                    [&](const Tensor& x, nn::Spatial& spatial) { encoder.encode(x, spatial); }));
+    EXPECT_NEAR(most / 1e9, 2.20, 0.01) << "as docs/plans.md says";
+    EXPECT_NEAR(most, two + given, 0.001 * most);
+  }
+}
+
 TEST(VaeChunk, MetaForetellsIt) {
   for (const int64_t chunk : {0, 5}) {
     const auto peaks = [&](Device device) {
