@@ -208,8 +208,10 @@ bool Jobs::cancel(const JobPtr& job) {
   finish(*job, JobState::cancelled);
   if (const auto run = job->run)
     if (std::all_of(run->jobs.begin(), run->jobs.end(),
-                    [](const Job* one) { return ended(one->record.state); }))
+                    [](const Job* one) { return ended(one->record.state); })) {
       run->stop.request_stop();
+      changed_.notify_all();
+    }
   tell_positions();
   return true;
 }
@@ -274,6 +276,7 @@ void Jobs::close(double grace) {
   if (changed_.wait_for(lock, std::chrono::duration<double>(grace), none)) return;
   requeue_ = true;
   for (const auto& run : running_) run->stop.request_stop();
+  changed_.notify_all();
   changed_.wait(lock, none);
 }
 

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -76,6 +77,10 @@ class Jobs {
   std::vector<JobPtr> next();
   void run(std::vector<JobPtr>& jobs);
   bool run_once(std::vector<JobPtr>& jobs);
+  std::vector<Outcome> run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop);
+  bool wait_for_room(uint64_t rests, const std::stop_token& stop,
+                     std::shared_ptr<const void>& first);
+  std::shared_ptr<const void> counting(int& count);
   Look look_of(const std::vector<JobPtr>& jobs);
   std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key, int at_work);
   void start(Job& job, const std::shared_ptr<Run>& run);
@@ -99,6 +104,9 @@ class Jobs {
   std::deque<std::string> ended_;       // of live_, oldest first
   std::deque<JobRecord> unwritten_;     // ended, and not so in the store
   std::vector<std::shared_ptr<Run>> running_;
+  int at_work_ = 0;     // runs, but for those that wait for memory
+  int first_ = 0;       // runs that nobody may overtake: they waited for memory
+  uint64_t rests_ = 0;  // times that at_work_ became less
   bool closing_ = false, requeue_ = false;
   std::exception_ptr lost_;  // the ranks
   double mean_seconds_ = 1;  // of a run

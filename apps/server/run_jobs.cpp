@@ -54,7 +54,7 @@ void Jobs::check_ranks() const {
 void Jobs::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    const auto due = [this] { return closing_ || queue_.size() > 0; };
+    const auto due = [this] { return closing_ || (queue_.size() > 0 && first_ == 0); };
     if (!options_.run.processes) changed_.wait(lock, due);
     while (options_.run.processes && !lost_ && !changed_.wait_for(lock, silence(), due)) {
       lock.unlock();
@@ -111,7 +111,7 @@ std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::strin
                                int at_work) {
   std::vector<JobPtr> jobs;
   const std::lock_guard lock(mutex_);
-  const bool open = !closing_ && !run->stop.stop_requested();
+  const bool open = !closing_ && !run->stop.stop_requested() && first_ == 0;
   while (open && queue_.size() > 0 && at_work < options_.batch && run->jobs.size() < kMostInRun) {
     const JobPtr job = queue_.order().front();
     const int samples = samples_of(job->ask);
@@ -179,15 +179,65 @@ void Jobs::run(std::vector<JobPtr>& jobs) {
   }
 }
 
+// Counts until nobody holds what it gives.
+std::shared_ptr<const void> Jobs::counting(int& count) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++count;
+  }
+  return {this, [this, &count](const void*) {
+            const std::lock_guard lock(mutex_);
+            --count;
+            if (&count == &at_work_) ++rests_;
+            changed_.notify_all();
+          }};
+}
+
+// Waits until one of the runs that are at work rests, before those that wait in the queue. False:
+// none was at work since `rests`, so waiting is of no use, or it is to stop.
+bool Jobs::wait_for_room(uint64_t rests, const std::stop_token& stop,
+                         std::shared_ptr<const void>& first) {
+  if (!first) first = counting(first_);
+  std::unique_lock lock(mutex_);
+  if (rests_ == rests && at_work_ == 0) return false;
+  changed_.wait(lock, [&] { return rests_ != rests || stop.stop_requested(); });
+  return !stop.stop_requested();
+}
+
+// What does not fit into memory beside other runs is begun again when one of them has ended. Others
+// begin when it has made a step.
+std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop) {
+  const size_t begun = jobs.size();
+  std::shared_ptr<const void> first;
+  Look look = look_of(jobs);
+  look.step = [&first, told = look.step](Job& job, int step, int steps, double seconds) {
+    first.reset();
+    told(job, step, steps, seconds);
+  };
+  while (true) {
+    uint64_t rests = 0;
+    try {
+      const auto at_work = counting(at_work_);
+      {
+        const std::lock_guard lock(mutex_);
+        rests = rests_ + 1;  // with its own
+      }
+      return run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
+    } catch (const Error& e) {
+      const bool anew = e.code() == ErrorCode::memory && jobs.size() == begun;
+      if (!anew || !wait_for_room(rests, stop, first)) throw;
+    }
+  }
+}
+
 // False: they failed together, and each is to run alone.
 bool Jobs::run_once(std::vector<JobPtr>& jobs) {
   Json error;
   std::vector<Outcome> outcomes;
   const std::stop_token stop = jobs[0]->run->stop.get_token();
-  const Look look = look_of(jobs);
   if (options_.run.processes) tell_ranks(order_of(jobs));
   try {
-    outcomes = run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
+    outcomes = run_with_room(jobs, stop);
   } catch (const Error& e) {
     if (options_.run.processes && e.code() == ErrorCode::rank) {
       const std::lock_guard lock(mutex_);

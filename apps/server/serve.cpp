@@ -56,7 +56,7 @@ void wait_for(const std::stop_token& stop, const std::function<void()>& each_sec
 void serve(const ServeOptions& o, const std::stop_token& stop,
            const std::function<void(const std::string&)>& said) {
   RunOptions run = o.run;
-  run.keep_parts = run.memory_budget == 0;  // what is kept leaves less for decoding
+  run.keep_parts = true;
   if (run.processes && run.processes->rank() > 0)
     return follow(Models(o.models, run, {}, [](const std::string&) {}), o.limits,
                   *run.processes);  // the first one says when to stop

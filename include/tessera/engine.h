@@ -20,7 +20,7 @@ namespace tessera {
 
 /// A model folder that is open for work. Many threads may ask it at once, and callbacks, too: what
 /// a request computes with is its own, weights are shared, also by all models of a process that
-/// read the same files; each is answered as alone, and admitted to memory as if it were alone.
+/// read the same files; each is answered as alone, and, but for keep_parts, admitted as if alone.
 /// Where ranks are processes all models over them take one request at a time, a second one is
 /// Error(usage). A model that was moved from throws Error(usage).
 class Model {

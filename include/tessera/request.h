@@ -44,9 +44,9 @@ struct RunOptions {
   /// has. Blocks of a transformer of images that does not fit are streamed from the file, and so
   /// are experts of a language model.
   int64_t memory_budget = 0;
-  /// Keep a transformer between requests, and the packed weights of text encoders and the VAE as
-  /// far as they fit beside all that a request does; else they are released before images are
-  /// decoded, and when they were used.
+  /// Keep a transformer, and packed weights of text encoders and the VAE, as far as they fit beside
+  /// all that a request does; else they are released before images are decoded, and when they were
+  /// used. Models of a process that do so share its memory; idle ones let go where others need it.
   bool keep_parts = false;
   std::chrono::milliseconds comm_timeout{
       60000};  ///< a wait lasts no longer while the peer stands still

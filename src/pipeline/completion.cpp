@@ -286,6 +286,7 @@ struct Order {
   std::vector<sample::TokenPrompt> prompts;
   const tokenizer::ByteLevelBpe* tokens;
   RunMeters meters;
+  AtWork& at_work;
   KeptPrefix::State::Keys&
       keys;  // of an earlier request, then of this one; no ranks: none are kept
   std::shared_ptr<nn::ExpertCache> cache;  // null: all experts are the networks'
@@ -327,7 +328,7 @@ CompleteResult::StreamedExperts Order::streamed() const {
 std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) const {
   TokenRun run = token_run_of(sequences, policy, spec(), rule);
   try {
-    plan_tokens(state, run);
+    plan_tokens(state, run, &at_work);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::memory) throw;
     return error.what();
@@ -534,6 +535,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
   check_token_plan(state);
   Language& language = *state.language;
+  AtWork at_work(state.residence ? &*state.residence : nullptr);
   const RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
   const models::TokenSpec& spec = language.spec();
@@ -558,7 +560,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const auto note = [&](const std::string& said) {
     if (control.on_note && !said.empty()) control.on_note(said);
   };
-  note(plan_tokens(state, run));
+  note(plan_tokens(state, run, &at_work));
   require(run.experts == 0 || !watch.experts, ErrorCode::memory,
           "this measurement looks at all experts of a layer, which do not fit into memory beside "
           "those of the others: give more memory");
@@ -568,12 +570,9 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
                                     [&] { return rehearse_tokens(state, state.options, run); })));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   note(said);
-  Order order{state,     q,
-              control,   watch,
-              policy,    rule,
-              special,   std::move(prompts),
-              tokens,    meters,
-              lent.keys, run.experts > 0 ? expert_cache(state, run.experts, false) : nullptr};
+  const auto cache = run.experts > 0 ? expert_cache(state, run.experts, false) : nullptr;
+  Order order{state,  q,      control, watch,     policy, rule, special, std::move(prompts),
+              tokens, meters, at_work, lent.keys, cache};
   CompleteResult result = run_ranks(order);
   if (result.elsewhere) order.describe(result);
   note(beyond_budget(state.options, result.peak_bytes, result.per_rank));

@@ -93,16 +93,25 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
 /// The network stays in memory for a run only, however that ends, unless parts are kept.
 class ForThisRun {
  public:
-  explicit ForThisRun(ModelState& state) : state_(state) {}
+  ForThisRun(ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
   ~ForThisRun() {
-    if (!state_.options.keep_parts) state_.transformers.release();
+    if (!keeps_) state_.transformers.release();
   }
   ForThisRun(const ForThisRun&) = delete;
   ForThisRun& operator=(const ForThisRun&) = delete;
 
  private:
   ModelState& state_;
+  const bool keeps_;
 };
+
+// What the orders of a sequence take together.
+std::shared_ptr<AtWork> at_work(ModelState& state, const char* what, int64_t bytes, int64_t stays) {
+  if (!state.residence) return nullptr;
+  auto taken = std::make_shared<AtWork>(&*state.residence);
+  take_room(state, what, bytes, stays, *taken);
+  return taken;
+}
 
 // Else ranks that have fewer requests than others would not be there for the last ones.
 void agree_on_count(const ModelState& state, size_t requests) {
@@ -156,19 +165,20 @@ GenerateResult generate_one(ModelState& state, const GenerateRequest& request,
                             const RunControl& control) {
   GenerateResult result;
   Job job = planned(state, request, control, result);
-  plan_memory(state, request, job);
+  const Fit fit = plan_memory(state, request, job);
+  job.at_work = at_work(state, "this run", fit.taken, fit.stays);
   tell_notes(job, control, result);
   encode_text(state, request, control, job);
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const base::Stopwatch clock;
   if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-  std::optional<ForThisRun> loaded{std::in_place, state};
+  std::optional<ForThisRun> loaded{std::in_place, state, job.keeps_transformer};
   load_ranks(state, job);
   result.report.phase_seconds[Phase::load] = clock.seconds();
   receive_text(state, job);
   Trace trace(job, !request.trace.empty());
   const Tensor tokens = denoise(state, request, control, job, trace, result.report);
-  if (!state.options.keep_parts) job.networks.clear();
+  if (!job.keeps_transformer) job.networks.clear();
   loaded.reset();
   if (request.decode) show(state, control, job, tokens, trace, result);
   result.elsewhere = !first_process(state.options);
@@ -189,7 +199,13 @@ void place_orders(ModelState& state, std::span<const GenerateRequest> requests,
   std::vector<Fit> fits;
   for (Order& order : orders)
     fits.push_back(plan_memory(state, order.request, order.job, inputs - input_bytes(order.job)));
-  require_overlap(state, fits, inputs);
+  const int64_t together = require_overlap(state, fits, inputs);
+  int64_t taken = 0, stays = 0;
+  for (const Fit& fit : fits) {
+    taken = std::max(taken, fit.taken + std::max<int64_t>(together - fit.process, 0));
+    stays = std::max(stays, fit.stays);
+  }
+  orders.front().job.at_work = at_work(state, "this run", taken, stays);
   for (Order& order : orders) tell_notes(order.job, control, order.result);
 }
 
@@ -224,7 +240,7 @@ std::vector<GenerateResult> generate_overlapped(ModelState& state,
   place_orders(state, requests, control, orders);
   for (Order& order : orders) encode_text(state, order.request, control, order.job);
   if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-  const ForThisRun loaded(state);
+  const ForThisRun loaded(state, state.options.keep_parts);
   const SharedDecoder decoder = load_halves(state, orders);
   run_halves(state, control, orders, decoder);
   std::vector<GenerateResult> results;

@@ -181,6 +181,18 @@ void Language::keep_experts(std::vector<nn::ExpertCache::Kept> kept) {
   std::swap(kept_experts_, kept);
 }
 
+int64_t Language::kept_bytes() const {
+  const std::lock_guard lock(keeping_);
+  int64_t sum = models_.bytes();
+  for (const auto& expert : kept_experts_) sum += expert.bytes;
+  return sum;
+}
+
+void Language::release() {
+  models_.release();
+  keep_experts({});
+}
+
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
   return geometry_.of({dtype, shard.index, shard.count}, [&] {
     tensor::Scope aside;

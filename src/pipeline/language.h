@@ -62,6 +62,10 @@ class Language {
   /// Routed experts that one request kept in memory, for the next; of two at once one finds none.
   std::vector<nn::ExpertCache::Kept> take_experts();
   void keep_experts(std::vector<nn::ExpertCache::Kept> kept);
+  /// Bytes of networks and experts that are kept for the next request.
+  int64_t kept_bytes() const;
+  /// Lets go of them; who uses some has them until then.
+  void release();
   /// Weights on meta, of the dtypes that the files say if they are there.
   load::MetaWeights on_meta() const;
   /// Throws Error(model) naming every tensor that is missing or of another shape; returns a
@@ -81,7 +85,7 @@ class Language {
   std::string unused_;             // what nothing reads of generation_config.json, a sentence
   std::vector<int32_t> ends_;      // of generation_config.json
   Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks, with experts or without
-  std::mutex keeping_;
+  mutable std::mutex keeping_;
   std::vector<nn::ExpertCache::Kept> kept_experts_;
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "tensor/scope.h"
@@ -49,6 +50,14 @@ class Loaded {
   void release() {
     const std::lock_guard lock(mutex_);
     all_.clear();
+  }
+  /// Of those that are there.
+  int64_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    int64_t sum = 0;
+    for (const auto& [rank, held] : all_)
+      sum = std::accumulate(held.added.begin(), held.added.end(), sum);
+    return sum;
   }
 
  private:
@@ -100,7 +109,7 @@ class Loaded {
             [network = held.network, here, mine](const Network*) mutable { network.reset(); }};
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   int64_t variant_ = 0;
   std::map<int, Held> all_;
 };

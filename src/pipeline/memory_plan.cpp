@@ -94,9 +94,9 @@ std::optional<Misfit> fit_transformer(const ModelState& state, const Room& room,
   return {};
 }
 
-// What is beside the decoder while it decodes, but for all latents.
-int64_t held_in_decoding(const ModelState& state, const Job& job, const Rehearsal& denoise) {
-  return input_bytes(job) + denoise.traced + (state.options.keep_parts ? denoise.weights : 0);
+// What is beside the decoder while it decodes, but for all latents and a transformer that stays.
+int64_t held_in_decoding(const Job& job, const Rehearsal& denoise) {
+  return input_bytes(job) + denoise.traced;
 }
 
 void note_tiles(const ModelState& state, bool asked, const Room& room, Job& job) {
@@ -211,9 +211,9 @@ std::string size_of(const GenerateRequest& request, const Job& job) {
 }
 
 // Of text encoders and the VAE those stay whose weights fit beside all that the run does; else what
-// was kept goes first.
-void choose_kept(const ModelState& state, const Fit& fit, int64_t room, Job& job) {
-  if (!state.options.keep_parts) return;
+// was kept goes first. Bytes of all that stays of them.
+int64_t choose_kept(const ModelState& state, const Fit& fit, int64_t room, Job& job) {
+  if (!state.options.keep_parts) return 0;
   std::map<std::string, int64_t> parts;
   const auto fits = [&] { return fit.process + state.kept.bytes_with(parts) <= room; };
   for (const Text& text : job.texts)
@@ -223,7 +223,11 @@ void choose_kept(const ModelState& state, const Fit& fit, int64_t room, Job& job
   parts["vae"] = decodes_here(state.options) ? fit.decode.weights : 0;
   job.keeps_vae = fits() ? parts["vae"] : 0;
   if (!job.keeps_vae) parts.erase("vae");
-  if (!fits()) state.kept.release();
+  if (!fits()) {
+    state.kept.release();
+    return 0;
+  }
+  return state.kept.bytes_with(parts);
 }
 
 }  // namespace
@@ -262,6 +266,24 @@ Room room_of(const ModelState& state, int64_t held) {
   const double have = static_cast<double>(base::usable_memory()) / sharing;
   return {static_cast<int64_t>(0.95 * have) - held, "the machine has", have,
           (sharing > 1 ? " for each of its ranks" : "") + beside};
+}
+
+void take_room(const ModelState& state, const std::string& what, int64_t bytes, int64_t weights,
+               AtWork& at_work) {
+  const Room room = room_of(state);
+  std::vector<AtWork::Held> others;
+  if (at_work.take(bytes, weights, room.bytes, others)) return;
+  double held = 0;
+  std::string each;
+  for (const AtWork::Held& one : others) {
+    held += double(one.bytes);
+    each += fmt::format("{}'{}' {}", each.empty() ? "" : ", ", one.name, amount(double(one.bytes)));
+  }
+  fail(ErrorCode::memory,
+       "{} would need about {} (weights {}), {}, of which what else is at work holds {} ({}): wait "
+       "for its end",
+       what, amount(double(bytes), room.whole), amount(double(weights)),
+       allowed(room, double(bytes)), amount(held), each);
 }
 
 std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
@@ -317,11 +339,14 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
   for (const Text& text : job.texts)
     for (size_t r = 0; r < std::min(text.need.ranks.size(), fit.denoise.ranks.size()); ++r)
       fit.denoise.ranks[r].text = std::max(fit.denoise.ranks[r].text, text.need.ranks[r]);
-  const int64_t held = held_in_decoding(state, job, fit.denoise);
+  const int64_t held = held_in_decoding(job, fit.denoise);
   if (request.decode && state.has_vae() && !apart)
     if (const auto found = fit_tiles(state, request, held, job, fit)) misfits.push_back(*found);
   fit.process =
       std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
+  const int64_t beside_all = held + fit.denoise.weights + fit.decode.peak;
+  job.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
+  if (job.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
   if (previews && !denoising) {
     const Room left = room_of(state, beside + fit.denoise.between);
     const int64_t preview = choose_preview(state, job, left).need.peak;
@@ -348,24 +373,35 @@ Fit require_memory(const ModelState& state, const GenerateRequest& request, Job&
                      !state.options.plan.vae_apart;
   const std::string size = size_of(request, job);
   if (const auto known = usual ? state.fitting.find(size) : std::nullopt)
-    if ((*known)[0] <= room.bytes) {
+    if (known->process <= room.bytes) {
       Fit fit;
-      fit.process = (*known)[0];
-      fit.decode.weights = (*known)[1];
+      fit.process = known->process;
+      fit.text = known->text;
+      fit.denoise.weights = known->transformer;
+      fit.decode.weights = known->vae;
+      job.keeps_transformer = known->beside;
       return fit;
     }
   const size_t notes = job.notes.size();
   Fit fit = fit_memory(state, request, job, beside);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   const bool whole = job.notes.size() == notes;  // nothing is streamed, nothing in tiles
-  if (usual && whole) state.fitting.keep(size, {fit.process, fit.decode.weights});
+  if (usual && whole)
+    state.fitting.keep(size, {fit.process, fit.text, fit.denoise.weights, fit.decode.weights,
+                              job.keeps_transformer});
   return fit;
 }
 
 Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside) {
   Fit fit = require_memory(state, request, job, beside);
   state.transformers.keep_only(job.resident_blocks);
-  choose_kept(state, fit, room_of(state).bytes, job);
+  const int64_t room = room_of(state).bytes, kept = choose_kept(state, fit, room, job);
+  fit.stays = kept + (job.keeps_transformer ? fit.denoise.weights : 0);
+  if (fit.text > 0 && fit.text + fit.stays > room) {  // the transformer is read behind the texts
+    state.transformers.release();
+    fit.stays = 0;
+  }
+  fit.taken = std::max(fit.process + kept, fit.text > 0 ? fit.text + std::max(fit.stays, kept) : 0);
   if (state.options.memory_budget == 0) return fit;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
                                    [&] { return rehearse(state, job); });
@@ -373,7 +409,7 @@ Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int
   return fit;
 }
 
-void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs) {
+int64_t require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs) {
   const Room room = room_of(state);
   int64_t denoise = 0, decode = 0, weights = 0, made = 0;
   for (const Fit& fit : fits) {
@@ -389,6 +425,7 @@ void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int6
                                "denoised,",
                                fits.size()),
                    need, weights, room, "ask for one after the other"));
+  return fits.size() > 1 ? need : 0;
 }
 
 int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,

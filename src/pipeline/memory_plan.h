@@ -39,6 +39,12 @@ std::string budget_of(int64_t bytes);
 std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
                       const std::string& remedy);
 
+/// Takes so many bytes of the process for a run that fits there alone, `weights` of them the
+/// model's; idle models may have to let go of what they keep. Throws Error(memory), naming them,
+/// where other runs hold too much.
+void take_room(const ModelState& state, const std::string& what, int64_t bytes, int64_t weights,
+               AtWork& at_work);
+
 /// What each of a plan's ranks would need, with `beside` bytes of its request, if that fits and
 /// they were processes; "": it does not, or they are.
 std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
@@ -60,6 +66,9 @@ struct Fit {
   Need decode;          ///< of one image or video; nothing where none is made
   int64_t text = 0;     ///< bytes of text encoders that this process runs, at most
   int64_t process = 0;  ///< bytes that this process takes at most
+  /// By plan_memory(): those with what is kept of other parts meanwhile, and of them those that
+  /// stay between requests, which others of the model at the same time share.
+  int64_t taken = 0, stays = 0;
   std::string problem;
 };
 /// Makes a job fit into the memory of the machine or RunOptions::memory_budget: chooses how many
@@ -71,15 +80,16 @@ Fit fit_memory(const ModelState& state, const GenerateRequest& request, Job& job
                int64_t beside = 0);
 
 /// The same of a request: throws Error(memory) when nothing helps. Of one that is like one that was
-/// seen to fit whole it gives `process` and `decode.weights` alone, unless a plan decodes apart.
+/// seen to fit whole it gives `process`, `text` and weights alone, unless a plan decodes apart.
 Fit require_memory(const ModelState& state, const GenerateRequest& request, Job& job,
                    int64_t beside = 0);
 /// The same for a run: lets go of what is beside it.
 Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int64_t beside = 0);
 
 /// Throws Error(memory) where the images of one request of a sequence cannot be decoded while
-/// another one is denoised, beside what those before them have made; `inputs`: bytes of all.
-void require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs);
+/// another one is denoised, beside what those before them have made; `inputs`: bytes of all. What
+/// they take together (0: there is one).
+int64_t require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs);
 
 /// Bytes of a process, by a rehearsal, if all tokens choose the experts of one rank, one that has
 /// most of them; 0: no ranks share experts, or the caller's scope assumes who gets how many.

@@ -80,6 +80,11 @@ const load::WeightStore& weight_store() {
   return one;
 }
 
+Residents& residents() {
+  static Residents one;  // one a process, as its memory is
+  return one;
+}
+
 nn::DType dtype_of(const RunOptions& options) {
   return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
 }
@@ -218,6 +223,16 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
   return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
 }
 
+int64_t ModelState::kept_bytes() const {
+  return transformers.bytes() + kept.bytes() + (language ? language->kept_bytes() : 0);
+}
+
+void ModelState::release_kept() {
+  transformers.release();
+  kept.release();
+  if (language) language->release();
+}
+
 Turn::Turn(const ModelState& state) {
   if (!state.options.processes) return;
   std::atomic<bool>& working = state.options.processes->state().working;
@@ -274,6 +289,10 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   }
   choose_stages(state);
   state.workers.start(options);
+  if (options.keep_parts && state.device() == tensor::Device::cpu)
+    state.residence.emplace(residents(),
+                            Resident::Keeps{model, [&state] { return state.kept_bytes(); },
+                                            [&state] { state.release_kept(); }});
 }
 
 }  // namespace tessera::pipeline

@@ -18,6 +18,7 @@
 #include "pipeline/language.h"
 #include "pipeline/loaded.h"
 #include "pipeline/remembered.h"
+#include "pipeline/residents.h"
 #include "pipeline/workers.h"
 #include "tessera/request.h"
 
@@ -47,14 +48,22 @@ struct ModelState {
   Loaded<nn::Denoiser> transformers;  ///< by parallel::portion_number
   mutable KeptParts kept;             ///< of RunOptions::keep_parts, as far as memory allows
   /// The last run of a language model that was seen to fit: its tokens, those of its largest pass,
-  /// and those that a pass decides.
+  /// and those that a pass decides; bytes of the process, and of weights.
   struct {
     std::mutex mutex;
     std::array<int64_t, 3> size{};
+    std::array<int64_t, 2> bytes{};
   } foreseen;
-  /// Runs that make images and were seen to fit whole, by what their memory depends on: bytes of
-  /// the process, and of the VAE's weights.
-  Remembered<std::string, std::array<int64_t, 2>> fitting;
+  /// Bytes of a run that makes images: of the process, at most and while texts are encoded, of the
+  /// weights of the transformer and the VAE, and whether the former fit beside the decoding.
+  struct Fitting {
+    int64_t process = 0, text = 0, transformer = 0, vae = 0;
+    bool beside = false;
+  };
+  /// Of those that were seen to fit whole, by what their memory depends on.
+  Remembered<std::string, Fitting> fitting;
+  /// With RunOptions::keep_parts, on a CPU: among the others of the process.
+  std::optional<Resident> residence;
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
@@ -92,6 +101,9 @@ struct ModelState {
   /// scope and the rank's meter count.
   std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1,
                                                   const RunMeters* meters = nullptr);
+  /// Bytes of what stays between requests, and its end.
+  int64_t kept_bytes() const;
+  void release_kept();
   /// The VAE's halves, checked and loaded for this call; released with the result, but for weights
   /// that are to be kept: so many bytes of them (0: none).
   std::unique_ptr<models::VaeDecoder> load_vae(int64_t keep = 0) const;
@@ -128,5 +140,7 @@ class Turn {
 
 /// The one store of packed weights of the process.
 const load::WeightStore& weight_store();
+/// Its models that keep weights between requests.
+Residents& residents();
 
 }  // namespace tessera::pipeline

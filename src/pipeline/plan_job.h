@@ -36,6 +36,7 @@ struct Text {
 
 /// Everything about a request that is decided before a weight is read.
 struct Job {
+  std::shared_ptr<AtWork> at_work{};  ///< what it takes counts until its last part has ended
   nn::TokenLayout layout;
   nn::LatentForm form = nn::LatentForm::image;
   std::vector<std::string> labels;  ///< one an image or video: its class or prompt
@@ -56,10 +57,11 @@ struct Job {
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
   int64_t vae_chunk = 0;                        ///< lines that its filters work on; 0: all
   std::vector<std::string> notes;               ///< what one should know about it
-  int64_t resident_blocks = -1;  ///< of the transformer, the others streamed; -1: all
-  bool keeps_text = false;       ///< packed weights of the text encoders stay for later requests
-  int64_t keeps_vae = 0;         ///< bytes of those of the VAE that stay, too
-  bool traced = false;           ///< latents and predictions of all steps are kept
+  int64_t resident_blocks = -1;    ///< of the transformer, the others streamed; -1: all
+  bool keeps_transformer = false;  ///< in memory, while latents are decoded and later
+  bool keeps_text = false;         ///< packed weights of the text encoders stay for later requests
+  int64_t keeps_vae = 0;           ///< bytes of those of the VAE that stay, too
+  bool traced = false;             ///< latents and predictions of all steps are kept
   RunMeters meters;
   /// While texts were encoded: `per_rank`, those of this process, and what threads sent.
   Report encoded{};

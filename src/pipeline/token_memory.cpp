@@ -301,20 +301,35 @@ TokenFit fit_tokens(const ModelState& state, TokenRun& run) {
   return fit;
 }
 
-std::string plan_tokens(ModelState& state, TokenRun& run) {
+namespace {
+
+// What a run that was seen to fit takes, if it can without another model's leave.
+bool takes_at_once(const ModelState& state, const std::array<int64_t, 2>& bytes, AtWork* at_work) {
+  std::vector<AtWork::Held> others;
+  return !at_work ||
+         at_work->take(bytes[0], bytes[1], room_of(state).bytes, others, AtWork::Idle::stay);
+}
+
+}  // namespace
+
+std::string plan_tokens(ModelState& state, TokenRun& run, AtWork* at_work) {
   const std::array<int64_t, 3> size{tokens_of(run), most_at_once(run),
                                     static_cast<int64_t>(run.lengths.size()) * run.decided};
   {
     const std::lock_guard lock(state.foreseen.mutex);
     const auto& known = state.foreseen.size;
     const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
-    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2]) return "";
+    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
+        takes_at_once(state, state.foreseen.bytes, at_work))
+      return "";
   }
   TokenFit fit = fit_tokens(state, run);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
+  if (at_work) take_room(state, "this run", fit.need.process, fit.need.weights, *at_work);
   if (run.experts > 0) return std::move(fit.note);
   const std::lock_guard lock(state.foreseen.mutex);
   state.foreseen.size = size;
+  state.foreseen.bytes = {fit.need.process, fit.need.weights};
   return "";
 }
 

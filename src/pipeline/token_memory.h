@@ -44,7 +44,8 @@ struct TokenFit {
 /// least those that the tokens of one pass can go to in a layer. Reads no weight.
 TokenFit fit_tokens(const ModelState& state, TokenRun& run);
 /// The same for a run: throws Error(memory) with the problem, gives the note. Of runs that are in
-/// no way larger than the last one that fits whole nothing is asked.
-std::string plan_tokens(ModelState& state, TokenRun& run);
+/// no way larger than the last one that fits whole nothing is asked. `at_work` takes what the run
+/// does, or throws as take_room().
+std::string plan_tokens(ModelState& state, TokenRun& run, AtWork* at_work = nullptr);
 
 }  // namespace tessera::pipeline

@@ -58,6 +58,7 @@ TEST(Loaded, CountsForRequestAndRankWhileItIsHeld) {
     const tensor::BindScope bind(counted_by(first));
     made = loaded.get(0, 0, rank, make);
   }
+  EXPECT_EQ(loaded.bytes(), 35);
   EXPECT_EQ(first->current(MemoryClass::weights), 30);
   EXPECT_EQ(rank->current(MemoryClass::weights), 30);
   EXPECT_EQ(rank->current(MemoryClass::activations), 5) << "what it keeps beside its weights";

@@ -109,6 +109,47 @@ class Jobs(ServerTest):
         self.assertEqual([server.wait(job)["state"] for job in jobs], ["done"] * 8)
         self.assertIn('tessera_batch_jobs_sum{model="shapes"} 9\n', server.get("/metrics").body.decode())
 
+    def test_models_that_fit_one_at_a_time_run_in_turn(self):
+        models = ("shapes", "tasks-a", "tasks-b")
+        asked = [("shapes", {"classes": ["blue star"], "steps": 5, "seed": 4}), ("tasks-a", {"prompt": "sort hello="}),
+                 ("tasks-b", {"prompt": "sort hello="})]
+
+        def made(server, job):
+            shown = server.wait(job)
+            self.assertEqual(shown["state"], "done", shown.get("error"))
+            result = server.get(shown["results"][0]["url"]).body if shown["results"] else shown["text"]
+            return result, shown["report"]["peak_bytes"]["total"]
+
+        roomy = self.another(models=models)
+        alone = [made(roomy, roomy.submit(request, model)) for model, request in asked]
+        budget = max(peak for _, peak in alone) * 11 // 10
+        server = self.another("--at-once", 3, "--batch", 1, "--memory-budget", f"{budget / 1e6:.2f}MB", models=models)
+        for _ in range(2):  # one after the other, then as they come
+            for i, (model, request) in enumerate(asked):
+                self.assertEqual(made(server, server.submit(request, model))[0], alone[i][0])
+        jobs = [(i, server.submit(asked[i][1], asked[i][0])) for _ in range(4) for i in range(3)]
+        for i, job in jobs:
+            result, peak = made(server, job)
+            self.assertEqual(result, alone[i][0])
+            self.assertLessEqual(peak, budget + 5000)
+        self.assertEqual(server.get("/status").json["running"], [])
+
+    def test_who_does_not_fit_beside_what_is_at_work_waits_for_its_end(self):
+        roomy = self.another(models=("shapes", "tasks-a"))
+        blocker = {"classes": ["red star"], "steps": 1000, "count": 2}
+        peak = roomy.wait(roomy.submit({**blocker, "steps": 2}))["report"]["peak_bytes"]["total"]
+        server = self.another("--memory-budget", f"{peak * 1.1 / 1e6:.2f}MB", models=("shapes", "tasks-a"))
+        job = server.submit(blocker)
+        server.wait(job, "running")
+        texts = [server.submit({"prompt": f"sort {word}="}, "tasks-a") for word in ("hello", "world")]
+        server.wait(texts[0], "running")
+        self.assertEqual(server.ask("DELETE", f"/jobs/{texts[0]}").json["state"], "cancelled", "who waits can be cancelled")
+        server.wait(texts[1], "running")
+        shown = server.get(f"/jobs/{job}").json
+        self.assertEqual(shown["state"], "running", shown.get("error"))
+        server.ask("DELETE", f"/jobs/{job}")
+        self.assertEqual(server.wait(texts[1])["text"], "dlorw")
+
     def test_events_tell_all_and_are_resumed(self):
         job = self.server.submit({"classes": ["blue star"], "steps": 6}, previews=2)
         events = self.server.events(job)
