@@ -41,6 +41,10 @@ std::string batch_key(const Job& job) {
   return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" + text_of(key);
 }
 
+bool may_join(const Job& job) {
+  return job.record.kind == Kind::text && job.served->facts.joins && !batch_key(job).empty();
+}
+
 GenerateRequest merged_images(std::span<const JobPtr> jobs) {
   GenerateRequest all = std::get<GenerateRequest>(jobs[0]->ask);
   if (jobs.size() == 1) return all;

@@ -12,6 +12,9 @@ namespace tessera::server {
 /// alone. Images: those with a seed for each and the same numbers; texts: greedy ones.
 std::string batch_key(const Job& job);
 
+/// Whether others of its key may join its run when that is at work.
+bool may_join(const Job& job);
+
 /// Images (videos, answers) that a request makes.
 int samples_of(const Ask& ask);
 

@@ -10,10 +10,13 @@ namespace {
 void take_part(const std::vector<JobPtr>& jobs) {
   const Model& model = jobs.at(0)->served->model;
   try {
-    if (jobs[0]->record.kind == Kind::text)
-      model.complete(merged_texts(jobs, {}));
-    else
+    if (jobs[0]->record.kind == Kind::text) {
+      CompleteControl control;
+      if (may_join(*jobs[0])) control.join = [] { return std::vector<std::vector<int32_t>>(); };
+      model.complete(merged_texts(jobs, {}), control);
+    } else {
       model.generate(merged_images(jobs));
+    }
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
   }
@@ -26,6 +29,7 @@ std::string order_of(const std::vector<JobPtr>& jobs) {
   for (const JobPtr& job : jobs) requests.push_back(job->record.request);
   return text_of({{"model", jobs.at(0)->record.model},
                   {"previews", jobs[0]->record.previews},
+                  {"alone", jobs[0]->alone},
                   {"requests", requests}});
 }
 
@@ -39,6 +43,7 @@ std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, cons
     job->record.kind = job->served->facts.kind;
     job->record.request = request;
     job->record.previews = said.at("previews");
+    job->alone = said.at("alone");
     read_ask(*job, limits);
     jobs.push_back(std::move(job));
   }

@@ -22,6 +22,7 @@ ModelFacts facts_of(const Model& model, const std::string& name, const RunOption
   facts.height = found.height;
   facts.plan = to_string(options.plan);
   facts.ranks = options.plan.ranks();
+  facts.joins = facts.ranks == 1 || options.plan.moe != MoeForm::fused;
   return facts;
 }
 

@@ -24,6 +24,7 @@ struct ModelFacts {
   int64_t width = 0, height = 0, frames = 1;  ///< as trained
   std::string plan;                           ///< "": one rank
   int ranks = 1;
+  bool joins = true;  ///< prompts may join a batch of answers that is at work
 };
 Json json_of(const ModelFacts& facts);
 

@@ -137,10 +137,10 @@ Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
     if (ended(job.record.state)) return;
     job.events.add("progress", text_of(progress_of(job)));
   };
-  const std::string key = batch_key(*jobs[0]);
-  if (key.empty() || jobs[0]->record.kind != Kind::text || jobs[0]->served->facts.ranks > 1)
-    return look;
-  look.join = [this, key, run = jobs[0]->run](int at_work) { return join(run, key, at_work); };
+  if (!may_join(*jobs[0])) return look;
+  look.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int at_work) {
+    return join(run, key, at_work);
+  };
   look.ended = [this](const JobPtr& job, const Outcome& outcome) {
     const std::lock_guard lock(mutex_);
     if (ended(job->record.state)) return;

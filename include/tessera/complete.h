@@ -165,11 +165,11 @@ struct CompleteControl {
   /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
   std::function<void(const std::string&)> on_note;
   KeptPrefix* prefix = nullptr;  ///< what the last request left to this one; null: nothing
-  /// Asked before each pass, on one rank, if there: prompts, as ids, that join the batch under the
-  /// same request, behind those that there are; each has the answer that it has alone, bit by bit,
-  /// but by a rule of the whole batch (scope=batch). One that does not fit into memory beside those
-  /// at work waits until some have ended. One that is wrong ends the run, as it does in the
-  /// request.
+  /// Asked before each pass, if there, but with moe=fused: prompts, as ids, that join the batch of
+  /// the request, behind those that there are; each has the answer that it has alone, bit by bit,
+  /// but by a rule of the whole batch (scope=batch). What does not fit into memory beside those at
+  /// work waits until some have ended; what is wrong ends the run, as it does in the request. Ranks
+  /// that are processes all have it, or none; the first is asked, for all.
   std::function<std::vector<std::vector<int32_t>>()> join{};
   /// An answer has ended while others may be at work: completions[answer] is whole, the numbers of
   /// the batch are those up to now, without its peaks and bytes. May be empty.

@@ -83,8 +83,6 @@ std::vector<sample::Decoded> decode(const nn::TokenModel& model,
   sample::DecodeControl watch = control;
   int passes = 0;
   if (setup.world) watch.stop = {};
-  require(!control.join || setup.plan.world() == 1, ErrorCode::usage,
-          "prompts join a batch on one rank; leave out the plan, or start another batch");
   std::vector<int64_t> lengths = sample::sequence_lengths(prompts, policy, block_causal);
   watch.ended = [&](int sequence, const sample::Decoded& made) {
     lengths[static_cast<size_t>(sequence)] = 0;

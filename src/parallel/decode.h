@@ -11,9 +11,9 @@ namespace tessera::parallel {
 
 /// Masked diffusion decoding of a language model under any plan: each rank runs its own tokens of a
 /// pass, and all get the logits of the tokens that the pass decides, the same bits. Ranks
-/// stop together when rank 0's control.stop asks, or when one fails because its own does. Otherwise
-/// as sample::decode; a block that leaves no numbers is named. Throws Error(usage) for prompts that
-/// are to join on several ranks.
+/// stop together when rank 0's control.stop asks, or when one fails because its own does. Prompts
+/// that join must be the same on all ranks. Otherwise as sample::decode; a block that leaves no
+/// numbers is named.
 std::vector<sample::Decoded> decode(const nn::TokenModel& model,
                                     const std::vector<sample::TokenPrompt>& prompts,
                                     const sample::DecodingPolicy& policy,

@@ -21,6 +21,7 @@
 #include "pipeline/gather_reports.h"
 #include "pipeline/kept_prefix.h"
 #include "pipeline/launch.h"
+#include "pipeline/share_prompts.h"
 #include "pipeline/streamed_experts.h"
 #include "pipeline/token_memory.h"
 #include "sample/logprobs.h"
@@ -339,33 +340,25 @@ std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) con
   return "";
 }
 
-/// Prompts on their way into a batch that is at work, first come, first served.
+/// Prompts on their way into a batch that is at work, first come, first served. Rank 0 is asked for
+/// them, and all ranks let the same ones in.
 class Joining {
  public:
-  Joining(const Order& order, Course& course) : order_(order), course_(course) {}
+  Joining(const Order& order, Course& course, comm::Communicator* world)
+      : order_(order), course_(course), world_(world) {}
 
   std::vector<sample::TokenPrompt> operator()() {
     CompleteRequest more = order_.request;
     more.prompts.clear();
     more.chat.clear();
-    more.prompt_ids = order_.control.join();
+    more.prompt_ids = share_prompts(world_, order_.control.join);
     if (!more.prompt_ids.empty())
       for (auto& prompt : prompts_of(more, *order_.state.language, order_.policy))
         waiting_.push_back(std::move(prompt));
     std::vector<sample::TokenPrompt> joined;
     if (waiting_.empty() || (more.prompt_ids.empty() && course_.working.size() == refused_beside_))
       return joined;
-    std::vector<sample::TokenPrompt> together;
-    for (const int at_work : course_.working)
-      together.push_back(course_.prompts[static_cast<size_t>(at_work)]);
-    while (!waiting_.empty()) {
-      together.push_back(waiting_.front());
-      const bool alone = together.size() == 1;
-      if (const std::string why = alone && !order_.cache ? "" : order_.misfit(together);
-          !why.empty()) {
-        require(!alone, ErrorCode::memory, "{}", why);
-        break;
-      }
+    for (int64_t fit = least_of(world_, fitting()); fit > 0; --fit) {
       course_.add(waiting_.front());
       joined.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
@@ -375,8 +368,25 @@ class Joining {
   }
 
  private:
+  // How many fit into the memory of this process beside those at work.
+  int64_t fitting() const {
+    if (world_ && world_->rank() > 0 && !order_.state.options.processes) return kAnyNumber;
+    std::vector<sample::TokenPrompt> together;
+    for (const int at_work : course_.working)
+      together.push_back(course_.prompts[static_cast<size_t>(at_work)]);
+    int64_t fit = 0;
+    for (; fit < std::ssize(waiting_); ++fit) {
+      together.push_back(waiting_[static_cast<size_t>(fit)]);
+      const std::string why = order_.misfit(together);
+      require(why.empty() || together.size() > 1, ErrorCode::memory, "{}", why);
+      if (!why.empty()) break;
+    }
+    return fit;
+  }
+
   const Order& order_;
   Course& course_;
+  comm::Communicator* const world_;
   std::deque<sample::TokenPrompt> waiting_;
   size_t refused_beside_ = 0;  // so many at work the first of them did not fit
 };
@@ -409,7 +419,7 @@ CompleteResult Order::run(comm::Communicator* world) {
     return course.after(p, walk, logits);
   };
   passes.ended = [&](int sequence, const auto& out) { course.ended(sequence, out); };
-  if (control.join) passes.join = Joining(*this, course);
+  if (control.join) passes.join = Joining(*this, course, world);
   course.clock = {};
   parallel::decode(*own, prompts, policy, special, setup, passes);
   course.result.seconds = course.clock.seconds();
@@ -549,9 +559,10 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   require_stops(q, language);
   require(!control.join || q.n == 1, ErrorCode::usage,
           "--n {}: prompts join a batch of one answer each", q.n);
-  require((!control.join && !control.on_answer) || state.options.plan.world() == 1,
+  require(!control.join ||
+              (state.options.plan.world() == 1 || state.options.plan.moe != MoeForm::fused),
           ErrorCode::usage,
-          "answers come and go in a batch on one rank; leave out the plan, or wait for its end");
+          "prompts join no batch under moe=fused, whose buffers are for those that begin it");
   TokenRun run = token_run_of(prompts, policy, spec, rule);
   if (prompts.front().kept > 0) {
     run.kept = prompts.front().kept;

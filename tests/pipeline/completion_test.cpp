@@ -1,6 +1,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "engine/llada_golden.h"
@@ -11,7 +12,11 @@
 namespace tessera {
 namespace {
 
-Model open(const std::string& path) { return Model::open(path, golden::options(Precision::f32)); }
+Model open(const std::string& path, const std::string& plan = "") {
+  RunOptions options = golden::options(Precision::f32);
+  options.plan = parse_plan(plan);
+  return Model::open(path, options);
+}
 
 TEST(Completion, StreamsWhatIsFinalAndEndsAtStopTexts) {
   const golden::TextModel folder("llada_moe");
@@ -120,13 +125,18 @@ CompleteResult joined(const Model& model, CompleteRequest q, const std::vector<s
 TEST(Completion, PromptsThatJoinABatchHaveTheBitsOfEachAlone) {
   const std::vector<std::string> words{"a", "Some words", "and a third, longer than the others",
                                        "b", "one more"};
-  for (const auto& [name, cache] : {std::pair{"llada_moe", KvCache::dual},
-                                    {"llada_moe", KvCache::prefix},
-                                    {"llada_moe", KvCache::none},
-                                    {"llada2", KvCache::block}}) {
-    SCOPED_TRACE(name);
+  for (const auto& [name, cache, plan] : {std::tuple{"llada_moe", KvCache::dual, ""},
+                                          {"llada_moe", KvCache::prefix, ""},
+                                          {"llada_moe", KvCache::none, ""},
+                                          {"llada2", KvCache::block, ""},
+                                          {"llada2", KvCache::block, "expert=2"},
+                                          {"llada2", KvCache::block, "tensor=2"},
+                                          {"llada_moe", KvCache::dual, "expert=3"},
+                                          {"llada_moe", KvCache::prefix, "tensor=2"},
+                                          {"llada_moe", KvCache::none, "expert=4"}}) {
+    SCOPED_TRACE(name + std::string(" ") + plan);
     const golden::TextModel folder(name);
-    const Model model = open(folder.path());
+    const Model model = open(folder.path(), plan);
     CompleteRequest q;
     q.max_tokens = 20;
     q.raw = true;
@@ -189,8 +199,10 @@ TEST(Completion, WhatCannotJoinIsRefused) {
   several.n = 2;
   several.temperature = 1;
   EXPECT_NE(refused(several, {}).find("--n 2"), std::string::npos);
+  options.plan = parse_plan("expert=2,moe=fused");
+  EXPECT_NE(refused({}, {}).find("moe=fused"), std::string::npos);
   options.plan = parse_plan("tensor=2");
-  EXPECT_NE(refused({}, {}).find("on one rank"), std::string::npos);
+  EXPECT_NE(refused({}, {{}}).find("holds no token"), std::string::npos);
 }
 
 int64_t most(const Completion::Pass& pass) {

@@ -67,27 +67,12 @@ class Jobs(ServerTest):
         self.assertIn('tessera_batch_jobs_sum{model="tasks-a"} 4\n', server.get("/metrics").body.decode())
 
     def test_answers_join_a_batch_at_work(self):
-        words = [f"{'hello tessera world batch queue'.split()[i % 5]}{chr(97 + i % 26)}" for i in range(40)]
-        requests = [{"prompt": f"{'sort' if i % 3 else 'rev'} {word}=", "max_tokens": 24 if i < 39 else 20} for i, word in enumerate(words)]
-        server = self.another("--batch", 3, "--at-once", 1, models=("shapes", "tasks-a"))
-        blocker = server.submit({"classes": ["red star"], "steps": 300})
-        server.wait(blocker, "running")
-        jobs = [server.submit(request, "tasks-a") for request in requests]
-        server.ask("DELETE", f"/jobs/{jobs[7]}")
-        server.ask("DELETE", f"/jobs/{blocker}")
-        shown = [server.wait(job) for job in jobs]
-        self.assertEqual([job["state"] for job in shown], ["cancelled" if i == 7 else "done" for i in range(40)])
-        for i, (request, job) in enumerate(zip(requests, shown)):
-            if i != 7:
-                alone = self.server.wait(self.server.submit(request, "tasks-a"))
-                self.assertEqual((job["text"], job["usage"]), (alone["text"], alone["usage"]))
-                self.assertEqual(job["report"]["completions"][0]["text"], job["text"])
-        said = server.get("/metrics").body.decode()
-        self.assertIn('tessera_batch_jobs_sum{model="tasks-a"} 4\n', said, "three began, and the one of another length")
-        self.assertIn('tessera_jobs_joined_total{model="tasks-a"} 35\n', said)
-        ends = [job["ended"] for job in shown if job["state"] == "done"]
-        self.assertLess(ends[0], ends[-2], "each ends when it has ended")
-        self.assertEqual(server.get("/status").json["running"], [])
+        self.answers_join(self.another("--batch", 3, "--at-once", 1, models=self.models))
+
+    def test_answers_join_a_batch_on_several_ranks(self):
+        for plan, joins in (("expert=2", True), ("tensor=2", True), ("expert=2,moe=fused", False)):
+            with self.subTest(plan):
+                self.answers_join(self.another("--batch", 3, "--at-once", 1, "--plan", plan, models=self.models), joins)
 
     def test_who_waits_longer_is_not_passed_by_those_who_could_join(self):
         server = self.another("--batch", 2, "--at-once", 1, models=("shapes", "tasks-a"))

@@ -170,6 +170,33 @@ class ServerTest(unittest.TestCase):
         self.addCleanup(server.close)
         return server
 
+    def answers_join(self, server, joins=True):
+        """40 prompts to a server with --batch 3 that runs one request at a time, against self.server's answers."""
+        words = [f"{'hello tessera world batch queue'.split()[i % 5]}{chr(97 + i % 26)}" for i in range(40)]
+        requests = [{"prompt": f"{'sort' if i % 3 else 'rev'} {word}=", "max_tokens": 24 if i < 39 else 20} for i, word in enumerate(words)]
+        blocker = server.submit({"classes": ["red star"], "steps": 300})
+        server.wait(blocker, "running")
+        jobs = [server.submit(request, "tasks-a") for request in requests]
+        server.ask("DELETE", f"/jobs/{jobs[7]}")
+        server.ask("DELETE", f"/jobs/{blocker}")
+        shown = [server.wait(job) for job in jobs]
+        self.assertEqual([job["state"] for job in shown], ["cancelled" if i == 7 else "done" for i in range(40)])
+        for i, (request, job) in enumerate(zip(requests, shown)):
+            if i != 7:
+                alone = self.server.wait(self.server.submit(request, "tasks-a"))
+                self.assertEqual((job["text"], job["usage"]), (alone["text"], alone["usage"]))
+                self.assertEqual(job["report"]["completions"][0]["text"], job["text"])
+        said = server.get("/metrics").body.decode()
+        if joins:
+            self.assertIn('tessera_batch_jobs_sum{model="tasks-a"} 4\n', said, "three began, and the one of another length")
+            self.assertIn('tessera_jobs_joined_total{model="tasks-a"} 35\n', said)
+            ends = [job["ended"] for job in shown if job["state"] == "done"]
+            self.assertLess(ends[0], ends[-2], "each ends when it has ended")
+        else:
+            self.assertIn('tessera_batch_jobs_sum{model="tasks-a"} 39\n', said)
+            self.assertNotIn("tessera_jobs_joined_total{", said)
+        self.assertEqual(server.get("/status").json["running"], [])
+
 
 def main():
     unittest.main(verbosity=2 if "-v" in sys.argv else 1)

@@ -1,0 +1,46 @@
+#include "pipeline/share_prompts.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "comm/threads/launch.h"
+
+namespace tessera::pipeline {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(SharePrompts, AllRanksGetWhatTheFirstIsGiven) {
+  const PromptIds given{{1, 2, 3}, {}, {7}};
+  EXPECT_EQ(share_prompts(nullptr, [&] { return given; }), given);
+  for (const PromptIds& prompts : {given, PromptIds()})
+    for (int ranks : {1, 2, 5}) {
+      std::atomic<int> asked = 0, same = 0;
+      comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
+        const int rank = world.rank();
+        same += share_prompts(&world, [&] {
+                  asked += rank == 0 ? 1 : 100;
+                  return prompts;
+                }) == prompts;
+      });
+      EXPECT_EQ(asked, 1);
+      EXPECT_EQ(same, ranks);
+    }
+}
+
+TEST(SharePrompts, TheLeastThatIsSaidHolds) {
+  EXPECT_EQ(least_of(nullptr, 5), 5);
+  std::atomic<int> right = 0;
+  comm::threads::run(3, 20s, [&](comm::Communicator& world) {
+    const int rank = world.rank();
+    right += least_of(&world, 4 - rank) == 2;
+    right += least_of(&world, rank == 0 ? 3 : kAnyNumber) == 3;
+    right += least_of(&world, rank) == 0;
+  });
+  EXPECT_EQ(right, 9);
+}
+
+}  // namespace
+}  // namespace tessera::pipeline
