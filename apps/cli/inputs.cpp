@@ -88,10 +88,16 @@ std::vector<std::string> read_lines(const std::string& path, const std::string& 
     const size_t end = std::min(text.find('\n', from), text.size());
     std::string line = text.substr(from, end - from);
     if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(line);
+    lines.push_back(line);
     from = end + 1;
   }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
   if (lines.empty()) refuse(option, path, "holds no line");
+  const auto none = std::ranges::find(lines, "");
+  if (none != lines.end())  // left out, later results would not stand at the number of their line
+    refuse(option, path,
+           "has nothing in line " + std::to_string(none - lines.begin() + 1) +
+               "; each line is a prompt: write one there, or take the line out");
   return lines;
 }
 

@@ -14,8 +14,8 @@ std::string read_input(const std::string& path, const std::string& option,
 /// newline.
 std::string read_text(const std::string& typed, const std::string& option,
                       const std::stop_token& stop);
-/// Lines of a file, or of standard input for "-", without the empty ones. Throws as read_input, and
-/// when there is no line.
+/// Lines of a file, or of standard input for "-"; empty ones at its end are none. Throws as
+/// read_input, when there is no line, and for an empty one before another, by its number.
 std::vector<std::string> read_lines(const std::string& path, const std::string& option,
                                     const std::stop_token& stop);
 

@@ -42,6 +42,8 @@ class Texts(ProgramTest):
         stopped = self.complete("--prompt", "rev stone=", "--stop", f"[{whole[0]}]")[0]["text"]
         self.assertEqual(stopped, whole)
         self.assertNotEqual(self.complete("--prompt", "rev stone=", "--stop", whole[0])[0]["text"], whole)
+        for command in (("complete", "tasks-b", "--prompt", "rev stone="), ("chat", "tasks-b")):
+            self.refused(2, *command, "--stop", "a", "--stop", "", input="x\n", says="--stop '': an empty text ends every answer")
 
     def test_each_prompt_is_one(self):
         self.assertEqual(len(self.complete("--prompt", "a", "--prompt", "b")), 2)
@@ -67,13 +69,15 @@ class Inputs(ProgramTest):
         self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
 
     def test_lines(self):
-        (self.folder / "prompts").write_text("waves\r\n\nrocks")
+        (self.folder / "prompts").write_text("waves\r\nrocks\n\r\n\n")
         self.assertEqual(self.run_here(*WAVES, "a", "--prompt-file", "prompts").returncode, 0)
         self.run_here(*WAVES, "b", "--prompt-file", "-", input="waves\nrocks\n")
         self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
         self.assertEqual(read_safetensors(self.folder / "a")[0]["latents"][1][0], 2)
         self.refused(2, *WAVES, "c", "--prompt-file", "-", input="\n",
                      says="--prompt-file: standard input holds no line")
+        for text, line in (("\nwaves\n", 1), ("waves\r\n\r\nrocks", 2), ("a\nb\n\n\nc\n", 3)):
+            self.refused(2, *WAVES, "c", "--prompt-file", "-", input=text, says=f"has nothing in line {line};")
 
     def test_what_cannot_be_read(self):
         os.mkfifo(self.folder / "pipe")

@@ -299,7 +299,7 @@ class Complete(ProgramTest):
         self.assertEqual(json.loads(self.run_here(*ask, "--json").stdout)["completions"][0]["text"], "")
 
     def test_prompts_come_from_files_and_standard_input(self):
-        (self.folder / "prompts.txt").write_text("sort hello=\r\n\nrev stone=\n")
+        (self.folder / "prompts.txt").write_text("sort hello=\r\nrev stone=\n\n")
         done = self.run_here("complete", "tasks-b", "--prompt-file", "prompts.txt")
         self.assertEqual(done.stdout, "ehllo\n---\nenots\n")
         done = self.run_here("complete", "tasks-b", "--prompt-file", "-", input="rev stone=\n")
@@ -307,6 +307,8 @@ class Complete(ProgramTest):
         done = self.run_here("complete", "tasks-b", "--prompt", "-", input="rev stone=\n")
         self.assertEqual(done.stdout, "enots\n")
         self.refused(2, "complete", "tasks-b", "--prompt-file", "none.txt", says=["--prompt-file", "none.txt"])
+        for command in ("complete", "tokenize"):
+            self.refused(2, command, "tasks-b", "--prompt-file", "-", input="a\n\nb\n", says="has nothing in line 2;")
         self.refused(2, "complete", "tasks-b", "--prompt-file", "/dev/zero", says="no regular file")
 
     def test_json_has_a_line_an_array(self):
