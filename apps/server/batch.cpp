@@ -36,9 +36,11 @@ std::string batch_key(const Job& job) {
     const auto& text = std::get<CompleteRequest>(job.ask);
     // What a rule of the whole batch chooses depends on who else is in it.
     if (text.temperature > 0 || text.select.find("scope=batch") != std::string::npos) return "";
-    for (const char* own : {"prompt", "prompts", "messages", "raw", "seed"}) key.erase(own);
+    for (const char* own : {"prompt", "prompts", "messages", "tools", "raw", "seed"})
+      key.erase(own);
   }
-  return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" + text_of(key);
+  return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" +
+         nlohmann::json(key).dump();  // in one order of names
 }
 
 bool may_join(const Job& job) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ranges>
 #include <set>
 
 namespace tessera::server {
@@ -11,8 +12,10 @@ namespace {
 const FieldNames kRenamed{{"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}};
 
 // How sentences begin that are about a field and do not name it.
-const FieldNames kBeginnings{
-    {"decoding ", "decode"}, {"expert selection ", "select"}, {"chat: ", "messages"}};
+const FieldNames kBeginnings{{"decoding ", "decode"},
+                             {"expert selection ", "select"},
+                             {"chat: ", "messages"},
+                             {"chat: 'tools'", "tools"}};
 
 const std::set<std::string> kFields{"binning",
                                     "block",
@@ -38,6 +41,7 @@ const std::set<std::string> kFields{"binning",
                                     "stop_at_eos",
                                     "temperature",
                                     "text_tokens",
+                                    "tools",
                                     "top_k",
                                     "top_p",
                                     "true_guidance",
@@ -102,7 +106,7 @@ std::string in_fields(const std::string& sentence, const FieldNames& form) {
 std::string field_blamed(const std::string& sentence, const FieldNames& form) {
   if (const std::string option = option_at(sentence, 0); !option.empty())
     return field_of(option, form);
-  for (const auto& [beginning, field] : kBeginnings)
+  for (const auto& [beginning, field] : std::views::reverse(kBeginnings))  // longer ones first
     if (sentence.starts_with(beginning)) return renamed(field, form);
   const std::string word = word_at(sentence, 0);
   return kFields.contains(word) ? renamed(word, form) : "";

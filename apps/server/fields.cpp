@@ -106,4 +106,10 @@ void Fields::finish() const {
                   "'" + path_of(name.substr(0, 100)) + "' is no parameter of this request");
 }
 
+void check_text(size_t bytes, size_t most, const std::string& name) {
+  if (bytes > most)
+    throw wrong(name, name + ": " + std::to_string(bytes) + " bytes of text; a request has " +
+                          std::to_string(most) + " at most");
+}
+
 }  // namespace tessera::server

@@ -37,4 +37,7 @@ class Fields {
   std::vector<std::string> taken_;
 };
 
+/// Refuses more bytes of text in a field than a request may have.
+void check_text(size_t bytes, size_t most, const std::string& name);
+
 }  // namespace tessera::server

@@ -5,7 +5,8 @@
 
 namespace tessera::server {
 
-using Json = nlohmann::json;
+/// Objects keep the order of their names: chat templates write tools and arguments as they came.
+using Json = nlohmann::ordered_json;
 
 /// One line of JSON; bytes that are no UTF-8 (of a file's name, say) are replaced.
 inline std::string text_of(const Json& json) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "server/chat_reader.h"
 #include "server/field_names.h"
 #include "server/fields.h"
 #include "server/refusal.h"
@@ -11,6 +12,9 @@
 
 namespace tessera::server {
 namespace {
+
+constexpr int kDeepest = 32;         // schemas of tools nest
+constexpr size_t kMostNames = 1000;  // of an object, whose names are looked through in order
 
 // What the library says of a word is about this field.
 template <class Read>
@@ -25,10 +29,7 @@ auto worded(const std::string& name, const Read& read) {
 void check_size(const Limits& limits, const std::vector<std::string>& texts, const char* name) {
   size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
-  if (bytes > limits.prompt)
-    throw wrong(name, std::string(name) + ": " + std::to_string(bytes) +
-                          " bytes of text; a request has " + std::to_string(limits.prompt) +
-                          " at most");
+  check_text(bytes, limits.prompt, name);
 }
 
 void check_images(int64_t images, const GenerateRequest& q, const ModelFacts& model,
@@ -115,26 +116,6 @@ GenerateRequest read_generate(const Json& request, const ModelFacts& model, cons
   return q;
 }
 
-// [{role, content}], both texts: what a chat template reads.
-std::string read_messages(const Json& messages, const Limits& limits) {
-  if (!messages.is_array() || messages.empty())
-    throw wrong("messages", "messages: expected a list of {role, content}");
-  std::vector<std::string> contents;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const std::string where = "messages[" + std::to_string(i) + "]";
-    Fields fields(messages[i], where, true);
-    std::string role, content;
-    if (!fields.text("role", role) || !fields.text("content", content))
-      throw wrong(where, where + ": expected a role and a content, both texts");
-    if (role != "system" && role != "user" && role != "assistant")
-      throw wrong(where + ".role", where + ".role: expected system, user or assistant");
-    fields.finish();
-    contents.push_back(content);
-  }
-  check_size(limits, contents, "messages");
-  return text_of(messages);
-}
-
 void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
   std::string prompt;
   const bool one = fields.text("prompt", prompt);
@@ -143,7 +124,9 @@ void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
   const Json* messages = fields.take("messages");
   if (one + several + (messages != nullptr) != 1)
     throw wrong("prompt", "give one of prompt, prompts and messages");
-  if (messages) q.chat = read_messages(*messages, limits);
+  const Json* tools = fields.take("tools");
+  if (tools && !messages) throw wrong("tools", "tools: only a chat has them; give messages");
+  if (messages) q.chat = read_chat(*messages, tools, limits.prompt);
   check_size(limits, q.prompts, "prompt");
   fields.flag("raw", q.raw);
 }
@@ -213,38 +196,49 @@ CompleteRequest read_complete(const Json& request, const Limits& limits) {
   return q;
 }
 
-// Refuses names that stand twice, and depth.
+// Refuses names that stand twice, depth, and more names than are looked through in no time.
 class Strict {
  public:
+  Strict(std::string what, std::string param) : what_(std::move(what)), param_(std::move(param)) {}
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > 16) throw wrong("", "the body is nested deeper than 16; nothing here needs that");
+    if (depth > kDeepest)
+      throw wrong(param_, what_ + " is nested deeper than " + std::to_string(kDeepest) +
+                              "; nothing here needs that");
     if (event == Json::parse_event_t::object_start) names_.emplace_back();
     if (event == Json::parse_event_t::object_end) names_.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !names_.back().insert(parsed.get_ref<const std::string&>()).second)
-      throw wrong(parsed.get<std::string>().substr(0, 100), "a name stands twice in one object");
+    if (event != Json::parse_event_t::key) return true;
+    const auto& name = parsed.get_ref<const std::string&>();
+    if (!names_.back().insert(name).second)
+      throw wrong(param_.empty() ? name.substr(0, 100) : param_,
+                  what_ + ": a name stands twice in one object");
+    if (names_.back().size() > kMostNames)
+      throw wrong(param_, what_ + ": an object has more than " + std::to_string(kMostNames) +
+                              " names; nothing here needs that");
     return true;
   }
 
  private:
+  const std::string what_, param_;
   std::vector<std::set<std::string>> names_;
 };
 
 }  // namespace
 
-Json parse_body(std::string_view body) {
+Json parse_object(std::string_view text, const std::string& what, const std::string& param) {
   Json parsed;
   try {
-    Strict strict;
-    parsed = Json::parse(body, std::ref(strict));
+    Strict strict(what, param);
+    parsed = Json::parse(text, std::ref(strict));
   } catch (const Json::exception& e) {
-    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at ..."
-    throw wrong("", "the body is no JSON: " +
-                        what.substr(std::min(what.find("] ") + 2, what.size())).substr(0, 200));
+    const std::string why = e.what();  // "[json.exception.parse_error.101] parse error at ..."
+    throw wrong(param, what + " is no JSON: " +
+                           why.substr(std::min(why.find("] ") + 2, why.size())).substr(0, 200));
   }
-  if (!parsed.is_object()) throw wrong("", "the body is no JSON object: expected {...}");
+  if (!parsed.is_object()) throw wrong(param, what + " is no JSON object: expected {...}");
   return parsed;
 }
+
+Json parse_body(std::string_view body) { return parse_object(body, "the body", ""); }
 
 Ask read_request(const Json& request, const ModelFacts& model, const Limits& limits) {
   if (model.kind == Kind::text) return read_complete(request, limits);

@@ -18,8 +18,11 @@ constexpr int64_t kMostLogprobs = 20;
 /// What a body asks of the library.
 using Ask = std::variant<GenerateRequest, CompleteRequest>;
 
-/// A body as JSON. Throws Refusal(400) for what is no object, names one thing twice, is no UTF-8 or
-/// is nested deeper than 16.
+/// A text as a JSON object. Throws Refusal(400) of `param`, which begins with `what`, for what is
+/// none, names one thing twice or more than 1000 in one object, is no UTF-8 or is nested deeper
+/// than 32.
+Json parse_object(std::string_view text, const std::string& what, const std::string& param);
+/// The same of a body.
 Json parse_body(std::string_view body);
 
 /// Reads the `request` of a job, its names and meanings those of the command line. Nothing in it

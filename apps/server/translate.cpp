@@ -2,6 +2,7 @@
 #include <charconv>
 #include <random>
 
+#include "server/chat_reader.h"
 #include "server/fields.h"
 #include "server/openai.h"
 
@@ -89,17 +90,42 @@ std::string content_of(const Json& content, const std::string& where) {
   return all;
 }
 
-// Its `name` is for nobody: no template reads it.
+// A `name` is for nobody but of a tool: no template reads it. Calls are read as those of a job are.
 Json message_of(const Json& message, const std::string& where) {
   Fields fields(message, where, true);
-  std::string role, name;
+  std::string role, name, id;
   fields.text("role", role);
-  fields.text("name", name);
+  const bool named = fields.text("name", name);
   const Json* content = fields.take("content");
+  const bool assistant = role == "assistant", tool = role == "tool";
+  const Json* calls = assistant ? fields.take("tool_calls") : nullptr;
+  if (assistant && fields.take("refusal"))  // null, as an answer has it, is none
+    throw wrong(where + ".refusal", where + ".refusal: Tessera does not do this; leave it out");
+  if (tool && !fields.text("tool_call_id", id))
+    throw wrong(where + ".tool_call_id", where + ".tool_call_id: expected the id of a call");
   fields.finish();
   if (role == "developer") role = "system";  // its newer name
-  if (role.empty() || !content) throw wrong(where, where + ": expected a role and a content");
-  return {{"role", role}, {"content", content_of(*content, where + ".content")}};
+  if (role.empty() || (!content && !calls))
+    throw wrong(where, where + ": expected a role and a content");
+  Json made = {{"role", role}, {"content", nullptr}};
+  if (content) made["content"] = content_of(*content, where + ".content");
+  if (calls) made["tool_calls"] = *calls;
+  if (tool) made["tool_call_id"] = id;
+  if (tool && named) made["name"] = name;
+  return made;
+}
+
+// "none" shows the model no tools; what an answer says is text in any case.
+void read_tools(Fields& fields, Json& request) {
+  const Json* tools = fields.take("tools");
+  const Json* choice = fields.take("tool_choice");
+  if (choice && *choice != "auto" && *choice != "none")
+    throw wrong("tool_choice", "tool_choice: expected auto or none; no answer is forced to a call");
+  if (choice && *choice == "auto" && !tools)
+    throw wrong("tool_choice", "tool_choice: without tools there is nothing to choose; give tools");
+  only(fields, "parallel_tool_calls", {true});
+  if (tools) check_tools(*tools);
+  if (tools && (!choice || *choice == "auto")) request["tools"] = *tools;
 }
 
 }  // namespace
@@ -169,6 +195,7 @@ Translated translate_chat(const Json& body) {
   for (size_t i = 0; i < messages->size(); ++i)
     to.request["messages"].push_back(
         message_of((*messages)[i], "messages[" + std::to_string(i) + "]"));
+  read_tools(fields, to.request);
   to.names = {{"prompt", "messages"}};
   int64_t tokens = 0;  // that both names mean, the newer first
   for (const char* name : {"max_tokens", "max_completion_tokens"})

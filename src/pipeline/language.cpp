@@ -126,6 +126,12 @@ std::string Language::rendered(const tokenizer::ValueDict& chat) const {
             base::printable(key), part_.folder);
     values.set(key, value);
   }
+  for (const tokenizer::Value& message : chat.find("messages")->items()) {
+    const tokenizer::Value* calls = message.dict().find("tool_calls");
+    require(!calls || !truth(*calls) || form.reads_part("tool_calls"), ErrorCode::usage,
+            "chat: the chat template of '{}' reads no 'tool_calls' of messages; leave them out",
+            part_.folder);
+  }
   return form.render(values);
 }
 

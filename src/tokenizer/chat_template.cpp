@@ -1,6 +1,7 @@
 #include "tokenizer/chat_template.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/fail.h"
 #include "tokenizer/template_render.h"
@@ -14,18 +15,20 @@ constexpr size_t kLongestTemplate = size_t{1} << 20;
 // Steps: some microseconds each ten.
 constexpr size_t kSteps = 5'000'000, kStepsAByte = 100, kMostSteps = 200'000'000;
 
-bool names(const Expression& e, const std::string& name) {
-  if (e.op == Expression::Op::name && e.text == name) return true;
+using Wanted = std::function<bool(const Expression&)>;
+
+bool holds(const Expression& e, const Wanted& wanted) {
+  if (wanted(e)) return true;
   return std::any_of(e.parts.begin(), e.parts.end(),
-                     [&](const ExpressionPtr& part) { return part && names(*part, name); });
+                     [&](const ExpressionPtr& part) { return part && holds(*part, wanted); });
 }
 
-bool names(const Statements& statements, const std::string& name) {
+bool holds(const Statements& statements, const Wanted& wanted) {
   return std::any_of(statements.begin(), statements.end(), [&](const auto& s) {
     return std::any_of(s->expressions.begin(), s->expressions.end(),
-                       [&](const ExpressionPtr& e) { return e && names(*e, name); }) ||
+                       [&](const ExpressionPtr& e) { return e && holds(*e, wanted); }) ||
            std::any_of(s->bodies.begin(), s->bodies.end(),
-                       [&](const Statements& body) { return names(body, name); });
+                       [&](const Statements& body) { return holds(body, wanted); });
   });
 }
 
@@ -52,6 +55,17 @@ std::string ChatTemplate::render(const ValueDict& values, std::time_t now) const
   }
 }
 
-bool ChatTemplate::reads(const std::string& name) const { return names(statements_, name); }
+bool ChatTemplate::reads(const std::string& name) const {
+  return holds(statements_,
+               [&](const Expression& e) { return e.op == Expression::Op::name && e.text == name; });
+}
+
+bool ChatTemplate::reads_part(const std::string& name) const {
+  return holds(statements_, [&](const Expression& e) {
+    if (e.op == Expression::Op::attribute) return e.text == name;
+    return e.op == Expression::Op::literal && e.value.is(Value::Kind::text) &&
+           e.value.text() == name;
+  });
+}
 
 }  // namespace tessera::tokenizer

@@ -22,6 +22,8 @@ class ChatTemplate {
   std::string render(const ValueDict& values, std::time_t now = std::time(nullptr)) const;
   /// Whether the template names this value anywhere.
   bool reads(const std::string& name) const;
+  /// Whether it names this part of a value anywhere: message.x or message['x'].
+  bool reads_part(const std::string& name) const;
 
  private:
   std::string where_;

@@ -4,13 +4,26 @@
 import base64
 import contextlib
 import io
+import json
+import pathlib
 import re
+import shutil
+import subprocess
 import tempfile
 
 import openai
 
-from serving import SOURCE, ServerTest, main
+from serving import PROGRAM, SOURCE, ServerTest, main
 
+# Letters that tasks-a knows.
+TOOLS_TEMPLATE = """\
+{%- for tool in tools or [] %}{% for name in tool.function.parameters %}{{ name }} {% endfor %}{% endfor %}
+{%- for m in messages %}{{ ' ' if not loop.first }}
+{%- for call in m.tool_calls or [] %}{{ call.function.name }}
+{%- for name, value in call.function.arguments.items() %} {{ name }} {{ value }}{% endfor %}{% endfor %}
+{%- if m.role == 'tool' %}{{ m.tool_call_id }} {% endif %}{{ m.content or '' }}
+{%- endfor -%}
+"""
 
 class Client(ServerTest):
     def setUp(self):
@@ -60,6 +73,46 @@ class Client(ServerTest):
         stream = self.client.chat.completions.create(model="tasks-a", messages=parts, stream=True, temperature=0,
                                                      max_completion_tokens=32)
         self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in stream), "ehllo")
+
+    def with_template(self, template):
+        """A client of a server whose tasks-a has another chat template, and the server."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "tools"
+        shutil.copytree(SOURCE / "models/tasks-a", folder)
+        (folder / "chat_template.jinja").write_text(template)
+        server = self.another(models=(str(folder),))
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        return client, server
+
+    def test_what_tools_said_reaches_the_template(self):
+        client, server = self.with_template(TOOLS_TEMPLATE)
+        tools = [{"type": "function", "function": {"name": "add", "parameters": {"zeta": {}, "beta": {}}}}]
+        call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"z": "p", "b": "q"}'}}
+        first = client.chat.completions.create(model="tools", messages=[{"role": "user", "content": "go"}], tools=tools,
+                                               max_tokens=8).choices[0]
+        self.assertEqual(first.finish_reason in ("stop", "length"), True)
+        self.assertIsNone(first.message.tool_calls, "an answer is text")
+        messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "c", "content": "done"}, first.message]
+        for choice, known in (("auto", "zeta beta "), ("none", "")):
+            client.chat.completions.create(model="tools", messages=messages, tools=tools, tool_choice=choice, max_tokens=8)
+            job = server.get("/jobs/" + server.get("/jobs?limit=1").json["jobs"][0]["id"]).json
+            wanted = f"{known}go add z p b q c done {first.message.content}"
+            ids = subprocess.run([PROGRAM, "tokenize", "tasks-a", "--raw", "--json", "--prompt", wanted], check=True,
+                                 capture_output=True, text=True).stdout
+            self.assertEqual(job["report"]["completions"][0]["prompt_ids"], json.loads(ids)[0]["ids"])
+
+    def test_a_template_that_knows_no_tools_refuses_them(self):
+        client, _ = self.with_template("{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}"
+                                       "{% endif %}{{ m.content or '' }}{% endfor %}")
+        asked = {"role": "user", "content": "x"}
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for more, says in (({"messages": [asked, {"role": "tool", "tool_call_id": "c", "content": "4"}]}, "no tools here"),
+                           ({"messages": [asked, {"role": "assistant", "tool_calls": [call]}]}, "tool_calls"),
+                           ({"messages": [asked], "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools")):
+            for stream in (False, True):
+                with self.assertRaisesRegex(openai.BadRequestError, says):
+                    client.chat.completions.create(model="tools", stream=stream, **more)
 
     def test_several_answers_to_one_prompt(self):
         ask = {"model": "tasks-a", "prompt": "sort hello=", "temperature": 0.7, "top_p": 0.9, "seed": 5}

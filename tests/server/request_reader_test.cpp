@@ -117,8 +117,16 @@ TEST(RequestReader, BodiesThatAreNone) {
   EXPECT_NO_THROW(parse_body(R"({"a": {"b": 1}, "c": {"b": 1}})"));
   EXPECT_THROW(parse_body(std::string(1 << 20, '[')), Refusal);
   std::string deep = "{\"a\":";
-  for (int i = 0; i < 20; ++i) deep += "[";
+  for (int i = 0; i < 40; ++i) deep += "[";
   EXPECT_THROW(parse_body(deep), Refusal);
+  for (const auto& [names, taken] : {std::pair{1000, true}, {1001, false}}) {
+    std::string wide = "{\"a\":0";
+    for (int i = 1; i < names; ++i) wide += ",\"" + std::to_string(i) + "\":0";
+    if (taken)
+      EXPECT_NO_THROW(parse_body(wide + "}"));
+    else
+      EXPECT_THROW(parse_body(wide + "}"), Refusal);
+  }
 }
 
 }  // namespace

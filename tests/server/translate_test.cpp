@@ -23,7 +23,7 @@ TEST(Translate, ACompletion) {
   EXPECT_EQ(
       to.request,
       Json::parse(
-          R"({"prompts": ["a", "b"], "max_tokens": 5, "stop": ["x"], "threshold": 0.5, "n": 2, "top_p": 0.5})"));
+          R"({"stop": ["x"], "threshold": 0.5, "n": 2, "top_p": 0.5, "prompts": ["a", "b"], "max_tokens": 5})"));
   EXPECT_EQ(refused(R"({"prompt": "a", "best_of": 2})", translate_completion), "best_of");
   EXPECT_EQ(refused(R"({"prompt": "a", "logprobs": 3, "stream": true})", translate_completion),
             "logprobs");
@@ -37,11 +37,10 @@ TEST(Translate, AChat) {
       R"({"model": "m", "messages": [{"role": "system", "content": "be"},
           {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
           "max_completion_tokens": 7, "max_tokens": 3})"));
-  EXPECT_EQ(to.request,
-            Json::parse(R"({"max_tokens": 7, "messages": [{"role": "system", "content": "be"},
-                                        {"role": "user", "content": "ab"}]})"));
+  EXPECT_EQ(to.request, Json::parse(R"({"messages": [{"role": "system", "content": "be"},
+                                        {"role": "user", "content": "ab"}], "max_tokens": 7})"));
   EXPECT_EQ(refused(R"({"messages": "x"})", translate_chat), "messages");
-  EXPECT_EQ(refused(R"({"messages": [], "tools": [{}]})", translate_chat), "tools");
+  EXPECT_EQ(refused(R"({"messages": [], "tools": [{}]})", translate_chat), "tools[0].function");
   EXPECT_EQ(refused(R"({"messages": [], "top_logprobs": 2})", translate_chat), "top_logprobs");
   EXPECT_EQ(refused(R"({"messages": [], "logprobs": true, "top_logprobs": 21})", translate_chat),
             "top_logprobs");
@@ -49,6 +48,32 @@ TEST(Translate, AChat) {
       translate_chat(Json::parse(R"({"messages": [], "logprobs": true, "top_logprobs": 2})"))
           .request;
   EXPECT_EQ(asked["logprobs"], 2);
+}
+
+// As OpenAI's client sends back what it got, and what was called.
+TEST(Translate, AChatWithTools) {
+  const std::string said = R"({"messages": [{"role": "user", "content": "x", "name": "u"},
+      {"role": "assistant", "content": null, "refusal": null, "tool_calls": [
+          {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+      {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "4"}]}],
+      "tools": [{"type": "function", "function": {"name": "f"}}])";
+  const Json request = translate_chat(Json::parse(said + "}")).request;
+  EXPECT_EQ(request["messages"], Json::parse(R"([{"role": "user", "content": "x"},
+      {"role": "assistant", "content": null, "tool_calls": [
+          {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+      {"role": "tool", "content": "4", "tool_call_id": "c"}])"));
+  EXPECT_EQ(request["tools"].size(), 1U);
+  for (const auto& [choice, shown] : {std::pair{"\"auto\"", true}, {"\"none\"", false}}) {
+    const Json body = Json::parse(said + ", \"tool_choice\": " + choice + "}");
+    EXPECT_EQ(translate_chat(body).request.contains("tools"), shown) << choice;
+  }
+  for (const char* choice :
+       {"\"required\"", "3", R"({"type": "function", "function": {"name": "f"}})"})
+    EXPECT_EQ(refused((said + ", \"tool_choice\": " + choice + "}").c_str(), translate_chat),
+              "tool_choice");
+  EXPECT_EQ(refused((said + ", \"parallel_tool_calls\": false}").c_str(), translate_chat),
+            "parallel_tool_calls");
+  EXPECT_EQ(refused(R"({"messages": [], "tool_choice": "auto"})", translate_chat), "tool_choice");
 }
 
 }  // namespace

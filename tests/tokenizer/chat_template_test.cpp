@@ -127,6 +127,9 @@ TEST(ChatTemplate, SaysWhatItReads) {
                            "t");
   EXPECT_TRUE(reads.reads("tools"));
   EXPECT_FALSE(reads.reads("x"));
+  EXPECT_TRUE(reads.reads_part("x"));
+  EXPECT_FALSE(reads.reads_part("tools"));
+  EXPECT_TRUE(ChatTemplate("{{ m['y'] }}{{ 'z' in m }}", "t").reads_part("y"));
 }
 
 std::string repeated(const std::string& text, size_t count) {

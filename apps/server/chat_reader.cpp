@@ -1,0 +1,143 @@
+#include "server/chat_reader.h"
+
+#include "server/fields.h"
+#include "server/refusal.h"
+#include "server/request_reader.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr size_t kMostTools = 128;
+constexpr int kDeepest = 24;  // what stands around them in a body, and for other ranks, is deeper
+
+std::string at(const std::string& list, size_t i) { return list + "[" + std::to_string(i) + "]"; }
+
+// What templates get as it came.
+void check_parts(const Json& value, const std::string& where, int depth = 1) {
+  if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    throw wrong(where, where + ": expected texts without the character 0");
+  if (depth > kDeepest)
+    throw wrong(where, where + ": nested deeper than " + std::to_string(kDeepest));
+  if (!value.is_structured()) return;
+  for (const auto& [name, part] : value.items()) {
+    if (name.find('\0') != std::string::npos)
+      throw wrong(where, where + ": expected names without the character 0");
+    check_parts(part, where, depth + 1);
+  }
+}
+
+// An object, or the text of one; "" and nothing are an empty one.
+Json read_arguments(const Json* given, const std::string& where) {
+  if (!given || (given->is_string() && given->get_ref<const std::string&>().empty()))
+    return Json::object();
+  Json read = *given;
+  if (given->is_string()) read = parse_object(given->get<std::string>(), where, where);
+  if (!read.is_object()) throw wrong(where, where + ": expected an object, or the text of one");
+  check_parts(read, where);
+  return read;
+}
+
+// One {"function": {"name": ..., ...}}; `more` reads what else the function has.
+template <class More>
+void read_function(const Json& given, const std::string& where, const More& more) {
+  Fields outer(given, where, true);
+  std::string type = "function", id, name;
+  outer.text("id", id);
+  outer.text("type", type);
+  const Json* function = outer.take("function");
+  outer.finish();
+  if (type != "function") throw wrong(where + ".type", where + ".type: expected function");
+  const std::string inside = where + ".function";
+  if (!function) throw wrong(inside, inside + ": expected an object with a name");
+  Fields fields(*function, inside, true);
+  if (!fields.text("name", name) || name.empty())
+    throw wrong(inside + ".name", inside + ".name: expected the name of a function");
+  more(fields, inside);
+  fields.finish();
+}
+
+Json read_call(const Json& given, const std::string& where) {
+  Json arguments;
+  read_function(given, where, [&](Fields& fields, const std::string& inside) {
+    arguments = read_arguments(fields.take("arguments"), inside + ".arguments");
+  });
+  Json call = given;
+  call["function"]["arguments"] = std::move(arguments);
+  return call;
+}
+
+Json read_calls(const Json& calls, const std::string& where) {
+  if (!calls.is_array() || calls.empty())
+    throw wrong(where, where + ": expected a list of {function: {name, arguments}}");
+  Json read = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) read.push_back(read_call(calls[i], at(where, i)));
+  return read;
+}
+
+Json read_message(const Json& given, const std::string& where) {
+  Fields fields(given, where, true);
+  std::string role, content, name, id;
+  fields.text("role", role);
+  const bool said = fields.text("content", content);
+  const Json* calls = role == "assistant" ? fields.take("tool_calls") : nullptr;
+  if (role == "tool") {
+    fields.text("tool_call_id", id);
+    fields.text("name", name);
+  }
+  if (role.empty() || (!said && !calls))
+    throw wrong(where, where + ": expected a role and a content, both texts");
+  if (role != "system" && role != "user" && role != "assistant" && role != "tool")
+    throw wrong(where + ".role", where + ".role: expected system, user, assistant or tool");
+  fields.finish();
+  Json message = given;
+  if (!said) message["content"] = nullptr;
+  if (calls) message["tool_calls"] = read_calls(*calls, where + ".tool_calls");
+  return message;
+}
+
+// Bytes of what is said and called.
+size_t bytes_of(const Json& message) {
+  size_t bytes = 0;
+  for (const auto& [name, value] : message.items())
+    if (name != "role")
+      bytes += value.is_string() ? value.get_ref<const std::string&>().size()
+                                 : (value.is_null() ? 0 : text_of(value).size());
+  return bytes;
+}
+
+}  // namespace
+
+void check_tools(const Json& tools) {
+  if (!tools.is_array() || tools.empty() || tools.size() > kMostTools)
+    throw wrong("tools", "tools: expected a list of 1 to " + std::to_string(kMostTools) +
+                             " {type, function: {name, description, parameters}}");
+  for (size_t i = 0; i < tools.size(); ++i)
+    read_function(tools[i], at("tools", i), [](Fields& fields, const std::string& inside) {
+      std::string description;
+      bool strict = false;
+      fields.text("description", description);
+      fields.flag("strict", strict);
+      const Json* parameters = fields.take("parameters");
+      if (parameters && !parameters->is_object())
+        throw wrong(inside + ".parameters", inside + ".parameters: expected an object, a schema");
+    });
+  check_parts(tools, "tools");
+}
+
+std::string read_chat(const Json& messages, const Json* tools, size_t most) {
+  if (!messages.is_array() || messages.empty())
+    throw wrong("messages", "messages: expected a list of {role, content}");
+  Json read = Json::array();
+  size_t bytes = 0;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    read.push_back(read_message(messages[i], at("messages", i)));
+    bytes += bytes_of(read.back());
+  }
+  check_text(bytes, most, "messages");
+  if (!tools) return text_of(read);
+  check_tools(*tools);
+  check_text(bytes + text_of(*tools).size(), most, "tools");
+  return text_of({{"messages", read}, {"tools", *tools}});
+}
+
+}  // namespace tessera::server
