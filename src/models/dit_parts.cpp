@@ -104,6 +104,17 @@ Tensor stored_f32(const nn::Weights& weights, const std::string& name, const ten
   return ops::cast(weights.get(name, shape), DType::f32).reshape({rows, columns});
 }
 
+RowTable::RowTable(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
+                   int64_t rows, int64_t columns)
+    : table_(weights.table(name, shape).reshape({rows, columns})) {
+  if (const auto from = weights.at_use())
+    bring_ = [=] { return from->table(name, shape).reshape({rows, columns}); };
+}
+
+Tensor RowTable::operator()(std::span<const int32_t> rows) const {
+  return ops::gather_rows(bring_ ? bring_() : table_, rows, DType::f32);
+}
+
 std::vector<bool> ones_of(const Tensor& mask) {
   std::vector<bool> ones;
   if (tensor::is_float(mask.dtype()))

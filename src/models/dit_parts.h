@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -101,6 +103,21 @@ inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::
 /// A stored tensor, widened to f32 and seen as [rows, columns].
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
                   int64_t rows, int64_t columns);
+
+/// A stored table, seen as [rows, columns], of which a request reads some rows.
+class RowTable {
+ public:
+  RowTable() = default;
+  RowTable(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
+           int64_t rows, int64_t columns);
+  /// -> f32 [rows asked for, columns].
+  Tensor operator()(std::span<const int32_t> rows) const;
+  bool defined() const { return table_.defined(); }
+
+ private:
+  Tensor table_;                   // as it is stored; on meta where it is brought
+  std::function<Tensor()> bring_;  // when it is used; null: it is here
+};
 
 /// The text that each sequence of a batch attends to: tokens packed without padding.
 struct PackedText {

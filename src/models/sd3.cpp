@@ -50,7 +50,7 @@ Sd3::Sd3(const Sd3Config& config, const nn::Weights& weights, const nn::Portion&
   if (portion.embed) {
     patch_ = PatchEmbed(weights, "pos_embed.proj", d, config.in_channels, config.patch_size, true,
                         dtype);
-    positions_ = stored_f32(weights, "pos_embed.pos_embed", {1, most * most, d}, most * most, d);
+    positions_ = RowTable(weights, "pos_embed.pos_embed", {1, most * most, d}, most * most, d);
     text_ = nn::Linear(weights, "context_embedder", d, config.joint_attention_dim, dtype);
   }
   if (portion.head) {
@@ -138,7 +138,7 @@ nn::ContextPtr Sd3::prepare(const nn::Conditioning& conditioning,
     for (int64_t x = 0; x < width; ++x)
       middle.push_back(
           static_cast<int32_t>(((most - height) / 2 + y) * most + (most - width) / 2 + x));
-  context->positions = ops::gather_rows(positions_, middle, DType::f32);
+  context->positions = positions_(middle);
   return context;
 }
 

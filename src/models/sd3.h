@@ -62,7 +62,7 @@ class Sd3 : public nn::Denoiser {
   nn::Geometry geometry_;
   nn::Range blocks_;
   PatchEmbed patch_;
-  Tensor positions_;  ///< f32 [pos_embed_max_size^2, hidden]
+  RowTable positions_;  ///< [pos_embed_max_size^2, hidden]
   Mlp time_, pooled_;
   nn::Linear text_, final_modulation_;
   PatchHead head_;

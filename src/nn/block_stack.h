@@ -92,6 +92,9 @@ class BlockStack {
 /// A diffusion transformer over latent tokens [tokens, C * pt * p * q], channel slowest.
 class Denoiser : public BlockStack {
  public:
+  /// This model as a request uses it whose ranks bring together what stands before and after the
+  /// blocks; null: all of that is here. Lives no longer than either.
+  virtual std::unique_ptr<Denoiser> with(Gather&) const { return nullptr; }
   /// Once a request. Throws Error(usage) when the conditioning or the sizes do not fit.
   virtual ContextPtr prepare(const Conditioning& conditioning, const TokenShape& shape) const = 0;
   /// Once a request for each view (all tokens, or those of a patch). The context outlives it.

@@ -13,6 +13,8 @@ Linear::Linear(const Weights& weights, const std::string& name, int64_t n, int64
   const Cut cut = form.split.of(weights.shard());
   partial_ = form.split.by_inputs && !cut.whole();
   weight_ = weights.matrix(name + ".weight", n, k, dtype, cut);
+  if (const auto from = weights.at_use())
+    bring_ = [=] { return from->matrix(name + ".weight", n, k, dtype, cut); };
   if (form.bias) bias_ = weights.vector(name + ".bias", n, partial_ ? Cut{} : cut);
 }
 
@@ -47,7 +49,7 @@ ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,
   require(reduce || !partial_, ErrorCode::usage,
           "a layer split by its inputs needs the ranks that hold the rest of it");
   options.bias = bias_;
-  return reduced_matmul(x, weight_, options, partial_ ? reduce : nullptr);
+  return reduced_matmul(x, bring_ ? bring_() : weight_, options, partial_ ? reduce : nullptr);
 }
 
 }  // namespace tessera::nn

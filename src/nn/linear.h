@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "nn/seams.h"
@@ -36,7 +37,8 @@ class Linear {
   const ops::Tensor& bias() const { return bias_; }
 
  private:
-  ops::Weight weight_;
+  ops::Weight weight_;                  // on meta where it is brought
+  std::function<ops::Weight()> bring_;  // when it is used; null: it is here
   ops::Tensor bias_;
   bool partial_ = false;  // other ranks hold the rest along k
 };

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -151,13 +152,16 @@ struct SpreadBlocks {
   std::vector<int64_t> whole;  ///< bytes of all runs, of each of them
 };
 
-/// Brings together the weights of blocks that are spread over ranks.
+/// Brings together weights that are spread over ranks.
 class Gather {
  public:
   virtual ~Gather() = default;
   /// All bytes of a block, u8; who holds them keeps them. Blocks are asked for in order, pass by
   /// pass, on all ranks alike; those of the next one travel meanwhile.
   virtual Tensor bytes(int block, const SpreadBlocks& of) = 0;
+  /// All bytes, u8, of something besides the blocks, when it is used: each rank has a run of them,
+  /// this one `mine`. Asked for on all ranks alike.
+  virtual Tensor whole(const Tensor& mine, std::span<const Range> runs) = 0;
 };
 
 /// What a model may ask of the world outside its rank.

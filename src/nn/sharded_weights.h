@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "nn/weights.h"
@@ -32,6 +33,10 @@ class ShardedWeights final : public Weights {
   tensor::Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
     return whole_.vector(name, n, cut);
   }
+  tensor::Tensor table(const std::string& name, const tensor::Shape& shape) const override {
+    return whole_.table(name, shape);
+  }
+  std::shared_ptr<const Weights> at_use() const override { return whole_.at_use(); }
 
  private:
   const Weights& whole_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "nn/split.h"
@@ -35,6 +36,13 @@ class Weights {
                                const tensor::Shape& shape, ops::DType compute) const = 0;
   /// A vector [n], widened to f32.
   virtual tensor::Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const = 0;
+  /// As get(), of a table of which a request reads some rows.
+  virtual tensor::Tensor table(const std::string& name, const tensor::Shape& shape) const {
+    return get(name, shape);
+  }
+  /// Who is to be asked for the elements of a matrix or table each time that they are used, since
+  /// here it is on meta; null: the elements are here.
+  virtual std::shared_ptr<const Weights> at_use() const { return nullptr; }
 };
 
 }  // namespace tessera::nn

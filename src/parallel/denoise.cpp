@@ -1,6 +1,7 @@
 #include "parallel/denoise.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -135,6 +136,12 @@ void put(const Tensor& to, const std::vector<nn::Range>& rows, const Tensor& fro
     tensor::copy_into(to.slice(0, r.begin, r.end), from.slice(0, at, at + r.size()));
     at += r.size();
   }
+}
+
+// The model of a request whose ranks have parts of what stands before and after the blocks, or
+// null.
+std::unique_ptr<nn::Denoiser> spread_of(const nn::Denoiser& model, const Setup& setup) {
+  return setup.gather ? model.with(*setup.gather) : nullptr;
 }
 
 Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
@@ -327,14 +334,16 @@ Tensor gathered(const Setup& setup, const Tensor& mine, Rows rows, int stage) {
 Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const Tensor& timestep, const Tensor& latent, Setup& setup,
                const DenoiseControl& control) {
+  const auto spread = spread_of(model, setup);
+  const nn::Denoiser& network = spread ? *spread : model;
   setup.begin_step({0, 1, true, true});
   setup.begin_call(false);
   const tensor::Device device = device_of(setup, latent);
-  const nn::ContextPtr context = model.prepare(placed(conditioning, device), setup.shape());
-  const nn::StepContextPtr step = model.at(*context, timestep.to(device));
-  const nn::PlacementPtr placement = model.place(*context, setup.view());
+  const nn::ContextPtr context = network.prepare(placed(conditioning, device), setup.shape());
+  const nn::StepContextPtr step = network.at(*context, timestep.to(device));
+  const nn::PlacementPtr placement = network.place(*context, setup.view());
   const Tensor out =
-      run_rows(model, *step, *placement, latent.to(device), setup, control, Watch::blocks);
+      run_rows(network, *step, *placement, latent.to(device), setup, control, Watch::blocks);
   setup.finish();
   return out.defined() ? out.to(latent.device()) : latent.slice(0, 0, 0);
 }
@@ -343,7 +352,8 @@ Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const sample::Sampler& sampler, const Guidance& guidance, Tensor latent,
                const std::function<Tensor(int step)>& noise, Setup& setup,
                const DenoiseControl& control) {
-  return Steps(model, sampler, guidance, noise, setup, control)
+  const auto spread = spread_of(model, setup);
+  return Steps(spread ? *spread : model, sampler, guidance, noise, setup, control)
       .run(conditioning, std::move(latent));
 }
 

@@ -12,7 +12,7 @@
 #include "pipeline/choose_stages.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/resolve_model.h"
-#include "pipeline/spread_blocks.h"
+#include "pipeline/spread_denoiser.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -169,9 +169,8 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
   auto meta = weights;
   if (device() != tensor::Device::meta)
     meta = std::make_shared<load::MetaWeights>(load::open_weights(folder.component("transformer")));
-  auto blocks = std::make_unique<SpreadSource>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
-                                               device());
-  return std::make_unique<StreamedDenoiser>(*spec, *weights, dtype(), mine, std::move(blocks));
+  return std::make_unique<SpreadDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
+                                          device());
 }
 
 std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/stop.h"
+#include "pipeline/counted_bytes.h"
 #include "tensor/scope.h"
 
 namespace tessera::pipeline {
@@ -36,6 +37,11 @@ struct BlockLayout::Part {
   ops::PackedWeight form;                                 // on meta
   int64_t at = 0;
 
+  static int64_t bytes_of(const std::vector<const Tensor*>& tensors) {
+    int64_t bytes = 0;
+    for (const Tensor* x : tensors) bytes += x->bytes();
+    return bytes;
+  }
   // The tensors that lie behind each other.
   static std::vector<const Tensor*> tensors(const ops::PackedWeight& of) {
     if (of.scales.defined()) return {&of.data, &of.scales};
@@ -178,13 +184,20 @@ Range BlockLayout::run_of(const nn::Shard& shard) const {
 
 Tensor BlockLayout::packed(const Weights& weights, Range run, tensor::Device device) const {
   const Tensor mine = Tensor::zeros({run.size()}, DType::u8, device, tensor::MemoryClass::weights);
+  tensor::Scope aside = tensor::current_scope();
+  const auto memory = std::exchange(aside.memory, nullptr);
   for (const auto& [key, part] : *parts_) {
     int64_t end = part.at;
     for (const Tensor* x : Part::tensors(part.form)) end += rounded(x->bytes());
     if (end <= run.begin || part.at >= run.end) continue;
     base::check_stop();
-    const ops::PackedWeight made = part.take(weights);
+    const ops::PackedWeight made = [&] {
+      const tensor::BindScope bound(aside);
+      return part.take(weights);
+    }();
     const auto found = Part::tensors(made), foreseen = Part::tensors(part.form);
+    // While the rank takes its run, whoever else of the process uses it, and however long.
+    const CountedBytes counted(memory, tensor::MemoryClass::weights, Part::bytes_of(found));
     int64_t at = part.at;
     for (size_t i = 0; i < foreseen.size(); ++i) {
       const Tensor& x = *found.at(i);

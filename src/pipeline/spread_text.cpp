@@ -8,6 +8,7 @@
 #include "load/held_weights.h"
 #include "ops/elementwise.h"
 #include "parallel/tensor/block_gather.h"
+#include "pipeline/counted_bytes.h"
 #include "pipeline/denoise.h"
 #include "pipeline/encode_text.h"
 #include "pipeline/gather_reports.h"
@@ -50,23 +51,12 @@ struct KeptRuns {
   std::vector<std::shared_ptr<const void>> rest = {};  ///< what is not in layers
 };
 
-// Bytes that were there before the run count in it as well.
-class CountedAgain {
- public:
-  explicit CountedAgain(const std::vector<Tensor>& held) : memory_(tensor::current_scope().memory) {
-    for (const Tensor& x : held) bytes_ += x.defined() ? x.bytes() : 0;
-    if (memory_) memory_->add(tensor::MemoryClass::weights, bytes_);
-  }
-  ~CountedAgain() {
-    if (memory_) memory_->add(tensor::MemoryClass::weights, -bytes_);
-  }
-  CountedAgain(const CountedAgain&) = delete;
-  CountedAgain& operator=(const CountedAgain&) = delete;
-
- private:
-  std::shared_ptr<tensor::MemoryTracker> memory_;
-  int64_t bytes_ = 0;
-};
+// Of runs that may be there.
+int64_t bytes_of(const std::vector<Tensor>& runs) {
+  int64_t bytes = 0;
+  for (const Tensor& x : runs) bytes += x.defined() ? x.bytes() : 0;
+  return bytes;
+}
 
 /// The layers of a text encoder on a rank of the group, one after the other, once.
 class SpreadLayers {
@@ -79,7 +69,7 @@ class SpreadLayers {
         device_(device),
         shard_{ranks.rank(), ranks.size()},
         keep_(keep),
-        counted_(had),
+        counted_(tensor::current_scope().memory, tensor::MemoryClass::weights, bytes_of(had)),
         gather_(ranks, kWeights) {
     blocks_.blocks = {0, std::ssize(layouts_)};
     blocks_.mine = std::move(had);
@@ -110,7 +100,7 @@ class SpreadLayers {
   const tensor::Device device_;
   const nn::Shard shard_;
   const bool keep_;
-  const CountedAgain counted_;
+  const CountedBytes counted_;  // what was there before the run counts in it as well
   nn::SpreadBlocks blocks_;
   parallel::BlockGather gather_;
 };

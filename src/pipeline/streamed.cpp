@@ -20,12 +20,6 @@ Portion whole_of(const models::PipelineSpec& spec, std::optional<DType> experts)
   return whole;
 }
 
-// The first blocks of a portion, and what stands before and after all.
-Portion shell_of(Portion portion, int64_t resident) {
-  portion.blocks.end = portion.blocks.begin + resident;
-  return portion;
-}
-
 class FileBlocks final : public BlockSource {
  public:
   explicit FileBlocks(std::shared_ptr<const nn::Weights> weights) : weights_(std::move(weights)) {}
@@ -55,18 +49,19 @@ StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec,
       dtype_(dtype),
       portion_(whole_of(spec, experts)),
       resident_(resident),
-      blocks_(std::make_unique<FileBlocks>(weights)),
+      blocks_(std::make_shared<FileBlocks>(weights)),
       shell_(spec.make(*weights, shell_of(portion_, resident), dtype)) {}
 
-StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec, const nn::Weights& weights,
-                                   DType dtype, const Portion& portion,
-                                   std::unique_ptr<const BlockSource> blocks)
+StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec, DType dtype,
+                                   const Portion& portion,
+                                   std::shared_ptr<const BlockSource> blocks,
+                                   std::unique_ptr<nn::Denoiser> shell)
     : spec_(spec),
       dtype_(dtype),
       portion_(portion),
       resident_(portion.blocks.begin),
       blocks_(std::move(blocks)),
-      shell_(spec.make(weights, shell_of(portion, 0), dtype)) {}
+      shell_(std::move(shell)) {}
 
 void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                              nn::Hidden& hidden, const nn::Seams& seams) const {
@@ -74,6 +69,11 @@ void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::P
   const auto weights = blocks_->weights(index, seams);
   const auto part = spec_.make(*weights, one_block(portion_, index), dtype_);
   part->block(index, step, placement, hidden, seams);
+}
+
+Portion shell_of(Portion portion, int64_t resident) {
+  portion.blocks.end = portion.blocks.begin + resident;
+  return portion;
 }
 
 Portion one_block(Portion portion, int64_t index) {
@@ -95,7 +95,7 @@ PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,
                          std::optional<DType> experts) {
   PartWeights parts;
   const Portion whole = whole_of(spec, experts);
-  parts.fixed = weight_of(spec, dtype, shell_of(whole, 0));
+  parts.fixed = weight_of(spec, dtype, shell_of(whole));
   for (int64_t b = 0; b < spec.blocks; ++b)
     parts.blocks.push_back(weight_of(spec, dtype, one_block(whole, b)));
   return parts;

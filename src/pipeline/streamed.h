@@ -28,10 +28,9 @@ class StreamedDenoiser : public nn::Denoiser {
   StreamedDenoiser(const models::PipelineSpec& spec,
                    const std::shared_ptr<const nn::Weights>& weights, nn::DType dtype,
                    int64_t resident, std::optional<nn::DType> experts = {});
-  /// A rank's portion, whose blocks come from elsewhere; what stands before and after them from
-  /// `weights`.
-  StreamedDenoiser(const models::PipelineSpec& spec, const nn::Weights& weights, nn::DType dtype,
-                   const nn::Portion& portion, std::unique_ptr<const BlockSource> blocks);
+  /// A rank's portion, whose blocks come from elsewhere, and what stands before and after them.
+  StreamedDenoiser(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
+                   std::shared_ptr<const BlockSource> blocks, std::unique_ptr<nn::Denoiser> shell);
 
   const nn::Geometry& geometry() const override { return shell_->geometry(); }
   nn::DType dtype() const override { return shell_->dtype(); }
@@ -61,11 +60,13 @@ class StreamedDenoiser : public nn::Denoiser {
   nn::DType dtype_;
   nn::Portion portion_;
   int64_t resident_;
-  std::unique_ptr<const BlockSource> blocks_;
+  std::shared_ptr<const BlockSource> blocks_;
   std::unique_ptr<nn::Denoiser> shell_;
   tensor::PageReuse reuse_;
 };
 
+/// What stands before and after the blocks of a portion, and its first `resident` blocks.
+nn::Portion shell_of(nn::Portion portion, int64_t resident = 0);
 /// A block of a portion alone, which finds in context, placement and step what all blocks share.
 nn::Portion one_block(nn::Portion portion, int64_t index);
 

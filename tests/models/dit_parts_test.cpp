@@ -28,6 +28,34 @@ TEST(DitParts, TokensSeeTheTextOfTheirRow) {
   EXPECT_FLOAT_EQ(out.to_floats()[1], 5);
 }
 
+/// Tables that come when they are used, in bf16.
+class ComingTables : public NamedNoise {
+ public:
+  explicit ComingTables(bool comes) : comes_(comes) {}
+  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    return ops::cast(NamedNoise::get(name, shape), DType::bf16);
+  }
+  Tensor table(const std::string& name, const tensor::Shape& shape) const override {
+    return comes_ ? Tensor::empty(shape, DType::bf16, tensor::Device::meta) : get(name, shape);
+  }
+  std::shared_ptr<const nn::Weights> at_use() const override {
+    return comes_ ? std::make_shared<ComingTables>(false) : nullptr;
+  }
+
+ private:
+  bool comes_;
+};
+
+TEST(DitParts, RowsOfATableAreTheSameWhereItComesWhenItIsUsed) {
+  const RowTable here(ComingTables(false), "table", {1, 5, 3}, 5, 3);
+  const RowTable comes(ComingTables(true), "table", {1, 5, 3}, 5, 3);
+  const int32_t rows[] = {4, 0, 4};
+  EXPECT_TRUE(comes.defined());
+  EXPECT_FALSE(RowTable().defined());
+  EXPECT_EQ(here(rows).dtype(), DType::f32);
+  EXPECT_EQ(comes(rows).to_floats(), here(rows).to_floats());
+}
+
 TEST(DitParts, HeadsOfBothStreamsAreWrittenBehindEachOther) {
   const NamedNoise weights;
   const auto projections = [&](bool normed) -> Projections {

@@ -24,6 +24,43 @@ TEST(Linear, WithoutBias) {
   EXPECT_FALSE(layer.bias().defined());
 }
 
+/// Matrices that come when they are used; counts how often.
+class ComingWeights : public CountingWeights {
+ public:
+  explicit ComingWeights(int& times) : times_(times) {}
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
+                     const Cut& cut) const override {
+    if (brings_) return ++times_, CountingWeights::matrix(name, n, k, compute, cut);
+    auto form = std::make_shared<ops::PackedWeight>();
+    form->n = n, form->k = k;
+    return form;
+  }
+  std::shared_ptr<const Weights> at_use() const override {
+    const auto there = std::make_shared<ComingWeights>(times_);
+    there->brings_ = true;
+    return there;
+  }
+
+ private:
+  int& times_;
+  bool brings_ = false;
+};
+
+TEST(Linear, AsksForAWeightThatIsNotHereEachTimeItIsUsed) {
+  int times = 0;
+  const ComingWeights weights(times);
+  const Linear layer(ShardedWeights(weights, {}), "layer", 2, 3, ops::DType::f32),
+      here(CountingWeights(), "layer", 2, 3, ops::DType::f32);
+  EXPECT_EQ(times, 0);
+  EXPECT_EQ(layer.weight()->n, 2);
+  for (const int uses : {1, 2}) {
+    const std::vector<float> x{1, 2, 3};
+    const Tensor line = Tensor::from(std::span<const float>(x), {1, 3});
+    EXPECT_EQ(layer(line).to_floats(), here(line).to_floats());
+    EXPECT_EQ(times, uses);
+  }
+}
+
 // Sums what was given before; the last product gets the sum.
 class Remembering : public Reduce {
  public:

@@ -78,7 +78,8 @@ TEST_P(SpreadNetwork, SendsEachBlockOnceACall) {
     int64_t sent = 0, messages = 0;
     for (const comm::Ledger& ledger : run({plan}).sent)
       for (const auto& [key, entry] : ledger.entries())
-        if (key.first == "weights") sent += entry.bytes, messages += entry.messages;
+        if (key.first == "weights" && key.second >= 0)
+          sent += entry.bytes, messages += entry.messages;
     const int groups = parse_plan(plan).world() / ranks;
     EXPECT_EQ(sent, groups * calls * (ranks - 1) * bytes) << run.name << ", " << plan;
     EXPECT_EQ(messages, groups * calls * ranks * (ranks - 1) * run.spec().blocks)
@@ -86,7 +87,9 @@ TEST_P(SpreadNetwork, SendsEachBlockOnceACall) {
   }
 }
 
-// Beside what is not in blocks: an Nth of the blocks, and two of them while they pass.
+// Beside what stands around the blocks, which is most of these small networks: an Nth of the
+// blocks, and two of them while they pass. What published ones hold of it, spread_denoiser_test.cpp
+// says.
 TEST_P(SpreadNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
   const Subject run = subject(DType::bf16);
   const std::vector<int64_t> blocks = block_bytes(run);
@@ -106,7 +109,7 @@ TEST_P(SpreadNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
           << run.name << ", rank " << rank << " of " << ranks;
     }
     for (const int64_t buffers : run({to_string(plan)}).buffers)
-      EXPECT_LE(buffers, 2 * largest) << run.name << " on " << ranks;
+      EXPECT_LE(buffers, 2 * largest + fixed) << run.name << " on " << ranks;
   }
 }
 

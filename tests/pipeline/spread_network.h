@@ -5,7 +5,7 @@
 #include "load/meta_weights.h"
 #include "models/named_noise.h"
 #include "parallel/setup.h"
-#include "pipeline/spread_blocks.h"
+#include "pipeline/spread_denoiser.h"
 
 namespace tessera {
 
@@ -16,11 +16,9 @@ inline std::unique_ptr<nn::Denoiser> spread_network(const models::PipelineSpec& 
   const nn::Portion mine = parallel::portion_of(plan, geometry, rank);
   const nn::Shard kept{parallel::mesh_of(plan).coordinate(rank, "shard"), plan.shard};
   const models::NamedNoise weights;
-  auto blocks = std::make_unique<pipeline::SpreadSource>(
+  return std::make_unique<pipeline::SpreadDenoiser>(
       spec, std::make_shared<load::MetaWeights>(tensor::DType::f32), weights, dtype, mine, kept,
       tensor::Device::cpu);
-  return std::make_unique<pipeline::StreamedDenoiser>(spec, weights, dtype, mine,
-                                                      std::move(blocks));
 }
 
 }  // namespace tessera

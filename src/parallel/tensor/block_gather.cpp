@@ -11,7 +11,8 @@ namespace {
 
 using tensor::Tensor;
 
-constexpr int64_t kPiece = int64_t{1} << 18;  // bytes that a thread copies at once
+constexpr int64_t kPiece = int64_t{1} << 18;    // bytes that a thread copies at once
+constexpr int64_t kPassing = int64_t{1} << 25;  // bytes of all ranks that travel besides blocks
 
 // In pages as weights have them, which come back for the next one (tensor::PageReuse).
 Tensor room_for(int64_t bytes, tensor::Device device) {
@@ -22,6 +23,13 @@ Tensor room_for(int64_t bytes, tensor::Device device) {
     return Tensor::empty({bytes}, tensor::DType::u8, device, tensor::MemoryClass::weights);
   }();
   return room.held_as(tensor::MemoryClass::buffers);
+}
+
+void copy(const Tensor& to, const Tensor& from) {
+  if (from.is_meta()) return;
+  tensor::parallel_for(from.size(0), kPiece, [&](int64_t begin, int64_t end) {
+    tensor::copy_into(to.slice(0, begin, end), from.slice(0, begin, end));
+  });
 }
 
 }  // namespace
@@ -46,10 +54,7 @@ Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {
             "block {}: a rank sends {} {} of its weights, where {} of {} bytes are"
             " left; start all ranks on one model",
             block, tensor::name_of(run.dtype()), run.shape().str(), whole - filled, whole);
-    if (!run.is_meta())
-      tensor::parallel_for(run.size(0), kPiece, [&](int64_t begin, int64_t end) {
-        tensor::copy_into(block_.slice(0, filled + begin, filled + end), run.slice(0, begin, end));
-      });
+    copy(block_.slice(0, filled, filled + run.size(0)), run);
     filled += run.size(0);
     run = {};
   }
@@ -62,6 +67,38 @@ Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {
                                               : -1;
   if (after >= 0) under_way_.emplace(launch(after, of));
   return block_;
+}
+
+Tensor BlockGather::whole(const Tensor& mine, std::span<const nn::Range> runs) {
+  require(std::ssize(runs) == ranks_.size(), ErrorCode::usage, "runs of {} ranks; there are {}",
+          runs.size(), ranks_.size());
+  block_ = {};  // its turn is over
+  int64_t longest = 0;
+  for (const nn::Range& run : runs) longest = std::max(longest, run.size());
+  const int64_t each = kPassing / ranks_.size();
+  const Tensor all = room_for(runs.back().end, mine.device());
+  for (int64_t at = 0; at < longest; at += each) {
+    const auto within = [&](const nn::Range& run) {
+      return nn::Range{std::min(at, run.size()), std::min(at + each, run.size())};
+    };
+    const nn::Range own = within(runs[static_cast<size_t>(ranks_.rank())]);
+    auto parts =
+        comm::all_gather(ranks_, mine.slice(0, own.begin, own.end), {operation_, -1}).wait();
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const nn::Range part = within(runs[rank]);
+      require(parts[rank].dtype() == tensor::DType::u8 &&
+                  parts[rank].shape() == tensor::Shape{part.size()},
+              ErrorCode::rank,
+              "rank {} sends {} {} of weights besides its blocks, where {} bytes are expected;"
+              " start all ranks on one model",
+              ranks_.in_world(static_cast<int>(rank)), tensor::name_of(parts[rank].dtype()),
+              parts[rank].shape().str(), part.size());
+      const int64_t begin = runs[rank].begin;
+      copy(all.slice(0, begin + part.begin, begin + part.end), parts[rank]);
+      parts[rank] = {};
+    }
+  }
+  return all;
 }
 
 }  // namespace tessera::parallel

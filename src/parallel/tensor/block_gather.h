@@ -19,6 +19,8 @@ class BlockGather final : public nn::Gather {
   /// A pass over the blocks begins; whether another one follows it.
   void begin(bool another) { another_ = another; }
   tensor::Tensor bytes(int block, const nn::SpreadBlocks& of) override;
+  /// Beside a block that is under way; of large ones not all travels at once.
+  tensor::Tensor whole(const tensor::Tensor& mine, std::span<const nn::Range> runs) override;
 
  private:
   comm::Exchange launch(int block, const nn::SpreadBlocks& of);

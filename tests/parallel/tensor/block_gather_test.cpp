@@ -95,6 +95,79 @@ TEST(BlockGather, TheNextBlockTravelsWhileOneComputes) {
   });
 }
 
+/// Bytes of something besides the blocks, and who has which run of them.
+struct Besides {
+  Besides(int rank, int ranks, int64_t bytes) {
+    for (int r = 0; r < ranks; ++r) runs.push_back(nn::split({0, bytes}, ranks, r));
+    const nn::Range& run = runs[static_cast<size_t>(rank)];
+    mine = Tensor::empty({run.size()}, tensor::DType::u8);
+    for (int64_t at = run.begin; at < run.end; ++at)
+      mine.data<std::byte>()[at - run.begin] = byte_of(9, at);
+  }
+  std::vector<nn::Range> runs;
+  Tensor mine;
+};
+
+TEST(BlockGather, GivesAllOfWhatIsBesidesTheBlocksWhileOneIsUnderWay) {
+  for (const int ranks : {1, 2, 3, 5})
+    comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
+      const nn::SpreadBlocks blocks = spread(world.rank(), ranks);
+      BlockGather gather(world);
+      for (int pass = 0; pass < 2; ++pass) {
+        gather.begin(pass == 0);
+        for (auto b = static_cast<int>(blocks.blocks.begin); b < blocks.blocks.end; ++b) {
+          for (const int64_t bytes : {1, 64, 1000}) {  // some ranks may have nothing
+            const Besides besides(world.rank(), ranks, bytes);
+            const Tensor all = gather.whole(besides.mine, besides.runs);
+            ASSERT_EQ(all.bytes(), bytes);
+            int64_t wrong = 0;
+            for (int64_t at = 0; at < bytes; ++at)
+              wrong += all.data<std::byte>()[at] == byte_of(9, at) ? 0 : 1;
+            EXPECT_EQ(wrong, 0) << ranks << " ranks";
+          }
+          expect_whole(gather.bytes(b, blocks), b);
+        }
+      }
+    });
+}
+
+// Of 80 MB on their way 34 MB at most.
+TEST(BlockGather, LargeThingsBesidesTheBlocksComeInParts) {
+  constexpr int64_t kBytes = 80'000'001;
+  for (const int ranks : {2, 4})
+    comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
+      const Besides besides(world.rank(), ranks, kBytes);
+      tensor::Scope scope = tensor::current_scope();
+      scope.memory = std::make_shared<tensor::MemoryTracker>();
+      const tensor::BindScope bind(scope);
+      BlockGather gather(world);
+      const Tensor all = gather.whole(besides.mine, besides.runs);
+      EXPECT_LE(scope.memory->peak(), kBytes + (int64_t{1} << 25));
+      for (int64_t at = 0; at < kBytes; at += 999'999)
+        EXPECT_EQ(all.data<std::byte>()[at], byte_of(9, at)) << at;
+      EXPECT_EQ(all.data<std::byte>()[kBytes - 1], byte_of(9, kBytes - 1));
+      int64_t here = 0;
+      for (const auto& [key, entry] : world.ledger().entries())
+        here += key == std::pair<std::string, int>("weights", -1) ? entry.bytes : 0;
+      EXPECT_EQ(here, (ranks - 1) * besides.mine.bytes());
+    });
+}
+
+TEST(BlockGather, RanksThatDisagreeOnWhatIsBesidesTheBlocksAreAnError) {
+  try {
+    comm::threads::run(2, 20s, [&](comm::Communicator& world) {
+      const Besides besides(world.rank(), 2, 640 + world.rank());
+      BlockGather gather(world);
+      (void)gather.whole(besides.mine, besides.runs);
+    });
+    FAIL() << "a part of a weight was taken for all of it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::rank);
+    EXPECT_NE(std::string(error.what()).find("besides its blocks"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(BlockGather, HoldsTwoBlocksAtMost) {
   for (const int ranks : {2, 4})
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
