@@ -113,5 +113,5 @@ def test_a_vae_in_tiles():
     assert whole.shape == tiled.shape and not np.array_equal(whole, tiled)
     chunked = model.forward("vae.decode", {"sample": latents}, vae_chunk=24)["out"]
     assert np.array_equal(whole, chunked)
-    with pytest.raises(ValueError, match="--vae-chunk 999: an image here has 128 lines"):
+    with pytest.raises(ValueError, match="^vae_chunk 999: an image here has 128 lines"):
         model.forward("vae.decode", {"sample": latents}, vae_chunk=999)
