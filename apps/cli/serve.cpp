@@ -90,7 +90,7 @@ Command add_serve(CLI::App& program) {
       ->type_name("L");
   add_limits(*app, o);
   add_model_options(*app, o->model);
-  add_memory_budget(*app, o->model, "Stream weights, cut images to fit");
+  add_memory_budget(*app, o->model, "Of all models: stream weights, cut images to fit");
   return {app,
           [o](const std::stop_token& stop) {
             run_ranks(*o->model, [&](const Processes* processes) { run(*o, stop, processes); });

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 TEST(SharePrompts, AllRanksGetWhatTheFirstIsGiven) {
   const PromptIds given{{1, 2, 3}, {}, {7}};
-  EXPECT_EQ(share_prompts(nullptr, [&] { return given; }), given);
+  EXPECT_EQ(share_prompts(nullptr, [&] { return PromptIds(given); }), given);
   for (const PromptIds& prompts : {given, PromptIds()})
     for (int ranks : {1, 2, 5}) {
       std::atomic<int> asked = 0, same = 0;
@@ -22,7 +22,7 @@ TEST(SharePrompts, AllRanksGetWhatTheFirstIsGiven) {
         const int rank = world.rank();
         same += share_prompts(&world, [&] {
                   asked += rank == 0 ? 1 : 100;
-                  return prompts;
+                  return PromptIds(prompts);
                 }) == prompts;
       });
       EXPECT_EQ(asked, 1);
