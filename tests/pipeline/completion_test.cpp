@@ -293,7 +293,7 @@ TEST(Completion, BadInputIsOneLineThatNamesIt) {
     q.prompt_ids = {{1, 2, 3}};
     q.max_tokens = 8;
     change(q);
-    const std::string message = golden::error_of([&] { model.complete(q); });
+    std::string message = golden::error_of([&] { model.complete(q); });
     EXPECT_EQ(message.find('\n'), std::string::npos);
     return message;
   };
