@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "load/held_weights.h"
 #include "load/meta_weights.h"
 #include "models/named_noise.h"
 #include "models/tiny_networks.h"
@@ -157,6 +158,26 @@ TEST(SpreadSource, WithoutSomebodyWhoGathersSaysSo) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::usage);
   }
+}
+
+// Another rank of the process may pack from the same weight, and end later.
+TEST(BlockLayout, CountsAWeightWhileItTakesItsRunWhoeverElseUsesIt) {
+  const Subject run(kNetworks[1], DType::f32);
+  const auto meta = std::make_shared<load::MetaWeights>(DType::f32);
+  const BlockLayout layout(run.spec(), meta, DType::f32, one_block(run.spec().whole(), 0));
+  const auto held_after = [&](const nn::Weights& weights, int64_t& peak) {
+    tensor::Scope scope = tensor::current_scope();
+    scope.memory = std::make_shared<tensor::MemoryTracker>();
+    const tensor::BindScope bound(scope);
+    const Tensor mine = layout.packed(weights, layout.run_of({0, 2}), tensor::Device::cpu);
+    EXPECT_EQ(scope.memory->current(), mine.bytes());
+    peak = scope.memory->peak();
+  };
+  int64_t alone = 0, shared = 0;
+  held_after(models::NamedNoise(), alone);
+  held_after(load::HeldWeights(std::make_shared<models::NamedNoise>()), shared);
+  EXPECT_EQ(shared, alone);
+  EXPECT_LT(alone, layout.bytes()) << "one weight at a time";
 }
 
 TEST(BlockLayout, RefusesWeightsThatAreNotWhatWasForeseen) {
