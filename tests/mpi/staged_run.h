@@ -28,6 +28,12 @@ struct Pace {
 class Paced : public nn::Denoiser {
  public:
   Paced(const nn::Denoiser& inner, const Pace& pace) : inner_(inner), pace_(pace) {}
+  Paced(std::unique_ptr<nn::Denoiser> inner, const Pace& pace)
+      : own_(std::move(inner)), inner_(*own_), pace_(pace) {}
+  std::unique_ptr<nn::Denoiser> with(nn::Gather& gather) const override {
+    auto inner = inner_.with(gather);
+    return inner ? std::make_unique<Paced>(std::move(inner), pace_) : nullptr;
+  }
   const nn::Geometry& geometry() const override { return inner_.geometry(); }
   tensor::DType dtype() const override { return inner_.dtype(); }
   std::string block_name(int index) const override { return inner_.block_name(index); }
@@ -59,6 +65,7 @@ class Paced : public nn::Denoiser {
   }
 
  private:
+  const std::unique_ptr<const nn::Denoiser> own_;
   const nn::Denoiser& inner_;
   const Pace pace_;
 };
