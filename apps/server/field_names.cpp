@@ -106,8 +106,8 @@ std::string in_fields(const std::string& sentence, const FieldNames& form) {
 std::string field_blamed(const std::string& sentence, const FieldNames& form) {
   if (const std::string option = option_at(sentence, 0); !option.empty())
     return field_of(option, form);
-  for (const auto& [beginning, field] : std::views::reverse(kBeginnings))  // longer ones first
-    if (sentence.starts_with(beginning)) return renamed(field, form);
+  for (auto it = kBeginnings.rbegin(); it != kBeginnings.rend(); ++it)  // longer ones first
+    if (sentence.starts_with(it->first)) return renamed(it->second, form);
   const std::string word = word_at(sentence, 0);
   return kFields.contains(word) ? renamed(word, form) : "";
 }
