@@ -149,6 +149,10 @@ Command add_inspect(CLI::App& program) {
                   "Guidance scale, 1 for none (default: the model's)")
       ->group(group)
       ->type_name("G");
+  app->add_option("--embeddings", o->request.embeddings,
+                  "Of the texts (default: as long as can be)")
+      ->group(group)
+      ->type_name("FILE");
   add_memory_budget(*app, o->model, "Bytes that a process may take", group);
   app->add_flag("--json", o->json, "Print JSON")->group(group);
   add_model_options(*app, o->model);

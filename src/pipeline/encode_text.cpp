@@ -258,8 +258,9 @@ Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool
                          std::vector<std::string>& notes) {
   int64_t held = 0;  // of the encoders before
   return embeddings_of(*state.spec, texts, two, [&](Text& text) {
-    if (const std::string said = state.check_text_encoder(text.part.encoder); !said.empty())
-      notes.push_back(said);
+    const bool weights = load::has_weights(state.folder.component(text.part.encoder).folder);
+    const std::string said = weights ? state.check_text_encoder(text.part.encoder) : "";
+    if (!said.empty()) notes.push_back(said);
     const TextStates states = foresee(state, text);
     text.need.peak += held;
     text.need.ranks.front() += held;
@@ -298,10 +299,13 @@ Embeddings encode_texts(const ModelState& state, bool two, const RunControl& con
 std::vector<Text> usual_texts(const ModelState& state, int count) {
   std::vector<Text> texts;
   for (const TextPart& part : state.spec->text_parts) {
-    if (count == 0 || !state.folder.has(part.encoder)) continue;
-    texts.push_back({part, usual_batch(state, part, count)});
-    texts.back().part.tokens = texts.back().batch.length;
-    foresee(state, texts.back());
+    if (count == 0) break;
+    Text& text = texts.emplace_back(Text{part, {}});
+    text.there = state.folder.has(part.encoder);
+    if (!text.there) continue;
+    text.batch = usual_batch(state, part, count);
+    text.part.tokens = text.batch.length;
+    foresee(state, text);
   }
   return texts;
 }

@@ -30,12 +30,13 @@ std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& requ
 /// PipelineSpec::text_inputs; nothing on other processes than the first. They are loaded one after
 /// the other and released, with Job::keeps_text but for their packed weights.
 Embeddings encode_texts(const ModelState& state, bool two, const RunControl& control, Job& job);
-/// The same in shape, found on meta, with what it needs; the numbers are zeros. Reads no weight.
+/// The same in shape, found on meta, with what it needs; the numbers are zeros. Reads no weight,
+/// and needs none.
 /// Throws for encoders that are malformed, or do not fit the texts.
 Embeddings foresee_texts(const ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes);
-/// So many texts of the usual length, with what the encoders need for them, from configurations
-/// alone.
+/// So many texts of the length that each part reads, with what the encoders need for them, from
+/// configurations alone; of an encoder that the folder lacks none, and it is not `there`.
 std::vector<Text> usual_texts(const ModelState& state, int count);
 
 /// Weights of a text encoder that hold nothing, of a folder that may hold a description alone.

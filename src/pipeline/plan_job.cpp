@@ -328,6 +328,27 @@ int text_count(const ModelState& state, const GenerateRequest& request, const Jo
   return static_cast<int>(prompts) + (job.guidance.branches() ? 1 : 0);
 }
 
+// Of the embeddings that are given, of texts as long as the encoders read them, or as published.
+void sketch_conditioning(const ModelState& state, const GenerateRequest& request, Job& job) {
+  require(request.embeddings.empty() || state.spec->takes_text(), ErrorCode::usage,
+          "--embeddings {}: this model takes classes, not text; leave it out", request.embeddings);
+  const bool two = job.guidance.branches();
+  job.texts = usual_texts(state, text_count(state, request, job));
+  const bool all = std::all_of(job.texts.begin(), job.texts.end(),
+                               [](const Text& t) { return t.there || t.part.optional; });
+  std::vector<std::string> notes;
+  Embeddings embeddings;
+  if (!request.embeddings.empty())
+    embeddings = read_embeddings(request);
+  else if (!job.texts.empty() && all)
+    embeddings = foresee_texts(state, job.texts, two, notes);
+  else
+    return void(job.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1)));
+  job.labels.resize(
+      static_cast<size_t>(image_count(prompt_count(*state.spec, embeddings, two), request)));
+  job.conditioning = conditioning_of(state, request, embeddings, job);
+}
+
 }  // namespace
 
 Job plan_job(const ModelState& state, const GenerateRequest& request, const RunControl& control) {
@@ -409,11 +430,9 @@ Job sketch_job(const ModelState& state, const GenerateRequest& request) {
     job.sampler = sample::rectified_flow(steps);
     if (state.folder.has("scheduler")) choose_sampler(state, request, steps, job);
   }
-  const int64_t batch = int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1);
-  check_tokens(job.layout, batch);
-  job.conditioning = spec.example(batch);
+  sketch_conditioning(state, request, job);
+  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
   job.prefix = spec.prefix(job.conditioning);
-  job.texts = usual_texts(state, text_count(state, request, job));
   return job;
 }
 

@@ -1,6 +1,8 @@
 #include "base/json.h"
 #include "base/stop.h"
+#include "engine/text_pipeline.h"
 #include "golden.h"
+#include "load/safetensors.h"
 #include "load/tensor_set.h"
 #include "parallel/experts/exchange.h"
 #include "pipeline/model_state.h"
@@ -157,6 +159,69 @@ TEST(Inspect, ReadsAFolder) {
   ASSERT_FALSE(found.components.empty());
   EXPECT_EQ(found.components[0].facts.at("depth"), "3");
   EXPECT_GT(found.components[0].parameters, 1000);
+}
+
+// What each rank sends in the second step of a request.
+std::vector<int64_t> second_step(const Model& model, GenerateRequest request) {
+  std::vector<int64_t> sent;
+  for (const int steps : {1, 2}) {
+    request.steps = steps;
+    const GenerateResult made = model.generate(request);
+    for (size_t r = 0; r < made.report.per_rank.size(); ++r)
+      if (steps == 1)
+        sent.push_back(-made.report.per_rank[r].sent_bytes);
+      else
+        sent[r] += made.report.per_rank[r].sent_bytes;
+  }
+  return sent;
+}
+
+std::vector<int64_t> foretold(const Model& model, const GenerateRequest& request) {
+  std::vector<int64_t> sent;
+  for (const Inspection::Rank& rank : model.inspect(request).ranks) sent.push_back(rank.sent);
+  return sent;
+}
+
+GenerateRequest small_request() {
+  GenerateRequest request;
+  request.width = request.height = 64;
+  request.decode = false;
+  return request;
+}
+
+TEST(Inspect, ForetellsWhatRanksSendWithTextsAsLongAsTheEncodersReadThem) {
+  RunOptions options = golden::options(Precision::f32);
+  options.plan = parse_plan("ulysses=2");
+  auto folders = golden::text_pipelines();
+  std::map<std::string, std::string> paths{{"scenes", pipeline::resolve_model("scenes")}};
+  for (const auto& [name, folder] : folders) paths[name] = folder->path();
+  for (const auto& [name, path] : paths) {
+    const Model model = Model::open(path, options);
+    const GenerateRequest asked = small_request();
+    GenerateRequest request = asked;
+    request.prompts = {"a red circle"};
+    EXPECT_EQ(foretold(model, asked), second_step(model, request)) << name;
+  }
+}
+
+TEST(Inspect, ForetellsWhatRanksSendWithGivenEmbeddings) {
+  RunOptions options = golden::options(Precision::f32);
+  options.plan = parse_plan("ulysses=2");
+  const Model model = Model::open(pipeline::resolve_model("scenes"), options);
+  const golden::Scratch scratch;
+  GenerateRequest request = small_request();
+  request.embeddings = scratch / "text.safetensors";
+  std::map<std::string, tensor::Tensor> given;
+  for (const std::string branch : {"", "negative_"}) {
+    given[branch + "prompt_embeds"] = tensor::Tensor::zeros({2, 24, 128}, tensor::DType::f32);
+    given[branch + "pooled_prompt_embeds"] = tensor::Tensor::zeros({2, 128}, tensor::DType::f32);
+  }
+  load::write_safetensors(request.embeddings, given);
+  EXPECT_EQ(foretold(model, request), second_step(model, request));
+  const Inspection found = model.inspect(request);
+  EXPECT_EQ(found.sequences, 4);
+  const Model classes = Model::open(pipeline::resolve_model("shapes"), options);
+  EXPECT_THROW(classes.inspect(request), Error);
 }
 
 }  // namespace
