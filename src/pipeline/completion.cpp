@@ -358,7 +358,9 @@ class Joining {
     std::vector<sample::TokenPrompt> joined;
     if (waiting_.empty() || (more.prompt_ids.empty() && course_.working.size() == refused_beside_))
       return joined;
-    for (int64_t fit = least_of(world_, fitting()); fit > 0; --fit) {
+    int64_t fit = 0;
+    together(order_.state.options, "lets prompts join", [&] { fit = fitting(); });
+    for (fit = least_of(world_, fit); fit > 0; --fit) {
       course_.add(waiting_.front());
       joined.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
@@ -437,9 +439,11 @@ CompleteResult run_ranks(Order& order) {
   const Plan& plan = state.options.plan;
   const Processes* const processes = state.options.processes;
   order.networks.resize(static_cast<size_t>(plan.world()));
-  for (int r = 0; r < plan.world(); ++r)
-    if (!processes || processes->rank() == r)
-      order.networks[static_cast<size_t>(r)] = order.model(r);
+  together(state.options, "loads its part", [&] {
+    for (int r = 0; r < plan.world(); ++r)
+      if (!processes || processes->rank() == r)
+        order.networks[static_cast<size_t>(r)] = order.model(r);
+  });
   order.report.per_rank.resize(order.meters.ranks.size());
   CompleteResult result;
   launch_ranks(state, order.meters, order.control.stop, [&](comm::Communicator* world) {
@@ -571,7 +575,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const auto note = [&](const std::string& said) {
     if (control.on_note && !said.empty()) control.on_note(said);
   };
-  note(plan_tokens(state, run, &at_work));
+  together(state.options, "plans the run", [&] { note(plan_tokens(state, run, &at_work)); });
   require(run.experts == 0 || !watch.experts, ErrorCode::memory,
           "this measurement looks at all experts of a layer, which do not fit into memory beside "
           "those of the others: give more memory");

@@ -29,6 +29,9 @@ namespace {
 
 using tensor::Tensor;
 
+// What a process does that fails at it alone (together).
+constexpr const char *kPlans = "plans the run", *kLoads = "denoises", *kDecodes = "decodes";
+
 Tensor timesteps_of(const sample::Sampler& sampler) {
   std::vector<float> times;
   for (int i = 0; i < sampler.steps(); ++i) times.push_back(sampler.timestep(i));
@@ -122,14 +125,18 @@ void agree_on_count(const ModelState& state, size_t requests) {
   agree(*state.options.processes->state().world, terms);
 }
 
-// Everything that is decided before anything is computed.
-Job planned(ModelState& state, const GenerateRequest& request, const RunControl& control,
-            GenerateResult& result) {
-  const comm::Ledger::Entries sent_before = sent_so_far(state);
+// Ranks of shard= wait for each other's parts of an encoder: who fails at it ends them.
+bool encodes_together(const ModelState& state) { return state.options.plan.shard > 1; }
+
+void agree_on(const ModelState& state, const GenerateRequest& request) {
   if (state.options.processes)
     agree(*state.options.processes->state().world, terms_of(state, request));
+}
+
+// Everything that is decided before anything is computed, but for memory.
+Job planned(ModelState& state, const GenerateRequest& request, const RunControl& control,
+            GenerateResult& result) {
   Job job = plan_job(state, request, control);
-  job.sent_before = sent_before;
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   result.sampler = job.sampler_name;
@@ -164,18 +171,28 @@ void finish(const ModelState& state, const GenerateRequest& request, const RunCo
 GenerateResult generate_one(ModelState& state, const GenerateRequest& request,
                             const RunControl& control) {
   GenerateResult result;
-  Job job = planned(state, request, control, result);
-  const Fit fit = plan_memory(state, request, job);
-  job.at_work = at_work(state, "this run", fit.taken, fit.stays);
+  const comm::Ledger::Entries sent_before = sent_so_far(state);
+  agree_on(state, request);
+  Job job;
+  together(state.options, kPlans, [&] {
+    job = planned(state, request, control, result);
+    const Fit fit = plan_memory(state, request, job);
+    job.at_work = at_work(state, "this run", fit.taken, fit.stays);
+  });
+  job.sent_before = sent_before;
   tell_notes(job, control, result);
-  encode_text(state, request, control, job);
-  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  const base::Stopwatch clock;
-  if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
   std::optional<ForThisRun> loaded{std::in_place, state, job.keeps_transformer};
-  load_ranks(state, job);
-  result.report.phase_seconds[Phase::load] = clock.seconds();
-  receive_text(state, job);
+  if (encodes_together(state)) encode_text(state, request, control, job);
+  together(state.options, kLoads, [&] {
+    if (!encodes_together(state)) encode_text(state, request, control, job);
+    const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+    const base::Stopwatch clock;
+    if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
+    load_ranks(state, job);
+    result.report.phase_seconds[Phase::load] = clock.seconds();
+  });
+  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+  share_text(state, job);
   Trace trace(job, !request.trace.empty());
   const Tensor tokens = denoise(state, request, control, job, trace, result.report);
   if (!job.keeps_transformer) job.networks.clear();
@@ -186,16 +203,8 @@ GenerateResult generate_one(ModelState& state, const GenerateRequest& request,
   return result;
 }
 
-// All of them planned and admitted, together.
-void place_orders(ModelState& state, std::span<const GenerateRequest> requests,
-                  const RunControl& control, std::deque<Order>& orders) {
-  int64_t inputs = 0;
-  for (const GenerateRequest& request : requests) {
-    GenerateResult result;
-    Job job = planned(state, request, control, result);
-    inputs += input_bytes(job);
-    orders.emplace_back(request, std::move(job), std::move(result));
-  }
+// Into the memory of this process, all of them together.
+void admit(ModelState& state, std::deque<Order>& orders, int64_t inputs) {
   std::vector<Fit> fits;
   for (Order& order : orders)
     fits.push_back(plan_memory(state, order.request, order.job, inputs - input_bytes(order.job)));
@@ -206,29 +215,55 @@ void place_orders(ModelState& state, std::span<const GenerateRequest> requests,
     stays = std::max(stays, fit.stays);
   }
   orders.front().job.at_work = at_work(state, "this run", taken, stays);
-  for (Order& order : orders) tell_notes(order.job, control, order.result);
 }
 
-// What this process computes with: the transformers of its ranks, and the decoder.
-SharedDecoder load_halves(ModelState& state, std::deque<Order>& orders) {
+// All of them planned and admitted.
+void place_orders(ModelState& state, std::span<const GenerateRequest> requests,
+                  const RunControl& control, std::deque<Order>& orders) {
+  const comm::Ledger::Entries sent_before = sent_so_far(state);
+  for (const GenerateRequest& request : requests) agree_on(state, request);
+  together(state.options, kPlans, [&] {
+    int64_t inputs = 0;
+    for (const GenerateRequest& request : requests) {
+      GenerateResult result;
+      Job job = planned(state, request, control, result);
+      job.sent_before = sent_before;
+      inputs += input_bytes(job);
+      orders.emplace_back(request, std::move(job), std::move(result));
+    }
+    admit(state, orders, inputs);
+  });
+  for (Order& order : orders) tell_notes(order.job, control, order.result);
+}
+// What this process computes with: texts, the transformers of its ranks, and the decoder.
+SharedDecoder load_halves(ModelState& state, const RunControl& control, std::deque<Order>& orders) {
   const Processes* const processes = state.options.processes;
+  const bool decodes = !processes || processes->rank() >= state.options.plan.world();
   SharedDecoder decoder;
-  for (Order& order : orders) {
-    const base::Stopwatch clock;
-    const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-    const bool decodes = !processes || processes->rank() >= state.options.plan.world();
-    together(state.options, decodes ? "decodes" : "denoises", [&] {
+  const auto encode = [&] {
+    for (Order& order : orders) encode_text(state, order.request, control, order.job);
+  };
+  if (encodes_together(state)) encode();
+  together(state.options, decodes ? kDecodes : kLoads, [&] {
+    if (!encodes_together(state)) encode();
+    if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
+    for (Order& order : orders) {
+      const base::Stopwatch clock;
+      const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
       load_ranks(state, order.job);
       if (decodes && !decoder.decoder)
         decoder = load_decoder(state, order.job, order.job.meters.memory);
       else
         order.job.meters.memory->add_shared(tensor::MemoryClass::weights, decoder.weights);
-    });
-    receive_text(state, order.job);
+      order.result.report.phase_seconds[Phase::load] = clock.seconds();
+    }
+  });
+  for (Order& order : orders) {
+    const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
+    share_text(state, order.job);
     for (const nn::Range samples : parts_of(state.options.plan, order.job.samples()))
       order.parts.push_back(part_of(order.job, samples));
     if (order.parts.size() > 1) order.job.conditioning = {};  // each part has its own
-    order.result.report.phase_seconds[Phase::load] = clock.seconds();
   }
   return decoder;
 }
@@ -238,10 +273,8 @@ std::vector<GenerateResult> generate_overlapped(ModelState& state,
                                                 const RunControl& control) {
   std::deque<Order> orders;
   place_orders(state, requests, control, orders);
-  for (Order& order : orders) encode_text(state, order.request, control, order.job);
-  if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
   const ForThisRun loaded(state, state.options.keep_parts);
-  const SharedDecoder decoder = load_halves(state, orders);
+  const SharedDecoder decoder = load_halves(state, control, orders);
   run_halves(state, control, orders, decoder);
   std::vector<GenerateResult> results;
   for (Order& order : orders) {

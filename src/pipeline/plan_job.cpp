@@ -413,7 +413,6 @@ void encode_text(const ModelState& state, const GenerateRequest& request, const 
   const Embeddings made = encode_texts(state, two, control, job);
   if (!first) return;
   job.conditioning = conditioning_of(state, request, made, job);
-  send_text(state, job);
 }
 
 Job sketch_job(const ModelState& state, const GenerateRequest& request) {

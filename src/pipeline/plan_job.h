@@ -97,7 +97,7 @@ struct Job {
 Job plan_job(const ModelState& state, const GenerateRequest& request,
              const RunControl& control = {});
 /// Gives texts their conditioning: runs the encoders, for all processes on the first, or on those
-/// of shard= (share_text.h).
+/// of shard=; the first has it then (share_text.h).
 void encode_text(const ModelState& state, const GenerateRequest& request, const RunControl& control,
                  Job& job);
 /// The same as far as configurations tell it: texts are the longest, and on meta.

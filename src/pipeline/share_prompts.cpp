@@ -1,8 +1,12 @@
 #include "pipeline/share_prompts.h"
 
+#include <exception>
 #include <span>
 
+#include "base/as_error.h"
+#include "base/fail.h"
 #include "comm/collectives.h"
+#include "pipeline/agree.h"
 #include "tensor/scope.h"
 
 namespace tessera::pipeline {
@@ -24,12 +28,16 @@ Tensor packed(const PromptIds& prompts) {
 
 PromptIds unpacked(const Tensor& said) {
   PromptIds prompts;
-  const std::span all(said.data<int32_t>(), static_cast<size_t>(said.elements()));
-  for (size_t at = 0; at < all.size();) {
-    const auto count = static_cast<size_t>(all[at++]);
-    const auto ids = all.subspan(at, count);
+  std::span all(said.data<int32_t>(), static_cast<size_t>(said.elements()));
+  while (!all.empty()) {
+    const int64_t count = all.front();
+    all = all.subspan(1);
+    require(count >= 0 && count <= std::ssize(all), ErrorCode::rank,
+            "rank 0 says a prompt of {} ids, where {} are left; start all ranks with one program",
+            count, all.size());
+    const auto ids = all.first(static_cast<size_t>(count));
     prompts.emplace_back(ids.begin(), ids.end());
-    at += count;
+    all = all.subspan(ids.size());
   }
   return prompts;
 }
@@ -41,8 +49,20 @@ PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds
   tensor::Scope aside = tensor::current_scope();  // it was not foretold
   aside.memory = nullptr;
   const tensor::BindScope bind(aside);
-  return unpacked(
-      comm::broadcast(*world, 0, packed(world->rank() == 0 ? ask() : PromptIds()), kTag));
+  Tensor said;
+  std::exception_ptr failed;
+  if (world->rank() == 0) try {
+      said = packed(ask());
+    } catch (
+        const std::exception& e) {  // the others, who wait for prompts, hear why there are none
+      failed = std::current_exception();
+      const Error error = base::as_error(e);
+      said = word_of(&error);
+    }
+  said = comm::broadcast(*world, 0, said, kTag);
+  if (failed) std::rethrow_exception(failed);
+  if (said.dtype() == tensor::DType::u8) heed(said);
+  return unpacked(said);
 }
 
 int64_t least_of(comm::Communicator* world, int64_t number) {

@@ -12,7 +12,7 @@ namespace tessera::pipeline {
 using PromptIds = std::vector<std::vector<int32_t>>;
 
 /// Of a batch that is at work: what `ask` gives on rank 0, on every rank; null: one rank. Others
-/// than the first are not asked. All must call it.
+/// than the first are not asked. All must call it; what `ask` throws all throw.
 PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds()>& ask);
 
 /// The least that ranks say; those that are not to be heard say kAnyNumber.

@@ -30,16 +30,7 @@ comm::Communicator& world(const ModelState& state) {
   return *state.options.processes->state().world;
 }
 
-}  // namespace
-
-bool encodes_text(const ModelState& state) {
-  if (!state.options.processes) return true;
-  const std::vector<int> ranks = encoding_ranks(state.options.plan);
-  return std::find(ranks.begin(), ranks.end(), state.options.processes->rank()) != ranks.end();
-}
-
-void send_text(const ModelState& state, const Job& job) {
-  if (job.texts.empty() || !state.options.processes || !first_process(state.options)) return;
+void send(const ModelState& state, const Job& job) {
   const nn::Conditioning text = text_of(state, job);
   for (int rank = 1; rank < world(state).size(); ++rank) {
     const std::vector<int> sequences = sequences_of(state.options.plan, job, rank);
@@ -49,8 +40,7 @@ void send_text(const ModelState& state, const Job& job) {
   }
 }
 
-void receive_text(const ModelState& state, Job& job) {
-  if (job.texts.empty() || first_process(state.options)) return;
+void receive(const ModelState& state, Job& job) {
   const std::vector<int> sequences = sequences_of(state.options.plan, job, world(state).rank());
   if (sequences.empty()) return;
   for (const auto& [name, zeros] : text_of(state, job).tensors) {
@@ -67,6 +57,19 @@ void receive_text(const ModelState& state, Job& job) {
     }
     job.conditioning.tensors[name] = all;
   }
+}
+
+}  // namespace
+
+bool encodes_text(const ModelState& state) {
+  if (!state.options.processes) return true;
+  const std::vector<int> ranks = encoding_ranks(state.options.plan);
+  return std::find(ranks.begin(), ranks.end(), state.options.processes->rank()) != ranks.end();
+}
+
+void share_text(const ModelState& state, Job& job) {
+  if (job.texts.empty() || !state.options.processes) return;
+  first_process(state.options) ? send(state, job) : receive(state, job);
 }
 
 }  // namespace tessera::pipeline

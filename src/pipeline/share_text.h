@@ -8,9 +8,8 @@ namespace tessera::pipeline {
 /// under shard= those that have its weights with it (spread_text.h).
 bool encodes_text(const ModelState& state);
 /// The first process gives the others what encoders made of a job's texts: each that of its
-/// sequences, none to whom has no sequence. They wait for it in the second one, which keeps zeros
-/// for the rest.
-void send_text(const ModelState& state, const Job& job);
-void receive_text(const ModelState& state, Job& job);
+/// sequences, none to whom has no sequence; they keep zeros for the rest. All call it, when all
+/// have done what one of them may fail at alone: what is sent must be received.
+void share_text(const ModelState& state, Job& job);
 
 }  // namespace tessera::pipeline

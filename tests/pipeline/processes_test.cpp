@@ -72,5 +72,28 @@ TEST(Processes, TakeOneRequestAtATimeOfAllModelsTogether) {
   EXPECT_EQ(after, alone) << "the next one of the other model";
 }
 
+// One of them has less memory than the others, or is asked to use less.
+TEST(Processes, AllEndByTheNameOfTheOneWhoseMemoryIsTooSmall) {
+  on_processes(2, [](const Processes& processes) {
+    const auto refused = [&](const char* model, const std::function<void(const Model&)>& ask) {
+      RunOptions options = golden::options(Precision::f32);
+      options.plan = parse_plan("expert=2");
+      options.processes = &processes;
+      if (processes.rank() == 1) options.memory_budget = 1000;
+      try {
+        ask(Model::open(model, options));
+        ADD_FAILURE() << model << ": rank " << processes.rank() << " went on";
+      } catch (const Error& e) {
+        const std::string said = e.what();
+        EXPECT_EQ(e.code(), ErrorCode::memory) << said;
+        EXPECT_TRUE(said.starts_with("rank 1, which plans the run: this run")) << said;
+      }
+    };
+    refused("shapes", [](const Model& model) { model.generate(two_steps()); });
+    refused("tasks-a", [](const Model& model) { model.complete({.prompts = {"sort hello="}}); });
+    EXPECT_EQ(processes.share("next"), "next") << "they still hear each other";
+  });
+}
+
 }  // namespace
 }  // namespace tessera

@@ -292,30 +292,45 @@ TEST(Relay, ADecodersErrorIsThatOfAllProcesses) {
 }
 
 // A file that is cut on one rank alone, when its request has begun: all end, and stay together.
-TEST(Relay, ADecoderThatCannotLoadEndsAllByItsName) {
-  const std::tuple<const char*, int, int> plans[] = {
-      {"cfg=2,vae=+1", 3, 2}, {"cfg=2,vae=+2", 4, 3}, {"ulysses=3,vae=3", 3, 2}};
-  for (const auto& [plan, ranks, victim] : plans)
-    on_processes(ranks, [&, plan = plan, victim = victim](const Processes& processes) {
+TEST(Relay, ARankThatCannotLoadEndsAllByItsName) {
+  struct Cut {
+    const char *model, *plan, *part, *does;
+    int ranks, victim;
+  };
+  const Cut cuts[] = {{"shapes", "cfg=2,vae=+1", "vae", "decodes", 3, 2},
+                      {"shapes", "cfg=2,vae=+2", "vae", "decodes", 4, 3},
+                      {"shapes", "ulysses=3,vae=3", "vae", "decodes", 3, 2},
+                      {"scenes", "ulysses=2,vae=+1", "vae", "decodes", 3, 2},
+                      {"scenes", "ulysses=2,vae=+1", "transformer", "denoises", 3, 1},
+                      {"scenes", "ulysses=2", "transformer", "denoises", 2, 1}};
+  for (const Cut& cut : cuts)
+    on_processes(cut.ranks, [&](const Processes& processes) {
       const Scratch scratch;
       const std::string folder = scratch / "model";
-      std::filesystem::copy(TESSERA_MODELS_DIR "/shapes", folder,
+      std::filesystem::copy(std::string(TESSERA_MODELS_DIR "/") + cut.model, folder,
                             std::filesystem::copy_options::recursive);
-      RunOptions options = planned(plan);
+      RunOptions options = planned(cut.plan);
       options.processes = &processes;
       const Model model = Model::open(folder, options);
       RunControl control;
       control.on_progress = [&](const Progress& p) {
-        if (p.phase == Phase::load && processes.rank() == victim)
-          std::filesystem::resize_file(folder + "/vae/diffusion_pytorch_model.safetensors", 9000);
+        if (p.phase == Phase::load && processes.rank() == cut.victim)
+          std::filesystem::resize_file(
+              folder + "/" + cut.part + "/diffusion_pytorch_model.safetensors", 9000);
       };
+      GenerateRequest request = shapes(1);
+      if (cut.model == std::string("scenes")) {
+        request.classes = {};
+        request.prompts = {"a red circle"};
+      }
       try {
-        model.generate(shapes(1), control);
-        ADD_FAILURE() << plan << ": rank " << processes.rank() << " went on";
+        model.generate(request, control);
+        ADD_FAILURE() << cut.plan << ": rank " << processes.rank() << " went on";
       } catch (const Error& e) {
         const std::string said = e.what();
         EXPECT_EQ(e.code(), ErrorCode::model) << said;
-        EXPECT_TRUE(said.starts_with(fmt::format("rank {}, which decodes: ", victim))) << said;
+        EXPECT_TRUE(said.starts_with(fmt::format("rank {}, which {}: ", cut.victim, cut.does)))
+            << said;
         EXPECT_NE(said.find("diffusion_pytorch_model"), std::string::npos) << said;
       }
       EXPECT_TRUE(model.generate_all({}).empty()) << "they still hear each other";
@@ -334,7 +349,7 @@ Error halved(const std::string& plan, const Processes* processes) {
   pipeline::Job& job = orders.emplace_back(request, pipeline::plan_job(state, request)).job;
   pipeline::encode_text(state, request, {}, job);
   pipeline::load_ranks(state, job);
-  pipeline::receive_text(state, job);
+  pipeline::share_text(state, job);
   for (const nn::Range samples : pipeline::parts_of(options.plan, job.samples()))
     orders[0].parts.push_back(pipeline::part_of(job, samples));
   pipeline::SharedDecoder decoder = pipeline::load_decoder(state, job, job.meters.memory);

@@ -30,6 +30,27 @@ TEST(SharePrompts, AllRanksGetWhatTheFirstIsGiven) {
     }
 }
 
+// They would wait for prompts until the deadline; afterwards all hear each other.
+TEST(SharePrompts, AllThrowWhatTheFirstIsNotGiven) {
+  std::atomic<int> told = 0, same = 0;
+  comm::threads::run(3, 20s, [&](comm::Communicator& world) {
+    for (const bool known : {true, false}) try {
+        share_prompts(&world, [&]() -> PromptIds {
+          if (known) throw Error(ErrorCode::model, "no such prompt");
+          throw std::runtime_error("no such prompt");
+        });
+      } catch (const Error& e) {
+        told += e.what() == std::string("no such prompt") &&
+                e.code() == (known ? ErrorCode::model : ErrorCode::rank);
+      } catch (const std::runtime_error& e) {  // whose it is
+        told += world.rank() == 0 && !known;
+      }
+    same += share_prompts(&world, [] { return PromptIds{{4}}; }) == PromptIds{{4}};
+  });
+  EXPECT_EQ(told, 6);
+  EXPECT_EQ(same, 3);
+}
+
 TEST(SharePrompts, TheLeastThatIsSaidHolds) {
   EXPECT_EQ(least_of(nullptr, 5), 5);
   std::atomic<int> right = 0;

@@ -67,7 +67,7 @@ TEST(ShareText, EachProcessHasTheTextOfItsSequencesAndOneReadsEncoders) {
         const int64_t text = fit_memory(state, request, job).text;
         encode_text(state, request, {}, job);
         const int64_t read = job.meters.memory->peak(MemoryClass::weights);
-        receive_text(state, job);
+        share_text(state, job);
         const int rank = processes.rank();
         EXPECT_EQ(encodes_text(state), rank == 0);
         EXPECT_EQ(read > 0, rank == 0) << "weights of encoders, rank " << rank << ", " << plan;
@@ -111,8 +111,7 @@ TEST(ShareText, MasksGoWithTheTextAndNoneToWhomHasNoSequence) {
     if (processes.rank() != 0)
       for (const char* name : {"encoder_hidden_states", "encoder_attention_mask"})
         job.conditioning.tensors.at(name) = zeros(job.conditioning.tensors.at(name));
-    send_text(state, job);
-    receive_text(state, job);
+    share_text(state, job);
     EXPECT_EQ(rows_of(job, mine), expected);
     EXPECT_GE(expected.size(), 2u) << "embeddings and their mask";
   });

@@ -191,7 +191,7 @@ TEST(SpreadText, HoldsAPartOfTheLayersAndTwoOfThemAsIsForeseen) {
           Job job = plan_job(state, prompted(name));
           const Fit fit = fit_memory(state, prompted(name), job);
           encode_text(state, prompted(name), {}, job);
-          receive_text(state, job);
+          share_text(state, job);
           const auto layers = layer_bytes(state);
           int64_t allowed = 0;  // of any of the encoders
           for (const auto& each : layers)
