@@ -57,7 +57,7 @@ struct WeightStore::Shelf {
     std::mutex packing;  // held while packing, so that it happens once
     std::weak_ptr<const void> value;
     int64_t bytes = 0;
-    // The same value as each tracker's user holds it; whoever packed it holds the value.
+    // The same value as each tracker's user holds it.
     std::map<const tensor::MemoryTracker*, std::weak_ptr<const void>> shares;
 
     std::pair<Value, bool> counted(const Tracker& memory, const Value& held, bool rank);
@@ -92,11 +92,19 @@ struct WeightStore::Shelf {
     const tensor::BindScope bind(counting);
     std::shared_ptr<T> made = make();
     tensor::count_work();
-    slot->value = made;
-    slot->bytes = counting.memory->current(tensor::MemoryClass::weights);
+    const int64_t bytes = counting.memory->current(tensor::MemoryClass::weights);
+    // It counts with each who holds it, and not with who packed it for as long as anybody does.
+    if (rank) rank->add(tensor::MemoryClass::weights, -bytes);
+    T* const packed = made.get();
+    const Value value(packed, [made = std::move(made), rank, bytes](const void*) mutable {
+      made.reset();
+      if (rank) rank->add(tensor::MemoryClass::weights, bytes);
+    });
+    slot->value = value;
+    slot->bytes = bytes;
     slot->shares.clear();
-    for (Tracker at = rank; at; at = at->whole()) slot->shares[at.get()] = made;
-    return made;
+    return std::static_pointer_cast<T>(
+        std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
   }
 
   std::mutex mutex;

@@ -103,6 +103,7 @@ TEST(WeightStore, EachRankCountsWhatRanksShare) {
     EXPECT_EQ(one->current(MemoryClass::weights), bytes);
     EXPECT_EQ(process->current(MemoryClass::weights), bytes) << "in memory once";
     first = {};
+    EXPECT_EQ(one->current(MemoryClass::weights), 0) << "who packed them let go";
     EXPECT_EQ(process->current(MemoryClass::weights), bytes) << "rank 2 still has them";
   }
   EXPECT_EQ(two->current(MemoryClass::weights), 0);
