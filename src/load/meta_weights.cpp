@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "load/name_list.h"
 #include "load/quantisation.h"
+#include "nn/weight_key.h"
 #include "tensor/scope.h"
 
 namespace tessera::load {
@@ -29,13 +30,6 @@ bool matches(const std::string& name, std::span<const std::string> patterns) {
     if (!pattern.ends_with('*')) return name == pattern;
     return name.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
   });
-}
-
-// What makes two weights the same one.
-std::string key_of(const char* form, const std::string& names, DType dtype, const nn::Cut& cut) {
-  std::string key = fmt::format("{} {} {}", form, names, name_of(dtype));
-  for (const nn::Range& r : cut.ranges) key += fmt::format(" {}:{}-{}", cut.axis, r.begin, r.end);
-  return key;
 }
 
 Tensor uncounted(const Shape& shape, DType dtype) {
@@ -98,7 +92,7 @@ Tensor MetaWeights::held(const std::string& name, const Shape& shape, DType dtyp
                          const nn::Cut& cut) const {
   record(name, shape);
   const Shape mine = cut.of(shape);
-  const auto storage = share<Storage>(key_of("stored", name, dtype, cut), [&] {
+  const auto storage = share<Storage>(nn::weight_key("stored", name, dtype, cut), [&] {
     return Storage::allocate(mine.elements() * size_of(dtype), Device::meta, MemoryClass::weights);
   });
   return Tensor::over(storage, 0, mine, dtype);
@@ -118,7 +112,7 @@ ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, D
                                 const nn::Cut& cut) const {
   if (known_) compute = packed_as(*known_, name, compute);
   const ops::StoredMatrix w = passing_matrix(name, {n, k}, compute, cut);
-  return share<ops::Weight::element_type>(key_of("matrix", name, compute, cut),
+  return share<ops::Weight::element_type>(nn::weight_key("matrix", name, compute, cut),
                                           [&] { return ops::pack_weight(w, compute); });
 }
 
@@ -127,7 +121,7 @@ ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, 
   if (known_) compute = packed_as(*known_, up, packed_as(*known_, gate, compute));
   const ops::StoredMatrix g = passing_matrix(gate, {n, k}, compute, cut),
                           u = passing_matrix(up, {n, k}, compute, cut);
-  return share<ops::Weight::element_type>(key_of("paired", gate + " " + up, compute, cut),
+  return share<ops::Weight::element_type>(nn::weight_key("paired", gate + " " + up, compute, cut),
                                           [&] { return ops::pack_paired_weight(g, u, compute); });
 }
 
@@ -135,7 +129,7 @@ ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& 
                                   const Shape& shape, DType compute) const {
   const Tensor w = passing(weight, shape);
   const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
-  return share<ops::ConvWeight::element_type>(key_of("conv", weight + " " + bias, compute, {}),
+  return share<ops::ConvWeight::element_type>(nn::weight_key("conv", weight + " " + bias, compute),
                                               [&] { return ops::pack_conv(w, b, compute); });
 }
 

@@ -5,12 +5,14 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <tuple>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/fail.h"
 #include "base/printable.h"
 #include "load/quantisation.h"
+#include "nn/weight_key.h"
 #include "ops/packing.h"
 #include "tensor/scope.h"
 #include "tensor/work_count.h"
@@ -24,28 +26,6 @@ using tensor::Device;
 using tensor::Shape;
 using tensor::Storage;
 using tensor::Tensor;
-
-enum class Form : uint8_t { matrix, paired, conv, vector, stored };
-
-// What makes two packed weights the same one.
-struct Key {
-  Form form;
-  std::string file, name, second_file, second;
-  std::string slice;  // what is taken of either; "": all
-  DType dtype;
-  uint8_t packing;
-  tensor::Device device;
-
-  bool operator<(const Key& other) const { return tied() < other.tied(); }
-
- private:
-  std::tuple<const Form&, const std::string&, const std::string&, const std::string&,
-             const std::string&, const std::string&, const DType&, const uint8_t&,
-             const tensor::Device&>
-  tied() const {
-    return std::tie(form, file, name, second_file, second, slice, dtype, packing, device);
-  }
-};
 
 }  // namespace
 
@@ -63,7 +43,7 @@ struct WeightStore::Shelf {
     std::pair<Value, bool> counted(const Tracker& memory, const Value& held, bool rank);
   };
 
-  std::shared_ptr<Slot> slot(const Key& key) {
+  std::shared_ptr<Slot> slot(const std::string& key) {
     const std::lock_guard lock(mutex);
     if (slots.size() >= next_sweep) {
       // The lock orders what others wrote before this; nobody gets a slot meanwhile.
@@ -79,7 +59,7 @@ struct WeightStore::Shelf {
   }
 
   template <class T, class Make>
-  std::shared_ptr<T> share(const Key& key, Make make) {
+  std::shared_ptr<T> share(const std::string& key, Make make) {
     const std::shared_ptr<Slot> slot = this->slot(key);
     const std::lock_guard lock(slot->packing);
     const Tracker rank = tensor::current_scope().memory;
@@ -108,7 +88,7 @@ struct WeightStore::Shelf {
   }
 
   std::mutex mutex;
-  std::map<Key, std::shared_ptr<Slot>> slots;
+  std::map<std::string, std::shared_ptr<Slot>> slots;
   size_t next_sweep = 256;
 };
 
@@ -180,7 +160,7 @@ class StoredWeights : public nn::Weights {
   Tensor get(const std::string& name, const Shape& shape) const override {
     const SafetensorsFile& file = checked(name, shape);
     const DType dtype = file.dtype(name);
-    const auto storage = shelf_->share<Storage>(key(Form::stored, name, "", dtype), [&] {
+    const auto storage = shelf_->share<Storage>(key("stored", name, "", dtype), [&] {
       if (device_ != Device::cpu) return there(file.get(name));
       auto copy =
           Storage::allocate(file.entry(name).bytes(), Device::cpu, tensor::MemoryClass::weights);
@@ -207,7 +187,7 @@ class StoredWeights : public nn::Weights {
                      const Cut& cut = {}) const override {
     compute = packed_as(tensors_, name, compute);
     check_matrix(name, {n, k}, compute);
-    return shelf_->share<ops::Weight::element_type>(key(Form::matrix, name, "", compute, cut), [&] {
+    return shelf_->share<ops::Weight::element_type>(key("matrix", name, "", compute, cut), [&] {
       return ops::pack_weight(stored(name, cut), compute, device_);
     });
   }
@@ -217,7 +197,7 @@ class StoredWeights : public nn::Weights {
     compute = packed_as(tensors_, up, packed_as(tensors_, gate, compute));
     check_matrix(gate, {n, k}, compute);
     check_matrix(up, {n, k}, compute);
-    return shelf_->share<ops::Weight::element_type>(key(Form::paired, gate, up, compute, cut), [&] {
+    return shelf_->share<ops::Weight::element_type>(key("paired", gate, up, compute, cut), [&] {
       return ops::pack_paired_weight(stored(gate, cut), stored(up, cut), compute, device_);
     });
   }
@@ -227,16 +207,15 @@ class StoredWeights : public nn::Weights {
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
     const SafetensorsFile& w = floats(weight, shape);
     const SafetensorsFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
-    return shelf_->share<ops::ConvWeight::element_type>(
-        key(Form::conv, weight, bias, compute), [&] {
-          return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), compute, device_);
-        });
+    return shelf_->share<ops::ConvWeight::element_type>(key("conv", weight, bias, compute), [&] {
+      return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), compute, device_);
+    });
   }
 
   Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
     const SafetensorsFile& file = floats(name, {n});
     const Shape mine = cut.of({n});
-    const auto storage = shelf_->share<Storage>(key(Form::vector, name, "", DType::f32, cut), [&] {
+    const auto storage = shelf_->share<Storage>(key("vector", name, "", DType::f32, cut), [&] {
       const std::vector<float> values = nn::taken(read(file, name), cut).to_floats();
       if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), mine));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
@@ -288,16 +267,12 @@ class StoredWeights : public nn::Weights {
     return file;
   }
 
-  Key key(Form form, const std::string& name, const std::string& second, DType dtype,
-          const Cut& cut = {}) const {
-    std::string slice;
-    for (const nn::Range& r : cut.ranges)
-      slice += fmt::format("{}:{}-{} ", cut.axis, r.begin, r.end);
-    return {form,   tensors_.file(name).identity(),
-            name,   second.empty() ? "" : tensors_.file(second).identity(),
-            second, slice,
-            dtype,  ops::packing_of(device_),
-            device_};
+  // What makes two packed weights of a process the same one.
+  std::string key(std::string_view form, const std::string& name, const std::string& second,
+                  DType dtype, const Cut& cut = {}) const {
+    return fmt::format("{} {} {} {} {}", nn::weight_key(form, name + " " + second, dtype, cut),
+                       name_of(device_), ops::packing_of(device_), tensors_.file(name).identity(),
+                       second.empty() ? "" : tensors_.file(second).identity());
   }
 
   std::shared_ptr<Storage> there(const Tensor& stored) const {

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/stop.h"
+#include "nn/weight_key.h"
 #include "pipeline/counted_bytes.h"
 #include "tensor/scope.h"
 
@@ -22,13 +23,6 @@ using tensor::Tensor;
 constexpr int64_t kLine = 64;  // bytes: where a tensor begins, and what is not cut
 
 int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
-// What makes two weights of a block the same one.
-std::string key_of(const char* form, const std::string& names, DType dtype, const Cut& cut) {
-  std::string key = fmt::format("{} {} {}", form, names, name_of(dtype));
-  for (const Range& r : cut.ranges) key += fmt::format(" {}:{}-{}", cut.axis, r.begin, r.end);
-  return key;
-}
 
 }  // namespace
 
@@ -59,21 +53,21 @@ class PartWeightsOf : public Weights {
  public:
   bool has(const std::string& name) const override { return meta_.has(name); }
   Tensor get(const std::string& name, const Shape& shape) const override {
-    return plain(key_of("stored", name, DType::f32, {}),
+    return plain(nn::weight_key("stored", name, DType::f32),
                  [=](const Weights& from) { return from.get(name, shape); });
   }
   Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
-    return plain(key_of("vector", name, DType::f32, cut),
+    return plain(nn::weight_key("vector", name, DType::f32, cut),
                  [=](const Weights& from) { return from.vector(name, n, cut); });
   }
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                      const Cut& cut = {}) const override {
-    return packed(key_of("matrix", name, compute, cut),
+    return packed(nn::weight_key("matrix", name, compute, cut),
                   [=](const Weights& from) { return *from.matrix(name, n, k, compute, cut); });
   }
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                      DType compute, const Cut& cut = {}) const override {
-    return packed(key_of("paired", gate + " " + up, compute, cut),
+    return packed(nn::weight_key("paired", gate + " " + up, compute, cut),
                   [=](const Weights& from) { return *from.paired(gate, up, n, k, compute, cut); });
   }
   ops::ConvWeight conv(const std::string& weight, const std::string&, const Shape&,
