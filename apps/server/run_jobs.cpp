@@ -209,8 +209,10 @@ bool Jobs::wait_for_room(uint64_t rests, const std::stop_token& stop,
 std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop) {
   const size_t begun = jobs.size();
   std::shared_ptr<const void> first;
+  bool told_steps = false;  // clients would hear them twice
   Look look = look_of(jobs);
-  look.step = [&first, told = look.step](Job& job, int step, int steps, double seconds) {
+  look.step = [&, told = look.step](Job& job, int step, int steps, double seconds) {
+    told_steps = true;
     first.reset();
     told(job, step, steps, seconds);
   };
@@ -224,7 +226,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
       }
       return run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
-      const bool anew = e.code() == ErrorCode::memory && jobs.size() == begun;
+      const bool anew = e.code() == ErrorCode::memory && jobs.size() == begun && !told_steps;
       if (!anew || !wait_for_room(rests, stop, first)) throw;
     }
   }
