@@ -12,26 +12,26 @@ namespace tessera::fused {
 class Coordinator {
  public:
   /// Of the memory that it needs.
-  TESSERA_ANYWHERE static int64_t bytes(const Shape& shape) {
+  static int64_t bytes(const Shape& shape) {
     Carver measure(nullptr);
     return Coordinator(shape, nullptr, measure), measure.bytes();
   }
   /// `buffer`: mine of the symmetric ones; `memory`: 64-byte aligned, zero.
-  TESSERA_ANYWHERE Coordinator(const Shape& shape, const std::byte* buffer, std::byte* memory) {
+  Coordinator(const Shape& shape, const std::byte* buffer, std::byte* memory) {
     Carver carver(memory);
     *this = Coordinator(shape, buffer, carver);
   }
 
   /// The next epoch, of so many blocks of tokens. Nothing of the one before is under way.
   template <class Words>
-  TESSERA_ANYWHERE void begin(int blocks, bool shared, Words& words) {
+  void begin(int blocks, bool shared, Words& words) {
     subscriber_.begin(++epoch_);
     scheduler_.begin(blocks, shared);
     scheduler_.hand_out(words);
   }
   /// Looks for one thing, and does what follows from it; false: nothing was new.
   template <class Words>
-  TESSERA_ANYWHERE bool look(int item, Words& words) {
+  bool look(int item, Words& words) {
     if (item < shape_.processors) {
       if (!look_at(item, words)) return false;
     } else {
@@ -42,10 +42,10 @@ class Coordinator {
     scheduler_.hand_out(words);
     return true;
   }
-  TESSERA_ANYWHERE int items() const { return shape_.processors + subscriber_.items(); }
+  int items() const { return shape_.processors + subscriber_.items(); }
   /// Looks for everything.
   template <class Words>
-  TESSERA_ANYWHERE bool poll(Words& words) {
+  bool poll(Words& words) {
     bool found = false;
     for (int p = 0; p < shape_.processors; ++p) found |= look_at(p, words);
     if (found) scheduler_.hand_out(words);  // before a long search
@@ -57,18 +57,18 @@ class Coordinator {
     return found;
   }
 
-  TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }
+  bool done() const { return scheduler_.done(); }
   /// What it waits for, if it waits for a peer.
-  TESSERA_ANYWHERE Arrival missing() const { return subscriber_.missing(shape_.rank); }
+  Arrival missing() const { return subscriber_.missing(shape_.rank); }
   /// Counts of a peer that cannot be, if any came: nothing follows from them.
-  TESSERA_ANYWHERE Arrival refused() const { return refused_; }
-  TESSERA_ANYWHERE uint64_t epoch() const { return epoch_; }
-  TESSERA_ANYWHERE const Scheduler& scheduler() const { return scheduler_; }
-  TESSERA_ANYWHERE Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
+  Arrival refused() const { return refused_; }
+  uint64_t epoch() const { return epoch_; }
+  const Scheduler& scheduler() const { return scheduler_; }
+  Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
   /// Where the gate writes.
-  TESSERA_ANYWHERE const Routed& routed() const { return routed_; }
+  const Routed& routed() const { return routed_; }
   /// Rows of a tile's peer for my experts; of dispatch and collect, mine for the peer's.
-  TESSERA_ANYWHERE const int64_t* counts(const Task& task) const {
+  const int64_t* counts(const Task& task) const {
     return task.kind == TaskKind::dispatch || task.kind == TaskKind::collect ||
                    task.peer == shape_.rank
                ? routed_.to(shape_.layout, task.peer)
@@ -76,7 +76,7 @@ class Coordinator {
   }
 
  private:
-  TESSERA_ANYWHERE Coordinator(const Shape& shape, const std::byte* buffer, Carver& memory)
+  Coordinator(const Shape& shape, const std::byte* buffer, Carver& memory)
       : shape_(shape),
         routed_{memory.take<int64_t>(int64_t{shape.layout.ranks} * shape.layout.experts),
                 memory.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.most)},
@@ -84,7 +84,7 @@ class Coordinator {
         scheduler_(shape, routed_, memory) {}
 
   template <class Words>
-  TESSERA_ANYWHERE bool look_at(int processor, Words& words) {
+  bool look_at(int processor, Words& words) {
     Task task;
     if (!scheduler_.look(processor, task, words)) return false;
     if (task.kind != TaskKind::gate) return true;
@@ -92,7 +92,7 @@ class Coordinator {
       if (p != shape_.rank) subscriber_.expect(Round::combine, p, routed_.to(shape_.layout, p));
     return true;
   }
-  TESSERA_ANYWHERE void follow(const Arrival& one) {
+  void follow(const Arrival& one) {
     if (one.kind == Arrival::Kind::refused) refused_ = one;
     if (one.kind == Arrival::Kind::rows) scheduler_.arrived(one.tile);
     if (one.kind == Arrival::Kind::results) scheduler_.returned(one.tile);

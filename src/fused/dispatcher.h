@@ -14,13 +14,12 @@ struct Transfer {
 };
 
 /// How many rows come, and in which epoch.
-TESSERA_ANYWHERE constexpr uint64_t count_word(uint64_t epoch, int64_t rows) {
+constexpr uint64_t count_word(uint64_t epoch, int64_t rows) {
   return epoch << 32 | static_cast<uint64_t>(rows);
 }
 
 /// Which of the tiles that share a place of a run is there, and in which epoch.
-TESSERA_ANYWHERE constexpr uint64_t tile_word(const Layout& layout, uint64_t epoch,
-                                              int64_t number) {
+constexpr uint64_t tile_word(const Layout& layout, uint64_t epoch, int64_t number) {
   return epoch << 32 | static_cast<uint64_t>(number / layout.run_tiles() + 1);
 }
 
@@ -28,14 +27,14 @@ TESSERA_ANYWHERE constexpr uint64_t tile_word(const Layout& layout, uint64_t epo
 /// of dispatch those of my tokens, of give_back those of the peer's.
 class Dispatcher {
  public:
-  TESSERA_ANYWHERE Dispatcher(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
+  Dispatcher(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
 
   /// Tells a peer how many of my rows one of its experts gets.
-  TESSERA_ANYWHERE Transfer count(int peer, int expert, int64_t rows, uint64_t epoch) const {
+  Transfer count(int peer, int expert, int64_t rows, uint64_t epoch) const {
     return {peer, 0, 0, 0, layout_.count_offset(epoch, rank_, expert), count_word(epoch, rows)};
   }
   /// A tile of dispatch or give_back, all but its padding.
-  TESSERA_ANYWHERE Transfer tile(const Task& task, const int64_t* counts, uint64_t epoch) const {
+  Transfer tile(const Task& task, const int64_t* counts, uint64_t epoch) const {
     const int64_t first = layout_.first_row(counts, task.expert);
     const Place arrives = place(task, Side::incoming, rank_);
     return {task.peer,
@@ -46,15 +45,15 @@ class Dispatcher {
             tile_word(layout_, epoch, layout_.number(arrives, first))};
   }
   /// Where a tile leaves, or has arrived.
-  TESSERA_ANYWHERE Place place(const Task& task, Side side, int peer) const {
+  Place place(const Task& task, Side side, int peer) const {
     return {peer, round_of(task.kind), side, task.expert, task.index * layout_.tiles.tile};
   }
-  TESSERA_ANYWHERE int64_t offset(const Task& task, Side side, const int64_t* counts) const {
+  int64_t offset(const Task& task, Side side, const int64_t* counts) const {
     return layout_.offset(place(task, side, task.peer), layout_.first_row(counts, task.expert));
   }
 
  private:
-  TESSERA_ANYWHERE static constexpr Round round_of(TaskKind kind) {
+  static constexpr Round round_of(TaskKind kind) {
     return kind == TaskKind::dispatch || kind == TaskKind::up ? Round::dispatch : Round::combine;
   }
   Layout layout_;

@@ -9,14 +9,14 @@ namespace tessera::fused {
 /// Cuts zeroed memory into arrays; without memory it only measures.
 class Carver {
  public:
-  TESSERA_ANYWHERE explicit Carver(std::byte* memory) : memory_(memory) {}
+  explicit Carver(std::byte* memory) : memory_(memory) {}
   template <class T>
-  TESSERA_ANYWHERE T* take(int64_t n) {
+  T* take(int64_t n) {
     const int64_t at = (bytes_ + alignof(T) - 1) / alignof(T) * alignof(T);
     bytes_ = at + n * static_cast<int64_t>(sizeof(T));
     return memory_ ? reinterpret_cast<T*>(memory_ + at) : nullptr;
   }
-  TESSERA_ANYWHERE int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return bytes_; }
 
  private:
   std::byte* memory_;
@@ -29,12 +29,12 @@ struct TaskQueue {
   int32_t room = 0, first = 0, count = 0;
 
   TaskQueue() = default;
-  TESSERA_ANYWHERE TaskQueue(Carver& memory, int64_t tasks_at_most)
+  TaskQueue(Carver& memory, int64_t tasks_at_most)
       : tasks(memory.take<Task>(tasks_at_most)), room(static_cast<int32_t>(tasks_at_most)) {}
 
-  TESSERA_ANYWHERE bool empty() const { return count == 0; }
-  TESSERA_ANYWHERE void push(const Task& task) { tasks[(first + count++) % room] = task; }
-  TESSERA_ANYWHERE Task pop() {
+  bool empty() const { return count == 0; }
+  void push(const Task& task) { tasks[(first + count++) % room] = task; }
+  Task pop() {
     const Task task = tasks[first];
     tasks[first] = {};  // equal queues are equal bytes
     first = (first + 1) % room;
@@ -42,7 +42,7 @@ struct TaskQueue {
     return task;
   }
   /// Takes the first one for an expert that has so many rows at most; false: there is none.
-  TESSERA_ANYWHERE bool take(int32_t expert, int32_t rows, Task& task) {
+  bool take(int32_t expert, int32_t rows, Task& task) {
     for (int32_t i = 0; i < count; ++i) {
       task = tasks[(first + i) % room];
       if (task.expert != expert || task.rows > rows) continue;

@@ -9,7 +9,7 @@ namespace tessera::fused {
 class Scheduler {
  public:
   Scheduler() = default;
-  TESSERA_ANYWHERE Scheduler(const Shape& shape, const Routed& routed, Carver& memory)
+  Scheduler(const Shape& shape, const Routed& routed, Carver& memory)
       : shape_(shape),
         routed_(routed),
         bells_(memory.take<Doorbell>(shape.processors)),
@@ -23,7 +23,7 @@ class Scheduler {
         mine_(memory, most(shape) + 1) {}
 
   /// `shared`: the layer has a shared expert.
-  TESSERA_ANYWHERE void begin(int blocks, bool shared) {
+  void begin(int blocks, bool shared) {
     const int64_t peers = shape_.layout.ranks - 1;
     finished_ = 0;
     bound_ = 1 + int64_t{blocks} * (shared ? 2 : 1) + most(shape_) * (2 * peers + parts()) +
@@ -37,20 +37,20 @@ class Scheduler {
     }
   }
   /// A peer sends so many tiles.
-  TESSERA_ANYWHERE void heard(int64_t count) {
+  void heard(int64_t count) {
     bound_ -= (most(shape_) - count) * (parts() + 1);
     --unheard_;
   }
   /// A tile's rows are here.
-  TESSERA_ANYWHERE void arrived(const Task& tile) {
+  void arrived(const Task& tile) {
     arrived_.push(tile);
     start_tiles();
   }
   /// The results of a tile of my own tokens are here.
-  TESSERA_ANYWHERE void returned(const Task& tile) { ready_.push(tile); }
+  void returned(const Task& tile) { ready_.push(tile); }
   /// Gives what is ready to who is idle.
   template <class Words>
-  TESSERA_ANYWHERE void hand_out(Words& words) {
+  void hand_out(Words& words) {
     for (int p = 0; p < shape_.processors; ++p) {
       if (busy_[p]) continue;
       TaskQueue& from = ready_.empty() ? later_ : ready_;
@@ -62,7 +62,7 @@ class Scheduler {
   }
   /// Whether a processor has finished a task, and which.
   template <class Words>
-  TESSERA_ANYWHERE bool look(int processor, Task& task, Words& words) {
+  bool look(int processor, Task& task, Words& words) {
     if (!busy_[processor] || words.load(&bells_[processor].word) != 0) return false;
     busy_[processor] = 0;
     task = bells_[processor].task;
@@ -72,15 +72,15 @@ class Scheduler {
   }
 
   /// How many tasks there can be at most, as far as is known; it never grows in an epoch.
-  TESSERA_ANYWHERE int64_t bound() const { return bound_; }
-  TESSERA_ANYWHERE int64_t finished() const { return finished_; }
+  int64_t bound() const { return bound_; }
+  int64_t finished() const { return finished_; }
   /// All is done, and every peer has begun this epoch: none is left more than one behind.
-  TESSERA_ANYWHERE bool done() const { return finished_ == bound_ && unheard_ == 0; }
+  bool done() const { return finished_ == bound_ && unheard_ == 0; }
   /// The tiles of a product under way.
-  TESSERA_ANYWHERE const TileGroup& group(int slot) const { return groups_[slot]; }
-  TESSERA_ANYWHERE Doorbell* bell(int processor) const { return bells_ + processor; }
+  const TileGroup& group(int slot) const { return groups_[slot]; }
+  Doorbell* bell(int processor) const { return bells_ + processor; }
   /// Somebody has no task although one is there; never after hand_out().
-  TESSERA_ANYWHERE bool idle_while_ready() const {
+  bool idle_while_ready() const {
     if (ready_.empty() && later_.empty()) return false;
     for (int p = 0; p < shape_.processors; ++p)
       if (!busy_[p]) return true;
@@ -88,24 +88,24 @@ class Scheduler {
   }
 
  private:
-  TESSERA_ANYWHERE static int64_t most(const Shape& s) { return s.layout.most; }
-  TESSERA_ANYWHERE static int64_t most_ready(const Shape& s) {
+  static int64_t most(const Shape& s) { return s.layout.most; }
+  static int64_t most_ready(const Shape& s) {
     const int parts = s.up_parts > s.down_parts ? s.up_parts : s.down_parts;
     return 1 + int64_t{2} * s.layout.ranks * s.layout.run_tiles() + int64_t{s.slots} * parts +
            s.blocks;
   }
-  TESSERA_ANYWHERE int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
+  int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
 
-  TESSERA_ANYWHERE void release(int block) {
+  void release(int block) {
     if (--missing_[block] == 0) ready_.push({.kind = TaskKind::combine, .index = block});
   }
   // The results of one of my tiles are where they are summed.
-  TESSERA_ANYWHERE void settle(const Task& tile) {
+  void settle(const Task& tile) {
     const Blocks waits = routed_.wait(shape_.layout, tile);
     for (int b = waits.first; b <= waits.last; ++b) release(b);
   }
   // The tile that takes the place of another in its run, if there is one.
-  TESSERA_ANYWHERE void send_next(const Task& tile) {
+  void send_next(const Task& tile) {
     const Layout& layout = shape_.layout;
     const int64_t number = routed_.number(layout, tile) + layout.run_tiles();
     const int64_t* rows = routed_.to(layout, tile.peer);
@@ -120,16 +120,16 @@ class Scheduler {
     }
   }
   // Of a product of a slot: tiles that are computed as one are small, and not cut.
-  TESSERA_ANYWHERE int parts_of(TaskKind kind, int32_t slot) const {
+  int parts_of(TaskKind kind, int32_t slot) const {
     if (groups_[slot].count > 1) return 1;
     return kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
   }
-  TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind) {
+  void push_parts(Task task, TaskKind kind) {
     left_[task.slot] = parts_of(kind, task.slot);
     task.kind = kind;
     for (task.part = 0; task.part < left_[task.slot]; ++task.part) ready_.push(task);
   }
-  TESSERA_ANYWHERE void start_tiles() {
+  void start_tiles() {
     for (int32_t slot = 0; slot < shape_.slots; ++slot) {
       if (left_[slot] > 0) continue;
       TaskQueue& from = arrived_.empty() ? mine_ : arrived_;
@@ -147,7 +147,7 @@ class Scheduler {
     }
   }
   // Their results are here, or leave.
-  TESSERA_ANYWHERE void end_tiles(int32_t slot) {
+  void end_tiles(int32_t slot) {
     const TileGroup group = groups_[slot];
     groups_[slot] = TileGroup();
     start_tiles();
@@ -158,14 +158,14 @@ class Scheduler {
     }
   }
   // How many of the tasks that there can be at most it stands for.
-  TESSERA_ANYWHERE int64_t worth(const Task& task) const {
+  int64_t worth(const Task& task) const {
     if (task.kind != TaskKind::up && task.kind != TaskKind::down) return 1;
     const int64_t tiles = groups_[task.slot].count;
     const int parts = task.kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
     return tiles > 1 ? tiles * parts : 1;
   }
   // What a task that is done makes possible.
-  TESSERA_ANYWHERE void follow(const Task& task) {
+  void follow(const Task& task) {
     finished_ += worth(task);
     if (task.kind == TaskKind::gate) {
       route();
@@ -181,7 +181,7 @@ class Scheduler {
     }
   }
   // The gate is done: rows for others leave first, as many as have a place, then mine are computed.
-  TESSERA_ANYWHERE void route() {
+  void route() {
     const Layout& layout = shape_.layout;
     for (int step = 1; step <= layout.ranks; ++step) {
       const int peer = (shape_.rank + step) % layout.ranks;  // not all to the same one first

@@ -19,8 +19,7 @@ class Subscriber {
  public:
   Subscriber() = default;
   /// `experts`: of this rank; `buffer`: mine of the symmetric ones.
-  TESSERA_ANYWHERE Subscriber(const Layout& layout, int experts, const std::byte* buffer,
-                              Carver& memory)
+  Subscriber(const Layout& layout, int experts, const std::byte* buffer, Carver& memory)
       : layout_(layout),
         experts_(experts),
         buffer_(buffer),
@@ -31,7 +30,7 @@ class Subscriber {
         heard_(memory.take<int32_t>(layout.ranks)),
         rows_(memory.take<int64_t>(int64_t{layout.ranks} * layout.experts)) {}
 
-  TESSERA_ANYWHERE void begin(uint64_t epoch) {
+  void begin(uint64_t epoch) {
     epoch_ = epoch;
     for (int i = 0; i < 2 * layout_.ranks; ++i) {
       for (int t = 0; t < known_[i]; ++t) awaited_[i * layout_.most + t] = {};
@@ -42,7 +41,7 @@ class Subscriber {
   }
   /// Tiles that a peer gives back, or sends: known by the counts, so that a flag is looked at only
   /// when it can come.
-  TESSERA_ANYWHERE int expect(Round round, int peer, const int64_t* counts) {
+  int expect(Round round, int peer, const int64_t* counts) {
     const int list = peer * 2 + static_cast<int>(round);
     for (int e = 0; e < layout_.experts; ++e) {
       const int64_t first = layout_.first_row(counts, e) / layout_.tiles.tile;
@@ -57,9 +56,9 @@ class Subscriber {
   }
 
   /// Each item is one thing to look for; what was found once is not found again.
-  TESSERA_ANYWHERE int items() const { return layout_.ranks * (1 + 2 * layout_.run_tiles()); }
+  int items() const { return layout_.ranks * (1 + 2 * layout_.run_tiles()); }
   template <class Words>
-  TESSERA_ANYWHERE Arrival look(int item, Words& words) {
+  Arrival look(int item, Words& words) {
     if (item < layout_.ranks) return look_for_counts(item, words);
     const int list = (item - layout_.ranks) / layout_.run_tiles();
     const int place = (item - layout_.ranks) % layout_.run_tiles();
@@ -73,7 +72,7 @@ class Subscriber {
   }
   /// All items that may have come; calls arrived(Arrival) for those that have.
   template <class Words, class Arrived>
-  TESSERA_ANYWHERE void look_everywhere(Words& words, const Arrived& arrived) {
+  void look_everywhere(Words& words, const Arrived& arrived) {
     for (int p = 0; p < layout_.ranks; ++p) {
       const Arrival one = look(p, words);
       if (one.kind != Arrival::Kind::nothing) arrived(one);
@@ -86,7 +85,7 @@ class Subscriber {
   }
 
   /// The first thing that is awaited and has not come.
-  TESSERA_ANYWHERE Arrival missing(int me) const {
+  Arrival missing(int me) const {
     for (int p = 0; p < layout_.ranks; ++p)
       if (p != me && !heard_[p])
         return {Arrival::Kind::counts, p, {}, layout_.count_offset(epoch_, p, 0)};
@@ -98,11 +97,11 @@ class Subscriber {
     return {};
   }
   /// Rows that a peer sends to each of my experts, once it was heard.
-  TESSERA_ANYWHERE const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
+  const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
 
  private:
   // The tile that comes next at a place of a run, if one does.
-  TESSERA_ANYWHERE Arrival awaited(int list, int place) const {
+  Arrival awaited(int list, int place) const {
     const int32_t number = next_[list * layout_.run_tiles() + place];
     if (number >= known_[list]) return {};
     const Task& tile = awaited_[list * layout_.most + number];
@@ -111,17 +110,17 @@ class Subscriber {
     return {round == Round::dispatch ? Arrival::Kind::rows : Arrival::Kind::results, list / 2, tile,
             layout_.flag_offset(list / 2, round, place)};
   }
-  TESSERA_ANYWHERE const uint64_t* word(int64_t offset) const {
+  const uint64_t* word(int64_t offset) const {
     return reinterpret_cast<const uint64_t*>(buffer_ + offset);
   }
   // What a peer says is a size here: it is looked at before it is used.
-  TESSERA_ANYWHERE bool may_be(const int64_t* counts) const {
+  bool may_be(const int64_t* counts) const {
     for (int e = experts_; e < layout_.experts; ++e)
       if (counts[e] != 0) return false;
     return layout_.fits(counts);
   }
   template <class Words>
-  TESSERA_ANYWHERE Arrival look_for_counts(int peer, Words& words) {
+  Arrival look_for_counts(int peer, Words& words) {
     if (heard_[peer]) return {};
     int64_t* const rows = rows_ + peer * layout_.experts;
     for (int e = 0; e < layout_.experts; ++e) {

@@ -34,7 +34,7 @@ struct TileGroup {
   Task tiles[kMost]{};
   int32_t count = 0, rows = 0;
 
-  TESSERA_ANYWHERE void add(const Task& tile) {
+  void add(const Task& tile) {
     tiles[count++] = tile;
     rows += tile.rows;
   }
@@ -51,12 +51,12 @@ struct Shape {
 
   /// Rows of a slot, at most: a tile, and where products are not cut half of one more, so that the
   /// few rows behind a full tile need not read the weights once more.
-  TESSERA_ANYWHERE constexpr int64_t slot_rows() const {
+  constexpr int64_t slot_rows() const {
     const int64_t tile = layout.tiles.tile;
     return up_parts == 1 && down_parts == 1 ? tile + tile / 2 : tile;
   }
   /// Rows that may still join so many: what fills up a tile, or few.
-  TESSERA_ANYWHERE constexpr int64_t room(int64_t rows) const {
+  constexpr int64_t room(int64_t rows) const {
     const int64_t whole = layout.tiles.tile - rows, left = slot_rows() - rows;
     const int64_t few = layout.tiles.tile / 4 < left ? layout.tiles.tile / 4 : left;
     return whole > few ? whole : few;
@@ -73,15 +73,15 @@ struct Routed {
   int64_t* sent = nullptr;  ///< [ranks][experts]: my rows for each expert
   Blocks* waits = nullptr;  ///< [ranks][most tiles]: who waits for my tiles
 
-  TESSERA_ANYWHERE int64_t* to(const Layout& layout, int peer) const {
+  int64_t* to(const Layout& layout, int peer) const {
     return sent + int64_t{peer} * layout.experts;
   }
   /// Of a tile of mine.
-  TESSERA_ANYWHERE Blocks& wait(const Layout& layout, const Task& tile) const {
+  Blocks& wait(const Layout& layout, const Task& tile) const {
     return waits[int64_t{tile.peer} * layout.most + number(layout, tile)];
   }
   /// Among those that go to the same rank.
-  TESSERA_ANYWHERE int64_t number(const Layout& layout, const Task& tile) const {
+  int64_t number(const Layout& layout, const Task& tile) const {
     return layout.first_row(to(layout, tile.peer), tile.expert) / layout.tiles.tile + tile.index;
   }
 };
