@@ -46,9 +46,9 @@ struct Plan {
   int tensor = 1;   ///< shards of the weights
   int distrifusion =
       1;           ///< shards of tokens with stale keys and values (DistriFusion, Li et al. 2024)
-  int shard = 1;   ///< ranks that spread the weights of the blocks, and gather each one ahead of
-                   ///< its turn (FSDP, Zhao et al. 2023, hybrid sharding); samples are dealt out
-                   ///< to them, and one without samples keeps weights alone
+  int shard = 1;   ///< ranks that spread the weights; each block is gathered ahead of its turn,
+                   ///< what stands around them at its use, text encoders layer by layer (FSDP, Zhao
+                   ///< et al. 2023, hybrid sharding); a rank without a sample keeps weights alone
   int expert = 1;  ///< ranks that share a layer's experts; laid over the others
   int vae = 1;     ///< ranks, the first ones, that decode an image together, some of its lines each
   bool vae_apart = false;  ///< these are ranks of their own behind the others, and decode while
