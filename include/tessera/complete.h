@@ -138,18 +138,12 @@ struct Completion {
 /// The answers in the order of prompts, ids, chat.
 struct CompleteResult {
   std::vector<Completion> completions;
-  int64_t forwards = 0;                ///< of the batch
-  int64_t experts_read = 0;            ///< distinct in the batch, over layers and passes
-  std::vector<double> pass_seconds;    ///< of each forward pass of the batch
-  bool has_texts = false;              ///< the folder has a tokenizer: the answers are texts
-  double seconds = 0, bytes_read = 0;  ///< bytes: of all ranks, in memory
-  /// Of a model whose experts do not all fit into memory: asked for in calls of layers.
-  struct StreamedExperts {
-    int64_t all = 0, resident = 0;  ///< of all layers together; that stay in memory at most
-    int64_t hits = 0, misses = 0;   ///< that were there, or were read from the folder
-    int64_t bytes = 0;              ///< that were read for them
-  };
-  std::optional<StreamedExperts> streamed;  ///< none: all experts were in memory
+  int64_t forwards = 0;                     ///< of the batch
+  int64_t experts_read = 0;                 ///< distinct in the batch, over layers and passes
+  std::vector<double> pass_seconds;         ///< of each forward pass of the batch
+  bool has_texts = false;                   ///< the folder has a tokenizer: the answers are texts
+  double seconds = 0, bytes_read = 0;       ///< bytes: of all ranks, in memory
+  std::optional<StreamedExperts> streamed;  ///< of all ranks; none: all experts were in memory
   int64_t bytes_sent = 0;                   ///< between ranks
   MemoryPeaks peak_bytes;                   ///< of this request in rank 0's process
   std::vector<Report::Rank> per_rank;       ///< what each rank held, computed and sent

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,13 @@ namespace tessera {
 struct MemoryPeaks {
   int64_t weights = 0, activations = 0, kv = 0, buffers = 0, total = 0;
   bool operator==(const MemoryPeaks&) const = default;
+};
+
+/// Of a language model whose experts do not all fit into memory: asked for in calls of layers.
+struct StreamedExperts {
+  int64_t all = 0, resident = 0;  ///< of all layers together; that stay in memory at most
+  int64_t hits = 0, misses = 0;   ///< that were there, or were read from the folder
+  int64_t bytes = 0;              ///< that were read for them
 };
 
 /// What happened in a run.
@@ -43,6 +51,7 @@ struct Report {
     /// The same while it encoded texts, if it is one of those that do.
     MemoryPeaks text_peak_bytes{};
     double text_flops = 0;
+    std::optional<StreamedExperts> streamed{};  ///< of its experts; none: all were in memory
   };
   std::vector<Rank> per_rank;
   struct Layer {
@@ -137,7 +146,7 @@ struct Inspection {
   std::string expected;  ///< the same as a sentence
   /// What a rank of a plan will hold, in bytes, and do in a step: found by running the plan without
   /// weights. It is what Report::per_rank says of the run; where experts stand on several ranks, as
-  /// if all got as many tokens each.
+  /// if all got as many tokens each, or, where they are read while it runs, one rank all of them.
   struct Rank {
     int experts = 0;     ///< of each layer
     int64_t tokens = 0;  ///< of all its sequences

@@ -97,12 +97,7 @@ std::string to_json(const CompleteResult& r) {
                {"select", r.select},
                {"ruled_share", ruled_share(r)},
                {"decode", r.decode}});
-  if (r.streamed)
-    result["streamed_experts"] = {{"all", r.streamed->all},
-                                  {"resident", r.streamed->resident},
-                                  {"hits", r.streamed->hits},
-                                  {"misses", r.streamed->misses},
-                                  {"bytes", r.streamed->bytes}};
+  if (r.streamed) result["streamed_experts"] = Json(json_of(*r.streamed));
   return base::json_text(result);
 }
 

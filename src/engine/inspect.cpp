@@ -189,8 +189,9 @@ void add_tokens(Inspection& found, const Model::State& state) {
   if (!found.plan.empty() || state.options.memory_budget > 0) {
     found.ranks = std::move(fit.need.ranks);
     found.memory["process"] = fit.need.process;
-    add_uneven(found, state.options.plan, language.geometry(state.dtype()), &run.rule,
-               [&] { return pipeline::rehearse_tokens(state, state.options, run); });
+    if (run.experts == 0)
+      add_uneven(found, state.options.plan, language.geometry(state.dtype()), &run.rule,
+                 [&] { return pipeline::rehearse_tokens(state, state.options, run); });
   }
 }
 

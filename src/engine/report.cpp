@@ -37,6 +37,14 @@ Json json_of(const MemoryPeaks& peaks) {
           {"weights", peaks.weights}};
 }
 
+Json json_of(const StreamedExperts& experts) {
+  return {{"all", experts.all},
+          {"resident", experts.resident},
+          {"hits", experts.hits},
+          {"misses", experts.misses},
+          {"bytes", experts.bytes}};
+}
+
 Json json_of(const Report::Rank& rank) {
   Json json{{"peak_bytes", json_of(rank.peak_bytes)},
             {"flops", rank.flops},
@@ -49,6 +57,7 @@ Json json_of(const Report::Rank& rank) {
     json["text_peak_bytes"] = json_of(rank.text_peak_bytes);
     json["text_flops"] = rank.text_flops;
   }
+  if (rank.streamed) json["streamed_experts"] = json_of(*rank.streamed);
   return json;
 }
 

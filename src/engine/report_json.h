@@ -8,6 +8,7 @@ namespace tessera {
 
 /// Parts of reports that are of images and of texts.
 nlohmann::ordered_json json_of(const MemoryPeaks& peaks);
+nlohmann::ordered_json json_of(const StreamedExperts& experts);
 nlohmann::ordered_json json_of(const Report::Rank& rank);
 
 }  // namespace tessera

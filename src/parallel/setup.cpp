@@ -176,6 +176,10 @@ bool shares_experts(const Plan& plan) {
          plan.conditional != KeptSlot::all;
 }
 
+bool reads_experts(const Plan& plan) {
+  return plan.ranks() == plan.expert && (plan.expert == 1 || plan.moe == MoeForm::bulk);
+}
+
 Problems problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload) {
   Problems found = tessera::problems(plan, plan.ranks());
   if (!found.empty()) return found;
@@ -345,9 +349,10 @@ int64_t Setup::most_tokens(const Workload& workload) const {
 }
 
 void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload) {
-  require(!residence.experts || plan.world() == 1, ErrorCode::plan,
+  require(!residence.experts || reads_experts(plan), ErrorCode::plan,
           "the plan cannot run: '{}' spreads a model whose experts are read while it runs, which "
-          "one rank alone does; leave it out, or give more memory",
+          "one rank does, or those of expert=N with moe=bulk; choose such a plan, or give more "
+          "memory",
           to_string(plan));
   std::shared_ptr<const nn::ExpertPolicy> chooses = std::make_shared<nn::VanillaPolicy>();
   if (workload.text) chooses = policy = std::make_shared<nn::SelectionPolicy>(workload.text->rule);
@@ -376,7 +381,7 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
                              most_slots(geometry, workload.text ? &workload.text->rule : nullptr)});
     return std::make_unique<ScheduledExchange>(
         plan, Timetable(plan, static_cast<int>(geometry.experts.size()), steps),
-        ExpertExchange(expert_group.get(), expert_owners(plan, count)), hooks);
+        ExpertExchange(expert_group.get(), expert_owners(plan, count), residence.experts), hooks);
   };
   experts = std::make_unique<nn::MoeLayers>(chooses, backend());
   if (turns) second = std::make_unique<nn::MoeLayers>(chooses, backend());

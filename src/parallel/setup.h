@@ -33,6 +33,9 @@ nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank)
 
 /// Whether expert rows pass an exchange under a plan, if only with the rank itself.
 bool shares_experts(const Plan& plan);
+/// Whether ranks of a plan can read experts when tokens go to them: one alone, or those that share
+/// experts and nothing else.
+bool reads_experts(const Plan& plan);
 /// The most experts that a token goes to; `rule`: of a language model, else null.
 int most_slots(const nn::Geometry& geometry, const nn::SelectionRule* rule);
 
@@ -40,7 +43,8 @@ int most_slots(const nn::Geometry& geometry, const nn::SelectionRule* rule);
 struct Residence {
   tensor::Device device = tensor::Device::cpu;  ///< in a run of samples, of the latent too
   bool fixed = false;  ///< they stay where they are, from the first step to the last
-  /// Of routed experts that are read when tokens go to them, on one rank; null: the model has them.
+  /// Of routed experts that are read when tokens go to them, all or the rank's own; null: the model
+  /// has them.
   std::shared_ptr<nn::ExpertCache> experts{};
 };
 

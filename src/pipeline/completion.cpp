@@ -1,6 +1,7 @@
 #include "pipeline/completion.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <numeric>
@@ -148,7 +149,7 @@ struct Course {
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
-  nn::ExpertCache* cache = nullptr;
+  nn::ExpertCache* cache = nullptr;  // of this rank; null: its experts are all in memory
   std::vector<sample::TokenPrompt> prompts{};
   std::vector<AnswerText> answers{};
   std::set<int> working{};  // sequences that have not ended
@@ -289,8 +290,8 @@ struct Order {
   RunMeters meters;
   AtWork& at_work;
   KeptPrefix::State::Keys&
-      keys;  // of an earlier request, then of this one; no ranks: none are kept
-  std::shared_ptr<nn::ExpertCache> cache;  // null: all experts are the networks'
+      keys;                      // of an earlier request, then of this one; no ranks: none are kept
+  std::atomic<int64_t> experts;  // as TokenRun says; rank 0 changes it when prompts join
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, of those here
   std::mutex mutex{};
   Report report{};  // of the ranks of this process: what each did
@@ -298,15 +299,14 @@ struct Order {
   const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
   void describe(CompleteResult& result) const;
-  CompleteResult::StreamedExperts streamed() const;
-  std::string misfit(const std::vector<sample::TokenPrompt>& prompts) const;
+  std::string misfit(const std::vector<sample::TokenPrompt>& prompts);
   CompleteResult run(comm::Communicator* world);
 };
 
 std::shared_ptr<const nn::TokenModel> Order::model(int rank) const {
   return state.language->model(spec().block_causal ? policy.block : 0, state.dtype(),
                                weight_store(), rank,
-                               token_portion(state, state.options, rank, cache != nullptr),
+                               token_portion(state, state.options, rank, experts > 0),
                                state.workers.scope(rank, &meters).memory);
 }
 
@@ -318,15 +318,9 @@ void Order::describe(CompleteResult& result) const {
   result.device = device_name(state.place);
 }
 
-CompleteResult::StreamedExperts Order::streamed() const {
-  const nn::ExpertCache::Use& use = cache->use();
-  return {all_experts(state.language->geometry(state.dtype())), cache->capacity(), use.hits,
-          use.misses, use.misses * expert_bytes(state).stored};
-}
-
 // Why sequences do not fit into memory together, ""; they do, with as many experts beside them as
-// the cache then has.
-std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) const {
+// ranks then have.
+std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) {
   TokenRun run = token_run_of(sequences, policy, spec(), rule);
   try {
     plan_tokens(state, run, &at_work);
@@ -334,9 +328,8 @@ std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) con
     if (error.code() != ErrorCode::memory) throw;
     return error.what();
   }
-  if (!cache) return run.experts == 0 ? "" : "it would fit if not all experts were in memory";
-  cache->resize(run.experts > 0 ? run.experts
-                                : all_experts(state.language->geometry(state.dtype())));
+  if (experts == 0) return run.experts == 0 ? "" : "it would fit if not all experts were in memory";
+  experts = run.experts > 0 ? run.experts : INT64_MAX;
   return "";
 }
 
@@ -344,7 +337,7 @@ std::string Order::misfit(const std::vector<sample::TokenPrompt>& sequences) con
 /// them, and all ranks let the same ones in.
 class Joining {
  public:
-  Joining(const Order& order, Course& course, comm::Communicator* world)
+  Joining(Order& order, Course& course, comm::Communicator* world)
       : order_(order), course_(course), world_(world) {}
 
   std::vector<sample::TokenPrompt> operator()() {
@@ -360,7 +353,11 @@ class Joining {
       return joined;
     int64_t fit = 0;
     together(order_.state.options, "lets prompts join", [&] { fit = fitting(); });
-    for (fit = least_of(world_, fit); fit > 0; --fit) {
+    fit = least_of(world_, fit);
+    if (course_.cache)
+      course_.cache->resize(
+          resident_experts(order_.state, order_.experts, world_ ? world_->rank() : 0));
+    for (; fit > 0; --fit) {
       course_.add(waiting_.front());
       joined.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
@@ -371,7 +368,7 @@ class Joining {
 
  private:
   // How many fit into the memory of this process beside those at work.
-  int64_t fitting() const {
+  int64_t fitting() {
     if (world_ && world_->rank() > 0 && !order_.state.options.processes) return kAnyNumber;
     std::vector<sample::TokenPrompt> together;
     for (const int at_work : course_.working)
@@ -386,7 +383,7 @@ class Joining {
     return fit;
   }
 
-  const Order& order_;
+  Order& order_;
   Course& course_;
   comm::Communicator* const world_;
   std::deque<sample::TokenPrompt> waiting_;
@@ -401,16 +398,19 @@ CompleteResult Order::run(comm::Communicator* world) {
   const auto& own = networks.at(static_cast<size_t>(rank));
   const parallel::Workload workload{
       .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};
-  parallel::Setup setup(state.options.plan, own->geometry(), workload, world, {.experts = cache});
+  parallel::Residence weights;
+  if (experts > 0)
+    weights.experts = expert_cache(state, resident_experts(state, experts, rank), false);
+  nn::ExpertCache* const cache = weights.experts.get();
+  parallel::Setup setup(state.options.plan, own->geometry(), workload, world, weights);
   static const CompleteControl quiet;
-  Course course{
-      request,    rank == 0 ? control : quiet, watch, spec(), special, tokens, *setup.policy,
-      cache.get()};
+  Course course{request, rank == 0 ? control : quiet, watch, spec(), special, tokens, *setup.policy,
+                cache};
   for (const auto& prompt : prompts) course.add(prompt);
   describe(course.result);
   setup.experts->log().watch([&](const nn::MoeWork& work) { course.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
-  const LastingExperts lasting(*state.language, cache.get());
+  const LastingExperts lasting(*state.language, rank, cache);
   HandedOn handed_on(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
                      prompts.front().kept, setup.cache->slots());
   sample::DecodeControl passes;
@@ -426,11 +426,12 @@ CompleteResult Order::run(comm::Communicator* world) {
   parallel::decode(*own, prompts, policy, special, setup, passes);
   course.result.seconds = course.clock.seconds();
   course.result.experts_read = course.usage.experts_read();
-  if (cache) course.result.streamed = streamed();
   const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
   const std::lock_guard lock(mutex);
-  report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank)) =
-      work_of(state.workers.scope(rank, &meters), sent);
+  Report::Rank& mine =
+      report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank));
+  mine = work_of(state.workers.scope(rank, &meters), sent);
+  if (cache) mine.streamed = streamed_of(state, rank, *cache);
   return std::move(course.result);
 }
 
@@ -454,7 +455,10 @@ CompleteResult run_ranks(Order& order) {
   result.bytes_read = order.meters.all->total().bytes;
   result.peak_bytes = peaks_of(*order.meters.memory);
   result.per_rank = order.report.per_rank;
-  for (const Report::Rank& rank : result.per_rank) result.bytes_sent += rank.sent_bytes;
+  for (const Report::Rank& rank : result.per_rank) {
+    result.bytes_sent += rank.sent_bytes;
+    if (rank.streamed) add_streamed(*rank.streamed, result.streamed);
+  }
   if (!processes || plan.world() == 1) return result;
   int64_t read[] = {static_cast<int64_t>(result.bytes_read)};
   comm::all_reduce(world_of(state.place, *processes), read, {"report", -1});
@@ -579,15 +583,14 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   require(run.experts == 0 || !watch.experts, ErrorCode::memory,
           "this measurement looks at all experts of a layer, which do not fit into memory beside "
           "those of the others: give more memory");
-  if (state.options.memory_budget > 0)
+  if (state.options.memory_budget > 0 && run.experts == 0)
     note(
         assumed_routing(most_uneven(state.options.plan, language.geometry(state.dtype()), &run.rule,
                                     [&] { return rehearse_tokens(state, state.options, run); })));
   const std::string said = control.on_note ? language.check(state.dtype()) : "";
   note(said);
-  const auto cache = run.experts > 0 ? expert_cache(state, run.experts, false) : nullptr;
-  Order order{state,  q,      control, watch,     policy, rule, special, std::move(prompts),
-              tokens, meters, at_work, lent.keys, cache};
+  Order order{state,  q,      control, watch,     policy,     rule, special, std::move(prompts),
+              tokens, meters, at_work, lent.keys, run.experts};
   CompleteResult result = run_ranks(order);
   if (result.elsewhere) order.describe(result);
   note(beyond_budget(state.options, result.peak_bytes, result.per_rank));

@@ -174,10 +174,12 @@ void Pass::load() {
 }
 
 void Pass::run(comm::Communicator* world) {
-  const nn::TokenModel& model = *networks.at(static_cast<size_t>(world ? world->rank() : 0));
+  const int rank = world ? world->rank() : 0;
+  const nn::TokenModel& model = *networks.at(static_cast<size_t>(rank));
   const nn::SelectionRule& routing = state.language->spec().routing;
   parallel::Residence weights;
-  if (experts > 0) weights.experts = expert_cache(state, experts, false);
+  if (experts > 0)
+    weights.experts = expert_cache(state, resident_experts(state, experts, rank), false);
   parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{asked.visible, routing}}},
                         world, weights);
   std::map<int, nn::Range> all;

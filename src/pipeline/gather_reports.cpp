@@ -23,9 +23,12 @@ Json written(const Report& report) {
         {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
   for (const Report::Rank& rank : report.per_rank) {
     const MemoryPeaks &peak = rank.peak_bytes, &text = rank.text_peak_bytes;
+    Json streamed;  // null: none
+    if (const auto& s = rank.streamed)
+      streamed = {s->all, s->resident, s->hits, s->misses, s->bytes};
     ranks.push_back({peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, rank.flops,
                      rank.sent_bytes, text.weights, text.activations, text.kv, text.buffers,
-                     text.total, rank.text_flops});
+                     text.total, rank.text_flops, streamed});
   }
   return {{"layers", layers},
           {"traffic", traffic},
@@ -54,6 +57,8 @@ Report read(const Json& json) {
     Report::Rank rank{{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)};
     rank.text_peak_bytes = {r.at(7), r.at(8), r.at(9), r.at(10), r.at(11)};
     rank.text_flops = r.at(12);
+    if (const Json& s = r.at(13); !s.is_null())
+      rank.streamed = {s.at(0), s.at(1), s.at(2), s.at(3), s.at(4)};
     report.per_rank.push_back(rank);
   }
   report.kv_ages = json.at("ages").get<std::vector<int64_t>>();

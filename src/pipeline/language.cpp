@@ -177,26 +177,29 @@ std::shared_ptr<const nn::TokenModel> Language::model(
   });
 }
 
-std::vector<nn::ExpertCache::Kept> Language::take_experts() {
+std::vector<nn::ExpertCache::Kept> Language::take_experts(int rank) {
   const std::lock_guard lock(keeping_);
-  return std::exchange(kept_experts_, {});
+  return std::exchange(kept_experts_[rank], {});
 }
 
-void Language::keep_experts(std::vector<nn::ExpertCache::Kept> kept) {
+void Language::keep_experts(int rank, std::vector<nn::ExpertCache::Kept> kept) {
   const std::lock_guard lock(keeping_);
-  std::swap(kept_experts_, kept);
+  std::swap(kept_experts_[rank], kept);
 }
 
 int64_t Language::kept_bytes() const {
   const std::lock_guard lock(keeping_);
   int64_t sum = models_.bytes();
-  for (const auto& expert : kept_experts_) sum += expert.bytes;
+  for (const auto& [rank, kept] : kept_experts_)
+    for (const auto& expert : kept) sum += expert.bytes;
   return sum;
 }
 
 void Language::release() {
   models_.release();
-  keep_experts({});
+  decltype(kept_experts_) freed;
+  const std::lock_guard lock(keeping_);
+  std::swap(kept_experts_, freed);
 }
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,9 +60,10 @@ class Language {
   std::shared_ptr<const nn::Weights> weights(const load::WeightStore& store) const {
     return store.open(load::open_weights(part_), device_);
   }
-  /// Routed experts that one request kept in memory, for the next; of two at once one finds none.
-  std::vector<nn::ExpertCache::Kept> take_experts();
-  void keep_experts(std::vector<nn::ExpertCache::Kept> kept);
+  /// Routed experts that a rank of one request kept in memory, for that of the next; of two at once
+  /// one finds none.
+  std::vector<nn::ExpertCache::Kept> take_experts(int rank);
+  void keep_experts(int rank, std::vector<nn::ExpertCache::Kept> kept);
   /// Bytes of networks and experts that are kept for the next request.
   int64_t kept_bytes() const;
   /// Lets go of them; who uses some has them until then.
@@ -86,7 +88,7 @@ class Language {
   std::vector<int32_t> ends_;      // of generation_config.json
   Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks, with experts or without
   mutable std::mutex keeping_;
-  std::vector<nn::ExpertCache::Kept> kept_experts_;
+  std::map<int, std::vector<nn::ExpertCache::Kept>> kept_experts_;  // by rank
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
   Remembered<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // dtype, shard of how many

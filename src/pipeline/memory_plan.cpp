@@ -428,11 +428,12 @@ int64_t require_overlap(const ModelState& state, const std::vector<Fit>& fits, i
   return fits.size() > 1 ? need : 0;
 }
 
-int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
-                    const std::function<Rehearsal()>& rehearse) {
-  tensor::Scope scope = tensor::current_scope();
-  std::vector<double>& load = scope.assumptions.expert_load;
-  if (plan.expert == 1 || geometry.experts.empty() || !load.empty()) return 0;
+std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
+                                const nn::SelectionRule* rule) {
+  std::vector<double> load;
+  if (plan.expert == 1 || geometry.experts.empty() ||
+      !tensor::current_scope().assumptions.expert_load.empty())
+    return load;
   const nn::ExpertSite& site = geometry.experts.front();
   const std::vector<int> owners = parallel::expert_owners(plan, site.experts);
   std::vector<int> owned(static_cast<size_t>(plan.expert));
@@ -443,6 +444,15 @@ int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::Se
   const double rest = std::max(parallel::most_slots(geometry, rule) - held, 0) /
                       std::max(double(site.experts - held), 1.0);
   for (const int owner : owners) load.push_back(owner == fullest ? 1 : rest);
+  return load;
+}
+
+int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
+                    const std::function<Rehearsal()>& rehearse) {
+  std::vector<double> load = uneven_load(plan, geometry, rule);
+  if (load.empty()) return 0;
+  tensor::Scope scope = tensor::current_scope();
+  scope.assumptions.expert_load = std::move(load);
   const tensor::BindScope bind(scope);
   return rehearse().process;
 }

@@ -91,9 +91,13 @@ Fit plan_memory(ModelState& state, const GenerateRequest& request, Job& job, int
 /// they take together (0: there is one).
 int64_t require_overlap(const ModelState& state, const std::vector<Fit>& fits, int64_t inputs);
 
-/// Bytes of a process, by a rehearsal, if all tokens choose the experts of one rank, one that has
-/// most of them; 0: no ranks share experts, or the caller's scope assumes who gets how many.
-/// `rule`: of a language model, by which a token may go to more experts than its router says.
+/// The rows of each expert of a layer, as tensor::Assumptions has them, if all tokens choose the
+/// experts of one rank, one that has most of them; none: no ranks share experts, or the caller's
+/// scope assumes who gets how many. `rule`: of a language model, by which a token may go to more
+/// experts than its router says.
+std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
+                                const nn::SelectionRule* rule);
+/// Bytes of a process, by a rehearsal, under that load; 0: there is none.
 int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
                     const std::function<Rehearsal()>& rehearse);
 /// That experts of several ranks are foreseen to get alike many tokens, and what it is at most; "":

@@ -1,5 +1,6 @@
 #include "pipeline/streamed_experts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "load/meta_weights.h"
@@ -16,14 +17,22 @@ nn::Portion token_portion(const ModelState& state, const RunOptions& options, in
   return portion;
 }
 
-int64_t all_experts(const nn::Geometry& geometry) {
-  int64_t count = 0;
-  for (const nn::ExpertSite& site : geometry.experts) count += site.experts;
-  return count;
+namespace {
+
+// In all layers.
+int64_t all_experts(const Plan& plan, const nn::Geometry& geometry, int rank) {
+  return std::ssize(geometry.experts) * experts_of(plan, geometry, rank);
+}
+
+}  // namespace
+
+int64_t resident_experts(const ModelState& state, int64_t most, int rank) {
+  const nn::Geometry geometry = state.language->geometry(state.dtype());
+  return std::min(most, all_experts(state.options.plan, geometry, rank));
 }
 
 bool may_stream_experts(const ModelState& state) {
-  return state.device() == tensor::Device::cpu && state.options.plan.ranks() == 1 &&
+  return state.device() == tensor::Device::cpu && parallel::reads_experts(state.options.plan) &&
          !state.quantises_experts();
 }
 
@@ -56,6 +65,30 @@ ExpertBytes expert_bytes(const ModelState& state) {
   return bytes;
 }
 
+HeldExperts::HeldExperts(const ModelState& state, const RunOptions& options)
+    : options_(options), each_(expert_bytes(state).packed) {
+  const nn::Geometry geometry = state.language->geometry(dtype_of(options));
+  for (int r = 0; r < options.plan.world(); ++r)
+    has_.push_back(all_experts(options.plan, geometry, r));
+}
+
+int64_t HeldExperts::most() const { return *std::ranges::max_element(has_); }
+
+int64_t HeldExperts::bytes(int64_t kept) const {
+  std::vector<int64_t> ranks;
+  for (const int64_t has : has_) ranks.push_back(std::min(has, kept) * each_);
+  return together(options_, ranks);
+}
+
+Rehearsal HeldExperts::beside(Rehearsal others, int64_t kept) const {
+  for (size_t r = 0; r < has_.size(); ++r)
+    for (int64_t* sum : {&others.ranks[r].weights, &others.ranks[r].total})
+      *sum += std::min(has_[r], kept) * each_;
+  others.process += bytes(kept);
+  others.weights += bytes(kept);
+  return others;
+}
+
 std::shared_ptr<nn::ExpertCache> expert_cache(const ModelState& state, int64_t capacity,
                                               bool meta) {
   std::shared_ptr<const nn::Weights> weights;
@@ -66,13 +99,28 @@ std::shared_ptr<nn::ExpertCache> expert_cache(const ModelState& state, int64_t c
   return std::make_shared<nn::ExpertCache>(capacity, reader(state, std::move(weights)));
 }
 
-LastingExperts::LastingExperts(Language& language, nn::ExpertCache* cache)
-    : language_(language), cache_(cache) {
-  if (cache_) cache_->adopt(language_.take_experts());
+StreamedExperts streamed_of(const ModelState& state, int rank, const nn::ExpertCache& cache) {
+  const nn::ExpertCache::Use& use = cache.use();
+  return {resident_experts(state, INT64_MAX, rank), cache.capacity(), use.hits, use.misses,
+          use.misses * expert_bytes(state).stored};
+}
+
+void add_streamed(const StreamedExperts& rank, std::optional<StreamedExperts>& sum) {
+  StreamedExperts& all = sum ? *sum : sum.emplace();
+  all.all += rank.all;
+  all.resident += rank.resident;
+  all.hits += rank.hits;
+  all.misses += rank.misses;
+  all.bytes += rank.bytes;
+}
+
+LastingExperts::LastingExperts(Language& language, int rank, nn::ExpertCache* cache)
+    : language_(language), rank_(rank), cache_(cache) {
+  if (cache_) cache_->adopt(language_.take_experts(rank_));
 }
 
 LastingExperts::~LastingExperts() {
-  if (cache_) language_.keep_experts(cache_->release());
+  if (cache_) language_.keep_experts(rank_, cache_->release());
 }
 
 }  // namespace tessera::pipeline

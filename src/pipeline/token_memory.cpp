@@ -132,19 +132,6 @@ void adopt_kept(const TokenRun& run, const nn::Geometry& geometry, nn::DType dty
   cache.adopt(0, run.kept, left.release());
 }
 
-/// Experts that are read while a run goes on: the cache, and what it holds when it is full. None:
-/// all experts are the network's.
-struct StreamedExperts {
-  StreamedExperts(const ModelState& state, int64_t capacity) {
-    if (capacity == 0) return;
-    cache = expert_cache(state, capacity, true);
-    held = tensor::Storage::allocate(capacity * expert_bytes(state).packed, tensor::Device::meta,
-                                     tensor::MemoryClass::weights);
-  }
-  std::shared_ptr<nn::ExpertCache> cache;
-  std::shared_ptr<const void> held;
-};
-
 /// What a rank does, of which passes stand for several.
 class Stood {
  public:
@@ -167,15 +154,31 @@ class Stood {
   double flops_ = 0, sent_ = 0, flops_before_ = 0, sent_before_ = 0;
 };
 
-}  // namespace
+// Where experts are read nothing may come on top: all tokens choose the experts of one rank,
+void crowd_one(const ModelState& state, const RunOptions& options, const TokenRun& run,
+               ModelState& stage) {
+  std::vector<double> load =
+      uneven_load(options.plan, state.language->geometry(dtype_of(options)), &run.rule);
+  if (!load.empty()) stage.workers.assumptions.expert_load = std::move(load);
+}
 
-Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run,
+// and each may be that one.
+void crowd_each(const RunOptions& options, Rehearsal& found) {
+  if (options.processes || options.plan.expert == 1) return;
+  int64_t most = 0;
+  for (const Inspection::Rank& rank : found.ranks) most = std::max(most, rank.total - rank.weights);
+  found.process = std::max(found.process, found.weights + options.plan.world() * most);
+}
+
+// Without experts that are read while it runs.
+Rehearsal rehearse_others(const ModelState& state, const RunOptions& options, const TokenRun& run,
                           Passes which) {
   require(tokens_of(run) <= kMostTokens, ErrorCode::memory,
           "a run of {} tokens is too long for any machine: use fewer or shorter prompts",
           tokens_of(run));
   ModelState stage;
   set_stage(state, options, stage);
+  if (run.experts > 0) crowd_one(state, options, run, stage);
   const RunMeters meters(stage.workers.ranks.size());
   const tensor::BindScope bind(stage.workers.scope(-1, &meters));  // not in the run's memory
   Loaded<nn::TokenModel> loaded;
@@ -193,9 +196,10 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];
-    const StreamedExperts streamed(state, run.experts);
+    parallel::Residence weights;
+    if (run.experts > 0) weights.experts = expert_cache(state, run.experts, true);
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
-                          world, {.experts = streamed.cache});
+                          world, weights);
     std::map<int, nn::Range> all;
     for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
     setup.policy->restrict_to(std::move(all));
@@ -223,15 +227,41 @@ Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, co
   const load::MetaWeights weights = state.language->on_meta();
   add_process(
       options, [&](int rank) { return network_of(state, options, weights, rank, run); }, found);
+  if (run.experts > 0) crowd_each(options, found);
   return found;
+}
+
+}  // namespace
+
+Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run,
+                          Passes which) {
+  Rehearsal others = rehearse_others(state, options, run, which);
+  if (run.experts == 0) return others;
+  const HeldExperts held(state, options);
+  return held.beside(std::move(others), run.experts);
 }
 
 namespace {
 
-// Routed experts that the tokens of one pass can go to in a layer.
-int64_t most_of_a_layer(const nn::Geometry& geometry, const TokenRun& run) {
-  return std::min<int64_t>(geometry.experts.front().experts,
-                           most_at_once(run) * parallel::most_slots(geometry, &run.rule));
+// Routed experts of a rank, the one with most of them, that the tokens of one pass can go to in a
+// layer.
+int64_t most_of_a_layer(const nn::Geometry& geometry, const HeldExperts& held,
+                        const TokenRun& run) {
+  return std::min(held.most() / std::ssize(geometry.experts),
+                  most_at_once(run) * parallel::most_slots(geometry, &run.rule));
+}
+
+// What a plan whose ranks read no experts while they run might be instead; "": they do.
+std::string who_reads(const ModelState& state) {
+  const Plan& plan = state.options.plan;
+  if (parallel::reads_experts(plan))
+    return state.quantises_experts()
+               ? "; experts of a folder that 'tessera quantise' made can be read while it runs"
+               : "";
+  return plan.tensor > 1 ? "; ranks of tensor=N do not read experts while they run, one rank or "
+                           "those of expert=N do"
+                         : "; ranks of moe=fused do not read experts while they run, those of "
+                           "moe=bulk do";
 }
 
 std::string problem_of(const ModelState& state, const TokenRun& run, const Rehearsal& need,
@@ -250,10 +280,7 @@ std::string problem_of(const ModelState& state, const TokenRun& run, const Rehea
   }
   if (state.options.memory_budget > 0)
     remedy = fmt::format("it fits into {}; else {}", budget_of(need.process), remedy);
-  if (state.options.plan.ranks() > 1)
-    remedy += "; ranks of a plan do not read experts while they run, one rank alone does";
-  else if (state.quantises_experts())
-    remedy += "; experts of a folder that 'tessera quantise' made can be read while it runs";
+  remedy += who_reads(state);
   return too_large(run.experts == 0
                        ? "this run"
                        : fmt::format("this run, with the {} experts that a pass may ask of a layer "
@@ -262,13 +289,16 @@ std::string problem_of(const ModelState& state, const TokenRun& run, const Rehea
                    need.process, need.weights, room, remedy);
 }
 
-// So many more experts stay.
-void add_experts(int64_t count, int64_t bytes, TokenRun& run, Rehearsal& need) {
-  run.experts += count;
-  need.process += count * bytes;
-  need.weights += count * bytes;
-  need.ranks.front().weights += count * bytes;
-  need.ranks.front().total += count * bytes;
+std::string note_of(const ModelState& state, const HeldExperts& held, int64_t experts,
+                    int64_t weights, const Room& room) {
+  const std::string stay =
+      state.options.plan.expert > 1
+          ? fmt::format("each rank keeps {} of its {} in memory", experts, held.most())
+          : fmt::format("{} of {} stay in memory", experts, held.most());
+  return fmt::format(
+      "reads experts while it runs ({} of weights) to stay within {}: {}, the others are read from "
+      "the folder when tokens go to them",
+      amount(double(weights)), amount(double(room.bytes)), stay);
 }
 
 }  // namespace
@@ -278,22 +308,22 @@ TokenFit fit_tokens(const ModelState& state, TokenRun& run) {
   TokenFit fit{rehearse_tokens(state, state.options, run)};
   if (fit.need.process <= room.bytes) return fit;
   const nn::Geometry geometry = state.language->geometry(state.dtype());
-  const int64_t all = all_experts(geometry);
-  if (all > 0 && may_stream_experts(state)) {
-    const int64_t least = most_of_a_layer(geometry, run), whole = fit.need.weights;
-    if (least < all) {
-      run.experts = least;
-      fit.need = rehearse_tokens(state, state.options, run);
-    }
-    const int64_t each = expert_bytes(state).packed;
-    if (fit.need.process <= room.bytes) {
-      add_experts(std::min(all - least, (room.bytes - fit.need.process) / each), each, run,
-                  fit.need);
-      fit.note = fmt::format(
-          "reads experts while it runs ({} of weights) to stay within {}: {} of {} stay in memory, "
-          "the others are read from the folder when tokens go to them",
-          amount(double(whole)), amount(double(room.bytes)), run.experts, all);
-      return fit;
+  if (!geometry.experts.empty() && may_stream_experts(state)) {
+    const HeldExperts held(state, state.options);
+    TokenRun reading = run;
+    reading.experts = most_of_a_layer(geometry, held, run);
+    const Rehearsal others = rehearse_others(state, state.options, reading, Passes::largest);
+    const int64_t least = others.process + held.bytes(reading.experts), whole = fit.need.weights;
+    if (reading.experts < held.most() && least < fit.need.process) {
+      while (reading.experts < held.most() &&
+             others.process + held.bytes(reading.experts + 1) <= room.bytes)
+        ++reading.experts;
+      run.experts = reading.experts;
+      fit.need = held.beside(others, run.experts);
+      if (least <= room.bytes) {
+        fit.note = note_of(state, held, run.experts, whole, room);
+        return fit;
+      }
     }
   }
   fit.problem = problem_of(state, run, fit.need, room);

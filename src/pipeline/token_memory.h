@@ -21,15 +21,16 @@ struct TokenRun {
   /// Of the one sequence: tokens whose keys and values come from an earlier request's cache, and
   /// the slots of that.
   int64_t kept = 0, kept_slots = 0;
-  /// Of all layers together, routed experts that are in memory at once while others are read from
-  /// the folder when tokens go to them; 0: all are, always.
+  /// Of all layers together, routed experts that a rank has in memory at once, if it has so many,
+  /// while others are read from the folder when tokens go to them; 0: all are, always.
   int64_t experts = 0;
 };
 
 /// Which passes are rehearsed: those that can be the largest, with what all do by them, or all.
 enum class Passes { largest, all };
 /// Its passes on a stage: over all tokens, or the first and one of each block. The work is the mean
-/// of those that were rehearsed.
+/// of those that were rehearsed. Where ranks read experts each is foreseen as if all tokens chose
+/// its, so that nothing comes on top.
 Rehearsal rehearse_tokens(const ModelState& state, const RunOptions& options, const TokenRun& run,
                           Passes which = Passes::largest);
 

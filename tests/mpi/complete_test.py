@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import unittest
@@ -39,6 +40,33 @@ class CompleteTest(unittest.TestCase):
                 self.assertEqual(settled(many), settled(one), f"{model} {plan}")
                 self.assertEqual(many["bytes_sent"], threads["bytes_sent"])
                 self.assertEqual(many["bytes_read"], threads["bytes_read"])
+
+    def test_ranks_read_their_experts_within_their_budgets(self):
+        model = pathlib.Path(os.environ["TESSERA_SOURCE"]) / "models/tasks-b"
+        ask = [PROGRAM, "complete", str(model), "--prompt", "sort hello=", "--threads", "1", "--json"]
+
+        def run(*command):
+            return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+        one = json.loads(run(*ask).stdout)
+        for ranks in (2, 3):
+            many = [*MPIRUN, "-np", str(ranks), *ask, "--plan", f"expert={ranks}", "--memory-budget"]
+            refused = run(*many, "1KB")
+            self.assertEqual(refused.returncode, 6, refused.stderr)
+            least = re.search(r"it fits into --memory-budget ([0-9.]+MB)", refused.stderr)
+            self.assertIsNotNone(least, refused.stderr)
+            done = run(*many, least[1])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            result = json.loads(done.stdout)
+            self.assertEqual(result["completions"], one["completions"], "bit by bit")
+            self.assertEqual(len(result["per_rank"]), ranks)
+            for key in ("all", "resident", "hits", "misses", "bytes"):
+                self.assertEqual(sum(rank["streamed_experts"][key] for rank in result["per_rank"]),
+                                 result["streamed_experts"][key])
+            for rank in result["per_rank"]:
+                self.assertLessEqual(rank["peak_bytes"]["total"], float(least[1][:-2]) * 1e6)
+                self.assertLess(rank["streamed_experts"]["resident"], rank["streamed_experts"]["all"])
+                self.assertGreater(rank["streamed_experts"]["bytes"], 0)
 
     def test_a_bad_plan_is_refused_in_one_line(self):
         done = subprocess.run([*MPIRUN, "-np", "3", PROGRAM, "complete", str(DATA / "llada2/model"),

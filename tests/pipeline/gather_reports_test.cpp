@@ -25,6 +25,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     report.kept_row_bytes = 10 * rank;
     report.incast = {.most = 30 - rank, .bound = 40};
     report.per_rank = {{{.weights = 100 + rank, .kv = 3, .total = 200 + rank}, 1.5 * rank}};
+    if (rank > 0) report.per_rank[0].streamed = {7, 6, 5, 4, int64_t{1} << 40};
     gather_reports(world, report);
     if (rank != 0) return;
     ASSERT_EQ(report.layers.size(), 1u);
@@ -43,6 +44,13 @@ TEST(GatherReports, RankZeroHasTheSums) {
       const Report::Rank& one = report.per_rank[static_cast<size_t>(r)];
       EXPECT_EQ(one.peak_bytes, (MemoryPeaks{.weights = 100 + r, .kv = 3, .total = 200 + r}));
       EXPECT_EQ(one.flops, 1.5 * r);
+      EXPECT_EQ(one.streamed.has_value(), r > 0);
+      if (r == 0) continue;
+      EXPECT_EQ(one.streamed->all, 7);
+      EXPECT_EQ(one.streamed->resident, 6);
+      EXPECT_EQ(one.streamed->hits, 5);
+      EXPECT_EQ(one.streamed->misses, 4);
+      EXPECT_EQ(one.streamed->bytes, int64_t{1} << 40);
     }
   });
 }

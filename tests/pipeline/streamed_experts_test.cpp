@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fail.h"
 #include "engine/golden.h"
 #include "engine/text_model.h"
 #include "pipeline/completion.h"
+#include "pipeline/on_processes.h"
 #include "pipeline/token_memory.h"
 #include "tessera/engine.h"
 
@@ -22,9 +25,10 @@ namespace {
 
 std::string shipped(const std::string& name) { return std::string(TESSERA_MODELS_DIR "/") + name; }
 
-RunOptions with_budget(int64_t bytes) {
+RunOptions with_budget(int64_t bytes, const std::string& plan = "") {
   RunOptions options = golden::options(Precision::bf16);
   options.memory_budget = bytes;
+  options.plan = parse_plan(plan);
   return options;
 }
 
@@ -41,7 +45,7 @@ struct Sizes {
   explicit Sizes(const std::string& path, const CompleteRequest& q = question()) {
     pipeline::ModelState state;
     pipeline::open_model(path, golden::options(Precision::bf16), state);
-    all = pipeline::all_experts(state.language->geometry(state.dtype()));
+    all = pipeline::resident_experts(state, INT64_MAX, 0);
     layer = state.language->geometry(state.dtype()).experts.front().experts;
     one = pipeline::expert_bytes(state);
     answer = Model::open(path, golden::options(Precision::bf16)).complete(q);
@@ -134,6 +138,93 @@ TEST(StreamedExperts, AnswersAreThoseOfAllInMemoryBitByBit) {
   }
 }
 
+// Each reads of those that it has, and they say together what one rank says alone.
+void expect_shared(const CompleteResult& made, const Sizes& sizes, size_t ranks) {
+  ASSERT_TRUE(made.streamed);
+  ASSERT_EQ(made.per_rank.size(), ranks);
+  std::optional<StreamedExperts> sum;
+  for (const Report::Rank& rank : made.per_rank) {
+    ASSERT_TRUE(rank.streamed);
+    EXPECT_LE(rank.streamed->resident, rank.streamed->all);
+    EXPECT_GT(rank.streamed->misses, 0);
+    EXPECT_EQ(rank.streamed->bytes, rank.streamed->misses * sizes.one.stored);
+    pipeline::add_streamed(*rank.streamed, sum);
+  }
+  EXPECT_EQ(made.streamed->all, sizes.all);
+  EXPECT_EQ(sum->all, sizes.all);
+  EXPECT_EQ(made.streamed->resident, sum->resident);
+  EXPECT_EQ(made.streamed->bytes, sum->bytes);
+  EXPECT_EQ(made.streamed->hits + made.streamed->misses, made.experts_read);
+}
+
+TEST(StreamedExperts, RanksThatShareExpertsReadTheirOwn) {
+  for (const char* name : {"tasks-a", "tasks-b"})
+    for (const auto& [plan, ranks] : std::map<std::string, size_t>{
+             {"expert=2", 2}, {"expert=3", 3}, {"expert=2,placement=strided", 2}})
+      for (const char* select : {"vanilla", "des-max:0.25"}) {
+        SCOPED_TRACE(name + (" " + plan) + " " + select);
+        const std::string path = shipped(name);
+        const CompleteRequest q = question(select);
+        const Sizes sizes(path, q);
+        const auto [code, said] = failure(with_budget(1000, plan), path, q);
+        EXPECT_EQ(code, ErrorCode::memory);
+        EXPECT_NE(said.find("experts that a pass may ask of a layer"), std::string::npos) << said;
+        const int64_t least = named_budget(said);
+        int64_t before = INT64_MAX;
+        for (const int64_t more : {0, 6}) {
+          const int64_t budget = least + more * sizes.one.packed;
+          const CompleteResult made = Model::open(path, with_budget(budget, plan)).complete(q);
+          expect_same(made, sizes.answer);
+          expect_shared(made, sizes, ranks);
+          EXPECT_LE(made.peak_bytes.total, budget);
+          EXPECT_LT(made.streamed->resident, sizes.all);
+          EXPECT_LE(made.streamed->misses, before) << "more stay, fewer are read";
+          before = made.streamed->misses;
+        }
+      }
+}
+
+// Each has a budget of its own, and keeps to it.
+TEST(StreamedExperts, RanksThatAreProcessesReadTheirOwn) {
+  for (const char* name : {"tasks-a", "tasks-b"})
+    for (const int ranks : {2, 3}) {
+      const std::string path = shipped(name), plan = fmt::format("expert={}", ranks);
+      SCOPED_TRACE(name + (" " + plan));
+      const Sizes sizes(path);
+      std::mutex mutex;
+      const auto run = [&](int64_t budget) {
+        CompleteResult first;
+        std::string refused;
+        on_processes(ranks, [&](const Processes& of) {
+          RunOptions options = with_budget(budget, plan);
+          options.processes = &of;
+          options.threads = 1;
+          try {
+            CompleteResult made = Model::open(path, options).complete(question());
+            if (of.rank() == 0) first = std::move(made);
+          } catch (const Error& e) {
+            if (e.code() != ErrorCode::memory) throw;
+            const std::lock_guard lock(mutex);
+            refused = e.what();
+          }
+        });
+        return std::pair{std::move(first), refused};
+      };
+      const int64_t least = named_budget(run(1000).second);
+      for (const int64_t more : {0, 6}) {
+        const int64_t budget = least + more * sizes.one.packed;
+        const auto [made, refused] = run(budget);
+        ASSERT_EQ(refused, "");
+        expect_same(made, sizes.answer);
+        expect_shared(made, sizes, static_cast<size_t>(ranks));
+        for (const Report::Rank& rank : made.per_rank) {
+          EXPECT_LE(rank.peak_bytes.total, budget);
+          EXPECT_LT(rank.streamed->resident, rank.streamed->all);
+        }
+      }
+    }
+}
+
 TEST(StreamedExperts, ARunThatIsForetoldIsHeld) {
   const std::string path = shipped("tasks-b");
   const Sizes sizes(path);
@@ -168,15 +259,19 @@ TEST(StreamedExperts, LessThanALayerIsRefusedAndTheBudgetThatIsNamedDoes) {
 TEST(StreamedExperts, WhatCannotReadThemIsRefusedByName) {
   const std::string path = shipped("tasks-b");
   const Sizes sizes(path);
-  RunOptions options = with_budget(sizes.budget(sizes.all - 40));
-  options.plan = parse_plan("expert=2");
-  auto [code, said] = failure(options, path);
-  EXPECT_EQ(code, ErrorCode::memory);
-  EXPECT_NE(said.find("ranks of a plan do not read experts while they run"), std::string::npos)
-      << said;
-  options = with_budget(sizes.budget(sizes.layer));
+  for (const std::string who : {"tensor=2", "moe=fused"}) {
+    const std::string plan = who == "tensor=2" ? who : who + ",expert=2";
+    const auto [code, said] = failure(with_budget(sizes.budget(sizes.layer), plan), path);
+    EXPECT_EQ(code, ErrorCode::memory);
+    EXPECT_NE(said.find("do not read experts while they run"), std::string::npos) << said;
+    EXPECT_NE(said.find(who == "tensor=2" ? "ranks of tensor=N" : "ranks of moe=fused"),
+              std::string::npos)
+        << said;
+    EXPECT_EQ(said.find("a pass may ask of a layer"), std::string::npos) << said;
+  }
+  RunOptions options = with_budget(sizes.budget(sizes.layer));
   options.precision = Precision::int8;
-  std::tie(code, said) = failure(options, path);
+  const auto [code, said] = failure(options, path);
   EXPECT_EQ(code, ErrorCode::memory);
   EXPECT_NE(said.find("'tessera quantise'"), std::string::npos) << said;
 }
@@ -200,6 +295,20 @@ TEST(StreamedExperts, TheNextRequestFindsWhatStays) {
   EXPECT_EQ(third.completions[0].confidences, sizes.answer.completions[0].confidences);
 }
 
+TEST(StreamedExperts, TheNextRequestOfRanksFindsWhatStays) {
+  const std::string path = shipped("tasks-b"), plan = "expert=2";
+  const int64_t least = named_budget(failure(with_budget(1000, plan), path).second);
+  const Sizes sizes(path);
+  const RunOptions options = with_budget(least + 40 * sizes.one.packed, plan);
+  const Model model = Model::open(path, options);
+  const CompleteResult first = model.complete(question()), second = model.complete(question());
+  expect_same(second, sizes.answer);
+  EXPECT_LE(second.peak_bytes.total, options.memory_budget);
+  ASSERT_EQ(second.per_rank.size(), 2u);
+  for (size_t r = 0; r < 2; ++r)
+    EXPECT_LT(second.per_rank[r].streamed->misses, first.per_rank[r].streamed->misses);
+}
+
 TEST(StreamedExperts, RequestsAtOnceHaveCachesOfTheirOwn) {
   const std::string path = shipped("tasks-b");
   const Sizes sizes(path);
@@ -219,12 +328,9 @@ TEST(StreamedExperts, RequestsAtOnceHaveCachesOfTheirOwn) {
   }
 }
 
-TEST(StreamedExperts, PromptsJoinWithinTheBudget) {
-  const std::string path = shipped("tasks-b");
-  CompleteRequest q = question();
-  q.prompts = {"rev stone="};
-  const Sizes sizes(path, q);
-  const RunOptions options = with_budget(sizes.budget(sizes.all - 30));
+// Of a batch that two prompts join, on the ranks of a plan.
+void expect_joined(const std::string& path, const RunOptions& options, const Sizes& sizes,
+                   const CompleteRequest& q) {
   const Model model = Model::open(path, options);
   std::vector<std::vector<int32_t>> more;
   for (const char* prompt : {"sort hello=", "add 27+35="})
@@ -240,6 +346,17 @@ TEST(StreamedExperts, PromptsJoinWithinTheBudget) {
   EXPECT_EQ(made.completions[0].confidences, sizes.answer.completions[0].confidences);
   EXPECT_EQ(made.completions[1].confidences, others.completions[0].confidences);
   EXPECT_EQ(made.completions[2].confidences, others.completions[1].confidences);
+}
+
+TEST(StreamedExperts, PromptsJoinWithinTheBudget) {
+  const std::string path = shipped("tasks-b");
+  CompleteRequest q = question();
+  q.prompts = {"rev stone="};
+  const Sizes sizes(path, q);
+  expect_joined(path, with_budget(sizes.budget(sizes.all - 30)), sizes, q);
+  const std::string plan = "expert=2";
+  const int64_t least = named_budget(failure(with_budget(1000, plan), path).second);
+  expect_joined(path, with_budget(least + 20 * sizes.one.packed, plan), sizes, q);
 }
 
 TEST(StreamedExperts, ATalkGoesOn) {

@@ -56,6 +56,15 @@ ExpertCache::Asked ExpertCache::asked_by(const Segments& body, const tensor::Ten
   return asked;
 }
 
+ExpertCache::Asked ExpertCache::asked_by(const tensor::Tensor& ids) const {
+  std::set<int> all;
+  for (const auto& [sequence, core] : cores_) all.insert(sequence);
+  Asked asked;
+  for (int64_t i = 0; i < ids.elements(); ++i)
+    if (const int32_t expert = ids.data<int32_t>()[i]; expert >= 0) asked.try_emplace(expert, all);
+  return asked;
+}
+
 // Until there are so many at most; never what is asked for now.
 void ExpertCache::leave(int64_t most, int site, const Asked& asked) {
   const auto may_leave = [&](const Held& held, bool kept) {
@@ -77,13 +86,22 @@ void ExpertCache::leave(int64_t most, int site, const Asked& asked) {
 
 std::vector<ops::Expert> ExpertCache::bank(int site, int64_t experts, const Segments& body,
                                            const tensor::Tensor& ids) {
+  return ids.is_meta() ? shapes(site, experts) : give(site, experts, asked_by(body, ids));
+}
+
+std::vector<ops::Expert> ExpertCache::bank(int site, int64_t experts, const tensor::Tensor& ids) {
+  return ids.is_meta() ? shapes(site, experts) : give(site, experts, asked_by(ids));
+}
+
+std::vector<ops::Expert> ExpertCache::shapes(int site, int64_t experts) {
   std::vector<ops::Expert> bank(static_cast<size_t>(experts));
-  if (ids.is_meta()) {
-    if (!shape_.up) shape_ = read({site, 0}).expert;
-    bank.front() = shape_;
-    return bank;
-  }
-  const Asked asked = asked_by(body, ids);
+  if (!shape_.up) shape_ = read({site, 0}).expert;
+  bank.front() = shape_;
+  return bank;
+}
+
+std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Asked& asked) {
+  std::vector<ops::Expert> bank(static_cast<size_t>(experts));
   const auto count = static_cast<int64_t>(asked.size());
   require(count <= capacity_, ErrorCode::memory,
           "the tokens of a pass go to {} experts of a layer, and there is memory for {}: give more "

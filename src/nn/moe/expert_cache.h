@@ -49,6 +49,9 @@ class ExpertCache {
   /// counts nowhere. Throws Error(memory) for more than the capacity, and what reading throws.
   std::vector<ops::Expert> bank(int site, int64_t experts, const Segments& body,
                                 const tensor::Tensor& ids);
+  /// The same of rows that ranks sent, which do not say whose tokens they are: those of a pass may
+  /// be of the coreset of each of its sequences, and count so.
+  std::vector<ops::Expert> bank(int site, int64_t experts, const tensor::Tensor& ids);
   /// Into an empty cache, as far as it may hold them: what one over the same weights held.
   void adopt(std::vector<Kept> kept);
   /// All that it holds, which it then holds no more.
@@ -80,6 +83,9 @@ class ExpertCache {
   using Asked = std::map<int64_t, std::set<int>>;
   Kept read(const Key& key) const;
   Asked asked_by(const Segments& body, const tensor::Tensor& ids) const;
+  Asked asked_by(const tensor::Tensor& ids) const;
+  std::vector<ops::Expert> shapes(int site, int64_t experts);
+  std::vector<ops::Expert> give(int site, int64_t experts, const Asked& asked);
   void leave(int64_t most, int site, const Asked& asked);
 
   tensor::PageReuse reuse_;

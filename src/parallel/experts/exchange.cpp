@@ -76,8 +76,9 @@ std::vector<int> expert_owners(const Plan& plan, int experts) {
   return plan.placement_list;
 }
 
-ExpertExchange::ExpertExchange(comm::Communicator* group, std::vector<int> owner)
-    : group_(group), owner_(std::move(owner)), place_(owner_.size()) {
+ExpertExchange::ExpertExchange(comm::Communicator* group, std::vector<int> owner,
+                               std::shared_ptr<nn::ExpertCache> cache)
+    : group_(group), cache_(std::move(cache)), owner_(std::move(owner)), place_(owner_.size()) {
   for (size_t e = 0; e < owner_.size(); ++e)
     require(owner_[e] >= 0 && owner_[e] < ranks(), ErrorCode::plan,
             "expert {} is placed on rank {} of {}", e, owner_[e], ranks());
@@ -166,7 +167,11 @@ void ExpertExchange::compute(ExpertFlight& flight, bool waits) const {
   Tensor rows = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
   Tensor experts = Tensor::from(std::span<const int32_t>(ids), {count, 1});
   experts = experts.to(rows.device());
-  if (count > 0) rows = ops::expert_rows(rows, {experts, {}}, *flight.weights.routed);
+  auto bank = flight.weights.routed;
+  if (cache_ && count > 0)
+    bank = std::make_shared<const std::vector<ops::Expert>>(
+        cache_->bank(flight.site, flight.weights.experts(), experts));
+  if (count > 0) rows = ops::expert_rows(rows, {experts, {}}, *bank);
   std::vector<Tensor> replies;
   int64_t at = 0;
   for (const Tensor& part : parts) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/collectives.h"
+#include "nn/moe/expert_cache.h"
 #include "nn/seams.h"
 #include "tensor/tensor.h"
 #include "tessera/plan.h"
@@ -31,8 +33,9 @@ struct ExpertFlight {
 class ExpertExchange {
  public:
   /// `group`: ranks that share the experts; null: this rank has them all. `owner[e]`: who has
-  /// expert e.
-  ExpertExchange(comm::Communicator* group, std::vector<int> owner);
+  /// expert e. `cache`: of mine that the weights of a layer lack; null: they lack none.
+  ExpertExchange(comm::Communicator* group, std::vector<int> owner,
+                 std::shared_ptr<nn::ExpertCache> cache = nullptr);
 
   /// Sends the rows of `assignments` (token * k + slot, any order): tokens [n, hidden], ids i32 [n,
   /// k].
@@ -58,6 +61,7 @@ class ExpertExchange {
   void read_numbers(const tensor::Tensor& numbers, int64_t rows, std::vector<int32_t>& ids) const;
   comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;
   comm::Communicator* group_;
+  std::shared_ptr<nn::ExpertCache> cache_;
   std::vector<int> owner_;
   std::vector<size_t> place_;       // of each expert among all, in the order of their ranks
   std::vector<size_t> last_place_;  // of each rank's experts: the end

@@ -105,6 +105,27 @@ TEST(ExpertCache, ACoresetIsItsSequences) {
   EXPECT_EQ(layers.taken(), (Reads{{0, 1}}));
 }
 
+// Of rows that other ranks sent nobody says whose they are.
+TEST(ExpertCache, RowsOfAnybodyAreOfTheCoresetsOfAll) {
+  Layers layers(1);
+  ExpertCache cache(2, layers.reader());
+  const auto send = [&](const std::vector<int32_t>& experts) {
+    return cache.bank(0, kExperts,
+                      Tensor::from(std::span<const int32_t>(experts), {std::ssize(experts), 1}));
+  };
+  const ExpertCache::Core core{{0, 8}, {0, 1}};
+  cache.begin_pass({{0, core}, {1, core}});
+  const auto some = send({1, 1, -1});
+  for (int64_t e = 0; e < kExperts; ++e) EXPECT_EQ(some[size_t(e)].up != nullptr, e == 1) << e;
+  for (const auto& left : {std::map<int, ExpertCache::Core>{{1, core}}, {}}) {
+    cache.begin_pass(left);  // sequence 0 has ended, then both
+    for (const int32_t e : {2, 3}) ask(cache, 0, {e});
+    layers.taken();
+    send({1});
+    EXPECT_EQ(layers.taken(), left.empty() ? (Reads{{0, 1}}) : Reads{});
+  }
+}
+
 // Layers come in turn, so the oldest would always be the next one that is needed: 8 reads a pass.
 TEST(ExpertCache, OfCoresetsThatDoNotFitTheLayerBeforeLeavesFirst) {
   Layers layers(4);
