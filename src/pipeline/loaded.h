@@ -37,7 +37,10 @@ class Loaded {
     if (variant != variant_) all_.clear();
     variant_ = variant;
     const auto [at, mine] = all_.emplace(rank, std::move(made));
-    if (!mine) return counted(at->second, request, rank_memory);
+    if (!mine) {
+      made = {};  // it would count beside the one that is there
+      return counted(at->second, request, rank_memory);
+    }
     const auto built_for = std::make_shared<Counting>(Bytes{}, request);
     at->second.requests[request.get()] = built_for;
     return counted(at->second, request, rank_memory);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 namespace tessera::pipeline {
@@ -96,6 +97,27 @@ TEST(Loaded, RanksOfARequestThatShareOneCountItOnce) {
   }
   EXPECT_EQ(request->current(MemoryClass::weights), 30) << "built for it, and still loaded";
   EXPECT_EQ(later->current(MemoryClass::weights), 0);
+}
+
+TEST(Loaded, OfTwoRequestsThatBuildItAtOnceTheSecondCountsItOnce) {
+  const auto first = std::make_shared<MemoryTracker>(), second = std::make_shared<MemoryTracker>();
+  Loaded<Network> loaded;
+  const auto make = [] { return std::make_unique<Network>(); };
+  std::shared_ptr<const Network> theirs;
+  const tensor::BindScope bind(counted_by(second));
+  auto mine = loaded.get(0, 0, nullptr, [&] {
+    std::optional<tensor::BindScope> other(counted_by(first));
+    theirs = loaded.get(0, 0, nullptr, make);  // it is through before this one
+    other.reset();
+    return make();
+  });
+  EXPECT_EQ(mine, theirs);
+  EXPECT_EQ(second->current(MemoryClass::weights), 30);
+  EXPECT_EQ(second->peak(), 35) << "its own goes before it takes the other one";
+  EXPECT_EQ(first->peak(), 35);
+  EXPECT_EQ(loaded.bytes(), 35);
+  mine.reset();
+  EXPECT_EQ(second->current(), 0);
 }
 
 TEST(Loaded, ARankIsNotTheSumOfItsBuilding) {
