@@ -37,7 +37,7 @@ Json results_of(const JobRecord& record) {
   return list;
 }
 
-Json json_of(const JobRecord& record, const Json& progress, int position) {
+Json json_of(const JobRecord& record) {
   const auto time = [](double seconds) { return seconds > 0 ? Json(seconds) : Json(); };
   Json json = {{"id", record.id},
                {"model", record.model},
@@ -49,13 +49,25 @@ Json json_of(const JobRecord& record, const Json& progress, int position) {
                {"request", record.request},
                {"previews", record.previews},
                {"results", results_of(record)}};
-  if (position >= 0) json["position"] = position;
-  if (!progress.is_null()) json["progress"] = progress;
   if (!record.text.is_null()) json["text"] = record.text;
   if (!record.usage.is_null()) json["usage"] = record.usage;
   if (!record.error.is_null()) json["error"] = record.error;
   if (!record.report.is_null()) json["report"] = record.report;
   return json;
+}
+
+Json json_of(const Job& job, int position) {
+  Json json = json_of(job.record);
+  if (position >= 0) json["position"] = position;
+  if (!job.waits_for.is_null()) json["waits_for"] = job.waits_for;
+  json["progress"] = progress_of(job);
+  return json;
+}
+
+Json queued_at(const Job& job, size_t position) {
+  Json data = {{"state", "queued"}, {"position", position}};
+  if (!job.waits_for.is_null()) data["waits_for"] = job.waits_for;
+  return data;
 }
 
 std::pair<std::string, Json> last_event_of(const JobRecord& record) {

@@ -45,8 +45,9 @@ struct Job {
   JobRecord record;
   Ask ask;  ///< the request, read
   const Served* served = nullptr;
-  std::shared_ptr<Run> run;  ///< while it runs
-  bool alone = false;        ///< is not run with others: a run with them failed
+  std::shared_ptr<Run> run;  ///< while it runs, or waits for memory
+  Json waits_for;      ///< {type, message} of one whose turn it is; null: it waits for nothing
+  bool alone = false;  ///< is not run with others: a run with them failed
   int step = 0, steps = 0;
   double step_seconds = 0;
   EventLog events;
@@ -58,8 +59,13 @@ void read_ask(Job& job, const Limits& limits);
 
 /// {step, steps, seconds}
 Json progress_of(const Job& job);
-/// What a client sees of a job; `position` is its place in the queue, from 0.
-Json json_of(const JobRecord& record, const Json& progress, int position);
+/// What a client sees of a job that has ended.
+Json json_of(const JobRecord& record);
+/// Of one that waits or runs: also how far it is; `position` is its place in the queue, from 0 (-1:
+/// it has none).
+Json json_of(const Job& job, int position);
+/// The data of the event `state` of a job that waits.
+Json queued_at(const Job& job, size_t position);
 /// The files of a job as a client sees them.
 Json results_of(const JobRecord& record);
 /// The event that ends the log of a job: its name and data.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 
 #include "server/batch.h"
 #include "server/refusal.h"
@@ -10,6 +11,11 @@
 namespace tessera::server {
 namespace {
 constexpr size_t kRecent = 64;  // ended jobs whose events are kept
+
+int place_in(const std::vector<Job*>& line, const Job& job) {
+  const auto at = std::ranges::find(line, &job);
+  return at == line.end() ? -1 : static_cast<int>(at - line.begin());
+}
 }  // namespace
 
 Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options,
@@ -48,7 +54,7 @@ void Jobs::restore() {
       read_ask(*job, options_.limits);
       live_[job->record.id] = job;
       queue_.push(job);
-      job->events.add("state", text_of({{"state", "queued"}, {"position", queue_.size() - 1}}));
+      job->events.add("state", text_of(queued_at(*job, queue_.size() - 1)));
     } catch (const Refusal& refusal) {  // its limits, or its model, were others
       job->record.error = body_of(refusal)["error"];
       finish(*job, JobState::failed);
@@ -70,10 +76,11 @@ void Jobs::set_aside(const JobPtr& job) {
 void Jobs::check_room() const {
   if (closing_)
     throw Refusal(503, "overloaded", "the server is about to end; ask again in a moment", "", 5);
-  if (queue_.size() < static_cast<size_t>(options_.queue)) return;
-  const double seconds = mean_seconds_ * double(queue_.size()) / double(workers_.size());
+  const size_t wait = waiting();
+  if (wait < static_cast<size_t>(options_.queue)) return;
+  const double seconds = mean_seconds_ * double(wait) / double(workers_.size());
   throw Refusal(429, "overloaded",
-                std::to_string(queue_.size()) + " jobs wait, and more may not; try again later", "",
+                std::to_string(wait) + " jobs wait, and more may not; try again later", "",
                 static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));
 }
 
@@ -96,7 +103,7 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
     check_room();
     store_.put(r);
     live_[r.id] = job;
-    job->events.add("state", text_of({{"state", "queued"}, {"position", queue_.size()}}));
+    job->events.add("state", text_of(queued_at(*job, waiting())));
     queue_.push(job);
   }
   changed_.notify_one();
@@ -129,22 +136,20 @@ Json Jobs::show(const std::string& client, const std::string& id) const {
   const JobRecord record = known(client, id);
   const std::lock_guard lock(mutex_);
   const JobPtr job = find_live(id);
-  if (!job || ended(record.state)) return json_of(record, {}, -1);
-  return json_of(job->record, progress_of(*job), queue_.position(*job));
+  if (!job || ended(record.state)) return json_of(record);
+  return json_of(*job, place_in(line(), *job));
 }
 
 Json Jobs::list(const std::string& client, int limit, const std::string& before) const {
   const std::vector<JobRecord> records = store_.list(own_ ? client : "", limit, before);
   Json all = Json::array();
   const std::lock_guard lock(mutex_);
-  const std::vector<JobPtr> order = queue_.order();
+  const std::vector<Job*> order = line();
   for (const JobRecord& stored : records) {
     const JobPtr job = find_live(stored.id);
     const JobRecord& record = job ? job->record : stored;
     const bool over = !job || ended(record.state);
-    const auto at = over ? order.end() : std::find(order.begin(), order.end(), job);
-    const int position = at == order.end() ? -1 : static_cast<int>(at - order.begin());
-    Json one = json_of(record, over ? Json() : progress_of(*job), position);
+    Json one = over ? json_of(record) : json_of(*job, place_in(order, *job));
     one.erase("report");
     all.push_back(std::move(one));
   }
@@ -226,11 +231,11 @@ Json Jobs::status() const {
   Json running = Json::array();
   for (const auto& run : running_)
     for (const Job* job : run->jobs)
-      if (!ended(job->record.state)) running.push_back(job->record.id);
+      if (job->record.state == JobState::running) running.push_back(job->record.id);
   std::map<std::string, int> aside;
   for (const auto& [id, job] : live_)
     if (!job->served && !ended(job->record.state)) ++aside[job->record.model];
-  return {{"queue", {{"waiting", queue_.size()}, {"limit", options_.queue}}},
+  return {{"queue", {{"waiting", waiting()}, {"limit", options_.queue}}},
           {"running", running},
           {"models_absent", aside}};
 }
@@ -244,9 +249,9 @@ std::pair<size_t, size_t> Jobs::standing() const {
   const std::lock_guard lock(mutex_);
   size_t running = 0;
   for (const auto& run : running_)
-    running += size_t(
-        std::ranges::count_if(run->jobs, [](const Job* job) { return !ended(job->record.state); }));
-  return {queue_.size(), running};
+    running += size_t(std::ranges::count_if(
+        run->jobs, [](const Job* job) { return job->record.state == JobState::running; }));
+  return {waiting(), running};
 }
 
 void Jobs::tend() {
@@ -280,11 +285,31 @@ void Jobs::close(double grace) {
   changed_.wait(lock, none);
 }
 
-// Under the lock: where the first of the queue stand.
+// Under the lock: all that wait, in the order of their turns. Whose turn it was and for whom there
+// is no memory yet stands before the queue.
+std::vector<Job*> Jobs::line() const {
+  std::vector<Job*> all;
+  for (const auto& run : running_)
+    std::ranges::copy_if(run->jobs, std::back_inserter(all),
+                         [](const Job* job) { return job->record.state == JobState::queued; });
+  for (const JobPtr& job : queue_.order()) all.push_back(job.get());
+  return all;
+}
+
+// Under the lock: how many these are.
+size_t Jobs::waiting() const {
+  size_t count = queue_.size();
+  for (const auto& run : running_)
+    count += size_t(std::ranges::count_if(
+        run->jobs, [](const Job* job) { return job->record.state == JobState::queued; }));
+  return count;
+}
+
+// Under the lock: where the first of them stand.
 void Jobs::tell_positions() {
-  const std::vector<JobPtr> order = queue_.order();
+  const std::vector<Job*> order = line();
   for (size_t i = 0; i < std::min<size_t>(order.size(), 16); ++i)
-    order[i]->events.add("state", text_of({{"state", "queued"}, {"position", i}}));
+    order[i]->events.add("state", text_of(queued_at(*order[i], i)));
 }
 
 // Under the lock, but for jobs that nobody knows yet.

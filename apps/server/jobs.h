@@ -54,7 +54,7 @@ class Jobs {
   /// What waits and runs, and what waits for models that are not served, by their names.
   Json status() const;
   bool closing() const;
-  /// Jobs that wait, and that run.
+  /// Jobs that wait (in the queue, or for memory), and that run.
   std::pair<size_t, size_t> standing() const;
   /// Writes what the store could not take before, and forgets jobs that ended long ago; called now
   /// and then, as a store that is full may have room again.
@@ -78,12 +78,15 @@ class Jobs {
   void run(std::vector<JobPtr>& jobs);
   bool run_once(std::vector<JobPtr>& jobs);
   std::vector<Outcome> run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop);
-  bool wait_for_room(uint64_t rests, const std::stop_token& stop,
-                     std::shared_ptr<const void>& first);
+  bool wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
+                     const std::stop_token& stop);
   std::shared_ptr<const void> counting(int& count);
   Look look_of(const std::vector<JobPtr>& jobs);
   std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key, int at_work);
   void start(Job& job, const std::shared_ptr<Run>& run);
+  void tell_running(Job& job);
+  std::vector<Job*> line() const;
+  size_t waiting() const;
   void write_down();
   void finish(Job& job, JobState state);
   void begin(const std::vector<JobPtr>& jobs);

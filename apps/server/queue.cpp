@@ -42,13 +42,6 @@ bool FairQueue::remove(const Job& job) {
   return true;
 }
 
-int FairQueue::position(const Job& job) const {
-  const auto all = order();
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].get() == &job) return static_cast<int>(i);
-  return -1;
-}
-
 std::vector<JobPtr> FairQueue::order() const {
   std::vector<const Line*> lines;
   for (const auto& [client, line] : lines_)

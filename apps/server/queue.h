@@ -21,8 +21,6 @@ class FairQueue {
   std::vector<JobPtr> pop_more(size_t most, const std::function<bool(const Job&)>& fits);
   /// Whether it waited, and does no more.
   bool remove(const Job& job);
-  /// Its place in the order of pop(), from 0; -1: it does not wait.
-  int position(const Job& job) const;
   size_t size() const { return size_; }
   /// All, in the order of pop().
   std::vector<JobPtr> order() const;

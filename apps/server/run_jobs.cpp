@@ -100,8 +100,13 @@ void Jobs::begin(const std::vector<JobPtr>& jobs) {
 void Jobs::start(Job& job, const std::shared_ptr<Run>& run) {
   run->jobs.push_back(&job);
   job.run = run;
+  tell_running(job);
+}
+
+void Jobs::tell_running(Job& job) {
   job.record.state = JobState::running;
   job.record.started = now();
+  job.waits_for = {};
   job.events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
 }
 
@@ -157,8 +162,8 @@ void Jobs::run(std::vector<JobPtr>& jobs) {
   std::vector<JobPtr> alone;
   {
     const std::lock_guard lock(mutex_);
-    const double seconds = now() - jobs[0]->record.started;
-    mean_seconds_ = 0.9 * mean_seconds_ + 0.1 * seconds / double(jobs.size());
+    if (const double began = jobs[0]->record.started; began > 0)
+      mean_seconds_ = 0.9 * mean_seconds_ + 0.1 * (now() - began) / double(jobs.size());
     for (const JobPtr& job : jobs) {
       job->run = nullptr;
       if (ran) continue;
@@ -193,31 +198,52 @@ std::shared_ptr<const void> Jobs::counting(int& count) {
           }};
 }
 
-// Waits until one of the runs that are at work rests, before those that wait in the queue. False:
-// none was at work since `rests`, so waiting is of no use, or it is to stop.
-bool Jobs::wait_for_room(uint64_t rests, const std::stop_token& stop,
-                         std::shared_ptr<const void>& first) {
-  if (!first) first = counting(first_);
+// Waits until one of the runs that are at work rests, and leaves out who was cancelled meanwhile.
+// False: none was at work since `rests`, so waiting is of no use, or it is to stop.
+bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
+                         const std::stop_token& stop) {
+  const Json said = body_of(refusal_of(why))["error"];
   std::unique_lock lock(mutex_);
   if (rests_ == rests && at_work_ == 0) return false;
+  for (const JobPtr& job : jobs) {
+    if (ended(job->record.state)) continue;
+    job->record.state = JobState::queued;
+    job->record.started = 0;
+    job->waits_for = {{"type", said["type"]}, {"message", said["message"]}};
+    job->step = job->steps = 0;
+    job->step_seconds = 0;
+  }
+  tell_positions();
   changed_.wait(lock, [&] { return rests_ != rests || stop.stop_requested(); });
-  return !stop.stop_requested();
+  if (stop.stop_requested()) return false;
+  const auto gone = [](const auto& job) { return ended(job->record.state); };
+  std::erase_if(jobs[0]->run->jobs, gone);
+  for (const JobPtr& job : jobs)
+    if (gone(job)) job->run = nullptr;
+  std::erase_if(jobs, gone);
+  return true;
 }
 
-// What does not fit into memory beside other runs is begun again when one of them has ended. Others
-// begin when it has made a step.
+// What does not fit into memory beside other runs waits before the queue, and is begun again when
+// one of them has ended, until it is let in. Others begin then.
 std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop) {
-  const size_t begun = jobs.size();
   std::shared_ptr<const void> first;
-  bool told_steps = false;  // clients would hear them twice
+  bool admitted = false;  // clients hear of what it does, and would twice
   Look look = look_of(jobs);
-  look.step = [&, told = look.step](Job& job, int step, int steps, double seconds) {
-    told_steps = true;
+  look.admitted = [&] {
+    admitted = true;
+    if (!first) return;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const JobPtr& job : jobs)
+        if (!ended(job->record.state)) tell_running(*job);
+      tell_positions();
+    }
     first.reset();
-    told(job, step, steps, seconds);
   };
   while (true) {
     uint64_t rests = 0;
+    const size_t begun = jobs.size();
     try {
       const auto at_work = counting(at_work_);
       {
@@ -226,8 +252,9 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
       }
       return run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
-      const bool anew = e.code() == ErrorCode::memory && jobs.size() == begun && !told_steps;
-      if (!anew || !wait_for_room(rests, stop, first)) throw;
+      if (e.code() != ErrorCode::memory || jobs.size() != begun || admitted) throw;
+      if (!first) first = counting(first_);  // nobody overtakes it
+      if (!wait_for_room(e, jobs, rests, stop)) throw;
     }
   }
 }

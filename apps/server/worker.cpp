@@ -167,6 +167,7 @@ std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& st
   const std::stop_token stop = step_stop.token();
   RunControl control{stop, {}, {}};
   control.on_progress = [&](const Progress& p) {
+    look.admitted();
     if (p.phase != Phase::denoise) return;
     for (const JobPtr& job : jobs) look.step(*job, p.step, p.steps, p.seconds);
     if (p.step > 0) tell_ranks(jobs, p);
@@ -273,12 +274,16 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const Look& look, Step
   CompleteControl control{stop, {}, {}};
   Flow flow(jobs, shares, look, stop);
   if (look.join) {
-    control.join = [&] { return flow.join(); };
+    control.join = [&] {
+      look.admitted();
+      return flow.join();
+    };
     control.on_answer = [&](int answer, const CompleteResult& so_far) {
       flow.answered(answer, so_far);
     };
   }
   control.on_progress = [&](const CompleteProgress& p) {
+    look.admitted();
     const size_t owner = shares.owner(p.prompt);
     tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
     look.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - begun);

@@ -19,6 +19,8 @@ struct Outcome {
 /// What a run tells of its jobs, and asks.
 struct Look {
   std::function<void(Job& job, int step, int steps, double seconds)> step;
+  /// There is room for the run, once or more often: before all steps.
+  std::function<void()> admitted{};
   /// Does what is left when the library has answered, such as encoding files: where ranks are
   /// processes, the first one does it alone.
   std::function<void(const std::function<void()>& work)> after;

@@ -84,8 +84,9 @@ class Modules(PageTest):
                          ["0 B", "999 B", "1.0 kB", "100 kB", "1.0 MB", "1.2 MB", "5.0 TB"])
         self.assertEqual(formatted("seconds", [0, 0.0421, 0.9996, 3.24, 9.96, 59.6, 75, 3700]),
                          ["0 ms", "42 ms", "1.0 s", "3.2 s", "10 s", "1 min 0 s", "1 min 15 s", "1 h 1 min"])
-        self.assertEqual(self.call("format", "m => [m.counted(1, 'image'), m.counted(0, 'pass'), m.line(0), m.line(2)]"),
-                         ["1 image", "0 passes", "next", "2 before it"])
+        self.assertEqual(self.call("format", "m => [m.counted(1, 'image'), m.counted(0, 'pass')]"), ["1 image", "0 passes"])
+        self.assertEqual(self.call("format", "(m, jobs) => jobs.map(m.line)", [{"position": 0}, {"position": 2}, {}, {"position": 0, "waits_for": {"type": "memory"}}]),
+                         ["next", "2 before it", "waiting", "waits for room in memory"])
 
     def test_ages_of_what_was_read(self):
         self.assertEqual(self.call("ranks", "(m, ages) => m.ages(ages)", {"kv": [3, 1, 0], "experts": [4, 0], "none": [0]}).replace("\u00a0", " "),

@@ -123,17 +123,39 @@ class Jobs(ServerTest):
         roomy = self.another(models=("shapes", "tasks-a"))
         blocker = {"classes": ["red star"], "steps": 1000, "count": 2}
         peak = roomy.wait(roomy.submit({**blocker, "steps": 2}))["report"]["peak_bytes"]["total"]
-        server = self.another("--memory-budget", f"{peak * 1.1 / 1e6:.2f}MB", models=("shapes", "tasks-a"))
+        server = self.another("--at-once", 2, "--memory-budget", f"{peak * 1.1 / 1e6:.2f}MB", models=("shapes", "tasks-a"))
         job = server.submit(blocker)
         server.wait(job, "running")
-        texts = [server.submit({"prompt": f"sort {word}="}, "tasks-a") for word in ("hello", "world")]
-        server.wait(texts[0], "running")
-        self.assertEqual(server.ask("DELETE", f"/jobs/{texts[0]}").json["state"], "cancelled", "who waits can be cancelled")
-        server.wait(texts[1], "running")
+        texts = [server.submit({"prompt": f"sort {word}="}, "tasks-a") for word in ("hello", "world", "words", "pears")]
+
+        def waits(text):
+            until = time.monotonic() + 60
+            while "waits_for" not in (shown := server.get(f"/jobs/{text}").json) and time.monotonic() < until:
+                time.sleep(0.005)
+            self.assertEqual((shown["state"], shown["started"], shown["waits_for"]["type"]), ("queued", None, "memory"), shown)
+            self.assertRegex(shown["waits_for"]["message"], r"the server's --memory-budget allows .* \('shapes' .*\): wait for its end$")
+            return shown["position"]
+
+        self.assertEqual(waits(texts[0]), 0)
+        self.assertEqual([server.get(f"/jobs/{text}").json["position"] for text in texts], [0, 1, 2, 3])
+        status = server.get("/status").json
+        self.assertEqual((status["running"], status["queue"]["waiting"]), ([job], 4))
+        said = server.get("/metrics").body.decode()
+        self.assertIn("\ntessera_jobs_waiting 4\n", said)
+        self.assertIn("\ntessera_jobs_running 1\n", said)
+        cancelled = server.ask("DELETE", f"/jobs/{texts[0]}").json
+        self.assertEqual((cancelled["state"], cancelled["started"]), ("cancelled", None), "who waits can be cancelled")
+        self.assertEqual(waits(texts[1]), 0, "the turn is the next one's")
+        self.assertEqual(server.ask("DELETE", f"/jobs/{texts[2]}").json["state"], "cancelled", "one of those that wait together, or behind")
+        self.assertEqual([server.get(f"/jobs/{text}").json["position"] for text in (texts[1], texts[3])], [0, 1])
         shown = server.get(f"/jobs/{job}").json
         self.assertEqual(shown["state"], "running", shown.get("error"))
         server.ask("DELETE", f"/jobs/{job}")
-        self.assertEqual(server.wait(texts[1])["text"], "dlorw")
+        done = [server.wait(text) for text in (texts[1], texts[3])]
+        self.assertEqual([one["text"] for one in done], ["dlorw", "aeprs"])
+        self.assertTrue(all(one["started"] >= server.get(f"/jobs/{job}").json["ended"] for one in done))
+        states = [data for _, name, data in server.events(texts[1]) if name == "state"]
+        self.assertEqual((states[-1]["state"], states[-2]["state"], states[-2]["waits_for"]["type"]), ("running", "queued", "memory"))
 
     def test_events_tell_all_and_are_resumed(self):
         job = self.server.submit({"classes": ["blue star"], "steps": 6}, previews=2)

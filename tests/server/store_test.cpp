@@ -50,7 +50,7 @@ TEST_F(StoreTest, GivesBackAllOfAJob) {
   const Store store(folder_);
   const auto after = store.find("one");
   ASSERT_TRUE(after.has_value());
-  EXPECT_EQ(text_of(json_of(*after, {}, -1)), text_of(json_of(before, {}, -1)));
+  EXPECT_EQ(text_of(json_of(*after)), text_of(json_of(before)));
   EXPECT_EQ(after->client, "anna");
   EXPECT_EQ(after->last_event, 9U);
   EXPECT_EQ(after->kind, Kind::text);

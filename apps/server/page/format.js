@@ -29,8 +29,11 @@ export const percent = (share) => `${Math.round(share * 100)}${kGap}%`;
 /** counted(1, "image") -> "1 image", counted(4, "pass") -> "4 passes". */
 export const counted = (n, what) => `${n} ${what}${n === 1 ? "" : what.endsWith("s") ? "es" : "s"}`;
 
-/** A place in the queue, from 0. */
-export const line = (position) => (position === undefined ? "waiting" : position === 0 ? "next" : `${position} before it`);
+/** What a queued job waits for: its turn, by its place from 0, or more. */
+export function line(job) {
+  if (job.waits_for) return `waits for room in ${job.waits_for.type}`;
+  return job.position === undefined ? "waiting" : job.position === 0 ? "next" : `${job.position} before it`;
+}
 
 /** What a job makes, in a line: its prompt, or its classes. */
 export function subject(job) {

@@ -13,7 +13,7 @@ const dropping = new Set(); // ids
 
 function place(job) {
   if (job.state === "running") return job.progress?.steps ? `step ${job.progress.step} of ${job.progress.steps}` : "preparing";
-  if (job.state === "queued") return line(job.position);
+  if (job.state === "queued") return line(job);
   return job.state;
 }
 
@@ -48,6 +48,7 @@ function build(job) {
 
 function update(row, job) {
   row.state.textContent = `${job.model}, ${place(job)}`;
+  row.state.title = (job.state === "queued" && job.waits_for?.message) || "";
   row.element.dataset.state = job.state;
   row.element.classList.toggle("shown", job.id === stage.shown());
   row.bar.hidden = job.state !== "running";

@@ -102,7 +102,7 @@ function stateText(job) {
   const p = job.progress;
   const ended = job.ended && job.started ? ` in ${seconds(job.ended - job.started)}` : "";
   switch (job.state) {
-    case "queued": return `In the queue: ${line(job.position)}`;
+    case "queued": return `In the queue: ${line(job)}`;
     case "running": {
       if (!p?.steps) return "Preparing";
       const left = p.step > 0 ? (p.seconds / p.step) * (p.steps - p.step) : null;
@@ -128,6 +128,7 @@ function refresh() {
   const p = job.progress;
   parts.title.textContent = subject(job);
   parts.text.textContent = stateText(job);
+  parts.text.title = (job.state === "queued" && job.waits_for?.message) || "";
   if (job.state === "running" && !p?.steps) parts.bar.removeAttribute("value");
   else parts.bar.value = job.state === "done" ? 1 : p?.steps ? p.step / p.steps : 0;
   parts.bar.hidden = !active(job);
