@@ -20,8 +20,38 @@ namespace {
 constexpr int kColumns = 4;
 template <int columns>
 constexpr int kRows = columns == 1 ? 12 : 24 / columns;
-constexpr int64_t kHalf = 0;
-constexpr AddHalf kAddHalf = nullptr;
+constexpr int64_t kHalfWords = 2;
+
+// Two words of keys share a vector: channel c of the first in lane 2 c, of the second behind it.
+TESSERA_INLINE Floats half_row(Floats word, Floats next) {
+  const __m512i in_turn = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutex2var_ps(word, in_turn, next);
+}
+TESSERA_INLINE Floats half_sums(Floats sums) {
+  return _mm512_maskz_compress_ps(0x5555, _mm512_add_ps(sums, _mm512_permute_ps(sums, 0xb1)));
+}
+template <class Form>
+void add_half(int64_t rows, const float* x, const float* w, int64_t stride, int64_t depth,
+              float* sums, bool first) {
+  constexpr int R = 24;
+  for (int64_t row = 0; row < rows; row += R, x += R * kBlockKeys, sums += R * stride) {
+    Floats sum[R];
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) sum[r] = first ? zeros() : load(sums + r * stride);
+    const float* columns = w;
+    for (int64_t i = 0; i < depth; i += 2, columns += 2 * stride) {
+      const Floats v = load(columns);
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r) {
+        double two;
+        std::memcpy(&two, x + r * kBlockKeys + i, sizeof two);
+        sum[r] = Form::add(sum[r], _mm512_castpd_ps(_mm512_set1_pd(two)), v);
+      }
+    }
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) put(sums + r * stride, sum[r]);
+  }
+}
 
 // Sixteen rows of sixteen columns, in place.
 TESSERA_INLINE void transpose(Floats (&a)[16]) {

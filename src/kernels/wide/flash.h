@@ -51,10 +51,6 @@ struct AttentionEngine {
 
 /// Keys of a block of what kernels/wide/attention.inc makes.
 constexpr int64_t kBlockKeys = 64;
-/// sums[rows][8] (+)= x[rows, depth] w[depth, 8], each sum in the order of depth: rows of x
-/// kBlockKeys apart, those of w and of the sums `stride`; `first` begins the sums.
-using AddHalf = void (*)(int64_t rows, const float* x, const float* w, int64_t stride,
-                         int64_t depth, float* sums, bool first);
 
 /// The whole of attention over an engine: over threads by span, head and queries.
 void run_attention(const AttentionEngine& engine, const AttentionArgs& args,
