@@ -34,13 +34,18 @@ Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
 }
 
 // Logits on the host, all of them numbers; else the pass is made again to find the block that
-// spoils them.
+// spoils them. Several ranks have the same logits, and look together: one alone would leave the
+// others waiting for it.
 Tensor checked_forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup& setup) {
   bool look = false;
+  const bool alone = !setup.world || setup.world->size() == 1;
   const auto check = [&](int blocks, const Tensor& stream) {
-    if (look || stream.device() == tensor::Device::cpu)  // there it costs nothing beside a block
-      ops::require_finite(stream,
-                          blocks == 0 ? "the embedding" : fmt::format("block {}", blocks - 1));
+    // On the host of a rank alone it costs nothing beside a block.
+    if (!look && !(alone && stream.device() == tensor::Device::cpu)) return;
+    int64_t spoilt = ops::all_finite(stream) ? 0 : 1;
+    if (!alone) comm::all_reduce_max(*setup.world, {&spoilt, 1}, {"go", -1});
+    if (spoilt != 0)
+      ops::fail_not_finite(blocks == 0 ? "the embedding" : fmt::format("block {}", blocks - 1));
   };
   const Tensor logits = forward(model, pass, setup, check).to(tensor::Device::cpu);
   if (ops::all_finite(logits)) return logits;

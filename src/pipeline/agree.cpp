@@ -278,6 +278,14 @@ Error named(const std::exception& thrown, int rank, const char* does) {
   return {error.code(), fmt::format("rank {}, which {}: {}", rank, does, error.what())};
 }
 
+void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
+             const char* does) {
+  ranks.check();
+  const Error error = named(thrown, in_world, does);
+  if (error.code() != ErrorCode::cancelled) ranks.fail_all(error);
+  throw Error(error);
+}
+
 void together(const RunOptions& options, const char* does, const std::function<void()>& work) {
   if (!options.processes) return work();
   tensor::Tensor word = word_of(nullptr);

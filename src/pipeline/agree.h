@@ -48,6 +48,11 @@ void heed(const tensor::Tensor& word);
 /// What a rank of the world throws, as the others hear it: "rank 3, which decodes: ..."; that of
 /// rank 0, of a stop and of a lost rank as it is. `does`: "decodes".
 Error named(const std::exception& thrown, int rank, const char* does);
+/// Of a rank of a group that throws what the others do not, who may wait for it: ends all their
+/// waits with that, by its number in the world, and throws it; or what another one failed with
+/// before.
+[[noreturn]] void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
+                          const char* does);
 /// Does `work` on each of the ranks that are processes: where it throws on some of them, all throw
 /// what the lowest of these does, by its name, and stay together.
 void together(const RunOptions& options, const char* does, const std::function<void()>& work);

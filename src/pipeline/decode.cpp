@@ -185,11 +185,9 @@ Decoded decode_share(const ModelState& state, const RunControl& control, const J
   try {
     return mine.all(numbers);
   } catch (const std::exception& e) {
+    if (ranks && !mine.all_know) end_all(*ranks, in_world, e, "decodes");
     if (ranks) ranks->check();  // another rank may have failed, and this one for that
-    const bool alone = ranks && !mine.all_know;
-    const Error error = named(e, ranks && !alone ? ranks->in_world(0) : in_world, "decodes");
-    if (alone && error.code() != ErrorCode::cancelled) ranks->fail_all(error);
-    throw Error(error);
+    throw named(e, ranks ? ranks->in_world(0) : in_world, "decodes");
   }
 }
 

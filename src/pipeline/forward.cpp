@@ -134,9 +134,11 @@ void TransformerPass::load() {
   if (plan.tensor > 1)  // a layer that is too narrow is named before a weight is read
     state.spec->make(load::MetaWeights(), state.portion(0), state.dtype());
   networks.resize(static_cast<size_t>(plan.world()));
-  for (int r = 0; r < plan.world(); ++r)
-    if (!processes || processes->rank() == r)
-      networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
+  together(state.options, "computes", [&] {
+    for (int r = 0; r < plan.world(); ++r)
+      if (!processes || processes->rank() == r)
+        networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
+  });
 }
 
 // A rank's part, and what it saw of the stream.
@@ -243,29 +245,39 @@ struct VaeRun {
   int64_t chunk = 0;
 };
 
-// What the first of the ranks that share the images gets, or the one that has them alone.
+// What the first of the ranks that share the images gets, or the one that has them alone. `does`:
+// "decodes".
 Tensor on_bands(
-    const ModelState& state, const VaeRun& run,
+    const ModelState& state, const VaeRun& run, const char* does,
     const std::function<Tensor(nn::Spatial& spatial, const models::VaeWatch& watch)>& pass) {
   Tensor out;
   const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
     const bool first = !ranks || ranks->rank() == 0;
     models::VaeWatch watch = run.watch;
     if (!first && watch.trace) watch.trace = [](const std::string&, const Tensor&) {};
-    const Tensor made = pass(spatial, watch);
-    if (first) out = made;
+    try {
+      const Tensor made = pass(spatial, watch);
+      if (first) out = made;
+    } catch (const std::exception& e) {
+      if (!ranks) throw;
+      end_all(*ranks, ranks->in_world(ranks->rank()), e, does);
+    }
   };
   launch_bands(state, run.meters, run.stop, run.chunk, share);
   return out;
 }
 
 Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& run) {
-  const auto vae = state.load_vae();
-  if (state.options.plan.vae > 1) derive_filters(state, *vae, latent.size(1));
+  std::unique_ptr<models::VaeDecoder> vae;
+  together(state.options, "decodes", [&] {
+    vae = state.load_vae();
+    if (state.options.plan.vae > 1) derive_filters(state, *vae, latent.size(1));
+  });
   const auto whole = [&](const Tensor& z) {
-    return on_bands(state, run, [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
-      return on_host(vae->decode(z.to(state.device()), spatial, watch));
-    });
+    return on_bands(state, run, "decodes",
+                    [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
+                      return on_host(vae->decode(z.to(state.device()), spatial, watch));
+                    });
   };
   return run.tiles ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
                    : whole(latent);
@@ -281,11 +293,13 @@ Tensor joined(const models::VaeMoments& m) {
 }
 
 Tensor run_encoder(const ModelState& state, const Tensor& images, const VaeRun& run) {
-  const auto vae = state.load_vae_encoder();
+  std::unique_ptr<models::VaeEncoder> vae;
+  together(state.options, "encodes", [&] { vae = state.load_vae_encoder(); });
   const auto whole = [&](const Tensor& x) {
-    return on_bands(state, run, [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
-      return on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
-    });
+    return on_bands(state, run, "encodes",
+                    [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
+                      return on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
+                    });
   };
   return run.tiles ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
                    : whole(images);

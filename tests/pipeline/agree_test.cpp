@@ -219,6 +219,27 @@ TEST(Agree, WhatOneRankThrowsAllThrowByItsNameAndGoOn) {
   });
 }
 
+// The others wait for what the one that fails would send.
+TEST(Agree, WhatOneRankOfAGroupThrowsEndsTheWaitsOfAllByItsName) {
+  const auto said = [](int failing) -> std::string {
+    try {
+      comm::threads::run(3, 60s, [&](comm::Communicator& world) {
+        try {
+          if (world.rank() == failing) fail(ErrorCode::memory, "spoilt");
+          world.receive(failing, {"x", 1}).wait();
+        } catch (const std::exception& e) {
+          end_all(world, world.rank(), e, "encodes");
+        }
+      });
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said(1), "rank 1, which encodes: spoilt");
+  EXPECT_EQ(said(0), "spoilt");
+}
+
 TEST(Agree, WithoutProcessesWorkIsSimplyDone) {
   int calls = 0;
   together({}, "decodes", [&] { ++calls; });
