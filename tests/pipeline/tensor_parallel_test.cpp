@@ -73,7 +73,7 @@ TEST(TensorParallel, EveryNetworkGivesThePredictionOfOneRank) {
   for (const Network& n : kNetworks)
     for (DType dtype : {DType::f32, DType::bf16}) {
       const auto one = run(n, "", dtype)[0].prediction;
-      for (int ranks : {2, 3, 4}) {
+      for (int ranks : {2, 3, 4, 8}) {
         const auto many = run(n, "tensor=" + std::to_string(ranks), dtype);
         EXPECT_LT(distance(many[0].prediction, one), dtype == DType::f32 ? 1e-5 : 3e-2)
             << n.type << " on " << ranks << " ranks";
