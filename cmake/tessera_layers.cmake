@@ -133,4 +133,5 @@ target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$
 add_library(tessera_public INTERFACE)
 target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>
                       $<LINK_ONLY:tessera_study>)
-target_compile_definitions(tessera_pipeline PRIVATE TESSERA_MODELS_DIR="${TESSERA_MODELS_DIR}")
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/pipeline/resolve_model.cpp PROPERTIES
+  COMPILE_DEFINITIONS TESSERA_MODELS_DIR="${TESSERA_MODELS_DIR}")

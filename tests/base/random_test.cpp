@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "test_paths.h"
 
 namespace tessera::base {
 namespace {

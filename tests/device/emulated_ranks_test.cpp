@@ -10,6 +10,7 @@
 #include "engine/golden.h"
 #include "engine/llada_golden.h"
 #include "pipeline/processes.h"
+#include "test_paths.h"
 
 namespace tessera::device {
 namespace {

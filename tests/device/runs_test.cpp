@@ -8,6 +8,7 @@
 #include "engine/golden.h"
 #include "engine/llada_golden.h"
 #include "tensor/tensor.h"
+#include "test_paths.h"
 
 namespace tessera::device {
 namespace {

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "engine/golden.h"
 #include "nn/moe/expert_selection.h"
+#include "test_paths.h"
 
 // Coresets, choices and weights of every rule on random and on tied logits, beside the golden ones.
 namespace tessera {

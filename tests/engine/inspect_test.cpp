@@ -6,6 +6,7 @@
 #include "load/tensor_set.h"
 #include "parallel/experts/exchange.h"
 #include "pipeline/model_state.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

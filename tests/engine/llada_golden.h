@@ -10,6 +10,7 @@
 #include "load/tensor_set.h"
 #include "load/weight_store.h"
 #include "models/registry.h"
+#include "test_paths.h"
 
 namespace tessera::golden {
 

@@ -1,4 +1,5 @@
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

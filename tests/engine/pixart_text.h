@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera::golden {
 

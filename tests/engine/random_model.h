@@ -10,6 +10,7 @@
 #include "models/named_noise.h"
 #include "models/registry.h"
 #include "models/tiny_networks.h"
+#include "test_paths.h"
 
 namespace tessera::golden {
 

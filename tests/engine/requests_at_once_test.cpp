@@ -4,6 +4,7 @@
 
 #include "engine/llada_golden.h"
 #include "engine/pixart_text.h"
+#include "test_paths.h"
 
 // Requests on several threads of one process, each against itself alone, bit by bit.
 namespace tessera {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "golden.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera::golden {
 

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera::golden {
 

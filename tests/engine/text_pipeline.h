@@ -13,6 +13,7 @@
 #include "models/named_noise.h"
 #include "models/registry.h"
 #include "pipeline/resolve_model.h"
+#include "test_paths.h"
 
 namespace tessera::golden {
 

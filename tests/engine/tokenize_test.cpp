@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/stop.h"
 #include "engine/text_model.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -10,6 +10,7 @@
 #include "nn/packing_weights.h"
 #include "ops/elementwise.h"
 #include "tessera/words.h"
+#include "test_paths.h"
 
 namespace tessera::fused {
 namespace {

@@ -47,8 +47,7 @@ set_tests_properties(mpi.Heaps.Messages mpi.Heaps.MessagesTcp PROPERTIES
   PASS_REGULAR_EXPRESSION "cases and 20 layers hold on 3 ranks by messages")
 
 add_executable(tessera_mpi_victim mpi/victim_main.cpp)
-target_include_directories(tessera_mpi_victim PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_compile_definitions(tessera_mpi_victim PRIVATE TESSERA_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/data")
+target_include_directories(tessera_mpi_victim PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${generated})
 target_link_libraries(tessera_mpi_victim PRIVATE tessera_pipeline tessera_parallel tessera_models tessera_load
                       tessera_options GTest::gtest)
 list(JOIN mpirun " " mpirun_line)

@@ -32,6 +32,7 @@
 #include "pipeline/processes.h"
 #include "pipeline/spread_text.h"
 #include "tensor/scope.h"
+#include "test_paths.h"
 
 namespace {
 

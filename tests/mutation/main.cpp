@@ -23,6 +23,7 @@
 
 #include "mutation/attacks.h"
 #include "tessera/engine.h"
+#include "test_paths.h"
 
 namespace tessera::mutation {
 namespace {

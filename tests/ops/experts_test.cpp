@@ -12,6 +12,7 @@
 
 #include "tensor/scope.h"
 #include "tessera/error.h"
+#include "test_paths.h"
 
 namespace tessera::ops {
 namespace {

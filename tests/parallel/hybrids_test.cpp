@@ -8,6 +8,7 @@
 
 #include "parallel/setup.h"
 #include "tessera/error.h"
+#include "test_paths.h"
 
 // The table of docs/plans.md that says which entries of a plan go together is what the planner
 // says.

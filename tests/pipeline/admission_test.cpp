@@ -8,6 +8,7 @@
 #include "pipeline/completion.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/token_memory.h"
+#include "test_paths.h"
 
 namespace tessera::pipeline {
 namespace {

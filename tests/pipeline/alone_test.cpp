@@ -9,6 +9,7 @@
 #include "engine/golden.h"
 #include "pipeline/on_processes.h"
 #include "tessera/engine.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

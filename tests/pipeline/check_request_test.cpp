@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -8,6 +8,7 @@
 #include "pipeline/failing_decoder.h"
 #include "pipeline/launch.h"
 #include "pipeline/on_processes.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

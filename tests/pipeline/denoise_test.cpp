@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -7,6 +7,7 @@
 #include "engine/golden.h"
 #include "nn/token_layout.h"
 #include "pipeline/denoise.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "engine/golden.h"
 #include "pipeline/resolve_model.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -3,6 +3,7 @@
 #include "engine/llada_golden.h"
 #include "engine/random_model.h"
 #include "engine/text_model.h"
+#include "test_paths.h"
 
 // One pass of a component under a plan, with the stream after every block: what one rank gives.
 namespace tessera {

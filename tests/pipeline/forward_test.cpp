@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

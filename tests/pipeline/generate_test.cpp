@@ -2,6 +2,7 @@
 
 #include "engine/small_video.h"
 #include "pipeline/model_state.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "engine/pixart_text.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,7 @@
 #include <fstream>
 
 #include "engine/golden.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "engine/pixart_text.h"
 #include "pipeline/resolve_model.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

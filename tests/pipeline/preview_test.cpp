@@ -6,6 +6,7 @@
 
 #include "engine/golden.h"
 #include "engine/text_model.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "engine/golden.h"
 #include "pipeline/on_processes.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

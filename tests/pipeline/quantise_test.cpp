@@ -9,6 +9,7 @@
 #include "engine/text_model.h"
 #include "load/quantisation.h"
 #include "tessera/engine.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

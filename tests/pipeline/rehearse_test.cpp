@@ -6,6 +6,7 @@
 #include "engine/golden.h"
 #include "nn/local.h"
 #include "pipeline/launch.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

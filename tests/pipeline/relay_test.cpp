@@ -9,6 +9,7 @@
 #include "pipeline/failing_decoder.h"
 #include "pipeline/on_processes.h"
 #include "pipeline/share_text.h"
+#include "test_paths.h"
 
 // Plan::vae_apart: ranks of their own decode what others have denoised, while these go on.
 namespace tessera {

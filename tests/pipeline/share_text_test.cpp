@@ -10,6 +10,7 @@
 #include "pipeline/memory_plan.h"
 #include "pipeline/on_processes.h"
 #include "pipeline/resolve_model.h"
+#include "test_paths.h"
 
 // Of ranks that are processes the first one encodes texts.
 namespace tessera::pipeline {

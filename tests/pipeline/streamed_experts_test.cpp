@@ -19,6 +19,7 @@
 #include "pipeline/on_processes.h"
 #include "pipeline/token_memory.h"
 #include "tessera/engine.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -8,6 +8,7 @@
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
 #include "pipeline/model_state.h"
+#include "test_paths.h"
 
 namespace tessera::pipeline {
 namespace {

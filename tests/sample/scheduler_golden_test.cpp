@@ -2,6 +2,7 @@
 #include <map>
 
 #include "sample/scheduler_settings.h"
+#include "test_paths.h"
 
 namespace tessera::sample {
 namespace {

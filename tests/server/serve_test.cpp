@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "server/store.h"
+#include "test_paths.h"
 
 namespace tessera::server {
 namespace {

@@ -9,6 +9,7 @@
 #include "engine/random_model.h"
 #include "engine/text_model.h"
 #include "tessera/plan_costs.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "engine/golden.h"
 #include "tessera/study.h"
+#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "engine/golden.h"
 #include "tessera/study.h"
+#include "test_paths.h"
 
 namespace tessera::study {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "tessera/error.h"
+#include "test_paths.h"
 
 namespace tessera::tokenizer {
 namespace {

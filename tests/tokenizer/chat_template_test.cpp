@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "tessera/error.h"
+#include "test_paths.h"
 #include "tokenizer/chat.h"
 
 namespace tessera::tokenizer {

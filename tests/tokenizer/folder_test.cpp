@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tessera/error.h"
+#include "test_paths.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
