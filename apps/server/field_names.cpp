@@ -80,6 +80,13 @@ std::string field_of(std::string option, const FieldNames& form) {
   return kFields.contains(option) ? renamed(option, form) : "";
 }
 
+// Where the folders of a path that begins at `at` end, behind the last slash; `at`: none begins.
+size_t behind_folders(const std::string& text, size_t at) {
+  if (text[at] != '/' || (at > 0 && text[at - 1] != ' ' && text[at - 1] != '(')) return at;
+  const size_t end = std::min(text.find(' ', at), text.size());
+  return text.rfind('/', end - 1) + 1 == at + 1 ? at : text.rfind('/', end - 1) + 1;
+}
+
 }  // namespace
 
 std::string in_fields(const std::string& sentence, const FieldNames& form) {
@@ -91,6 +98,8 @@ std::string in_fields(const std::string& sentence, const FieldNames& form) {
       const bool bound = beside >= sentence.size() || !of_word(sentence[beside]);
       quoted = quoted != bound;
     }
+    if (!quoted) i = behind_folders(sentence, i);
+    if (i == sentence.size()) break;
     const std::string option = quoted ? "" : option_at(sentence, i);
     if (option.empty()) {
       said += sentence[i];

@@ -31,6 +31,15 @@ std::string name_of(std::string path) {
   return std::filesystem::path(path).filename().string();
 }
 
+// Whole, so that errors know it for a path; the name of a shipped model stays.
+std::string whole(const std::string& given) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (given.find('/') == std::string::npos || !fs::is_directory(given, none)) return given;
+  const fs::path path = fs::absolute(given, none);
+  return none ? given : path.lexically_normal().string();
+}
+
 }  // namespace
 
 const char* word_of(Kind kind) {
@@ -61,7 +70,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
         throw Error(ErrorCode::usage, "two models are called '" + name +
                                           "': requests could not tell them apart; rename a folder");
     const auto add = [&](const RunOptions& run) {
-      Model model = Model::open(given, run, stop);
+      Model model = Model::open(whole(given), run, stop);
       ModelFacts facts = facts_of(model, name, run, stop);
       all_.push_back(std::make_unique<Served>(Served{std::move(facts), std::move(model)}));
     };

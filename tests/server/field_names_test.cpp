@@ -28,6 +28,22 @@ TEST(FieldNames, WhatIsQuotedStays) {
   EXPECT_EQ(in_fields("'tessera quantise --experts int4'"), "'tessera quantise --experts int4'");
 }
 
+TEST(FieldNames, FoldersOfTheServerAreNotTold) {
+  for (const auto& [said, told] :
+       {std::pair{"/srv/models/x/chat_template.jinja: line 3: tool calls have no place",
+                  "chat_template.jinja: line 3: tool calls have no place"},
+        {"cannot write /var/lib/x/1.png: the disk is full", "cannot write 1.png: the disk is full"},
+        {"it is there (/a/b/c.json)", "it is there (c.json)"},
+        {"/srv/models/", ""},
+        {"of /a/--steps", "of steps"},
+        {"top-k/top-p, 3/4 or a / b, a//b", "top-k/top-p, 3/4 or a / b, a//b"},
+        {"GET /metrics", "GET /metrics"},
+        {"'/a/b' is no class", "'/a/b' is no class"},
+        {"/", "/"},
+        {"//", ""}})
+    EXPECT_EQ(in_fields(said), told);
+}
+
 TEST(FieldNames, WhatASentenceBeginsWithIsToBlame) {
   EXPECT_EQ(field_blamed("--guidance-rescale 2: expected --guidance"), "guidance_rescale");
   EXPECT_EQ(field_blamed("temperature 101; expected 0"), "temperature");
