@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/fail.h"
+#include "kernels/unit.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -36,15 +37,17 @@ Isa detect() {
     return Isa::reference;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512vnni") && cpuid_bit(7, 1, 'a', 5);
+                      __builtin_cpu_supports("avx512vnni");
   if (!avx512) return Isa::avx2;
-  const bool amx = cpuid_bit(7, 0, 'd', 22) && cpuid_bit(7, 0, 'd', 24);
+  const bool amx = has_dot_products() && cpuid_bit(7, 0, 'd', 22) && cpuid_bit(7, 0, 'd', 24);
   return amx && tiles_granted() ? Isa::amx : Isa::avx512;
 }
 bool detect_avx_vnni() { return detected_isa() >= Isa::avx2 && cpuid_bit(7, 1, 'a', 4); }
+bool detect_dot_products() { return cpuid_bit(7, 1, 'a', 5); }
 #else
 Isa detect() { return Isa::reference; }
 bool detect_avx_vnni() { return false; }
+bool detect_dot_products() { return false; }
 #endif
 
 Isa chosen() {
@@ -82,6 +85,11 @@ Isa detected_isa() {
 
 bool has_avx_vnni() {
   static const bool has = detect_avx_vnni();
+  return has;
+}
+
+bool has_dot_products() {
+  static const bool has = detect_dot_products();
   return has;
 }
 

@@ -14,7 +14,7 @@ Isa parse_isa(std::string_view name, Isa best);
 
 /// The best set that this CPU and operating system grant (AMX permission is asked once), or the one
 /// that TESSERA_ISA names, read once. Throws Error(usage) for an unknown name or one that the CPU
-/// lacks. `avx512` means AVX-512 F/BW/DQ/VL with VNNI and AVX512_BF16.
+/// lacks. `avx512` means AVX-512 F/BW/DQ/VL with VNNI; has_dot_products() tells of AVX512_BF16.
 Isa active_isa();
 /// The best set this machine has, whatever TESSERA_ISA says.
 Isa detected_isa();

@@ -170,7 +170,8 @@ Limits probe_vectors() {
   if (detected_isa() < Isa::avx512) return limits;
   for (int i = 0; i < kBriefTimes; ++i) {
     const auto seconds = [](void (*f)(int)) { return best([&] { f(kBriefRounds); }, 1, kWall); };
-    limits.bf16_dot = std::max(limits.bf16_dot, 24.0 * 64 * kBriefRounds / seconds(dot_products));
+    if (has_dot_products())
+      limits.bf16_dot = std::max(limits.bf16_dot, 24.0 * 64 * kBriefRounds / seconds(dot_products));
     limits.f32_fma = std::max(limits.f32_fma, 24.0 * 32 * kBriefRounds / seconds(multiply_adds));
   }
   return limits;
@@ -181,7 +182,8 @@ Limits probe_units() {
   if (active_isa() == Isa::avx2)
     limits.f32_fma = rate(12.0 * 16 * kRounds, [] { narrow_multiply_adds(kRounds); });
   if (active_isa() < Isa::avx512) return limits;
-  limits.bf16_dot = rate(24.0 * 64 * kRounds, [] { dot_products(kRounds); });
+  if (has_dot_products())
+    limits.bf16_dot = rate(24.0 * 64 * kRounds, [] { dot_products(kRounds); });
   limits.f32_fma = rate(24.0 * 32 * kRounds, [] { multiply_adds(kRounds); });
   if (active_isa() >= Isa::amx) limits.bf16_tile = rate(4.0 * 16384 * kRounds, tile_products);
   return limits;

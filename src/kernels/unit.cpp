@@ -21,6 +21,7 @@ constexpr auto kBetween = std::chrono::microseconds(300);
 std::atomic<int> taken{-1};
 
 Unit measure() {
+  if (!has_dot_products()) return Unit::fma;
   double dot = 0, fma = 0;
   for (int i = 0; i < kTimes; ++i) {
     if (i > 0) std::this_thread::sleep_for(kBetween);
@@ -32,8 +33,13 @@ Unit measure() {
 
 Unit chosen() {
   const char* name = std::getenv("TESSERA_UNIT");
-  if (name && *name) return parse_unit(name, active_isa());
-  if (active_isa() < Isa::avx512) return Unit::fma;
+  if (name && *name) {
+    const Unit unit = parse_unit(name, active_isa());
+    require(unit == Unit::fma || has_dot_products(), ErrorCode::usage,
+            "TESSERA_UNIT={}: this CPU has no dot products of bf16; choose fma", name);
+    return unit;
+  }
+  if (active_isa() < Isa::avx512 || !has_dot_products()) return Unit::fma;
   const int other = taken;
   return other < 0 ? measured_unit() : static_cast<Unit>(other);
 }

@@ -12,6 +12,7 @@
 #include "base/stop.h"
 #include "kernels/attention_problem.h"
 #include "kernels/forms.h"
+#include "kernels/unit.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
 
@@ -140,7 +141,7 @@ TEST(Attention, ScoresFarApartStayFinite) {
 }
 
 TEST(Attention, TheUnitDoesNotMatterToF32) {
-  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has one unit for products";
+  if (!has_dot_products()) GTEST_SKIP() << "this CPU has one unit for products";
   const Problem p{3, 1, 40, 65, DType::f32};
   const Ranges spans = {{0, 65, 0, 65}};
   EXPECT_EQ(run([](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }, p, spans),

@@ -15,6 +15,7 @@
 #include "kernels/matmul.h"
 #include "kernels/scratch.h"
 #include "kernels/table.h"
+#include "kernels/unit.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels {
@@ -346,7 +347,7 @@ TEST(Experts, EveryEngineEqualsTheReferenceAndKeepsTheRowRule) {
   const bool wide = detected_isa() >= Isa::avx512, narrow = detected_isa() >= Isa::avx2;
   for (const auto& [kernel, weights, there] :
        {OneEngine{experts_by<multiply_adds>, DType::bf16, wide},
-        {experts_by<dots>, DType::bf16, wide},
+        {experts_by<dots>, DType::bf16, has_dot_products()},
         {experts_by<digits>, DType::i8, wide},
         {experts_by<narrow_multiply_adds>, DType::bf16, narrow},
         {experts_by<narrow_digits>, DType::i8, narrow},

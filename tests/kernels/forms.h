@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/table.h"
+#include "kernels/unit.h"
 
 namespace tessera::kernels {
 
@@ -22,7 +23,7 @@ std::vector<Form<Args>> forms_of(Member of_table, std::array<void (*)(const Args
   for (const Isa isa : available_isas()) all.push_back({name_of(isa), cpu_table(isa).*of_table});
   if (detected_isa() >= Isa::avx512) {
     all.push_back({"fma", units[0]});
-    all.push_back({"dot", units[1]});
+    if (has_dot_products()) all.push_back({"dot", units[1]});
   }
   return all;
 }

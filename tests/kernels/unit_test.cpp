@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
+#include <cstring>
 #include <string>
 
+#include "kernels/avx512/vector.h"
 #include "kernels/probe.h"
 #include "tessera/error.h"
 
@@ -35,9 +39,48 @@ TEST(Unit, RefusesUnknownAndMissingOnesByName) {
   }
 }
 
+#if defined(__x86_64__)
+TESSERA_AVX512_BEGIN
+using Sixteen = std::array<uint32_t, 16>;
+void in_steps(const Sixteen& from, uint16_t* to) {
+  const __m256i half = avx512::to_bf16_in_steps(_mm512_loadu_ps(from.data()));
+  std::memcpy(to, &half, sizeof half);
+}
+void at_once(const Sixteen& from, uint16_t* to) {
+  const __m256bh half = _mm512_cvtneps_pbh(_mm512_loadu_ps(from.data()));
+  std::memcpy(to, &half, sizeof half);
+}
+TESSERA_AVX512_END
+
+// What Intel's manual says of VCVTNEPS2BF16.
+uint16_t as_documented(uint32_t bits) {
+  const uint32_t exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
+  if (exponent == 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
+  if (exponent == 255 && fraction) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+TEST(Unit, RoundingInStepsHasTheBitsOfTheInstruction) {
+  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+  const Sixteen low = {0,      1,      2,      0x40,   0x7ffe, 0x7fff, 0x8000, 0x8001,
+                       0x8002, 0xbfff, 0xc000, 0xc001, 0xfffd, 0xfffe, 0xffff, 0x1234};
+  for (uint32_t high = 0; high < 0x10000; ++high) {
+    Sixteen from = low;
+    for (uint32_t& x : from) x |= high << 16;
+    std::array<uint16_t, 16> steps{}, once{}, want{};
+    for (size_t i = 0; i < 16; ++i) want[i] = as_documented(from[i]);
+    in_steps(from, steps.data());
+    ASSERT_EQ(steps, want) << high;
+    if (!has_dot_products()) continue;
+    at_once(from, once.data());
+    ASSERT_EQ(once, want) << high;
+  }
+}
+#endif
+
 TEST(Unit, TheMeasuredOneIsNotTheSlowerOne) {
   const Limits limits = probe_units();
-  if (active_isa() < Isa::avx512) {
+  if (active_isa() < Isa::avx512 || !has_dot_products()) {
     EXPECT_EQ(active_unit(), Unit::fma);
     GTEST_SKIP() << "no AVX512_BF16 here";
   }

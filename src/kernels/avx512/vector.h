@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/matmul.h"
+#include "kernels/unit.h"
 #include "kernels/wide/inline.h"
 #include "tensor/dtype.h"
 
@@ -29,6 +30,11 @@
 #define TESSERA_AVX512_END _Pragma("GCC diagnostic pop") _Pragma("GCC pop_options")
 #endif
 
+namespace tessera::kernels::avx512 {
+/// Whether an instruction rounds to bf16 here. Asked before main(), outside of what needs AVX-512.
+inline const bool rounds_at_once = has_dot_products();
+}  // namespace tessera::kernels::avx512
+
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
@@ -42,11 +48,24 @@ TESSERA_INLINE __m512 load(const void* data, DType dtype, int64_t at, __mmask16 
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+/// What the instruction of AVX512_BF16 makes of sixteen f32, by others: to nearest even, subnormal
+/// numbers to zero, and no number stays none.
+TESSERA_INLINE __m256i to_bf16_in_steps(__m512 v) {
+  const __m512i u = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  __m512i words = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+  const __mmask16 none = _mm512_fpclass_ps_mask(v, 0x81),
+                  subnormal = _mm512_fpclass_ps_mask(v, 0x20);
+  words = _mm512_mask_or_epi32(words, none, u, _mm512_set1_epi32(0x400000));
+  words = _mm512_mask_and_epi32(words, subnormal, u, _mm512_set1_epi32(INT32_MIN));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16));
+}
+
 /// Rounds sixteen f32 to bf16, to nearest even.
 inline __m256i to_bf16(__m512 v) {
-  const __m256bh half = _mm512_cvtneps_pbh(v);
-  __m256i bits;
-  std::memcpy(&bits, &half, sizeof bits);
+  if (!rounds_at_once) return to_bf16_in_steps(v);
+  __m256i bits;  // volatile: a compiler moves the intrinsic before the question
+  asm volatile("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v));
   return bits;
 }
 
