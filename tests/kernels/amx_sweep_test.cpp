@@ -58,7 +58,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 TEST(AmxSweep, EqualsTheReferenceOnModelledTiles) {
   // The vector work beside the tiles is AVX-512.
-  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
+  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
   for (auto [rows, n, k] : {std::array<int64_t, 3>{1, 1, 1},
                             {5, 17, 33},
                             {37, 100, 70},
@@ -91,7 +91,7 @@ TEST(AmxSweep, EqualsTheReferenceOnModelledTiles) {
 }
 
 TEST(AmxSweep, ARowDoesNotDependOnOtherRowsOrThreads) {
-  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
+  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
   const Tensor x = random_tensor({77, 700}, DType::bf16, 1);
   const PackedWeight w =
       pack_weight(random_tensor({48, 700}, DType::bf16, 2), {}, DType::bf16, Isa::amx);
@@ -108,7 +108,7 @@ TEST(AmxSweep, ARowDoesNotDependOnOtherRowsOrThreads) {
 }
 
 TEST(AmxSweep, ExpertsEqualTheReferenceOnModelledTiles) {
-  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
+  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
   const int64_t tokens = 45, hidden = 70, inner = 50;
   std::vector<PackedWeight> packed;
   for (Isa isa : {Isa::reference, Isa::amx})
