@@ -32,7 +32,7 @@
 
 namespace tessera::kernels::avx512 {
 /// Whether an instruction rounds to bf16 here. Asked before main(), outside of what needs AVX-512.
-inline const bool rounds_at_once = has_dot_products();
+inline const bool kRoundsAtOnce = has_dot_products();
 }  // namespace tessera::kernels::avx512
 
 TESSERA_AVX512_BEGIN
@@ -63,7 +63,7 @@ TESSERA_INLINE __m256i to_bf16_in_steps(__m512 v) {
 
 /// Rounds sixteen f32 to bf16, to nearest even.
 inline __m256i to_bf16(__m512 v) {
-  if (!rounds_at_once) return to_bf16_in_steps(v);
+  if (!kRoundsAtOnce) return to_bf16_in_steps(v);
   __m256i bits;  // volatile: a compiler moves the intrinsic before the question
   asm volatile("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v));
   return bits;
