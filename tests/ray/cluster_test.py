@@ -97,7 +97,7 @@ def address():
 def ask(address, **query):
     """(status, body, who made it)"""
     try:
-        with urllib.request.urlopen(address + urllib.parse.urlencode(query), timeout=120) as answer:
+        with urllib.request.urlopen(address + urllib.parse.urlencode(query), timeout=240) as answer:
             return answer.status, answer.read(), int(answer.headers["X-Worker"])
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read(), 0
