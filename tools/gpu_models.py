@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs whole models on a GPU and on the CPU and compares: the models of tests/data and models/.
 
-  gpu_models.py PROGRAM [--device cuda]
+  gpu_models.py PROGRAM [--device cuda] [--jobs N]
 
 Prints a JSON line for each: the relative distance (L2) of what came out, the seconds of both, and
 whether it is within what the arithmetic allows. Ends with status 1 if one is not.
 """
 
 import argparse
+import concurrent.futures
 import json
 import math
 import pathlib
@@ -111,12 +112,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--jobs", type=int, default=4, help="models that run at the same time")
     args = parser.parse_args()
     good = True
-    for job in jobs():
-        line = compare(args.program, job, args.device)
-        good &= line["good"]
-        print(json.dumps(line), flush=True)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for line in pool.map(lambda job: compare(args.program, job, args.device), jobs()):
+            good &= line["good"]
+            print(json.dumps(line), flush=True)
     return 0 if good else 1
 
 

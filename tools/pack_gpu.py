@@ -9,6 +9,7 @@ since nothing that a GPU computes calls them. The C and C++ libraries are the ot
 
 import argparse
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -22,6 +23,8 @@ PROGRAMS = ("tessera", "tests/tessera_gpu_test", "bench/attention_bench", "bench
 EMPTY = re.compile(r"lib(?:avformat|avcodec|avutil|swscale)\.so")
 THEIRS = re.compile(r"(?:lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv)|ld-linux.*)\.so")
 ARCHIVE = "programs.tar.xz"
+# A dictionary that holds all of it: the programs are linked from the same libraries.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 256 << 20}]
 # Stands in a program's place: the libraries beside it are for it alone.
 WRAPPER = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
@@ -115,7 +118,8 @@ def pack(build, folder, names=PROGRAMS):
     programs = [build / name for name in names]
     carried, empty = libraries(programs)
     all_places = {name: path for program in programs for name, path in places(program).items()}
-    with tempfile.TemporaryDirectory() as scratch, tarfile.open(folder / ARCHIVE, "w:xz", preset=6) as archive:
+    with tempfile.TemporaryDirectory() as scratch, lzma.open(folder / ARCHIVE, "wb", filters=FILTERS) as packed, \
+            tarfile.open(fileobj=packed, mode="w") as archive:
         scratch = pathlib.Path(scratch)
         for program in programs:
             stripped = scratch / program.name
