@@ -69,8 +69,8 @@ inline void expect_same(const std::vector<float>& there, const std::vector<float
   expect_same(there, here, tolerance(dtype));
 }
 
-/// Rows of a network that chooses experts in bf16: one whose best experts are nearly equal may choose
-/// others there, so the median row is held, and the whole loosely.
+/// Rows of a network that chooses experts in bf16: one whose best experts are nearly equal may
+/// choose others there, so the median row is held, and the whole loosely.
 inline void expect_same_choices(const std::vector<float>& there, const std::vector<float>& here,
                                 size_t rows, tensor::DType dtype) {
   if (bitwise() || dtype == tensor::DType::f32) return expect_same(there, here, dtype);
