@@ -11,6 +11,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
 #if TESSERA_WARPGROUPS
   const Sm90Shared<Width> shared(dynamic_shared());
   if (threadIdx.x == 0) shared.open();
+  after_those_before();
   divide([&] { fetch_all<Width>(a, maps, shared); }, [&] { compute_all<Width>(a, shared); });
 #else
   __trap();
@@ -24,11 +25,12 @@ void run(const AttentionArgs& a) {
   const Sm90Maps maps{row_map(name, a.q, a.q_stride, a.q_tokens, a.heads, a.head_dim, kSm90Queries),
                       row_map(name, a.k, a.k_stride, a.k_tokens, a.kv_heads, a.head_dim, kKeys),
                       row_map(name, a.v, a.v_stride, a.k_tokens, a.kv_heads, a.head_dim, kKeys)};
-  launch(
-      name, attention_sm90_kernel<Width>,
-      Launch{
-          .blocks = multiprocessors(), .threads = kSm90Threads, .shared = Sm90Tile<Width>::kShared},
-      a, maps);
+  launch(name, attention_sm90_kernel<Width>,
+         Launch{.blocks = multiprocessors(),
+                .threads = kSm90Threads,
+                .shared = Sm90Tile<Width>::kShared,
+                .early = true},
+         a, maps);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ template <Form F, int V>
 __global__ void __launch_bounds__(kSpreadThreads)
     convert_kernel(const void* x, DType dtype, int64_t stride, int64_t count, Divisor chunks,
                    void* y, int64_t begin, uint32_t pieces) {
+  after_those_before();
   for (uint32_t i = first_small_piece(); i < pieces; i += small_piece_step()) {
     const RowPlace at(i, chunks);
     const int64_t row = begin + at.row, column = int64_t{at.chunk} * V;
@@ -58,7 +59,7 @@ inline void convert(const char* kernel, const void* x, DType dtype, int64_t stri
   const int64_t chunks = words ? columns / 8 : columns;
   each_run_of_rows(rows, chunks, [&](int64_t first, int64_t count) {
     const auto run = [&](auto* convert) {
-      launch(kernel, convert, spread(count * chunks), x, dtype, stride, rows * columns,
+      launch(kernel, convert, early(spread(count * chunks)), x, dtype, stride, rows * columns,
              Divisor(chunks), y, first, static_cast<uint32_t>(count * chunks));
     };
     if (form == Form::f32)

@@ -15,6 +15,7 @@ struct CopyBoxes {
 template <class T>
 __global__ void __launch_bounds__(kSpreadThreads)
     copy_kernel(const T* x, T* y, const __grid_constant__ CopyBoxes boxes, uint32_t count) {
+  after_those_before();
   for (uint32_t i = first_small_piece(); i < count; i += small_piece_step()) {
     uint32_t rest = i;
     int64_t from = 0, to = 0;
@@ -57,8 +58,8 @@ void run(const CopyArgs& a, uint32_t count) {
     boxes.x_stride[axis] = a.x_stride[axis];
     boxes.y_stride[axis] = a.y_stride[axis];
   }
-  launch("copy", copy_kernel<T>, spread(count), static_cast<const T*>(a.x), static_cast<T*>(a.y),
-         boxes, count);
+  launch("copy", copy_kernel<T>, early(spread(count)), static_cast<const T*>(a.x),
+         static_cast<T*>(a.y), boxes, count);
 }
 
 // Halves of the longest axis, until 32 bits count the elements.
@@ -93,6 +94,7 @@ void copy_elements(const CopyArgs& a) {
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads)
     move_rows_kernel(MoveRowsArgs a, Divisor chunks, int64_t begin, uint32_t pieces) {
+  after_those_before();
   for (uint32_t i = first_small_piece(); i < pieces; i += small_piece_step()) {
     const RowPlace at(i, chunks);
     const int64_t row = begin + at.row, column = int64_t{at.chunk} * V;
@@ -107,8 +109,8 @@ template <int V>
 void run(const MoveRowsArgs& args) {
   const int64_t chunks = args.columns / V;
   each_run_of_rows(args.rows, chunks, [&](int64_t first, int64_t count) {
-    launch("move_rows", move_rows_kernel<V>, spread(count * chunks), args, Divisor(chunks), first,
-           static_cast<uint32_t>(count * chunks));
+    launch("move_rows", move_rows_kernel<V>, early(spread(count * chunks)), args, Divisor(chunks),
+           first, static_cast<uint32_t>(count * chunks));
   });
 }
 

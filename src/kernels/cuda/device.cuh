@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "tensor/dtype.h"
 
@@ -59,7 +60,10 @@ __device__ inline uint4 narrow_word(const float (&v)[8]) {
   uint32_t words[4];
   TESSERA_UNROLL
   for (int i = 0; i < 4; ++i)
-    words[i] = narrow<T>(v[2 * i]).bits | uint32_t{narrow<T>(v[2 * i + 1]).bits} << 16;
+    if constexpr (std::is_same_v<T, BFloat16>)
+      words[i] = pack_bf16(v[2 * i], v[2 * i + 1]);
+    else
+      words[i] = narrow<T>(v[2 * i]).bits | uint32_t{narrow<T>(v[2 * i + 1]).bits} << 16;
   return {words[0], words[1], words[2], words[3]};
 }
 

@@ -23,6 +23,7 @@ __device__ inline float apply(const ElementwiseArgs& args, float a, float b, flo
 // One thread: V elements of a row at a time, over the whole matrix in steps of the grid.
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads) elementwise_kernel(ElementwiseArgs args) {
+  after_those_before();
   const int64_t chunks = args.columns / V, total = args.rows * chunks;
   for (int64_t i = first_piece(); i < total; i += piece_step()) {
     const int64_t t = i / chunks, column = i % chunks * V;
@@ -50,8 +51,8 @@ bool all_in_words(const ElementwiseArgs& a) {
 void elementwise(const ElementwiseArgs& args) {
   const bool words = all_in_words(args);
   const int64_t pieces = args.rows * args.columns / (words ? 8 : 1);
-  launch("elementwise", words ? elementwise_kernel<8> : elementwise_kernel<1>, spread(pieces),
-         args);
+  launch("elementwise", words ? elementwise_kernel<8> : elementwise_kernel<1>,
+         early(spread(pieces)), args);
 }
 
 }  // namespace tessera::kernels::cuda

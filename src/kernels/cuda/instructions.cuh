@@ -37,6 +37,14 @@ __device__ inline float reciprocal_of(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
   return value;
 }
+/// The first words of a kernel that is launched `early`: lets the next one come where there is
+/// room, and waits until all that is before in the stream has ended and is seen.
+__device__ inline void after_those_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 /// Two bf16 in a word, `low` in the lower half.
 __device__ inline uint32_t pack_bf16(float low, float high) {
   uint32_t word;

@@ -13,6 +13,8 @@ struct Launch {
   int rows = 1;        ///< blocks along y
   int threads = 128;   ///< of a block, a multiple of 32
   int64_t shared = 0;  ///< bytes of dynamic shared memory of a block
+  int cluster = 1;     ///< neighbours along x that reach each other's shared memory (sm_90)
+  bool early = false;  ///< before those before it have ended: for kernels of after_those_before()
 };
 
 /// The shape for kernels that take one of `pieces` a thread and go on in steps of the grid.
@@ -20,6 +22,12 @@ constexpr int kSpreadThreads = 256;
 constexpr Launch spread(int64_t pieces) {
   const int64_t blocks = ceil_div<int64_t>(pieces, kSpreadThreads), most = 0x7fffffff;
   return {.blocks = blocks < most ? blocks : most, .threads = kSpreadThreads};
+}
+
+/// The same, early.
+constexpr Launch early(Launch shape) {
+  shape.early = true;
+  return shape;
 }
 
 /// The first piece of a thread, and the step to its next.
@@ -48,6 +56,10 @@ inline void check(const char* kernel, cudaError_t status) {
   device_failed(kernel, cudaGetErrorString(status), status == cudaErrorMemoryAllocation);
 }
 
+/// Whether the current device multiplies by warpgroups (wgmma), and this program was compiled so
+/// for it: compute capability 9 alone, and sm_90a among the architectures.
+bool has_warpgroups();
+
 /// Queues kernel(args...) on the stream of the current scope.
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Args... args) {
@@ -60,11 +72,25 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
   std::apply(
       [&](auto&... each) {
         void* pointers[] = {static_cast<void*>(&each)...};
-        check(name, cudaLaunchKernel(function,
-                                     dim3(static_cast<unsigned>(shape.blocks),
-                                          static_cast<unsigned>(shape.rows)),
-                                     dim3(static_cast<unsigned>(shape.threads)), pointers,
-                                     static_cast<size_t>(shape.shared), current_stream()));
+        cudaLaunchAttribute attributes[2]{};
+        cudaLaunchConfig_t config{};
+        config.gridDim =
+            dim3(static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows));
+        config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+        config.dynamicSmemBytes = static_cast<size_t>(shape.shared);
+        config.stream = current_stream();
+        config.attrs = attributes;
+        if (shape.cluster > 1) {
+          cudaLaunchAttribute& a = attributes[config.numAttrs++];
+          a.id = cudaLaunchAttributeClusterDimension;
+          a.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+        }
+        if (shape.early && has_warpgroups()) {
+          cudaLaunchAttribute& a = attributes[config.numAttrs++];
+          a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+          a.val.programmaticStreamSerializationAllowed = 1;
+        }
+        check(name, cudaLaunchKernelExC(&config, function, pointers));
       },
       values);
 }
@@ -78,10 +104,6 @@ inline int multiprocessors() {
   check("device", cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
   return count;
 }
-
-/// Whether the current device multiplies by warpgroups (wgmma), and this program was compiled so
-/// for it: compute capability 9 alone, and sm_90a among the architectures.
-bool has_warpgroups();
 
 }  // namespace tessera::kernels::cuda
 #endif

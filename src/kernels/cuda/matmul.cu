@@ -12,6 +12,7 @@ namespace {
 
 template <Activation Kind, int V>
 __global__ void __launch_bounds__(kSpreadThreads) finish_kernel(Finish f) {
+  after_those_before();
   const int64_t chunks = f.n / V;
   for (int64_t i = first_piece(); i < f.rows * chunks; i += piece_step()) {
     const int64_t t = i / chunks, c = i % chunks * V;
@@ -19,7 +20,7 @@ __global__ void __launch_bounds__(kSpreadThreads) finish_kernel(Finish f) {
     load<V>(f.sums, DType::f32, t * f.sums_stride + c, v);
     if constexpr (Kind == Activation::swiglu)
       load<V>(f.sums, DType::f32, t * f.sums_stride + f.n + c, up);
-    finish_chunk<Kind, true, V>(f, t, c, v, up);
+    finish_chunk<Kind, V>(f, t, c, v, up);
   }
 }
 
@@ -57,7 +58,8 @@ void matmul(const MatmulArgs& args) {
                 args.epilogue, args.y,    args.y_dtype, args.y_stride};
   const bool words = all_in_words(finish);
   if (words && !has_half(finish) && serves_sm90(product) && has_warpgroups())
-    return matmul_sm90(product, finish);
+    return matmul_sm90(product, finish,
+                       product_way(args.rows, w.n, w.k, w.paired, multiprocessors()));
   const Scratch sums(args.rows * product.n * 4);
   product.y = sums.as<void>();
   product.y_dtype = DType::f32;
@@ -67,7 +69,7 @@ void matmul(const MatmulArgs& args) {
   finish.sums_stride = product.n;
   with_activation(args.epilogue.activation, [&](auto kind) {
     launch("matmul", words ? finish_kernel<kind(), 8> : finish_kernel<kind(), 1>,
-           spread(args.rows * w.n / (words ? 8 : 1)), finish);
+           early(spread(args.rows * w.n / (words ? 8 : 1))), finish);
   });
 }
 

@@ -5,7 +5,8 @@
 #include "kernels/cuda/sm90.cuh"
 
 // Products on the tensor cores of Hopper whose epilogue stays in registers: tiles of 128 rows of x
-// and up to 256 rows of w, fetched four stages ahead.
+// and up to 256 rows of w, fetched four stages ahead. Two blocks of a cluster take two tiles of the
+// same rows of w, of which each brings one half to both.
 namespace tessera::kernels::cuda {
 
 struct ProductMaps {
@@ -14,7 +15,7 @@ struct ProductMaps {
 
 /// The sizes of a product in tiles.
 struct ProductGrid {
-  int64_t rows, columns;  ///< tiles
+  int64_t rows, columns;  ///< tiles; of rows: as many at a time as a cluster has blocks
   int64_t second;         ///< from a tile's first rows of w to its second half
   int depth;              ///< blocks of kProductDepth
 };
@@ -31,10 +32,10 @@ struct ProductShared {
     full = reinterpret_cast<uint64_t*>(right + Tile::kStages * Tile::kRightBytes);
     empty = full + Tile::kStages;
   }
-  __device__ void open() const {
+  __device__ void open(int blocks = 1) const {
     for (int s = 0; s < Tile::kStages; ++s) {
       barrier_init(full + s, 1);
-      barrier_init(empty + s, kComputingWarps);
+      barrier_init(empty + s, kComputingWarps * blocks);
     }
     barriers_ready();
   }
@@ -43,17 +44,27 @@ struct ProductShared {
 /// Where a tile lies: neighbours in time share rows of w.
 struct ProductPlace {
   int64_t row, column;  ///< of x; of the first half of the rows of w
-  __device__ ProductPlace(const ProductGrid& grid, int64_t index, int64_t width)
-      : row(index % grid.rows * kProductRows), column(index / grid.rows * width) {}
+  __device__ ProductPlace(const ProductGrid& grid, int64_t index, int64_t width, int blocks = 1,
+                          int rank = 0)
+      : row((index % grid.rows * blocks + rank) * kProductRows),
+        column(index / grid.rows * width) {}
 };
 
-template <int N, bool Paired>
+/// f(place) for the tiles of this block.
+template <int Width, int Blocks, class F>
+__device__ inline void each_product(const ProductGrid& grid, const F& f) {
+  const int rank = Blocks > 1 ? cluster_rank() : 0;
+  for (int64_t index = blockIdx.x / Blocks; index < grid.rows * grid.columns;
+       index += gridDim.x / Blocks)
+    f(ProductPlace(grid, index, Width, Blocks, rank));
+}
+
+template <int N, bool Paired, int Blocks = 1>
 __device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid& grid,
                                       const ProductShared<N>& shared) {
   using Tile = ProductTile<N>;
   int used = 0;
-  for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x) {
-    const ProductPlace at(grid, index, Paired ? N / 2 : N);
+  each_product<Paired ? N / 2 : N, Blocks>(grid, [&](const ProductPlace& at) {
     for (int block = 0; block < grid.depth; ++block, ++used) {
       const int s = used % Tile::kStages, channel = block * kProductDepth;
       uint64_t* full = shared.full + s;
@@ -61,10 +72,25 @@ __device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid
       barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
       barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
       load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.row);
-      load_box(right, maps.w, full, channel, 0, at.column);
-      load_box(right + Tile::kRightBytes / 2, maps.w, full, channel, 0, at.column + grid.second);
+      if constexpr (Blocks == 2) {
+        const int half = cluster_rank();
+        load_box_for_all(right + half * Tile::kRightBytes / 2, maps.w, full, channel, 0,
+                         at.column + half * grid.second, Blocks);
+      } else {
+        load_box(right, maps.w, full, channel, 0, at.column);
+        load_box(right + Tile::kRightBytes / 2, maps.w, full, channel, 0, at.column + grid.second);
+      }
     }
-  }
+  });
+}
+
+/// leave() in all blocks of the cluster: each brings what both read.
+template <int Blocks>
+__device__ inline void leave_all(uint64_t* empty) {
+  if constexpr (Blocks == 1) return leave(empty);
+  __syncwarp();
+  if (const int rank = static_cast<int>(threadIdx.x) % kWarp; rank < Blocks)
+    barrier_arrive_at(empty, rank);
 }
 
 /// Four neighbouring lanes hold two columns each of four eights (x[eight]); afterwards lane t has
@@ -92,38 +118,97 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
   }
 }
 
-// Columns [32 part, 32 part + 32) of the sums of rows lane / 4 and 8 later.
+/// The epilogue of a tile by one thread: eight columns of two rows, eight apart, of each 32. The
+/// residual is read ahead, from before the products on: nothing is read above a store that follows.
 template <int N, Activation Kind>
-__device__ inline void finish_part(const Finish& f, const ProductPlace& at, float (&sums)[N / 8][4],
-                                   int part) {
-  constexpr bool Paired = Kind == Activation::swiglu;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  TESSERA_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float own[4][2], up[4][2], v[8], other[8] = {};
-    TESSERA_UNROLL
-    for (int e = 0; e < 4; ++e) TESSERA_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      own[e][i] = sums[4 * part + e][2 * half + i];
-      if (Paired) up[e][i] = sums[N / 16 + 4 * part + e][2 * half + i];
-    }
-    turn_quad(own, v);
-    if (Paired) turn_quad(up, other);
-    const int64_t row = at.row + threadIdx.x / kWarp * 16 + half * 8 + lane / 4;
-    const int64_t column = at.column + part * 32 + lane % 4 * 8;
-    if (row < f.rows && column < f.n) finish_chunk<Kind, false, 8>(f, row, column, v, other);
-  }
-}
+struct TileFinish {
+  static constexpr bool kPaired = Kind == Activation::swiglu;
+  static constexpr int kParts = kPaired ? N / 64 : N / 32;
+  static constexpr int kAhead = kParts < 4 ? kParts : 4;
 
-template <int N, Activation Kind>
+  const Finish& f;
+  int64_t row[2], column;
+  const float* gate[2] = {};  // of the row
+  bool early;
+  uint4 residual[kAhead][2];
+
+  __device__ TileFinish(const Finish& finish, const ProductPlace& at) : f(finish) {
+    const Epilogue& e = f.epilogue;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    column = at.column + lane % 4 * 8;
+    early = e.residual && e.residual_dtype == DType::bf16;
+    TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int64_t t = row[half] = at.row + threadIdx.x / kWarp * 16 + half * 8 + lane / 4;
+      if (e.gate && t < f.rows) gate[half] = e.gate + (e.row_of ? e.row_of[t] : 0) * e.gate_stride;
+    }
+    TESSERA_UNROLL
+    for (int part = 0; part < kAhead; ++part) read_residual(part);
+  }
+  __device__ void read_residual(int part) {
+    if (!early) return;
+    TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half)
+      if (stores(half, part))
+        residual[part % kAhead][half] = *reinterpret_cast<const uint4*>(
+            static_cast<const BFloat16*>(f.epilogue.residual) +
+            row[half] * f.epilogue.residual_stride + column + part * 32);
+  }
+  __device__ bool stores(int half, int part) const {
+    return row[half] < f.rows && column + part * 32 < f.n;
+  }
+  // Columns [32 part, 32 part + 32).
+  __device__ void finish(float (&sums)[N / 8][4], int part) {
+    float bias[8] = {}, factor[2][8];
+    const int64_t c = column + part * 32;
+    if (f.epilogue.bias && c < f.n) load<8>(f.epilogue.bias, DType::f32, c, bias);
+    TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half)
+      if (gate[half] && c < f.n) load<8>(gate[half], DType::f32, c, factor[half]);
+    TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float own[4][2], up[4][2], v[8], other[8] = {};
+      TESSERA_UNROLL
+      for (int e = 0; e < 4; ++e) TESSERA_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        own[e][i] = sums[4 * part + e][2 * half + i];
+        if (kPaired) up[e][i] = sums[N / 16 + 4 * part + e][2 * half + i];
+      }
+      turn_quad(own, v);
+      if (kPaired) turn_quad(up, other);
+      if (!stores(half, part)) continue;
+      TESSERA_UNROLL
+      for (int j = 0; j < 8; ++j) v[j] = activate<Kind>(v[j] + bias[j], other[j]);
+      if (gate[half]) TESSERA_UNROLL
+      for (int j = 0; j < 8; ++j) v[j] *= factor[half][j];
+      add_residual(half, part, v);
+      store<8>(f.y, f.y_dtype == DType::f32 ? DType::f32 : DType::bf16, row[half] * f.y_stride + c,
+               v);
+    }
+    if (part + kAhead < kParts) read_residual(part + kAhead);
+  }
+  __device__ void add_residual(int half, int part, float (&v)[8]) const {
+    const Epilogue& e = f.epilogue;
+    if (!e.residual) return;
+    float before[8];
+    if (early)
+      widen_word<BFloat16>(residual[part % kAhead][half], before);
+    else
+      load<8>(e.residual, DType::f32, row[half] * e.residual_stride + column + part * 32, before);
+    TESSERA_UNROLL
+    for (int j = 0; j < 8; ++j) v[j] += before[j];
+  }
+};
+
+template <int N, Activation Kind, int Blocks = 1>
 __device__ inline void compute_products(const Finish& f, const ProductGrid& grid,
                                         const ProductShared<N>& shared) {
   using Tile = ProductTile<N>;
   constexpr bool Paired = Kind == Activation::swiglu;
   const int mine = static_cast<int>(threadIdx.x) / kGroup * 64 * 128;
   int used = 0;
-  for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x) {
-    const ProductPlace at(grid, index, Paired ? N / 2 : N);
+  each_product<Paired ? N / 2 : N, Blocks>(grid, [&](const ProductPlace& at) {
+    TileFinish<N, Kind> finish(f, at);
     float sums[N / 8][4];
     for (int block = 0; block < grid.depth; ++block, ++used) {
       const int s = used % Tile::kStages;
@@ -137,14 +222,13 @@ __device__ inline void compute_products(const Finish& f, const ProductGrid& grid
             block + step > 0);
       products_commit();
       products_leave<1>();
-      if (block > 0) leave(shared.empty + (used - 1) % Tile::kStages);
+      if (block > 0) leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
     }
     products_wait<0>(sums);
-    leave(shared.empty + (used - 1) % Tile::kStages);
+    leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
     TESSERA_UNROLL
-    for (int part = 0; part < (Paired ? N / 64 : N / 32); ++part)
-      finish_part<N, Kind>(f, at, sums, part);
-  }
+    for (int part = 0; part < TileFinish<N, Kind>::kParts; ++part) finish.finish(sums, part);
+  });
 }
 
 }  // namespace tessera::kernels::cuda

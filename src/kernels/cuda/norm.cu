@@ -48,6 +48,7 @@ __device__ inline void finish(const NormArgs& a, int64_t row, int64_t from, int6
 
 template <int V, int Chunks>
 __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, NormPlan plan) {
+  after_those_before();
   const int lane = static_cast<int>(threadIdx.x) % plan.lanes;
   const int64_t run = int64_t{blockIdx.x} * plan.rows_per_block() + threadIdx.x / plan.lanes;
   const bool mine = run < a.tokens * a.groups;  // every lane takes part in the sums
@@ -91,6 +92,7 @@ __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, Norm
 
 // Rows too long for registers, a block each: read once for each sum, and once more.
 __global__ void __launch_bounds__(kMostNormThreads) norm_long_kernel(NormArgs a, NormPlan plan) {
+  after_those_before();
   const int64_t run = blockIdx.x, token = run / a.groups, from = run % a.groups * a.width;
   const int64_t x = token * a.x_stride + from, y = token * a.y_stride + from;
   float v[1], sum = 0, squares = 0;
@@ -130,7 +132,8 @@ void norm(const NormArgs& args) {
     unsupported("norm", "width", args.width, "at most 32768 channels");
   const NormPlan plan = norm_plan(args.width, all_in_words(args));
   const Launch shape{.blocks = ceil_div<int64_t>(args.tokens * args.groups, plan.rows_per_block()),
-                     .threads = plan.threads};
+                     .threads = plan.threads,
+                     .early = true};
   const bool words = plan.vector == 8;
   launch("norm",
          plan.chunks == 1   ? (words ? norm_kernel<8, 1> : norm_kernel<1, 1>)

@@ -48,6 +48,7 @@ __device__ inline void turn_pairs(const RopeArgs& a, int64_t x, int64_t y, int64
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads)
     rope_kernel(RopeArgs a, RopePlan plan, int64_t begin, uint32_t pieces) {
+  after_those_before();
   for (uint32_t n = first_small_piece(); n < pieces; n += small_piece_step()) {
     const RowPlace head_at(n, plan.places), token_at(head_at.row, plan.heads);
     const int64_t token = begin + token_at.row;
@@ -72,7 +73,7 @@ void run(const RopeArgs& args) {
   const RopePlan plan{Divisor(places), Divisor(args.heads), static_cast<int>(turned)};
   each_run_of_rows(args.tokens, args.heads * places, [&](int64_t first, int64_t count) {
     const int64_t pieces = count * args.heads * places;
-    launch("rope", rope_kernel<V>, spread(pieces), args, plan, first,
+    launch("rope", rope_kernel<V>, early(spread(pieces)), args, plan, first,
            static_cast<uint32_t>(pieces));
   });
 }

@@ -5,6 +5,7 @@ namespace tessera::kernels::cuda {
 namespace {
 
 __global__ void __launch_bounds__(kSpreadThreads) waves_kernel(WavesArgs a) {
+  after_those_before();
   for (int64_t n = first_piece(); n < a.rows * a.half; n += piece_step()) {
     const int64_t r = n / a.half, i = n % a.half;
     const float angle = a.scale * a.t[r] * a.frequency[i];
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(kSpreadThreads) waves_kernel(WavesArgs a) {
 }  // namespace
 
 void waves(const WavesArgs& args) {
-  launch("waves", waves_kernel, spread(args.rows * args.half), args);
+  launch("waves", waves_kernel, early(spread(args.rows * args.half)), args);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -19,8 +19,14 @@ inline bool warpgroups = false;
 
 /// Lets other threads run until `ready` says yes.
 void wait_until(std::function<bool()> ready);
-/// Work of the copy engine.
+/// Work of the copy engine, in this block's shared memory or another's of the cluster.
 void engine_later(std::function<void()> work);
+void engine_later_at(int rank, std::function<void()> work);
+/// This block's number in its cluster; all threads of the cluster wait for each other; the same
+/// place of another block's shared memory.
+int cluster_rank();
+void wait_for_cluster();
+unsigned char* shared_of(const void* shared, int rank);
 /// Products of the running thread: into `sums` [count], with `left` [4] of their left operand in
 /// registers, or null. Both are to stay as they are until the product is waited for.
 void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left);
@@ -145,16 +151,17 @@ inline RowMap row_map(const char*, const void* data, int64_t stride, int64_t row
   std::memcpy(map.bytes, &description, sizeof(description));
   return map;
 }
-inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
-                     int64_t row) {
+inline void load_box_at(int rank, void* to, const RowMap& map, uint64_t* barrier, int channel,
+                        int head, int64_t row) {
   if (shared_address(to) % 1024) throw std::logic_error("a swizzled box that is not aligned");
   if (channel < 0 || head < 0 || row < 0 || row > INT32_MAX)
     throw std::logic_error("a box at no place of 32 bits");
   emulation::Rows rows;
   std::memcpy(&rows, map.bytes, sizeof(rows));
-  emulation::engine_later([=] {
-    for (int line = 0; line < rows.box * 8; ++line)
-      emulation::check_shown(static_cast<unsigned char*>(to) + line * 16);
+  unsigned char* const there = emulation::shared_of(to, rank);
+  auto* counts = reinterpret_cast<uint64_t*>(emulation::shared_of(barrier, rank));
+  emulation::engine_later_at(rank, [=] {
+    for (int line = 0; line < rows.box * 8; ++line) emulation::check_shown(there + line * 16);
     for (int r = 0; r < rows.box; ++r)
       for (int c = 0; c < 64; ++c) {
         uint16_t value = 0;
@@ -163,12 +170,25 @@ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel
                       rows.data + (row + r) * rows.stride +
                           (int64_t{head} * rows.head_dim + channel + c) * 2,
                       2);
-        const int64_t at = shared_address(to) + r * 128 + c * 2;
+        const int64_t at = shared_address(there) + r * 128 + c * 2;
         std::memcpy(emulation::shared_base() + (at ^ (at >> 7 & 7) << 4), &value, 2);
       }
-    emulation::engine_wrote(to, int64_t{rows.box} * 128);
-    emulation::change(barrier, [&](emulation::Phases& p) { p.bytes -= rows.box * 128; });
+    emulation::engine_wrote(there, int64_t{rows.box} * 128);
+    emulation::change(counts, [&](emulation::Phases& p) { p.bytes -= rows.box * 128; });
   });
+}
+inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
+                     int64_t row) {
+  load_box_at(emulation::cluster_rank(), to, map, barrier, channel, head, row);
+}
+inline void load_box_for_all(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
+                             int64_t row, int blocks) {
+  for (int rank = 0; rank < blocks; ++rank) load_box_at(rank, to, map, barrier, channel, head, row);
+}
+inline int cluster_rank() { return emulation::cluster_rank(); }
+inline void cluster_wait() { emulation::wait_for_cluster(); }
+inline void barrier_arrive_at(uint64_t* barrier, int rank) {
+  barrier_arrive(reinterpret_cast<uint64_t*>(emulation::shared_of(barrier, rank)));
 }
 
 inline void fence_shared() { emulation::show_to_engine(); }

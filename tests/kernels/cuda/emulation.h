@@ -1,8 +1,9 @@
 #pragma once
 
-// Runs the sources of kernels/cuda on the CPU: blocks one after the other, the threads of a block
-// as fibers that meet at barriers and warp instructions. Include this first, then a kernel's .cu
-// file: its functions then stand in namespace tessera::kernels::emulated.
+// Runs the sources of kernels/cuda on the CPU: blocks one after the other (those of a cluster at
+// the same time), the threads of a block as fibers that meet at barriers and warp instructions.
+// Include this first, then a kernel's .cu file: its functions then stand in namespace
+// tessera::kernels::emulated.
 //
 // What hardware leaves open is made to hurt: shared memory starts as NaNs, asynchronous copies
 // happen as late as they may, and threads run forwards or backwards (emulation::backwards), so that
@@ -62,8 +63,12 @@ class Reach {
   Reach& operator=(const Reach&) = delete;
 };
 
-/// Runs one block of `threads` threads. Throws std::logic_error where they would hang.
-void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body);
+/// Runs `count` blocks of `threads` threads that are one cluster, from blockIdx on. Throws
+/// std::logic_error where they would hang.
+void run_cluster(int count, int threads, int64_t shared_bytes, const std::function<void()>& body);
+inline void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
+  run_cluster(1, threads, shared_bytes, body);
+}
 /// Waits for all threads of the block, or of the warp.
 void wait_for_block();
 void wait_for_warp();
@@ -161,6 +166,8 @@ inline uint32_t pack_bf16(float low, float high) {
   return float_to_bf16_bits(low) | uint32_t{float_to_bf16_bits(high)} << 16;
 }
 
+inline void after_those_before() {}
+
 inline float exp2_of(float x) {
   const float value = std::exp2(x);
   return value < 0x1p-126f ? 0 : value;
@@ -256,9 +263,10 @@ void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args...
   gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
   blockDim = {static_cast<unsigned>(shape.threads), 1, 1};
   for (unsigned y = 0; y < gridDim.y; ++y)
-    for (unsigned x = 0; x < gridDim.x; ++x) {
+    for (unsigned x = 0; x < gridDim.x; x += static_cast<unsigned>(shape.cluster)) {
       blockIdx = {x, y, 0};
-      emulation::run_block(shape.threads, shape.shared, [&] { std::apply(kernel, values); });
+      emulation::run_cluster(shape.cluster, shape.threads, shape.shared,
+                             [&] { std::apply(kernel, values); });
     }
 }
 

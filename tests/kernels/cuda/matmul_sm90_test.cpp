@@ -48,6 +48,66 @@ TEST(CudaMatmulSm90, EqualsTheReference) {
   }
 }
 
+constexpr cuda::ProductWay kWays[] = {{128, 1}, {192, 1}, {256, 1}, {128, 2}, {192, 2}, {256, 2}};
+
+// matmul() of bf16 matrices by a way of one's own choice.
+template <int Index>
+void by_way(const MatmulArgs& a) {
+  const PackedWeight& w = *a.weight;
+  cuda::matmul_sm90({.x = a.x,
+                     .w = w.data.raw(),
+                     .dtype = w.dtype,
+                     .rows = a.rows,
+                     .n = w.paired ? 2 * w.n : w.n,
+                     .k = w.k,
+                     .x_stride = a.x_stride},
+                    {nullptr, 0, a.rows, w.n, a.epilogue, a.y, a.y_dtype, a.y_stride},
+                    kWays[Index]);
+}
+
+TEST(CudaMatmulSm90, EveryWayEqualsTheReference) {
+  using Kernel = void (*)(const MatmulArgs&);
+  constexpr Kernel kernels[] = {by_way<0>, by_way<1>, by_way<2>, by_way<3>, by_way<4>, by_way<5>};
+  std::vector<MatmulProblem> small = {
+      {260, 328, 136, DType::bf16, DType::bf16, DType::bf16, Activation::gelu_tanh, true, true,
+       true, true, 0},
+      {129, 200, 136, DType::bf16, DType::bf16, DType::f32, Activation::swiglu, false, false, true,
+       false, 8},
+  };
+  std::vector<MatmulProblem> large = kLarge;
+  large.push_back({1537, 1160, 3080, DType::bf16, DType::bf16, DType::bf16, Activation::none, true,
+                   true, true, true, 0});
+#if !defined(TESSERA_ON_GPU)
+  emulation::warpgroups = true;
+#endif
+  for (const MatmulProblem& p : problems(small, large)) {
+    const Tensor want = run(kHost, reference::matmul, p);
+    std::vector<Tensor> got;
+    for (const Kernel kernel : kernels) {
+      const auto once = [&] { return run(kThere, kernel, p); };
+      got.push_back(once());
+      EXPECT_LT(worst_difference(got.back(), want), tolerance(p.y, 1e-4)) << got.size();
+      EXPECT_TRUE(same_bits(again(once), got.back())) << got.size();
+      EXPECT_TRUE(same_bits(got.back(), got.front())) << got.size();  // whichever takes a row
+    }
+  }
+#if !defined(TESSERA_ON_GPU)
+  emulation::warpgroups = false;
+#endif
+}
+
+TEST(CudaMatmulSm90, TheWayFillsTheMultiprocessors) {
+  using cuda::product_way;
+  using Way = cuda::ProductWay;
+  EXPECT_EQ(product_way(64, 64, 64, false, 1), (Way{128, 1}));  // no cluster of two there
+  for (const int64_t rows : {256, 1024, 1536, 4096})
+    for (const int64_t columns : {1152, 3072, 12288}) {
+      const Way way = product_way(rows, columns, 3072, false, 132);
+      EXPECT_TRUE(way.blocks == 1 || way.blocks == 2);
+    }
+  EXPECT_EQ(product_way(16384, 12288, 3072, false, 132).blocks, 2);  // the cache bounds one block
+}
+
 #if !defined(TESSERA_ON_GPU)
 TEST(CudaMatmulSm90, ARowDoesNotDependOnOthers) {
   MatmulProblem p{
@@ -76,6 +136,7 @@ TEST(CudaMatmulSm90, TakesWholeWordsOfBf16AndNotFewRows) {
     EXPECT_FALSE(cuda::serves_sm90(q));
   }
   EXPECT_LE(cuda::ProductTile<256>::kShared, 227 * 1024);
+  EXPECT_LE(cuda::ProductTile<192>::kShared, 227 * 1024);
   EXPECT_LE(cuda::ProductTile<128>::kShared, 227 * 1024);
 }
 
