@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -178,7 +179,10 @@ TEST(RunsOnGpu, BlocksAreStreamedIntoABudget) {
   RunOptions run = options("cuda", "");
   run.memory_budget = here.report.peak_bytes.total * 9 / 10;
   const GenerateResult there = generated("dit_moe_flash", run);
-  EXPECT_EQ(there.report.notes.size(), 1u);
+  const std::vector<std::string>& notes = there.report.notes;
+  EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+    return note.starts_with("streams the transformer");
+  })) << testing::PrintToString(notes);
   expect_same(there.latents, here.latents, tolerance_of(Precision::bf16));
 }
 
