@@ -1,7 +1,6 @@
 #include "pipeline/agree.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 #include "base/as_error.h"
@@ -214,12 +213,20 @@ Terms terms_of(const ModelState& state, const ForwardRequest& request) {
   return terms;
 }
 
-void agree(comm::Communicator& world, const Terms& terms) {
+void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
   using Items = std::vector<std::pair<std::string, std::string>>;
-  const std::string text = base::Json(terms.items()).dump();
-  const auto mine = tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
-  std::memcpy(mine.raw(), text.data(), text.size());
+  tensor::Tensor mine;
+  try {
+    const std::string text = base::Json(terms().items()).dump();
+    mine = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
+    std::copy(text.begin(), text.end(), static_cast<char*>(mine.raw()));
+  } catch (const std::exception& e) {  // no code of an error is the bracket that terms begin with
+    const Error error = named(e, world.rank(), "compares the run");
+    mine = word_of(&error);
+  }
   const auto all = comm::all_gather(world, mine, {"agree", -1}).wait();
+  for (const tensor::Tensor& word : all)
+    if (word.elements() > 0 && *static_cast<const char*>(word.raw()) != '[') heed(word);
   std::vector<Items> said;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     require(all[rank].bytes() <= kTermsBytes, ErrorCode::rank, "rank {} says {} bytes of terms",
@@ -239,6 +246,10 @@ void agree(comm::Communicator& world, const Terms& terms) {
          what == kUnit ? "choose one for all: TESSERA_UNIT=fma"
                        : "start all ranks with one program, model and request");
   }
+}
+
+void agree(const RunOptions& options, const std::function<Terms()>& terms) {
+  if (options.processes) agree(*options.processes->state().world, terms);
 }
 
 bool first_process(const RunOptions& options) {

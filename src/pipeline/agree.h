@@ -31,8 +31,11 @@ Terms terms_of(const ModelState& state, const CompleteRequest& request);
 Terms terms_of(const ModelState& state, const ForwardRequest& request);
 
 /// Compares the terms of all ranks. Throws Error(rank) on each of them, with the first difference
-/// and the rank that has it, if they are not the same everywhere.
-void agree(comm::Communicator& world, const Terms& terms);
+/// and the rank that has it, if they are not the same everywhere; where terms() throws on some
+/// ranks, all throw what the lowest of these does, by its name.
+void agree(comm::Communicator& world, const std::function<Terms()>& terms);
+/// The same of ranks that are processes; others have nothing to compare.
+void agree(const RunOptions& options, const std::function<Terms()>& terms);
 
 /// Whether this process is the first of those that are ranks, or no other is one.
 bool first_process(const RunOptions& options);

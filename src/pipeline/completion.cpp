@@ -550,7 +550,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const Turn turn(state);
   const base::BindStop stop(control.stop);
   require_language(state);
-  if (state.options.processes) agree(*state.options.processes->state().world, terms_of(state, q));
+  agree(state.options, [&] { return terms_of(state, q); });
   check_token_plan(state);
   Language& language = *state.language;
   AtWork at_work(state.residence ? &*state.residence : nullptr);

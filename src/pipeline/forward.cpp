@@ -458,8 +458,7 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           part == "vae" ? "VAE" : part);
-  if (state.options.processes)
-    agree(*state.options.processes->state().world, terms_of(state, request));
+  agree(state.options, [&] { return terms_of(state, request); });
   if (!request.outputs.empty() && first_process(state.options))
     base::check_writable(request.outputs);
   if (control.on_note && !text && !layer) {

@@ -118,19 +118,19 @@ std::shared_ptr<AtWork> at_work(ModelState& state, const char* what, int64_t byt
 
 // Else ranks that have fewer requests than others would not be there for the last ones.
 void agree_on_count(const ModelState& state, size_t requests) {
-  if (!state.options.processes) return;
-  Terms terms;
-  terms.say("the command", "generate");  // what others that run another one say first
-  terms.say("the number of requests", std::to_string(requests));
-  agree(*state.options.processes->state().world, terms);
+  agree(state.options, [&] {
+    Terms terms;
+    terms.say("the command", "generate");  // what others that run another one say first
+    terms.say("the number of requests", std::to_string(requests));
+    return terms;
+  });
 }
 
 // Ranks of shard= wait for each other's parts of an encoder: who fails at it ends them.
 bool encodes_together(const ModelState& state) { return state.options.plan.shard > 1; }
 
 void agree_on(const ModelState& state, const GenerateRequest& request) {
-  if (state.options.processes)
-    agree(*state.options.processes->state().world, terms_of(state, request));
+  agree(state.options, [&] { return terms_of(state, request); });
 }
 
 // Everything that is decided before anything is computed, but for memory.

@@ -23,7 +23,7 @@ std::vector<std::string> told(const Terms& usual, const Terms& other) {
     comm::threads::run(3, 10s, [&](comm::Communicator& world) {
       const int rank = world.rank();
       try {
-        agree(world, rank == 2 ? other : usual);
+        agree(world, [&] { return rank == 2 ? other : usual; });
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::rank);
         messages[static_cast<size_t>(rank)] = error.what();
@@ -59,6 +59,25 @@ TEST(Agree, AThingThatOneRankLacksIsNamed) {
     EXPECT_NE(message.find("--seed of rank 2"), std::string::npos) << message;
   for (const std::string& message : told(other, usual))
     EXPECT_NE(message.find("--seed of rank 2"), std::string::npos) << message;
+}
+
+TEST(Agree, TermsThatOneRankCannotSayAreTheErrorOfAll) {
+  comm::threads::run(3, 60s, [](comm::Communicator& world) {
+    for (const int failing : {1, 3}) {
+      const auto terms = [&]() -> Terms {
+        if (world.rank() >= failing) fail(ErrorCode::model, "no file on {}", world.rank());
+        return {};
+      };
+      std::string said;
+      try {
+        agree(world, terms);
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::model);
+        said = e.what();
+      }
+      EXPECT_EQ(said, failing == 1 ? "rank 1, which compares the run: no file on 1" : "");
+    }
+  });
 }
 
 TEST(Agree, LongAndOddValuesAreTold) {

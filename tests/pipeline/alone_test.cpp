@@ -78,5 +78,23 @@ TEST(Alone, AStreamThatIsNoNumbersOnOneRankEndsAll) {
     });
 }
 
+TEST(Alone, InputsThatOneRankCannotReadEndAll) {
+  const Scratch scratch;
+  const std::string inputs = scratch / "in.safetensors";
+  load::write_safetensors(
+      inputs, {{"input_ids", tensor::Tensor::from(std::vector<int32_t>{5, 17, 3, 8}, {1, 4})}});
+  on_processes(2, [&](const Processes& processes) {
+    const Model model = Model::open("tasks-a", planned("expert=2", &processes));
+    ForwardRequest request;
+    request.component = ModelPart::model;
+    for (int i = 0; i < 2; ++i) {
+      request.inputs = processes.rank() == 1 ? scratch / "none.safetensors" : inputs;
+      expect_throws([&] { (void)model.forward(request); }, "rank 1, which compares the run: ");
+    }
+    request.inputs = inputs;
+    EXPECT_NO_THROW((void)model.forward(request));
+  });
+}
+
 }  // namespace
 }  // namespace tessera

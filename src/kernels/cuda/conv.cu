@@ -1,6 +1,8 @@
 #include "kernels/conv.h"
+#include "kernels/cuda/conv_sm90.h"
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/matmul_finish.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/product_f32.cuh"
 #include "kernels/cuda/product_sm90.cuh"
@@ -204,6 +206,30 @@ Patches patches_of(const ConvArgs& a, int64_t x_stride) {
           a.rows * pixels};
 }
 
+// Whether the kernel of boxes serves, which then has run.
+bool conv_in_boxes(const ConvArgs& a, const void* x, int64_t x_stride) {
+  const PackedConv& w = *a.weight;
+  const ImageProduct product{x,
+                             {x_stride, a.rows, a.height, a.width, w.in},
+                             a.upsample,
+                             static_cast<int>(w.kh),
+                             static_cast<int>(w.kw),
+                             a.pad_top,
+                             a.pad_left,
+                             a.out_height,
+                             a.out_width,
+                             w.data.raw()};
+  const int64_t pixels = a.rows * a.out_height * a.out_width;
+  Finish finish{nullptr, 0, pixels, w.out, {}, a.y, a.y_dtype, w.out};
+  if (w.bias.defined()) finish.epilogue.bias = static_cast<const float*>(w.bias.raw());
+  finish.epilogue.residual = a.residual;
+  finish.epilogue.residual_dtype = a.y_dtype;
+  finish.epilogue.residual_stride = w.out;
+  if (pixels == 0 || a.stride != 1 || !serves_sm90(product) || has_half(finish)) return false;
+  conv_sm90(product, finish);
+  return true;
+}
+
 }  // namespace
 
 void conv(const ConvArgs& args) {
@@ -240,6 +266,7 @@ void conv(const ConvArgs& args) {
            Weights{static_cast<const float*>(w.data.raw()), w.out, length, 0}, sink);
     return;
   }
+  if (has_warpgroups() && conv_in_boxes(args, x, patches.x_stride)) return;
   using Weights = TileWeights<BFloat16, false>;
   const bool words = w.in % 8 == 0 && in_words(x, DType::bf16, patches.x_stride);
   const PatchSource<BFloat16> source{static_cast<const BFloat16*>(x), patches, words};

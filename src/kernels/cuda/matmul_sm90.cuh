@@ -59,6 +59,21 @@ __device__ inline void each_product(const ProductGrid& grid, const F& f) {
     f(ProductPlace(grid, index, Width, Blocks, rank));
 }
 
+/// N rows of w, from `first` and from `second` on; a block of a cluster brings one half to all.
+template <int N, int Blocks>
+__device__ inline void fetch_weights(unsigned char* right, const RowMap& w, uint64_t* full,
+                                     int channel, int64_t first, int64_t second) {
+  constexpr int kHalf = ProductTile<N>::kRightBytes / 2;
+  if constexpr (Blocks == 2) {
+    const bool mine = cluster_rank() == 0;
+    load_box_for_all(right + (mine ? 0 : kHalf), w, full, channel, 0, mine ? first : second,
+                     Blocks);
+  } else {
+    load_box(right, w, full, channel, 0, first);
+    load_box(right + kHalf, w, full, channel, 0, second);
+  }
+}
+
 template <int N, bool Paired, int Blocks = 1>
 __device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid& grid,
                                       const ProductShared<N>& shared) {
@@ -72,14 +87,7 @@ __device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid
       barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
       barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
       load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.row);
-      if constexpr (Blocks == 2) {
-        const int half = cluster_rank();
-        load_box_for_all(right + half * Tile::kRightBytes / 2, maps.w, full, channel, 0,
-                         at.column + half * grid.second, Blocks);
-      } else {
-        load_box(right, maps.w, full, channel, 0, at.column);
-        load_box(right + Tile::kRightBytes / 2, maps.w, full, channel, 0, at.column + grid.second);
-      }
+      fetch_weights<N, Blocks>(right, maps.w, full, channel, at.column, at.column + grid.second);
     }
   });
 }
@@ -120,7 +128,8 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
 
 /// The epilogue of a tile by one thread: eight columns of two rows, eight apart, of each 32. The
 /// residual is read ahead, from before the products on: nothing is read above a store that follows.
-template <int N, Activation Kind>
+/// Without `Words` y and the residual are not read and written 16 bytes at a time.
+template <int N, Activation Kind, bool Words = true>
 struct TileFinish {
   static constexpr bool kPaired = Kind == Activation::swiglu;
   static constexpr int kParts = kPaired ? N / 64 : N / 32;
@@ -132,14 +141,18 @@ struct TileFinish {
   bool early;
   uint4 residual[kAhead][2];
 
-  __device__ TileFinish(const Finish& finish, const ProductPlace& at) : f(finish) {
+  /// `row_of(i)`: where row i of the tile is in y; not below f.rows: nowhere.
+  template <class RowOf>
+  __device__ TileFinish(const Finish& finish, int64_t first_column, const RowOf& row_of)
+      : f(finish) {
     const Epilogue& e = f.epilogue;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    column = at.column + lane % 4 * 8;
-    early = e.residual && e.residual_dtype == DType::bf16;
+    column = first_column + lane % 4 * 8;
+    early = Words && e.residual && e.residual_dtype == DType::bf16;
     TESSERA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int64_t t = row[half] = at.row + threadIdx.x / kWarp * 16 + half * 8 + lane / 4;
+      const int64_t t = row[half] =
+          row_of(static_cast<int>(threadIdx.x) / kWarp * 16 + half * 8 + lane / 4);
       if (e.gate && t < f.rows) gate[half] = e.gate + (e.row_of ? e.row_of[t] : 0) * e.gate_stride;
     }
     TESSERA_UNROLL
@@ -161,7 +174,7 @@ struct TileFinish {
   __device__ void finish(float (&sums)[N / 8][4], int part) {
     float bias[8] = {}, factor[2][8];
     const int64_t c = column + part * 32;
-    if (f.epilogue.bias && c < f.n) load<8>(f.epilogue.bias, DType::f32, c, bias);
+    if (f.epilogue.bias && c < f.n) read_bias(c, bias);
     TESSERA_UNROLL
     for (int half = 0; half < 2; ++half)
       if (gate[half] && c < f.n) load<8>(gate[half], DType::f32, c, factor[half]);
@@ -181,11 +194,36 @@ struct TileFinish {
       for (int j = 0; j < 8; ++j) v[j] = activate<Kind>(v[j] + bias[j], other[j]);
       if (gate[half]) TESSERA_UNROLL
       for (int j = 0; j < 8; ++j) v[j] *= factor[half][j];
+      if constexpr (!Words) {
+        store_each(half, c, v);
+        continue;
+      }
       add_residual(half, part, v);
       store<8>(f.y, f.y_dtype == DType::f32 ? DType::f32 : DType::bf16, row[half] * f.y_stride + c,
                v);
     }
     if (part + kAhead < kParts) read_residual(part + kAhead);
+  }
+  __device__ void read_bias(int64_t c, float (&bias)[8]) const {
+    if constexpr (Words) {
+      load<8>(f.epilogue.bias, DType::f32, c, bias);
+    } else {
+      TESSERA_UNROLL
+      for (int j = 0; j < 8; ++j)
+        if (c + j < f.n) bias[j] = f.epilogue.bias[c + j];
+    }
+  }
+  __device__ void store_each(int half, int64_t c, const float (&v)[8]) const {
+    const Epilogue& e = f.epilogue;
+    TESSERA_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      if (c + j >= f.n) continue;
+      float one[1] = {}, before = v[j];
+      if (e.residual)
+        load<1>(e.residual, e.residual_dtype, row[half] * e.residual_stride + c + j, one);
+      one[0] += before;
+      store<1>(f.y, f.y_dtype, row[half] * f.y_stride + c + j, one);
+    }
   }
   __device__ void add_residual(int half, int part, float (&v)[8]) const {
     const Epilogue& e = f.epilogue;
@@ -200,34 +238,40 @@ struct TileFinish {
   }
 };
 
+/// sums = the products of `depth` blocks that come next, `used` behind the first.
+template <int N, int Blocks>
+__device__ inline void multiply_blocks(float (&sums)[N / 8][4], const ProductShared<N>& shared,
+                                       int depth, int& used) {
+  using Tile = ProductTile<N>;
+  const int mine = static_cast<int>(threadIdx.x) / kGroup * 64 * 128;
+  for (int block = 0; block < depth; ++block, ++used) {
+    const int s = used % Tile::kStages;
+    barrier_wait(shared.full + s, used / Tile::kStages % 2);
+    products_begin();
+    TESSERA_UNROLL
+    for (int step = 0; step < kProductDepth / 16; ++step)
+      multiply_shared<N>(
+          sums, tile_descriptor(shared.left + s * Tile::kLeftBytes + mine + step * 32, 16),
+          tile_descriptor(shared.right + s * Tile::kRightBytes + step * 32, 16), block + step > 0);
+    products_commit();
+    products_leave<1>();
+    if (block > 0) leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
+  }
+  products_wait<0>(sums);
+  leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
+}
+
 template <int N, Activation Kind, int Blocks = 1>
 __device__ inline void compute_products(const Finish& f, const ProductGrid& grid,
                                         const ProductShared<N>& shared) {
-  using Tile = ProductTile<N>;
-  constexpr bool Paired = Kind == Activation::swiglu;
-  const int mine = static_cast<int>(threadIdx.x) / kGroup * 64 * 128;
+  using Tile = TileFinish<N, Kind>;
   int used = 0;
-  each_product<Paired ? N / 2 : N, Blocks>(grid, [&](const ProductPlace& at) {
-    TileFinish<N, Kind> finish(f, at);
+  each_product<Tile::kPaired ? N / 2 : N, Blocks>(grid, [&](const ProductPlace& at) {
+    Tile finish(f, at.column, [&](int i) { return at.row + i; });
     float sums[N / 8][4];
-    for (int block = 0; block < grid.depth; ++block, ++used) {
-      const int s = used % Tile::kStages;
-      barrier_wait(shared.full + s, used / Tile::kStages % 2);
-      products_begin();
-      TESSERA_UNROLL
-      for (int step = 0; step < kProductDepth / 16; ++step)
-        multiply_shared<N>(
-            sums, tile_descriptor(shared.left + s * Tile::kLeftBytes + mine + step * 32, 16),
-            tile_descriptor(shared.right + s * Tile::kRightBytes + step * 32, 16),
-            block + step > 0);
-      products_commit();
-      products_leave<1>();
-      if (block > 0) leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
-    }
-    products_wait<0>(sums);
-    leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
+    multiply_blocks<N, Blocks>(sums, shared, grid.depth, used);
     TESSERA_UNROLL
-    for (int part = 0; part < TileFinish<N, Kind>::kParts; ++part) finish.finish(sums, part);
+    for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
   });
 }
 

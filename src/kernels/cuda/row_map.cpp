@@ -28,21 +28,17 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
 
-}  // namespace
-
-RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
-               int head_dim, int box) {
-  const RowMapShape shape = row_map_shape(stride, rows, heads, head_dim, box);
+RowMap encoded(const char* kernel, const void* data, const MapShape& shape) {
   if (const char* wrong = wrong_with(shape, reinterpret_cast<uintptr_t>(data)))
     device_failed(kernel, (std::string("a tensor map cannot be made: ") + wrong).c_str(), false);
   static const auto encode = encoder(kernel);
-  const cuuint32_t steps[] = {1, 1, 1};
+  const cuuint32_t steps[] = {1, 1, 1, 1};
   CUtensorMap map;
   const CUresult status =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), shape.sizes.data(),
-             shape.strides.data(), shape.box.data(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(shape.rank),
+             const_cast<void*>(data), shape.sizes.data(), shape.strides.data(), shape.box.data(),
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     device_failed(kernel, ("cuTensorMapEncodeTiled gives " + std::to_string(status)).c_str(),
                   false);
@@ -50,6 +46,18 @@ RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t row
   static_assert(sizeof(map) == sizeof(made));
   std::memcpy(&made, &map, sizeof(made));
   return made;
+}
+
+}  // namespace
+
+RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
+               int head_dim, int box) {
+  return encoded(kernel, data, row_map_shape(stride, rows, heads, head_dim, box));
+}
+
+RowMap image_map(const char* kernel, const void* data, const Images& x, int box_width,
+                 int box_height) {
+  return encoded(kernel, data, image_map_shape(x, box_width, box_height));
 }
 
 }  // namespace tessera::kernels::cuda

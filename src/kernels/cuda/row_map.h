@@ -12,30 +12,46 @@ struct alignas(64) RowMap {
   unsigned char bytes[128];
 };
 
-/// What cuTensorMapEncodeTiled is given, innermost first; strides in bytes.
-struct RowMapShape {
-  std::array<uint64_t, 3> sizes;
-  std::array<uint64_t, 2> strides;
-  std::array<uint32_t, 3> box;
+/// What cuTensorMapEncodeTiled is given, innermost first; strides in bytes. The first `rank` count.
+struct MapShape {
+  int rank;
+  std::array<uint64_t, 4> sizes;
+  std::array<uint64_t, 3> strides;
+  std::array<uint32_t, 4> box;
 };
-constexpr RowMapShape row_map_shape(int64_t stride, int64_t rows, int heads, int head_dim,
-                                    int box) {
+constexpr MapShape row_map_shape(int64_t stride, int64_t rows, int heads, int head_dim, int box) {
   const auto row = static_cast<uint64_t>(stride) * 2;
   // One head has no next, so any stride is right: that which the next dimension's is a multiple of.
-  return {{static_cast<uint64_t>(head_dim), static_cast<uint64_t>(heads),
+  return {3,
+          {static_cast<uint64_t>(head_dim), static_cast<uint64_t>(heads),
            static_cast<uint64_t>(rows > 1 ? rows : 1)},
           {heads == 1 ? row : static_cast<uint64_t>(head_dim) * 2, row},
           {64, 1, static_cast<uint32_t>(box)}};
 }
+/// Images [images, height, width, channels], `stride` elements apart and else dense, in boxes of 64
+/// channels of neighbouring pixels.
+struct Images {
+  int64_t stride, images, height, width, channels;
+};
+constexpr MapShape image_map_shape(const Images& x, int box_width, int box_height) {
+  const auto size = [](int64_t n) { return static_cast<uint64_t>(n); };
+  const uint64_t line = size(x.width * x.channels) * 2;
+  return {4,
+          {size(x.channels), size(x.width), size(x.height), size(x.images)},
+          {size(x.channels) * 2, line, x.images == 1 ? line * size(x.height) : size(x.stride) * 2},
+          {64, static_cast<uint32_t>(box_width), static_cast<uint32_t>(box_height), 1}};
+}
 
 /// What is wrong with a map by the driver's documentation (swizzled by 128 bytes, bf16, no
 /// interleave); null: nothing.
-constexpr const char* wrong_with(const RowMapShape& map, uintptr_t address) {
+constexpr const char* wrong_with(const MapShape& map, uintptr_t address) {
   if (address % 16 != 0) return "its address is no multiple of 16 bytes";
-  for (const uint64_t size : map.sizes)
-    if (size == 0 || size > uint64_t{1} << 32) return "a size is not in 1 to 2^32";
+  const auto rank = static_cast<size_t>(map.rank);
+  for (size_t i = 0; i < rank; ++i)
+    if (const uint64_t size = map.sizes[i]; size == 0 || size > uint64_t{1} << 32)
+      return "a size is not in 1 to 2^32";
   uint64_t least = map.sizes[0] * 2, last = 1;
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i + 1 < rank; ++i) {
     const uint64_t stride = map.strides[i];
     if (stride % 16 != 0) return "a stride is no multiple of 16 bytes";
     if (stride >= uint64_t{1} << 40) return "a stride is 2^40 bytes or more";
@@ -43,8 +59,9 @@ constexpr const char* wrong_with(const RowMapShape& map, uintptr_t address) {
     if (stride % last != 0) return "a stride is no multiple of the one before";
     least = last = stride;
   }
-  for (const uint32_t box : map.box)
-    if (box == 0 || box > 256) return "a side of its boxes is not in 1 to 256";
+  for (size_t i = 0; i < rank; ++i)
+    if (const uint32_t box = map.box[i]; box == 0 || box > 256)
+      return "a side of its boxes is not in 1 to 256";
   return map.box[0] * 2 <= 128 ? nullptr : "its boxes are wider than the swizzle";
 }
 
@@ -58,5 +75,8 @@ inline bool fits_row_map(const void* data, int64_t stride, int heads, int head_d
 /// Throws Error(usage) where that, or the driver, refuses it, or where the driver has no such maps.
 RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
                int head_dim, int box);
+/// A map of images, see image_map_shape(); throws as row_map() does.
+RowMap image_map(const char* kernel, const void* data, const Images& x, int box_width,
+                 int box_height);
 
 }  // namespace tessera::kernels::cuda

@@ -33,15 +33,16 @@ __device__ inline void leave(uint64_t* empty) {
   if (threadIdx.x % kWarp == 0) barrier_arrive(empty);
 }
 
-/// Runs fetch() in one thread of the third warpgroup, compute() in the other two.
-template <class Fetch, class Compute>
+/// Runs fetch() in one thread of the third warpgroup, which has so many registers, compute() in the
+/// other two.
+template <int FetchRegisters = 24, class Fetch, class Compute>
 __device__ inline void divide(const Fetch& fetch, const Compute& compute) {
   __syncthreads();
   if (threadIdx.x >= kComputing) {
-    give_registers<24>();
+    give_registers<FetchRegisters>();
     if (threadIdx.x == kComputing) fetch();
   } else {
-    take_registers<240>();
+    take_registers<(512 - FetchRegisters) / 16 * 8>();
     compute();
   }
 }

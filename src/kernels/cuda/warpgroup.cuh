@@ -54,6 +54,17 @@ __device__ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, 
       : "memory");
 }
 
+/// The same of an image_map(): 64 channels of a box of pixels, (x, y) the first of them; zeros for
+/// pixels outside of the image.
+__device__ inline void load_image_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
+                                      int x, int y, int image) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(x), "r"(y), "r"(image)
+      : "memory");
+}
+
 /// Which of the blocks of its cluster this one is.
 __device__ inline int cluster_rank() {
   uint32_t rank = 0;

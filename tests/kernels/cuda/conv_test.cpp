@@ -7,6 +7,7 @@
 #include "kernels/random_values.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/conv.cu"
+#include "kernels/cuda/conv_sm90.cu"
 #endif
 
 namespace tessera::kernels {
@@ -30,12 +31,20 @@ const std::vector<Case> kSmall = {
     {1, 11, 6, 8, 16, 3, 2, 1, false, true, true, true},
     {2, 5, 9, 24, 40, 3, 1, 1, true, true, true, true},
     {1, 4, 4, 6, 8, 3, 1, 0, true, false, false, false},
+    {2, 21, 35, 72, 264, 3, 1, 1, false, true, false,
+     true},  // boxes that stick out, two of channels
+    {1, 20, 26, 64, 136, 3, 1, 1, true, false, true, false},
+    {3, 17, 9, 8, 3, 3, 1, 1, false, false, false, true},
+    {1, 3, 130, 128, 64, 1, 1, 0, false, true, true, false},
 };
 const std::vector<Case> kLarge = {
     {1, 64, 60, 128, 128, 3, 1, 1, false, true, true, true},
     {2, 40, 33, 64, 256, 3, 1, 1, true, false, false, false},
     {1, 65, 64, 96, 130, 3, 2, 0, false, true, true, false},
     {1, 100, 90, 256, 64, 1, 1, 0, false, false, false, true},
+    {2, 200, 150, 128, 264, 3, 1, 1, false, true, true, true},
+    {1, 190, 200, 512, 128, 3, 1, 1, true, true, false, false},
+    {1, 300, 190, 128, 3, 3, 1, 1, false, true, true, false},
 };
 
 Tensor run(const Where& at, void (*kernel)(const ConvArgs&), const Case& c, DType filter,

@@ -100,11 +100,11 @@ inline void check_tile(uint64_t descriptor, int columns, bool turned) {
     throw std::logic_error("64 columns of a turned tile that are not whole rows");
 }
 
-/// What row_map() makes.
-struct Rows {
+/// What row_map() and image_map() make: element (c, i, j, k) of so many bytes from one to the next.
+struct Map {
   const std::byte* data;
-  int64_t stride, rows;  // bytes from row to row
-  int heads, head_dim, box;
+  std::array<int64_t, 4> sizes, strides;
+  std::array<int, 4> box;
 };
 
 }  // namespace tessera::emulation
@@ -140,50 +140,75 @@ inline void barrier_wait(uint64_t* barrier, int parity) {
   });
 }
 
+inline RowMap encoded(const void* data, const MapShape& shape) {
+  if (const char* wrong = wrong_with(shape, reinterpret_cast<uintptr_t>(data)))
+    throw std::logic_error(std::string("a tensor map that the driver would refuse: ") + wrong);
+  emulation::Map map{static_cast<const std::byte*>(data), {1, 1, 1, 1}, {2, 0, 0, 0}, {1, 1, 1, 1}};
+  for (size_t i = 0; i < static_cast<size_t>(shape.rank); ++i) {
+    map.sizes[i] = static_cast<int64_t>(shape.sizes[i]);
+    map.box[i] = static_cast<int>(shape.box[i]);
+    if (i > 0) map.strides[i] = static_cast<int64_t>(shape.strides[i - 1]);
+  }
+  RowMap made{};
+  static_assert(sizeof(map) <= sizeof(made));
+  std::memcpy(made.bytes, &map, sizeof(map));
+  return made;
+}
 inline RowMap row_map(const char*, const void* data, int64_t stride, int64_t rows, int heads,
                       int head_dim, int box) {
-  if (const char* wrong = wrong_with(row_map_shape(stride, rows, heads, head_dim, box),
-                                     reinterpret_cast<uintptr_t>(data)))
-    throw std::logic_error(std::string("a tensor map that the driver would refuse: ") + wrong);
-  const emulation::Rows description{
-      static_cast<const std::byte*>(data), stride * 2, rows, heads, head_dim, box};
-  RowMap map{};
-  std::memcpy(map.bytes, &description, sizeof(description));
-  return map;
+  return encoded(data, row_map_shape(stride, rows, heads, head_dim, box));
 }
-inline void load_box_at(int rank, void* to, const RowMap& map, uint64_t* barrier, int channel,
-                        int head, int64_t row) {
+inline RowMap image_map(const char*, const void* data, const Images& x, int box_width,
+                        int box_height) {
+  return encoded(data, image_map_shape(x, box_width, box_height));
+}
+// A box to the shared memory of a block of the cluster, counted at its barrier there; zeros for
+// what the map does not have.
+inline void load_at(int rank, void* to, const RowMap& made, uint64_t* barrier,
+                    const std::array<int64_t, 4>& first) {
   if (shared_address(to) % 1024) throw std::logic_error("a swizzled box that is not aligned");
-  if (channel < 0 || head < 0 || row < 0 || row > INT32_MAX)
-    throw std::logic_error("a box at no place of 32 bits");
-  emulation::Rows rows;
-  std::memcpy(&rows, map.bytes, sizeof(rows));
+  for (const int64_t at : first)
+    if (at < INT32_MIN || at > INT32_MAX) throw std::logic_error("a box at no place of 32 bits");
+  emulation::Map map;
+  std::memcpy(&map, made.bytes, sizeof(map));
   unsigned char* const there = emulation::shared_of(to, rank);
   auto* counts = reinterpret_cast<uint64_t*>(emulation::shared_of(barrier, rank));
   emulation::engine_later_at(rank, [=] {
-    for (int line = 0; line < rows.box * 8; ++line) emulation::check_shown(there + line * 16);
-    for (int r = 0; r < rows.box; ++r)
+    const int lines = map.box[1] * map.box[2] * map.box[3];
+    for (int word = 0; word < lines * 8; ++word) emulation::check_shown(there + word * 16);
+    for (int line = 0; line < lines; ++line)
       for (int c = 0; c < 64; ++c) {
+        const std::array<int64_t, 4> at = {first[0] + c, first[1] + line % map.box[1],
+                                           first[2] + line / map.box[1] % map.box[2],
+                                           first[3] + line / map.box[1] / map.box[2]};
         uint16_t value = 0;
-        if (row + r < rows.rows && channel + c < rows.head_dim && head < rows.heads)
-          std::memcpy(&value,
-                      rows.data + (row + r) * rows.stride +
-                          (int64_t{head} * rows.head_dim + channel + c) * 2,
-                      2);
-        const int64_t at = shared_address(there) + r * 128 + c * 2;
-        std::memcpy(emulation::shared_base() + (at ^ (at >> 7 & 7) << 4), &value, 2);
+        int64_t offset = 0;
+        bool inside = true;
+        for (size_t i = 0; i < 4; ++i) {
+          inside = inside && at[i] >= 0 && at[i] < map.sizes[i];
+          offset += at[i] * map.strides[i];
+        }
+        if (inside) std::memcpy(&value, map.data + offset, 2);
+        const int64_t to_byte = shared_address(there) + line * 128 + c * 2;
+        std::memcpy(emulation::shared_base() + (to_byte ^ (to_byte >> 7 & 7) << 4), &value, 2);
       }
-    emulation::engine_wrote(there, int64_t{rows.box} * 128);
-    emulation::change(counts, [&](emulation::Phases& p) { p.bytes -= rows.box * 128; });
+    emulation::engine_wrote(there, int64_t{lines} * 128);
+    emulation::change(counts, [&](emulation::Phases& p) { p.bytes -= lines * 128; });
   });
 }
 inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
                      int64_t row) {
-  load_box_at(emulation::cluster_rank(), to, map, barrier, channel, head, row);
+  if (channel < 0 || head < 0 || row < 0) throw std::logic_error("a box before its rows");
+  load_at(emulation::cluster_rank(), to, map, barrier, {channel, head, row, 0});
+}
+inline void load_image_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int x,
+                           int y, int image) {
+  load_at(emulation::cluster_rank(), to, map, barrier, {channel, x, y, image});
 }
 inline void load_box_for_all(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
                              int64_t row, int blocks) {
-  for (int rank = 0; rank < blocks; ++rank) load_box_at(rank, to, map, barrier, channel, head, row);
+  for (int rank = 0; rank < blocks; ++rank)
+    load_at(rank, to, map, barrier, {channel, head, row, 0});
 }
 inline int cluster_rank() { return emulation::cluster_rank(); }
 inline void cluster_wait() { emulation::wait_for_cluster(); }
