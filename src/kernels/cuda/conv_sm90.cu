@@ -3,8 +3,8 @@
 #include "kernels/cuda/matmul_sm90.cuh"
 
 namespace tessera::kernels::cuda {
-namespace {
 
+// What kernels call is named: code for other GPUs does not call it.
 // Tiles of box_width x box_height pixels of y: neighbours, or with doubled images every other pixel
 // of every other line, so that the pixels of x below them are neighbours. Of one of `phases`^2
 // kinds, of an image, of a line of tiles.
@@ -95,9 +95,6 @@ __device__ inline void compute_images(const Finish& f, const ImageGrid& g,
   });
 }
 
-}  // namespace
-
-// (Named: code for other GPUs does not call what it has.)
 template <int N, int Blocks, bool Words>
 __global__ void __launch_bounds__(kSm90Threads, 1)
     conv_images_sm90_kernel(const __grid_constant__ Finish finish, const ImageGrid grid,

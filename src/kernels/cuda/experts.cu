@@ -1,11 +1,11 @@
 #include <vector>
 
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/experts_sm90.h"
 #include "kernels/cuda/grouping.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/product_f32.cuh"
-#include "kernels/cuda/product_sm90.cuh"
 #include "kernels/device_error.h"
 #include "kernels/experts.h"
 
@@ -186,33 +186,6 @@ __global__ void __launch_bounds__(kProductThreads) down_kernel(Problem p) {
   product_tile<Rows>(down_source<BFloat16>(p, t), t.row, w, down_sink(p, t));
 }
 
-template <bool Paired>
-using WideWeights = TileWeights<BFloat16, Paired, 256>;
-
-__global__ void __launch_bounds__(kComputing, 1) gate_up_sm90_kernel(Problem p) {
-#if TESSERA_WARPGROUPS
-  const Tile t = tile_of(p, kGroupRows);
-  if (t.expert < 0) return;
-  const WideWeights<true> w{static_cast<const BFloat16*>(p.bank[t.expert].gate_up), p.inner,
-                            p.hidden, blockIdx.y * WideWeights<true>::kColumns, p.gate_up_words};
-  product_tile_sm90<256>(gate_up_source<BFloat16>(p, t), t.row, w, gate_up_sink(p, t));
-#else
-  __trap();
-#endif
-}
-
-__global__ void __launch_bounds__(kComputing, 1) down_sm90_kernel(Problem p) {
-#if TESSERA_WARPGROUPS
-  const Tile t = tile_of(p, kGroupRows);
-  if (t.expert < 0) return;
-  const WideWeights<false> w{static_cast<const BFloat16*>(p.bank[t.expert].down), p.hidden, p.inner,
-                             blockIdx.y * WideWeights<false>::kColumns, p.down_words};
-  product_tile_sm90<256>(down_source<BFloat16>(p, t), t.row, w, down_sink(p, t));
-#else
-  __trap();
-#endif
-}
-
 __global__ void __launch_bounds__(kPlainThreads) gate_up_f32_kernel(Problem p) {
   const Tile t = tile_of(p, kPlainRows);
   if (t.expert < 0) return;
@@ -245,16 +218,6 @@ void multiply(const Problem& p, int64_t tiles) {
   launch("experts", gate_up_kernel<Rows, Weight>, shape, p);
   shape.rows = column_tiles<TileWeights<Weight, false>>(p.hidden);
   launch("experts", down_kernel<Rows, Weight>, shape, p);
-}
-
-void multiply_sm90(const Problem& p, int64_t tiles) {
-  Launch shape{.blocks = tiles,
-               .rows = column_tiles<WideWeights<true>>(p.inner),
-               .threads = kComputing,
-               .shared = group_shared(256)};
-  launch("experts", gate_up_sm90_kernel, shape, p);
-  shape.rows = column_tiles<WideWeights<false>>(p.hidden);
-  launch("experts", down_sm90_kernel, shape, p);
 }
 
 void multiply_f32(const Problem& p, int64_t tiles) {
@@ -347,17 +310,22 @@ void experts(const ExpertsArgs& args) {
   p.inner_words = inner_whole;
   p.gate_up_words = whole;
   p.down_words = inner_whole;
-  const int rows = weights == DType::bf16 ? expert_tile_rows(pairs, args.experts) : 64;
+  const bool boxes = p.form == Form::bf16 && p.words && inner_whole && has_warpgroups() &&
+                     weights == DType::bf16 && serves_sm90(args);
+  const int rows = boxes                    ? kExpertRows
+                   : weights == DType::bf16 ? expert_tile_rows(pairs, args.experts)
+                                            : 64;
   group_on_device(args.ids, pairs, args.experts, rows, p.groups);
   launch("experts", zero_rows_kernel, spread(pairs * kWarp), args.ids, pairs, args.hidden,
          args.rows, args.dtype);
   const int64_t tiles = most_tiles(pairs, args.experts, rows);
+  const Scratch sorted(boxes ? bytes_of(Form::bf16, pairs * args.hidden) : 0);
   if (weights == DType::f32)
     multiply_f32(p, tiles);
   else if (weights == DType::i8)
     multiply<64, int8_t>(p, tiles);
-  else if (rows == kGroupRows && has_warpgroups())
-    multiply_sm90(p, tiles);
+  else if (boxes)
+    experts_sm90({&args, p.x, p.x_stride, sorted.as<void>(), p.inner_values, p.groups});
   else if (rows == 128)
     multiply<128, BFloat16>(p, tiles);
   else

@@ -4,33 +4,37 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-constexpr int kRunThreads = 128;
-constexpr int kMergeChannels = 32, kMergeLanes = 8;
+constexpr int kMergeChannels = 32, kMergeLanes = 32, kMergeAtOnce = 8;
 
-// Sums of values and squares around the first pixel of the row, a channel a thread, a run of
-// pixels a block: sums [rows, runs, 2, channels].
-__global__ void __launch_bounds__(kRunThreads)
+// Sums of values and squares around the first pixel of the row, V channels of a run of pixels a
+// thread: sums [rows, runs, 2, channels].
+template <int V>
+__global__ void __launch_bounds__(kSpreadThreads)
     moment_runs_kernel(ChannelMomentsArgs a, float* sums) {
-  const int64_t runs = a.runs(), row = blockIdx.x / runs, run = blockIdx.x % runs;
-  const int64_t c = int64_t{blockIdx.y} * kRunThreads + threadIdx.x;
-  if (c >= a.channels) return;
-  const int64_t at = row * a.x_stride + c;
-  const int64_t begin = run * kMomentRun;
-  const int64_t end = begin + kMomentRun < a.pixels ? begin + kMomentRun : a.pixels;
-  float center[1], v[1], sum = 0, squares = 0;
-  load<1>(a.x, a.dtype, at, center);
-  for (int64_t p = begin; p < end; ++p) {
-    load<1>(a.x, a.dtype, at + p * a.channels, v);
-    const float d = v[0] - center[0];
-    sum += d;
-    squares += d * d;
+  const int64_t runs = a.runs(), chunks = a.channels / V;
+  for (int64_t i = first_piece(); i < a.rows * runs * chunks; i += piece_step()) {
+    const int64_t run = i / chunks % runs, row = i / chunks / runs, c = i % chunks * V;
+    const int64_t at = row * a.x_stride + c;
+    const int64_t begin = run * kMomentRun;
+    const int64_t end = begin + kMomentRun < a.pixels ? begin + kMomentRun : a.pixels;
+    float center[V], v[V], sum[V] = {}, squares[V] = {};
+    load<V>(a.x, a.dtype, at, center);
+    for (int64_t p = begin; p < end; ++p) {
+      load<V>(a.x, a.dtype, at + p * a.channels, v);
+      TESSERA_UNROLL
+      for (int j = 0; j < V; ++j) {
+        const float d = v[j] - center[j];
+        sum[j] += d;
+        squares[j] += d * d;
+      }
+    }
+    const int64_t out = (row * runs + run) * 2 * a.channels + c;
+    store<V>(sums, DType::f32, out, sum);
+    store<V>(sums, DType::f32, out + a.channels, squares);
   }
-  float* out = sums + (row * runs + run) * 2 * a.channels + c;
-  out[0] = sum;
-  out[a.channels] = squares;
 }
 
-// Runs -> moments in f64: lanes take every eighth run, then their sums are added in order.
+// Runs -> moments in f64: lanes take every so many-th run, then their sums are added in order.
 __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
     merge_runs_kernel(ChannelMomentsArgs a, const float* sums) {
   __shared__ double partial[2][kMergeLanes][kMergeChannels];
@@ -40,10 +44,20 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
   const int64_t c = int64_t{blockIdx.y} * kMergeChannels + x;
   double sum = 0, squares = 0;
   if (c < a.channels)
-    for (int64_t r = lane; r < runs; r += kMergeLanes) {
-      const float* from = sums + (row * runs + r) * 2 * a.channels + c;
-      sum += double{from[0]};
-      squares += double{from[a.channels]};
+    for (int64_t first = lane; first < runs; first += kMergeLanes * kMergeAtOnce) {
+      float sums_of[kMergeAtOnce] = {}, squares_of[kMergeAtOnce] = {};  // on their way together
+      TESSERA_UNROLL
+      for (int n = 0; n < kMergeAtOnce; ++n)
+        if (const int64_t r = first + n * kMergeLanes; r < runs) {
+          const float* from = sums + (row * runs + r) * 2 * a.channels + c;
+          sums_of[n] = from[0];
+          squares_of[n] = from[a.channels];
+        }
+      TESSERA_UNROLL
+      for (int n = 0; n < kMergeAtOnce; ++n) {
+        sum += double{sums_of[n]};
+        squares += double{squares_of[n]};
+      }
     }
   partial[0][lane][x] = sum;
   partial[1][lane][x] = squares;
@@ -107,11 +121,9 @@ void channel_moments(const ChannelMomentsArgs& args) {
   if (args.rows * args.channels == 0) return;
   const int64_t runs = args.runs();
   const Scratch sums(args.rows * runs * 2 * args.channels * 4);
-  launch("channel_moments", moment_runs_kernel,
-         Launch{.blocks = args.rows * runs,
-                .rows = static_cast<int>(ceil_div<int64_t>(args.channels, kRunThreads)),
-                .threads = kRunThreads},
-         args, sums.as<float>());
+  const bool words = args.channels % 8 == 0 && in_words(args.x, args.dtype, args.x_stride);
+  launch("channel_moments", words ? moment_runs_kernel<8> : moment_runs_kernel<1>,
+         spread(args.rows * runs * (args.channels / (words ? 8 : 1))), args, sums.as<float>());
   launch("channel_moments", merge_runs_kernel,
          Launch{.blocks = args.rows,
                 .rows = static_cast<int>(ceil_div<int64_t>(args.channels, kMergeChannels)),

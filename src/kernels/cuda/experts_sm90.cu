@@ -1,0 +1,191 @@
+#include "kernels/cuda/division.cuh"
+#include "kernels/cuda/experts_sm90.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/matmul_sm90.cuh"
+
+namespace tessera::kernels::cuda {
+
+// What kernels call is named: code for other GPUs does not call it.
+template <int Most>
+struct ExpertMaps {
+  RowMap x;        ///< rows in the order of their experts
+  RowMap w[Most];  ///< of each expert, in boxes of half a tile's rows
+};
+struct ExpertGrid {
+  int experts, columns, depth;  ///< tiles of rows of w; blocks of kProductDepth
+  int64_t second;               ///< from a tile's first rows of w to its second half
+  DeviceGroups groups;
+  bool by_pair;  ///< rows of y are pairs, else in the order of their experts
+};
+
+// An expert's tiles come one after the other, those of the same rows of w side by side: what it
+// reads stays in the cache.
+struct ExpertPlace {
+  int expert;
+  int64_t first, row, count;  ///< of its rows; of the tile among them; how many it has
+  int64_t column;
+
+  __device__ ExpertPlace(const ExpertGrid& g, int64_t index, int64_t width) {
+    const auto tile = static_cast<int>(index / g.columns);
+    int low = 0, high = g.experts;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (g.groups.tile_begin[middle] <= tile ? low : high) = middle;
+    }
+    expert = low;
+    const int begin = g.groups.tile_begin[low], tiles = g.groups.tile_begin[low + 1] - begin;
+    const auto local = static_cast<int>(index - int64_t{begin} * g.columns);
+    first = g.groups.begin[low];
+    count = g.groups.begin[low + 1] - first;
+    row = int64_t{local % tiles} * kExpertRows;
+    column = int64_t{local / tiles} * width;
+  }
+};
+
+template <int Width, class F>
+__device__ inline void each_expert_tile(const ExpertGrid& g, const F& f) {
+  const int64_t tiles = int64_t{g.groups.tile_begin[g.experts]} * g.columns;
+  for (int64_t index = blockIdx.x; index < tiles; index += gridDim.x)
+    f(ExpertPlace(g, index, Width));
+}
+
+template <int N, bool Paired, int Most>
+__device__ inline void fetch_experts(const ExpertMaps<Most>& maps, const ExpertGrid& g,
+                                     const ProductShared<N>& shared) {
+  using Tile = ProductTile<N>;
+  int used = 0;
+  each_expert_tile<Paired ? N / 2 : N>(g, [&](const ExpertPlace& at) {
+    for (int block = 0; block < g.depth; ++block, ++used) {
+      const int s = used % Tile::kStages, channel = block * kProductDepth;
+      uint64_t* full = shared.full + s;
+      barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
+      barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
+      load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.first + at.row);
+      fetch_weights<N, 1>(shared.right + s * Tile::kRightBytes, maps.w[at.expert], full, channel,
+                          at.column, at.column + g.second);
+    }
+  });
+}
+
+template <int N, Activation Kind>
+__device__ inline void compute_experts(const Finish& f, const ExpertGrid& g,
+                                       const ProductShared<N>& shared) {
+  using Tile = TileFinish<N, Kind>;
+  int used = 0;
+  each_expert_tile<Tile::kPaired ? N / 2 : N>(g, [&](const ExpertPlace& at) {
+    Tile finish(f, at.column, [&](int i) -> int64_t {
+      if (at.row + i >= at.count) return f.rows;
+      const int64_t sorted = at.first + at.row + i;
+      return g.by_pair ? g.groups.pair[sorted] : sorted;
+    });
+    float sums[N / 8][4];
+    multiply_blocks<N, 1>(sums, shared, g.depth, used);
+    TESSERA_UNROLL
+    for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
+  });
+}
+
+template <int N, Activation Kind, int Most>
+__global__ void __launch_bounds__(kSm90Threads, 1)
+    expert_products_sm90_kernel(const __grid_constant__ Finish finish, const ExpertGrid grid,
+                                const __grid_constant__ ExpertMaps<Most> maps) {
+#if TESSERA_WARPGROUPS
+  const ProductShared<N> shared(dynamic_shared());
+  if (threadIdx.x == 0) shared.open();
+  after_those_before();
+  divide<40>([&] { fetch_experts<N, Kind == Activation::swiglu>(maps, grid, shared); },
+             [&] { compute_experts<N, Kind>(finish, grid, shared); });
+#else
+  __trap();
+#endif
+}
+
+namespace {
+
+// Rows of x in the order of their experts.
+__global__ void __launch_bounds__(kSpreadThreads)
+    sort_rows_kernel(const uint4* x, int64_t x_stride, DeviceGroups groups, int64_t experts,
+                     int64_t slots, Divisor words, uint32_t first, uint32_t pieces, uint4* y) {
+  after_those_before();
+  const auto rows = static_cast<uint32_t>(groups.begin[experts]);
+  for (uint32_t i = first_small_piece(); i < pieces; i += small_piece_step()) {
+    const RowPlace at(i, words);
+    const uint32_t row = first + at.row;
+    if (row >= rows) return;
+    y[int64_t{row} * words.value + at.chunk] = x[groups.pair[row] / slots * x_stride + at.chunk];
+  }
+}
+
+void sort_rows(const ExpertProducts& p, int64_t pairs) {
+  const int64_t words = p.args->hidden / 8;
+  each_run_of_rows(pairs, words, [&](int64_t first, int64_t count) {
+    launch("experts", sort_rows_kernel, early(spread(count * words)),
+           static_cast<const uint4*>(p.x), p.x_stride / 8, p.groups, p.args->experts, p.args->slots,
+           Divisor(words), static_cast<uint32_t>(first), static_cast<uint32_t>(count * words),
+           static_cast<uint4*>(p.sorted));
+  });
+}
+
+struct Product {
+  const void* x;
+  int64_t pairs, k;
+  bool down;
+};
+
+template <int N, Activation Kind, int Most>
+void multiply(const ExpertProducts& p, const Product& product, const Finish& finish) {
+  constexpr bool kPaired = Kind == Activation::swiglu;
+  const char* name = "experts";
+  const ExpertsArgs& a = *p.args;
+  ExpertGrid grid{static_cast<int>(a.experts),
+                  static_cast<int>(ceil_div<int64_t>(finish.n, kPaired ? N / 2 : N)),
+                  static_cast<int>(ceil_div<int64_t>(product.k, kProductDepth)),
+                  kPaired ? finish.n : N / 2,
+                  p.groups,
+                  product.down};
+  const auto k = static_cast<int>(product.k);
+  ExpertMaps<Most> maps{row_map(name, product.x, k, product.pairs, 1, k, kExpertRows), {}};
+  for (int64_t e = 0; e < a.experts; ++e) {
+    const PackedWeight& w = product.down ? *a.bank[e].down : *a.bank[e].up;
+    maps.w[e] = row_map(name, w.data.raw(), k, kPaired ? 2 * w.n : w.n, 1, k, N / 2);
+  }
+  const int64_t tiles = most_tiles(product.pairs, a.experts, kExpertRows) * grid.columns;
+  const int64_t most = multiprocessors();
+  launch(name, expert_products_sm90_kernel<N, Kind, Most>,
+         Launch{.blocks = tiles < most ? tiles : most,
+                .threads = kSm90Threads,
+                .shared = ProductTile<N>::kShared,
+                .early = true},
+         finish, grid, maps);
+}
+
+template <Activation Kind>
+void multiply_all(const ExpertProducts& p, const Product& product, const Finish& finish) {
+  if (p.args->experts <= 16) return multiply<256, Kind, 16>(p, product, finish);
+  if (p.args->experts <= 64) return multiply<256, Kind, 64>(p, product, finish);
+  multiply<256, Kind, kMostMappedExperts>(p, product, finish);
+}
+
+}  // namespace
+
+bool serves_sm90(const ExpertsArgs& a) {
+  if (a.experts > kMostMappedExperts || a.dtype == DType::f16) return false;
+  const auto fits = [](const PackedWeight& w) {
+    return w.dtype == DType::bf16 && fits_row_map(w.data.raw(), w.k, 1, static_cast<int>(w.k));
+  };
+  for (int64_t e = 0; e < a.experts; ++e)
+    if (!fits(*a.bank[e].up) || !fits(*a.bank[e].down)) return false;
+  return in_words(a.rows, a.dtype, a.hidden);
+}
+
+void experts_sm90(const ExpertProducts& p) {
+  const ExpertsArgs& a = *p.args;
+  const int64_t pairs = a.tokens * a.slots;
+  sort_rows(p, pairs);
+  multiply_all<Activation::swiglu>(p, {p.sorted, pairs, a.hidden, false},
+                                   {nullptr, 0, pairs, a.inner, {}, p.inner, DType::bf16, a.inner});
+  multiply_all<Activation::none>(p, {p.inner, pairs, a.inner, true},
+                                 {nullptr, 0, pairs, a.hidden, {}, a.rows, a.dtype, a.hidden});
+}
+
+}  // namespace tessera::kernels::cuda
