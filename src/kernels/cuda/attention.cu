@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_sm90.h"
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/attention_wide.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/row_map.h"
 #include "kernels/device_error.h"
@@ -87,6 +88,14 @@ bool all_in_boxes(const AttentionArgs& a) {
          fits_row_map(a.v, a.v_stride, a.kv_heads, a.head_dim);
 }
 
+void attention_wide(const AttentionArgs& args, int keys) {
+  launch("attention", keys == 64 ? attention_wide_kernel<64> : attention_wide_kernel<32>,
+         Launch{.blocks = multiprocessors(),
+                .threads = kWideThreads,
+                .shared = keys == 64 ? WideTile<64>::kShared : WideTile<32>::kShared},
+         args);
+}
+
 }  // namespace
 
 void attention(const AttentionArgs& args) {
@@ -95,6 +104,10 @@ void attention(const AttentionArgs& args) {
     unsupported("attention", "head_dim", args.head_dim, "at most 512");
   const bool words = all_in_words(args);
   const AttentionPlan plan = attention_plan(args.dtype == DType::bf16, args.head_dim, words);
+  if (plan.width == 0 && words && args.dtype == DType::bf16) {
+    const int keys = wide_keys(most_shared());
+    if (keys > 0) return attention_wide(args, keys);
+  }
   if (plan.width == 0) {
     launch("attention", words ? attention_plain_kernel<8> : attention_plain_kernel<1>,
            Launch{.blocks = 16 * multiprocessors(),

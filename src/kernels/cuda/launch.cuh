@@ -79,6 +79,14 @@ inline int multiprocessors() {
   return count;
 }
 
+/// Bytes of shared memory that a block on the current device may have.
+inline int most_shared() {
+  int device = 0, bytes = 0;
+  check("device", cudaGetDevice(&device));
+  check("device", cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes;
+}
+
 /// Whether the current device multiplies by warpgroups (wgmma), and this program was compiled so
 /// for it: compute capability 9 alone, and sm_90a among the architectures.
 bool has_warpgroups();

@@ -48,6 +48,9 @@ using Slots = std::array<std::array<std::byte, kSlot>, 32>;
 /// asked for.
 inline bool backwards = false;
 
+/// Bytes of shared memory that a block may have; as on Hopper.
+inline int most_shared = 227 * 1024;
+
 /// Opens (true) and closes the memory of the device around what runs there, if it needs that.
 inline std::function<void(bool)> reach;
 class Reach {
@@ -240,6 +243,7 @@ class Scratch : public DeviceScratch {
 };
 
 inline int multiprocessors() { return 3; }
+inline int most_shared() { return emulation::most_shared; }
 
 }  // namespace cuda
 }  // namespace tessera::kernels
