@@ -7,7 +7,11 @@ namespace tessera::kernels::cuda {
 constexpr int kAttentionWarps = 4, kAttentionThreads = kAttentionWarps * 32;
 constexpr int kAttentionQueries = kAttentionWarps * 16;  // of a tile
 constexpr int kMostHeadDim = 256;                        // on tensor cores
-constexpr int kMostPlainHeadDim = 512;
+
+// Of attention in f32: pieces of 64 queries, keys or channels, four of them in shared memory.
+constexpr int kPlainBlock = 256, kPlainTile = 64, kPlainPitch = kPlainTile + 4;
+constexpr int64_t kPlainShared = int64_t{4} * kPlainTile * kPlainPitch * 4;
+constexpr int kMostPlainHeadDim = 8 * kPlainTile;
 
 constexpr int kWideThreads = 256, kWideQueries = 64;
 constexpr int kMostWideHeadDim = 512;
@@ -29,7 +33,7 @@ constexpr int wide_keys(int64_t most_shared) {
 }
 
 /// Which kernel serves a head: `width` is head_dim rounded up to what is compiled, 0 for the wide
-/// or the plain kernel; `keys` are those of a block.
+/// kernel or that in f32; `keys` are those of a block.
 struct AttentionPlan {
   int width = 0, keys = 0;
   /// Bytes of shared memory: queries, and two blocks of keys and of values, in rows of width + 8.

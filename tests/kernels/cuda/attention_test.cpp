@@ -16,16 +16,23 @@ using tensor::DType;
 using tensor::Tensor;
 
 const std::vector<Problem> kSmall = {
-    {1, 1, 8, 1, DType::bf16},       {2, 1, 8, 3, DType::f32},        {3, 3, 32, 64, DType::bf16},
-    {3, 1, 40, 65, DType::f32},      {4, 2, 72, 131, DType::bf16, 2}, {2, 2, 72, 91, DType::f32, 2},
-    {2, 1, 128, 77, DType::bf16, 2}, {1, 1, 256, 70, DType::bf16},    {1, 1, 136, 40, DType::bf16},
-    {2, 1, 12, 50, DType::bf16},     {1, 1, 512, 20, DType::f32},     {1, 1, 264, 20, DType::bf16},
+    {1, 1, 8, 1, DType::bf16},       {2, 1, 8, 3, DType::f32},
+    {3, 3, 32, 64, DType::bf16},     {3, 1, 40, 65, DType::f32},
+    {4, 2, 72, 131, DType::bf16, 2}, {2, 2, 72, 91, DType::f32, 2},
+    {2, 1, 128, 77, DType::bf16, 2}, {1, 1, 256, 70, DType::bf16},
+    {1, 1, 136, 40, DType::bf16},    {2, 1, 12, 50, DType::bf16},
+    {1, 1, 512, 20, DType::f32},     {1, 1, 264, 20, DType::bf16},
     {2, 2, 56, 150, DType::bf16, 4}, {2, 2, 80, 70, DType::bf16},
+    {2, 1, 64, 200, DType::f32, 2},  {2, 1, 10, 150, DType::bf16},
+    {1, 1, 128, 130, DType::f32},    {1, 1, 200, 130, DType::f32},
+    {1, 1, 512, 140, DType::f32, 2}, {2, 1, 90, 70, DType::f32},
+    {1, 1, 300, 70, DType::bf16},
 };
 const std::vector<Problem> kLarge = {
     {2, 2, 64, 1030, DType::bf16}, {4, 2, 72, 700, DType::bf16, 2}, {2, 1, 128, 1111, DType::bf16},
     {1, 1, 256, 900, DType::bf16}, {2, 2, 88, 513, DType::bf16},    {2, 2, 64, 600, DType::f32},
-    {1, 1, 512, 700, DType::bf16}, {1, 1, 512, 2500, DType::bf16},  {6, 3, 328, 700, DType::bf16},
+    {1, 1, 512, 700, DType::bf16}, {4, 4, 64, 1100, DType::f32},    {4, 2, 128, 1100, DType::f32},
+    {1, 1, 512, 900, DType::f32},  {1, 1, 512, 1300, DType::bf16},  {6, 3, 328, 700, DType::bf16},
 };
 const std::vector<Problem> kWide = {
     {1, 1, 512, 1, DType::bf16},      {1, 1, 512, 7, DType::bf16}, {1, 1, 512, 130, DType::bf16, 2},
@@ -33,7 +40,7 @@ const std::vector<Problem> kWide = {
     {1, 1, 512, 193, DType::bf16, 4}, {1, 1, 264, 50, DType::f32}, {1, 1, 508, 40, DType::bf16},
 };
 
-/// With blocks of 64 keys, of 32, and by the plain kernel; a GPU has one of them.
+/// With blocks of 64 keys, of 32, and in f32; a GPU has one of them.
 template <class F>
 void each_shared_memory(const F& f) {
 #if defined(TESSERA_ON_GPU)
@@ -128,11 +135,15 @@ TEST(CudaAttention, AWideResultIsTheSameBeforeItIsRounded) {
 
 TEST(CudaAttention, AQueryDoesNotDependOnOthersOrOnTheOrderOfThreads) {
   each_kind([] {
-    for (const Problem& p :
-         problems<Problem>({{1, 1, 40, 420, DType::bf16},
-                            {2, 1, 72, 131, DType::bf16},
-                            {2, 2, 24, 40, DType::f32}},
-                           {{4, 2, 128, 1500, DType::bf16}, {8, 8, 64, 2000, DType::bf16}})) {
+    for (const Problem& p : problems<Problem>({{1, 1, 40, 420, DType::bf16},
+                                               {2, 1, 72, 131, DType::bf16},
+                                               {2, 2, 24, 40, DType::f32},
+                                               {1, 1, 64, 131, DType::f32},
+                                               {1, 1, 200, 131, DType::f32},
+                                               {1, 1, 100, 131, DType::bf16}},
+                                              {{2, 2, 128, 1500, DType::f32},
+                                               {4, 2, 128, 1500, DType::bf16},
+                                               {8, 8, 64, 2000, DType::bf16}})) {
       const int64_t n = p.tokens;
       const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
       const Answer apart =
@@ -160,14 +171,15 @@ TEST(CudaAttention, ManyUnevenSpansSomeEmpty) {
 
 TEST(CudaAttention, TokensOfOtherSpansMayBeAnything) {
   each_kind([] {
-    for (int64_t dim : {24, 72, 80, 96, 128, 200, 320, 512}) {
-      const Problem whole{1, 1, dim, 170, DType::bf16};
-      Problem broken = whole;
-      broken.broken = 39;
-      const Ranges spans = {{0, 131, 0, 131}};
-      const Answer want = run(kThere, cuda::attention, whole, spans);
-      EXPECT_EQ(run(kThere, cuda::attention, broken, spans), want) << dim;
-    }
+    for (DType dtype : {DType::bf16, DType::f32})
+      for (int64_t dim : {20, 24, 72, 80, 96, 128, 200, 320, 512}) {
+        const Problem whole{1, 1, dim, 170, dtype};
+        Problem broken = whole;
+        broken.broken = 39;
+        const Ranges spans = {{0, 131, 0, 131}};
+        const Answer want = run(kThere, cuda::attention, whole, spans);
+        EXPECT_EQ(run(kThere, cuda::attention, broken, spans), want) << dim;
+      }
   });
 }
 

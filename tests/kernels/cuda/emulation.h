@@ -26,6 +26,8 @@
 
 #define TESSERA_EMULATED_DEVICE
 #define TESSERA_UNROLL
+#define TESSERA_KEEP_ROLLED
+#define TESSERA_UNROLL_SOME
 #define __global__
 #define __device__
 #define __shared__ static
