@@ -42,8 +42,9 @@ void attention(const AttentionArgs& args);
 void attention(Unit unit, const AttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// bf16 heads of up to 256 channels in tiles on tensor cores with online softmax, on compute
-/// capability 9 by warpgroups; f32 and other heads of up to 512 a query a warp.
+/// bf16 heads of up to 512 channels in tiles on tensor cores with online softmax, those of up to
+/// 256 on compute capability 9 by warpgroups; f32 and other heads of up to 512 in f32
+/// by fused multiply-adds.
 void attention(const AttentionArgs& args);
 }  // namespace cuda
 

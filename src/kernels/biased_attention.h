@@ -36,7 +36,7 @@ void biased_attention(const BiasedAttentionArgs& args);
 void biased_attention(Unit unit, const BiasedAttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// A query of a head a block; its scores in shared memory.
+/// As cuda::attention in f32; bf16 probabilities, against the largest so far, are rounded.
 void biased_attention(const BiasedAttentionArgs& args);
 }  // namespace cuda
 

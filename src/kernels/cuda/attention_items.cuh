@@ -5,6 +5,13 @@
 
 namespace tessera::kernels::cuda {
 
+/// Whether every row of a head can be read and written 16 bytes at a time.
+inline bool reads_words(const AttentionArgs& a) {
+  return a.head_dim % 8 == 0 && in_words(a.q, a.dtype, a.q_stride) &&
+         in_words(a.k, a.dtype, a.k_stride) && in_words(a.v, a.dtype, a.v_stride) &&
+         in_words(a.out, a.wide ? DType::f32 : a.dtype, a.out_stride);
+}
+
 /// One piece of attention: queries [first, last) of a head over keys [k_begin, k_end).
 struct AttentionItem {
   int64_t first, last, k_begin, k_end;

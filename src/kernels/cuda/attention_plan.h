@@ -7,10 +7,33 @@ namespace tessera::kernels::cuda {
 constexpr int kAttentionWarps = 4, kAttentionThreads = kAttentionWarps * 32;
 constexpr int kAttentionQueries = kAttentionWarps * 16;  // of a tile
 constexpr int kMostHeadDim = 256;                        // on tensor cores
-constexpr int kMostPlainHeadDim = 512;
 
-/// Which kernel serves a head: `width` is head_dim rounded up to what is compiled, 0 for the plain
-/// kernel; `keys` are those of a block.
+// Of attention in f32: pieces of 64 queries, keys or channels, four of them in shared memory.
+constexpr int kPlainBlock = 256, kPlainTile = 64, kPlainPitch = kPlainTile + 4;
+constexpr int64_t kPlainShared = int64_t{4} * kPlainTile * kPlainPitch * 4;
+constexpr int kMostPlainHeadDim = 8 * kPlainTile;
+
+constexpr int kWideThreads = 256, kWideQueries = 64;
+constexpr int kMostWideHeadDim = 512;
+constexpr int kWideGroup = 64;  // channels that four warps share
+
+/// Shared memory of attention_wide_kernel.
+template <int Keys>
+struct WideTile {
+  static constexpr int kPitch = kMostWideHeadDim + 8, kScorePitch = Keys + 8;
+  /// Queries, a block of keys and of values, probabilities, scores, factors.
+  static constexpr int64_t kShared =
+      int64_t{kWideQueries + 2 * Keys} * kPitch * 2 + int64_t{kWideQueries} * (kScorePitch * 6 + 4);
+};
+
+/// Keys of a block of attention_wide_kernel where a block may have so many bytes of shared memory:
+/// 64 on Hopper, 32 on A100; 0 where it does not fit.
+constexpr int wide_keys(int64_t most_shared) {
+  return WideTile<64>::kShared <= most_shared ? 64 : WideTile<32>::kShared <= most_shared ? 32 : 0;
+}
+
+/// Which kernel serves a head: `width` is head_dim rounded up to what is compiled, 0 for the wide
+/// kernel or that in f32; `keys` are those of a block.
 struct AttentionPlan {
   int width = 0, keys = 0;
   /// Bytes of shared memory: queries, and two blocks of keys and of values, in rows of width + 8.

@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #define TESSERA_UNROLL _Pragma("unroll")
+#define TESSERA_KEEP_ROLLED _Pragma("unroll 1")
+#define TESSERA_UNROLL_SOME _Pragma("unroll 2")
 
 // Thin wrappers around instructions that C++ has no words for. Tests that run kernels on the CPU
 // bring the same functions in plain C++ (tests/kernels/cuda/emulation.h).

@@ -105,5 +105,13 @@ inline int multiprocessors() {
   return count;
 }
 
+/// Bytes of shared memory that a block on the current device may have.
+inline int most_shared() {
+  int device = 0, bytes = 0;
+  check("device", cudaGetDevice(&device));
+  check("device", cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes;
+}
+
 }  // namespace tessera::kernels::cuda
 #endif

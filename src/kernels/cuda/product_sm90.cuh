@@ -3,12 +3,6 @@
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/sm90.cuh"
 
-#if defined(__CUDACC__)
-#define TESSERA_KEEP_ROLLED _Pragma("unroll 1")
-#else
-#define TESSERA_KEEP_ROLLED
-#endif
-
 // The tiles of product.cuh by warpgroups, for bf16: the same sources, weights and sinks. All
 // threads fetch, as rows may lie anywhere, two stages ahead.
 namespace tessera::kernels::cuda {

@@ -27,6 +27,8 @@
 
 #define TESSERA_EMULATED_DEVICE
 #define TESSERA_UNROLL
+#define TESSERA_KEEP_ROLLED
+#define TESSERA_UNROLL_SOME
 #define __global__
 #define __device__
 #define __shared__ static
@@ -48,6 +50,9 @@ using Slots = std::array<std::array<std::byte, kSlot>, 32>;
 /// Threads of a block run in falling instead of rising order, and boxes come as soon as they are
 /// asked for.
 inline bool backwards = false;
+
+/// Bytes of shared memory that a block may have; as on Hopper.
+inline int most_shared = 227 * 1024;
 
 /// Opens (true) and closes the memory of the device around what runs there, if it needs that.
 inline std::function<void(bool)> reach;
@@ -247,6 +252,7 @@ class Scratch : public DeviceScratch {
 };
 
 inline int multiprocessors() { return 3; }
+inline int most_shared() { return emulation::most_shared; }
 
 }  // namespace cuda
 }  // namespace tessera::kernels
