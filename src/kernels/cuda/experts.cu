@@ -316,20 +316,23 @@ void experts(const ExpertsArgs& args) {
                    : weights == DType::bf16 ? expert_tile_rows(pairs, args.experts)
                                             : 64;
   group_on_device(args.ids, pairs, args.experts, rows, p.groups);
-  launch("experts", zero_rows_kernel, spread(pairs * kWarp), args.ids, pairs, args.hidden,
-         args.rows, args.dtype);
   const int64_t tiles = most_tiles(pairs, args.experts, rows);
-  const Scratch sorted(boxes ? bytes_of(Form::bf16, pairs * args.hidden) : 0);
+  // The result has room for rows in the order of experts: the last product alone writes it.
+  const bool there = args.dtype == DType::bf16;
+  const Scratch apart(boxes && !there ? bytes_of(Form::bf16, pairs * args.hidden) : 0);
   if (weights == DType::f32)
     multiply_f32(p, tiles);
   else if (weights == DType::i8)
     multiply<64, int8_t>(p, tiles);
   else if (boxes)
-    experts_sm90({&args, p.x, p.x_stride, sorted.as<void>(), p.inner_values, p.groups});
+    experts_sm90(
+        {&args, p.x, p.x_stride, there ? args.rows : apart.as<void>(), p.inner_values, p.groups});
   else if (rows == 128)
     multiply<128, BFloat16>(p, tiles);
   else
     multiply<64, BFloat16>(p, tiles);
+  launch("experts", zero_rows_kernel, spread(pairs * kWarp), args.ids, pairs, args.hidden,
+         args.rows, args.dtype);
 }
 
 void combine(const CombineArgs& args) {

@@ -12,8 +12,9 @@ struct ExpertMaps {
   RowMap w[Most];  ///< of each expert, in boxes of half a tile's rows
 };
 struct ExpertGrid {
-  int experts, columns, depth;  ///< tiles of rows of w; blocks of kProductDepth
-  int64_t second;               ///< from a tile's first rows of w to its second half
+  int first, last;     ///< experts whose maps are there
+  int columns, depth;  ///< tiles of rows of w; blocks of kProductDepth
+  int64_t second;      ///< from a tile's first rows of w to its second half
   DeviceGroups groups;
   bool by_pair;  ///< rows of y are pairs, else in the order of their experts
 };
@@ -27,7 +28,7 @@ struct ExpertPlace {
 
   __device__ ExpertPlace(const ExpertGrid& g, int64_t index, int64_t width) {
     const auto tile = static_cast<int>(index / g.columns);
-    int low = 0, high = g.experts;
+    int low = g.first, high = g.last;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
       (g.groups.tile_begin[middle] <= tile ? low : high) = middle;
@@ -44,8 +45,9 @@ struct ExpertPlace {
 
 template <int Width, class F>
 __device__ inline void each_expert_tile(const ExpertGrid& g, const F& f) {
-  const int64_t tiles = int64_t{g.groups.tile_begin[g.experts]} * g.columns;
-  for (int64_t index = blockIdx.x; index < tiles; index += gridDim.x)
+  const int64_t begin = int64_t{g.groups.tile_begin[g.first]} * g.columns;
+  const int64_t end = int64_t{g.groups.tile_begin[g.last]} * g.columns;
+  for (int64_t index = begin + blockIdx.x; index < end; index += gridDim.x)
     f(ExpertPlace(g, index, Width));
 }
 
@@ -61,8 +63,8 @@ __device__ inline void fetch_experts(const ExpertMaps<Most>& maps, const ExpertG
       barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
       barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
       load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.first + at.row);
-      fetch_weights<N, 1>(shared.right + s * Tile::kRightBytes, maps.w[at.expert], full, channel,
-                          at.column, at.column + g.second);
+      fetch_weights<N>(shared.right + s * Tile::kRightBytes, maps.w[at.expert - g.first], full,
+                       channel, at.column, at.column + g.second);
     }
   });
 }
@@ -79,7 +81,7 @@ __device__ inline void compute_experts(const Finish& f, const ExpertGrid& g,
       return g.by_pair ? g.groups.pair[sorted] : sorted;
     });
     float sums[N / 8][4];
-    multiply_blocks<N, 1>(sums, shared, g.depth, used);
+    multiply_blocks<N>(sums, shared, g.depth, used);
     TESSERA_UNROLL
     for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
   });
@@ -132,24 +134,28 @@ struct Product {
   bool down;
 };
 
+// Of the experts from `first` on whose maps are parameters of one kernel.
 template <int N, Activation Kind, int Most>
-void multiply(const ExpertProducts& p, const Product& product, const Finish& finish) {
+void multiply(const ExpertProducts& p, const Product& product, const Finish& finish,
+              int64_t first) {
   constexpr bool kPaired = Kind == Activation::swiglu;
   const char* name = "experts";
   const ExpertsArgs& a = *p.args;
-  ExpertGrid grid{static_cast<int>(a.experts),
-                  static_cast<int>(ceil_div<int64_t>(finish.n, kPaired ? N / 2 : N)),
-                  static_cast<int>(ceil_div<int64_t>(product.k, kProductDepth)),
-                  kPaired ? finish.n : N / 2,
-                  p.groups,
-                  product.down};
+  const int64_t last = first + Most < a.experts ? first + Most : a.experts;
+  const ExpertGrid grid{static_cast<int>(first),
+                        static_cast<int>(last),
+                        static_cast<int>(ceil_div<int64_t>(finish.n, kPaired ? N / 2 : N)),
+                        static_cast<int>(ceil_div<int64_t>(product.k, kProductDepth)),
+                        kPaired ? finish.n : N / 2,
+                        p.groups,
+                        product.down};
   const auto k = static_cast<int>(product.k);
   ExpertMaps<Most> maps{row_map(name, product.x, k, product.pairs, 1, k, kExpertRows), {}};
-  for (int64_t e = 0; e < a.experts; ++e) {
+  for (int64_t e = first; e < last; ++e) {
     const PackedWeight& w = product.down ? *a.bank[e].down : *a.bank[e].up;
-    maps.w[e] = row_map(name, w.data.raw(), k, kPaired ? 2 * w.n : w.n, 1, k, N / 2);
+    maps.w[e - first] = row_map(name, w.data.raw(), k, kPaired ? 2 * w.n : w.n, 1, k, N / 2);
   }
-  const int64_t tiles = most_tiles(product.pairs, a.experts, kExpertRows) * grid.columns;
+  const int64_t tiles = most_tiles(product.pairs, last - first, kExpertRows) * grid.columns;
   const int64_t most = multiprocessors();
   launch(name, expert_products_sm90_kernel<N, Kind, Most>,
          Launch{.blocks = tiles < most ? tiles : most,
@@ -161,15 +167,15 @@ void multiply(const ExpertProducts& p, const Product& product, const Finish& fin
 
 template <Activation Kind>
 void multiply_all(const ExpertProducts& p, const Product& product, const Finish& finish) {
-  if (p.args->experts <= 16) return multiply<256, Kind, 16>(p, product, finish);
-  if (p.args->experts <= 64) return multiply<256, Kind, 64>(p, product, finish);
-  multiply<256, Kind, kMostMappedExperts>(p, product, finish);
+  if (p.args->experts <= 16) return multiply<256, Kind, 16>(p, product, finish, 0);
+  for (int64_t first = 0; first < p.args->experts; first += kExpertMaps)
+    multiply<256, Kind, kExpertMaps>(p, product, finish, first);
 }
 
 }  // namespace
 
 bool serves_sm90(const ExpertsArgs& a) {
-  if (a.experts > kMostMappedExperts || a.dtype == DType::f16) return false;
+  if (a.dtype == DType::f16) return false;
   const auto fits = [](const PackedWeight& w) {
     return w.dtype == DType::bf16 && fits_row_map(w.data.raw(), w.k, 1, static_cast<int>(w.k));
   };

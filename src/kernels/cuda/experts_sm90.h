@@ -5,8 +5,8 @@
 
 namespace tessera::kernels::cuda {
 
-constexpr int kMostMappedExperts = 192;  ///< tensor maps in the parameters of a kernel
-constexpr int kExpertRows = 128;         ///< of a tile
+constexpr int kExpertMaps = 64;   ///< experts at a time: their tensor maps are parameters
+constexpr int kExpertRows = 128;  ///< of a tile
 
 /// The two products of a layer of experts, whose pairs are grouped in tiles of kExpertRows.
 struct ExpertProducts {
@@ -18,7 +18,7 @@ struct ExpertProducts {
   DeviceGroups groups;
 };
 
-/// Whether experts_sm90() takes these: bf16 weights of whole 16-byte words, and not too many.
+/// Whether experts_sm90() takes these: bf16 weights of whole 16-byte words.
 bool serves_sm90(const ExpertsArgs& args);
 
 /// Grouped products of a GPU of compute capability 9, by boxes; a row depends on no other. Writes

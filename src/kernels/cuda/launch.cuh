@@ -13,7 +13,6 @@ struct Launch {
   int rows = 1;        ///< blocks along y
   int threads = 128;   ///< of a block, a multiple of 32
   int64_t shared = 0;  ///< bytes of dynamic shared memory of a block
-  int cluster = 1;     ///< neighbours along x that reach each other's shared memory (sm_90)
   bool early = false;  ///< before those before it have ended: for kernels of after_those_before()
 };
 
@@ -72,24 +71,17 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
   std::apply(
       [&](auto&... each) {
         void* pointers[] = {static_cast<void*>(&each)...};
-        cudaLaunchAttribute attributes[2]{};
+        cudaLaunchAttribute early{};
         cudaLaunchConfig_t config{};
         config.gridDim =
             dim3(static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows));
         config.blockDim = dim3(static_cast<unsigned>(shape.threads));
         config.dynamicSmemBytes = static_cast<size_t>(shape.shared);
         config.stream = current_stream();
-        config.attrs = attributes;
-        if (shape.cluster > 1) {
-          cudaLaunchAttribute& a = attributes[config.numAttrs++];
-          a.id = cudaLaunchAttributeClusterDimension;
-          a.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
-        }
-        if (shape.early && has_warpgroups()) {
-          cudaLaunchAttribute& a = attributes[config.numAttrs++];
-          a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-          a.val.programmaticStreamSerializationAllowed = 1;
-        }
+        config.attrs = &early;
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        config.numAttrs = shape.early && has_warpgroups() ? 1 : 0;
         check(name, cudaLaunchKernelExC(&config, function, pointers));
       },
       values);

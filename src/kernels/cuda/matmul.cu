@@ -58,8 +58,8 @@ void matmul(const MatmulArgs& args) {
                 args.epilogue, args.y,    args.y_dtype, args.y_stride};
   const bool words = all_in_words(finish);
   if (words && !has_half(finish) && serves_sm90(product) && has_warpgroups())
-    return matmul_sm90(product, finish,
-                       product_way(args.rows, w.n, w.k, w.paired, multiprocessors()));
+    if (const int width = product_width(args.rows, w.n, w.k, w.paired, multiprocessors()))
+      return matmul_sm90(product, finish, width);
   const Scratch sums(args.rows * product.n * 4);
   product.y = sums.as<void>();
   product.y_dtype = DType::f32;

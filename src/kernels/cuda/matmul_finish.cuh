@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/finish.h"
 #include "kernels/matmul.h"
 
 namespace tessera::kernels::cuda {
@@ -48,17 +49,6 @@ auto with_activation(Activation kind, const F& f) {
   }
   return f(std::integral_constant<Activation, Activation::none>());
 }
-
-/// What follows the sums of a product, where the library cannot do it: f32 [rows, n], paired
-/// [rows, 2n].
-struct Finish {
-  const float* sums;  ///< null where a kernel has them in registers
-  int64_t sums_stride, rows, n;
-  Epilogue epilogue;
-  void* y;
-  DType y_dtype;
-  int64_t y_stride;
-};
 
 /// Stores columns [c, c + V) of row t from their sums; `up` is read with swiglu alone.
 template <Activation Kind, int V>

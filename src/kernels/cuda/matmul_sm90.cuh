@@ -5,8 +5,7 @@
 #include "kernels/cuda/sm90.cuh"
 
 // Products on the tensor cores of Hopper whose epilogue stays in registers: tiles of 128 rows of x
-// and up to 256 rows of w, fetched four stages ahead. Two blocks of a cluster take two tiles of the
-// same rows of w, of which each brings one half to both.
+// and up to 256 rows of w, fetched four stages ahead.
 namespace tessera::kernels::cuda {
 
 struct ProductMaps {
@@ -15,7 +14,7 @@ struct ProductMaps {
 
 /// The sizes of a product in tiles.
 struct ProductGrid {
-  int64_t rows, columns;  ///< tiles; of rows: as many at a time as a cluster has blocks
+  int64_t rows, columns;  ///< tiles
   int64_t second;         ///< from a tile's first rows of w to its second half
   int depth;              ///< blocks of kProductDepth
 };
@@ -32,10 +31,10 @@ struct ProductShared {
     full = reinterpret_cast<uint64_t*>(right + Tile::kStages * Tile::kRightBytes);
     empty = full + Tile::kStages;
   }
-  __device__ void open(int blocks = 1) const {
+  __device__ void open() const {
     for (int s = 0; s < Tile::kStages; ++s) {
       barrier_init(full + s, 1);
-      barrier_init(empty + s, kComputingWarps * blocks);
+      barrier_init(empty + s, kComputingWarps);
     }
     barriers_ready();
   }
@@ -44,42 +43,31 @@ struct ProductShared {
 /// Where a tile lies: neighbours in time share rows of w.
 struct ProductPlace {
   int64_t row, column;  ///< of x; of the first half of the rows of w
-  __device__ ProductPlace(const ProductGrid& grid, int64_t index, int64_t width, int blocks = 1,
-                          int rank = 0)
-      : row((index % grid.rows * blocks + rank) * kProductRows),
-        column(index / grid.rows * width) {}
+  __device__ ProductPlace(const ProductGrid& grid, int64_t index, int64_t width)
+      : row(index % grid.rows * kProductRows), column(index / grid.rows * width) {}
 };
 
 /// f(place) for the tiles of this block.
-template <int Width, int Blocks, class F>
+template <int Width, class F>
 __device__ inline void each_product(const ProductGrid& grid, const F& f) {
-  const int rank = Blocks > 1 ? cluster_rank() : 0;
-  for (int64_t index = blockIdx.x / Blocks; index < grid.rows * grid.columns;
-       index += gridDim.x / Blocks)
-    f(ProductPlace(grid, index, Width, Blocks, rank));
+  for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x)
+    f(ProductPlace(grid, index, Width));
 }
 
-/// N rows of w, from `first` and from `second` on; a block of a cluster brings one half to all.
-template <int N, int Blocks>
+/// N rows of w, from `first` and from `second` on.
+template <int N>
 __device__ inline void fetch_weights(unsigned char* right, const RowMap& w, uint64_t* full,
                                      int channel, int64_t first, int64_t second) {
-  constexpr int kHalf = ProductTile<N>::kRightBytes / 2;
-  if constexpr (Blocks == 2) {
-    const bool mine = cluster_rank() == 0;
-    load_box_for_all(right + (mine ? 0 : kHalf), w, full, channel, 0, mine ? first : second,
-                     Blocks);
-  } else {
-    load_box(right, w, full, channel, 0, first);
-    load_box(right + kHalf, w, full, channel, 0, second);
-  }
+  load_box(right, w, full, channel, 0, first);
+  load_box(right + ProductTile<N>::kRightBytes / 2, w, full, channel, 0, second);
 }
 
-template <int N, bool Paired, int Blocks = 1>
+template <int N, bool Paired>
 __device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid& grid,
                                       const ProductShared<N>& shared) {
   using Tile = ProductTile<N>;
   int used = 0;
-  each_product<Paired ? N / 2 : N, Blocks>(grid, [&](const ProductPlace& at) {
+  each_product<Paired ? N / 2 : N>(grid, [&](const ProductPlace& at) {
     for (int block = 0; block < grid.depth; ++block, ++used) {
       const int s = used % Tile::kStages, channel = block * kProductDepth;
       uint64_t* full = shared.full + s;
@@ -87,18 +75,9 @@ __device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid
       barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
       barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
       load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.row);
-      fetch_weights<N, Blocks>(right, maps.w, full, channel, at.column, at.column + grid.second);
+      fetch_weights<N>(right, maps.w, full, channel, at.column, at.column + grid.second);
     }
   });
-}
-
-/// leave() in all blocks of the cluster: each brings what both read.
-template <int Blocks>
-__device__ inline void leave_all(uint64_t* empty) {
-  if constexpr (Blocks == 1) return leave(empty);
-  __syncwarp();
-  if (const int rank = static_cast<int>(threadIdx.x) % kWarp; rank < Blocks)
-    barrier_arrive_at(empty, rank);
 }
 
 /// Four neighbouring lanes hold two columns each of four eights (x[eight]); afterwards lane t has
@@ -239,7 +218,7 @@ struct TileFinish {
 };
 
 /// sums = the products of `depth` blocks that come next, `used` behind the first.
-template <int N, int Blocks>
+template <int N>
 __device__ inline void multiply_blocks(float (&sums)[N / 8][4], const ProductShared<N>& shared,
                                        int depth, int& used) {
   using Tile = ProductTile<N>;
@@ -255,21 +234,21 @@ __device__ inline void multiply_blocks(float (&sums)[N / 8][4], const ProductSha
           tile_descriptor(shared.right + s * Tile::kRightBytes + step * 32, 16), block + step > 0);
     products_commit();
     products_leave<1>();
-    if (block > 0) leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
+    if (block > 0) leave(shared.empty + (used - 1) % Tile::kStages);
   }
   products_wait<0>(sums);
-  leave_all<Blocks>(shared.empty + (used - 1) % Tile::kStages);
+  leave(shared.empty + (used - 1) % Tile::kStages);
 }
 
-template <int N, Activation Kind, int Blocks = 1>
+template <int N, Activation Kind>
 __device__ inline void compute_products(const Finish& f, const ProductGrid& grid,
                                         const ProductShared<N>& shared) {
   using Tile = TileFinish<N, Kind>;
   int used = 0;
-  each_product<Tile::kPaired ? N / 2 : N, Blocks>(grid, [&](const ProductPlace& at) {
+  each_product<Tile::kPaired ? N / 2 : N>(grid, [&](const ProductPlace& at) {
     Tile finish(f, at.column, [&](int i) { return at.row + i; });
     float sums[N / 8][4];
-    multiply_blocks<N, Blocks>(sums, shared, grid.depth, used);
+    multiply_blocks<N>(sums, shared, grid.depth, used);
     TESSERA_UNROLL
     for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
   });

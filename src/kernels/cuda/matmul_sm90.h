@@ -2,12 +2,11 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/finish.h"
 #include "kernels/cuda/library_product.h"
 #include "kernels/cuda/row_map.h"
 
 namespace tessera::kernels::cuda {
-
-struct Finish;
 
 constexpr int kProductRows = 128;           // of x in a tile: 64 a warpgroup
 constexpr int kProductDepth = 64;           // columns of x and w that come at a time
@@ -29,45 +28,39 @@ inline bool serves_sm90(const LibraryProduct& p) {
          fits_row_map(p.w, p.k, 1, static_cast<int>(p.k));
 }
 
-/// A tile's rows of w (128, 192 or 256), and the blocks of a cluster, which share them (1 or 2).
-struct ProductWay {
-  int width, blocks;
-  bool operator==(const ProductWay&) const = default;
-};
-
-/// What takes least time by a model of an H200: how many tiles each multiprocessor has in turn,
-/// and what bounds a step of one, its tensor cores or what all of them read from the L2 cache.
-constexpr ProductWay product_way(int64_t rows, int64_t columns, int64_t k, bool paired,
-                                 int64_t multiprocessors) {
-  constexpr double kFlops = 5600, kBytes = 5000;  // a nanosecond: of a multiprocessor, of the cache
-  constexpr double kTile = 900, kColumn = 8;      // nanoseconds that a tile, and its columns, wait
+/// A tile's rows of w, 128, 192 or 256, that take least time; 0: the library and a kernel that
+/// finishes its sums take less. By a model of what an H200 took, docs/results/gpu.md.
+constexpr int product_width(int64_t rows, int64_t columns, int64_t k, bool paired,
+                            int64_t multiprocessors) {
+  struct Way {
+    int width;
+    double step, tile, start;  // microseconds: of kProductDepth, of the rest of a tile, once
+  };
+  constexpr Way kWays[] = {
+      {128, 0.424, 3.00, -1.8}, {192, 0.600, 4.95, -2.9}, {256, 0.713, 7.04, -3.7}};
+  constexpr double kLibraryFlops = 729e6, kLibrarySums = 0.746e6, kLibraryStart = 4.8;
   const auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  ProductWay best{128, 1};
-  double least = 1e300;
-  for (const ProductWay way : {best, ProductWay{192, 1}, ProductWay{256, 1}, ProductWay{128, 2},
-                               ProductWay{192, 2}, ProductWay{256, 2}}) {
+  const double sums = static_cast<double>(rows) * static_cast<double>(columns);
+  int best = 0;  // paired weights were not measured there
+  double least = paired ? 1e300
+                        : 2 * sums * static_cast<double>(k) / kLibraryFlops + sums / kLibrarySums +
+                              kLibraryStart;
+  for (const Way& way : kWays) {
     const int64_t tiles =
-        ceil(rows, kProductRows * way.blocks) * ceil(columns, paired ? way.width / 2 : way.width);
-    const int64_t slots = multiprocessors / way.blocks;
-    if (slots == 0) continue;
-    const int64_t busy = (tiles < slots ? tiles : slots) * way.blocks;
-    const double compute = 2.0 * kProductRows * kProductDepth * way.width / kFlops;
-    const double bytes = 128.0 * (kProductRows + double(way.width) / way.blocks);
-    const double fetch = bytes * static_cast<double>(busy) / kBytes;
-    const double step = compute > fetch ? compute : fetch;
-    const double tile =
-        static_cast<double>(ceil(k, kProductDepth)) * step + kTile + kColumn * way.width;
-    if (const double time = static_cast<double>(ceil(tiles, slots)) * tile; time < least) {
-      least = time;
-      best = way;
-    }
+        ceil(rows, kProductRows) * ceil(columns, paired ? way.width / 2 : way.width);
+    const double time = static_cast<double>(ceil(tiles, multiprocessors)) *
+                            (static_cast<double>(ceil(k, kProductDepth)) * way.step + way.tile) +
+                        way.start;
+    if (time >= least) continue;
+    least = time;
+    best = way.width;
   }
   return best;
 }
 
 /// x w^T of a GPU of compute capability 9, finished in registers; keeps the row rule. `p.n` counts
 /// the rows of w, which are paired with swiglu alone; finish is read eight columns at a time and
-/// has no f16.
-void matmul_sm90(const LibraryProduct& p, const Finish& finish, ProductWay way);
+/// has no f16. `width`: see product_width().
+void matmul_sm90(const LibraryProduct& p, const Finish& finish, int width);
 
 }  // namespace tessera::kernels::cuda

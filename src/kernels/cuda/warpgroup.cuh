@@ -65,38 +65,6 @@ __device__ inline void load_image_box(void* to, const RowMap& map, uint64_t* bar
       : "memory");
 }
 
-/// Which of the blocks of its cluster this one is.
-__device__ inline int cluster_rank() {
-  uint32_t rank = 0;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return static_cast<int>(rank);
-}
-/// All threads of all blocks of the cluster meet, warp by warp.
-__device__ inline void cluster_wait() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-/// barrier_arrive() at the same barrier of another block of the cluster.
-__device__ inline void barrier_arrive_at(uint64_t* barrier, int rank) {
-  asm volatile(
-      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(
-          shared_address(barrier)),
-      "r"(rank)
-      : "memory");
-}
-/// load_box() into the same place of the first `blocks` blocks of the cluster, each of which counts
-/// the bytes at the same barrier.
-__device__ inline void load_box_for_all(void* to, const RowMap& map, uint64_t* barrier, int channel,
-                                        int head, int64_t row, int blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(head), "r"(static_cast<int>(row)),
-      "h"(static_cast<uint16_t>((1 << blocks) - 1))
-      : "memory");
-}
-
 /// What threads wrote to shared memory is seen by products and copies that come later.
 __device__ inline void fence_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

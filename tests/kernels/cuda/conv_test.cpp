@@ -31,20 +31,21 @@ const std::vector<Case> kSmall = {
     {1, 11, 6, 8, 16, 3, 2, 1, false, true, true, true},
     {2, 5, 9, 24, 40, 3, 1, 1, true, true, true, true},
     {1, 4, 4, 6, 8, 3, 1, 0, true, false, false, false},
-    {2, 21, 35, 72, 264, 3, 1, 1, false, true, false,
+    {1, 9, 19, 72, 136, 3, 1, 1, false, true, false,
      true},  // boxes that stick out, two of channels
-    {1, 20, 26, 64, 136, 3, 1, 1, true, false, true, false},
-    {3, 17, 9, 8, 3, 3, 1, 1, false, false, false, true},
-    {1, 3, 130, 128, 64, 1, 1, 0, false, true, true, false},
+    {1, 6, 11, 64, 24, 3, 1, 1, true, false, true, false},
+    {2, 9, 7, 8, 3, 3, 1, 1, false, false, false, true},
+    {1, 2, 130, 64, 64, 1, 1, 0, false, true, true, false},
 };
 const std::vector<Case> kLarge = {
     {1, 64, 60, 128, 128, 3, 1, 1, false, true, true, true},
     {2, 40, 33, 64, 256, 3, 1, 1, true, false, false, false},
     {1, 65, 64, 96, 130, 3, 2, 0, false, true, true, false},
     {1, 100, 90, 256, 64, 1, 1, 0, false, false, false, true},
-    {2, 200, 150, 128, 264, 3, 1, 1, false, true, true, true},
-    {1, 190, 200, 512, 128, 3, 1, 1, true, true, false, false},
-    {1, 300, 190, 128, 3, 3, 1, 1, false, true, true, false},
+    {1, 140, 130, 64, 72, 3, 1, 1, false, true, true, true},  // more tiles than multiprocessors
+    {1, 140, 130, 32, 136, 3, 1, 1, false, false, false, true},
+    {1, 70, 66, 32, 136, 3, 1, 1, true, true, false, false},
+    {2, 120, 90, 64, 3, 3, 1, 1, false, true, true, false},
 };
 
 Tensor run(const Where& at, void (*kernel)(const ConvArgs&), const Case& c, DType filter,

@@ -19,14 +19,8 @@ inline bool warpgroups = false;
 
 /// Lets other threads run until `ready` says yes.
 void wait_until(std::function<bool()> ready);
-/// Work of the copy engine, in this block's shared memory or another's of the cluster.
+/// Work of the copy engine.
 void engine_later(std::function<void()> work);
-void engine_later_at(int rank, std::function<void()> work);
-/// This block's number in its cluster; all threads of the cluster wait for each other; the same
-/// place of another block's shared memory.
-int cluster_rank();
-void wait_for_cluster();
-unsigned char* shared_of(const void* shared, int rank);
 /// Products of the running thread: into `sums` [count], with `left` [4] of their left operand in
 /// registers, or null. Both are to stay as they are until the product is waited for.
 void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left);
@@ -162,18 +156,16 @@ inline RowMap image_map(const char*, const void* data, const Images& x, int box_
                         int box_height) {
   return encoded(data, image_map_shape(x, box_width, box_height));
 }
-// A box to the shared memory of a block of the cluster, counted at its barrier there; zeros for
-// what the map does not have.
-inline void load_at(int rank, void* to, const RowMap& made, uint64_t* barrier,
+// A box to shared memory, counted at a barrier; zeros for what the map does not have.
+inline void load_at(void* to, const RowMap& made, uint64_t* barrier,
                     const std::array<int64_t, 4>& first) {
   if (shared_address(to) % 1024) throw std::logic_error("a swizzled box that is not aligned");
   for (const int64_t at : first)
     if (at < INT32_MIN || at > INT32_MAX) throw std::logic_error("a box at no place of 32 bits");
   emulation::Map map;
   std::memcpy(&map, made.bytes, sizeof(map));
-  unsigned char* const there = emulation::shared_of(to, rank);
-  auto* counts = reinterpret_cast<uint64_t*>(emulation::shared_of(barrier, rank));
-  emulation::engine_later_at(rank, [=] {
+  auto* const there = static_cast<unsigned char*>(to);
+  emulation::engine_later([=] {
     const int lines = map.box[1] * map.box[2] * map.box[3];
     for (int word = 0; word < lines * 8; ++word) emulation::check_shown(there + word * 16);
     for (int line = 0; line < lines; ++line)
@@ -193,27 +185,17 @@ inline void load_at(int rank, void* to, const RowMap& made, uint64_t* barrier,
         std::memcpy(emulation::shared_base() + (to_byte ^ (to_byte >> 7 & 7) << 4), &value, 2);
       }
     emulation::engine_wrote(there, int64_t{lines} * 128);
-    emulation::change(counts, [&](emulation::Phases& p) { p.bytes -= lines * 128; });
+    emulation::change(barrier, [&](emulation::Phases& p) { p.bytes -= lines * 128; });
   });
 }
 inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
                      int64_t row) {
   if (channel < 0 || head < 0 || row < 0) throw std::logic_error("a box before its rows");
-  load_at(emulation::cluster_rank(), to, map, barrier, {channel, head, row, 0});
+  load_at(to, map, barrier, {channel, head, row, 0});
 }
 inline void load_image_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int x,
                            int y, int image) {
-  load_at(emulation::cluster_rank(), to, map, barrier, {channel, x, y, image});
-}
-inline void load_box_for_all(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
-                             int64_t row, int blocks) {
-  for (int rank = 0; rank < blocks; ++rank)
-    load_at(rank, to, map, barrier, {channel, head, row, 0});
-}
-inline int cluster_rank() { return emulation::cluster_rank(); }
-inline void cluster_wait() { emulation::wait_for_cluster(); }
-inline void barrier_arrive_at(uint64_t* barrier, int rank) {
-  barrier_arrive(reinterpret_cast<uint64_t*>(emulation::shared_of(barrier, rank)));
+  load_at(to, map, barrier, {channel, x, y, image});
 }
 
 inline void fence_shared() { emulation::show_to_engine(); }

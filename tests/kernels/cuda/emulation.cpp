@@ -118,24 +118,20 @@ struct Block {
   Place scheduler;
   std::exception_ptr error;
 };
-// Of a cluster, which run at the same time.
-std::vector<Block> blocks(1);
-Block* now = blocks.data();
-Barrier all_blocks;
-unsigned first_block = 0;
+Block block;
 
 void enter() {
   try {
-    (*now->body)();
+    (*block.body)();
   } catch (...) {
-    now->error = std::current_exception();
+    block.error = std::current_exception();
   }
-  now->running->done = true;
-  switch_to(now->running->place, now->scheduler);
+  block.running->done = true;
+  switch_to(block.running->place, block.scheduler);
 }
 
 void wait_at(Barrier& barrier) {
-  Thread& self = *now->running;
+  Thread& self = *block.running;
   if (++barrier.arrived == barrier.members) {
     barrier.arrived = 0;
     ++barrier.generation;
@@ -143,7 +139,7 @@ void wait_at(Barrier& barrier) {
   }
   self.waits = &barrier;
   self.generation = barrier.generation;
-  switch_to(self.place, now->scheduler);
+  switch_to(self.place, block.scheduler);
 }
 
 bool resume(Thread& thread) {
@@ -151,135 +147,78 @@ bool resume(Thread& thread) {
   if (thread.ready && !thread.ready()) return false;
   thread.waits = nullptr;
   thread.ready = nullptr;
-  now->running = &thread;
+  block.running = &thread;
   threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
-  blockIdx.x = first_block + static_cast<unsigned>(now - blocks.data());
-  switch_to(now->scheduler, thread.place);
+  switch_to(block.scheduler, thread.place);
   return true;
 }
 
 }  // namespace
 
-void start(int threads, int64_t shared_bytes, const std::function<void()>& body) {
+void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
+  if (threads <= 0 || threads % 32 != 0 || threads > 1024)
+    throw std::logic_error("a block of " + std::to_string(threads) + " threads");
   static std::vector<std::unique_ptr<std::byte[]>> stacks;
-  const size_t before = static_cast<size_t>(now - blocks.data()) * static_cast<size_t>(threads);
-  while (stacks.size() < before + static_cast<size_t>(threads))
-    stacks.emplace_back(new std::byte[kStack]);
-  now->body = &body;
-  now->error = nullptr;
-  now->shared.assign(static_cast<size_t>(shared_bytes) / 16 + 73, {~0u, ~0u, ~0u, ~0u});
-  const auto* base = reinterpret_cast<const unsigned char*>(now->shared.data());
-  now->shown.assign(base, base + now->shared.size() * 16);
-  now->fresh_barriers.clear();
-  now->copied_to.clear();
-  now->named.clear();
-  now->engine.clear();
-  now->barrier = {.members = threads};
-  now->warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
-  now->threads.assign(static_cast<size_t>(threads), Thread{});
+  while (stacks.size() < static_cast<size_t>(threads)) stacks.emplace_back(new std::byte[kStack]);
+  block.body = &body;
+  block.error = nullptr;
+  block.shared.assign(static_cast<size_t>(shared_bytes) / 16 + 73, {~0u, ~0u, ~0u, ~0u});
+  const auto* base = reinterpret_cast<const unsigned char*>(block.shared.data());
+  block.shown.assign(base, base + block.shared.size() * 16);
+  block.fresh_barriers.clear();
+  block.copied_to.clear();
+  block.named.clear();
+  block.engine.clear();
+  block.barrier = {.members = threads};
+  block.warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
+  block.threads.assign(static_cast<size_t>(threads), Thread{});
   for (int t = 0; t < threads; ++t) {
-    Thread& thread = now->threads[static_cast<size_t>(t)];
-    thread.index = t;
-    prepare(thread.place, stacks[before + static_cast<size_t>(t)].get(), enter);
+    block.threads[static_cast<size_t>(t)].index = t;
+    prepare(block.threads[static_cast<size_t>(t)].place, stacks[static_cast<size_t>(t)].get(),
+            enter);
   }
-}
-
-// Whether a thread went on.
-bool run_threads() {
-  bool progress = false;
-  const size_t threads = now->threads.size();
-  for (size_t i = 0; i < threads; ++i)
-    progress |= resume(now->threads[backwards ? threads - 1 - i : i]);
-  return progress;
-}
-
-bool run_engine() {
-  if (now->engine.empty()) return false;
-  if (std::all_of(now->threads.begin(), now->threads.end(), [](auto& t) { return t.done; }))
-    throw std::logic_error("a box for a block that has ended");
-  const auto work = std::move(now->engine.back());
-  now->engine.pop_back();
-  work();
-  return true;
-}
-
-// f() of each block of the cluster; whether one said yes.
-template <class F>
-bool each_block(const F& f) {
-  bool any = false;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    now = &blocks[backwards ? blocks.size() - 1 - i : i];
-    any |= f();
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (int i = 0; i < threads; ++i)
+      progress |= resume(block.threads[static_cast<size_t>(backwards ? threads - 1 - i : i)]);
+    if (progress || block.engine.empty() || block.error) continue;
+    const auto work = std::move(block.engine.back());
+    block.engine.pop_back();
+    work();
+    progress = true;
   }
-  return any;
-}
-
-void check_end() {
-  for (const Thread& thread : now->threads)
+  if (block.error) std::rethrow_exception(block.error);
+  for (const Thread& thread : block.threads)
     if (!thread.done)
       throw std::logic_error("thread " + std::to_string(thread.index) +
                              " waits for threads that do not come");
-  for (const Thread& thread : now->threads)
+  for (const Thread& thread : block.threads)
     if (!thread.products.empty()) throw std::logic_error("nobody waited for a product");
-  if (!now->copied_to.empty()) throw std::logic_error("nobody waited for a copy");
-  for (const auto& [name, barrier] : now->named)
+  if (!block.copied_to.empty()) throw std::logic_error("nobody waited for a copy");
+  for (const auto& [name, barrier] : block.named)
     if (barrier.arrived != 0)
       throw std::logic_error("barrier " + std::to_string(name) + " still waits for threads");
 }
 
-void run_cluster(int count, int threads, int64_t shared_bytes, const std::function<void()>& body) {
-  if (threads <= 0 || threads % 32 != 0 || threads > 1024)
-    throw std::logic_error("a block of " + std::to_string(threads) + " threads");
-  blocks.resize(static_cast<size_t>(count));
-  first_block = blockIdx.x;
-  all_blocks = {.members = count * threads};
-  each_block([&] { return start(threads, shared_bytes, body), false; });
-  const auto failed = [] { return now->error != nullptr; };
-  while (each_block(run_threads) || (!each_block(failed) && each_block(run_engine))) {
-  }
-  each_block([] {
-    if (now->error) std::rethrow_exception(now->error);
-    return false;
-  });
-  each_block([] { return check_end(), false; });
-  now = blocks.data();
+void wait_for_block() { wait_at(block.barrier); }
+
+int lane() { return block.running->index % 32; }
+
+void wait_for_warp() {
+  wait_at(block.warps[static_cast<size_t>(block.running->index / 32)].barrier);
 }
-
-int cluster_rank() { return static_cast<int>(now - blocks.data()); }
-
-void wait_for_cluster() { wait_at(all_blocks); }
-
-unsigned char* shared_of(const void* shared, int rank) {
-  const auto at = static_cast<const unsigned char*>(shared) - shared_base();
-  Block* const here = std::exchange(now, &blocks.at(static_cast<size_t>(rank)));
-  unsigned char* const there = shared_base() + at;
-  now = here;
-  return there;
-}
-
-void engine_later_at(int rank, std::function<void()> work) {
-  Block* const here = std::exchange(now, &blocks.at(static_cast<size_t>(rank)));
-  engine_later(std::move(work));
-  now = here;
-}
-
-void wait_for_block() { wait_at(now->barrier); }
-
-int lane() { return now->running->index % 32; }
-
-void wait_for_warp() { wait_at(now->warps[static_cast<size_t>(now->running->index / 32)].barrier); }
 
 const Slots& show(const void* value, size_t bytes) {
-  Warp& warp = now->warps[static_cast<size_t>(now->running->index / 32)];
-  Slots& slots = warp.slots[now->running->shown];
-  now->running->shown ^= 1;  // whoever shows next does not disturb who still reads
+  Warp& warp = block.warps[static_cast<size_t>(block.running->index / 32)];
+  Slots& slots = warp.slots[block.running->shown];
+  block.running->shown ^= 1;  // whoever shows next does not disturb who still reads
   std::memcpy(slots[static_cast<size_t>(lane())].data(), value, bytes);
   wait_at(warp.barrier);
   return slots;
 }
 
 unsigned char* shared_base() {
-  auto* data = reinterpret_cast<unsigned char*>(now->shared.data());
+  auto* data = reinterpret_cast<unsigned char*>(block.shared.data());
   return data + (1024 - reinterpret_cast<uintptr_t>(data) % 1024) % 1024;
 }
 
@@ -288,18 +227,18 @@ unsigned char* dynamic_shared() { return shared_base() + 128; }
 
 void wait_until(std::function<bool()> ready) {
   if (ready()) return;
-  Thread& self = *now->running;
+  Thread& self = *block.running;
   self.ready = std::move(ready);
-  switch_to(self.place, now->scheduler);
+  switch_to(self.place, block.scheduler);
 }
 
 void engine_later(std::function<void()> work) {
   if (backwards) return work();
-  now->engine.push_back(std::move(work));
+  block.engine.push_back(std::move(work));
 }
 
 Barrier& named(int name, int threads) {
-  Barrier& barrier = now->named[name];
+  Barrier& barrier = block.named[name];
   if (barrier.arrived > 0 && barrier.members != threads)
     throw std::logic_error("threads that count a barrier's members otherwise");
   barrier.members = threads;
@@ -317,49 +256,50 @@ void arrive_for_threads(int name, int threads) {
 
 size_t line_of(const void* shared) {
   return static_cast<size_t>(static_cast<const unsigned char*>(shared) -
-                             reinterpret_cast<const unsigned char*>(now->shared.data())) /
+                             reinterpret_cast<const unsigned char*>(block.shared.data())) /
          16 * 16;
 }
 
 unsigned char* line_at(size_t line) {
-  return reinterpret_cast<unsigned char*>(now->shared.data()) + line;
+  return reinterpret_cast<unsigned char*>(block.shared.data()) + line;
 }
 
 void store_line(void* to, const void* from) {
   if (reinterpret_cast<uintptr_t>(to) % 16)
     throw std::logic_error("16 bytes that are stored at no multiple of 16");
   std::memcpy(to, from, 16);
-  now->running->unseen.push_back(line_of(to));
+  block.running->unseen.push_back(line_of(to));
 }
 
 void show_to_engine() {
-  for (const size_t line : now->running->unseen) std::memcpy(&now->shown[line], line_at(line), 16);
-  now->running->unseen.clear();
+  for (const size_t line : block.running->unseen)
+    std::memcpy(&block.shown[line], line_at(line), 16);
+  block.running->unseen.clear();
 }
 
 void engine_wrote(const void* shared, int64_t bytes) {
-  std::memcpy(&now->shown[line_of(shared)], shared, static_cast<size_t>(bytes));
+  std::memcpy(&block.shown[line_of(shared)], shared, static_cast<size_t>(bytes));
 }
 
 void check_shown(const void* at) {
   const size_t line = line_of(at);
-  if (std::memcmp(&now->shown[line], line_at(line), 16) != 0)
+  if (std::memcmp(&block.shown[line], line_at(line), 16) != 0)
     throw std::logic_error("shared memory that a thread wrote and did not show (fence_shared)");
 }
 
-void barrier_made(uint64_t* barrier) { now->fresh_barriers.push_back(barrier); }
+void barrier_made(uint64_t* barrier) { block.fresh_barriers.push_back(barrier); }
 
 void make_barriers_known() {
-  for (uint64_t* barrier : now->fresh_barriers) {
+  for (uint64_t* barrier : block.fresh_barriers) {
     auto phases = std::bit_cast<Phases>(*barrier);
     phases.valid = kBarrier;
     *barrier = std::bit_cast<uint64_t>(phases);
   }
-  now->fresh_barriers.clear();
+  block.fresh_barriers.clear();
 }
 
 void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left) {
-  Thread& self = *now->running;
+  Thread& self = *block.running;
   if (!self.products_begun)
     throw std::logic_error("a product before products_begin(), after a wait for others");
   Product made{std::move(work), self.committed_products, sums, {}, left, {}};
@@ -370,7 +310,7 @@ void product_later(std::function<void()> work, float* sums, int count, const uin
   self.products.push_back(std::move(made));
 }
 
-void begin_products() { now->running->products_begun = true; }
+void begin_products() { block.running->products_begun = true; }
 
 void do_product(const Product& product) {
   const std::vector<float>& then = product.sums_then;
@@ -381,10 +321,10 @@ void do_product(const Product& product) {
   product.work();
 }
 
-void commit_products() { ++now->running->committed_products; }
+void commit_products() { ++block.running->committed_products; }
 
 void finish_products(int left) {
-  Thread& self = *now->running;
+  Thread& self = *block.running;
   const int64_t before = self.committed_products - left;
   size_t done = 0;
   for (; done < self.products.size() && self.products[done].group < before; ++done)
@@ -396,15 +336,15 @@ void finish_products(int left) {
 void copy_later(void* to, const void* from, bool valid) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
     throw std::logic_error("an asynchronous copy between addresses that are no multiples of 16");
-  if (!now->copied_to.insert(to).second)
+  if (!block.copied_to.insert(to).second)
     throw std::logic_error("a copy to where another one is under way");
-  now->running->copies.push_back({to, from, valid, now->running->committed});
+  block.running->copies.push_back({to, from, valid, block.running->committed});
 }
 
-void commit_copies() { ++now->running->committed; }
+void commit_copies() { ++block.running->committed; }
 
 void finish_copies(int left) {
-  Thread& self = *now->running;
+  Thread& self = *block.running;
   const int64_t before = self.committed - left;
   std::erase_if(self.copies, [&](const Copy& copy) {
     if (copy.group >= before) return false;
@@ -412,7 +352,7 @@ void finish_copies(int left) {
       std::memcpy(copy.to, copy.from, 16);
     else
       std::memset(copy.to, 0, 16);
-    now->copied_to.erase(copy.to);
+    block.copied_to.erase(copy.to);
     self.unseen.push_back(line_of(copy.to));
     return true;
   });

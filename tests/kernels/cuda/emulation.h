@@ -1,9 +1,8 @@
 #pragma once
 
-// Runs the sources of kernels/cuda on the CPU: blocks one after the other (those of a cluster at
-// the same time), the threads of a block as fibers that meet at barriers and warp instructions.
-// Include this first, then a kernel's .cu file: its functions then stand in namespace
-// tessera::kernels::emulated.
+// Runs the sources of kernels/cuda on the CPU: blocks one after the other, the threads of a block
+// as fibers that meet at barriers and warp instructions. Include this first, then a kernel's .cu
+// file: its functions then stand in namespace tessera::kernels::emulated.
 //
 // What hardware leaves open is made to hurt: shared memory starts as NaNs, asynchronous copies
 // happen as late as they may, and threads run forwards or backwards (emulation::backwards), so that
@@ -68,12 +67,8 @@ class Reach {
   Reach& operator=(const Reach&) = delete;
 };
 
-/// Runs `count` blocks of `threads` threads that are one cluster, from blockIdx on. Throws
-/// std::logic_error where they would hang.
-void run_cluster(int count, int threads, int64_t shared_bytes, const std::function<void()>& body);
-inline void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
-  run_cluster(1, threads, shared_bytes, body);
-}
+/// Runs one block of `threads` threads. Throws std::logic_error where they would hang.
+void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body);
 /// Waits for all threads of the block, or of the warp.
 void wait_for_block();
 void wait_for_warp();
@@ -269,10 +264,9 @@ void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args...
   gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
   blockDim = {static_cast<unsigned>(shape.threads), 1, 1};
   for (unsigned y = 0; y < gridDim.y; ++y)
-    for (unsigned x = 0; x < gridDim.x; x += static_cast<unsigned>(shape.cluster)) {
+    for (unsigned x = 0; x < gridDim.x; ++x) {
       blockIdx = {x, y, 0};
-      emulation::run_cluster(shape.cluster, shape.threads, shape.shared,
-                             [&] { std::apply(kernel, values); });
+      emulation::run_block(shape.threads, shape.shared, [&] { std::apply(kernel, values); });
     }
 }
 
