@@ -27,7 +27,8 @@ KERNELS = re.compile(r"\.section\s+\.text\.(\S+?),")
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,6})\*/\s+(?:@!?U?P\d+\s+)?([^;]*?)\s*;")
 # Bytes of a kernel's code.
 MOST_BYTES = {"attention_sm90_kernel": 64 * 1024, "matmul_sm90_kernel": 84 * 1024,
-              "conv_sm90_kernel": 256 * 1024}
+              "conv_sm90_kernel": 256 * 1024, "conv_images_sm90_kernel": 84 * 1024,
+              "expert_products_sm90_kernel": 84 * 1024}
 # No division of 64 bits, a call of some hundred instructions; where they take eight elements, as words.
 WORDS = ("rope_kernel", "copy_kernel", "move_rows_kernel", "convert_kernel", "prepare_kernel")
 # Keys of a block by the width of a head, as Sm90Tile has them.
@@ -103,7 +104,7 @@ def wrong_forms(compiler, root):
             wrong.append(f"a program for {arch} says the opposite of what it has")
     with tempfile.TemporaryDirectory() as folder:
         ptx = pathlib.Path(folder) / "code.ptx"
-        for name in ("attention_sm90", "matmul_sm90", "experts", "conv"):
+        for name in ("attention_sm90", "matmul_sm90", "experts_sm90", "conv", "conv_sm90"):
             nvcc(compiler, root, name, "-arch=compute_90", "-ptx", "-o", ptx)
             bodies = re.split(r"\.entry ", ptx.read_text(encoding="utf-8"))[1:]
             of_groups = [body for body in bodies if "sm90_kernel" in body.split("(")[0]]
@@ -115,7 +116,7 @@ def wrong_forms(compiler, root):
 def listings(compiler, disassembler, root):
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "code.cubin"
-        for name in ("attention_sm90", "matmul_sm90", "rope", "copy", "conv"):
+        for name in ("attention_sm90", "matmul_sm90", "rope", "copy", "conv", "conv_sm90", "experts_sm90"):
             nvcc(compiler, root, name, "-arch=sm_90a", "-cubin", "-o", cubin)
             yield subprocess.run([disassembler, "-c", cubin], capture_output=True, text=True,
                                  check=True).stdout

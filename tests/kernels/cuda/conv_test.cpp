@@ -7,7 +7,6 @@
 #include "kernels/random_values.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/conv.cu"
-#include "kernels/cuda/conv_sm90.cu"
 #endif
 
 namespace tessera::kernels {

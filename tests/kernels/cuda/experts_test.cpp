@@ -9,7 +9,6 @@
 #include "tessera/error.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/experts.cu"
-#include "kernels/cuda/experts_sm90.cu"
 #endif
 
 namespace tessera::kernels {
