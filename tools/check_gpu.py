@@ -33,6 +33,7 @@ BENCHES = ("attention_bench", "experts_bench", "families_bench", "dit_moe_bench"
 LONG = "-CudaElementwise.EveryOp*:CudaMatmul.EveryEpilogue*:CudaNorm.EqualsTheReference*:*Plan.*"
 CHECKED = f"Cuda*:TransformersOnGpu.DitMoe:EncodersOnGpu.VaeDecodesAndEncodes{LONG}"
 RACED = f"Cuda*{LONG}:CudaMatmul.*"
+SHARDS = 4  # of a checker's tests
 
 
 @dataclasses.dataclass
@@ -40,12 +41,13 @@ class Stage:
     name: str
     seconds: int
     command: list
+    shards: int = 1  # as many processes at the same time, which share the tests of a program
 
 
 def sanitizer(tool, test, tests, seconds):
     checker = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     return Stage(tool, seconds, ["env", "TESSERA_SMALL_PROBLEMS=1", checker, "--tool", tool, "--target-processes",
-                                 "all", "--error-exitcode", "9", test, "--gtest_brief=1", f"--gtest_filter={tests}"])
+                                 "all", "--error-exitcode", "9", test, "--gtest_brief=1", f"--gtest_filter={tests}"], SHARDS)
 
 
 def stages(programs, python, build):
@@ -63,6 +65,7 @@ def stages(programs, python, build):
         Stage("models", 240, [python, ROOT / "tools/gpu_models.py", tessera]),
         Stage("kernels", 120, [tessera, "bench", "kernels", "--device", "cuda"]),
         sanitizer("memcheck", test, CHECKED, 180),
+        Stage("compile", 240, [python, ROOT / "bench/peers/compile_ahead.py"]),
         Stage("attention", 120, peer("attention")),
         Stage("experts", 300, peer("experts")),
         Stage("families", 420, peer("families", models, "compile")),
@@ -89,19 +92,30 @@ def run_stage(stage, limit, environment):
     command = list(map(str, stage.command))
     result = {"command": shlex.join(command), "limit_s": round(limit), "before": gpu_page.clocks()}
     start = time.monotonic()
+    processes = []
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace", env=environment, start_new_session=True, cwd=ROOT)
+        for shard in range(stage.shards):
+            own = {"GTEST_TOTAL_SHARDS": str(stage.shards), "GTEST_SHARD_INDEX": str(shard)} if stage.shards > 1 else {}
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                              errors="replace", env={**environment, **own}, start_new_session=True,
+                                              cwd=ROOT))
     except OSError as error:
         return {**result, "status": "cannot start", "output": str(error), "seconds": 0}
-    try:
-        output, _ = process.communicate(timeout=limit)
-        result["status"] = "passed" if process.returncode == 0 else f"failed (status {process.returncode})"
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        result["status"] = f"stopped at its limit of {limit:.0f} s"
-    return {**result, "output": output, "seconds": round(time.monotonic() - start, 1), "after": gpu_page.clocks()}
+    outputs, statuses, stopped = [], [], False
+    for process in processes:
+        try:
+            output, _ = process.communicate(timeout=max(0.1, start + limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            stopped = True
+        outputs.append(output)
+        statuses.append(process.returncode)
+    failed = [status for status in statuses if status]
+    result["status"] = (f"stopped at its limit of {limit:.0f} s" if stopped else
+                        f"failed (status {failed[0]})" if failed else "passed")
+    return {**result, "output": "".join(outputs), "seconds": round(time.monotonic() - start, 1),
+            "after": gpu_page.clocks()}
 
 
 def write(out, results):

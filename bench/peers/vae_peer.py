@@ -62,6 +62,20 @@ def decoder():
     return nn.Sequential(*layers).eval()
 
 
+def variants(shape, compiled, device):
+    height, width = (int(side) // 8 for side in shape.split("x"))
+    plain, latent = decoder(), torch.randn(1, 4, height, width)
+    half = decoder().bfloat16().to(memory_format=torch.channels_last)
+    last = latent.bfloat16().contiguous(memory_format=torch.channels_last)
+    ways = {"best": lambda: half(last), "default": lambda: plain(latent)}
+    if compiled:
+        fast = torch.compile(half)
+        ways["compiled"] = lambda: fast(last)
+        if device == "cuda":
+            ways["compiled_graphed"] = graphed(ways["compiled"])
+    return ways
+
+
 def main():
     device, words = take_device(sys.argv[1:])
     compiled = "compile" in words
@@ -70,18 +84,8 @@ def main():
     shape = words[1] if len(words) > 1 else "512x512"
     torch.set_num_threads(threads)
     torch.set_default_device(device)
-    height, width = (int(side) // 8 for side in shape.split("x"))
     with torch.inference_mode():
-        plain, latent = decoder(), torch.randn(1, 4, height, width)
-        half = decoder().bfloat16().to(memory_format=torch.channels_last)
-        last = latent.bfloat16().contiguous(memory_format=torch.channels_last)
-        ways = {"best": lambda: half(last), "default": lambda: plain(latent)}
-        if compiled:
-            fast = torch.compile(half)
-            ways["compiled"] = lambda: fast(last)
-            if device == "cuda":
-                ways["compiled_graphed"] = graphed(ways["compiled"])
-        compare(program("vae_bench"), threads, shape + "-bf16", ways, rounds=1,
+        compare(program("vae_bench"), threads, shape + "-bf16", variants(shape, compiled, device), rounds=1,
                 times=1 if device == "cpu" else 3, device=device)
     finish()
 

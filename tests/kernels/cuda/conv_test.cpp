@@ -41,9 +41,9 @@ const std::vector<Case> kLarge = {
     {2, 40, 33, 64, 256, 3, 1, 1, true, false, false, false},
     {1, 65, 64, 96, 130, 3, 2, 0, false, true, true, false},
     {1, 100, 90, 256, 64, 1, 1, 0, false, false, false, true},
-    {1, 140, 130, 64, 72, 3, 1, 1, false, true, true, true},  // more tiles than multiprocessors
-    {1, 140, 130, 32, 136, 3, 1, 1, false, false, false, true},
-    {1, 70, 66, 32, 136, 3, 1, 1, true, true, false, false},
+    {1, 140, 130, 16, 72, 3, 1, 1, false, true, true, true},  // more tiles than multiprocessors
+    {1, 140, 130, 8, 136, 3, 1, 1, false, false, false, true},
+    {1, 70, 66, 8, 136, 3, 1, 1, true, true, false, false},
     {2, 120, 90, 64, 3, 3, 1, 1, false, true, true, false},
 };
 

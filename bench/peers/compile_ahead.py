@@ -1,0 +1,61 @@
+"""Compiles for a GPU what the peers compile there, side by side, so that they find it in torch.compile's
+cache: each takes half a minute, and their numbers come in turn.
+
+    python bench/peers/compile_ahead.py
+
+Prints a JSON line for each; ends with status 1 if one failed.
+"""
+import importlib
+import json
+import subprocess
+import sys
+import time
+
+JOBS = [("families", f"{family}:{tokens}") for tokens in (4096, 1024) for family in ("flux", "sd3", "pixart")] + [
+    ("vae", "1024x1024"), ("dit_moe", "xl:1024:6"), ("dit_moe", "xl:4096:6"), ("experts", "1024x2048x1024x64x8")]
+
+
+def compiled(peer, shape):
+    """The call of a peer that compiles at first."""
+    module = importlib.import_module(f"{peer}_peer")
+    if peer == "families":
+        family, tokens = shape.split(":")
+        return module.variants(family, int(tokens), {"compile"}, "cuda", 1)["compiled"]
+    if peer == "vae":
+        return module.variants(shape, True, "cuda")["compiled"]
+    if peer == "experts":
+        return module.Layer(*map(int, shape.split("x")), "cuda").variants()["compiled"]
+    return module.variants(shape, "cuda")["compiled"]
+
+
+def compile_one(peer, shape):
+    import torch
+
+    torch.set_default_device("cuda")
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    with torch.inference_mode():
+        compiled(peer, shape)()
+        torch.cuda.synchronize()
+    print(json.dumps({"peer": peer, "shape": shape, "seconds": round(time.perf_counter() - start, 1)}), flush=True)
+
+
+def main():
+    if len(sys.argv) == 3:
+        compile_one(*sys.argv[1:])
+        return 0
+    running = [(job, subprocess.Popen([sys.executable, __file__, *job], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True)) for job in JOBS]
+    failed = 0
+    for (peer, shape), process in running:
+        said, wrong = process.communicate()
+        if process.returncode:
+            last = (wrong.strip().splitlines() or [f"status {process.returncode}"])[-1]
+            said = json.dumps({"peer": peer, "shape": shape, "error": last[:300]}) + "\n"
+            failed = 1
+        print(said, end="", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
