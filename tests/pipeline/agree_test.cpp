@@ -116,7 +116,7 @@ TEST(Terms, AFileCountsBySizeAndBytes) {
 TEST(Terms, EveryPartOfARequestCounts) {
   ModelState state;
   state.folder.path = ".";
-  const auto items = [&](auto change) {
+  const auto items = [&](const auto& change) {
     GenerateRequest request;
     change(request);
     return terms_of(state, request).items();
