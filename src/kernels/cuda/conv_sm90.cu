@@ -1,5 +1,4 @@
 #include "kernels/cuda/conv_sm90.h"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/matmul_sm90.cuh"
 
 namespace tessera::kernels::cuda {
@@ -12,7 +11,7 @@ struct ImageGrid {
   int64_t tiles, columns;    ///< of pixels; of rows of w
   int phases, across, down;  ///< tiles of a kind
   int box_width, box_height;
-  int kh, kw, pad_top, pad_left, channel_blocks, channels;
+  int kh, kw, pad_top, pad_left, channels;
   int out_height, out_width;
 };
 
@@ -39,12 +38,6 @@ struct ImagePlace {
   }
 };
 
-template <int N, class F>
-__device__ inline void each_image_tile(const ImageGrid& grid, const F& f) {
-  for (int64_t index = blockIdx.x; index < grid.tiles * grid.columns; index += gridDim.x)
-    f(ImagePlace(grid, index, N));
-}
-
 // What a tap of a pixel of a kind reads, in pixels of x from the pixel's own.
 __device__ inline int read_at(int phase, int tap, int pad, int phases) {
   const int moved = phase + tap - pad;
@@ -52,57 +45,45 @@ __device__ inline int read_at(int phase, int tap, int pad, int phases) {
 }
 
 template <int N>
-__device__ inline void fetch_images(const ProductMaps& maps, const ImageGrid& g,
-                                    const ProductShared<N>& shared) {
-  using Tile = ProductTile<N>;
-  int used = 0;
-  each_image_tile<N>(g, [&](const ImagePlace& at) {
+struct ImageWork {
+  static constexpr int kFetchRegisters = 40;
+  const ImageGrid& g;
+  const ProductMaps& maps;
+
+  template <class F>
+  __device__ void each(const F& f) const {
+    for (int64_t index = blockIdx.x; index < g.tiles * g.columns; index += gridDim.x)
+      f(ImagePlace(g, index, N));
+  }
+  template <class Step>
+  __device__ void fetch(const ImagePlace& at, const Step& step) const {
     for (int tap = 0; tap < g.kh * g.kw; ++tap) {
       const int x = at.x + read_at(at.phase_x, tap % g.kw, g.pad_left, g.phases);
       const int y = at.y + read_at(at.phase_y, tap / g.kw, g.pad_top, g.phases);
-      for (int block = 0; block < g.channel_blocks; ++block, ++used) {
-        const int s = used % Tile::kStages, channel = block * kProductDepth;
-        uint64_t* full = shared.full + s;
-        barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
-        barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
-        load_image_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, x, y, at.image);
-        // Behind the channels of a tap w has the next one's, x zeros.
-        fetch_weights<N>(shared.right + s * Tile::kRightBytes, maps.w, full,
-                         tap * g.channels + channel, at.column, at.column + N / 2);
-      }
+      for (int channel = 0; channel < g.channels; channel += kProductDepth)
+        step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
+          load_image_box(left, maps.x, full, channel, x, y, at.image);
+          // Behind the channels of a tap w has the next one's, x zeros.
+          fetch_weights<N>(right, maps.w, full, tap * g.channels + channel, at.column,
+                           at.column + N / 2);
+        });
     }
-  });
-}
-
-template <int N, bool Words>
-__device__ inline void compute_images(const Finish& f, const ImageGrid& g,
-                                      const ProductShared<N>& shared) {
-  using Tile = TileFinish<N, Activation::none, Words>;
-  int used = 0;
-  each_image_tile<N>(g, [&](const ImagePlace& at) {
-    Tile finish(f, at.column, [&](int i) {
-      const int x = (at.x + i % g.box_width) * g.phases + at.phase_x;
-      const int y = (at.y + i / g.box_width) * g.phases + at.phase_y;
-      const bool there = x < g.out_width && y < g.out_height;
-      return there ? (int64_t{at.image} * g.out_height + y) * g.out_width + x : f.rows;
-    });
-    float sums[N / 8][4];
-    multiply_blocks<N>(sums, shared, g.kh * g.kw * g.channel_blocks, used);
-    TESSERA_UNROLL
-    for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
-  });
-}
+  }
+  __device__ int steps() const { return g.kh * g.kw * ceil_div(g.channels, kProductDepth); }
+  __device__ int64_t row(const ImagePlace& at, int i) const {
+    const int x = (at.x + i % g.box_width) * g.phases + at.phase_x;
+    const int y = (at.y + i / g.box_width) * g.phases + at.phase_y;
+    const bool there = x < g.out_width && y < g.out_height;
+    return there ? (int64_t{at.image} * g.out_height + y) * g.out_width + x : -1;
+  }
+};
 
 template <int N, bool Words>
 __global__ void __launch_bounds__(kSm90Threads, 1)
     conv_images_sm90_kernel(const __grid_constant__ Finish finish, const ImageGrid grid,
                             const __grid_constant__ ProductMaps maps) {
 #if TESSERA_WARPGROUPS
-  const ProductShared<N> shared(dynamic_shared());
-  if (threadIdx.x == 0) shared.open();
-  after_those_before();
-  divide<40>([&] { fetch_images<N>(maps, grid, shared); },
-             [&] { compute_images<N, Words>(finish, grid, shared); });
+  make_tiles<N, Activation::none, Words>(finish, ImageWork<N>{grid, maps});
 #else
   __trap();
 #endif
@@ -135,7 +116,6 @@ void run(const ImageProduct& p, const Finish& finish) {
                  .kw = p.kw,
                  .pad_top = p.pad_top,
                  .pad_left = p.pad_left,
-                 .channel_blocks = count(ceil_div<int64_t>(p.images.channels, kProductDepth)),
                  .channels = count(p.images.channels),
                  .out_height = count(p.out_height),
                  .out_width = count(p.out_width)};
@@ -146,12 +126,7 @@ void run(const ImageProduct& p, const Finish& finish) {
   const int64_t length = int64_t{p.kh} * p.kw * p.images.channels;
   const ProductMaps maps{image_map(name, p.x, p.images, grid.box_width, grid.box_height),
                          row_map(name, p.w, length, finish.n, 1, count(length), N / 2)};
-  const int64_t all = grid.tiles * grid.columns, most = multiprocessors();
-  launch(name, conv_images_sm90_kernel<N, Words>,
-         Launch{.blocks = all < most ? all : most,
-                .threads = kSm90Threads,
-                .shared = ProductTile<N>::kShared,
-                .early = true},
+  launch(name, conv_images_sm90_kernel<N, Words>, launch_of_tiles<N>(grid.tiles * grid.columns),
          finish, grid, maps);
 }
 

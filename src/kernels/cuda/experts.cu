@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/experts_sm90.h"
-#include "kernels/cuda/grouping.h"
+#include "kernels/cuda/grouping.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/product_f32.cuh"
@@ -48,17 +48,6 @@ __global__ void __launch_bounds__(kSpreadThreads)
     if (ids[i] < 0)
       for (int64_t c = threadIdx.x % kWarp; c < hidden; c += kWarp)
         store<1>(rows, dtype, i * hidden + c, zero);
-}
-
-// The expert of a tile of rows; -1 behind the last.
-__device__ inline int expert_of(const DeviceGroups& groups, int64_t experts, int tile) {
-  if (tile >= groups.tile_begin[experts]) return -1;
-  int low = 0, high = static_cast<int>(experts);
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (groups.tile_begin[middle] <= tile ? low : high) = middle;
-  }
-  return low;
 }
 
 // Rows of x by pair (slots > 0), or rows in sorted order.
@@ -123,8 +112,9 @@ struct Tile {
   int64_t first, count, row;  // of the expert's rows in sorted order; of the tile among them
 };
 __device__ inline Tile tile_of(const Problem& p, int rows) {
-  const int tile = static_cast<int>(blockIdx.x), e = expert_of(p.groups, p.experts, tile);
-  if (e < 0) return {-1, 0, 0, 0};
+  const int tile = static_cast<int>(blockIdx.x);
+  if (tile >= p.groups.tile_begin[p.experts]) return {-1, 0, 0, 0};
+  const int e = expert_of(p.groups, 0, static_cast<int>(p.experts), tile);
   const int64_t first = p.groups.begin[e];
   return {e, first, p.groups.begin[e + 1] - first, int64_t{tile - p.groups.tile_begin[e]} * rows};
 }

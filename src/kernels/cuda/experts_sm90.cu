@@ -1,6 +1,6 @@
 #include "kernels/cuda/division.cuh"
 #include "kernels/cuda/experts_sm90.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/grouping.cuh"
 #include "kernels/cuda/matmul_sm90.cuh"
 
 namespace tessera::kernels::cuda {
@@ -27,76 +27,52 @@ struct ExpertPlace {
   int64_t column;
 
   __device__ ExpertPlace(const ExpertGrid& g, int64_t index, int64_t width) {
-    const auto tile = static_cast<int>(index / g.columns);
-    int low = g.first, high = g.last;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (g.groups.tile_begin[middle] <= tile ? low : high) = middle;
-    }
-    expert = low;
-    const int begin = g.groups.tile_begin[low], tiles = g.groups.tile_begin[low + 1] - begin;
+    expert = expert_of(g.groups, g.first, g.last, static_cast<int>(index / g.columns));
+    const int begin = g.groups.tile_begin[expert], tiles = g.groups.tile_begin[expert + 1] - begin;
     const auto local = static_cast<int>(index - int64_t{begin} * g.columns);
-    first = g.groups.begin[low];
-    count = g.groups.begin[low + 1] - first;
+    first = g.groups.begin[expert];
+    count = g.groups.begin[expert + 1] - first;
     row = int64_t{local % tiles} * kExpertRows;
     column = int64_t{local / tiles} * width;
   }
 };
 
-template <int Width, class F>
-__device__ inline void each_expert_tile(const ExpertGrid& g, const F& f) {
-  const int64_t begin = int64_t{g.groups.tile_begin[g.first]} * g.columns;
-  const int64_t end = int64_t{g.groups.tile_begin[g.last]} * g.columns;
-  for (int64_t index = begin + blockIdx.x; index < end; index += gridDim.x)
-    f(ExpertPlace(g, index, Width));
-}
-
 template <int N, bool Paired, int Most>
-__device__ inline void fetch_experts(const ExpertMaps<Most>& maps, const ExpertGrid& g,
-                                     const ProductShared<N>& shared) {
-  using Tile = ProductTile<N>;
-  int used = 0;
-  each_expert_tile<Paired ? N / 2 : N>(g, [&](const ExpertPlace& at) {
-    for (int block = 0; block < g.depth; ++block, ++used) {
-      const int s = used % Tile::kStages, channel = block * kProductDepth;
-      uint64_t* full = shared.full + s;
-      barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
-      barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
-      load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.first + at.row);
-      fetch_weights<N>(shared.right + s * Tile::kRightBytes, maps.w[at.expert - g.first], full,
-                       channel, at.column, at.column + g.second);
-    }
-  });
-}
+struct ExpertWork {
+  static constexpr int kFetchRegisters = 40;
+  const ExpertGrid& g;
+  const ExpertMaps<Most>& maps;
 
-template <int N, Activation Kind>
-__device__ inline void compute_experts(const Finish& f, const ExpertGrid& g,
-                                       const ProductShared<N>& shared) {
-  using Tile = TileFinish<N, Kind>;
-  int used = 0;
-  each_expert_tile<Tile::kPaired ? N / 2 : N>(g, [&](const ExpertPlace& at) {
-    Tile finish(f, at.column, [&](int i) -> int64_t {
-      if (at.row + i >= at.count) return f.rows;
-      const int64_t sorted = at.first + at.row + i;
-      return g.by_pair ? g.groups.pair[sorted] : sorted;
-    });
-    float sums[N / 8][4];
-    multiply_blocks<N>(sums, shared, g.depth, used);
-    TESSERA_UNROLL
-    for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
-  });
-}
+  template <class F>
+  __device__ void each(const F& f) const {
+    const int64_t begin = int64_t{g.groups.tile_begin[g.first]} * g.columns;
+    const int64_t end = int64_t{g.groups.tile_begin[g.last]} * g.columns;
+    for (int64_t index = begin + blockIdx.x; index < end; index += gridDim.x)
+      f(ExpertPlace(g, index, Paired ? N / 2 : N));
+  }
+  template <class Step>
+  __device__ void fetch(const ExpertPlace& at, const Step& step) const {
+    for (int block = 0; block < g.depth; ++block)
+      step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
+        load_box(left, maps.x, full, block * kProductDepth, 0, at.first + at.row);
+        fetch_weights<N>(right, maps.w[at.expert - g.first], full, block * kProductDepth, at.column,
+                         at.column + g.second);
+      });
+  }
+  __device__ int steps() const { return g.depth; }
+  __device__ int64_t row(const ExpertPlace& at, int i) const {
+    if (at.row + i >= at.count) return -1;
+    const int64_t sorted = at.first + at.row + i;
+    return g.by_pair ? g.groups.pair[sorted] : sorted;
+  }
+};
 
 template <int N, Activation Kind, int Most>
 __global__ void __launch_bounds__(kSm90Threads, 1)
     expert_products_sm90_kernel(const __grid_constant__ Finish finish, const ExpertGrid grid,
                                 const __grid_constant__ ExpertMaps<Most> maps) {
 #if TESSERA_WARPGROUPS
-  const ProductShared<N> shared(dynamic_shared());
-  if (threadIdx.x == 0) shared.open();
-  after_those_before();
-  divide<40>([&] { fetch_experts<N, Kind == Activation::swiglu>(maps, grid, shared); },
-             [&] { compute_experts<N, Kind>(finish, grid, shared); });
+  make_tiles<N, Kind>(finish, ExpertWork<N, Kind == Activation::swiglu, Most>{grid, maps});
 #else
   __trap();
 #endif
@@ -156,13 +132,8 @@ void multiply(const ExpertProducts& p, const Product& product, const Finish& fin
     maps.w[e - first] = row_map(name, w.data.raw(), k, kPaired ? 2 * w.n : w.n, 1, k, N / 2);
   }
   const int64_t tiles = most_tiles(product.pairs, last - first, kExpertRows) * grid.columns;
-  const int64_t most = multiprocessors();
-  launch(name, expert_products_sm90_kernel<N, Kind, Most>,
-         Launch{.blocks = tiles < most ? tiles : most,
-                .threads = kSm90Threads,
-                .shared = ProductTile<N>::kShared,
-                .early = true},
-         finish, grid, maps);
+  launch(name, expert_products_sm90_kernel<N, Kind, Most>, launch_of_tiles<N>(tiles), finish, grid,
+         maps);
 }
 
 template <Activation Kind>

@@ -50,29 +50,29 @@ auto with_activation(Activation kind, const F& f) {
   return f(std::integral_constant<Activation, Activation::none>());
 }
 
+/// An epilogue on V columns of a row: + bias, activation, * factor if `gated`, + before if `added`.
+template <Activation Kind, int V>
+__device__ inline void finish_values(float (&v)[V], const float (&up)[V], const float (&bias)[V],
+                                     bool gated, const float (&factor)[V], bool added,
+                                     const float (&before)[V]) {
+  TESSERA_UNROLL
+  for (int j = 0; j < V; ++j) v[j] = activate<Kind>(v[j] + bias[j], up[j]);
+  if (gated) TESSERA_UNROLL
+  for (int j = 0; j < V; ++j) v[j] *= factor[j];
+  if (added) TESSERA_UNROLL
+  for (int j = 0; j < V; ++j) v[j] += before[j];
+}
+
 /// Stores columns [c, c + V) of row t from their sums; `up` is read with swiglu alone.
 template <Activation Kind, int V>
 __device__ inline void finish_chunk(const Finish& f, int64_t t, int64_t c, float (&v)[V],
                                     const float (&up)[V]) {
   const Epilogue& e = f.epilogue;
-  float other[V] = {};
-  if (e.bias) {
-    load<V>(e.bias, DType::f32, c, other);
-    TESSERA_UNROLL
-    for (int j = 0; j < V; ++j) v[j] += other[j];
-  }
-  TESSERA_UNROLL
-  for (int j = 0; j < V; ++j) v[j] = activate<Kind>(v[j], up[j]);
-  if (e.gate) {
-    load<V>(e.gate, DType::f32, (e.row_of ? e.row_of[t] : 0) * e.gate_stride + c, other);
-    TESSERA_UNROLL
-    for (int j = 0; j < V; ++j) v[j] *= other[j];
-  }
-  if (e.residual) {
-    load<V>(e.residual, e.residual_dtype, t * e.residual_stride + c, other);
-    TESSERA_UNROLL
-    for (int j = 0; j < V; ++j) v[j] += other[j];
-  }
+  float bias[V] = {}, factor[V], before[V];
+  if (e.bias) load<V>(e.bias, DType::f32, c, bias);
+  if (e.gate) load<V>(e.gate, DType::f32, (e.row_of ? e.row_of[t] : 0) * e.gate_stride + c, factor);
+  if (e.residual) load<V>(e.residual, e.residual_dtype, t * e.residual_stride + c, before);
+  finish_values<Kind>(v, up, bias, e.gate != nullptr, factor, e.residual != nullptr, before);
   store<V>(f.y, f.y_dtype, t * f.y_stride + c, v);
 }
 

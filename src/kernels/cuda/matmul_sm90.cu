@@ -1,7 +1,42 @@
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/matmul_sm90.cuh"
 
 namespace tessera::kernels::cuda {
+
+// What kernels call is named: code for other GPUs does not call it.
+struct ProductGrid {
+  int64_t rows, columns;  ///< tiles
+  int64_t second;         ///< from a tile's first rows of w to its second half
+  int depth;              ///< blocks of kProductDepth
+};
+struct ProductPlace {
+  int64_t row, column;  ///< of x; of the first half of the rows of w
+};
+
+// Neighbours in time share rows of w.
+template <int N, bool Paired>
+struct ProductWork {
+  static constexpr int kFetchRegisters = 24;
+  const ProductGrid& grid;
+  const ProductMaps& maps;
+
+  template <class F>
+  __device__ void each(const F& f) const {
+    for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x)
+      f(ProductPlace{index % grid.rows * kProductRows, index / grid.rows * (Paired ? N / 2 : N)});
+  }
+  template <class Step>
+  __device__ void fetch(const ProductPlace& at, const Step& step) const {
+    for (int block = 0; block < grid.depth; ++block)
+      step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
+        load_box(left, maps.x, full, block * kProductDepth, 0, at.row);
+        fetch_weights<N>(right, maps.w, full, block * kProductDepth, at.column,
+                         at.column + grid.second);
+      });
+  }
+  __device__ int steps() const { return grid.depth; }
+  __device__ int64_t row(const ProductPlace& at, int i) const { return at.row + i; }
+};
+
 namespace {
 
 // A kernel for each activation: a choice within would be unrolled 128 times.
@@ -10,11 +45,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
     matmul_sm90_kernel(const __grid_constant__ Finish finish, const ProductGrid grid,
                        const __grid_constant__ ProductMaps maps) {
 #if TESSERA_WARPGROUPS
-  const ProductShared<N> shared(dynamic_shared());
-  if (threadIdx.x == 0) shared.open();
-  after_those_before();
-  divide([&] { fetch_products<N, Kind == Activation::swiglu>(maps, grid, shared); },
-         [&] { compute_products<N, Kind>(finish, grid, shared); });
+  make_tiles<N, Kind>(finish, ProductWork<N, Kind == Activation::swiglu>{grid, maps});
 #else
   __trap();
 #endif
@@ -31,13 +62,8 @@ void run(const LibraryProduct& p, const Finish& finish) {
   const ProductMaps maps{
       row_map(name, p.x, p.x_stride, p.rows, 1, static_cast<int>(p.k), kProductRows),
       row_map(name, p.w, p.k, p.n, 1, static_cast<int>(p.k), N / 2)};
-  const int64_t tiles = grid.rows * grid.columns, most = multiprocessors();
-  launch(name, matmul_sm90_kernel<N, Kind>,
-         Launch{.blocks = tiles < most ? tiles : most,
-                .threads = kSm90Threads,
-                .shared = ProductTile<N>::kShared,
-                .early = true},
-         finish, grid, maps);
+  launch(name, matmul_sm90_kernel<N, Kind>, launch_of_tiles<N>(grid.rows * grid.columns), finish,
+         grid, maps);
 }
 
 }  // namespace

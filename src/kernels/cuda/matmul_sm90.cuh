@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/matmul_finish.cuh"
 #include "kernels/cuda/matmul_sm90.h"
 #include "kernels/cuda/sm90.cuh"
@@ -10,13 +11,6 @@ namespace tessera::kernels::cuda {
 
 struct ProductMaps {
   RowMap x, w;  ///< boxes of kProductRows, and of half a tile's rows of w
-};
-
-/// The sizes of a product in tiles.
-struct ProductGrid {
-  int64_t rows, columns;  ///< tiles
-  int64_t second;         ///< from a tile's first rows of w to its second half
-  int depth;              ///< blocks of kProductDepth
 };
 
 template <int N>
@@ -40,44 +34,12 @@ struct ProductShared {
   }
 };
 
-/// Where a tile lies: neighbours in time share rows of w.
-struct ProductPlace {
-  int64_t row, column;  ///< of x; of the first half of the rows of w
-  __device__ ProductPlace(const ProductGrid& grid, int64_t index, int64_t width)
-      : row(index % grid.rows * kProductRows), column(index / grid.rows * width) {}
-};
-
-/// f(place) for the tiles of this block.
-template <int Width, class F>
-__device__ inline void each_product(const ProductGrid& grid, const F& f) {
-  for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x)
-    f(ProductPlace(grid, index, Width));
-}
-
 /// N rows of w, from `first` and from `second` on.
 template <int N>
 __device__ inline void fetch_weights(unsigned char* right, const RowMap& w, uint64_t* full,
                                      int channel, int64_t first, int64_t second) {
   load_box(right, w, full, channel, 0, first);
   load_box(right + ProductTile<N>::kRightBytes / 2, w, full, channel, 0, second);
-}
-
-template <int N, bool Paired>
-__device__ inline void fetch_products(const ProductMaps& maps, const ProductGrid& grid,
-                                      const ProductShared<N>& shared) {
-  using Tile = ProductTile<N>;
-  int used = 0;
-  each_product<Paired ? N / 2 : N>(grid, [&](const ProductPlace& at) {
-    for (int block = 0; block < grid.depth; ++block, ++used) {
-      const int s = used % Tile::kStages, channel = block * kProductDepth;
-      uint64_t* full = shared.full + s;
-      unsigned char* right = shared.right + s * Tile::kRightBytes;
-      barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
-      barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
-      load_box(shared.left + s * Tile::kLeftBytes, maps.x, full, channel, 0, at.row);
-      fetch_weights<N>(right, maps.w, full, channel, at.column, at.column + grid.second);
-    }
-  });
 }
 
 /// Four neighbouring lanes hold two columns each of four eights (x[eight]); afterwards lane t has
@@ -169,17 +131,11 @@ struct TileFinish {
       turn_quad(own, v);
       if (kPaired) turn_quad(up, other);
       if (!stores(half, part)) continue;
-      TESSERA_UNROLL
-      for (int j = 0; j < 8; ++j) v[j] = activate<Kind>(v[j] + bias[j], other[j]);
-      if (gate[half]) TESSERA_UNROLL
-      for (int j = 0; j < 8; ++j) v[j] *= factor[half][j];
-      if constexpr (!Words) {
-        store_each(half, c, v);
-        continue;
-      }
-      add_residual(half, part, v);
-      store<8>(f.y, f.y_dtype == DType::f32 ? DType::f32 : DType::bf16, row[half] * f.y_stride + c,
-               v);
+      float before[8];
+      if (f.epilogue.residual) residual_of(half, part, before);
+      finish_values<Kind>(v, other, bias, gate[half] != nullptr, factor[half],
+                          f.epilogue.residual != nullptr, before);
+      write(half, c, v);
     }
     if (part + kAhead < kParts) read_residual(part + kAhead);
   }
@@ -192,28 +148,36 @@ struct TileFinish {
         if (c + j < f.n) bias[j] = f.epilogue.bias[c + j];
     }
   }
-  __device__ void store_each(int half, int64_t c, const float (&v)[8]) const {
+  __device__ void residual_of(int half, int part, float (&before)[8]) const {
     const Epilogue& e = f.epilogue;
-    TESSERA_UNROLL
-    for (int j = 0; j < 8; ++j) {
-      if (c + j >= f.n) continue;
-      float one[1] = {}, before = v[j];
-      if (e.residual)
-        load<1>(e.residual, e.residual_dtype, row[half] * e.residual_stride + c + j, one);
-      one[0] += before;
-      store<1>(f.y, f.y_dtype, row[half] * f.y_stride + c + j, one);
+    const int64_t c = column + part * 32, at = row[half] * e.residual_stride + c;
+    if constexpr (Words) {
+      if (early)
+        widen_word<BFloat16>(residual[part % kAhead][half], before);
+      else
+        load<8>(e.residual, DType::f32, at, before);
+    } else {
+      float one[1];
+      TESSERA_UNROLL
+      for (int j = 0; j < 8; ++j) {
+        if (c + j >= f.n) continue;
+        load<1>(e.residual, e.residual_dtype, at + j, one);
+        before[j] = one[0];
+      }
     }
   }
-  __device__ void add_residual(int half, int part, float (&v)[8]) const {
-    const Epilogue& e = f.epilogue;
-    if (!e.residual) return;
-    float before[8];
-    if (early)
-      widen_word<BFloat16>(residual[part % kAhead][half], before);
-    else
-      load<8>(e.residual, DType::f32, row[half] * e.residual_stride + column + part * 32, before);
-    TESSERA_UNROLL
-    for (int j = 0; j < 8; ++j) v[j] += before[j];
+  __device__ void write(int half, int64_t c, const float (&v)[8]) const {
+    const DType dtype = f.y_dtype == DType::f32 ? DType::f32 : DType::bf16;
+    const int64_t at = row[half] * f.y_stride + c;
+    if constexpr (Words) {
+      store<8>(f.y, dtype, at, v);
+    } else {
+      TESSERA_UNROLL
+      for (int j = 0; j < 8; ++j) {
+        const float one[1] = {v[j]};
+        if (c + j < f.n) store<1>(f.y, dtype, at + j, one);
+      }
+    }
   }
 };
 
@@ -240,18 +204,65 @@ __device__ inline void multiply_blocks(float (&sums)[N / 8][4], const ProductSha
   leave(shared.empty + (used - 1) % Tile::kStages);
 }
 
-template <int N, Activation Kind>
-__device__ inline void compute_products(const Finish& f, const ProductGrid& grid,
-                                        const ProductShared<N>& shared) {
-  using Tile = TileFinish<N, Kind>;
+// What follows is the same for products, convolutions and experts. `Work` says which tiles there
+// are:
+//   each(f)            f(place) for those of this block; place.column is their first column of y
+//   fetch(place, step) calls step(boxes) for each block of kProductDepth in turn;
+//                      boxes(left, right, full) asks for its boxes of x and of w
+//   steps()            how many these are
+//   row(place, i)      where row i of a tile is in y; below 0: nowhere
+//   kFetchRegisters    of the thread that fetches
+
+template <int N, class Work>
+__device__ inline void fetch_tiles(const Work& work, const ProductShared<N>& shared) {
+  using Tile = ProductTile<N>;
   int used = 0;
-  each_product<Tile::kPaired ? N / 2 : N>(grid, [&](const ProductPlace& at) {
-    Tile finish(f, at.column, [&](int i) { return at.row + i; });
+  work.each([&](const auto& place) {
+    work.fetch(place, [&](const auto& boxes) {
+      const int s = used % Tile::kStages;
+      uint64_t* full = shared.full + s;
+      barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
+      barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
+      boxes(shared.left + s * Tile::kLeftBytes, shared.right + s * Tile::kRightBytes, full);
+      ++used;
+    });
+  });
+}
+
+template <int N, Activation Kind, bool Words, class Work>
+__device__ inline void compute_tiles(const Finish& f, const Work& work,
+                                     const ProductShared<N>& shared) {
+  using Tile = TileFinish<N, Kind, Words>;
+  int used = 0;
+  work.each([&](const auto& place) {
+    Tile finish(f, place.column, [&](int i) {
+      const int64_t row = work.row(place, i);
+      return row < 0 ? f.rows : row;
+    });
     float sums[N / 8][4];
-    multiply_blocks<N>(sums, shared, grid.depth, used);
+    multiply_blocks<N>(sums, shared, work.steps(), used);
     TESSERA_UNROLL
     for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
   });
+}
+
+/// The tiles of a kernel of kSm90Threads threads, launched as launch_of_tiles() says.
+template <int N, Activation Kind, bool Words = true, class Work>
+__device__ inline void make_tiles(const Finish& finish, const Work& work) {
+  const ProductShared<N> shared(dynamic_shared());
+  if (threadIdx.x == 0) shared.open();
+  after_those_before();
+  divide<Work::kFetchRegisters>([&] { fetch_tiles<N>(work, shared); },
+                                [&] { compute_tiles<N, Kind, Words>(finish, work, shared); });
+}
+
+template <int N>
+Launch launch_of_tiles(int64_t tiles) {
+  const int64_t most = multiprocessors();
+  return {.blocks = tiles < most ? tiles : most,
+          .threads = kSm90Threads,
+          .shared = ProductTile<N>::kShared,
+          .early = true};
 }
 
 }  // namespace tessera::kernels::cuda

@@ -55,17 +55,31 @@ void each_shared_memory(const F& f) {
 #endif
 }
 
+void expect_the_references(const Problem& p, const Ranges& spans) {
+  const Answer want = run(kHost, reference::attention, p, spans);
+  const Answer got = run(kThere, cuda::attention, p, spans);
+  const bool exact = p.dtype == DType::f32;
+  EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
+      << p.dim << " " << p.tokens;
+  EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << p.tokens;
+}
+
+// Whatever the queries beside one, and the order of threads.
+void expect_own_bits(const Problem& p) {
+  const int64_t n = p.tokens;
+  const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
+  const Answer apart =
+      run(kThere, cuda::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
+  EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
+  EXPECT_EQ(again([&] { return run(kThere, cuda::attention, p, {{0, n, 0, n}}); }), together);
+}
+
 TEST(CudaAttention, WideHeadsEqualTheReference) {
   each_shared_memory([] {
     for (const Problem& p : kWide) {
       const int64_t n = p.tokens;
       const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
-      const Answer want = run(kHost, reference::attention, p, spans);
-      const Answer got = run(kThere, cuda::attention, p, spans);
-      const bool exact = p.dtype == DType::f32;
-      EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
-          << p.dim << " " << n;
-      EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << n;
+      expect_the_references(p, spans);
     }
   });
 }
@@ -75,12 +89,7 @@ TEST(CudaAttention, AQueryOfAWideHeadDoesNotDependOnOthersOrOnTheOrderOfThreads)
     for (const Problem& p :
          problems<Problem>({{2, 1, 512, 70, DType::bf16}, {1, 1, 328, 131, DType::bf16}},
                            {{1, 1, 512, 4096, DType::bf16}, {4, 2, 448, 1500, DType::bf16}})) {
-      const int64_t n = p.tokens;
-      const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
-      const Answer apart =
-          run(kThere, cuda::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
-      EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
-      EXPECT_EQ(again([&] { return run(kThere, cuda::attention, p, {{0, n, 0, n}}); }), together);
+      expect_own_bits(p);
     }
   });
 }
@@ -105,12 +114,7 @@ TEST(CudaAttention, EqualsTheReference) {
     for (const Problem& p : problems(kSmall, kLarge)) {
       const int64_t n = p.tokens;
       const Ranges spans = {{0, n / 3, 0, n}, {n / 3, n, n / 5, n - n / 7}};
-      const Answer want = run(kHost, reference::attention, p, spans);
-      const Answer got = run(kThere, cuda::attention, p, spans);
-      const bool exact = p.dtype == DType::f32;
-      EXPECT_LT(worst_difference(got.out, want.out), exact ? 1e-5 : p.spread * 8e-3)
-          << p.dim << " " << n;
-      EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << n;
+      expect_the_references(p, spans);
     }
   });
 }
@@ -144,12 +148,7 @@ TEST(CudaAttention, AQueryDoesNotDependOnOthersOrOnTheOrderOfThreads) {
                                               {{2, 2, 128, 1500, DType::f32},
                                                {4, 2, 128, 1500, DType::bf16},
                                                {8, 8, 64, 2000, DType::bf16}})) {
-      const int64_t n = p.tokens;
-      const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});
-      const Answer apart =
-          run(kThere, cuda::attention, p, {{0, 5, 0, n}, {5, 30, 0, n}, {30, n, 0, n}});
-      EXPECT_TRUE(same_bits(apart.out, together.out) && same_bits(apart.lse, together.lse));
-      EXPECT_EQ(again([&] { return run(kThere, cuda::attention, p, {{0, n, 0, n}}); }), together);
+      expect_own_bits(p);
     }
   });
 }
