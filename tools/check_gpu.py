@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import gpu_page
@@ -92,25 +93,28 @@ def run_stage(stage, limit, environment):
     command = list(map(str, stage.command))
     result = {"command": shlex.join(command), "limit_s": round(limit), "before": gpu_page.clocks()}
     start = time.monotonic()
-    processes = []
+    processes, said = [], [tempfile.TemporaryFile("w+", errors="replace") for _ in range(stage.shards)]
     try:
-        for shard in range(stage.shards):
+        for shard, output in enumerate(said):  # files: a full pipe would hold a process up
             own = {"GTEST_TOTAL_SHARDS": str(stage.shards), "GTEST_SHARD_INDEX": str(shard)} if stage.shards > 1 else {}
-            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                              errors="replace", env={**environment, **own}, start_new_session=True,
-                                              cwd=ROOT))
+            processes.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
+                                              env={**environment, **own}, start_new_session=True, cwd=ROOT))
     except OSError as error:
         return {**result, "status": "cannot start", "output": str(error), "seconds": 0}
-    outputs, statuses, stopped = [], [], False
+    statuses, stopped = [], False
     for process in processes:
         try:
-            output, _ = process.communicate(timeout=max(0.1, start + limit - time.monotonic()))
+            process.wait(timeout=max(0.1, start + limit - time.monotonic()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
+            process.wait()
             stopped = True
-        outputs.append(output)
         statuses.append(process.returncode)
+    outputs = []
+    for output in said:
+        with output:
+            output.seek(0)
+            outputs.append(output.read())
     failed = [status for status in statuses if status]
     result["status"] = (f"stopped at its limit of {limit:.0f} s" if stopped else
                         f"failed (status {failed[0]})" if failed else "passed")

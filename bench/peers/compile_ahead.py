@@ -5,6 +5,7 @@ cache: each takes half a minute, and their numbers come in turn.
 
 Prints a JSON line for each; ends with status 1 if one failed.
 """
+import concurrent.futures
 import importlib
 import json
 import subprocess
@@ -44,16 +45,18 @@ def main():
     if len(sys.argv) == 3:
         compile_one(*sys.argv[1:])
         return 0
-    running = [(job, subprocess.Popen([sys.executable, __file__, *job], stdout=subprocess.PIPE,
-                                      stderr=subprocess.PIPE, text=True)) for job in JOBS]
+    def run(job):
+        return subprocess.run([sys.executable, __file__, *job], capture_output=True, text=True, check=False)
+
     failed = 0
-    for (peer, shape), process in running:
-        said, wrong = process.communicate()
-        if process.returncode:
-            last = (wrong.strip().splitlines() or [f"status {process.returncode}"])[-1]
-            said = json.dumps({"peer": peer, "shape": shape, "error": last[:300]}) + "\n"
-            failed = 1
-        print(said, end="", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(len(JOBS)) as pool:
+        for (peer, shape), done in zip(JOBS, pool.map(run, JOBS)):
+            said = done.stdout
+            if done.returncode:
+                last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+                said = json.dumps({"peer": peer, "shape": shape, "error": last[:300]}) + "\n"
+                failed = 1
+            print(said, end="", flush=True)
     return failed
 
 
