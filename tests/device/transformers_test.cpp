@@ -19,8 +19,8 @@ void expect_equal(const char* type, const char* config, int64_t text, int64_t fr
     const Gpu gpu;
     const TinyTransformer there(Device::cuda, type, config, dtype);
     const auto rows = static_cast<size_t>(2 * layout.tokens());
-    const auto expect = [&](const std::vector<float>& got, const std::vector<float>& here) {
-      chooses ? expect_same_choices(got, here, rows, dtype) : expect_same(got, here, dtype);
+    const auto expect = [&](const std::vector<float>& got, const std::vector<float>& right) {
+      chooses ? expect_same_choices(got, right, rows, dtype) : expect_same(got, right, dtype);
     };
     expect(there(c, layout).to_floats(), want);
     gpu.expect_kernels(20);
