@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -55,7 +56,7 @@ TEST(Guard, TurnsAwayOtherSites) {
 class KeysTest : public testing::Test {
  protected:
   void write(const std::string& text, mode_t mode = 0600) {
-    path_ = testing::TempDir() + "keys";
+    path_ = testing::TempDir() + "keys-" + std::to_string(::getpid());
     std::ofstream(path_) << text;
     ::chmod(path_.c_str(), mode);
   }
