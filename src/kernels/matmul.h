@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/packed_weight.h"
 #include "tensor/dtype.h"
@@ -57,6 +58,9 @@ namespace cuda {
 /// cuBLASLt; what its epilogues lack is done by a kernel behind it, on compute capability 9 by
 /// products of our own. Outside the row rule, as the library is.
 void matmul(const MatmulArgs& args);
+/// The same for several that read no result of each other; on compute capability 9 by one kernel
+/// where that is faster.
+void matmul_group(std::span<const MatmulArgs> all);
 }  // namespace cuda
 
 }  // namespace tessera::kernels

@@ -21,6 +21,9 @@ struct NormArgs {
   const float *shift = nullptr, *scale = nullptr;  ///< [rows, groups * width]
   int64_t shift_stride = 0, scale_stride = 0;
   const int32_t* row_of = nullptr;  ///< null: row 0
+  /// [tokens, width / 2]: then rounded, and neighbouring channels turned by the angles of the
+  /// token. On GPUs alone, in rows and runs of whole 16-byte words.
+  const float *cos = nullptr, *sin = nullptr;
 };
 
 namespace reference {

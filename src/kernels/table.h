@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "kernels/isa.h"
 #include "tensor/storage.h"
 
@@ -41,6 +43,8 @@ struct PeakArgs;
 /// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
 struct KernelTable {
   void (*matmul)(const MatmulArgs&) = nullptr;
+  /// Several that read no result of each other; null: one by one.
+  void (*matmul_group)(std::span<const MatmulArgs>) = nullptr;
   void (*experts)(const ExpertsArgs&) = nullptr;
   const ExpertTiles* expert_tiles = nullptr;  ///< the same tile by tile; null: there are none
   void (*combine)(const CombineArgs&) = nullptr;

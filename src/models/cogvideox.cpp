@@ -168,9 +168,11 @@ nn::Hidden CogVideoX::embed(const nn::Placement& placement, const Tensor& latent
   Tensor places;
   if (context.positions.defined())
     places = nn::take_tokens(context.positions, 0, placement.view.body);
-  const Tensor body = ops::matmul(latent, patch_, {.bias = patch_bias_, .residual = places});
+  const Tensor body =
+      ops::matmul(latent, patch_,
+                  {.bias = patch_bias_, .residual = places, .out = dtype_, .out_as_input = false});
   return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
-                     .body = ops::cast(body, dtype_)},
+                     .body = body},
           .skips = {}};
 }
 
@@ -185,16 +187,23 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
 
   const int64_t text = c.size(0), all = text + x.size(0);
   const nn::Qkv heads = w.heads.room(x, all);
-  w.heads(w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences), p.angles,
-          part_of(heads, text, all));
-  w.heads(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences), {}, part_of(heads, 0, text));
+  const nn::Qkv of_video = part_of(heads, text, all), of_text = part_of(heads, 0, text);
+  ops::MatmulGroup group;
+  const nn::Qkv video =
+      w.heads.products(w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences), of_video, group);
+  const nn::Qkv told =
+      w.heads.products(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences), of_text, group);
+  group.run();
+  w.heads.finish(video, p.angles, of_video);
+  w.heads.finish(told, {}, of_text);
   const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
-  x = w.out(seen.body, gated(m, 2, p.sequences, x), seams.reduce);
-  c = w.out(seen.prefix, gated(m, 5, p.text_sequences, c), seams.reduce);
+  x = w.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
+  c = w.out(seen.prefix, gated(m, 5, p.text_sequences, c, &group), seams.reduce);
+  group.run();
   const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), p.sequences);
-  x = w.mlp(fed, gated(n, 2, p.sequences, x), seams.reduce);
   const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
-  c = w.mlp(fed_text, gated(n, 5, p.text_sequences, c), seams.reduce);
+  hidden.tokens = Mlp::both(w.mlp, w.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
+                            gated(n, 2, p.sequences, x), seams.reduce);
 }
 
 Tensor CogVideoX::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -27,6 +27,25 @@ Tensor Mlp::operator()(const Tensor& x, const ops::MatmulOptions& last, nn::Redu
   return second_(first_(x, {.activation = activation_}), last, reduce);
 }
 
+nn::Joint Mlp::both(const Mlp& of_prefix, const Mlp& of_body, const nn::Joint& x,
+                    const ops::MatmulOptions& prefix, const ops::MatmulOptions& body,
+                    nn::Reduce* reduce) {
+  ops::MatmulGroup group;
+  const auto wide = [&](const Mlp& mlp, const Tensor& of) {
+    return mlp.first_(of, {.activation = mlp.activation_, .group = &group});
+  };
+  const auto narrow = [&](const Mlp& mlp, const Tensor& of, ops::MatmulOptions last) {
+    last.group = &group;
+    return mlp.second_(of, last, reduce);
+  };
+  const Tensor wide_body = wide(of_body, x.body), wide_prefix = wide(of_prefix, x.prefix);
+  group.run();
+  nn::Joint y{.prefix = {}, .body = narrow(of_body, wide_body, body), .both = {}};
+  y.prefix = narrow(of_prefix, wide_prefix, prefix);
+  group.run();
+  return y;
+}
+
 HeadNorm HeadNorm::rms(const nn::Weights& weights, const std::string& name, int64_t dim) {
   return {weights.vector(name + ".weight", dim), {}};
 }
@@ -35,7 +54,8 @@ HeadNorm HeadNorm::layer(const nn::Weights& weights, const std::string& name, in
   return {weights.vector(name + ".weight", dim), weights.vector(name + ".bias", dim)};
 }
 
-Tensor HeadNorm::operator()(const Tensor& x, const Tensor& into) const {
+Tensor HeadNorm::operator()(const Tensor& x, const Tensor& into,
+                            const ops::RotaryTable& angles) const {
   if (!weight.defined()) return x;
   const ops::NormOptions options{.weight = weight,
                                  .bias = bias,
@@ -44,21 +64,45 @@ Tensor HeadNorm::operator()(const Tensor& x, const Tensor& into) const {
                                  .row_of = {},
                                  .width = weight.size(0),
                                  .eps = eps,
-                                 .into = into};
+                                 .into = into,
+                                 .turn = angles};
   return bias.defined() ? ops::layer_norm(x, options) : ops::rms_norm(x, options);
 }
 
 Tensor NormedHeads::operator()(const Tensor& x, const ops::RotaryTable& angles,
                                const Tensor& into) const {
-  if (!norm.weight.defined()) return linear(x, {.into = into});
-  if (!angles.cos.defined()) return norm(linear(x), into);
-  return ops::rope(norm(linear(x)), angles, norm.weight.size(0), ops::RotaryPairs::neighbours,
-                   into);
+  ops::MatmulGroup alone;
+  const Tensor made = product(x, into, alone);
+  alone.run();
+  return finish(made, angles, into);
+}
+
+Tensor NormedHeads::product(const Tensor& x, const Tensor& into, ops::MatmulGroup& group) const {
+  return linear(x, {.into = norm.weight.defined() ? Tensor() : into, .group = &group});
+}
+
+Tensor NormedHeads::finish(const Tensor& product, const ops::RotaryTable& angles,
+                           const Tensor& into) const {
+  return norm.weight.defined() ? norm(product, into, angles) : product;
 }
 
 nn::Qkv Projections::operator()(const Tensor& x, const ops::RotaryTable& angles,
                                 const nn::Qkv& into) const {
-  return {q(x, angles, into.q), k(x, angles, into.k), v(x, {.into = into.v})};
+  ops::MatmulGroup group;
+  const nn::Qkv made = products(x, into, group);
+  group.run();
+  return finish(made, angles, into);
+}
+
+nn::Qkv Projections::products(const Tensor& x, const nn::Qkv& into, ops::MatmulGroup& group) const {
+  return {q.linear.weight() ? q.product(x, into.q, group) : Tensor(), k.product(x, into.k, group),
+          v(x, {.into = into.v, .group = &group})};
+}
+
+nn::Qkv Projections::finish(const nn::Qkv& products, const ops::RotaryTable& angles,
+                            const nn::Qkv& into) const {
+  return {products.q.defined() ? q.finish(products.q, angles, into.q) : Tensor(),
+          k.finish(products.k, angles, into.k), products.v};
 }
 
 nn::Qkv Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {
@@ -237,7 +281,8 @@ PatchEmbed::PatchEmbed(const nn::Weights& weights, const std::string& name, int6
 }
 
 Tensor PatchEmbed::operator()(const Tensor& latent, const Tensor& positions, DType out) const {
-  return ops::cast(ops::matmul(latent, weight_, {.bias = bias_, .residual = positions}), out);
+  return ops::matmul(latent, weight_,
+                     {.bias = bias_, .residual = positions, .out = out, .out_as_input = false});
 }
 
 }  // namespace tessera::models

@@ -31,6 +31,10 @@ class Mlp {
   /// x [tokens, in] -> [tokens, out]; `last` is what follows the second layer.
   Tensor operator()(const Tensor& x, const ops::MatmulOptions& last = {},
                     nn::Reduce* reduce = nullptr) const;
+  /// The same of two streams, each by its own layers, side by side.
+  static nn::Joint both(const Mlp& of_prefix, const Mlp& of_body, const nn::Joint& x,
+                        const ops::MatmulOptions& prefix, const ops::MatmulOptions& body,
+                        nn::Reduce* reduce);
 
  private:
   nn::Linear first_, second_;
@@ -44,7 +48,9 @@ struct HeadNorm {
 
   static HeadNorm rms(const nn::Weights& weights, const std::string& name, int64_t dim);
   static HeadNorm layer(const nn::Weights& weights, const std::string& name, int64_t dim);
-  Tensor operator()(const Tensor& x, const Tensor& into = {}) const;
+  /// Then turned by the angles of its token, neighbouring channels, where they are given.
+  Tensor operator()(const Tensor& x, const Tensor& into = {},
+                    const ops::RotaryTable& angles = {}) const;
 };
 
 /// Queries or keys: a product, a norm of each head, and a turn by the token's angles (neighbouring
@@ -55,6 +61,9 @@ struct NormedHeads {
 
   Tensor operator()(const Tensor& x, const ops::RotaryTable& angles = {},
                     const Tensor& into = {}) const;
+  /// The product alone, and what follows it once `group` has run.
+  Tensor product(const Tensor& x, const Tensor& into, ops::MatmulGroup& group) const;
+  Tensor finish(const Tensor& product, const ops::RotaryTable& angles, const Tensor& into) const;
 };
 
 /// Queries, keys and values of one stream.
@@ -64,6 +73,11 @@ struct Projections {
 
   nn::Qkv operator()(const Tensor& x, const ops::RotaryTable& angles = {},
                      const nn::Qkv& into = {}) const;
+  /// The products alone, and what follows them once `group` has run. Without queries where there
+  /// are no weights of theirs.
+  nn::Qkv products(const Tensor& x, const nn::Qkv& into, ops::MatmulGroup& group) const;
+  nn::Qkv finish(const nn::Qkv& products, const ops::RotaryTable& angles,
+                 const nn::Qkv& into) const;
   /// Room for heads of so many tokens like those of x; without queries of the first `silent` ones.
   nn::Qkv room(const Tensor& x, int64_t tokens, int64_t silent = 0) const;
 };
@@ -97,8 +111,11 @@ inline Tensor part(const Tensor& x, int64_t i, int64_t width) {
 /// What follows a branch of a block: the i-th part of a modulation gates it, and the stream is
 /// added.
 inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::RowMap& batch,
-                                const Tensor& stream) {
-  return {.gate = part(modulation, i, stream.size(1)), .row_of = batch, .residual = stream};
+                                const Tensor& stream, ops::MatmulGroup* group = nullptr) {
+  return {.gate = part(modulation, i, stream.size(1)),
+          .row_of = batch,
+          .residual = stream,
+          .group = group};
 }
 /// A stored tensor, widened to f32 and seen as [rows, columns].
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,

@@ -174,7 +174,7 @@ nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) 
 nn::Hidden Flux::embed(const nn::Placement& placement, const Tensor& latent) const {
   const FluxContext& context = dit(placement).in<FluxContext>();
   return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
-                     .body = ops::cast(image_in_(latent), dtype_)},
+                     .body = image_in_(latent, {.out = dtype_, .out_as_input = false})},
           .skips = {}};
 }
 
@@ -198,18 +198,23 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
   const int64_t text = c.size(0), all = text + x.size(0);
 
   const nn::Qkv heads = w.image.heads.room(x, all);
-  w.image.heads(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), p.angles,
-                part_of(heads, text, all));
-  w.text.heads(norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences), {},
-               part_of(heads, 0, text));
+  const nn::Qkv of_image = part_of(heads, text, all), of_text = part_of(heads, 0, text);
+  ops::MatmulGroup group;
+  const nn::Qkv image =
+      w.image.heads.products(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), of_image, group);
+  const nn::Qkv told = w.text.heads.products(
+      norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences), of_text, group);
+  group.run();
+  w.image.heads.finish(image, p.angles, of_image);
+  w.text.heads.finish(told, {}, of_text);
   const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
-  x = w.image.out(seen.body, gated(m, 2, p.sequences, x), seams.reduce);
-  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c), seams.reduce);
+  x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
+  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
+  group.run();
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
-  x = w.image.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
   const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
-  c = w.text.mlp(fed_text, gated(n, 5, p.text_sequences, c), seams.reduce);
-  return {c, x};
+  return Mlp::both(w.text.mlp, w.image.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
+                   gated(m, 5, p.sequences, x), seams.reduce);
 }
 
 // Text and image share weights: they are one tensor, from the first of these blocks to the last.

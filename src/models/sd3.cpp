@@ -176,31 +176,37 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   const int64_t text = c.size(0), all = text + x.size(0);
   const nn::Qkv heads = w.image.heads.room(x, all, w.last ? text : 0);
   const nn::Qkv of_text = part_of(heads, 0, text);
-  w.image.heads(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), {}, part_of(heads, text, all));
+  const nn::Qkv of_image = part_of(heads, text, all);
+  ops::MatmulGroup group;
+  const nn::Qkv image =
+      w.image.heads.products(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), of_image, group);
   // The last block's text has no shift first: its norm is continuous, scale before shift.
-  const Tensor told =
-      norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
-  if (w.last)
-    w.text.heads.k(told, {}, of_text.k), w.text.heads.v(told, {.into = of_text.v});
-  else
-    w.text.heads(told, {}, of_text);
+  const nn::Qkv told = w.text.heads.products(
+      norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences), of_text,
+      group);
+  group.run();
+  w.image.heads.finish(image, {}, of_image);
+  w.text.heads.finish(told, {}, of_text);
   const nn::Joint seen = apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
   Tensor second;
   if (w.dual) {
     const nn::Qkv alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.sequences));
     second = seams.attention.attend(w.site + 1, p.view, alone);
   }
-  x = w.image.out(seen.body, gated(m, 2, p.sequences, x), seams.reduce);
+  x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
+  if (!w.last) c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
+  group.run();
   if (w.dual) x = w.second_out(second, gated(m, 8, p.sequences, x), seams.reduce);
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
-  x = w.image.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
   if (w.last) {
+    x = w.image.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
     c = Tensor();
     return;
   }
-  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c), seams.reduce);
   const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
-  c = w.text.mlp(fed_text, gated(n, 5, p.text_sequences, c), seams.reduce);
+  hidden.tokens =
+      Mlp::both(w.text.mlp, w.image.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
+                gated(m, 5, p.sequences, x), seams.reduce);
 }
 
 Tensor Sd3::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -85,6 +85,19 @@ kernels::Epilogue epilogue_of(const MatmulOptions& options) {
   return e;
 }
 
+kernels::MatmulArgs arguments(const Tensor& x, const Weight& w, const MatmulOptions& options,
+                              const Tensor& y) {
+  return {.x = x.raw(),
+          .x_dtype = x.dtype(),
+          .x_stride = x.stride(0),
+          .rows = x.size(0),
+          .weight = w.get(),
+          .epilogue = epilogue_of(options),
+          .y = y.raw(),
+          .y_dtype = y.dtype(),
+          .y_stride = y.stride(0)};
+}
+
 // What lies on a GPU and stays there: rows as they are, in another dtype.
 PackedWeight packed_there(const Tensor& w, const Tensor& up, DType dtype) {
   PackedWeight packed{w.size(0), w.size(1), dtype, kernels::Isa::reference, up.defined(), {}};
@@ -144,17 +157,20 @@ Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   const Tensor y = result_of("matmul", options.into, {x.size(0), w->n}, out, x.device());
   count(x, w, options, y);
   if (y.is_meta() || y.elements() == 0) return y;
-  kernels::table_of(x.device(), w->isa)
-      .matmul({.x = x.raw(),
-               .x_dtype = x.dtype(),
-               .x_stride = x.stride(0),
-               .rows = x.size(0),
-               .weight = w.get(),
-               .epilogue = epilogue_of(options),
-               .y = y.raw(),
-               .y_dtype = out,
-               .y_stride = y.stride(0)});
+  const kernels::KernelTable& table = kernels::table_of(x.device(), w->isa);
+  if (options.group && table.matmul_group)
+    options.group->products_.push_back({x, w, options, y});
+  else
+    table.matmul(arguments(x, w, options, y));
   return y;
+}
+
+void MatmulGroup::run() {
+  const std::vector<Product> products = std::exchange(products_, {});
+  if (products.empty()) return;
+  std::vector<kernels::MatmulArgs> all;
+  for (const Product& p : products) all.push_back(arguments(p.x, p.w, p.options, p.y));
+  kernels::table_of(products[0].x.device(), products[0].w->isa).matmul_group(all);
 }
 
 }  // namespace tessera::ops

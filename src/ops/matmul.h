@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/matmul.h"
 #include "kernels/nibbles.h"
@@ -44,6 +45,8 @@ using kernels::relative_error;
 
 using kernels::Activation;
 
+class MatmulGroup;
+
 /// What happens to the sums before they are stored, in this order:
 /// + bias [n] (f32; not with swiglu), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual
 /// [tokens, n].
@@ -53,9 +56,10 @@ struct MatmulOptions {
   Tensor gate{};
   RowMap row_of{};  ///< for gate
   Tensor residual{};
-  DType out = DType::f32;    ///< f32, bf16 or f16
-  bool out_as_input = true;  ///< the result takes the dtype of x; `out` is ignored
-  Tensor into{};             ///< where the result is written, a view too; undefined: new memory
+  DType out = DType::f32;        ///< f32, bf16 or f16
+  bool out_as_input = true;      ///< the result takes the dtype of x; `out` is ignored
+  Tensor into{};                 ///< where the result is written, a view too; undefined: new memory
+  MatmulGroup* group = nullptr;  ///< the result may be there only once this has run
 };
 
 /// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32:
@@ -63,5 +67,23 @@ struct MatmulOptions {
 /// A row of the result depends on its row of x only (bitwise, own kernels). Tokens
 /// may be 0. Throws Error(usage) on sizes that do not fit.
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options = {});
+
+/// Products of one device that read no result of each other, which a GPU computes together: each
+/// alone would leave some of its multiprocessors idle. On a CPU they are computed at once.
+class MatmulGroup {
+ public:
+  /// Computes what was added since the last time.
+  void run();
+
+ private:
+  friend Tensor matmul(const Tensor&, const Weight&, const MatmulOptions&);
+  struct Product {
+    Tensor x;
+    Weight w;
+    MatmulOptions options;
+    Tensor y;
+  };
+  std::vector<Product> products_;
+};
 
 }  // namespace tessera::ops

@@ -24,6 +24,28 @@ void check_rows(const char* op, const char* name, const Tensor& v, int64_t chann
   o.row_of.check(op, tokens, name, v);
 }
 
+void check_turn(const char* op, const RotaryTable& turn, int64_t tokens, tensor::Device device) {
+  for (const Tensor* t : {&turn.cos, &turn.sin}) {
+    require(t->rank() == 2 && t->size(0) == tokens && t->shape() == turn.cos.shape() &&
+                t->dtype() == DType::f32 && t->dense(),
+            ErrorCode::usage, "{}: angles {} of {}; expected f32 [{}, pairs]", op, t->shape(),
+            name_of(t->dtype()), tokens);
+    require_beside(op, "angles", *t, device);
+  }
+}
+
+bool in_words(const Tensor& x) {
+  return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0 &&
+         x.stride(0) * tensor::size_of(x.dtype()) % 16 == 0;
+}
+
+// Whether one kernel normalises and turns.
+bool turns_in_place(const Tensor& x, const NormOptions& o, int64_t width) {
+  constexpr int64_t kWidest = 4096;
+  return tensor::is_gpu(x.device()) && width % 8 == 0 && width <= kWidest &&
+         2 * o.turn.cos.size(1) == width && in_words(x) && (!o.into.defined() || in_words(o.into));
+}
+
 Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred) {
   require(x.rank() == 2 && (x.dtype() == DType::f32 || x.dtype() == DType::bf16), ErrorCode::usage,
           "{}: x {} of {}; expected f32 or bf16 [tokens, channels]", op, x.shape(),
@@ -31,6 +53,12 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   const int64_t tokens = x.size(0), channels = x.size(1), width = o.width ? o.width : channels;
   require(width > 0 && channels % width == 0, ErrorCode::usage,
           "{}: {} channels cannot be cut into runs of {}", op, channels, width);
+  if (o.turn.cos.defined() && !turns_in_place(x, o, width)) {
+    NormOptions alone = o;
+    alone.turn = {};
+    alone.into = {};
+    return rope(norm(op, x, alone, centred), o.turn, width, RotaryPairs::neighbours, o.into);
+  }
   check_vector(op, "weight", o.weight, width);
   check_vector(op, "bias", o.bias, width);
   check_rows(op, "shift", o.shift, channels, o, tokens);
@@ -58,6 +86,11 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   if (o.shift.defined()) a.shift = o.shift.data<float>(), a.shift_stride = o.shift.stride(0);
   if (o.scale.defined()) a.scale = o.scale.data<float>(), a.scale_stride = o.scale.stride(0);
   if (a.shift || a.scale) a.row_of = o.row_of.data();
+  if (o.turn.cos.defined()) {
+    check_turn(op, o.turn, tokens, x.device());
+    a.cos = o.turn.cos.data<float>();
+    a.sin = o.turn.sin.data<float>();
+  }
   kernels::table_of(x.device()).norm(a);
   return y;
 }

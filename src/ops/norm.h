@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "ops/rope.h"
 #include "ops/upload.h"
 
 namespace tessera::ops {
@@ -13,6 +14,7 @@ using tensor::Tensor;
 /// on its own in f32 (width 0: all channels; per-head q/k norms use head_dim), then * weight + bias
 /// (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32 [rows,
 /// channels], adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token].
+/// Then, where `turn` is given, as rope() turns neighbours of heads of `width` channels.
 /// Written to `into` where that is given, which is not x.
 struct NormOptions {
   Tensor weight, bias;
@@ -21,6 +23,7 @@ struct NormOptions {
   int64_t width = 0;
   float eps = 1e-6f;
   Tensor into;
+  RotaryTable turn{};
 };
 /// (x - mean) / sqrt(variance + eps), biased variance.
 Tensor layer_norm(const Tensor& x, const NormOptions& options = {});

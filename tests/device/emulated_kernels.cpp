@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <initializer_list>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -68,7 +69,7 @@ void check(const AttentionArgs& a) {
   check_arrays("attention", {a.q, a.k, a.v, a.out, a.spans, a.lse});
 }
 void check(const NormArgs& a) {
-  check_arrays("norm", {a.x, a.y, a.weight, a.bias, a.shift, a.scale, a.row_of});
+  check_arrays("norm", {a.x, a.y, a.weight, a.bias, a.shift, a.scale, a.row_of, a.cos, a.sin});
 }
 void check(const ElementwiseArgs& a) {
   check_arrays("elementwise", {a.a, a.b, a.y, a.gate, a.row_of});
@@ -151,9 +152,15 @@ void emulated(const Args& args) {
   });
 }
 
+// The last first: none may read a result of another.
+void emulated_group(std::span<const MatmulArgs> all) {
+  for (size_t i = all.size(); i > 0; --i) emulated<MatmulArgs, &KernelTable::matmul>(all[i - 1]);
+}
+
 KernelTable make_table() {
   KernelTable t;
   t.matmul = emulated<MatmulArgs, &KernelTable::matmul>;
+  t.matmul_group = emulated_group;
   t.experts = emulated<ExpertsArgs, &KernelTable::experts>;
   t.combine = emulated<CombineArgs, &KernelTable::combine>;
   t.attention = emulated<AttentionArgs, &KernelTable::attention>;

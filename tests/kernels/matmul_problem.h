@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cmath>
+#include <list>
+#include <span>
 #include <vector>
 
 #include "kernels/matmul.h"
@@ -21,21 +23,28 @@ struct MatmulProblem {
   int64_t gap = 3;  // elements between rows of x
 };
 
-/// What a kernel makes of it, its arrays at a place.
-inline Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const MatmulProblem& p) {
+/// Its arrays at a place.
+struct PlacedProblem {
+  PlacedProblem(const Where& at, const MatmulProblem& p);
+  PackedWeight w;
+  Tensor x, bias, gate, y, residual, gate_rows;
+  MatmulArgs args;
+};
+
+inline PlacedProblem::PlacedProblem(const Where& at, const MatmulProblem& p) {
   const bool paired = p.activation == Activation::swiglu;
   const float scale = 1 / std::sqrt(static_cast<float>(p.k));
-  const PackedWeight w = at(pack_weight(
-      random_tensor({p.n, p.k}, DType::f32, 1, scale),
-      paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w, Isa::reference));
-  const Tensor x = at(random_tensor({p.rows, p.k + p.gap}, p.x, 3));
-  const Tensor bias = at(random_tensor({p.n}, DType::f32, 4));
-  const Tensor gate = at(random_tensor({2, p.n}, DType::f32, 5));
-  const Tensor y = at(random_tensor({p.rows, p.n}, p.y, 6));
-  const Tensor residual = p.in_place ? y : at(random_tensor({p.rows, p.n}, p.x, 7));
+  w = at(pack_weight(random_tensor({p.n, p.k}, DType::f32, 1, scale),
+                     paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w,
+                     Isa::reference));
+  x = at(random_tensor({p.rows, p.k + p.gap}, p.x, 3));
+  bias = at(random_tensor({p.n}, DType::f32, 4));
+  gate = at(random_tensor({2, p.n}, DType::f32, 5));
+  y = at(random_tensor({p.rows, p.n}, p.y, 6));
+  residual = p.in_place ? y : at(random_tensor({p.rows, p.n}, p.x, 7));
   std::vector<int32_t> row_of;
   for (int64_t t = 0; t < p.rows; ++t) row_of.push_back(static_cast<int32_t>(t % 2));
-  const Tensor gate_rows = at(row_of);
+  gate_rows = at(row_of);
   Epilogue e{.activation = p.activation};
   if (p.bias && !paired) e.bias = bias.data<float>();
   if (p.gate) {
@@ -48,7 +57,7 @@ inline Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const Matm
     e.residual_dtype = residual.dtype();
     e.residual_stride = p.n;
   }
-  kernel({.x = x.raw(),
+  args = {.x = x.raw(),
           .x_dtype = p.x,
           .x_stride = p.k + p.gap,
           .rows = p.rows,
@@ -56,8 +65,26 @@ inline Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const Matm
           .epilogue = e,
           .y = y.raw(),
           .y_dtype = p.y,
-          .y_stride = p.n});
-  return here(y);
+          .y_stride = p.n};
+}
+
+/// What a kernel makes of it.
+inline Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const MatmulProblem& p) {
+  const PlacedProblem placed(at, p);
+  kernel(placed.args);
+  return here(placed.y);
+}
+
+/// What a kernel makes of several together.
+inline std::vector<Tensor> run_group(const Where& at, void (*kernel)(std::span<const MatmulArgs>),
+                                     std::span<const MatmulProblem> problems) {
+  std::list<PlacedProblem> placed;  // whose arguments name its weight
+  std::vector<MatmulArgs> all;
+  for (const MatmulProblem& p : problems) all.push_back(placed.emplace_back(at, p).args);
+  kernel(all);
+  std::vector<Tensor> results;
+  for (const PlacedProblem& p : placed) results.push_back(here(p.y));
+  return results;
 }
 
 }  // namespace tessera::kernels

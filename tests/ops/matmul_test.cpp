@@ -81,6 +81,22 @@ TEST(Matmul, WritesWhereTheCallerSays) {
   EXPECT_THROW(matmul(x, w, {.into = both}), Error);
 }
 
+TEST(Matmul, AGroupGivesWhatItsProductsGiveAlone) {
+  const Tensor x = counting(3, 4);
+  const Weight w = pack_weight(counting(6, 4), DType::f32),
+               v = pack_weight(counting(2, 4), DType::f32);
+  MatmulGroup group;
+  const Tensor first = matmul(x, w, {.group = &group});
+  const Tensor second = matmul(x, v, {.residual = counting(3, 2), .group = &group});
+  group.run();
+  EXPECT_EQ(first.to_floats(), matmul(x, w).to_floats());
+  EXPECT_EQ(second.to_floats(), matmul(x, v, {.residual = counting(3, 2)}).to_floats());
+  group.run();  // nothing is left
+  const Tensor third = matmul(x, v, {.group = &group});
+  group.run();
+  EXPECT_EQ(third.to_floats(), matmul(x, v).to_floats());
+}
+
 TEST(Matmul, ZeroRowsAndMetaGiveShapesAndCounts) {
   tensor::Scope scope;
   scope.meter = std::make_shared<tensor::Meter>();

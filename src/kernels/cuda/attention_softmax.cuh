@@ -36,9 +36,21 @@ __device__ inline void close_keys(float (&scores)[Keys / 8][4], int64_t valid) {
     if (j * 8 + lane % 4 * 2 + i % 2 >= open) scores[j][i] = -INFINITY;
 }
 
+/// 2^x within 7.5e-5, for x up to 0: a polynomial of what is left of the nearest whole number,
+/// which is added to its exponent. What is below -125 counts as that.
+__device__ inline float exp2_by_polynomial(float x) {
+  constexpr float kWhole = 0x1.8p23f;  // numbers this large are whole
+  x = fmaxf(x, -125);
+  const float moved = x + kWhole, rest = x - (moved - kWhole);
+  const float power =
+      fmaf(fmaf(fmaf(0.05517167f, rest, 0.24261112f), rest, 0.69326099f), rest, 0.99992807f);
+  return __uint_as_float(__float_as_uint(power) + (__float_as_uint(moved) << 23));
+}
+
 /// scores -> probabilities under the running maximum; `scale`, above 0, brings scores to units of
-/// log2; `shrink`: what sums of earlier blocks are to be multiplied with, to be under it too.
-template <int Keys>
+/// log2; `shrink`: what sums of earlier blocks are to be multiplied with, to be under it too. Of so
+/// many pairs of exponentials one is a polynomial; 0: none.
+template <int Keys, int Polynomials = 0>
 __device__ inline void soften(float (&scores)[Keys / 8][4], float scale, float (&tops)[2],
                               float (&sums)[2], float (&shrink)[2]) {
   TESSERA_UNROLL
@@ -55,7 +67,11 @@ __device__ inline void soften(float (&scores)[Keys / 8][4], float scale, float (
     TESSERA_UNROLL
     for (int j = 0; j < Keys / 8; ++j) TESSERA_UNROLL
     for (int i = 2 * half; i < 2 * half + 2; ++i) {
-      scores[j][i] = exp2_of(fmaf(scores[j][i], scale, -top));
+      const float power = fmaf(scores[j][i], scale, -top);
+      if constexpr (Polynomials > 0)
+        scores[j][i] = j % Polynomials == 0 ? exp2_by_polynomial(power) : exp2_of(power);
+      else
+        scores[j][i] = exp2_of(power);
       sum += scores[j][i];
     }
     sums[half] = sum;

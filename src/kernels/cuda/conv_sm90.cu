@@ -49,6 +49,7 @@ struct ImageWork {
   static constexpr int kFetchRegisters = 40;
   const ImageGrid& g;
   const ProductMaps& maps;
+  const Finish& after;
 
   template <class F>
   __device__ void each(const F& f) const {
@@ -69,6 +70,7 @@ struct ImageWork {
         });
     }
   }
+  __device__ const Finish& finish(const ImagePlace&) const { return after; }
   __device__ int steps() const { return g.kh * g.kw * ceil_div(g.channels, kProductDepth); }
   __device__ int64_t row(const ImagePlace& at, int i) const {
     const int x = (at.x + i % g.box_width) * g.phases + at.phase_x;
@@ -83,7 +85,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
     conv_images_sm90_kernel(const __grid_constant__ Finish finish, const ImageGrid grid,
                             const __grid_constant__ ProductMaps maps) {
 #if TESSERA_WARPGROUPS
-  make_tiles<N, Activation::none, Words>(finish, ImageWork<N>{grid, maps});
+  make_tiles<N, Activation::none, Words>(ImageWork<N>{grid, maps, finish});
 #else
   __trap();
 #endif

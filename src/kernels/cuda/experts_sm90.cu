@@ -42,6 +42,7 @@ struct ExpertWork {
   static constexpr int kFetchRegisters = 40;
   const ExpertGrid& g;
   const ExpertMaps<Most>& maps;
+  const Finish& after;
 
   template <class F>
   __device__ void each(const F& f) const {
@@ -59,6 +60,7 @@ struct ExpertWork {
                          at.column + g.second);
       });
   }
+  __device__ const Finish& finish(const ExpertPlace&) const { return after; }
   __device__ int steps() const { return g.depth; }
   __device__ int64_t row(const ExpertPlace& at, int i) const {
     if (at.row + i >= at.count) return -1;
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
     expert_products_sm90_kernel(const __grid_constant__ Finish finish, const ExpertGrid grid,
                                 const __grid_constant__ ExpertMaps<Most> maps) {
 #if TESSERA_WARPGROUPS
-  make_tiles<N, Kind>(finish, ExpertWork<N, Kind == Activation::swiglu, Most>{grid, maps});
+  make_tiles<N, Kind>(ExpertWork<N, Kind == Activation::swiglu, Most>{grid, maps, finish});
 #else
   __trap();
 #endif

@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <span>
+#include <vector>
+
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library_product.h"
 #include "kernels/cuda/matmul_finish.cuh"
@@ -24,6 +29,44 @@ __global__ void __launch_bounds__(kSpreadThreads) finish_kernel(Finish f) {
   }
 }
 
+// A product with what follows it, as the kernel of Hopper takes it.
+FinishedProduct finished(const MatmulArgs& args) {
+  const PackedWeight& w = *args.weight;
+  return {{.x = args.x,
+           .w = w.data.raw(),
+           .dtype = w.dtype,
+           .rows = args.rows,
+           .n = w.paired ? 2 * w.n : w.n,
+           .k = w.k,
+           .x_stride = args.x_stride,
+           .y_stride = args.y_stride,
+           .y = args.y,
+           .y_dtype = args.y_dtype,
+           .bias = args.epilogue.bias},
+          {nullptr, 0, args.rows, w.n, args.epilogue, args.y, args.y_dtype, args.y_stride}};
+}
+
+ProductSize size_of(const MatmulArgs& args) {
+  return {args.rows, args.weight->n, args.weight->k, args.weight->paired,
+          matmul_plan(args).complete};
+}
+
+bool by_warpgroups(const FinishedProduct& p) {
+  return all_in_words(p.finish) && !has_half(p.finish) && serves_sm90(p.product) &&
+         has_warpgroups();
+}
+
+// Whether one kernel takes all of them.
+bool fit_together(std::span<const MatmulArgs> all) {
+  if (all.size() < 2 || all.size() > kMostGrouped) return false;
+  return std::all_of(all.begin(), all.end(), [&](const MatmulArgs& args) {
+    const PackedWeight& w = *args.weight;
+    return args.rows > 0 && w.n > 0 && w.k == all[0].weight->k && w.dtype == DType::bf16 &&
+           args.x_dtype == DType::bf16 && args.epilogue.activation == all[0].epilogue.activation &&
+           by_warpgroups(finished(args));
+  });
+}
+
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
@@ -31,20 +74,11 @@ void matmul(const MatmulArgs& args) {
   if (args.rows == 0 || w.n == 0) return;
   if (w.dtype == DType::i8)
     unsupported("matmul", "bits of a weight:", 8, "weights in f32 or bf16 outside the experts");
+  if (serves_few_rows(args)) return few_rows(args);
   const MatmulPlan plan = matmul_plan(args);
-  LibraryProduct product{.x = args.x,
-                         .w = w.data.raw(),
-                         .dtype = w.dtype,
-                         .rows = args.rows,
-                         .n = w.paired ? 2 * w.n : w.n,
-                         .k = w.k,
-                         .x_stride = args.x_stride,
-                         .y_stride = args.y_stride,
-                         .y = args.y,
-                         .y_dtype = args.y_dtype,
-                         .epilogue = plan.inside,
-                         .bias = args.epilogue.bias,
-                         .beta = plan.adds_to_y ? 1.0f : 0.0f};
+  auto [product, finish] = finished(args);
+  product.epilogue = plan.inside;
+  product.beta = plan.adds_to_y ? 1.0f : 0.0f;
   const Form form = w.dtype == DType::f32 ? Form::f32 : Form::bf16;
   const Scratch converted(plan.converts ? bytes_of(form, args.rows * w.k) : 0);
   if (plan.converts) {
@@ -54,12 +88,12 @@ void matmul(const MatmulArgs& args) {
     product.x_stride = w.k;
   }
   if (plan.complete) return library_product(product);
-  Finish finish{nullptr,       product.n, args.rows,    w.n,
-                args.epilogue, args.y,    args.y_dtype, args.y_stride};
+  const FinishedProduct all{product, finish};
+  if (by_warpgroups(all))
+    if (const Tiles tiles = best_way(size_of(args), multiprocessors()).tiles;
+        tiles != Tiles::library)
+      return matmul_sm90({&all, 1}, tiles);
   const bool words = all_in_words(finish);
-  if (words && !has_half(finish) && serves_sm90(product) && has_warpgroups())
-    if (const int width = product_width(args.rows, w.n, w.k, w.paired, multiprocessors()))
-      return matmul_sm90(product, finish, width);
   const Scratch sums(args.rows * product.n * 4);
   product.y = sums.as<void>();
   product.y_dtype = DType::f32;
@@ -71,6 +105,21 @@ void matmul(const MatmulArgs& args) {
     launch("matmul", words ? finish_kernel<kind(), 8> : finish_kernel<kind(), 1>,
            early(spread(args.rows * w.n / (words ? 8 : 1))), finish);
   });
+}
+
+void matmul_group(std::span<const MatmulArgs> all) {
+  Tiles tiles = Tiles::library;
+  std::vector<FinishedProduct> together;
+  if (fit_together(all)) {
+    std::vector<ProductSize> sizes;
+    for (const MatmulArgs& args : all) {
+      together.push_back(finished(args));
+      sizes.push_back(size_of(args));
+    }
+    tiles = group_tiles(sizes, multiprocessors());
+  }
+  if (tiles != Tiles::library) return matmul_sm90(together, tiles);
+  for (const MatmulArgs& args : all) matmul(args);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -68,7 +68,7 @@ template <Activation Kind, int V>
 __device__ inline void finish_chunk(const Finish& f, int64_t t, int64_t c, float (&v)[V],
                                     const float (&up)[V]) {
   const Epilogue& e = f.epilogue;
-  float bias[V] = {}, factor[V], before[V];
+  float bias[V] = {}, factor[V] = {}, before[V] = {};
   if (e.bias) load<V>(e.bias, DType::f32, c, bias);
   if (e.gate) load<V>(e.gate, DType::f32, (e.row_of ? e.row_of[t] : 0) * e.gate_stride + c, factor);
   if (e.residual) load<V>(e.residual, e.residual_dtype, t * e.residual_stride + c, before);

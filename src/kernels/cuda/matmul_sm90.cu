@@ -3,76 +3,100 @@
 namespace tessera::kernels::cuda {
 
 // What kernels call is named: code for other GPUs does not call it.
-struct ProductGrid {
-  int64_t rows, columns;  ///< tiles
-  int64_t second;         ///< from a tile's first rows of w to its second half
-  int depth;              ///< blocks of kProductDepth
+struct ProductMember {
+  ProductMaps maps;
+  Finish finish;
+  int64_t rows;    ///< tiles
+  int64_t end;     ///< behind its last tile, of those of all
+  int64_t second;  ///< from a tile's first rows of w to its second half
+};
+struct ProductGroup {
+  ProductMember of[kMostGrouped];
+  int64_t tiles;
+  int depth;  ///< blocks of kProductDepth
 };
 struct ProductPlace {
+  int member;
   int64_t row, column;  ///< of x; of the first half of the rows of w
 };
 
 // Neighbours in time share rows of w.
-template <int N, bool Paired>
+template <int N, Activation Kind>
 struct ProductWork {
-  static constexpr int kFetchRegisters = 24;
-  const ProductGrid& grid;
-  const ProductMaps& maps;
+  static constexpr int kFetchRegisters = 40;
+  static constexpr bool kPaired = Kind == Activation::swiglu;
+  const ProductGroup& g;
 
   template <class F>
   __device__ void each(const F& f) const {
-    for (int64_t index = blockIdx.x; index < grid.rows * grid.columns; index += gridDim.x)
-      f(ProductPlace{index % grid.rows * kProductRows, index / grid.rows * (Paired ? N / 2 : N)});
+    int64_t begin = 0;
+    int at = 0;
+    for (int64_t index = blockIdx.x; index < g.tiles; index += gridDim.x) {
+      while (index >= g.of[at].end) begin = g.of[at++].end;
+      const int64_t rows = g.of[at].rows;
+      f(ProductPlace{at, (index - begin) % rows * kProductRows,
+                     (index - begin) / rows * (kPaired ? N / 2 : N)});
+    }
   }
   template <class Step>
   __device__ void fetch(const ProductPlace& at, const Step& step) const {
-    for (int block = 0; block < grid.depth; ++block)
+    const ProductMember& of = g.of[at.member];
+    for (int block = 0; block < g.depth; ++block)
       step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
-        load_box(left, maps.x, full, block * kProductDepth, 0, at.row);
-        fetch_weights<N>(right, maps.w, full, block * kProductDepth, at.column,
-                         at.column + grid.second);
+        load_box(left, of.maps.x, full, block * kProductDepth, 0, at.row);
+        fetch_weights<N>(right, of.maps.w, full, block * kProductDepth, at.column,
+                         at.column + of.second);
       });
   }
-  __device__ int steps() const { return grid.depth; }
+  __device__ const Finish& finish(const ProductPlace& at) const { return g.of[at.member].finish; }
+  __device__ int steps() const { return g.depth; }
   __device__ int64_t row(const ProductPlace& at, int i) const { return at.row + i; }
 };
 
 namespace {
 
 // A kernel for each activation: a choice within would be unrolled 128 times.
-template <int N, Activation Kind>
+template <int N, Activation Kind, Sharing Share>
 __global__ void __launch_bounds__(kSm90Threads, 1)
-    matmul_sm90_kernel(const __grid_constant__ Finish finish, const ProductGrid grid,
-                       const __grid_constant__ ProductMaps maps) {
+    matmul_sm90_kernel(const __grid_constant__ ProductGroup group) {
 #if TESSERA_WARPGROUPS
-  make_tiles<N, Kind>(finish, ProductWork<N, Kind == Activation::swiglu>{grid, maps});
+  make_tiles<N, Kind, true, Share>(ProductWork<N, Kind>{group});
 #else
   __trap();
 #endif
 }
 
-template <int N, Activation Kind>
-void run(const LibraryProduct& p, const Finish& finish) {
-  constexpr bool Paired = Kind == Activation::swiglu;
+template <int N, Activation Kind, Sharing Share>
+void run(std::span<const FinishedProduct> all) {
+  constexpr bool kPaired = Kind == Activation::swiglu;
   const char* name = "matmul";
-  const int64_t columns = Paired ? p.n / 2 : p.n;
-  const ProductGrid grid{ceil_div<int64_t>(p.rows, kProductRows),
-                         ceil_div<int64_t>(columns, Paired ? N / 2 : N), Paired ? columns : N / 2,
-                         static_cast<int>(ceil_div<int64_t>(p.k, kProductDepth))};
-  const ProductMaps maps{
-      row_map(name, p.x, p.x_stride, p.rows, 1, static_cast<int>(p.k), kProductRows),
-      row_map(name, p.w, p.k, p.n, 1, static_cast<int>(p.k), N / 2)};
-  launch(name, matmul_sm90_kernel<N, Kind>, launch_of_tiles<N>(grid.rows * grid.columns), finish,
-         grid, maps);
+  ProductGroup group{};
+  group.depth = static_cast<int>(ceil_div<int64_t>(all[0].product.k, kProductDepth));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const LibraryProduct& p = all[i].product;
+    const auto k = static_cast<int>(p.k);
+    ProductMember& member = group.of[i];
+    member.maps = {row_map(name, p.x, p.x_stride, p.rows, 1, k, kProductRows),
+                   row_map(name, p.w, p.k, p.n, 1, k, N / 2)};
+    member.finish = all[i].finish;
+    member.rows = ceil_div<int64_t>(p.rows, kProductRows);
+    member.second = kPaired ? p.n / 2 : N / 2;
+    group.tiles += member.rows * ceil_div<int64_t>(p.n, N);
+    member.end = group.tiles;
+  }
+  launch(name, matmul_sm90_kernel<N, Kind, Share>, launch_of_tiles<N>(group.tiles), group);
 }
 
 }  // namespace
 
-void matmul_sm90(const LibraryProduct& p, const Finish& finish, int width) {
-  with_activation(finish.epilogue.activation, [&](auto kind) {
-    if (width == 256) return run<256, kind()>(p, finish);
-    if (width == 192) return run<192, kind()>(p, finish);
-    run<128, kind()>(p, finish);
+void matmul_sm90(std::span<const FinishedProduct> all, Tiles tiles) {
+  with_activation(all[0].finish.epilogue.activation, [&](auto kind) {
+    switch (tiles) {
+      case Tiles::in_turn_128: return run<128, kind(), Sharing::in_turn>(all);
+      case Tiles::of_192: return run<192, kind(), Sharing::together>(all);
+      case Tiles::of_256: return run<256, kind(), Sharing::together>(all);
+      default: return run<128, kind(), Sharing::together>(all);
+    }
   });
 }
 

@@ -25,10 +25,11 @@ struct ProductShared {
     full = reinterpret_cast<uint64_t*>(right + Tile::kStages * Tile::kRightBytes);
     empty = full + Tile::kStages;
   }
-  __device__ void open() const {
+  /// `readers`: warps that read a stage.
+  __device__ void open(int readers) const {
     for (int s = 0; s < Tile::kStages; ++s) {
       barrier_init(full + s, 1);
-      barrier_init(empty + s, kComputingWarps);
+      barrier_init(empty + s, readers);
     }
     barriers_ready();
   }
@@ -68,13 +69,14 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
 }
 
 /// The epilogue of a tile by one thread: eight columns of two rows, eight apart, of each 32. The
-/// residual is read ahead, from before the products on: nothing is read above a store that follows.
+/// residual is read so many parts ahead, from before the products on: nothing is read above a store
+/// that follows.
 /// Without `Words` y and the residual are not read and written 16 bytes at a time.
-template <int N, Activation Kind, bool Words = true>
+template <int N, Activation Kind, bool Words, int Ahead>
 struct TileFinish {
   static constexpr bool kPaired = Kind == Activation::swiglu;
   static constexpr int kParts = kPaired ? N / 64 : N / 32;
-  static constexpr int kAhead = kParts < 4 ? kParts : 4;
+  static constexpr int kAhead = kParts < Ahead ? kParts : Ahead;
 
   const Finish& f;
   int64_t row[2], column;
@@ -82,9 +84,11 @@ struct TileFinish {
   bool early;
   uint4 residual[kAhead][2];
 
-  /// `row_of(i)`: where row i of the tile is in y; not below f.rows: nowhere.
+  /// `row_of(i)`: where row i of the tile is in y; not below f.rows: nowhere. The thread's rows are
+  /// among the 16 from `first_row` of the tile on.
   template <class RowOf>
-  __device__ TileFinish(const Finish& finish, int64_t first_column, const RowOf& row_of)
+  __device__ TileFinish(const Finish& finish, int first_row, int64_t first_column,
+                        const RowOf& row_of)
       : f(finish) {
     const Epilogue& e = f.epilogue;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -92,8 +96,7 @@ struct TileFinish {
     early = Words && e.residual && e.residual_dtype == DType::bf16;
     TESSERA_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int64_t t = row[half] =
-          row_of(static_cast<int>(threadIdx.x) / kWarp * 16 + half * 8 + lane / 4);
+      const int64_t t = row[half] = row_of(first_row + half * 8 + lane / 4);
       if (e.gate && t < f.rows) gate[half] = e.gate + (e.row_of ? e.row_of[t] : 0) * e.gate_stride;
     }
     TESSERA_UNROLL
@@ -181,26 +184,30 @@ struct TileFinish {
   }
 };
 
-/// sums = the products of `depth` blocks that come next, `used` behind the first.
-template <int N>
-__device__ inline void multiply_blocks(float (&sums)[N / 8][4], const ProductShared<N>& shared,
-                                       int depth, int& used) {
+/// sums = the products of `depth` blocks that come next, `used` behind the first; of 64 rows each,
+/// from `first` of the tile on.
+template <int N, int Halves>
+__device__ inline void multiply_blocks(float (&sums)[Halves][N / 8][4],
+                                       const ProductShared<N>& shared, int first, int depth,
+                                       int& used) {
   using Tile = ProductTile<N>;
-  const int mine = static_cast<int>(threadIdx.x) / kGroup * 64 * 128;
   for (int block = 0; block < depth; ++block, ++used) {
     const int s = used % Tile::kStages;
+    const unsigned char* left = shared.left + s * Tile::kLeftBytes + first * 128;
     barrier_wait(shared.full + s, used / Tile::kStages % 2);
     products_begin();
     TESSERA_UNROLL
-    for (int step = 0; step < kProductDepth / 16; ++step)
-      multiply_shared<N>(
-          sums, tile_descriptor(shared.left + s * Tile::kLeftBytes + mine + step * 32, 16),
-          tile_descriptor(shared.right + s * Tile::kRightBytes + step * 32, 16), block + step > 0);
+    for (int step = 0; step < kProductDepth / 16; ++step) TESSERA_UNROLL
+    for (int half = 0; half < Halves; ++half)
+      multiply_shared<N>(sums[half], tile_descriptor(left + half * 64 * 128 + step * 32, 16),
+                         tile_descriptor(shared.right + s * Tile::kRightBytes + step * 32, 16),
+                         block + step > 0);
     products_commit();
     products_leave<1>();
     if (block > 0) leave(shared.empty + (used - 1) % Tile::kStages);
   }
-  products_wait<0>(sums);
+  TESSERA_UNROLL
+  for (int half = 0; half < Halves; ++half) products_wait<0>(sums[half]);
   leave(shared.empty + (used - 1) % Tile::kStages);
 }
 
@@ -211,6 +218,7 @@ __device__ inline void multiply_blocks(float (&sums)[N / 8][4], const ProductSha
 //                      boxes(left, right, full) asks for its boxes of x and of w
 //   steps()            how many these are
 //   row(place, i)      where row i of a tile is in y; below 0: nowhere
+//   finish(place)      what follows its sums
 //   kFetchRegisters    of the thread that fetches
 
 template <int N, class Work>
@@ -229,31 +237,57 @@ __device__ inline void fetch_tiles(const Work& work, const ProductShared<N>& sha
   });
 }
 
-template <int N, Activation Kind, bool Words, class Work>
-__device__ inline void compute_tiles(const Finish& f, const Work& work,
-                                     const ProductShared<N>& shared) {
-  using Tile = TileFinish<N, Kind, Words>;
-  int used = 0;
+/// How the computing warpgroups share tiles. `together`: half of each tile's rows each. `in_turn`:
+/// a tile each, so that what follows the sums of one runs beside the products of the next
+/// (ping-pong schedule of CUTLASS).
+enum class Sharing : uint8_t { together, in_turn };
+
+template <int N, Activation Kind, bool Words, Sharing Share, class Work>
+__device__ inline void compute_tiles(const Work& work, const ProductShared<N>& shared) {
+  constexpr bool kInTurn = Share == Sharing::in_turn;
+  using Tile = TileFinish<N, Kind, Words, kInTurn ? 1 : 4>;
+  constexpr int kHalves = kInTurn ? 2 : 1;
+  const int thread = static_cast<int>(threadIdx.x), group = own_group();
+  const int first = kInTurn ? 0 : group * 64;  // row of the tile
+  int used = 0, turn = 0;
+  if (kInTurn && group == 1) pass_turn<2>(group);
   work.each([&](const auto& place) {
-    Tile finish(f, place.column, [&](int i) {
-      const int64_t row = work.row(place, i);
-      return row < 0 ? f.rows : row;
-    });
-    float sums[N / 8][4];
-    multiply_blocks<N>(sums, shared, work.steps(), used);
+    if (kInTurn && turn++ % 2 != group) {
+      used += work.steps();
+      return;
+    }
+    const Finish& f = work.finish(place);
+    const auto finish_of = [&](int half) {
+      return Tile(f, first + half * 64 + thread % kGroup / kWarp * 16, place.column, [&](int i) {
+        const int64_t row = work.row(place, i);
+        return row < 0 ? f.rows : row;
+      });
+    };
+    Tile finish = finish_of(0);
+    float sums[kHalves][N / 8][4];
+    // A barrier tells two phases apart: nobody waits for the next before the other has seen this.
+    if constexpr (kInTurn) take_turn(group);
+    multiply_blocks<N>(sums, shared, first, work.steps(), used);
+    if constexpr (kInTurn) pass_turn<2>(group);
     TESSERA_UNROLL
-    for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums, part);
+    for (int part = 0; part < Tile::kParts; ++part) finish.finish(sums[0], part);
+    if constexpr (kInTurn) {
+      Tile second = finish_of(1);
+      TESSERA_UNROLL
+      for (int part = 0; part < Tile::kParts; ++part) second.finish(sums[1], part);
+    }
   });
+  if (kInTurn && turn % 2 == group) take_turn(group);
 }
 
 /// The tiles of a kernel of kSm90Threads threads, launched as launch_of_tiles() says.
-template <int N, Activation Kind, bool Words = true, class Work>
-__device__ inline void make_tiles(const Finish& finish, const Work& work) {
+template <int N, Activation Kind, bool Words = true, Sharing Share = Sharing::together, class Work>
+__device__ inline void make_tiles(const Work& work) {
   const ProductShared<N> shared(dynamic_shared());
-  if (threadIdx.x == 0) shared.open();
+  if (threadIdx.x == 0) shared.open(Share == Sharing::in_turn ? kGroup / kWarp : kComputingWarps);
   after_those_before();
   divide<Work::kFetchRegisters>([&] { fetch_tiles<N>(work, shared); },
-                                [&] { compute_tiles<N, Kind, Words>(finish, work, shared); });
+                                [&] { compute_tiles<N, Kind, Words, Share>(work, shared); });
 }
 
 template <int N>

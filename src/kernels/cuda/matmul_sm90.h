@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/finish.h"
 #include "kernels/cuda/library_product.h"
@@ -28,39 +29,76 @@ inline bool serves_sm90(const LibraryProduct& p) {
          fits_row_map(p.w, p.k, 1, static_cast<int>(p.k));
 }
 
-/// A tile's rows of w, 128, 192 or 256, that take least time; 0: the library and a kernel that
-/// finishes its sums take less. By a model of what an H200 took, docs/results/gpu.md.
-constexpr int product_width(int64_t rows, int64_t columns, int64_t k, bool paired,
-                            int64_t multiprocessors) {
+/// What the time of a product hangs on; `complete`: the library finishes it alone.
+struct ProductSize {
+  int64_t rows, columns, k;
+  bool paired = false, complete = false;
+};
+/// Rows of w of a tile, and how warpgroups share tiles (see Sharing); `library`: its sums, and a
+/// kernel that finishes them.
+enum class Tiles : uint8_t { library, of_128, in_turn_128, of_192, of_256 };
+
+struct ProductChoice {
+  Tiles tiles;
+  double time;  ///< microseconds
+};
+
+/// Of products in one kernel. By a model of what an H200 took, docs/results/gpu.md.
+constexpr ProductChoice best_tiles(std::span<const ProductSize> all, int64_t multiprocessors) {
   struct Way {
+    Tiles tiles;
     int width;
-    double step, tile, start;  // microseconds: of kProductDepth, of the rest of a tile, once
+    // Microseconds: of kProductDepth, of the rest of a tile, of the rest of a multiprocessor's last
+    // tile, once.
+    double step, tile, last, start;
   };
-  constexpr Way kWays[] = {
-      {128, 0.424, 3.00, -1.8}, {192, 0.600, 4.95, -2.9}, {256, 0.713, 7.04, -3.7}};
-  constexpr double kLibraryFlops = 729e6, kLibrarySums = 0.746e6, kLibraryStart = 4.8;
+  constexpr Way kWays[] = {{Tiles::of_128, 128, 0.424, 3.00, 0, -1.8},
+                           {Tiles::in_turn_128, 128, 0.424, 0.3, 5.0, -1.8},
+                           {Tiles::of_192, 192, 0.600, 4.95, 0, -2.9},
+                           {Tiles::of_256, 256, 0.713, 7.04, 0, -3.7}};
   const auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const double sums = static_cast<double>(rows) * static_cast<double>(columns);
-  int best = 0;  // paired weights were not measured there
-  double least = paired ? 1e300
-                        : 2 * sums * static_cast<double>(k) / kLibraryFlops + sums / kLibrarySums +
-                              kLibraryStart;
+  ProductChoice best{Tiles::library, 1e300};
   for (const Way& way : kWays) {
-    const int64_t tiles =
-        ceil(rows, kProductRows) * ceil(columns, paired ? way.width / 2 : way.width);
-    const double time = static_cast<double>(ceil(tiles, multiprocessors)) *
-                            (static_cast<double>(ceil(k, kProductDepth)) * way.step + way.tile) +
-                        way.start;
-    if (time >= least) continue;
-    least = time;
-    best = way.width;
+    int64_t tiles = 0;
+    for (const ProductSize& p : all)
+      tiles += ceil(p.rows, kProductRows) * ceil(p.columns, p.paired ? way.width / 2 : way.width);
+    const double time =
+        static_cast<double>(ceil(tiles, multiprocessors)) *
+            (static_cast<double>(ceil(all[0].k, kProductDepth)) * way.step + way.tile) +
+        way.last + way.start;
+    if (time < best.time) best = {way.tiles, time};
   }
   return best;
 }
+constexpr ProductChoice best_way(const ProductSize& p, int64_t multiprocessors) {
+  constexpr double kLibraryFlops = 729e6, kLibrarySums = 0.746e6, kLibraryStart = 4.8,
+                   kCompleteStart = 3;
+  const ProductChoice own = best_tiles({&p, 1}, multiprocessors);
+  if (p.paired) return own;  // not measured there
+  const double sums = static_cast<double>(p.rows) * static_cast<double>(p.columns);
+  const double products = 2 * sums * static_cast<double>(p.k) / kLibraryFlops;
+  const double library =
+      products + (p.complete ? kCompleteStart : sums / kLibrarySums + kLibraryStart);
+  return p.complete || library <= own.time ? ProductChoice{Tiles::library, library} : own;
+}
+/// For products of one k together; `library`: one after the other takes no longer.
+constexpr Tiles group_tiles(std::span<const ProductSize> all, int64_t multiprocessors) {
+  double alone = 0;
+  for (const ProductSize& p : all) alone += best_way(p, multiprocessors).time;
+  const ProductChoice together = best_tiles(all, multiprocessors);
+  return together.time < alone ? together.tiles : Tiles::library;
+}
 
-/// x w^T of a GPU of compute capability 9, finished in registers; keeps the row rule. `p.n` counts
-/// the rows of w, which are paired with swiglu alone; finish is read eight columns at a time and
-/// has no f16. `width`: see product_width().
-void matmul_sm90(const LibraryProduct& p, const Finish& finish, int width);
+/// A product, and what follows its sums: read eight columns at a time, without f16.
+struct FinishedProduct {
+  LibraryProduct product;  ///< `n` counts the rows of w, which are paired with swiglu alone
+  Finish finish;
+};
+constexpr int kMostGrouped = 8;
+
+/// x w^T of a GPU of compute capability 9, finished in registers; keeps the row rule. Up to
+/// kMostGrouped products of one k and activation, which read no result of each other, by one
+/// kernel.
+void matmul_sm90(std::span<const FinishedProduct> all, Tiles tiles);
 
 }  // namespace tessera::kernels::cuda

@@ -46,6 +46,24 @@ __device__ inline void finish(const NormArgs& a, int64_t row, int64_t from, int6
   }
 }
 
+// As a rounded result is turned by rope.
+__device__ inline void turn(const NormArgs& a, int64_t token, int64_t i, float (&v)[8]) {
+  const int64_t at = token * (a.width / 2) + i / 2;
+  const float4 cosines = *reinterpret_cast<const float4*>(a.cos + at);
+  const float4 sines = *reinterpret_cast<const float4*>(a.sin + at);
+  const float cosine[4] = {cosines.x, cosines.y, cosines.z, cosines.w};
+  const float sine[4] = {sines.x, sines.y, sines.z, sines.w};
+  TESSERA_UNROLL
+  for (int j = 0; j < 8; ++j)
+    if (a.dtype == DType::bf16) v[j] = widen(narrow<BFloat16>(v[j]));
+  TESSERA_UNROLL
+  for (int j = 0; j < 8; j += 2) {
+    const float low = v[j] * cosine[j / 2] - v[j + 1] * sine[j / 2];
+    v[j + 1] = v[j + 1] * cosine[j / 2] + v[j] * sine[j / 2];
+    v[j] = low;
+  }
+}
+
 template <int V, int Chunks>
 __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, NormPlan plan) {
   after_those_before();
@@ -86,6 +104,8 @@ __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, Norm
     TESSERA_UNROLL
     for (int j = 0; j < V; ++j) v[c][j] *= factor;
     finish<V>(a, row, from, i, v[c]);
+    if constexpr (V == 8)
+      if (a.cos) turn(a, token, i, v[c]);
     store<V>(a.y, a.dtype, token * a.y_stride + from + i, v[c]);
   }
 }
@@ -122,7 +142,8 @@ bool all_in_words(const NormArgs& a) {
   };
   return a.width % 8 == 0 && in_words(a.x, a.dtype, a.x_stride) &&
          in_words(a.y, a.dtype, a.y_stride) && floats(a.weight, 0) && floats(a.bias, 0) &&
-         floats(a.shift, a.shift_stride) && floats(a.scale, a.scale_stride);
+         floats(a.cos, 0) && floats(a.sin, 0) && floats(a.shift, a.shift_stride) &&
+         floats(a.scale, a.scale_stride);
 }
 
 }  // namespace
@@ -131,6 +152,8 @@ void norm(const NormArgs& args) {
   if (args.width > kMostNormWidth)
     unsupported("norm", "width", args.width, "at most 32768 channels");
   const NormPlan plan = norm_plan(args.width, all_in_words(args));
+  if (args.cos && (plan.vector != 8 || plan.chunks > 4))
+    unsupported("norm", "width", args.width, "turned runs of up to 4096 channels in whole words");
   const Launch shape{.blocks = ceil_div<int64_t>(args.tokens * args.groups, plan.rows_per_block()),
                      .threads = plan.threads,
                      .early = true};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/registers.h"
 #include "kernels/cuda/row_map.h"
 #if defined(__CUDACC__)
 #include "kernels/cuda/warpgroup.cuh"
@@ -17,7 +18,6 @@
 // How kernels for Hopper divide their work: two warpgroups compute, a third fetches.
 namespace tessera::kernels::cuda {
 
-constexpr int kGroup = 128;  // threads of a warpgroup
 constexpr int kComputing = 2 * kGroup, kComputingWarps = kComputing / kWarp;
 constexpr int kSm90Threads = 3 * kGroup;
 constexpr int kMostShared = 227 * 1024;  // bytes of a block of threads
@@ -33,16 +33,31 @@ __device__ inline void leave(uint64_t* empty) {
   if (threadIdx.x % kWarp == 0) barrier_arrive(empty);
 }
 
-/// Runs fetch() in one thread of the third warpgroup, which has so many registers, compute() in the
-/// other two.
-template <int FetchRegisters = 24, class Fetch, class Compute>
+/// The warpgroup of a computing thread: of the first lane, so that the compiler knows that a warp
+/// stays together.
+__device__ inline int own_group() {
+  return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroup, 0);
+}
+
+/// Computing warpgroups take turns in a ring; each turn is passed once it was taken, and the last
+/// one that is left over is taken as well.
+__device__ inline void take_turn(int group) { wait_for_threads(2 + group, 2 * kGroup); }
+template <int Groups>
+__device__ inline void pass_turn(int group) {
+  arrive_for_threads(group + 1 < Groups ? 3 + group : 2, 2 * kGroup);
+}
+
+/// Runs fetch() in one thread of the last warpgroup, which has so many registers, compute() in the
+/// `Groups` before it.
+template <int FetchRegisters = 24, int Groups = 2, class Fetch, class Compute>
 __device__ inline void divide(const Fetch& fetch, const Compute& compute) {
+  constexpr int kFetching = Groups * kGroup;
   __syncthreads();
-  if (threadIdx.x >= kComputing) {
+  if (threadIdx.x >= kFetching) {
     give_registers<FetchRegisters>();
-    if (threadIdx.x == kComputing) fetch();
+    if (threadIdx.x == kFetching) fetch();
   } else {
-    take_registers<(512 - FetchRegisters) / 16 * 8>();
+    take_registers<computing_registers(Groups, FetchRegisters)>();
     compute();
   }
 }

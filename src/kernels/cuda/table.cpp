@@ -22,6 +22,7 @@ const KernelTable& cuda_table() {
   static const KernelTable table = [] {
     KernelTable t;
     t.matmul = cuda::matmul;
+    t.matmul_group = cuda::matmul_group;
     t.experts = cuda::experts;
     t.combine = cuda::combine;
     t.attention = cuda::attention;

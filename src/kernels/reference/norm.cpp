@@ -32,6 +32,13 @@ void one_group(const NormArgs& a, int64_t token, int64_t group) {
     if (a.shift) v += double(a.shift[row * a.shift_stride + from + i]);
     y[i] = tensor::from_float<T>(static_cast<float>(v));
   }
+  for (int64_t i = 0; a.cos && i < a.width; i += 2) {
+    const int64_t at = token * (a.width / 2) + i / 2;
+    const float cosine = a.cos[at], sine = a.sin[at];
+    const float first = tensor::to_float(y[i]), second = tensor::to_float(y[i + 1]);
+    y[i] = tensor::from_float<T>(first * cosine - second * sine);
+    y[i + 1] = tensor::from_float<T>(second * cosine + first * sine);
+  }
 }
 
 }  // namespace

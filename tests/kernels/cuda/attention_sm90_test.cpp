@@ -5,6 +5,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/closeness.h"
 #include "kernels/cuda/attention_sm90.h"
+#include "kernels/cuda/registers.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/attention_sm90.cu"
 #endif
@@ -14,15 +15,44 @@ namespace {
 
 TEST(CudaAttentionSm90, TilesFitIntoSharedMemory) {
   constexpr int64_t kMost = 227 * 1024;  // of a block, compute capability 9.0
-  EXPECT_LE(cuda::Sm90Tile<64>::kShared, kMost);
-  EXPECT_LE(cuda::Sm90Tile<80>::kShared, kMost);
-  EXPECT_LE(cuda::Sm90Tile<128>::kShared, kMost);
-  EXPECT_LE(cuda::Sm90Tile<256>::kShared, kMost);
-  EXPECT_EQ(cuda::Sm90Tile<72>::kSteps, 5);
-  EXPECT_EQ(cuda::Sm90Tile<256>::kKeys, 64);
+  EXPECT_LE(cuda::Sm90Tile<64, 3>::kShared, kMost);
+  EXPECT_LE(cuda::Sm90Tile<80, 2>::kShared, kMost);
+  EXPECT_LE(cuda::Sm90Tile<128, 2>::kShared, kMost);
+  EXPECT_LE(cuda::Sm90Tile<256, 2>::kShared, kMost);
+  EXPECT_EQ(cuda::Sm90Tile<72, 2>::kSteps, 5);
+  EXPECT_EQ(cuda::Sm90Tile<256, 2>::kKeys, 64);
+}
+
+// Who asks for more registers than the others gave waits for ever.
+TEST(CudaAttentionSm90, RegistersThatAreTakenWereGiven) {
+  EXPECT_EQ(cuda::launched_registers(3), 168);
+  EXPECT_EQ(cuda::launched_registers(4), 128);
+  for (int computing : {2, 3})
+    for (int fetching : {24, 32, 40}) {
+      const int threads = computing + 1, all = cuda::launched_registers(threads) * threads;
+      EXPECT_LE(cuda::computing_registers(computing, fetching) * computing + fetching, all);
+    }
+  EXPECT_EQ(cuda::computing_registers(2, 24), 240);
+  EXPECT_EQ(cuda::computing_registers(3, 32), 160);
+}
+
+TEST(CudaAttentionSm90, ThreeWarpgroupsComputeWhereTheirTilesFillTheGpu) {
+  EXPECT_EQ(cuda::narrow_groups(4096, 24, 132), 3);
+  EXPECT_EQ(cuda::narrow_groups(1024, 24, 132), 2);
+  EXPECT_EQ(cuda::narrow_groups(16384, 24, 132), 3);
+  EXPECT_EQ(cuda::narrow_groups(0, 24, 132), 3);
 }
 
 #if !defined(TESSERA_ON_GPU)
+// A query has the same bits in tiles of either size.
+TEST(CudaAttentionSm90, TwoAndThreeWarpgroupsGiveTheSame) {
+  const Problem p{2, 2, 64, 420, DType::bf16};
+  const Ranges spans = {{0, 300, 0, 420}, {300, 420, 290, 420}};
+  const Answer three = run(kThere, cuda::run<64, 3>, p, spans);
+  EXPECT_EQ(run(kThere, cuda::run<64, 2>, p, spans), three);
+  EXPECT_EQ(again([&] { return run(kThere, cuda::run<64, 3>, p, spans); }), three);
+}
+
 // Three blocks of threads take turns at eleven tiles; every place in shared memory is used again.
 TEST(CudaAttentionSm90, ABlockGoesFromTileToTile) {
   const Problem p{2, 2, 64, 620, DType::bf16};

@@ -2,6 +2,9 @@
 // The leg comes first: it is what the sources below are compiled with.
 #include <gtest/gtest.h>
 
+#include <span>
+#include <utility>
+
 #include "kernels/closeness.h"
 #include "kernels/cuda/matmul_sm90.h"
 #include "kernels/matmul_problem.h"
@@ -48,24 +51,64 @@ TEST(CudaMatmulSm90, EqualsTheReference) {
   }
 }
 
-// matmul() of bf16 matrices by tiles of such a width.
-template <int Width>
-void by_width(const MatmulArgs& a) {
+// matmul() of bf16 matrices by such tiles.
+template <cuda::Tiles Kind>
+void by_tiles(const MatmulArgs& a) {
   const PackedWeight& w = *a.weight;
-  cuda::matmul_sm90({.x = a.x,
-                     .w = w.data.raw(),
-                     .dtype = w.dtype,
-                     .rows = a.rows,
-                     .n = w.paired ? 2 * w.n : w.n,
-                     .k = w.k,
-                     .x_stride = a.x_stride},
-                    {nullptr, 0, a.rows, w.n, a.epilogue, a.y, a.y_dtype, a.y_stride}, Width);
+  const cuda::FinishedProduct p{{.x = a.x,
+                                 .w = w.data.raw(),
+                                 .dtype = w.dtype,
+                                 .rows = a.rows,
+                                 .n = w.paired ? 2 * w.n : w.n,
+                                 .k = w.k,
+                                 .x_stride = a.x_stride},
+                                {nullptr, 0, a.rows, w.n, a.epilogue, a.y, a.y_dtype, a.y_stride}};
+  cuda::matmul_sm90({&p, 1}, Kind);
 }
 
-TEST(CudaMatmulSm90, EveryWidthEqualsTheReference) {
+// Several at the same time: of two streams, of other widths, some with a gate and a residual.
+TEST(CudaMatmulSm90, AGroupEqualsItsProductsOneByOne) {
+  constexpr auto b = DType::bf16;
+  std::vector<MatmulProblem> group = {
+      {260, 136, 72, b, b, b, Activation::none, true, false, false, false, 8},
+      {130, 264, 72, b, b, b, Activation::none, false, false, false, false, 0},
+      {70, 8, 72, b, b, DType::f32, Activation::none, true, true, true, false, 8},
+      {260, 520, 72, b, b, b, Activation::none, false, true, true, true, 0},
+  };
+  if (kOnGpu)
+    for (MatmulProblem& p : group) p.rows *= 5, p.n *= 5, p.k = 1000;
+#if !defined(TESSERA_ON_GPU)
+  emulation::warpgroups = true;
+#endif
+  const std::vector<Tensor> alone = [&] {
+    std::vector<Tensor> results;
+    for (const MatmulProblem& p : group)
+      results.push_back(run(kThere, by_tiles<cuda::Tiles::of_128>, p));
+    return results;
+  }();
+  const auto together = [&](size_t first, size_t count) {
+    return run_group(kThere, cuda::matmul_group, std::span(group).subspan(first, count));
+  };
+  for (const auto& [first, count] : {std::pair<size_t, size_t>{0, 4}, {1, 2}, {3, 1}}) {
+    const std::vector<Tensor> got = together(first, count);
+    for (size_t i = 0; i < count; ++i)
+      EXPECT_LT(worst_difference(got[i], alone[first + i]), tolerance(group[first + i].y, 1e-4))
+          << first << " " << i;
+    EXPECT_TRUE(same_bits(again([&] { return together(first, count).back(); }), got.back()));
+  }
+#if !defined(TESSERA_ON_GPU)
+  emulation::warpgroups = false;
+#endif
+}
+
+TEST(CudaMatmulSm90, AllTilesEqualTheReference) {
   using Kernel = void (*)(const MatmulArgs&);
-  constexpr Kernel kernels[] = {by_width<128>, by_width<192>, by_width<256>};
+  constexpr Kernel kernels[] = {by_tiles<cuda::Tiles::of_128>, by_tiles<cuda::Tiles::in_turn_128>,
+                                by_tiles<cuda::Tiles::of_192>, by_tiles<cuda::Tiles::of_256>};
   std::vector<MatmulProblem> small = {
+      // Every place in shared memory is used again, by the other warpgroup too.
+      {260, 328, 1160, DType::bf16, DType::bf16, DType::bf16, Activation::none, true, true, true,
+       true, 0},
       {260, 328, 136, DType::bf16, DType::bf16, DType::bf16, Activation::gelu_tanh, true, true,
        true, true, 0},
       {129, 200, 136, DType::bf16, DType::bf16, DType::f32, Activation::swiglu, false, false, true,
@@ -94,14 +137,26 @@ TEST(CudaMatmulSm90, EveryWidthEqualsTheReference) {
 }
 
 // What an H200 took, docs/results/gpu.md: within 4 % of the best of the four.
-TEST(CudaMatmulSm90, TheWidthIsWhatTookLeastTime) {
-  using cuda::product_width;
-  EXPECT_EQ(product_width(333, 1536, 6144, false, 132), 0);
-  EXPECT_EQ(product_width(1536, 3072, 15360, false, 132), 0);
-  EXPECT_EQ(product_width(1024, 1536, 1536, false, 132), 128);
-  EXPECT_EQ(product_width(2048, 1152, 1152, false, 132), 192);
-  EXPECT_EQ(product_width(4096, 12288, 3072, false, 132), 256);
-  EXPECT_GT(product_width(64, 64, 64, true, 132), 0);  // SwiGLU is finished in registers
+TEST(CudaMatmulSm90, TheTilesAreThoseThatTookLeastTime) {
+  using cuda::Tiles;
+  const auto tiles = [](int64_t rows, int64_t columns, int64_t k, bool paired = false) {
+    return cuda::best_way({rows, columns, k, paired}, 132).tiles;
+  };
+  EXPECT_EQ(tiles(333, 1536, 6144), Tiles::library);
+  EXPECT_EQ(tiles(1536, 3072, 15360), Tiles::library);
+  EXPECT_EQ(tiles(1024, 1536, 1536), Tiles::of_128);
+  EXPECT_EQ(tiles(4096, 12288, 3072), Tiles::of_256);
+  EXPECT_NE(tiles(64, 64, 64, true), Tiles::library);  // SwiGLU is finished in registers
+}
+
+// Queries, keys and values of SD3's two streams: three waves of tiles for six.
+TEST(CudaMatmulSm90, FewTilesAreComputedTogether) {
+  const cuda::ProductSize image{1024, 1536, 1536}, text{333, 1536, 1536};
+  const std::vector<cuda::ProductSize> heads = {image, image, image, text, text, text};
+  EXPECT_NE(cuda::group_tiles(heads, 132), cuda::Tiles::library);
+  const cuda::ProductSize large{16384, 4096, 4096};  // fills the GPU alone
+  EXPECT_LT(cuda::best_way(large, 132).time * 2 * 0.98,
+            cuda::best_tiles(std::vector{large, large}, 132).time);
 }
 
 #if !defined(TESSERA_ON_GPU)
@@ -110,9 +165,9 @@ TEST(CudaMatmulSm90, ARowDoesNotDependOnOthers) {
       300,   320,   136, DType::bf16, DType::bf16, DType::bf16, Activation::silu, true, true,
       false, false, 0};
   emulation::warpgroups = true;
-  const Tensor all = run(kThere, by_width<256>, p);
+  const Tensor all = run(kThere, by_tiles<cuda::Tiles::in_turn_128>, p);
   p.rows = 77;
-  EXPECT_TRUE(same_bits(run(kThere, by_width<256>, p), all.slice(0, 0, 77)));
+  EXPECT_TRUE(same_bits(run(kThere, by_tiles<cuda::Tiles::in_turn_128>, p), all.slice(0, 0, 77)));
   emulation::warpgroups = false;
 }
 #endif

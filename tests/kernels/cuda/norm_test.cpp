@@ -5,6 +5,7 @@
 #include "kernels/closeness.h"
 #include "kernels/norm.h"
 #include "kernels/random_values.h"
+#include "tessera/error.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/norm.cu"
 #endif
@@ -18,7 +19,7 @@ using tensor::Tensor;
 struct Problem {
   int64_t tokens, groups, width;
   DType dtype;
-  bool centred, affine, modulated;
+  bool centred, affine, modulated, turned = false;
 };
 
 Tensor run(const Where& at, void (*kernel)(const NormArgs&), const Problem& p, int64_t first = 0) {
@@ -49,8 +50,25 @@ Tensor run(const Where& at, void (*kernel)(const NormArgs&), const Problem& p, i
     a.shift_stride = a.scale_stride = channels;
     a.row_of = static_cast<const int32_t*>(rows.raw());
   }
+  const Tensor angles = at(random_tensor({2 * p.tokens, p.width / 2 + 1}, DType::f32, 4));
+  if (p.turned) {
+    a.cos = angles.data<float>();
+    a.sin = a.cos + p.tokens * (p.width / 2);
+  }
   kernel(a);
   return here(y);
+}
+
+TEST(CudaNorm, TurnsWhatItHasNormalised) {
+  for (int64_t width : {8, 72, 128, 520})
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const Problem p{19, 3, width, dtype, false, true, false, true};
+      const auto once = [&] { return run(kThere, cuda::norm, p); };
+      EXPECT_LT(worst_difference(once(), run(kHost, reference::norm, p)), tolerance(dtype, 1e-5))
+          << width;
+      EXPECT_TRUE(same_bits(again(once), once()));
+    }
+  EXPECT_THROW(run(kThere, cuda::norm, {19, 3, 36, DType::f32, false, true, false, true}), Error);
 }
 
 TEST(CudaNorm, EqualsTheReferenceAtOddSizes) {
