@@ -20,10 +20,17 @@ using tensor::Tensor;
 struct Pending::Source {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Ledger> ledger;
+  std::shared_ptr<Ending> ending;  // of the request; null: of none
   std::chrono::milliseconds deadline{};
   uint64_t channel = 0;
   int from = 0;  // world rank
   uint64_t given = 0;
+};
+
+/// Where the ranks of a request hear that one of them has failed: beside their messages.
+struct Communicator::Request {
+  std::shared_ptr<Ending> ending;
+  std::unique_ptr<Communicator> words;
 };
 
 namespace {
@@ -79,6 +86,7 @@ Tensor Pending::wait() {
     if (!transport.inbox().ready(source.channel, source.from, order_))
       waiting.emplace(transport, source.from);
     const auto expired = [&] {
+      if (source.ending) source.ending->check();
       if (patience.over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s for '{}'{} from {}; see what that rank does, or raise "
@@ -165,6 +173,7 @@ void Communicator::post(int to, Tensor data, const Tag& tag) {
     std::optional<Waiting> waiting;
     transport_->await_room(there, [&] {
       if (!waiting) waiting.emplace(*transport_, there);
+      if (request_) request_->ending->check();
       if (patience.over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "
@@ -174,10 +183,15 @@ void Communicator::post(int to, Tensor data, const Tag& tag) {
     });
     data = data.held_as({});
   }
-  Message message{tag, std::move(data)};
-  message.order = sent_[static_cast<size_t>(to)]++;
-  transport_->send(there, channel_, std::move(message));
+  hand_over(to, std::move(data), tag);
   transport_->advance();
+}
+
+void Communicator::hand_over(int to, Tensor data, const Tag& tag) {
+  Message message{tag, std::move(data)};
+  message.order = sent_[static_cast<size_t>(to)];
+  transport_->send(in_world(to), channel_, std::move(message));
+  ++sent_[static_cast<size_t>(to)];  // not what could not be sent: the others would wait for it
 }
 
 Pending Communicator::receive(int from, const Tag& tag) {
@@ -187,6 +201,7 @@ Pending Communicator::receive(int from, const Tag& tag) {
     source = std::make_shared<Pending::Source>();
     source->transport = transport_;
     source->ledger = ledger_;
+    if (request_) source->ending = request_->ending;
     source->deadline = deadline_;
     source->channel = channel_;
     source->from = members_[static_cast<size_t>(from)];
@@ -203,6 +218,35 @@ Pending Communicator::receive(int from, const Tag& tag) {
 }
 
 Patience Communicator::patience() const { return {*transport_, deadline_}; }
+
+void Communicator::check() const {
+  transport_->inbox().check();
+  if (request_) request_->ending->check();
+}
+
+void Communicator::fail_all(const Error& error) {
+  if (!request_ || error.code() == ErrorCode::rank) return transport_->fail_all(error);
+  if (!request_->ending->fail(error)) return;
+  Communicator& words = *request_->words;
+  for (int to = 0; to < words.size(); ++to)  // they do not wait until there is room for more
+    if (to != words.rank()) words.hand_over(to, word_of(&error), {"go", -1});
+}
+
+std::optional<Error> Communicator::failed() const {
+  return request_ ? request_->ending->own() : std::nullopt;
+}
+
+std::unique_ptr<Communicator> Communicator::request() {
+  std::vector<int> all(members_.size());
+  std::iota(all.begin(), all.end(), 0);
+  const auto ending = std::make_shared<Ending>();
+  auto ranks = group(all), words = group(all);
+  words->listen([ending](int, const Message& word) {
+    if (const auto error = error_of(word.data)) ending->hear(*error);
+  });
+  ranks->request_ = std::make_shared<Request>(Request{ending, std::move(words)});
+  return ranks;
+}
 
 std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& members) {
   std::unique_ptr<Communicator> part(new Communicator);
@@ -227,6 +271,7 @@ std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& member
   part->channel_ = hash | 2;  // never the world's 1
   part->transport_ = transport_;
   part->ledger_ = ledger_;
+  part->request_ = request_;
   part->deadline_ = deadline_;
   part->sources_.resize(part->members_.size());
   part->sent_.resize(part->members_.size());

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "comm/ending.h"
 #include "comm/ledger.h"
 #include "comm/transport.h"
 
@@ -66,7 +68,7 @@ class Communicator {
   /// As send(), of bytes that the ledger does not count, or another way.
   void post(int to, tensor::Tensor data, const Tag& tag);
   /// From now on nobody receives: what the others send here goes to a listener, to which a sender
-  /// is its number in the world. None has sent yet.
+  /// is its number in the world. Nobody has started a receive here.
   void listen(Listener listener);
   /// Starts a receive.
   Pending receive(int from, const Tag& tag);
@@ -74,6 +76,9 @@ class Communicator {
   /// A communicator of some ranks of this one, in this order. All members call it, with equal
   /// lists, in the same order as their other group() calls on this communicator.
   std::unique_ptr<Communicator> group(const std::vector<int>& members);
+  /// The same ranks for one request, in a channel of their own: a failure there, and in groups of
+  /// it, ends that request's waits and no others. All of them call it, as group().
+  std::unique_ptr<Communicator> request();
   /// What stands over a transport, given the deadline of its waits.
   using Stand = std::function<std::shared_ptr<Transport>(std::shared_ptr<Transport> below,
                                                          std::chrono::milliseconds deadline)>;
@@ -85,22 +90,29 @@ class Communicator {
   void advance() { transport_->advance(); }
   /// Tells the others that this rank waits for one of them, or for none: -1. Any thread.
   void wait_for(int rank) { transport_->wait_for(rank < 0 ? -1 : in_world(rank)); }
-  /// For a wait that is not for a message: throws what has ended the waits of the world's ranks.
-  void check() const { transport_->inbox().check(); }
+  /// For a wait that is not for a message: throws what has ended the waits of the world's ranks, or
+  /// of the request's.
+  void check() const;
   /// And its clock.
   Patience patience() const;
-  /// Ends the waits of all ranks of the world with `error`.
-  void fail_all(const Error& error) { transport_->fail_all(error); }
+  /// Ends the waits of all ranks with `error`: of a request those of the request, but for a lost
+  /// rank, Error(rank), and else of the world. Any thread.
+  void fail_all(const Error& error);
+  /// What this rank has ended its request with, if it was not another one's word.
+  std::optional<Error> failed() const;
   /// What this rank sent and waited for, here and in all groups.
   Ledger& ledger() const { return *ledger_; }
 
  private:
   Communicator() = default;
+  struct Request;
   void check_rank(int rank, const Tag& tag) const;
+  void hand_over(int to, tensor::Tensor data, const Tag& tag);
   void close() noexcept;
 
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<Request> request_;  // null: of none
   std::chrono::milliseconds deadline_{};
   uint64_t channel_ = 0;
   uint64_t groups_ = 0;       // made from this one

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/fail.h"
 
@@ -69,8 +70,21 @@ void Inbox::give(const Listener& listener, int from, Message message) {
 }
 
 void Inbox::listen(uint64_t channel, Listener listener) {
-  const std::lock_guard lock(mutex_);
-  channels_[channel].listener = std::make_shared<const Listener>(std::move(listener));
+  const auto shared = std::make_shared<const Listener>(std::move(listener));
+  std::vector<std::pair<int, Message>> early;
+  {
+    const std::lock_guard lock(mutex_);
+    Channel& open = channels_[channel];
+    open.listener = shared;
+    for (auto& [from, sender] : open.senders) {
+      for (auto& [order, slot] : sender.slots) {
+        accepted_[from] += slot.bytes;
+        if (slot.message) early.emplace_back(from, std::move(*slot.message));
+      }
+      sender.slots.clear();
+    }
+  }
+  for (auto& [from, message] : early) give(*shared, from, std::move(message));
 }
 
 Inbox::Slot* Inbox::find(uint64_t channel, int from, uint64_t order) {

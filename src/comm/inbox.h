@@ -52,7 +52,7 @@ class Inbox {
   /// Drops what arrived on a channel and all that will; remembers it until each of `others` senders
   /// has closed it too, and nothing of theirs is on the way.
   void close(uint64_t channel, int others);
-  /// From now on, until the channel is closed, its messages go to a listener. None has come yet.
+  /// Until the channel is closed its messages go to a listener, those that have come among them.
   void listen(uint64_t channel, Listener listener);
   /// From now on all messages, and the failure, pass a gate first; null: none.
   void guard(const std::shared_ptr<Gate>& gate);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -176,18 +177,19 @@ std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size
                                  const std::vector<Wish>& wishes, const std::vector<bool>& near) {
   const SharedFile file(size.bytes);  // all zero
   const std::vector<Tensor> files = tell_all(group, said(int64_t{file.number()}, Device::cpu));
-  std::vector<Tensor> parts;
-  for (int r = 0; r < group.size(); ++r) {
-    const auto i = static_cast<size_t>(r);
-    if (r == group.rank())
-      parts.push_back(file.mapped().held_as(MemoryClass::buffers));
-    else if (near[i])
-      parts.push_back(
-          SharedFile(wishes[i].place.pid, heard<int64_t>(files[i]), size.bytes).mapped());
-    else
-      parts.emplace_back();
+  std::vector<Tensor> parts(near.size());
+  std::exception_ptr failed;
+  try {
+    for (size_t i = 0; i < near.size(); ++i)
+      if (static_cast<int>(i) == group.rank())
+        parts[i] = file.mapped().held_as(MemoryClass::buffers);
+      else if (near[i])
+        parts[i] = SharedFile(wishes[i].place.pid, heard<int64_t>(files[i]), size.bytes).mapped();
+  } catch (const Error&) {
+    failed = std::current_exception();
   }
-  all_are_ready(group, Device::cpu);  // until then others open my file
+  all_are_ready(group, Device::cpu);  // until then others open my file, whatever I failed with
+  if (failed) std::rethrow_exception(failed);
   return parts;
 }
 

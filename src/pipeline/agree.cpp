@@ -267,25 +267,46 @@ int64_t most_of(const RunOptions& options, int64_t value) {
   return value;
 }
 
-tensor::Tensor word_of(const Error* error) {
-  const std::string text =
-      error ? static_cast<char>(static_cast<int>(error->code())) + std::string(error->what()) : "";
-  const auto word = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
-  std::copy(text.begin(), text.end(), static_cast<char*>(word.raw()));
-  return word;
+void heed(const tensor::Tensor& word) {
+  if (const auto error = comm::error_of(word)) throw Error(*error);
 }
 
-void heed(const tensor::Tensor& word) {
-  if (word.elements() == 0) return;
-  const auto* const text = static_cast<const char*>(word.raw());
-  throw Error(static_cast<ErrorCode>(static_cast<unsigned char>(text[0])),
-              std::string(text + 1, static_cast<size_t>(word.elements() - 1)));
+namespace {
+
+// "rank 3, which decodes: ..."
+bool names_a_rank(std::string_view text) {
+  constexpr std::string_view kRank = "rank ";
+  if (!text.starts_with(kRank)) return false;
+  text.remove_prefix(kRank.size());
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  return digits > 0 && text.substr(digits).starts_with(", which ");
 }
+
+// What is no Error comes of a caller's callback, and its ranks stop for that.
+Error told_to_others(const std::exception& e, int rank) {
+  const Error error = named(e, rank, "computes");
+  const bool foreign = error.code() == ErrorCode::rank && !dynamic_cast<const Error*>(&e);
+  return foreign ? Error(ErrorCode::cancelled, fmt::format("rank {} stopped: {}", rank, e.what()))
+                 : error;
+}
+
+// In no report: nobody was foretold it.
+std::vector<tensor::Tensor> said_by_all(comm::Communicator& world, const tensor::Tensor& mine) {
+  constexpr comm::Tag kTag{"go", -1};
+  for (int to = 0; to < world.size(); ++to)
+    if (to != world.rank()) world.post(to, mine, kTag);
+  std::vector<tensor::Tensor> all;
+  for (int from = 0; from < world.size(); ++from)
+    all.push_back(from == world.rank() ? mine : world.receive(from, kTag).wait());
+  return all;
+}
+
+}  // namespace
 
 Error named(const std::exception& thrown, int rank, const char* does) {
   Error error = base::as_error(thrown);
   const bool all_are_told = error.code() == ErrorCode::rank || error.code() == ErrorCode::cancelled;
-  if (rank == 0 || all_are_told) return error;
+  if (rank == 0 || all_are_told || names_a_rank(error.what())) return error;
   return {error.code(), fmt::format("rank {}, which {}: {}", rank, does, error.what())};
 }
 
@@ -298,6 +319,11 @@ void end_all(comm::Communicator& ranks, int in_world, const std::exception& thro
 }
 
 void together(const RunOptions& options, const char* does, const std::function<void()>& work) {
+  together(options, nullptr, does, work);
+}
+
+void together(const RunOptions& options, comm::Communicator* request, const char* does,
+              const std::function<void()>& work) {
   if (!options.processes) return work();
   tensor::Tensor word = word_of(nullptr);
   try {
@@ -306,8 +332,34 @@ void together(const RunOptions& options, const char* does, const std::function<v
     const Error error = named(e, options.processes->rank(), does);
     word = word_of(&error);
   }
-  comm::Communicator& world = *options.processes->state().world;
-  for (const tensor::Tensor& said : comm::all_gather(world, word, {"go", -1}).wait()) heed(said);
+  comm::Communicator& world = request ? *request : *options.processes->state().world;
+  for (const tensor::Tensor& said : comm::all_gather(world, word, {"go", -1}).wait())
+    if (const auto error = comm::error_of(said)) throw SharedError(*error);
+}
+
+void end_together(comm::Communicator& world,
+                  const std::function<void(comm::Communicator& ranks)>& part) {
+  auto ranks = world.request();
+  std::exception_ptr thrown;
+  bool shared = false;
+  try {
+    part(*ranks);
+  } catch (const std::exception& e) {
+    world.check();
+    shared = dynamic_cast<const SharedError*>(&e) != nullptr;
+    const Error error = shared ? base::as_error(e) : told_to_others(e, world.rank());
+    if (error.code() == ErrorCode::rank) throw;
+    ranks->fail_all(error);
+    thrown = std::current_exception();
+  }
+  std::optional<Error> own = ranks->failed();
+  if (own && !shared) own = named(*own, world.rank(), "computes");
+  ranks = nullptr;  // with what was sent and nobody takes, behind which the words would wait
+  const Error* const mine = own ? &*own : nullptr;
+  const std::vector<tensor::Tensor> words = said_by_all(world, word_of(mine));
+  if (own && world.rank() == 0 && thrown) std::rethrow_exception(thrown);  // a callback's, too
+  for (const tensor::Tensor& word : words) heed(word);
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 }  // namespace tessera::pipeline

@@ -44,20 +44,34 @@ bool as_first_says(const RunOptions& options, bool word);
 /// The largest of what the processes say.
 int64_t most_of(const RunOptions& options, int64_t value);
 
-/// A message that says to go on, or why not: nothing, or the error's code and text.
-tensor::Tensor word_of(const Error* error);
+using comm::word_of;
+/// What the ranks throw alike, since they have agreed on it: it gets no rank's name.
+class SharedError : public Error {
+ public:
+  using Error::Error;
+  explicit SharedError(const Error& error) : Error(error) {}
+};
 /// Throws the error of a word, if it is one.
 void heed(const tensor::Tensor& word);
 /// What a rank of the world throws, as the others hear it: "rank 3, which decodes: ..."; that of
-/// rank 0, of a stop and of a lost rank as it is. `does`: "decodes".
+/// rank 0, of a stop and of a lost rank as it is, and what names a rank so already. `does`:
+/// "decodes".
 Error named(const std::exception& thrown, int rank, const char* does);
 /// Of a rank of a group that throws what the others do not, who may wait for it: ends all their
-/// waits with that, by its number in the world, and throws it; or what another one failed with
-/// before.
+/// waits for this request with that, by its number in the world, and throws it; or what another one
+/// failed with before.
 [[noreturn]] void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
                           const char* does);
 /// Does `work` on each of the ranks that are processes: where it throws on some of them, all throw
 /// what the lowest of these does, by its name, and stay together.
 void together(const RunOptions& options, const char* does, const std::function<void()>& work);
+/// The same of the ranks of a request, within it; null: before one.
+void together(const RunOptions& options, comm::Communicator* request, const char* does,
+              const std::function<void()>& work);
+/// Runs a rank's part of a request. Where one of the ranks of the world fails, all end the request
+/// at once with what the lowest of these throws, by its name, and the world stays as it was; but a
+/// lost rank ends it.
+void end_together(comm::Communicator& world,
+                  const std::function<void(comm::Communicator& ranks)>& part);
 
 }  // namespace tessera::pipeline

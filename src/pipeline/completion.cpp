@@ -352,7 +352,7 @@ class Joining {
     if (waiting_.empty() || (more.prompt_ids.empty() && course_.working.size() == refused_beside_))
       return joined;
     int64_t fit = 0;
-    together(order_.state.options, "lets prompts join", [&] { fit = fitting(); });
+    together(order_.state.options, world_, "lets prompts join", [&] { fit = fitting(); });
     fit = least_of(world_, fit);
     if (course_.cache)
       course_.cache->resize(

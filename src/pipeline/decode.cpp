@@ -187,7 +187,7 @@ Decoded decode_share(const ModelState& state, const RunControl& control, const J
   } catch (const std::exception& e) {
     if (ranks && !mine.all_know) end_all(*ranks, in_world, e, "decodes");
     if (ranks) ranks->check();  // another rank may have failed, and this one for that
-    throw named(e, ranks ? ranks->in_world(0) : in_world, "decodes");
+    throw SharedError(named(e, ranks ? ranks->in_world(0) : in_world, "decodes"));
   }
 }
 

@@ -241,7 +241,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
     if (looks && told) note_others(*told, rank, words);
   };
   watched.on_rank_step = [&](int step) {
-    if (world) world->check();
+    if (const auto* const all = world ? world : ranks) all->check();
     note(step > 0 ? 1 : 0);
   };
   const Tensor mine = parallel::denoise(

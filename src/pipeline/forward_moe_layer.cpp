@@ -201,12 +201,14 @@ Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
   job.x = ops::cast(x.to(state.device()), state.dtype());
   const auto weights = weight_store().open(tensors, state.device());
   const Processes* const processes = state.options.processes;
-  for (int rank = 0; rank < plan.world(); ++rank) {
-    if (processes && processes->rank() != rank) continue;
-    nn::Portion portion = parallel::portion_of(plan, job.geometry, rank);
-    portion.expert_dtype = state.expert_dtype();
-    job.layers.try_emplace(rank, *state.layer, form, *weights, portion, state.dtype());
-  }
+  together(state.options, "loads its part", [&] {
+    for (int rank = 0; rank < plan.world(); ++rank) {
+      if (processes && processes->rank() != rank) continue;
+      nn::Portion portion = parallel::portion_of(plan, job.geometry, rank);
+      portion.expert_dtype = state.expert_dtype();
+      job.layers.try_emplace(rank, *state.layer, form, *weights, portion, state.dtype());
+    }
+  });
   launch_ranks(state, RunMeters(state.workers.ranks.size()), control.stop,
                [&](comm::Communicator* world) { job.run(world); });
   if (!first_process(state.options)) return {};

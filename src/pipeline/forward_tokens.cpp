@@ -7,6 +7,7 @@
 #include "comm/collectives.h"
 #include "ops/elementwise.h"
 #include "parallel/decode.h"
+#include "pipeline/agree.h"
 #include "pipeline/completion.h"
 #include "pipeline/launch.h"
 #include "pipeline/streamed_experts.h"
@@ -212,8 +213,7 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
           asked.block, spec.routing.block);
   check_token_plan(state);
   TokenRun run{asked.visible, asked.length, asked.block};
-  plan_tokens(state, run);
-  Pass pass{state, asked, run.experts};
+  Pass pass{state, asked};
   pass.of.ids = asked.ids;
   for (int r = 0; r < static_cast<int>(asked.batch); ++r) {
     const int64_t count = asked.visible[static_cast<size_t>(r)];
@@ -225,7 +225,11 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
   pass.trace = trace;
   pass.stop = stop;
   pass.meters = RunMeters(state.workers.ranks.size());
-  pass.load();
+  together(state.options, "loads its part", [&] {
+    plan_tokens(state, run);
+    pass.experts = run.experts;
+    pass.load();
+  });
   launch_ranks(state, pass.meters, stop, [&](comm::Communicator* world) { pass.run(world); });
   return std::move(pass.outputs);
 }

@@ -8,6 +8,7 @@
 #include "comm/threads/launch.h"
 #include "nn/local_spatial.h"
 #include "parallel/spatial/bands.h"
+#include "pipeline/agree.h"
 
 namespace tessera::pipeline {
 
@@ -21,7 +22,11 @@ void launch_ranks(const ModelState& state, const RunMeters& meters, const std::s
   };
   const int world = options.plan.ranks();
   if (world == 1) return run(nullptr);
-  if (options.processes) return run(&world_of(state.place, *options.processes));
+  if (options.processes) {
+    comm::Communicator& ranks = world_of(state.place, *options.processes);
+    if (&ranks != options.processes->state().world) return run(&ranks);
+    return end_together(ranks, [&](comm::Communicator& request) { run(&request); });
+  }
   if (state.device() != tensor::Device::meta)
     return comm::threads::run(world, options.comm_timeout,
                               [&](comm::Communicator& ranks) { run(&ranks); });

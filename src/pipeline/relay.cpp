@@ -61,13 +61,13 @@ void unpack(const Tensor& x, const std::string& label, int video, Decoded& into)
 /// Rank 0's end of it: latents go, images come.
 class Relay {
  public:
-  /// `pair`: rank 0 and the first decoder.
-  Relay(comm::Communicator& pair, bool video, std::stop_token stop)
-      : pair_(pair), video_(video), stop_(std::move(stop)) {}
+  /// `pair`, `latents`: rank 0 and the first decoder.
+  Relay(comm::Communicator& pair, comm::Communicator& latents, bool video, std::stop_token stop)
+      : pair_(pair), latents_(latents), video_(video), stop_(std::move(stop)) {}
   void give(Order& order, const Job& part, const Tensor& tokens) {
     take();
     tell(pair_, word_of(nullptr));
-    pair_.send(1, tokens, kLatents);
+    latents_.send(1, tokens, kLatents);
     ended_ = pair_.receive(1, kWord);
     const int messages = part.samples() + (order.trace.wanted() ? 1 : 0);
     for (int i = 0; i < messages; ++i) coming_.push_back(pair_.receive(1, kImage));
@@ -93,7 +93,7 @@ class Relay {
   }
 
  private:
-  comm::Communicator& pair_;
+  comm::Communicator &pair_, &latents_;
   bool video_;
   std::stop_token stop_;
   Order* order_ = nullptr;
@@ -112,8 +112,9 @@ struct Half {
   comm::Communicator& all;
   comm::Communicator* mine;  ///< ranks of this half; null: one
   /// Of rank 0 and the first decoder, with nothing else in them; of others they are alone. What is
-  /// left in them when either has gone is dropped.
-  comm::Communicator &pair, &urgent;
+  /// left in them when either has gone is dropped. Latents have their own: where they cannot be
+  /// sent, the next word is no answer to who waits for them.
+  comm::Communicator &pair, &latents, &urgent;
   std::stop_token stop;  ///< of this half: rank 0's where it decodes and they are processes
 
   void denoise();
@@ -150,7 +151,7 @@ void Half::by_first(const std::function<void()>& work) {
 }
 
 void Half::denoise_all() {
-  Relay relay(pair, state.video(), control.stop);
+  Relay relay(pair, latents, state.video(), control.stop);
   const auto last = [&](Order& order) {
     const base::Stopwatch waiting;
     const int samples = order.job.samples();
@@ -164,12 +165,12 @@ void Half::denoise_all() {
     tell(samples);
   };
   const auto run = [&](Order& order, Denoising& steps) {
-    std::vector<Tensor> latents;
+    std::vector<Tensor> made;
     for (const Job& part : order.parts) {
-      latents.push_back(steps.run(mine, part, &all));
-      by_first([&] { relay.give(order, part, latents.back()); });
+      made.push_back(steps.run(mine, part, &all));
+      by_first([&] { relay.give(order, part, made.back()); });
     }
-    if (first()) order.tokens = ops::concat_rows(latents);
+    if (first()) order.tokens = ops::concat_rows(made);
     if (&order == &orders.back()) by_first([&] { last(order); });
   };
   each(run, 0);
@@ -198,7 +199,7 @@ void Half::go_on() {
 }
 
 void Half::decode_part(const Order& order, const Job& part, nn::Spatial& spatial) {
-  const Tensor tokens = first() ? pair.receive(0, kLatents).wait() : Tensor();
+  const Tensor tokens = first() ? latents.receive(0, kLatents).wait() : Tensor();
   RunControl quiet;
   quiet.stop = stop;
   Decoded made;
@@ -261,15 +262,15 @@ void run_halves(ModelState& state, const RunControl& control, std::deque<Order>&
     const bool alone = members.size() == 1;
     const bool talks = all->rank() == 0 || all->rank() == plan.world();
     const std::vector<int> ends = talks ? std::vector{0, plan.world()} : std::vector{all->rank()};
-    const auto pair = all->group(ends), urgent = all->group(ends);
+    const auto pair = all->group(ends), latents = all->group(ends), urgent = all->group(ends);
     std::stop_source told;
     if (decodes && talks)
       urgent->listen([told](int, const comm::Message&) mutable { told.request_stop(); });
     const std::stop_callback asked(control.stop, [&told] { told.request_stop(); });
     const std::stop_token stop = decodes ? told.get_token() : control.stop;
     const base::BindStop halt(alone ? stop : std::stop_token());
-    Half half{state, control, orders, denoising, decoder, *all, alone ? nullptr : group.get(),
-              *pair, *urgent, stop};
+    Half half{state, control,  orders,  denoising, decoder, *all, alone ? nullptr : group.get(),
+              *pair, *latents, *urgent, stop};
     decodes ? half.decode() : half.denoise();
     if (state.options.processes)
       for (Order& order : orders) gather_reports(*all, order.result.report);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "comm/collectives.h"
@@ -69,6 +70,86 @@ TEST(Communicator, GroupsAndDroppedReceivesLeaveNothingBehind) {
     barrier(world);  // what the others closed may be on the way until here
     EXPECT_LE(transport->inbox().channels(), 3u) << "of 51";
   });
+}
+
+// What a rank's work ends with, or nothing.
+std::string said_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Communicator, AFailureOfARequestEndsItsWaitsAndThoseOfItsGroupsAlone) {
+  threads::run(3, 10s, [](Communicator& world) {
+    const auto transport = below(world);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int round = 0; round < 20; ++round) {
+      const auto request = world.request();
+      const auto group = request->group({2, 1, 0});
+      if (world.rank() == 1) group->fail_all({ErrorCode::memory, "no memory"});
+      const Pending never = request->receive(2, {"never", 0});
+      EXPECT_EQ(said_of([&] { group->receive(0, {"never", 0}).wait(); }), "no memory");
+      EXPECT_EQ(said_of([&] { request->check(); }), "no memory");
+      EXPECT_EQ(request->failed().has_value(), world.rank() == 1);
+      EXPECT_EQ(said_of([&] { barrier(world); }), "") << "of the world";
+      EXPECT_FALSE(world.failed());
+    }
+    barrier(world);
+    EXPECT_LE(transport->inbox().channels(), 7u) << "of 61";
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  });
+}
+
+TEST(Communicator, ARankThatBeginsARequestLaterHearsThatItHasEnded) {
+  threads::run(2, 10s, [](Communicator& world) {
+    if (world.rank() == 0) {
+      const auto request = world.request();
+      request->fail_all({ErrorCode::memory, "no memory"});
+      barrier(world);
+      return barrier(world);
+    }
+    barrier(world);
+    const auto request = world.request();
+    EXPECT_EQ(said_of([&] { request->check(); }), "no memory");
+    barrier(world);
+  });
+}
+
+TEST(Communicator, ASenderThatWaitsForRoomHearsThatItsRequestHasEnded) {
+  std::atomic<bool> heard = false;
+  threads::run(2, 10s, [&](Communicator& world) {
+    auto request = world.request();
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(50ms);
+      request->fail_all({ErrorCode::memory, "no memory"});
+      for (int i = 0; i < 1000 && !heard; ++i) std::this_thread::sleep_for(10ms);  // no room yet
+    } else {
+      const Tensor much = Tensor::zeros({int64_t{100} << 20}, DType::u8);
+      const auto flood = [&] {
+        for (int i = 0; i < 5; ++i) request->send(1, much, {"flood", i});
+      };
+      EXPECT_EQ(said_of(flood), "no memory");
+      heard = true;
+    }
+    request = nullptr;  // and with it what nobody takes
+    barrier(world);
+  });
+}
+
+TEST(Communicator, ALostRankEndsTheWorldAndNotItsRequestAlone) {
+  EXPECT_THROW(threads::run(2, 10s,
+                            [](Communicator& world) {
+                              const auto request = world.request();
+                              if (world.rank() == 1)
+                                request->fail_all({ErrorCode::rank, "rank 1 was lost"});
+                              EXPECT_FALSE(request->failed());
+                              barrier(world);
+                              barrier(world);
+                            }),
+               Error);
 }
 
 TEST(Communicator, AMessageDoesNotWaitForThoseBeforeIt) {

@@ -176,6 +176,38 @@ void closed_groups_drop_their_messages(Communicator& world, Device on) {
   exchange_uneven(world, on);
 }
 
+// A rank that fails ends the waits of one request, of which nothing is left in the next.
+void requests_end_alone(Communicator& world, Device on) {
+  const int next = (world.rank() + 1) % world.size(),
+            before = (world.rank() + world.size() - 1) % world.size();
+  std::vector<int> all(size_t(world.size()));
+  for (int r = 0; r < world.size(); ++r) all[size_t(r)] = r;
+  for (int round = 0; round < 10; ++round) {
+    const auto request = world.request();
+    const int fails = round % (world.size() + 1);  // or nobody
+    const auto hop = [&, ring = request->group(all)](int i) {
+      ring->send(next, numbers(9, world.rank(), next, round, on), {"hop", i});
+      request->send(next, numbers(5, world.rank(), next, round, on), {"left", i});
+      check_numbers(ring->receive(before, {"hop", i}).wait(), 9, before, world.rank(), round, on);
+    };
+    try {
+      for (int i = 0; i < 6; ++i) {
+        if (world.rank() == fails && i == round % 5) {
+          request->fail_all({ErrorCode::memory, "rank " + std::to_string(fails)});
+          request->check();
+        }
+        hop(i);
+      }
+      check(world.rank() != fails, "a rank that failed went on");
+    } catch (const Error& error) {
+      check(error.code() == ErrorCode::memory && error.what() == "rank " + std::to_string(fails),
+            error.what());
+    }
+    barrier(world);
+  }
+  exchange_uneven(world, on);
+}
+
 // A flood in both directions of each pair, host messages between those of the device.
 void both_ways_at_once(Communicator& world, Device on) {
   const auto size_of = [](int from, int to, int i) {
@@ -268,6 +300,7 @@ std::vector<ConformanceCase> conformance_cases(Device on) {
     add("DroppedReceivesAreForgotten", dropped_receives_are_forgotten);
     add("ClosedGroupsDropTheirMessages", closed_groups_drop_their_messages);
     if (on == Device::cpu) add("ListenersHearAll", listeners_hear_all);
+    if (on == Device::cpu) add("RequestsEndAlone", requests_end_alone);
     add("BothWaysAtOnce", both_ways_at_once);
     add("PassedAround", passed_around);
   }

@@ -135,6 +135,19 @@ TEST(Inbox, AListenerHearsAChannelUntilItIsClosed) {
   EXPECT_EQ(inbox.channels(), 1u) << "the other one";
 }
 
+TEST(Inbox, AListenerHearsWhatCameBeforeIt) {
+  Inbox inbox;
+  inbox.deliver(7, 2, message(100, 0));
+  inbox.deliver(7, 3, message(1, 0));
+  std::vector<std::pair<int, uint64_t>> heard;
+  inbox.listen(7, [&](int from, Message m) { heard.emplace_back(from, m.order); });
+  inbox.deliver(7, 2, message(10, 1));
+  EXPECT_EQ(heard, (std::vector<std::pair<int, uint64_t>>{{2, 0}, {3, 0}, {2, 1}}));
+  EXPECT_EQ(inbox.accepted(2), 110u);
+  EXPECT_EQ(inbox.ahead(2), 0u);
+  EXPECT_FALSE(inbox.ready(7, 2, 0)) << "it was heard";
+}
+
 TEST(Inbox, WhatAListenerThrowsFailsTheRank) {
   Inbox inbox;
   inbox.listen(7, [](int, Message) { fail(ErrorCode::rank, "no place"); });

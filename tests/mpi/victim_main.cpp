@@ -5,9 +5,10 @@
 // denoising after another, each rank a stage), shard, distrifusion (the same, each rank a third of
 // each block, or of the tokens), texts (one text after another, each rank a third of each layer of
 // the encoder), decode (one image, of which rank 2 fails to decode its lines, whose error each body
-// catches, as under a server), slow-stages (one denoising, whose blocks take 2 s
-// each), ending and ended (rank 1 stops itself when only MPI's end is left, and behind it).
-// DIR/<rank>.error is what ends a rank.
+// catches and goes on to the next request, as under a server), slow-stages (one denoising, whose
+// blocks take 2 s each), ending and ended (rank 1 stops itself when only MPI's end is left,
+// and behind it).
+// DIR/<rank>.error is what ends a rank, or its image.
 #include <unistd.h>
 
 #include <chrono>
@@ -114,7 +115,7 @@ void open(const std::string& model, const char* plan, const Processes& processes
   pipeline::open_model(TESSERA_TEST_DATA "/diffusers/" + model + "/model", options, state);
 }
 
-void decode(Communicator& world) {
+void decode(Communicator& world, const std::string& told) {
   const Processes processes = processes_of(world);
   pipeline::ModelState state;
   open("cogvideox_2b", "ulysses=3,vae=3", processes, state);
@@ -134,6 +135,7 @@ void decode(Communicator& world) {
     pipeline::launch_bands(state, job.meters, {}, 0, share);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::rank) throw;
+    write(told, error.what());
   }
   processes.share("");  // as if for the next request
 }
@@ -151,13 +153,13 @@ void texts(Communicator& world, const std::string& begun, Clock::time_point end)
     pipeline::encode_spread(state, "text_encoder", batch, 0, meters, {}, did);
 }
 
-void body(Communicator& world, const std::string& begun, const std::string& mode,
-          Clock::time_point end) {
+void body(Communicator& world, const std::string& begun, const std::string& told,
+          const std::string& mode, Clock::time_point end) {
   if (mode == "all") fail(ErrorCode::plan, "this plan cannot run");
   if (mode == "stages" || mode == "slow-stages" || mode == "shard" || mode == "distrifusion")
     return stages(world, begun, mode, end);
   if (mode == "texts") return texts(world, begun, end);
-  if (mode == "decode") return decode(world);
+  if (mode == "decode") return decode(world, told);
   barrier(world);
   write(begun, 1);
   if (mode == "chain") return chain(world, end);
@@ -210,7 +212,7 @@ int main(int, char** argv) {
   };
   try {
     comm::mpi::run(options, [&](Communicator& world) {
-      body(world, own + ".begun", mode,
+      body(world, own + ".begun", own + ".error", mode,
            Clock::now() + std::chrono::milliseconds(static_cast<int>(std::atof(argv[3]) * 1000)));
       write(own + ".body", 1);
     });

@@ -4,8 +4,10 @@
 
 #include <fstream>
 #include <new>
+#include <thread>
 
 #include "base/fail.h"
+#include "comm/collectives.h"
 #include "comm/threads/launch.h"
 #include "engine/golden.h"
 #include "pipeline/model_state.h"
@@ -257,6 +259,143 @@ TEST(Agree, WhatOneRankOfAGroupThrowsEndsTheWaitsOfAllByItsName) {
   };
   EXPECT_EQ(said(1), "rank 1, which encodes: spoilt");
   EXPECT_EQ(said(0), "spoilt");
+}
+
+// What a rank throws of its part in a request, as "code: text".
+std::string said_of(comm::Communicator& world,
+                    const std::function<void(comm::Communicator& ranks)>& part) {
+  try {
+    end_together(world, part);
+  } catch (const Error& e) {
+    return fmt::format("{}: {}", static_cast<int>(e.code()), e.what());
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// A message to the next rank and from the one before.
+void pass_on(comm::Communicator& ranks, int round) {
+  const int me = ranks.rank(), size = ranks.size();
+  const auto mine = tensor::Tensor::from(std::vector<int32_t>{me, round}, {2});
+  ranks.send((me + 1) % size, mine, {"x", -1});
+  const auto got = ranks.receive((me + size - 1) % size, {"x", -1}).wait();
+  EXPECT_EQ(got.data<int32_t>()[0], (me + size - 1) % size);
+  EXPECT_EQ(got.data<int32_t>()[1], round) << "a message of an earlier request";
+}
+
+TEST(EndTogether, WhereverOneRankFailsAllThrowThatAtOnceAndDoTheNextRequest) {
+  comm::threads::run(3, 60s, [](comm::Communicator& world) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int round = 0; round < 24; ++round) {
+      const int fails = round % 3, before = round / 3 % 4;
+      const std::string said = said_of(world, [&](comm::Communicator& ranks) {
+        const auto other = ranks.group({0, 1, 2});
+        for (int i = 0; i < 3; ++i) {
+          if (i == before && ranks.rank() == fails) fail(ErrorCode::memory, "no memory");
+          other->send((ranks.rank() + 1) % 3, tensor::Tensor::zeros({9}, tensor::DType::u8),
+                      {"never", i});
+          pass_on(ranks, round);
+        }
+        if (ranks.rank() == fails) fail(ErrorCode::memory, "no memory");  // behind all waits
+      });
+      EXPECT_EQ(said, fails == 0 ? "6: no memory"
+                                 : fmt::format("6: rank {}, which computes: no memory", fails));
+      EXPECT_EQ(said_of(world, [&](comm::Communicator& ranks) { pass_on(ranks, round); }), "");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  });
+}
+
+TEST(EndTogether, OfSeveralThatFailAtOnceTheLowestIsTold) {
+  comm::threads::run(3, 60s, [](comm::Communicator& world) {
+    for (int round = 0; round < 20; ++round) {
+      const std::string said = said_of(world, [&](comm::Communicator& ranks) {
+        comm::barrier(world);
+        if (ranks.rank() > 0) fail(ErrorCode::model, "spoilt on {}", ranks.rank());
+        ranks.receive(2, {"never", -1}).wait();
+      });
+      EXPECT_EQ(said, "3: rank 1, which computes: spoilt on 1");
+    }
+  });
+}
+
+// More than a rank may be ahead of another, which takes none of it.
+TEST(EndTogether, WhatIsOnTheWayToARankThatFailsKeepsNobodyWaiting) {
+  comm::threads::run(2, 60s, [](comm::Communicator& world) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string said = said_of(world, [&](comm::Communicator& ranks) {
+      comm::barrier(world);
+      if (ranks.rank() == 1) {
+        std::this_thread::sleep_for(50ms);
+        fail(ErrorCode::memory, "no memory");
+      }
+      const auto much = tensor::Tensor::zeros({int64_t{100} << 20}, tensor::DType::u8);
+      for (int i = 0; i < 5; ++i) ranks.send(1, much, {"flood", i});
+    });
+    EXPECT_EQ(said, "6: rank 1, which computes: no memory");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  });
+}
+
+TEST(EndTogether, WhatAllThrowAlikeGetsNoName) {
+  comm::threads::run(3, 60s, [](comm::Communicator& world) {
+    const std::string said = said_of(world, [](comm::Communicator& ranks) {
+      if (ranks.rank() > 0) throw SharedError(ErrorCode::model, "no numbers");
+      ranks.receive(2, {"never", -1}).wait();  // it hears of it before it would throw it
+    });
+    EXPECT_EQ(said, "3: no numbers");
+  });
+}
+
+TEST(EndTogether, WhatNamesARankKeepsItsName) {
+  comm::threads::run(2, 60s, [](comm::Communicator& world) {
+    const auto decodes = [](comm::Communicator& ranks) {
+      try {
+        if (ranks.rank() == 1) fail(ErrorCode::memory, "no memory");
+        ranks.receive(1, {"never", -1}).wait();
+      } catch (const std::exception& e) {
+        end_all(ranks, ranks.rank(), e, "decodes");
+      }
+    };
+    EXPECT_EQ(said_of(world, decodes), "6: rank 1, which decodes: no memory");
+    const auto stops = [](comm::Communicator& ranks) {
+      if (ranks.rank() == 1) fail(ErrorCode::cancelled, "stopped");
+      ranks.receive(1, {"never", -1}).wait();
+    };
+    EXPECT_EQ(said_of(world, stops), "130: stopped");
+  });
+}
+
+TEST(EndTogether, WhatACallbackThrowsItsRankThrowsAndTheOthersStop) {
+  comm::threads::run(2, 60s, [](comm::Communicator& world) {
+    const std::string said = said_of(world, [](comm::Communicator& ranks) {
+      if (ranks.rank() == 0) throw std::logic_error("the disk is full");
+      ranks.receive(0, {"never", -1}).wait();
+    });
+    EXPECT_EQ(said,
+              world.rank() == 0 ? "the disk is full" : "130: rank 0 stopped: the disk is full");
+    EXPECT_EQ(said_of(world, [](comm::Communicator& ranks) { pass_on(ranks, 1); }), "");
+  });
+}
+
+TEST(EndTogether, ALostRankEndsTheWorld) {
+  EXPECT_THROW(comm::threads::run(2, 60s,
+                                  [](comm::Communicator& world) {
+                                    end_together(world, [](comm::Communicator& ranks) {
+                                      if (ranks.rank() == 1) fail(ErrorCode::rank, "lost");
+                                      ranks.receive(1, {"never", -1}).wait();
+                                    });
+                                  }),
+               Error);
+}
+
+TEST(EndTogether, WhatIsSaidAtTheEndIsNoTraffic) {
+  comm::threads::run(2, 60s, [](comm::Communicator& world) {
+    end_together(world, [](comm::Communicator& ranks) { pass_on(ranks, 0); });
+    EXPECT_EQ(world.ledger().total().messages, 1);
+    EXPECT_EQ(world.ledger().total().bytes, 8);
+  });
 }
 
 TEST(Agree, WithoutProcessesWorkIsSimplyDone) {

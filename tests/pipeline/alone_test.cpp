@@ -2,10 +2,16 @@
 // next request.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 
+#include "comm/collectives.h"
+#include "comm/transport_over.h"
 #include "engine/golden.h"
 #include "pipeline/on_processes.h"
 #include "tessera/engine.h"
@@ -76,6 +82,137 @@ TEST(Alone, AStreamThatIsNoNumbersOnOneRankEndsAll) {
         EXPECT_EQ(made.completions.at(0).text, "ehllo") << plan;
       }
     });
+}
+
+/// When a rank gets no memory for a message that it sends in a request.
+struct Fault {
+  std::atomic<int> rank = -1;              // -1: none does
+  std::atomic<int> message = 0;            // the first is 0
+  std::array<std::atomic<int>, 3> sent{};  // by rank, since the request began
+
+  static constexpr const char* kSaid = "no memory is left for what the test sends";
+  // Whether it is of the plan, not of what all agree on around a request.
+  static bool counts(const std::string& operation) {
+    for (const char* const other : {"go", "agree", "text", "report", "close", "barrier"})
+      if (operation == other) return false;
+    return true;
+  }
+};
+
+class FaultyTransport final : public comm::TransportOver {
+ public:
+  FaultyTransport(std::shared_ptr<Transport> below, Fault& fault)
+      : TransportOver(std::move(below)), fault_(fault) {}
+  void send(int to, uint64_t channel, comm::Message message) override {
+    if (Fault::counts(message.tag.operation)) {
+      const int number = fault_.sent[size_t(rank())]++;
+      if (rank() == fault_.rank && number == fault_.message)
+        throw Error(ErrorCode::memory, Fault::kSaid);
+    }
+    TransportOver::send(to, channel, std::move(message));
+  }
+
+ private:
+  Fault& fault_;
+};
+
+GenerateRequest stars() {
+  GenerateRequest request;
+  request.classes = {"red star", "blue ring"};
+  request.steps = 3;
+  return request;
+}
+
+std::vector<uint8_t> pixels_of(const GenerateResult& result) {
+  std::vector<uint8_t> all;
+  for (const Image& image : result.images)
+    all.insert(all.end(), image.rgb.begin(), image.rgb.end());
+  return all;
+}
+
+// Each rank in turn fails at its first message, in the middle, and at its last one.
+void expect_that_all_end(const std::string& plan, int ranks) {
+  const auto expected = pixels_of(Model::open("shapes", planned(plan, nullptr)).generate(stars()));
+  Fault fault;
+  const auto faulty = [&](auto below, auto) {
+    return std::make_shared<FaultyTransport>(std::move(below), fault);
+  };
+  const auto body = [&](const Processes& processes) {
+    comm::Communicator& world = *processes.state().world;
+    const Model model = Model::open("shapes", planned(plan, &processes));
+    const auto next = [&](int rank, int message) {
+      comm::barrier(world);
+      if (processes.rank() == 0) {
+        fault.rank = rank;
+        fault.message = message;
+        for (auto& sent : fault.sent) sent = 0;
+      }
+      comm::barrier(world);
+    };
+    const auto is_good = [&] {
+      const GenerateResult made = model.generate(stars());
+      if (!made.elsewhere) {
+        EXPECT_EQ(pixels_of(made), expected) << plan;
+      }
+    };
+    next(-1, 0);
+    is_good();
+    comm::barrier(world);
+    std::vector<int> messages(fault.sent.begin(), fault.sent.end());
+    for (int rank = 0; rank < ranks; ++rank)
+      for (const int message : {0, messages[size_t(rank)] / 2, messages[size_t(rank)] - 1}) {
+        if (message < 0) continue;  // it sends nothing
+        for (int times = 0; times < 2; ++times) {
+          next(rank, message);
+          const auto begin = std::chrono::steady_clock::now();
+          try {
+            (void)model.generate(stars());
+            ADD_FAILURE() << plan << ": nothing was thrown for message " << message << " of rank "
+                          << rank;
+          } catch (const Error& e) {
+            const std::string said = e.what();
+            EXPECT_EQ(e.code(), ErrorCode::memory) << said;
+            EXPECT_TRUE(said.ends_with(Fault::kSaid)) << plan << ": " << said;
+            EXPECT_TRUE(rank == 0 || said.starts_with("rank " + std::to_string(rank) + ", which "))
+                << plan << ": " << said;
+          }
+          EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << plan;
+        }
+        next(-1, 0);
+        is_good();
+      }
+  };
+  on_processes(ranks, body, faulty);
+}
+
+TEST(Alone, AStageThatFailsEndsAll) { expect_that_all_end("pipefusion=2", 2); }
+TEST(Alone, AStageOrADecoderThatFailsEndsAll) { expect_that_all_end("pipefusion=2,vae=+1", 3); }
+TEST(Alone, ABandThatFailsEndsAll) { expect_that_all_end("cfg=2,vae=2", 2); }
+TEST(Alone, ARankOfUlyssesThatFailsEndsAll) { expect_that_all_end("ulysses=2", 2); }
+TEST(Alone, ARankOfARingThatFailsEndsAll) { expect_that_all_end("ring=2", 2); }
+TEST(Alone, ARankOfTensorParallelismThatFailsEndsAll) { expect_that_all_end("tensor=2", 2); }
+TEST(Alone, ARankWithExpertsThatFailsEndsAll) { expect_that_all_end("expert=2", 2); }
+TEST(Alone, ARankWithStaleExpertsThatFailsEndsAll) {
+  expect_that_all_end("expert=2,schedule=interweaved", 2);
+}
+TEST(Alone, ARankOfTheFusedOperatorThatFailsEndsAll) {
+  setenv("TESSERA_HEAP", "messages", 1);  // so that it sends
+  expect_that_all_end("expert=2,moe=fused", 2);
+  unsetenv("TESSERA_HEAP");
+}
+
+// The last stage alone sees that its blocks give no numbers.
+TEST(Alone, AStageThatGivesNoNumbersEndsAll) {
+  const Scratch scratch;
+  const std::string folder = spoilt(scratch, "shapes", "transformer/model.safetensors",
+                                    "blocks.7.attn.out_proj.bias", 0, 1);
+  on_processes(2, [&](const Processes& processes) {
+    const Model broken = Model::open(folder, planned("pipefusion=2", &processes));
+    for (int i = 0; i < 2; ++i)
+      expect_throws([&] { (void)broken.generate(stars()); }, "rank 1, which computes: step 1 of 3");
+    const Model good = Model::open("shapes", planned("pipefusion=2", &processes));
+    EXPECT_NO_THROW((void)good.generate(stars()));
+  });
 }
 
 TEST(Alone, InputsThatOneRankCannotReadEndAll) {

@@ -252,9 +252,9 @@ TEST(DecodeInBands, ADecoderThatFailsAloneEndsTheOthersByItsName) {
     EXPECT_EQ(error.what(), std::string("rank 2, which decodes: ") + FailingDecoder::kSaid);
   };
   expect_named(shared_out(nullptr));
-  EXPECT_THROW(
-      on_processes(3, [&](const Processes& processes) { expect_named(shared_out(&processes)); }),
-      Error);  // the world has ended
+  on_processes(3, [&](const Processes& processes) {
+    for (int i = 0; i < 2; ++i) expect_named(shared_out(&processes));
+  });
 }
 
 TEST(DecodeInBands, StopsWhenItIsAsked) {

@@ -373,11 +373,9 @@ TEST(Relay, ADecoderThatFailsAloneEndsTheOthersByItsName) {
   };
   for (const auto& [plan, ranks] : {std::pair("vae=+2", 3), std::pair("cfg=2,vae=+3", 5)}) {
     expect_named(halved(plan, nullptr), plan, ranks - 1);
-    EXPECT_THROW(on_processes(ranks,
-                              [&, plan = plan, ranks = ranks](const Processes& processes) {
-                                expect_named(halved(plan, &processes), plan, ranks - 1);
-                              }),
-                 Error);  // the world has ended
+    on_processes(ranks, [&, plan = plan, ranks = ranks](const Processes& processes) {
+      for (int i = 0; i < 2; ++i) expect_named(halved(plan, &processes), plan, ranks - 1);
+    });
   }
 }
 

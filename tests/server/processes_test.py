@@ -1,18 +1,34 @@
 #!/usr/bin/env python3
 """A plan whose ranks are processes: mpirun's first one serves, the others follow it."""
 
+import json
 import os
+import pathlib
 import random
 import shutil
 import signal
+import tempfile
 import time
 import unittest
 
-from serving import Server, ServerTest, main
+from serving import SOURCE, Server, ServerTest, main
 
 MPIRUN = shutil.which("mpirun")
 # mpirun refuses root otherwise, which is what containers run tests as.
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def spoilt(folder):
+    """A copy of shapes whose last block, of the last stage, gives no numbers."""
+    model = pathlib.Path(folder) / "spoilt"
+    shutil.copytree(SOURCE / "models/shapes", model)
+    path = model / "transformer/model.safetensors"
+    data = bytearray(path.read_bytes())
+    length = int.from_bytes(data[:8], "little")
+    begin, _ = json.loads(data[8:8 + length])["blocks.7.attn.out_proj.bias"]["data_offsets"]
+    data[8 + length + begin:8 + length + begin + 2] = b"\xff\xff"
+    path.write_bytes(data)
+    return str(model)
 
 
 @unittest.skipUnless(MPIRUN, "there is no mpirun")
@@ -97,6 +113,19 @@ class Processes(ServerTest):
         self.assertEqual((mine["state"], one["state"]), ("done", "done"), mine)
         for a, b in zip(mine["results"], one["results"], strict=True):
             self.assertEqual(server.get(a["url"]).body[-2000:], self.server.get(b["url"]).body[-2000:])
+
+    def test_a_request_that_fails_on_one_rank_ends_at_once_and_the_next_is_done(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.further(plan="pipefusion=2", models=("shapes", spoilt(folder)))
+            for _ in range(2):
+                begin = time.monotonic()
+                job = server.wait(server.submit({"classes": ["red star"], "steps": 4}, "spoilt"))
+                self.assertEqual(job["state"], "failed", job)
+                self.assertIn("rank 1, which computes: step 1 of 4", job["error"]["message"])
+                self.assertLess(time.monotonic() - begin, 10)
+                request = {"classes": ["red circle"], "steps": 4, "seed": 3}
+                mine, one = (each.wait(each.submit(request)) for each in (server, self.server))
+                self.assertEqual((mine["state"], one["state"]), ("done", "done"), mine)
 
     def test_answers_join_a_batch_at_work(self):
         self.answers_join(self.further("--batch", 3))
