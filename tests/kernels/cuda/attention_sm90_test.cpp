@@ -15,12 +15,12 @@ namespace {
 
 TEST(CudaAttentionSm90, TilesFitIntoSharedMemory) {
   constexpr int64_t kMost = 227 * 1024;  // of a block, compute capability 9.0
-  EXPECT_LE(cuda::Sm90Tile<64, 3>::kShared, kMost);
-  EXPECT_LE(cuda::Sm90Tile<80, 2>::kShared, kMost);
-  EXPECT_LE(cuda::Sm90Tile<128, 2>::kShared, kMost);
-  EXPECT_LE(cuda::Sm90Tile<256, 2>::kShared, kMost);
-  EXPECT_EQ(cuda::Sm90Tile<72, 2>::kSteps, 5);
-  EXPECT_EQ(cuda::Sm90Tile<256, 2>::kKeys, 64);
+  EXPECT_LE((cuda::Sm90Tile<64, 3>::kShared), kMost);
+  EXPECT_LE((cuda::Sm90Tile<80, 2>::kShared), kMost);
+  EXPECT_LE((cuda::Sm90Tile<128, 2>::kShared), kMost);
+  EXPECT_LE((cuda::Sm90Tile<256, 2>::kShared), kMost);
+  EXPECT_EQ((cuda::Sm90Tile<72, 2>::kSteps), 5);
+  EXPECT_EQ((cuda::Sm90Tile<256, 2>::kKeys), 64);
 }
 
 // Who asks for more registers than the others gave waits for ever.
