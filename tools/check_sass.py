@@ -56,7 +56,7 @@ def kernels(listing):
 def wrong_order(name, code):
     """What is wrong with the order of attention's instructions, or nothing."""
     width = int(re.search(r"<(\d+)", name).group(1))
-    least = KEYS[width] // 2 + 2 - (4 if width > 64 else 0)  # two rows a lane, how each shrinks, less polynomials
+    least = KEYS[width] // 2 + 2 - (4 if 64 < width <= 128 else 0)  # two rows a lane, how each shrinks, less polynomials
     waits = [i for i, (_, what) in enumerate(code) if what.startswith("WARPGROUP.DEPBAR")]
     for first, second in zip(waits, waits[1:]):
         if code[first][1].endswith("0x1") and code[second][1].endswith("0x0"):

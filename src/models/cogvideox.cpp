@@ -187,15 +187,11 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
 
   const int64_t text = c.size(0), all = text + x.size(0);
   const nn::Qkv heads = w.heads.room(x, all);
-  const nn::Qkv of_video = part_of(heads, text, all), of_text = part_of(heads, 0, text);
+  Projections::both(w.heads, w.heads,
+                    {w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences),
+                     w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences)},
+                    p.angles, heads);
   ops::MatmulGroup group;
-  const nn::Qkv video =
-      w.heads.products(w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences), of_video, group);
-  const nn::Qkv told =
-      w.heads.products(w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences), of_text, group);
-  group.run();
-  w.heads.finish(video, p.angles, of_video);
-  w.heads.finish(told, {}, of_text);
   const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
   x = w.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
   c = w.out(seen.prefix, gated(m, 5, p.text_sequences, c, &group), seams.reduce);

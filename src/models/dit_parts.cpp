@@ -105,6 +105,18 @@ nn::Qkv Projections::finish(const nn::Qkv& products, const ops::RotaryTable& ang
           k.finish(products.k, angles, into.k), products.v};
 }
 
+void Projections::both(const Projections& of_prefix, const Projections& of_body, const nn::Joint& x,
+                       const ops::RotaryTable& angles, const nn::Qkv& heads) {
+  const int64_t text = x.prefix.size(0);
+  const nn::Qkv prefix = part_of(heads, 0, text), body = part_of(heads, text, heads.k.size(0));
+  ops::MatmulGroup group;
+  const nn::Qkv seen = of_body.products(x.body, body, group);
+  const nn::Qkv told = of_prefix.products(x.prefix, prefix, group);
+  group.run();
+  of_body.finish(seen, angles, body);
+  of_prefix.finish(told, {}, prefix);
+}
+
 nn::Qkv Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {
   const auto empty = [&](int64_t batch) {
     return Tensor::empty({batch, v.weight()->n}, x.dtype(), x.device());

@@ -198,15 +198,11 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
   const int64_t text = c.size(0), all = text + x.size(0);
 
   const nn::Qkv heads = w.image.heads.room(x, all);
-  const nn::Qkv of_image = part_of(heads, text, all), of_text = part_of(heads, 0, text);
+  Projections::both(w.text.heads, w.image.heads,
+                    {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
+                     norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
+                    p.angles, heads);
   ops::MatmulGroup group;
-  const nn::Qkv image =
-      w.image.heads.products(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), of_image, group);
-  const nn::Qkv told = w.text.heads.products(
-      norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences), of_text, group);
-  group.run();
-  w.image.heads.finish(image, p.angles, of_image);
-  w.text.heads.finish(told, {}, of_text);
   const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
   x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
   c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);

@@ -175,24 +175,18 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
 
   const int64_t text = c.size(0), all = text + x.size(0);
   const nn::Qkv heads = w.image.heads.room(x, all, w.last ? text : 0);
-  const nn::Qkv of_text = part_of(heads, 0, text);
-  const nn::Qkv of_image = part_of(heads, text, all);
-  ops::MatmulGroup group;
-  const nn::Qkv image =
-      w.image.heads.products(norm(x, part(m, 0, d), part(m, 1, d), p.sequences), of_image, group);
   // The last block's text has no shift first: its norm is continuous, scale before shift.
-  const nn::Qkv told = w.text.heads.products(
-      norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences), of_text,
-      group);
-  group.run();
-  w.image.heads.finish(image, {}, of_image);
-  w.text.heads.finish(told, {}, of_text);
+  const Tensor told =
+      norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
+  Projections::both(w.text.heads, w.image.heads,
+                    {told, norm(x, part(m, 0, d), part(m, 1, d), p.sequences)}, {}, heads);
   const nn::Joint seen = apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
   Tensor second;
   if (w.dual) {
     const nn::Qkv alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.sequences));
     second = seams.attention.attend(w.site + 1, p.view, alone);
   }
+  ops::MatmulGroup group;
   x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
   if (!w.last) c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
   group.run();

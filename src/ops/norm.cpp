@@ -35,15 +35,20 @@ void check_turn(const char* op, const RotaryTable& turn, int64_t tokens, tensor:
 }
 
 bool in_words(const Tensor& x) {
-  return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0 &&
-         x.stride(0) * tensor::size_of(x.dtype()) % 16 == 0;
+  return !x.defined() || (reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0 &&
+                          x.stride(0) * tensor::size_of(x.dtype()) % (x.rank() > 1 ? 16 : 1) == 0);
 }
 
 // Whether one kernel normalises and turns.
-bool turns_in_place(const Tensor& x, const NormOptions& o, int64_t width) {
+bool turns_too(const Tensor& x, const NormOptions& o, int64_t width) {
   constexpr int64_t kWidest = 4096;
-  return tensor::is_gpu(x.device()) && width % 8 == 0 && width <= kWidest &&
-         2 * o.turn.cos.size(1) == width && in_words(x) && (!o.into.defined() || in_words(o.into));
+  const RotaryTable& t = o.turn;
+  if (!tensor::is_gpu(x.device()) || width % 8 != 0 || width > kWidest || t.cos.rank() != 2 ||
+      2 * t.cos.size(1) != width)
+    return false;
+  for (const Tensor* read : {&x, &o.into, &o.weight, &o.bias, &t.cos, &t.sin})
+    if (!in_words(*read)) return false;
+  return !o.shift.defined() && !o.scale.defined();
 }
 
 Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred) {
@@ -53,7 +58,7 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   const int64_t tokens = x.size(0), channels = x.size(1), width = o.width ? o.width : channels;
   require(width > 0 && channels % width == 0, ErrorCode::usage,
           "{}: {} channels cannot be cut into runs of {}", op, channels, width);
-  if (o.turn.cos.defined() && !turns_in_place(x, o, width)) {
+  if (o.turn.cos.defined() && !turns_too(x, o, width)) {
     NormOptions alone = o;
     alone.turn = {};
     alone.into = {};
@@ -70,6 +75,8 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   const Tensor y = result_of(op, o.into, x.shape(), x.dtype(), x.device());
   if (auto* meter = tensor::current_scope().meter.get())
     meter->add(op, 8 * double(x.elements()), 2 * double(x.bytes()));
+  if (auto* meter = tensor::current_scope().meter.get(); meter && o.turn.cos.defined())
+    meter->add("rope", 3 * double(x.elements()), 2 * double(o.turn.cos.bytes()));
   if (x.is_meta() || tokens == 0) return y;
   kernels::NormArgs a{.x = x.raw(),
                       .x_stride = x.stride(0),

@@ -72,8 +72,7 @@ TEST(DitParts, HeadsOfBothStreamsAreWrittenBehindEachOther) {
       if (turn.cos.defined() && !normed) continue;
       const Projections p = projections(normed);
       const nn::Qkv room = p.room(x, 5);
-      p(words, {}, part_of(room, 0, 2));
-      p(x, turn, part_of(room, 2, 5));
+      Projections::both(p, p, {words, x}, turn, room);
       const nn::Qkv text = p(words), body = p(x, turn);
       for (const auto of : {&nn::Qkv::q, &nn::Qkv::k, &nn::Qkv::v})
         EXPECT_EQ((room.*of).to_floats(), ops::concat_rows({text.*of, body.*of}).to_floats());

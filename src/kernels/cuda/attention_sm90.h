@@ -16,9 +16,9 @@ struct Sm90Tile {
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kComputing = kGroup * Groups, kComputingWarps = kComputing / 32;
   static constexpr int kThreads = kComputing + kGroup;
-  /// Of so many exponentials one is a polynomial, as in FlashAttention-4; 0: none. What was fastest
-  /// on an H200, docs/results/gpu.md.
-  static constexpr int kPolynomials = Width > 64 ? 16 : 0;
+  /// Of so many pairs of exponentials one is a polynomial, as in FlashAttention-4; 0: none. What
+  /// was fastest on an H200, docs/results/gpu.md; heads above 128 were not tried.
+  static constexpr int kPolynomials = Width > 64 && Width <= 128 ? 16 : 0;
   static constexpr int kKeys = Width > 128 ? 64 : 128;
   static constexpr int kSteps = (Width + 15) / 16;   // of 16 channels
   static constexpr int kChunks = (Width + 63) / 64;  // of 64 channels, 128 bytes a row

@@ -12,19 +12,6 @@ struct FewRows {
   int rows;
 };
 
-__device__ inline void finish_one(const Finish& f, int64_t row, int64_t column, float sum) {
-  float v[1] = {sum};
-  const float up[1] = {0};
-  switch (f.epilogue.activation) {
-    case Activation::silu: return finish_chunk<Activation::silu, 1>(f, row, column, v, up);
-    case Activation::gelu_tanh:
-      return finish_chunk<Activation::gelu_tanh, 1>(f, row, column, v, up);
-    case Activation::gelu_erf: return finish_chunk<Activation::gelu_erf, 1>(f, row, column, v, up);
-    case Activation::relu: return finish_chunk<Activation::relu, 1>(f, row, column, v, up);
-    default: finish_chunk<Activation::none, 1>(f, row, column, v, up);
-  }
-}
-
 // A warp multiplies up to Rows rows of x with Columns rows of w.
 template <class W, int Rows, int Columns>
 __global__ void __launch_bounds__(kFewWarps* kWarp) few_rows_kernel(FewRows p, Finish f) {
@@ -63,7 +50,11 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) few_rows_kernel(FewRows p, F
   }
   const int row = lane / Columns;
   if (row < p.rows && row < Rows && first + lane % Columns <= last)
-    finish_one(f, row, first + lane % Columns, mine);
+    with_activation(f.epilogue.activation, [&](auto kind) {
+      float v[1] = {mine};
+      const float up[1] = {0};
+      finish_chunk<kind(), 1>(f, row, first + lane % Columns, v, up);
+    });
 }
 
 template <class W, int Rows>

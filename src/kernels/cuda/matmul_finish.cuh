@@ -37,7 +37,7 @@ __device__ inline float activate(float x, float up) {
 
 /// f(std::integral_constant) of an activation, so that a kernel is compiled for each.
 template <class F>
-auto with_activation(Activation kind, const F& f) {
+constexpr auto with_activation(Activation kind, const F& f) {
   switch (kind) {
     case Activation::silu: return f(std::integral_constant<Activation, Activation::silu>());
     case Activation::gelu_tanh:

@@ -145,7 +145,8 @@ TEST(CudaMatmulSm90, TheTilesAreThoseThatTookLeastTime) {
   EXPECT_EQ(tiles(333, 1536, 6144), Tiles::library);
   EXPECT_EQ(tiles(1536, 3072, 15360), Tiles::library);
   EXPECT_EQ(tiles(1024, 1536, 1536), Tiles::of_128);
-  EXPECT_EQ(tiles(4096, 12288, 3072), Tiles::of_256);
+  EXPECT_EQ(tiles(4096, 4608, 1152), Tiles::in_turn_128);
+  EXPECT_EQ(tiles(4096, 12288, 15360), Tiles::of_256);
   EXPECT_NE(tiles(64, 64, 64, true), Tiles::library);  // SwiGLU is finished in registers
 }
 
@@ -155,7 +156,7 @@ TEST(CudaMatmulSm90, FewTilesAreComputedTogether) {
   const std::vector<cuda::ProductSize> heads = {image, image, image, text, text, text};
   EXPECT_NE(cuda::group_tiles(heads, 132), cuda::Tiles::library);
   const cuda::ProductSize large{16384, 4096, 4096};  // fills the GPU alone
-  EXPECT_LT(cuda::best_way(large, 132).time * 2 * 0.98,
+  EXPECT_LT(cuda::best_way(large, 132).time * 2 * 0.95,
             cuda::best_tiles(std::vector{large, large}, 132).time);
 }
 
