@@ -95,9 +95,10 @@ class Run:
 
 # Open MPI 4 now and then ends a process itself whose send over a socket breaks, and says so.
 ENDED_BY_OPEN_MPI = re.compile(r"pml_ob1_\w+\.c:\d+ FATAL")
-# While it starts it may find the memory of a rank gone that it is about to share, says so, and reads from
-# the link that it has not got: no socket may stand in where tests forbid them (mpi_tests.cmake).
-FELL_WHILE_MPI_STARTS = re.compile(r"A system call failed during shared memory initialization")
+# While it starts it may find the memory of a rank gone that it is about to share, says so (where its own words
+# arrive), and reads from the link that it has not got: no socket may stand in where tests forbid them
+# (mpi_tests.cmake).
+FELL_WHILE_MPI_STARTS = re.compile(r"A system call failed during shared memory initialization|\(MPI_Comm_dup\+0x")
 
 
 class Lag(threading.Thread):

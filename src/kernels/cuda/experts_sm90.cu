@@ -39,7 +39,7 @@ struct ExpertPlace {
 
 template <int N, bool Paired, int Most>
 struct ExpertWork {
-  static constexpr int kFetchRegisters = 40;
+  static constexpr int kFetchRegisters = 24;
   const ExpertGrid& g;
   const ExpertMaps<Most>& maps;
   const Finish& after;
