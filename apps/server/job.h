@@ -9,6 +9,7 @@
 #include "server/json.h"
 #include "server/models.h"
 #include "server/request_reader.h"
+#include "server/service.h"
 
 namespace tessera::server {
 
@@ -38,6 +39,7 @@ struct Job;
 struct Run {
   std::stop_source stop;
   std::vector<Job*> jobs;
+  Service service;  ///< guarded by the lock of Jobs
 };
 
 /// A job that waits or runs. Its record is guarded by the lock of Jobs.

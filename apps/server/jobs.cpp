@@ -106,7 +106,7 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
     job->events.add("state", text_of(queued_at(*job, waiting())));
     queue_.push(job);
   }
-  changed_.notify_one();
+  changed_.notify_all();  // not only who waits for a job waits for this
   return job;
 }
 

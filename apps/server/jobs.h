@@ -85,6 +85,7 @@ class Jobs {
   std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key, int at_work);
   void start(Job& job, const std::shared_ptr<Run>& run);
   void tell_running(Job& job);
+  void stand_back(Run& run);
   std::vector<Job*> line() const;
   size_t waiting() const;
   void write_down();

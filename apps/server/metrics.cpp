@@ -55,6 +55,9 @@ struct Metrics::State {
       histogram(registry, "tessera_batch_jobs", "Jobs that ran as one request");
   prometheus::Family<Counter>& joined =
       counter(registry, "tessera_jobs_joined_total", "Jobs that joined a request at work");
+  prometheus::Family<Counter>& stood_back =
+      counter(registry, "tessera_stood_back_seconds_total",
+              "Seconds that runs stood back for others, which had less of the cores");
   prometheus::Family<Counter>& steps =
       counter(registry, "tessera_steps_total", "Denoising steps of samples");
   prometheus::Family<Counter>& tokens =
@@ -90,6 +93,8 @@ void Metrics::batch(const std::string& model, size_t jobs) {
 void Metrics::joined(const std::string& model, size_t jobs) {
   state_->joined.Add({{"model", model}}).Increment(double(jobs));
 }
+
+void Metrics::stood_back(double seconds) { state_->stood_back.Add({}).Increment(seconds); }
 
 void Metrics::steps(const std::string& model, double count) {
   state_->steps.Add({{"model", model}}).Increment(count);

@@ -21,6 +21,8 @@ class Metrics {
   void batch(const std::string& model, size_t jobs);
   /// So many jobs joined a request that was at work.
   void joined(const std::string& model, size_t jobs);
+  /// A run that had more of the cores waited for others between two steps.
+  void stood_back(double seconds);
   /// Steps of denoising, or tokens of answers, that were made.
   void steps(const std::string& model, double count);
   void tokens(const std::string& model, double count);

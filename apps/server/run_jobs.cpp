@@ -12,6 +12,10 @@
 namespace tessera::server {
 namespace {
 constexpr size_t kMostInRun = 256;  // then a run ends, and with it what it has in memory
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 }  // namespace
 
 // Where ranks are processes they do what the first one does.
@@ -107,7 +111,27 @@ void Jobs::tell_running(Job& job) {
   job.record.state = JobState::running;
   job.record.started = now();
   job.waits_for = {};
+  job.run->service.begin(steady_seconds());
   job.events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
+}
+
+// Between steps, for runs that had less of the cores than this one.
+void Jobs::stand_back(Run& run) {
+  std::unique_lock lock(mutex_);
+  const double begin = steady_seconds();
+  const std::chrono::duration<double> behind_step(run.service.step(begin));
+  const std::chrono::duration<double> silence = options_.run.comm_timeout / 4;  // of its ranks
+  const auto may_go_on = [&] {
+    return closing_ || run.stop.stop_requested() ||
+           std::ranges::none_of(running_, [&](const auto& other) {
+             return other->service.comes_before(run.service, begin);
+           });
+  };
+  if (may_go_on()) return;
+  changed_.wait_for(lock, std::min(behind_step, silence), may_go_on);
+  const double end = steady_seconds();
+  run.service.go_on(end);
+  metrics_.stood_back(end - begin);
 }
 
 // Those whose turn it is while a run is at work, if they can be part of it: others that wait are
@@ -134,13 +158,15 @@ std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::strin
 Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
   Look look;
   look.after = [this](const std::function<void()>& work) { keep_ranks(work); };
-  look.step = [this](Job& job, int step, int steps, double seconds) {
-    const std::lock_guard lock(mutex_);
-    job.step = step;
-    job.steps = steps;
-    job.step_seconds = seconds;
-    if (ended(job.record.state)) return;
-    job.events.add("progress", text_of(progress_of(job)));
+  look.step = [this, run = jobs[0]->run](Job& job, int step, int steps, double seconds) {
+    {
+      const std::lock_guard lock(mutex_);
+      job.step = step;
+      job.steps = steps;
+      job.step_seconds = seconds;
+      if (!ended(job.record.state)) job.events.add("progress", text_of(progress_of(job)));
+    }
+    stand_back(*run);
   };
   if (!may_join(*jobs[0])) return look;
   look.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int at_work) {

@@ -94,6 +94,19 @@ class Jobs(ServerTest):
         self.assertEqual([server.wait(job)["state"] for job in jobs], ["done"] * 8)
         self.assertIn('tessera_batch_jobs_sum{model="shapes"} 9\n', server.get("/metrics").body.decode())
 
+    def test_a_run_that_had_much_of_the_cores_stands_back_for_new_ones(self):
+        server = self.another("--at-once", 2, "--batch", 1)
+        stood_back = lambda: "tessera_stood_back_seconds_total " in server.get("/metrics").body.decode()
+        self.assertEqual(server.wait(server.submit({"classes": ["red circle"], "steps": 20}))["state"], "done")
+        self.assertFalse(stood_back(), "for nobody")
+        long = server.submit({"classes": ["red star"], "steps": 1000, "seed": 3})
+        server.wait(long, "running")
+        while (server.get(f"/jobs/{long}").json.get("step") or 0) < 50:
+            time.sleep(0.01)
+        self.assertEqual(server.wait(server.submit({"classes": ["red circle"], "steps": 20}))["state"], "done")
+        self.assertTrue(stood_back())
+        self.assertEqual(server.ask("DELETE", f"/jobs/{long}").json["state"], "cancelled")
+
     def test_models_that_fit_one_at_a_time_run_in_turn(self):
         models = ("shapes", "tasks-a", "tasks-b")
         asked = [("shapes", {"classes": ["blue star"], "steps": 5, "seed": 4}), ("tasks-a", {"prompt": "sort hello="}),
