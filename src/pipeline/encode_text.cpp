@@ -280,20 +280,26 @@ Embeddings encode_texts(const ModelState& state, bool two, const RunControl& con
     const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.texts.size());
     TextStates& states = made.emplace_back();
     if (!text.there) continue;
-    require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before text encoder {}",
-            i + 1);
-    if (first && control.on_progress)
-      control.on_progress({Phase::encode, i, count, clock.seconds()});
+    between_encoders(state, [&] {
+      require(!control.stop.stop_requested(), ErrorCode::cancelled,
+              "stopped before text encoder {}", i + 1);
+      if (first && control.on_progress)
+        control.on_progress({Phase::encode, i, count, clock.seconds()});
+    });
     states = spread ? encode_spread(state, text.part.encoder, seen(text),
                                     job.keeps_text ? text.need.kept : 0, meters, control.stop,
                                     job.encoded)
                     : encode_alone(state, text, job.keeps_text);
   }
   if (!spread) job.encoded.per_rank = {work_of(state.workers.scope(-1, &job.meters), 0)};
-  if (!first) return {};
-  return embeddings_of(*state.spec, job.texts, two, [&](const Text& text) {
-    return made[static_cast<size_t>(&text - job.texts.data())];
+  Embeddings found;
+  between_encoders(state, [&] {
+    if (!first) return;
+    found = embeddings_of(*state.spec, job.texts, two, [&](const Text& text) {
+      return made[static_cast<size_t>(&text - job.texts.data())];
+    });
   });
+  return found;
 }
 
 std::vector<Text> usual_texts(const ModelState& state, int count) {

@@ -126,7 +126,7 @@ void agree_on_count(const ModelState& state, size_t requests) {
   });
 }
 
-// Ranks of shard= wait for each other's parts of an encoder: who fails at it ends them.
+// Ranks of shard= wait for each other's parts of an encoder, and hear of failures there themselves.
 bool encodes_together(const ModelState& state) { return state.options.plan.shard > 1; }
 
 void agree_on(const ModelState& state, const GenerateRequest& request) {

@@ -15,6 +15,7 @@
 #include "pipeline/expected_time.h"
 #include "pipeline/share_text.h"
 #include "pipeline/sizes.h"
+#include "pipeline/spread_text.h"
 #include "pipeline/tensor_view.h"
 #include "sample/scheduler.h"
 #include "tessera/words.h"
@@ -411,8 +412,9 @@ void encode_text(const ModelState& state, const GenerateRequest& request, const 
   const bool first = first_process(state.options);
   if (first) job.conditioning = {};
   const Embeddings made = encode_texts(state, two, control, job);
-  if (!first) return;
-  job.conditioning = conditioning_of(state, request, made, job);
+  between_encoders(state, [&] {
+    if (first) job.conditioning = conditioning_of(state, request, made, job);
+  });
 }
 
 Job sketch_job(const ModelState& state, const GenerateRequest& request) {

@@ -26,25 +26,21 @@ nn::Conditioning text_of(const ModelState& state, const Job& job) {
   return text;
 }
 
-comm::Communicator& world(const ModelState& state) {
-  return *state.options.processes->state().world;
-}
-
-void send(const ModelState& state, const Job& job) {
+void send(const ModelState& state, comm::Communicator& ranks, const Job& job) {
   const nn::Conditioning text = text_of(state, job);
-  for (int rank = 1; rank < world(state).size(); ++rank) {
+  for (int rank = 1; rank < ranks.size(); ++rank) {
     const std::vector<int> sequences = sequences_of(state.options.plan, job, rank);
     if (sequences.empty()) continue;
     for (const auto& [name, x] : take_sequences(text, sequences).tensors)
-      world(state).send(rank, x, kText);
+      ranks.send(rank, x, kText);
   }
 }
 
-void receive(const ModelState& state, Job& job) {
-  const std::vector<int> sequences = sequences_of(state.options.plan, job, world(state).rank());
+void receive(const ModelState& state, comm::Communicator& ranks, Job& job) {
+  const std::vector<int> sequences = sequences_of(state.options.plan, job, ranks.rank());
   if (sequences.empty()) return;
   for (const auto& [name, zeros] : text_of(state, job).tensors) {
-    const Tensor mine = world(state).receive(0, kText).wait();
+    const Tensor mine = ranks.receive(0, kText).wait();
     const auto count = static_cast<int64_t>(sequences.size());
     require(mine.dtype() == zeros.dtype() && mine.shape() == zeros.shape().with(0, count),
             ErrorCode::rank, "rank 0 encodes texts to '{}' {} {} for {} sequences of {} {}", name,
@@ -69,7 +65,9 @@ bool encodes_text(const ModelState& state) {
 
 void share_text(const ModelState& state, Job& job) {
   if (job.texts.empty() || !state.options.processes) return;
-  first_process(state.options) ? send(state, job) : receive(state, job);
+  end_together(*state.options.processes->state().world, [&](comm::Communicator& ranks) {
+    first_process(state.options) ? send(state, ranks, job) : receive(state, ranks, job);
+  });
 }
 
 }  // namespace tessera::pipeline

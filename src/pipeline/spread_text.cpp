@@ -8,6 +8,7 @@
 #include "load/held_weights.h"
 #include "ops/elementwise.h"
 #include "parallel/tensor/block_gather.h"
+#include "pipeline/agree.h"
 #include "pipeline/counted_bytes.h"
 #include "pipeline/denoise.h"
 #include "pipeline/encode_text.h"
@@ -196,7 +197,9 @@ TextStates encode_spread(const ModelState& state, const std::string& part, const
   const bool processes = state.options.processes != nullptr;
   const bool meta = state.device() == tensor::Device::meta;
   KeptRuns had, made;
-  if (!meta && encodes_text(state)) had = kept_runs(state, part, files_of(state, part));
+  between_encoders(state, [&] {
+    if (!meta && encodes_text(state)) had = kept_runs(state, part, files_of(state, part));
+  });
   made.files = had.files;
   made.layers.resize(members.size());
   made.rest.resize(members.size());
@@ -221,9 +224,15 @@ TextStates encode_spread(const ModelState& state, const std::string& part, const
       sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds};
     add_report(sent, did);
   });
-  if (keep > 0 && encodes_text(state))
-    state.kept.keep(part, std::make_shared<const KeptRuns>(std::move(made)), keep);
+  between_encoders(state, [&] {
+    if (keep > 0 && encodes_text(state))
+      state.kept.keep(part, std::make_shared<const KeptRuns>(std::move(made)), keep);
+  });
   return states;
+}
+
+void between_encoders(const ModelState& state, const std::function<void()>& work) {
+  state.options.plan.shard > 1 ? together(state.options, "encodes", work) : work();
 }
 
 int64_t spread_bytes(const ModelState& state, const std::string& part) {

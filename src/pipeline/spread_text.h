@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ std::vector<int> encoding_ranks(const Plan& plan);
 models::TextStates encode_spread(const ModelState& state, const std::string& part,
                                  const models::TextBatch& batch, int64_t keep,
                                  const RunMeters& meters, const std::stop_token& stop, Report& did);
+
+/// What a process does between encoders that ranks run together: under shard= all throw what one of
+/// them fails at, by its name, and nobody waits for it.
+void between_encoders(const ModelState& state, const std::function<void()>& work);
 
 /// Bytes of the runs of the layers of a text encoder that this process has.
 int64_t spread_bytes(const ModelState& state, const std::string& part);

@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <map>
 
+#include "base/fail.h"
 #include "comm/collectives.h"
 #include "comm/transport_over.h"
 #include "engine/golden.h"
+#include "engine/small_video.h"
 #include "pipeline/on_processes.h"
 #include "tessera/engine.h"
 #include "test_paths.h"
@@ -93,7 +95,7 @@ struct Fault {
   static constexpr const char* kSaid = "no memory is left for what the test sends";
   // Whether it is of the plan, not of what all agree on around a request.
   static bool counts(const std::string& operation) {
-    for (const char* const other : {"go", "agree", "text", "report", "close", "barrier"})
+    for (const char* const other : {"go", "agree", "report", "close", "barrier"})
       if (operation == other) return false;
     return true;
   }
@@ -123,6 +125,18 @@ GenerateRequest stars() {
   return request;
 }
 
+// Of two texts, so that both ranks of shard=2 have one.
+GenerateRequest waves() {
+  GenerateRequest request;
+  request.prompts = {"waves on a long beach"};
+  request.negative_prompt = "fog";
+  request.guidance = 3;
+  request.steps = 2;
+  request.width = request.height = 32;
+  request.frames = 5;
+  return request;
+}
+
 std::vector<uint8_t> pixels_of(const GenerateResult& result) {
   std::vector<uint8_t> all;
   for (const Image& image : result.images)
@@ -131,15 +145,16 @@ std::vector<uint8_t> pixels_of(const GenerateResult& result) {
 }
 
 // Each rank in turn fails at its first message, in the middle, and at its last one.
-void expect_that_all_end(const std::string& plan, int ranks) {
-  const auto expected = pixels_of(Model::open("shapes", planned(plan, nullptr)).generate(stars()));
+void expect_that_all_end(const std::string& plan, int ranks, const std::string& of = "shapes",
+                         const GenerateRequest& request = stars()) {
+  const auto expected = pixels_of(Model::open(of, planned(plan, nullptr)).generate(request));
   Fault fault;
   const auto faulty = [&](auto below, auto) {
     return std::make_shared<FaultyTransport>(std::move(below), fault);
   };
   const auto body = [&](const Processes& processes) {
     comm::Communicator& world = *processes.state().world;
-    const Model model = Model::open("shapes", planned(plan, &processes));
+    const Model model = Model::open(of, planned(plan, &processes));
     const auto next = [&](int rank, int message) {
       comm::barrier(world);
       if (processes.rank() == 0) {
@@ -150,7 +165,7 @@ void expect_that_all_end(const std::string& plan, int ranks) {
       comm::barrier(world);
     };
     const auto is_good = [&] {
-      const GenerateResult made = model.generate(stars());
+      const GenerateResult made = model.generate(request);
       if (!made.elsewhere) {
         EXPECT_EQ(pixels_of(made), expected) << plan;
       }
@@ -166,7 +181,7 @@ void expect_that_all_end(const std::string& plan, int ranks) {
           next(rank, message);
           const auto begin = std::chrono::steady_clock::now();
           try {
-            (void)model.generate(stars());
+            (void)model.generate(request);
             ADD_FAILURE() << plan << ": nothing was thrown for message " << message << " of rank "
                           << rank;
           } catch (const Error& e) {
@@ -199,6 +214,27 @@ TEST(Alone, ARankOfTheFusedOperatorThatFailsEndsAll) {
   setenv("TESSERA_HEAP", "messages", 1);  // so that it sends
   expect_that_all_end("expert=2,moe=fused", 2);
   unsetenv("TESSERA_HEAP");
+}
+
+TEST(Alone, ARankThatSharesTextEncodersAndFailsEndsAll) {
+  expect_that_all_end("shard=2", 2, golden::kVideoModel, waves());
+}
+TEST(Alone, TheRankThatSendsTextsAndFailsEndsAll) {
+  expect_that_all_end("cfg=2", 2, golden::kVideoModel, waves());
+}
+
+// What comes of rank 0 alone, before an encoder that both run.
+TEST(Alone, ACallerThatFailsBetweenEncodersEndsAll) {
+  on_processes(2, [&](const Processes& processes) {
+    const Model model = Model::open(golden::kVideoModel, planned("shard=2", &processes));
+    RunControl control;
+    control.on_progress = [](const Progress& progress) {
+      if (progress.phase == Phase::encode) fail(ErrorCode::model, "the caller's own reason");
+    };
+    for (int i = 0; i < 2; ++i)
+      expect_throws([&] { (void)model.generate(waves(), control); }, "the caller's own reason");
+    EXPECT_NO_THROW((void)model.generate(waves()));
+  });
 }
 
 // The last stage alone sees that its blocks give no numbers.
