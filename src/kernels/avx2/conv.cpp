@@ -2,7 +2,9 @@
 
 #if defined(__x86_64__)
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <cstring>
+#include <memory>
 
 #include "kernels/avx2/vector.h"
 #include "kernels/matmul.h"
@@ -12,30 +14,146 @@ TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 namespace {
 
-constexpr int64_t kPixels = 1024;  // of a product: their patches stay small
+// Pixels of a product: their patches stay near, and few lines of the input are prepared twice.
+constexpr int64_t kFewest = 1024, kMost = 16384, kPatchBytes = int64_t{4} << 20;
 
-// The input under the filter at output pixel p of a row: [kh * kw, in], zeros beyond the image.
-void copy_patch(const ConvArgs& a, int64_t row, int64_t p, float* out) {
-  const PackedConv& w = *a.weight;
-  const int64_t doubled = a.upsample ? 1 : 0;
-  const float* scale = a.scale_shift ? a.scale_shift + row * 2 * w.in : nullptr;
-  for (int64_t tap = 0; tap < w.kh * w.kw; ++tap, out += w.in) {
-    const int64_t y = p / a.out_width * a.stride + tap / w.kw - a.pad_top;
-    const int64_t z = p % a.out_width * a.stride + tap % w.kw - a.pad_left;
-    if (y < 0 || z < 0 || y >= a.height << doubled || z >= a.width << doubled) {
-      std::fill_n(out, w.in, 0.0f);
-      continue;
-    }
-    const int64_t pixel = row * a.x_stride + ((y >> doubled) * a.width + (z >> doubled)) * w.in;
-    for (int64_t i = 0; i < w.in; i += 16) {
-      const Keep keep = lanes(w.in - i);
-      Floats v = load(a.x, a.dtype, pixel + i, keep);
-      if (scale) v = fmadd(v, load(scale + i, keep), load(scale + w.in + i, keep));
+/// Scale and shift of the channels of one input, which repeat every `period` elements.
+struct Affine {
+  std::array<float, 32> repeated;  // of channels that are few
+  const float *scale = nullptr, *shift = nullptr;
+  int64_t period = 0;
+
+  Affine(const ConvArgs& a, int64_t row) : period(a.weight->in) {
+    if (!a.scale_shift) return;
+    scale = a.scale_shift + row * 2 * period;
+    shift = scale + period;
+    if (period >= 16 || 16 % period != 0) return;
+    for (int64_t i = 0; i < 32; ++i)
+      repeated[static_cast<size_t>(i)] = (i < 16 ? scale : shift)[i % period];
+    scale = repeated.data();
+    shift = scale + 16;
+    period = 16;
+  }
+  Affine(const Affine&) = delete;
+  Affine& operator=(const Affine&) = delete;
+};
+
+// Elements of the input from a pixel's first on, as the products read them.
+void prepare(const ConvArgs& a, const Affine& by, int64_t at, int64_t count, std::byte* out) {
+  const DType dtype = a.weight->dtype;
+  for (int64_t i = 0; i < count;) {
+    const int64_t run = by.scale ? std::min(by.period, count - i) : count;
+    for (int64_t j = 0; j < run; j += 16) {
+      const Keep keep = lanes(run - j);
+      Floats v = load(a.x, a.dtype, at + i + j, keep);
+      if (by.scale) v = fmadd(v, load(by.scale + j, keep), load(by.shift + j, keep));
       if (a.silu) v = silu(v);
-      put(out + i, keep, v);
+      store(out, dtype, i + j, keep, v);
     }
+    i += run;
   }
 }
+
+// What lies under the filter at output pixel p: [kh * kw, in], zeros beyond the image. `lines`: the
+// prepared input from line `first` on.
+void copy_patch(const ConvArgs& a, const std::byte* lines, int64_t first, int64_t p,
+                std::byte* out) {
+  const PackedConv& w = *a.weight;
+  const int64_t doubled = a.upsample ? 1 : 0;
+  const auto pixel = static_cast<size_t>(w.in * size_of(w.dtype));
+  const int64_t top = p / a.out_width * a.stride - a.pad_top;
+  const int64_t left = p % a.out_width * a.stride - a.pad_left;
+  const auto kw = static_cast<size_t>(w.kw);
+  for (int64_t y = top; y < top + w.kh; ++y) {
+    if (y < 0 || y >= a.height << doubled) {
+      std::memset(out, 0, kw * pixel);
+      out += kw * pixel;
+      continue;
+    }
+    const std::byte* line = lines + static_cast<size_t>(((y >> doubled) - first) * a.width) * pixel;
+    if (doubled == 0 && left >= 0 && left + w.kw <= a.width) {
+      std::memcpy(out, line + static_cast<size_t>(left) * pixel, kw * pixel);
+      out += kw * pixel;
+      continue;
+    }
+    for (int64_t z = left; z < left + w.kw; ++z, out += pixel)
+      if (z < 0 || z >= a.width << doubled)
+        std::memset(out, 0, pixel);
+      else
+        std::memcpy(out, line + static_cast<size_t>(z >> doubled) * pixel, pixel);
+  }
+}
+
+/// Memory that is not filled with zeros, and kept for the next use.
+class Bytes {
+ public:
+  std::byte* at_least(int64_t count) {
+    if (count > count_) {
+      data_.reset();
+      data_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(count));
+      count_ = count;
+    }
+    return data_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  int64_t count_ = 0;
+};
+
+/// The products of one image, so many pixels at a time.
+class Image {
+ public:
+  Image(const ConvArgs& args, int64_t row)
+      : a(args), w(*args.weight), affine_(args, row), row_(row) {}
+
+  /// Output pixels [first, first + count) as rows of a product.
+  MatmulArgs rows(int64_t first, int64_t count, Bytes& prepared, Bytes& patches) const {
+    const bool as_it_is = !affine_.scale && !a.silu && a.dtype == w.dtype;
+    const bool plain = w.kh * w.kw == 1 && a.stride == 1 && !a.upsample && a.pad_top == 0 &&
+                       a.pad_left == 0 && a.width == a.out_width;
+    MatmulArgs product{.x_dtype = w.dtype, .x_stride = w.kh * w.kw * w.in, .rows = count};
+    const int64_t doubled = a.upsample ? 1 : 0, last = (first + count - 1) / a.out_width;
+    // Lines of the input under these pixels, or the pixels themselves.
+    int64_t begin = std::max<int64_t>(first / a.out_width * a.stride - a.pad_top, 0) >> doubled;
+    const int64_t bottom = std::min(last * a.stride - a.pad_top + w.kh, a.height << doubled);
+    int64_t from = begin * a.width, until = ((bottom - 1) >> doubled) * a.width + a.width;
+    if (plain) from = first, until = first + count;
+    until = std::max(from, until);  // all may lie in the padding
+    const std::byte* lines = at(from);
+    if (as_it_is) {
+      if (!plain) lines = at(0), begin = 0;
+    } else {
+      std::byte* const out = prepared.at_least((until - from) * pixel());
+      tensor::parallel_for(until - from, 64, [&](int64_t i, int64_t end) {
+        prepare(a, affine_, row_ * a.x_stride + (from + i) * w.in, (end - i) * w.in,
+                out + i * pixel());
+      });
+      lines = out;
+    }
+    product.x = lines;
+    if (plain) return product;
+    const int64_t patch = w.kh * w.kw * pixel();
+    std::byte* const out = patches.at_least(count * patch);
+    tensor::parallel_for(count, 64, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) copy_patch(a, lines, begin, first + i, out + i * patch);
+    });
+    product.x = out;
+    return product;
+  }
+
+ private:
+  int64_t pixel() const { return w.in * size_of(w.dtype); }
+  const std::byte* at(int64_t place) const {
+    return static_cast<const std::byte*>(a.x) +
+           (row_ * a.x_stride + place * w.in) * size_of(a.dtype);
+  }
+
+  const ConvArgs& a;
+  const PackedConv& w;
+  const Affine affine_;
+  const int64_t row_;
+};
 
 }  // namespace
 
@@ -44,24 +162,18 @@ void conv(const ConvArgs& a) {
   const int64_t depth = w.kh * w.kw * w.in, pixels = a.out_height * a.out_width;
   const PackedWeight filter{.n = w.out, .k = depth, .dtype = w.dtype, .isa = w.isa, .data = w.data};
   const auto element = size_of(a.y_dtype);
-  for (int64_t row = 0; row < a.rows; ++row)
-    for (int64_t first = 0; first < pixels; first += kPixels) {
-      const int64_t count = std::min(kPixels, pixels - first);
-      std::vector<float> patches(static_cast<size_t>(count * depth));
-      tensor::parallel_for(count, 16, [&](int64_t begin, int64_t end) {
-        for (int64_t p = begin; p < end; ++p)
-          copy_patch(a, row, first + p, patches.data() + p * depth);
-      });
+  const int64_t at_once = std::clamp(kPatchBytes / (depth * size_of(w.dtype)), kFewest, kMost);
+  Bytes prepared, patches;
+  for (int64_t row = 0; row < a.rows; ++row) {
+    const Image image(a, row);
+    for (int64_t first = 0; first < pixels; first += at_once) {
+      const int64_t count = std::min(at_once, pixels - first);
+      MatmulArgs product = image.rows(first, count, prepared, patches);
       const int64_t at = (row * pixels + first) * w.out * element;
-      MatmulArgs product{.x = patches.data(),
-                         .x_dtype = DType::f32,
-                         .x_stride = depth,
-                         .rows = count,
-                         .weight = &filter,
-                         .epilogue = {},
-                         .y = static_cast<std::byte*>(a.y) + at,
-                         .y_dtype = a.y_dtype,
-                         .y_stride = w.out};
+      product.weight = &filter;
+      product.y = static_cast<std::byte*>(a.y) + at;
+      product.y_dtype = a.y_dtype;
+      product.y_stride = w.out;
       product.epilogue.bias = w.bias.defined() ? w.bias.data<float>() : nullptr;
       if (a.residual) {
         product.epilogue.residual = static_cast<const std::byte*>(a.residual) + at;
@@ -70,6 +182,7 @@ void conv(const ConvArgs& a) {
       }
       matmul(product);
     }
+  }
 }
 
 }  // namespace tessera::kernels::avx2
