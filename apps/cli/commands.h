@@ -70,6 +70,7 @@ struct ModelOptions {
   int ranks = 0;  // 0: as many as the plan needs
   double comm_timeout = 60;
   std::string memory_budget;  // "": nearly all
+  bool map_weights = false;
 };
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);

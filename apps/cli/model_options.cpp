@@ -22,10 +22,11 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
       ->group(group)
       ->type_name("T");
   command.add_option("--device", o->device)->group(group)->type_name("D");
-  command.add_option("--threads", o->threads, "Threads of this process (default: all cores)")
+  command.add_option("--threads", o->threads, "Default: all cores; weights stay in their files")
       ->check(whole(1, 4096))
       ->group(group)
       ->type_name("N");
+  command.add_flag("--map-weights", o->map_weights)->group(group);
   command.add_option("--plan", o->plan, "Over ranks: name=value,...")->group(group)->type_name("P");
   command.add_option("--ranks", o->ranks)->check(whole(1, 4096))->group(group)->type_name("N");
   command.add_option("--comm-timeout", o->comm_timeout)
@@ -136,6 +137,7 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   run.plan = parse_plan(o.plan);
   run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));
   run.processes = processes;
+  run.map_weights = o.map_weights;
   if (!o.memory_budget.empty()) run.memory_budget = bytes_of(o.memory_budget, "--memory-budget");
   if (processes && o.ranks != 0 && o.ranks != processes->ranks())
     throw Error(ErrorCode::usage, "--ranks " + std::to_string(o.ranks) + ": mpirun started " +

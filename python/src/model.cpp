@@ -30,6 +30,7 @@ RunOptions run_options(const OpenOptions& o) {
   run.plan = parse_plan(o.plan);
   run.memory_budget = o.memory_budget;
   run.keep_parts = o.keep_parts;
+  run.map_weights = o.map_weights;
   if (!(o.comm_timeout >= 0.01 && o.comm_timeout <= 86400))
     throw Error(ErrorCode::usage, "comm_timeout: expected seconds from 0.01 to 86400");
   run.comm_timeout = std::chrono::milliseconds(std::llround(o.comm_timeout * 1000));
@@ -217,7 +218,8 @@ void bind_model(nb::module_& module) {
       .def_rw("ranks", &OpenOptions::ranks)
       .def_rw("memory_budget", &OpenOptions::memory_budget)
       .def_rw("comm_timeout", &OpenOptions::comm_timeout)
-      .def_rw("keep_parts", &OpenOptions::keep_parts);
+      .def_rw("keep_parts", &OpenOptions::keep_parts)
+      .def_rw("map_weights", &OpenOptions::map_weights);
   nb::class_<StepWatch>(module, "StepWatch")
       .def(nb::init<>())
       .def_rw("on_step", &StepWatch::on_step, nb::arg().none())

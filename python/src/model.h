@@ -22,7 +22,7 @@ struct OpenOptions {
   int threads = 0, ranks = 0;
   int64_t memory_budget = 0;
   double comm_timeout = 60;
-  bool keep_parts = true;
+  bool keep_parts = true, map_weights = false;
 };
 
 /// An open model, of one process: the threads of a model do not survive a fork.

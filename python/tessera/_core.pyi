@@ -22,6 +22,7 @@ class OpenOptions:
     memory_budget: int
     comm_timeout: float
     keep_parts: bool
+    map_weights: bool
     def __init__(self) -> None: ...
 
 class GenerateRequest:

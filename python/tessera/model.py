@@ -55,7 +55,8 @@ class Model:
     def from_pretrained(cls: type[Self], model: str | os.PathLike[str], *, dtype: Any = None,
                         torch_dtype: Any = None, device: str = "cpu", threads: int = 0,
                         plan: str | Mapping[str, Any] = "", ranks: int = 0, memory_budget: int = 0,
-                        comm_timeout: float = 60.0, keep_parts: bool = True) -> Self:
+                        comm_timeout: float = 60.0, keep_parts: bool = True,
+                        map_weights: bool = False) -> Self:
         """Opens a folder in the diffusers or transformers layout, a shipped model by its name
         ("shapes"), or a downloaded repository by its id; weights are read when first used.
 
@@ -65,6 +66,8 @@ class Model:
         memory_budget: bytes that a run may take; 0: nearly all of the machine's.
         keep_parts: keep the transformer between calls, and text encoders and VAE as far as they fit;
             else it is released before decoding, and they are when they were used.
+        map_weights: use those of a quantised folder where its files lie in the system's memory; a
+            file that shrinks meanwhile ends the process.
         """
         if dtype is not None and torch_dtype is not None:
             raise TypeError("give one of dtype and torch_dtype, not both")
@@ -72,7 +75,7 @@ class Model:
             "dtype": _dtype_word(torch_dtype if dtype is None else dtype), "device": device,
             "threads": threads, "plan": plan_text(plan), "ranks": ranks,
             "memory_budget": memory_budget, "comm_timeout": comm_timeout,
-            "keep_parts": keep_parts})
+            "keep_parts": keep_parts, "map_weights": map_weights})
 
     def to(self: Self, device: str) -> Self:
         """This model on another device, "cpu" or "cuda"."""

@@ -1,6 +1,7 @@
 #include "base/input_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +45,10 @@ InputFile::InputFile(const std::string& path, ErrorCode code)
   nanoseconds_ = info.st_mtim.tv_nsec;
 }
 
-InputFile::~InputFile() { close(file_); }
+InputFile::~InputFile() {
+  if (mapped_) munmap(mapped_, static_cast<size_t>(size_));
+  close(file_);
+}
 
 std::string InputFile::identity() const {
   return fmt::format("{}:{}:{}:{}.{}", device_, inode_, size_, seconds_, nanoseconds_);
@@ -63,7 +67,22 @@ void InputFile::read(int64_t at, void* to, int64_t bytes) const {
     at += got;
     bytes -= got;
   }
-  // Asked behind the bytes: a change before or during the reading has another time or size.
+  check_unchanged();  // behind the bytes: one before or during the reading is seen, too
+}
+
+const std::byte* InputFile::map() const {
+  const std::lock_guard lock(mapping_);
+  if (!mapped_) {
+    void* const all =
+        mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    if (all == MAP_FAILED) fail(code_, "cannot map '{}': {}", path_, std::strerror(errno));
+    mapped_ = all;
+  }
+  check_unchanged();
+  return static_cast<const std::byte*>(mapped_);
+}
+
+void InputFile::check_unchanged() const {
   struct stat now {};
   if (fstat(file_, &now) != 0 || now.st_size != size_ || now.st_mtim.tv_sec != seconds_ ||
       now.st_mtim.tv_nsec != nanoseconds_)

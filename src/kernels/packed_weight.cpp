@@ -15,6 +15,7 @@
 namespace tessera::kernels {
 namespace {
 
+using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
@@ -205,6 +206,61 @@ PackedWeight pack_weight(const StoredMatrix& stored, const StoredMatrix& up, DTy
                               device, tensor::MemoryClass::weights);
   if (dtype == DType::i8) packed.scales = scales_for(shape.panels * kPanelColumns, device);
   if (!w.is_meta()) pack_panels(stored, up, packed);
+  return packed;
+}
+
+bool fills_panels(int64_t n, int64_t k, bool paired) {
+  return n % (paired ? kTileColumns : kPanelColumns) == 0 && k % step_elements(DType::i8) == 0;
+}
+
+StoredPanels panels_of(const StoredMatrix& w, const StoredMatrix& up) {
+  const PackedWeight packed = pack_weight(w, up, DType::i8, Isa::avx2);
+  return {packed.n, packed.k, packed.paired, packed.data, {w.scales, up.scales}};
+}
+
+std::array<StoredMatrix, 2> rows_of(const StoredPanels& p) {
+  const PackedWeight like{p.n, p.k, DType::i8, Isa::avx2, p.paired, p.values};
+  const PanelShape shape = panel_shape(like);
+  std::array<StoredMatrix, 2> rows;
+  tensor::Scope uncounted = tensor::current_scope();  // they pass, as what is read of a file
+  uncounted.memory = nullptr;
+  const tensor::BindScope bound(uncounted);
+  for (size_t i = 0; i < (p.paired ? 2 : 1); ++i)
+    rows[i] = {Tensor::empty({p.n, p.k}, DType::i8), p.scales[i]};
+  tensor::parallel_tasks(shape.panels * 2, [&](int64_t task) {
+    const int64_t panel = task / 2, tile = task % 2;
+    const int64_t first = panel * shape.columns + (p.paired ? 0 : tile * kTileColumns);
+    Tensor& to = rows[p.paired ? static_cast<size_t>(tile) : 0].values;
+    const std::byte* from =
+        p.values.data<std::byte>() + panel * shape.steps * kStepBytes + tile * kStepBytes / 2;
+    const int64_t count = std::clamp<int64_t>(p.n - first, 0, kTileColumns);
+    for (int64_t s = 0; s < shape.steps; ++s, from += kStepBytes)
+      for (int64_t word = 0; word < kStepWords; ++word) {
+        const int64_t k = (s * kStepWords + word) * 4;
+        const auto bytes = static_cast<size_t>(std::clamp<int64_t>(p.k - k, 0, 4));
+        for (int64_t c = 0; c < count; ++c)
+          std::memcpy(to.row<int8_t>(first + c) + k, from + (word * kTileColumns + c) * 4, bytes);
+      }
+  });
+  return rows;
+}
+
+PackedWeight pack_panels(const StoredPanels& p, Isa isa) {
+  if (isa < Isa::avx2) {
+    const auto [w, up] = rows_of(p);
+    return pack_weight(w, up, DType::i8, isa);
+  }
+  PackedWeight packed{p.n, p.k, DType::i8, isa, p.paired, p.values};
+  const PanelShape shape = panel_shape(packed);
+  packed.scales = scales_for(shape.panels * kPanelColumns, Device::cpu);
+  for (int64_t half = 0; half < 2 * shape.panels; ++half) {
+    const int64_t panel = half / 2, tile = half % 2;
+    const int64_t row = panel * shape.columns + (p.paired ? 0 : tile * kTileColumns);
+    const Tensor& scales = p.scales[p.paired ? static_cast<size_t>(tile) : 0];
+    const int64_t count = std::clamp<int64_t>(p.n - row, 0, kTileColumns);
+    std::copy_n(scales.data<float>() + row, count,
+                packed.scales.data<float>() + half * kTileColumns);
+  }
   return packed;
 }
 

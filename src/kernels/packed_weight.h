@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -63,6 +64,24 @@ PackedWeight pack_weight(const StoredMatrix& w, const StoredMatrix& up, tensor::
 /// The whole numbers and scales that pack_weight(w, {}, i8) packs, as they are stored. A row that
 /// holds what is no number has a scale that is none.
 StoredMatrix quantise_rows(const tensor::Tensor& w);
+
+/// Weights of i8 in the panel layout, as a file may hold them: no kernel needs them in another
+/// order, but the reference's. Of a pair gate and up lie in one panel.
+struct StoredPanels {
+  int64_t n = 0, k = 0;  ///< of W, or of each of the two
+  bool paired = false;
+  tensor::Tensor values{};                 ///< i8 [panels, steps, kStepBytes]
+  std::array<tensor::Tensor, 2> scales{};  ///< f32 [n], as rows have them; the second: up's
+};
+/// Whether panels of such a matrix, or pair, have no tails: they are as large as its rows.
+bool fills_panels(int64_t n, int64_t k, bool paired);
+/// Of rows as quantise_rows() gives them; `up` is empty where there is no pair.
+StoredPanels panels_of(const StoredMatrix& w, const StoredMatrix& up);
+/// The rows again; the second is empty where there is no pair.
+std::array<StoredMatrix, 2> rows_of(const StoredPanels& panels);
+/// What pack_weight() makes of their rows, for `avx2` and above over the same values. Only scales
+/// are copied, and counted as weights.
+PackedWeight pack_panels(const StoredPanels& panels, Isa isa);
 
 /// The nearest whole number of one below 2^22; of two the even one.
 inline float nearest_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }

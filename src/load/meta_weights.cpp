@@ -72,7 +72,8 @@ ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Sha
   record(name, stored.values);
   record(scales_of(name), stored.scales);
   if (compute != DType::i8) return uncounted(cut.of(shape), DType::f32);  // a store refuses it
-  return taken({uncounted(stored.values, stored.values_dtype),
+  const bool rows = order_of(*known_, name) == Order::rows;
+  return taken({uncounted(rows ? stored.values : shape, stored.values_dtype),
                 uncounted(stored.scales, stored.scales_dtype)},
                cut, name);
 }
@@ -119,6 +120,10 @@ ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, D
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute, const nn::Cut& cut) const {
   if (known_) compute = packed_as(*known_, up, packed_as(*known_, gate, compute));
+  {
+    const std::lock_guard lock(mutex_);
+    pairs_[gate] = up;
+  }
   const ops::StoredMatrix g = passing_matrix(gate, {n, k}, compute, cut),
                           u = passing_matrix(up, {n, k}, compute, cut);
   return share<ops::Weight::element_type>(nn::weight_key("paired", gate + " " + up, compute, cut),
@@ -148,6 +153,11 @@ std::vector<std::string> MetaWeights::packed_in(DType compute) const {
   for (const auto& [name, dtype] : packed_)
     if (dtype == compute && !as_stored_.contains(name)) names.push_back(name);
   return names;
+}
+
+std::map<std::string, std::string> MetaWeights::pairs() const {
+  const std::lock_guard lock(mutex_);
+  return pairs_;
 }
 
 int64_t MetaWeights::parameters() const {

@@ -38,6 +38,8 @@ class MetaWeights : public nn::Weights {
   std::map<std::string, tensor::Shape> asked() const;
   /// Names of the matrices that were to be packed for products in `compute`, and for nothing else.
   std::vector<std::string> packed_in(tensor::DType compute) const;
+  /// Matrices that were to be packed as pairs: of each gate its up.
+  std::map<std::string, std::string> pairs() const;
   /// Elements of all tensors asked for, each once.
   int64_t parameters() const;
 
@@ -57,7 +59,8 @@ class MetaWeights : public nn::Weights {
   mutable std::mutex mutex_;
   mutable std::map<std::string, tensor::Shape> asked_;
   mutable std::map<std::string, tensor::DType> packed_;  // matrices
-  mutable std::set<std::string> as_stored_;              // what get() was asked for
+  mutable std::map<std::string, std::string> pairs_;
+  mutable std::set<std::string> as_stored_;  // what get() was asked for
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 

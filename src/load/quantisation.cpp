@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char *kKey = "quantization_config", *kMethod = "quant_method", *kOurs = "tessera",
                      *kExperts = "experts", *kDense = "dense", *kInt8 = "int8", *kInt4 = "int4",
-                     *kBehind = "_scale";
+                     *kOrder = "order", *kPanels = "panels", *kBehind = "_scale";
 
 // Whether there is a tensor of this dtype with scales of that one beside it.
 bool are(const TensorSet& tensors, const std::string& name, const char* dtype, const char* scales) {
@@ -37,10 +37,25 @@ bool is_quantised(const TensorSet& tensors, const std::string& name) {
   return are(tensors, name, "I8", nullptr) || is_int4(tensors, name);
 }
 
+Order order_of(const TensorSet& tensors, const std::string& name) {
+  const TensorEntry& entry = tensors.entry(name);
+  if (entry.dtype != "I8" || entry.sizes.size() != 3) return Order::rows;
+  return entry.sizes.back() == ops::kStepBytes ? Order::panels : Order::half;
+}
+
 StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n,
                            int64_t k) {
   using tensor::DType;
-  if (!is_int4(tensors, name)) return {{n, k}, {n}, DType::i8, DType::f32};
+  using tensor::Shape;
+  if (!is_int4(tensors, name)) {
+    const Order order = order_of(tensors, name);
+    const bool half = order == Order::half;
+    Shape values{n, k};
+    if (order != Order::rows && ops::fills_panels(n, k, half))  // else rows were expected
+      values = {n / (half ? ops::kTileColumns : ops::kPanelColumns), k / ops::kStepElements,
+                ops::kStepBytes / (half ? 2 : 1)};
+    return {values, {n}, DType::i8, DType::f32};
+  }
   require(
       k % 2 == 0, ErrorCode::model,
       "{}: tensor {} is in int4 (U8), and its rows are of {} elements; expected an even number: "
@@ -94,11 +109,15 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
   };
   Quantised read{.experts = tensor::DType::i8, .int4 = said(kExperts, true) == kInt4};
   if (found->contains(kDense) && said(kDense, false) == kInt8) read.dense = tensor::DType::i8;
+  require(found->value(kOrder, base::Json(kPanels)) == kPanels, ErrorCode::model,
+          "{}: '{}' names an order of weights that this build does not read, other than \"{}\": "
+          "quantise the folder again",
+          file, kKey, kPanels);
   config.erase(kKey);
   return read;
 }
 
-std::string quantised_config(const std::string& path, bool int4, bool dense) {
+std::string quantised_config(const std::string& path, bool int4, bool dense, bool panels) {
   using Ordered = nlohmann::ordered_json;
   std::string text = base::read_file(path, base::kLargestText);
   base::parse_json(text, path);  // what it refuses nobody else has to
@@ -106,6 +125,7 @@ std::string quantised_config(const std::string& path, bool int4, bool dense) {
   Ordered config = Ordered::parse(text);
   config[kKey] = {{kMethod, kOurs}, {kExperts, int4 ? kInt4 : kInt8}};
   if (dense) config[kKey][kDense] = kInt8;
+  if (panels) config[kKey][kOrder] = kPanels;
   return config.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }
 

@@ -18,6 +18,11 @@ std::string scales_of(const std::string& matrix);
 bool is_quantised(const TensorSet& tensors, const std::string& name);
 /// Whether that is nibbles.
 bool is_int4(const TensorSet& tensors, const std::string& name);
+/// In which order the files hold the bytes of a quantised matrix [n, k]: row after row; as panels
+/// (kernels/packed_weight.h), I8 [panels, steps, 2048]; or as a half of the panels of a pair, I8
+/// [panels, steps, 1024], of which the other half is up's, or gate's.
+enum class Order : uint8_t { rows, panels, half };
+Order order_of(const TensorSet& tensors, const std::string& name);
 /// What the files must hold of a quantised matrix [n, k].
 struct StoredShapes {
   tensor::Shape values, scales;
@@ -39,7 +44,8 @@ bool holds_scales(const TensorSet& tensors, const std::string& name);
 /// quantised_config() writes; this is taken out, so that what is left describes the model as it
 /// was. Those of others stay, for open_weights() to refuse. Throws Error(model) naming `file`.
 Quantised take_quantisation(base::Json& config, const std::string& file);
-/// The text of a config.json with that key, all others as and where they are.
-std::string quantised_config(const std::string& path, bool int4, bool dense);
+/// The text of a config.json with that key, all others as and where they are. `panels`: some of the
+/// weights lie in that order.
+std::string quantised_config(const std::string& path, bool int4, bool dense, bool panels);
 
 }  // namespace tessera::load

@@ -86,6 +86,14 @@ Tensor SafetensorsFile::get(const std::string& name) const {
   return read;
 }
 
+std::shared_ptr<const std::byte> SafetensorsFile::map(const std::string& name,
+                                                      int64_t bytes) const {
+  constexpr int64_t kAligned = 64, kBehind = 512;
+  const int64_t begin = header_->data_offset + entry(name).begin;
+  if (!file_ || begin % kAligned != 0 || bytes > file_->size() - kBehind - begin) return nullptr;
+  return {file_, file_->map() + begin};
+}
+
 void SafetensorsFile::read(const std::string& name, std::byte* to) const {
   base::check_stop();
   const TensorEntry& e = entry(name);

@@ -39,6 +39,10 @@ class SafetensorsFile {
   tensor::Tensor get(const std::string& name) const;
   /// The same into memory for its bytes().
   void read(const std::string& name, std::byte* to) const;
+  /// `bytes` of the mapped file (base::InputFile::map) from a tensor's first on, as kernels read
+  /// them: 64-byte aligned, and readable for 512 bytes behind their end. Null where they do not lie
+  /// so, or the file ends.
+  std::shared_ptr<const std::byte> map(const std::string& name, int64_t bytes) const;
   /// The same bytes with other names for parts of the tensors.
   SafetensorsFile with(std::map<std::string, TensorEntry> tensors) const;
   /// Device, inode, size and time of change: equal for two openings of the same unchanged file.
@@ -52,7 +56,7 @@ class SafetensorsFile {
   std::shared_ptr<const SafetensorsHeader> header_;
 };
 
-/// Writes tensors (cpu, any layout) in alphabetic order behind an 8-byte aligned header, beside
+/// Writes tensors (cpu, any layout) in alphabetic order behind a 64-byte aligned header, beside
 /// `path` and renamed at the end. Wider elements stand first, so that every tensor is aligned.
 /// Throws Error(usage) if the file cannot be written.
 void write_safetensors(const std::string& path,

@@ -31,11 +31,15 @@ class TensorSet {
   /// Whether matrices that are no experts' may be whole numbers with scales: the folder says so.
   bool dense_in_int8() const { return dense_in_int8_; }
   void hold_dense_in_int8() { dense_in_int8_ = true; }
+  /// Whether what lies in the files as kernels read it is used where it lies
+  /// (RunOptions::map_weights).
+  bool maps() const { return maps_; }
+  void use_mapped(bool maps) { maps_ = maps; }
 
  private:
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_of_;
-  bool dense_in_int8_ = false;
+  bool dense_in_int8_ = false, maps_ = false;
 };
 
 /// Opens the weights in a component's folder: model.safetensors or

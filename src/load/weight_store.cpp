@@ -188,7 +188,8 @@ class StoredWeights : public nn::Weights {
     compute = packed_as(tensors_, name, compute);
     check_matrix(name, {n, k}, compute);
     return shelf_->share<ops::Weight::element_type>(key("matrix", name, "", compute, cut), [&] {
-      return ops::pack_weight(stored(name, cut), compute, device_);
+      return in_rows(name, "") ? ops::pack_weight(stored(name, cut), compute, device_)
+                               : packed(name, "", n, k, cut);
     });
   }
 
@@ -198,7 +199,9 @@ class StoredWeights : public nn::Weights {
     check_matrix(gate, {n, k}, compute);
     check_matrix(up, {n, k}, compute);
     return shelf_->share<ops::Weight::element_type>(key("paired", gate, up, compute, cut), [&] {
-      return ops::pack_paired_weight(stored(gate, cut), stored(up, cut), compute, device_);
+      return in_rows(gate, up)
+                 ? ops::pack_paired_weight(stored(gate, cut), stored(up, cut), compute, device_)
+                 : packed(gate, up, n, k, cut);
     });
   }
 
@@ -256,6 +259,62 @@ class StoredWeights : public nn::Weights {
     ops::StoredMatrix whole = read(tensors_.file(name), name);
     if (is_quantised(tensors_, name)) whole.scales = tensors_.get(scales_of(name));
     return taken(whole, cut, name);
+  }
+
+  // Whether a matrix that was checked, or each of a pair, lies in rows; else together in panels.
+  bool in_rows(const std::string& name, const std::string& up) const {
+    const bool paired = !up.empty();
+    const Order order = is_quantised(tensors_, name) ? order_of(tensors_, name) : Order::rows;
+    const Order other = paired && is_quantised(tensors_, up) ? order_of(tensors_, up)
+                        : paired                             ? Order::rows
+                                                             : order;
+    require(order == other && (order == Order::rows || paired == (order == Order::half)),
+            ErrorCode::model,
+            "{}: tensor {} does not lie as it is read here, {}; quantise the folder again",
+            tensors_.file(name).path(), base::printable(name),
+            paired ? "together with " + base::printable(up) : "on its own");
+    return order == Order::rows;
+  }
+
+  // What lies in panels, of which a CPU's kernels read the whole as it is.
+  ops::Weight packed(const std::string& name, const std::string& up, int64_t n, int64_t k,
+                     const Cut& cut) const {
+    const bool paired = !up.empty();
+    const SafetensorsFile& file = tensors_.file(name);
+    const int64_t half = file.entry(name).bytes(), bytes = paired ? 2 * half : half;
+    ops::StoredPanels panels{.n = n, .k = k, .paired = paired};
+    panels.scales[0] = tensors_.get(scales_of(name));
+    if (paired) panels.scales[1] = tensors_.get(scales_of(up));
+    const bool as_it_is = cut.whole() && ops::packs_in_panels(device_);
+    std::shared_ptr<Storage> storage;
+    if (as_it_is && tensors_.maps()) storage = mapped(name, up, bytes);
+    if (!storage) {
+      storage = as_it_is ? Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights)
+                         : buffers_->lend(bytes);
+      file.read(name, storage->data());
+      if (paired) tensors_.file(up).read(up, storage->data() + half);
+    }
+    panels.values = Tensor::over(storage, 0,
+                                 {bytes / (k / ops::kStepElements * ops::kStepBytes),
+                                  k / ops::kStepElements, ops::kStepBytes},
+                                 DType::i8);
+    if (cut.whole()) return ops::pack_panels(panels, device_);
+    auto [w, other] = ops::rows_of(panels);
+    w = taken(w, cut, name);
+    return paired ? ops::pack_paired_weight(w, taken(other, cut, up), DType::i8, device_)
+                  : ops::pack_weight(w, DType::i8, device_);
+  }
+
+  // Where it lies in its file, a pair one behind the other; null where it does not lie so.
+  std::shared_ptr<Storage> mapped(const std::string& name, const std::string& up,
+                                  int64_t bytes) const {
+    const SafetensorsFile& file = tensors_.file(name);
+    if (!up.empty() && !(file.has(up) && file.entry(up).begin == file.entry(name).end))
+      return nullptr;
+    const auto at = file.map(name, bytes);
+    if (!at) return nullptr;
+    return Storage::part(*Storage::view(at.get(), bytes, at), 0, bytes,
+                         tensor::MemoryClass::weights);
   }
 
   const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {

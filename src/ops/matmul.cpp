@@ -148,6 +148,14 @@ Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DTyp
   return pack(gate, up, dtype, device);
 }
 
+Weight pack_panels(const StoredPanels& panels, Device device) {
+  if (tensor::is_gpu(device)) {
+    const auto [w, up] = rows_of(panels);
+    return pack(w, up, DType::i8, device);
+  }
+  return std::make_shared<const PackedWeight>(kernels::pack_panels(panels, kernels::active_isa()));
+}
+
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   require(w != nullptr, ErrorCode::usage, "matmul: no weight; pack one with pack_weight");
   check(x, w, options);

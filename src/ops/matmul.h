@@ -36,6 +36,16 @@ Weight pack_weight(const StoredMatrix& w, DType dtype, Device device);
 Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype);
 Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype,
                           Device device);
+/// What a file holds in the order of the kernels, over the same values where these lie on a CPU.
+using kernels::fills_panels;
+using kernels::kPanelColumns;
+using kernels::kStepBytes;
+using kernels::kTileColumns;
+constexpr int64_t kStepElements = kernels::step_elements(DType::i8);
+using kernels::panels_of;
+using kernels::rows_of;
+using kernels::StoredPanels;
+Weight pack_panels(const StoredPanels& panels, Device device);
 /// What i8 makes of a float matrix [n, k], as it is stored: whole numbers and a scale for each row.
 using kernels::quantise_rows;
 /// The same in nibbles, with a scale for each group of a row (kernels/nibbles.h), and what either

@@ -9,4 +9,8 @@ uint8_t packing_of(tensor::Device device) {
   return static_cast<uint8_t>(host ? kernels::active_isa() : kernels::Isa::reference);
 }
 
+bool packs_in_panels(tensor::Device device) {
+  return device == tensor::Device::cpu && kernels::active_isa() >= kernels::Isa::avx2;
+}
+
 }  // namespace tessera::ops

@@ -33,6 +33,8 @@ class Language {
 
   /// Where networks that are loaded from now on compute; the cpu until it is said.
   void compute_on(tensor::Device device) { device_ = device; }
+  /// RunOptions::map_weights
+  void use_mapped(bool maps) { maps_ = maps; }
   const models::TokenSpec& spec() const { return spec_; }
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_template() const { return !template_.empty(); }
@@ -58,7 +60,9 @@ class Language {
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
   /// Those of the files, where networks compute.
   std::shared_ptr<const nn::Weights> weights(const load::WeightStore& store) const {
-    return store.open(load::open_weights(part_), device_);
+    load::TensorSet tensors = load::open_weights(part_);
+    tensors.use_mapped(maps_);
+    return store.open(std::move(tensors), device_);
   }
   /// Routed experts that a rank of one request kept in memory, for that of the next; of two at once
   /// one finds none.
@@ -91,6 +95,7 @@ class Language {
   std::map<int, std::vector<nn::ExpertCache::Kept>> kept_experts_;  // by rank
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
+  bool maps_ = false;
   Remembered<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // dtype, shard of how many
 };
 

@@ -177,7 +177,8 @@ std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& par
   const bool meta = device() == tensor::Device::meta;
   if (meta && !(folder.has(part) && load::has_weights(folder.component(part).folder)))
     return std::make_shared<load::MetaWeights>();
-  const load::TensorSet tensors = load::open_weights(folder.component(part));
+  load::TensorSet tensors = load::open_weights(folder.component(part));
+  tensors.use_mapped(options.map_weights);
   if (meta) return std::make_shared<load::MetaWeights>(tensors);
   return weight_store().open(tensors, device());
 }
@@ -267,7 +268,10 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
       "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
       "the model to int8",
       model);
-  if (state.language) state.language->compute_on(state.device());
+  if (state.language) {
+    state.language->compute_on(state.device());
+    state.language->use_mapped(options.map_weights);
+  }
   if (!state.has_vae() && state.folder.absent.contains("transformer"))
     state.folder.component("transformer");
   require(state.folder.has("transformer") || state.has_vae() || state.language || state.layer,

@@ -46,11 +46,37 @@ const load::Component& part_with_experts(const ModelState& state, bool dense) {
   return part;
 }
 
-/// A matrix, and whether it becomes int4; else int8.
+/// A matrix, and whether it becomes int4; else int8, in the order of the kernels if nothing of that
+/// is empty: alone, or, of a pair, a half of the same panels.
 struct Chosen {
   std::string name;
   bool int4 = false;
+  bool panels = false;
+  std::string up = {}, gate = {};  ///< of a gate its up, of an up its gate
 };
+
+// Each with the other one of its pair behind it, if it has one.
+void choose(const load::TensorSet& tensors, const std::map<std::string, std::string>& pairs,
+            const std::vector<std::string>& names, bool int4, std::vector<Chosen>& chosen) {
+  std::set<std::string> left(names.begin(), names.end());
+  for (const auto& [gate, up] : pairs) {
+    if (!left.contains(gate) || !left.contains(up)) continue;
+    const std::vector<int64_t>& sizes = tensors.entry(gate).sizes;
+    if (int4 || !ops::fills_panels(sizes.front(), sizes.back(), true)) continue;
+    chosen.push_back({.name = gate, .panels = true, .up = up});
+    chosen.push_back({.name = up, .panels = true, .gate = gate});
+    left.erase(gate);
+    left.erase(up);
+  }
+  std::set<std::string> paired;
+  for (const auto& [gate, up] : pairs) paired.insert({gate, up});
+  for (const std::string& name : left) {
+    const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
+    const bool panels =
+        !int4 && !paired.contains(name) && ops::fills_panels(sizes.front(), sizes.back(), false);
+    chosen.push_back({.name = name, .int4 = int4, .panels = panels});
+  }
+}
 
 // The matrices that the model's own description packs with the dtype of routed experts; with
 // `dense` also those that it packs with the model's own. A router is neither, nor is a head that is
@@ -67,20 +93,20 @@ std::vector<Chosen> matrices_of(const ModelState& state, const load::TensorSet& 
   else
     state.spec->make(asked, all, DType::bf16);
   const bool int4 = request.experts == Precision::int4;
-  std::vector<Chosen> chosen;
-  for (const std::string& name : asked.packed_in(DType::i8)) {
+  const std::vector<std::string> experts = asked.packed_in(DType::i8);
+  for (const std::string& name : experts) {
     const int64_t k = tensors.entry(name).sizes.back();
     require(!int4 || k % 2 == 0, ErrorCode::usage,
             "--experts int4: the rows of {} are of {} elements, and two of them share a byte; "
             "choose int8",
             base::printable(name), k);
-    chosen.push_back({name, int4});
   }
-  require(!chosen.empty(), ErrorCode::usage,
+  require(!experts.empty(), ErrorCode::usage,
           "'{}' has no routed experts, and nothing is quantised without them: run it as it is",
           state.name);
-  if (request.dense)
-    for (const std::string& name : asked.packed_in(DType::bf16)) chosen.push_back({name});
+  std::vector<Chosen> chosen;
+  choose(tensors, asked.pairs(), experts, int4, chosen);
+  if (request.dense) choose(tensors, asked.pairs(), asked.packed_in(DType::bf16), false, chosen);
   return chosen;
 }
 
@@ -95,9 +121,13 @@ class NewWeights {
       total_ += tensors.entry(one.name).bytes();
       set.insert(one.name);
     }
+    for (const Chosen& one :
+         quantised)  // first: they lie as kernels read them where they are mapped
+      if (one.panels) add_panels(one);
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    for (const Chosen& one : quantised) add_matrix(one);
+    for (const Chosen& one : quantised)
+      if (!one.panels) add_matrix(one);
     // What leaves the next one aligned, then the scales and the rest, the widest first: so each
     // stands where a multiple of its elements does.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
@@ -148,6 +178,30 @@ class NewWeights {
                       return rows.values;
                     }});
   }
+  // A matrix in the order of the kernels, or half of such a pair: gate's bytes are the first ones.
+  void add_panels(const Chosen& one) {
+    const std::vector<int64_t>& rows = tensors_.entry(one.name).sizes;
+    const bool half = !one.up.empty() || !one.gate.empty();
+    const int64_t width = half ? ops::kTileColumns : ops::kPanelColumns,
+                  bytes = ops::kStepBytes / (half ? 2 : 1);
+    const std::vector<int64_t> sizes{rows[0] / width, rows[1] / ops::kStepElements, bytes};
+    all_.push_back({one.name, "I8", sizes, elements(sizes), [this, one, half] {
+                      if (one.gate.empty()) turn(one);
+                      show(tensors_.entry(one.name).bytes());
+                      const Tensor all = panels_.reshape({panels_.elements()});
+                      const int64_t middle = half ? all.elements() / 2 : all.elements();
+                      return one.gate.empty() ? all.slice(0, 0, middle)
+                                              : all.slice(0, middle, all.elements());
+                    }});
+  }
+  void turn(const Chosen& one) {
+    const ops::StoredMatrix rows = quantised(one);
+    ops::StoredMatrix up;
+    if (!one.up.empty()) up = quantised({.name = one.up});
+    panels_ = ops::panels_of(rows, up).values;
+    scales_[one.name] = rows.scales;
+    if (!one.up.empty()) scales_[one.up] = up.scales;
+  }
   ops::StoredMatrix quantised(const Chosen& one) {
     const Tensor floats = tensors_.get(one.name);
     ops::StoredMatrix rows = one.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
@@ -178,6 +232,7 @@ class NewWeights {
   const load::TensorSet& tensors_;
   const RunControl& control_;
   std::vector<PlannedTensor> all_;
+  Tensor panels_;  // of the matrix, or the pair, that is written
   std::map<std::string, Tensor> scales_;
   std::map<std::string, QuantisedMatrix> errors_;
   size_t matrices_ = 0;
@@ -287,7 +342,8 @@ QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
   const fs::path own = (fs::path(folder.beside()) / inside).lexically_normal();
   make_folders(own);
   const std::string config = load::quantised_config(
-      part.folder + "/config.json", request.experts == Precision::int4, request.dense.has_value());
+      part.folder + "/config.json", request.experts == Precision::int4, request.dense.has_value(),
+      std::ranges::any_of(quantised, &Chosen::panels));
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
   description.commit();

@@ -64,6 +64,18 @@ TEST(InputFile, AFileThatChangesIsAnError) {
   EXPECT_EQ(byte, 'o') << "who renames a new file over the old one disturbs nobody";
 }
 
+TEST(InputFile, IsMappedOnceAndNotWhenItHasChanged) {
+  const Scratch scratch("0123456789");
+  const InputFile file(scratch.path);
+  const std::byte* const all = file.map();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(all), 10), "0123456789");
+  EXPECT_EQ(file.map(), all);
+  std::ofstream(scratch.path) << "other, and longer";
+  EXPECT_NE(refusal([&] { file.map(); }).find("was changed"), std::string::npos);
+  const Scratch empty("");
+  EXPECT_NE(refusal([&] { InputFile(empty.path).map(); }).find("cannot map"), std::string::npos);
+}
+
 TEST(InputFile, RefusesWhatIsNoRegularFileAtOnce) {
   EXPECT_NE(refusal([] { InputFile("/nowhere"); }).find("No such file"), std::string::npos);
   EXPECT_NE(refusal([] { InputFile("/"); }).find("a folder"), std::string::npos);

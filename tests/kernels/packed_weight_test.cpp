@@ -56,6 +56,36 @@ TEST(PackedWeight, PairsPutGateAndUpSideBySide) {
     }
 }
 
+// With and without tails.
+TEST(PackedWeight, PanelsOfAFileAreThoseOfItsRows) {
+  for (const auto& [n, k] : {std::pair{64, 128}, {48, 192}, {45, 70}})
+    for (const bool paired : {false, true}) {
+      const StoredMatrix w = quantise_rows(random_tensor({n, k}, DType::f32, 1));
+      const StoredMatrix up =
+          paired ? quantise_rows(random_tensor({n, k}, DType::f32, 2)) : StoredMatrix();
+      const StoredPanels panels = panels_of(w, up);
+      EXPECT_EQ(fills_panels(n, k, paired), panels.values.bytes() == n * k * (paired ? 2 : 1));
+      const auto rows = rows_of(panels);
+      EXPECT_EQ(rows[0].values.to_floats(), w.values.to_floats());
+      EXPECT_EQ(rows[0].scales.to_floats(), w.scales.to_floats());
+      EXPECT_EQ(rows[1].values.defined(), paired);
+      if (paired) {
+        EXPECT_EQ(rows[1].values.to_floats(), up.values.to_floats());
+        EXPECT_EQ(rows[1].scales.to_floats(), up.scales.to_floats());
+      }
+      for (const Isa isa : {Isa::reference, Isa::avx2, Isa::avx512, Isa::amx}) {
+        const PackedWeight got = pack_panels(panels, isa),
+                           want = pack_weight(w, up, DType::i8, isa);
+        EXPECT_EQ(got.data.to_floats(), want.data.to_floats());
+        EXPECT_EQ(got.scales.to_floats(), want.scales.to_floats());
+        EXPECT_EQ(got.n, want.n);
+        EXPECT_EQ(got.k, want.k);
+        EXPECT_EQ(got.paired, want.paired);
+        EXPECT_EQ(got.data.raw() == panels.values.raw(), isa >= Isa::avx2) << "nothing is copied";
+      }
+    }
+}
+
 TEST(PackedWeight, Int8KeepsEachElementWithinHalfAScale) {
   for (Isa isa : {Isa::reference, Isa::avx512}) {
     Tensor w = random_tensor({45, 70}, DType::f32, 1);

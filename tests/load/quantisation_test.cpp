@@ -15,7 +15,7 @@ TEST(Quantisation, TheKeyIsReadAndTakenOut) {
   const ScratchFolder folder;
   folder.write("config.json",
                R"({"z": 1, "model_type": "m", "quantization_config": null, "a": Infinity})");
-  const std::string text = quantised_config(folder.path("config.json"), false, false);
+  const std::string text = quantised_config(folder.path("config.json"), false, false, false);
   EXPECT_LT(text.find("\"z\""), text.find("\"model_type\"")) << "keys stay where they are";
   Json config = base::parse_json(text, "c");
   const Quantised read = take_quantisation(config, "c");
@@ -24,10 +24,11 @@ TEST(Quantisation, TheKeyIsReadAndTakenOut) {
   EXPECT_FALSE(config.contains("quantization_config"));
   EXPECT_EQ(config["model_type"], "m");
   EXPECT_EQ(take_quantisation(config, "c").experts, std::nullopt);
-  config = base::parse_json(quantised_config(folder.path("config.json"), false, true), "c");
+  config = base::parse_json(quantised_config(folder.path("config.json"), false, true, true), "c");
+  EXPECT_EQ(config["quantization_config"]["order"], "panels");
   EXPECT_EQ(take_quantisation(config, "c").dense, DType::i8);
   EXPECT_FALSE(read.int4);
-  config = base::parse_json(quantised_config(folder.path("config.json"), true, true), "c");
+  config = base::parse_json(quantised_config(folder.path("config.json"), true, true, false), "c");
   EXPECT_EQ(config["quantization_config"]["experts"], "int4");
   const Quantised nibbles = take_quantisation(config, "c");
   EXPECT_EQ(nibbles.experts, DType::i8) << "what they are multiplied in";
@@ -57,6 +58,31 @@ TEST(Quantisation, NamesWhatThisBuildDoesNotRead) {
   Json config{{"quantization_config",
                {{"quant_method", "tessera"}, {"experts", "int4"}, {"dense", "int4"}}}};
   expect_says(model_error([&] { take_quantisation(config, "c"); }), "'dense'");
+  for (const Json& order : {Json("tiles"), Json(), Json(1)}) {
+    config["quantization_config"] = {
+        {"quant_method", "tessera"}, {"experts", "int8"}, {"order", order}};
+    expect_says(model_error([&] { take_quantisation(config, "c"); }), "order of weights");
+  }
+}
+
+TEST(Quantisation, PanelsAreWhatHasThreeAxes) {
+  const ScratchFolder folder;
+  std::map<std::string, Tensor> tensors{{"rows", Tensor::zeros({64, 128}, DType::i8)},
+                                        {"panels", Tensor::zeros({2, 2, 2048}, DType::i8)},
+                                        {"half", Tensor::zeros({4, 2, 1024}, DType::i8)}};
+  for (const char* name : {"rows", "panels", "half"})
+    tensors[scales_of(name)] = Tensor::zeros({64}, DType::f32);
+  write_safetensors(folder.path("model.safetensors"), tensors);
+  const TensorSet set = open_component(folder.path());
+  EXPECT_EQ(order_of(set, "rows"), Order::rows);
+  EXPECT_EQ(order_of(set, "panels"), Order::panels);
+  EXPECT_EQ(order_of(set, "half"), Order::half);
+  for (const auto& [name, x] : tensors)
+    if (!name.ends_with("_scale")) {
+      EXPECT_EQ(stored_shapes(set, name, 64, 128).values, x.shape());
+    }
+  EXPECT_EQ(stored_shapes(set, "panels", 64, 127).values, (tensor::Shape{64, 127}))
+      << "panels have no tails";
 }
 
 TEST(Quantisation, ScalesBelongToWholeNumbers) {

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 #include <thread>
 
 #include "kernels/packed_weight.h"
+#include "load/quantisation.h"
+#include "ops/packing.h"
 #include "scratch_folder.h"
 #include "tensor/fake_runtime.h"
 #include "tensor/scope.h"
@@ -50,6 +53,98 @@ TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
   EXPECT_EQ(b.to_floats()[47], 47.0f);
   EXPECT_EQ(w->n, 48);
   EXPECT_EQ(w->k, 32);
+}
+
+// A single matrix and a pair, in rows and in panels; `before` bytes of another tensor stand first.
+void write_orders(const std::string& path, int64_t before) {
+  const auto random = [](int64_t n, int64_t k, int64_t seed) {
+    Tensor w = Tensor::empty({n, k}, DType::f32);
+    for (int64_t i = 0; i < n * k; ++i) w.data<float>()[i] = float((i * 7919 + seed) % 255 - 127);
+    return ops::quantise_rows(w);
+  };
+  const ops::StoredMatrix m = random(64, 128, 1), g = random(48, 192, 2), u = random(48, 192, 3);
+  const Tensor one = ops::panels_of(m, {}).values;
+  const Tensor two = ops::panels_of(g, u).values.reshape({6, 3, 1024});  // halves of their bytes
+  std::vector<PlannedTensor> all;
+  const auto add = [&](const std::string& name, const Tensor& x, const char* dtype = "I8") {
+    all.push_back(
+        {name, dtype, {x.shape().begin(), x.shape().end()}, x.bytes(), [x] { return x; }});
+  };
+  if (before > 0) add("first", Tensor::zeros({before}, DType::u8), "U8");
+  add("m", one);
+  add("g", two.slice(0, 0, 3));
+  add("u", two.slice(0, 3, 6));
+  for (const auto& [name, x] : {std::pair{"m", &m}, {"g", &g}, {"u", &u}}) {
+    add(std::string("rows.") + name, x->values);
+    add(std::string("rows.") + name + "_scale", x->scales, "F32");
+    add(std::string(name) + "_scale", x->scales, "F32");
+  }
+  add("last", Tensor::zeros({512}, DType::u8), "U8");
+  write_safetensors(path, all);
+}
+
+TEST(WeightStore, WhatLiesInPanelsIsWhatRowsBecome) {
+  const ScratchFolder folder;
+  write_orders(folder.path("model.safetensors"), 0);
+  TensorSet tensors = open_component(folder.path());
+  const auto same = [](const ops::Weight& a, const ops::Weight& b) {
+    return a->data.to_floats() == b->data.to_floats() &&
+           a->scales.to_floats() == b->scales.to_floats() && a->isa == b->isa;
+  };
+  for (const bool maps : {false, true}) {
+    tensors.use_mapped(maps);
+    const WeightStore store;
+    const auto weights = store.open(tensors);
+    for (const nn::Cut& cut : {nn::Cut{}, nn::Cut{0, {{16, 48}}}, nn::Cut{1, {{0, 64}}}}) {
+      EXPECT_TRUE(same(weights->matrix("m", 64, 128, DType::i8, cut),
+                       weights->matrix("rows.m", 64, 128, DType::i8, cut)));
+      EXPECT_TRUE(same(weights->paired("g", "u", 48, 192, DType::i8, cut),
+                       weights->paired("rows.g", "rows.u", 48, 192, DType::i8, cut)));
+    }
+    if (!ops::packs_in_panels(tensor::Device::cpu)) continue;
+    const auto at = tensors.file("m").map("m", 64 * 128);
+    const ops::Weight m = weights->matrix("m", 64, 128, DType::i8);
+    EXPECT_EQ(m->data.raw() == static_cast<const void*>(at.get()), maps);
+  }
+}
+
+TEST(WeightStore, WhatKernelsCannotReadWhereItLiesIsRead) {
+  const ScratchFolder folder;
+  write_orders(folder.path("model.safetensors"), 40);  // not at a multiple of 64
+  TensorSet tensors = open_component(folder.path());
+  tensors.use_mapped(true);
+  EXPECT_EQ(tensors.file("m").map("m", 64 * 128), nullptr);
+  EXPECT_EQ(tensors.file("last").map("last", 512), nullptr) << "nothing is behind it";
+  const WeightStore store;
+  const auto weights = store.open(tensors);
+  EXPECT_EQ(weights->matrix("m", 64, 128, DType::i8)->data.to_floats(),
+            weights->matrix("rows.m", 64, 128, DType::i8)->data.to_floats());
+}
+
+TEST(WeightStore, HalvesBelongTogether) {
+  const ScratchFolder folder;
+  write_orders(folder.path("model.safetensors"), 0);
+  const WeightStore store;
+  const auto weights = store.open(open_component(folder.path()));
+  for (const auto& read : std::vector<std::function<void()>>{
+           [&] { weights->matrix("g", 48, 192, DType::i8); },
+           [&] { weights->paired("m", "m", 64, 128, DType::i8); },
+           [&] { weights->paired("g", "rows.u", 48, 192, DType::i8); },
+           [&] { weights->paired("rows.g", "u", 48, 192, DType::i8); }})
+    expect_says(model_error(read), "does not lie as it is read here");
+  expect_says(model_error([&] { weights->matrix("m", 64, 64, DType::i8); }), "has the shape");
+  expect_says(model_error([&] { weights->matrix("m", 64, 128, DType::bf16); }), "is quantised");
+}
+
+TEST(WeightStore, AFileThatChangedIsNotMapped) {
+  const ScratchFolder folder;
+  write_orders(folder.path("model.safetensors"), 0);
+  TensorSet tensors = open_component(folder.path());
+  tensors.use_mapped(true);
+  const WeightStore store;
+  const auto weights = store.open(tensors);
+  std::filesystem::resize_file(folder.path("model.safetensors"), 5000);
+  expect_says(model_error([&] { weights->matrix("m", 64, 128, DType::i8); }), "was changed");
 }
 
 TEST(WeightStore, PacksEverySliceOnce) {
