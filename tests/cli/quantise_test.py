@@ -116,7 +116,7 @@ class Quantise(ProgramTest):
         for name in ("model.layers.1.mlp.gate.weight", "model.word_embeddings.weight", "model.norm.weight"):
             self.assertNotIn(name, whole & set(after))
         config = json.loads((folder / "config.json").read_text())
-        self.assertEqual(config["quantization_config"], {"quant_method": "tessera", "experts": "int8", "dense": "int8"})
+        self.assertEqual(config["quantization_config"], {"quant_method": "tessera", "experts": "int8", "dense": "int8", "order": "panels"})
         self.assertIn("dense  ", self.run_here("inspect", folder).stdout)
         ask = ("complete", folder, "--prompt-ids", "5", "--max-tokens", 4)
         self.assertEqual(self.run_here(*ask).returncode, 0)

@@ -101,7 +101,9 @@ class Jobs(ServerTest):
         self.assertFalse(stood_back(), "for nobody")
         long = server.submit({"classes": ["red star"], "steps": 1000, "seed": 3})
         server.wait(long, "running")
-        while (server.get(f"/jobs/{long}").json.get("step") or 0) < 50:
+        until = time.monotonic() + 60
+        while (server.get(f"/jobs/{long}").json.get("progress") or {}).get("step", 0) < 50:
+            self.assertLess(time.monotonic(), until)
             time.sleep(0.01)
         self.assertEqual(server.wait(server.submit({"classes": ["red circle"], "steps": 20}))["state"], "done")
         self.assertTrue(stood_back())

@@ -105,19 +105,19 @@ class Bytes {
 class Image {
  public:
   Image(const ConvArgs& args, int64_t row)
-      : a(args), w(*args.weight), affine_(args, row), row_(row) {}
+      : a_(args), w_(*args.weight), affine_(args, row), row_(row) {}
 
   /// Output pixels [first, first + count) as rows of a product.
   MatmulArgs rows(int64_t first, int64_t count, Bytes& prepared, Bytes& patches) const {
-    const bool as_it_is = !affine_.scale && !a.silu && a.dtype == w.dtype;
-    const bool plain = w.kh * w.kw == 1 && a.stride == 1 && !a.upsample && a.pad_top == 0 &&
-                       a.pad_left == 0 && a.width == a.out_width;
-    MatmulArgs product{.x_dtype = w.dtype, .x_stride = w.kh * w.kw * w.in, .rows = count};
-    const int64_t doubled = a.upsample ? 1 : 0, last = (first + count - 1) / a.out_width;
+    const bool as_it_is = !affine_.scale && !a_.silu && a_.dtype == w_.dtype;
+    const bool plain = w_.kh * w_.kw == 1 && a_.stride == 1 && !a_.upsample && a_.pad_top == 0 &&
+                       a_.pad_left == 0 && a_.width == a_.out_width;
+    MatmulArgs product{.x_dtype = w_.dtype, .x_stride = w_.kh * w_.kw * w_.in, .rows = count};
+    const int64_t doubled = a_.upsample ? 1 : 0, last = (first + count - 1) / a_.out_width;
     // Lines of the input under these pixels, or the pixels themselves.
-    int64_t begin = std::max<int64_t>(first / a.out_width * a.stride - a.pad_top, 0) >> doubled;
-    const int64_t bottom = std::min(last * a.stride - a.pad_top + w.kh, a.height << doubled);
-    int64_t from = begin * a.width, until = ((bottom - 1) >> doubled) * a.width + a.width;
+    int64_t begin = std::max<int64_t>(first / a_.out_width * a_.stride - a_.pad_top, 0) >> doubled;
+    const int64_t bottom = std::min(last * a_.stride - a_.pad_top + w_.kh, a_.height << doubled);
+    int64_t from = begin * a_.width, until = ((bottom - 1) >> doubled) * a_.width + a_.width;
     if (plain) from = first, until = first + count;
     until = std::max(from, until);  // all may lie in the padding
     const std::byte* lines = at(from);
@@ -126,31 +126,31 @@ class Image {
     } else {
       std::byte* const out = prepared.at_least((until - from) * pixel());
       tensor::parallel_for(until - from, 64, [&](int64_t i, int64_t end) {
-        prepare(a, affine_, row_ * a.x_stride + (from + i) * w.in, (end - i) * w.in,
+        prepare(a_, affine_, row_ * a_.x_stride + (from + i) * w_.in, (end - i) * w_.in,
                 out + i * pixel());
       });
       lines = out;
     }
     product.x = lines;
     if (plain) return product;
-    const int64_t patch = w.kh * w.kw * pixel();
+    const int64_t patch = w_.kh * w_.kw * pixel();
     std::byte* const out = patches.at_least(count * patch);
     tensor::parallel_for(count, 64, [&](int64_t i, int64_t end) {
-      for (; i < end; ++i) copy_patch(a, lines, begin, first + i, out + i * patch);
+      for (; i < end; ++i) copy_patch(a_, lines, begin, first + i, out + i * patch);
     });
     product.x = out;
     return product;
   }
 
  private:
-  int64_t pixel() const { return w.in * size_of(w.dtype); }
+  int64_t pixel() const { return w_.in * size_of(w_.dtype); }
   const std::byte* at(int64_t place) const {
-    return static_cast<const std::byte*>(a.x) +
-           (row_ * a.x_stride + place * w.in) * size_of(a.dtype);
+    return static_cast<const std::byte*>(a_.x) +
+           (row_ * a_.x_stride + place * w_.in) * size_of(a_.dtype);
   }
 
-  const ConvArgs& a;
-  const PackedConv& w;
+  const ConvArgs& a_;
+  const PackedConv& w_;
   const Affine affine_;
   const int64_t row_;
 };
