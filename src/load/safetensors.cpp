@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <utility>
 
 #include "base/fail.h"
@@ -27,12 +29,41 @@ SafetensorsHeader header_of(const base::InputFile& file) {
   return parse_safetensors_header(begin, file.size(), file.path());
 }
 
+/// Headers of files that were opened last: a run opens those of a model several times, and one of
+/// thousands of experts takes a while to check.
+class LastHeaders {
+ public:
+  std::shared_ptr<const SafetensorsHeader> of(const base::InputFile& file) {
+    const std::string identity = file.identity();
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [known, header] : last_)
+        if (known == identity) return header;
+    }
+    auto header = std::make_shared<const SafetensorsHeader>(header_of(file));
+    const std::lock_guard lock(mutex_);
+    last_.emplace_front(identity, header);
+    if (last_.size() > kMost) last_.pop_back();
+    return header;
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  std::mutex mutex_;
+  std::deque<std::pair<std::string, std::shared_ptr<const SafetensorsHeader>>> last_;
+};
+
+std::shared_ptr<const SafetensorsHeader> known_header(const base::InputFile& file) {
+  static LastHeaders* const last = new LastHeaders;  // outlives files in static storage
+  return last->of(file);
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path)
     : path_(path),
       file_(std::make_shared<const base::InputFile>(path)),
-      header_(std::make_shared<const SafetensorsHeader>(header_of(*file_))) {
+      header_(known_header(*file_)) {
   identity_ = file_->identity();
 }
 
