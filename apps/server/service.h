@@ -4,7 +4,7 @@ namespace tessera::server {
 
 /// For how long a run has been at work, in seconds of one clock. Of runs that share the cores the
 /// one that got less goes first ("least attained service"), as nobody knows how long one will last:
-/// the others stand back between their steps, and keep a third of their pace.
+/// the others stand back between their steps, for two thirds of the time at most.
 class Service {
  public:
   /// The run begins, or a job joins it, which has had nothing yet.
