@@ -37,6 +37,12 @@ def test_answers_are_those_of_the_command_line(options, arguments):
     assert len(made.texts) == 2 * options.get("n", 1)
 
 
+def test_mapped_weights_give_the_same_answer(tmp_path):
+    program("quantise", "tasks-b", "-o", str(tmp_path / "q"), "--dense", "int8")
+    read, mapped = (tessera.LanguageModel.from_pretrained(tmp_path / "q", map_weights=mapped) for mapped in (False, True))
+    assert mapped.generate("add 27+35=").completions == read.generate("add 27+35=").completions
+
+
 def test_ids_and_plans():
     folder = DATA / "moe/llada_moe/model"
     model = tessera.LanguageModel.from_pretrained(folder, dtype="f32")
