@@ -1,9 +1,12 @@
 import json
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
 from scratch_tree import help_of, run_on
+
+import check_tidy
 
 TOOL = "check_tidy.py"
 # Stands in for clang-tidy, which need not be installed: dislikes files that hold "ugly".
@@ -50,6 +53,24 @@ class CheckTidy(unittest.TestCase):
         self.assertIn("src/nn/a.cpp:2: ugly [taste]", said)
         self.assertIn("src/load/b.cpp:1: ugly", said)
         self.assertNotIn("a.cpp", self.run_with_tidy(files, "src/load")[1])
+
+    def test_what_time_is_left_goes_to_what_was_committed_last(self):
+        files = {"src/nn/a.cpp": "ugly", "src/load/b.cpp": "int b;"}
+        status, said = self.run_with_tidy(files, "--seconds", "0")
+        self.assertEqual(status, 0)
+        self.assertIn("LEFT OUT, 0 s are over: 2 files", said)
+        self.assertIn("check_tidy: 0 files are tidy", said)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder).resolve()
+            git = ["git", "-c", "user.name=a", "-c", "user.email=a"]
+            subprocess.run([*git, "init", "-q"], cwd=folder, check=True)
+            for name in ("old.cpp", "new.cpp"):
+                (folder / name).write_text("")
+                subprocess.run([*git, "add", name], cwd=folder, check=True)
+                subprocess.run([*git, "commit", "-qm", name], cwd=folder, check=True)
+            entries = [{"file": str(folder / name)} for name in ("none.cpp", "old.cpp", "new.cpp")]
+            self.assertEqual([pathlib.Path(entry["file"]).name for entry in
+                              check_tidy.newest_first(folder, entries)], ["new.cpp", "old.cpp", "none.cpp"])
 
     def test_says_when_it_cannot_look(self):
         self.assertIn("cannot read", self.run_with_tidy({"src/a.cpp": "broken"})[1])
