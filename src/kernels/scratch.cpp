@@ -16,7 +16,7 @@ std::byte* Scratch::at_least(int64_t bytes) {
 }
 
 Scratch& thread_scratch(int index) {
-  static thread_local Scratch scratch[3];  // no result depends on what it holds
+  static thread_local Scratch scratch[5];  // no result depends on what it holds
   return scratch[index];
 }
 

@@ -20,7 +20,8 @@ class Scratch {
   std::unique_ptr<std::byte, Free> data_;
   int64_t size_ = 0;
 };
-/// Index 0: packed rows; index 1: what a whole call shares; index 2: what a sweep keeps.
+/// Index 0: packed rows; index 1: what a whole call shares; index 2: what a sweep keeps;
+/// 3 and 4: prepared pixels and patches of a convolution, which calls products.
 Scratch& thread_scratch(int index);
 
 }  // namespace tessera::kernels

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 
 #include "kernels/avx2/vector.h"
 #include "kernels/matmul.h"
+#include "kernels/scratch.h"
 #include "tensor/scope.h"
 
 TESSERA_AVX2_BEGIN
@@ -84,23 +84,6 @@ void copy_patch(const ConvArgs& a, const std::byte* lines, int64_t first, int64_
   }
 }
 
-/// Memory that is not filled with zeros, and kept for the next use.
-class Bytes {
- public:
-  std::byte* at_least(int64_t count) {
-    if (count > count_) {
-      data_.reset();
-      data_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(count));
-      count_ = count;
-    }
-    return data_.get();
-  }
-
- private:
-  std::unique_ptr<std::byte[]> data_;
-  int64_t count_ = 0;
-};
-
 /// The products of one image, so many pixels at a time.
 class Image {
  public:
@@ -108,7 +91,7 @@ class Image {
       : a_(args), w_(*args.weight), affine_(args, row), row_(row) {}
 
   /// Output pixels [first, first + count) as rows of a product.
-  MatmulArgs rows(int64_t first, int64_t count, Bytes& prepared, Bytes& patches) const {
+  MatmulArgs rows(int64_t first, int64_t count) const {
     const bool as_it_is = !affine_.scale && !a_.silu && a_.dtype == w_.dtype;
     const bool plain = w_.kh * w_.kw == 1 && a_.stride == 1 && !a_.upsample && a_.pad_top == 0 &&
                        a_.pad_left == 0 && a_.width == a_.out_width;
@@ -124,7 +107,7 @@ class Image {
     if (as_it_is) {
       if (!plain) lines = at(0), begin = 0;
     } else {
-      std::byte* const out = prepared.at_least((until - from) * pixel());
+      std::byte* const out = thread_scratch(3).at_least((until - from) * pixel());
       tensor::parallel_for(until - from, 64, [&](int64_t i, int64_t end) {
         prepare(a_, affine_, row_ * a_.x_stride + (from + i) * w_.in, (end - i) * w_.in,
                 out + i * pixel());
@@ -134,7 +117,7 @@ class Image {
     product.x = lines;
     if (plain) return product;
     const int64_t patch = w_.kh * w_.kw * pixel();
-    std::byte* const out = patches.at_least(count * patch);
+    std::byte* const out = thread_scratch(4).at_least(count * patch);
     tensor::parallel_for(count, 64, [&](int64_t i, int64_t end) {
       for (; i < end; ++i) copy_patch(a_, lines, begin, first + i, out + i * patch);
     });
@@ -163,12 +146,11 @@ void conv(const ConvArgs& a) {
   const PackedWeight filter{.n = w.out, .k = depth, .dtype = w.dtype, .isa = w.isa, .data = w.data};
   const auto element = size_of(a.y_dtype);
   const int64_t at_once = std::clamp(kPatchBytes / (depth * size_of(w.dtype)), kFewest, kMost);
-  Bytes prepared, patches;
   for (int64_t row = 0; row < a.rows; ++row) {
     const Image image(a, row);
     for (int64_t first = 0; first < pixels; first += at_once) {
       const int64_t count = std::min(at_once, pixels - first);
-      MatmulArgs product = image.rows(first, count, prepared, patches);
+      MatmulArgs product = image.rows(first, count);
       const int64_t at = (row * pixels + first) * w.out * element;
       product.weight = &filter;
       product.y = static_cast<std::byte*>(a.y) + at;
