@@ -48,10 +48,10 @@ struct RunOptions {
   /// all that a request does; else they are released before images are decoded, and when they were
   /// used. Models of a process that do so share its memory; idle ones let go where others need it.
   bool keep_parts = false;
-  /// Weights that the files of a quantised folder hold as kernels read them are used where they lie
-  /// in the system's memory for these files: nothing is read before it is used, and the next
-  /// process finds it there. Nobody may write to the files meanwhile: one that shrinks ends the
-  /// process. On a CPU; others are read as ever.
+  /// Files are mapped: weights that they hold as kernels read them (a quantised folder's, token
+  /// embeddings) are used where they lie in the system's memory for these files, read when they are
+  /// first used and there for the next process; others are packed from there without another copy.
+  /// Nobody may write to the files meanwhile: one that shrinks ends the process.
   bool map_weights = false;
   std::chrono::milliseconds comm_timeout{
       60000};  ///< a wait lasts no longer while the peer stands still

@@ -66,8 +66,8 @@ class Model:
         memory_budget: bytes that a run may take; 0: nearly all of the machine's.
         keep_parts: keep the transformer between calls, and text encoders and VAE as far as they fit;
             else it is released before decoding, and they are when they were used.
-        map_weights: use those of a quantised folder where its files lie in the system's memory; a
-            file that shrinks meanwhile ends the process.
+        map_weights: use those of a quantised folder, and embeddings, where their files lie in the
+            system's memory; a file that shrinks meanwhile ends the process.
         """
         if dtype is not None and torch_dtype is not None:
             raise TypeError("give one of dtype and torch_dtype, not both")

@@ -162,8 +162,9 @@ class StoredWeights : public nn::Weights {
     const DType dtype = file.dtype(name);
     const auto storage = shelf_->share<Storage>(key("stored", name, "", dtype), [&] {
       if (device_ != Device::cpu) return there(file.get(name));
-      auto copy =
-          Storage::allocate(file.entry(name).bytes(), Device::cpu, tensor::MemoryClass::weights);
+      const int64_t bytes = file.entry(name).bytes();
+      if (const auto there = mapped(name, "", bytes)) return counted(*there);
+      auto copy = Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights);
       file.read(name, copy->data());
       return copy;
     });
@@ -233,8 +234,11 @@ class StoredWeights : public nn::Weights {
   // A tensor that was checked.
   Tensor read(const SafetensorsFile& file, const std::string& name) const {
     const TensorEntry& entry = file.entry(name);
-    auto buffer = buffers_->lend(entry.bytes());
-    file.read(name, buffer->data());
+    auto buffer = mapped(name, "", entry.bytes());
+    if (!buffer) {
+      buffer = buffers_->lend(entry.bytes());
+      file.read(name, buffer->data());
+    }
     return Tensor::over(std::move(buffer), 0, Shape(entry.sizes), file.dtype(name));
   }
 
@@ -287,8 +291,10 @@ class StoredWeights : public nn::Weights {
     if (paired) panels.scales[1] = tensors_.get(scales_of(up));
     const bool as_it_is = cut.whole() && ops::packs_in_panels(device_);
     std::shared_ptr<Storage> storage;
-    if (as_it_is && tensors_.maps()) storage = mapped(name, up, bytes);
-    if (!storage) {
+    if (as_it_is) storage = mapped(name, up, bytes);
+    if (storage) {
+      storage = counted(*storage);
+    } else {
       storage = as_it_is ? Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights)
                          : buffers_->lend(bytes);
       file.read(name, storage->data());
@@ -305,16 +311,21 @@ class StoredWeights : public nn::Weights {
                   : ops::pack_weight(w, DType::i8, device_);
   }
 
-  // Where it lies in its file, a pair one behind the other; null where it does not lie so.
+  // Where it lies in its file, a pair one behind the other; null where it does not lie so, or
+  // files are not mapped.
   std::shared_ptr<Storage> mapped(const std::string& name, const std::string& up,
                                   int64_t bytes) const {
+    if (!tensors_.maps()) return nullptr;
     const SafetensorsFile& file = tensors_.file(name);
     if (!up.empty() && !(file.has(up) && file.entry(up).begin == file.entry(name).end))
       return nullptr;
     const auto at = file.map(name, bytes);
     if (!at) return nullptr;
-    return Storage::part(*Storage::view(at.get(), bytes, at), 0, bytes,
-                         tensor::MemoryClass::weights);
+    return Storage::view(at.get(), bytes, at);
+  }
+
+  static std::shared_ptr<Storage> counted(const Storage& mapped) {
+    return Storage::part(mapped, 0, mapped.bytes(), tensor::MemoryClass::weights);
   }
 
   const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {

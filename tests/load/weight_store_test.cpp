@@ -108,6 +108,33 @@ TEST(WeightStore, WhatLiesInPanelsIsWhatRowsBecome) {
   }
 }
 
+TEST(WeightStore, WhatIsPackedOrTakenInRowsIsMappedToo) {
+  const ScratchFolder folder;
+  Tensor w = Tensor::empty({32, 64}, DType::bf16);
+  for (uint16_t i = 0; i < 32 * 64; ++i) w.data<uint16_t>()[i] = i * 7;
+  write_safetensors(folder.path("model.safetensors"), {{"a", w},
+                                                       {"last", Tensor::zeros({512}, DType::u8)},
+                                                       {"z", Tensor::zeros({512}, DType::f32)}});
+  TensorSet tensors = open_component(folder.path());
+  const WeightStore store, other;
+  const auto read = store.open(tensors);
+  tensors.use_mapped(true);
+  const auto mapped = other.open(tensors);
+  auto memory = std::make_shared<tensor::MemoryTracker>();
+  {
+    tensor::Scope scope = tensor::current_scope();
+    scope.memory = memory;
+    const tensor::BindScope bound(scope);
+    const Tensor rows = mapped->get("a", {32, 64});
+    EXPECT_EQ(rows.raw(), static_cast<const void*>(tensors.file("a").map("a", w.bytes()).get()));
+    EXPECT_EQ(memory->current(tensor::MemoryClass::weights), w.bytes()) << "counts as it is read";
+    EXPECT_EQ(rows.to_floats(), read->get("a", {32, 64}).to_floats());
+  }
+  EXPECT_EQ(mapped->matrix("a", 32, 64, DType::bf16)->data.to_floats(),
+            read->matrix("a", 32, 64, DType::bf16)->data.to_floats());
+  EXPECT_EQ(mapped->vector("z", 512).to_floats(), read->vector("z", 512).to_floats());
+}
+
 TEST(WeightStore, WhatKernelsCannotReadWhereItLiesIsRead) {
   const ScratchFolder folder;
   write_orders(folder.path("model.safetensors"), 40);  // not at a multiple of 64
