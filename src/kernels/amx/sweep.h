@@ -14,6 +14,7 @@ using avx512::BlockWriter;
 using avx512::Range;
 using avx512::RowLayout;
 using avx512::Stream;
+using wide::stream_pages;
 
 constexpr int64_t kRows = 32;           ///< of a block: two tiles
 constexpr int64_t kChunkSteps = 18;     ///< most steps in a block: 36 KB of W
@@ -116,6 +117,7 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
            BlockWriter& writer) {
   const int64_t groups = layout.groups(), steps = layout.steps;
   if (panels.size() <= 0 || groups == 0 || steps == 0) return;
+  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
   const int64_t chunks = avx512::ceil_div(steps, kChunkSteps),
                 chunk = avx512::ceil_div(steps, chunks);
   // Half a page off x and W: a load 4 KB behind a pending store waits for it.
@@ -141,7 +143,7 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
       const Operands then = end ? start : last ? operands(0, p + 1, 0) : operands(0, p, s + chunk);
       riding.weights =
           Stream(then.w, end ? 0 : std::min(chunk, last ? steps : steps - s - chunk) * kStepBytes,
-                 groups * here, groups <= 2 ? 9 : 3);
+                 groups * here, pages);
       for (int64_t g = 0; g < groups; ++g) {
         block<Tiles>(operands(g, p, s), here, sums, g + 1 < groups ? operands(g + 1, p, s) : then,
                      riding);

@@ -108,14 +108,14 @@ template <bool vnni>
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
+  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
   float* const sums =
       reinterpret_cast<float*>(thread_scratch(2).at_least(layout.rows * kPanelColumns * 4));
   const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = w.data.data<std::byte>() + p * bytes;
     const float* const scales = w.scales.data<float>() + p * kPanelColumns;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, 2 * groups * steps,
-                groups <= 2 ? 9 : 3);
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, 2 * groups * steps, pages);
     for (int64_t s = 0; s < steps; s += kExactSteps)
       for (int64_t g = 0; g < groups; ++g) {
         const Range rows = layout.group(g);
@@ -222,12 +222,12 @@ template <bool vnni>
 void sweep_nibbles(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
                    BlockWriter& writer) {
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kNibbleStepBytes;
+  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
   alignas(32) float sums[kMostRows * kPanelColumns];
   const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = w.data.data<std::byte>() + p * bytes;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, 2 * groups * steps,
-                groups <= 2 ? 9 : 3);
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, 2 * groups * steps, pages);
     for (int64_t g = 0; g < groups; ++g) {
       const Range rows = layout.group(g);
       kNibbleBlocks<vnni>[static_cast<size_t>(rows.size() - 1)](

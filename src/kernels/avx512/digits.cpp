@@ -101,13 +101,14 @@ void finish(const int32_t* digits, const RowNumbers& row, const float* scales, f
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kStepBytes;
+  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
   alignas(64) int32_t digits[kMostRows * 2 * kPanelColumns];
   alignas(64) float sums[kMostRows * kPanelColumns];
   const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
   const float* const scales = w.scales.data<float>();
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = w.data.data<std::byte>() + p * bytes;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, pages);
     for (int64_t g = 0; g < groups; ++g) {
       const Range rows = layout.group(g);
       kBlocks[static_cast<size_t>(rows.size() - 1)](x + rows.begin * steps * layout.line, panel,
@@ -226,12 +227,13 @@ int64_t lifts_at(const RowLayout& layout) { return layout.tail_at() + layout.row
 void sweep_nibbles(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
                    BlockWriter& writer) {
   const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kNibbleStepBytes;
+  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
   alignas(64) float sums[kMostNibbleRows * kPanelColumns];
   const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
   const auto* lifts = reinterpret_cast<const int32_t*>(x + lifts_at(layout));
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const std::byte* panel = w.data.data<std::byte>() + p * bytes;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, groups <= 2 ? 9 : 3);
+    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, pages);
     for (int64_t g = 0; g < groups; ++g) {
       const Range rows = layout.group(g);
       kNibbleBlocks[static_cast<size_t>(rows.size() - 1)](
