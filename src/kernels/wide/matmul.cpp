@@ -1,5 +1,7 @@
 #include "kernels/matmul.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "kernels/wide/product.h"
@@ -7,6 +9,15 @@
 
 namespace tessera::kernels::wide {
 namespace {
+
+// Fewer rows than the first wait for their weights; then more of them come from L3, which costs
+// less.
+constexpr int64_t kFewRows = 96, kWorthAPass = 336, kMostBytes = int64_t{4} << 20;
+
+int64_t l2_bytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{1} << 20;
+}
 
 // Few rows: they are packed once, and each task takes some panels for all of them.
 void multiply_by_panels(const Engine& e, const MatmulArgs& args, const PanelShape& shape) {
@@ -43,8 +54,11 @@ void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape&
 }  // namespace
 
 int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
+  static const int64_t half = std::clamp(l2_bytes() / 2, int64_t{1} << 18, int64_t{1} << 20);
   const int64_t row = e.layout(1, std::max<int64_t>(steps, 1), weight).bytes();
-  return std::max<int64_t>(1, kRowBytes / row / e.most) * e.most;
+  int64_t rows = half / row;
+  if (rows < kFewRows) rows = std::max(rows, std::min(kWorthAPass, kMostBytes / row));
+  return std::max<int64_t>(1, rows / e.most) * e.most;
 }
 
 void multiply(const Engine& e, const MatmulArgs& args) {

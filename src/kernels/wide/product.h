@@ -109,9 +109,9 @@ struct RowKernels {
                                         Activation activation);
 };
 
-/// Bytes of packed rows that stay in L2 beside the passing weights.
-constexpr int64_t kRowBytes = int64_t{1} << 20;
-/// Rows whose packed form of `steps` steps of the weight fits, a multiple of the group.
+/// Rows of `steps` steps of the weight that the weights pass at once, a multiple of the group: as
+/// many as half of this CPU's L2 holds packed, or, where these are few, as many as are worth a
+/// pass.
 int64_t resident_rows(const Engine& engine, int64_t steps, DType weight);
 
 /// The whole of matmul over an engine.
