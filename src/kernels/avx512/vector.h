@@ -63,7 +63,8 @@ TESSERA_INLINE __m256i to_bf16_in_steps(__m512 v) {
 
 /// Rounds sixteen f32 to bf16, to nearest even.
 inline __m256i to_bf16(__m512 v) {
-  if (!kRoundsAtOnce) return to_bf16_in_steps(v);
+  if (!kRoundsAtOnce) [[unlikely]]  // and the steps lie apart from the rest
+    return to_bf16_in_steps(v);
   __m256i bits;  // volatile: a compiler moves the intrinsic before the question
   asm volatile("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v));
   return bits;
