@@ -10,6 +10,7 @@ Needs Python's standard library alone. The client is on the same machine and tak
 import argparse
 import concurrent.futures
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -122,12 +123,13 @@ def overhead(args, serving):
 
 
 def batching(args, serving):
-    """Jobs a second of compatible requests, up to 8 of which run as one, against each alone; the servers take turns."""
+    """Jobs a second of compatible requests, up to 8 of which run as one (and two such at once, as is the default), against each alone; the servers take turns."""
     kinds = [("shapes", f"{side} x {side}, {args.steps} steps",
               lambda i, side=side: {"classes": [CLASSES[i % 4]], "steps": args.steps, "seed": i, "width": side, "height": side})
              for side in args.sides]
     kinds.append(("tasks-a", "answers of one block", lambda i: {"prompt": f"sort {WORDS[i % len(WORDS)]}="}))
-    ways = {"batched": ("--batch", 8, "--at-once", 1), "alone": ("--batch", 1, "--at-once", 1), "two at once": ("--batch", 1, "--at-once", 2)}
+    ways = {"batched": ("--batch", 8, "--at-once", 1), "alone": ("--batch", 1, "--at-once", 1), "two at once": ("--batch", 1, "--at-once", 2),
+            "two batches at once": ("--batch", 8, "--at-once", 2)}
     at_once = {way: options[-1] for way, options in ways.items()}
     servers = {way: serving.Server("--threads", args.threads, "--queue", 1000, *options, models=("shapes", "tasks-a"))
                for way, options in ways.items()}
@@ -149,11 +151,11 @@ def batching(args, serving):
                     assert {job["state"] for job in shown} == {"done"}, shown
                     rates[way].append(args.jobs / (max(job["ended"] for job in shown) - min(job["started"] for job in shown)))
             rates = {way: of_all[1:] for way, of_all in rates.items()}  # the first one warms up
-            for other in ("alone", "two at once"):
-                ratios = [a / b for a, b in zip(rates["batched"], rates[other])]
-                say("batching", model=model, what=what, against=other, jobs=args.jobs, rounds=args.rounds,
-                    batched_per_s=statistics.median(rates["batched"]), other_per_s=statistics.median(rates[other]),
-                    ratio=statistics.median(ratios), least=min(ratios), most=max(ratios), batched_cpu_ms=statistics.median(costs["batched"][1:]),
+            for way, other in itertools.product(("batched", "two batches at once"), ("alone", "two at once")):
+                ratios = [a / b for a, b in zip(rates[way], rates[other])]
+                say("batching", model=model, what=what, way=way, against=other, jobs=args.jobs, rounds=args.rounds,
+                    batched_per_s=statistics.median(rates[way]), other_per_s=statistics.median(rates[other]),
+                    ratio=statistics.median(ratios), least=min(ratios), most=max(ratios), batched_cpu_ms=statistics.median(costs[way][1:]),
                     other_cpu_ms=statistics.median(costs[other][1:]))
     finally:
         for server in servers.values():
