@@ -28,8 +28,10 @@ struct Affine {
     scale = a.scale_shift + row * 2 * period;
     shift = scale + period;
     if (period >= 16 || 16 % period != 0) return;
-    for (int64_t i = 0; i < 32; ++i)
-      repeated[static_cast<size_t>(i)] = (i < 16 ? scale : shift)[i % period];
+    for (size_t i = 0; i < 16; ++i) {
+      repeated[i] = scale[static_cast<int64_t>(i) % period];
+      repeated[16 + i] = shift[static_cast<int64_t>(i) % period];
+    }
     scale = repeated.data();
     shift = scale + 16;
     period = 16;
