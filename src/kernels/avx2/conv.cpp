@@ -28,6 +28,8 @@ struct Affine {
     scale = a.scale_shift + row * 2 * period;
     shift = scale + period;
     if (period >= 16 || 16 % period != 0) return;
+    // Two reads: of (i < 16 ? scale : shift)[i % period] gcc 12 -O1 with sanitizers made a wrong
+    // one.
     for (size_t i = 0; i < 16; ++i) {
       repeated[i] = scale[static_cast<int64_t>(i) % period];
       repeated[16 + i] = shift[static_cast<int64_t>(i) % period];

@@ -55,7 +55,8 @@ void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape&
 
 int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
   static const int64_t half = std::clamp(l2_bytes() / 2, int64_t{1} << 18, int64_t{1} << 20);
-  const int64_t row = e.layout(1, std::max<int64_t>(steps, 1), weight).bytes();
+  // Of a whole group: a padded one of a single row takes as much.
+  const int64_t row = e.layout(e.most, std::max<int64_t>(steps, 1), weight).bytes() / e.most;
   int64_t rows = half / row;
   if (rows < kFewRows) rows = std::max(rows, std::min(kWorthAPass, kMostBytes / row));
   return std::max<int64_t>(1, rows / e.most) * e.most;
