@@ -36,7 +36,8 @@ class Measure(unittest.TestCase):
 
     def test_batches_and_what_runs_beside(self):
         lines = self.said("batching", "beside")
-        self.assertEqual([line["against"] for line in lines if line["measure"] == "batching"], ["alone", "two at once"] * 2)
+        pairs = [(line["way"], line["against"]) for line in lines if line["measure"] == "batching"]
+        self.assertEqual(pairs, [(way, other) for way in ("batched", "two batches at once") for other in ("alone", "two at once")] * 2)
 
     def test_crowds_and_kills(self):
         clients, idle, killed = self.said("clients", "idle", "killed")
