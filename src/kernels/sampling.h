@@ -67,15 +67,21 @@ struct GuideArgs {
   int64_t rows = 0, columns = 0, guided = 0;
 };
 
-/// The largest of `count` logits but for the one at `except` (below 0: none), and the sum of exp(x
-/// - largest) over the same, in f64. Equals: the first. No number is not the largest, and makes the
-/// sum none; without a number `index` is 0 and `largest` minus infinity.
-struct PeakArgs {
-  const float* logits = nullptr;
-  int64_t count = 0, except = -1;
-  int64_t* index = nullptr;
-  float* largest = nullptr;
-  double* sum = nullptr;
+/// The largest of some logits and the sum of exp(x - largest) over the same: the softmax of a logit
+/// x is exp(x - largest) / sum.
+struct Peak {
+  int64_t index = 0;  ///< equals: the first
+  double sum = 0;
+  float largest = 0;
+};
+
+/// Of each row's `count` logits but for the one at `except` (below 0: none), in f64. No number is
+/// not the largest, and makes the sum none; without a number `index` is 0 and `largest` minus
+/// infinity.
+struct PeaksArgs {
+  FloatRows logits;
+  int64_t rows = 0, count = 0, except = -1;
+  Peak* peaks = nullptr;  ///< [rows]
 };
 
 namespace reference {
@@ -84,15 +90,15 @@ void linear_step(const LinearStepArgs& args);
 void learned_range_step(const LearnedRangeStepArgs& args);
 void flow_step(const FlowStepArgs& args);
 void guide(const GuideArgs& args);
-void peak(const PeakArgs& args);
+void peaks(const PeaksArgs& args);
 }  // namespace reference
 /// In one pass over the logits, whose sum is scaled whenever a larger one is met (Milakov &
 /// Gimelshein 2018).
 namespace avx2 {
-void peak(const PeakArgs& args);
+void peaks(const PeaksArgs& args);
 }  // namespace avx2
 namespace avx512 {
-void peak(const PeakArgs& args);
+void peaks(const PeaksArgs& args);
 }  // namespace avx512
 namespace cuda {
 /// An element a thread.
@@ -100,6 +106,8 @@ void linear_step(const LinearStepArgs& args);
 void learned_range_step(const LearnedRangeStepArgs& args);
 void flow_step(const FlowStepArgs& args);
 void guide(const GuideArgs& args);
+/// Parts of a row a block, then a row a warp.
+void peaks(const PeaksArgs& args);
 }  // namespace cuda
 
 }  // namespace tessera::kernels

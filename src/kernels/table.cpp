@@ -9,6 +9,7 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
+#include "kernels/finite.h"
 #include "kernels/group_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -55,7 +56,8 @@ KernelTable table_for(Isa isa) {
   table.learned_range_step = reference::learned_range_step;
   table.flow_step = reference::flow_step;
   table.guide = reference::guide;
-  table.peak = reference::peak;
+  table.peaks = reference::peaks;
+  table.all_finite = reference::all_finite;
   if (isa >= Isa::avx2) {
     table.copy = simd::copy;
     table.move_rows = simd::move_rows;
@@ -70,7 +72,7 @@ KernelTable table_for(Isa isa) {
     table.attention = avx2::attention;
     table.biased_attention = avx2::biased_attention;
     table.norm = avx2::norm;
-    table.peak = avx2::peak;
+    table.peaks = avx2::peaks;
     table.rope = avx2::rope;
     table.plane_affine = avx2::plane_affine;
     table.elementwise = avx2::elementwise;
@@ -85,7 +87,7 @@ KernelTable table_for(Isa isa) {
     table.attention = avx512::attention;
     table.biased_attention = avx512::biased_attention;
     table.norm = avx512::norm;
-    table.peak = avx512::peak;
+    table.peaks = avx512::peaks;
     table.rope = avx512::rope;
     table.plane_affine = avx512::plane_affine;
     table.elementwise = avx512::elementwise;

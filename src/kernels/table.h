@@ -37,7 +37,8 @@ struct LinearStepArgs;
 struct LearnedRangeStepArgs;
 struct FlowStepArgs;
 struct GuideArgs;
-struct PeakArgs;
+struct PeaksArgs;
+struct FiniteArgs;
 
 /// The kernels of one device and instruction set. Each takes plain pointers and sizes and
 /// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
@@ -74,7 +75,8 @@ struct KernelTable {
   void (*learned_range_step)(const LearnedRangeStepArgs&) = nullptr;
   void (*flow_step)(const FlowStepArgs&) = nullptr;
   void (*guide)(const GuideArgs&) = nullptr;
-  void (*peak)(const PeakArgs&) = nullptr;  ///< one row of the host; null on a GPU
+  void (*peaks)(const PeaksArgs&) = nullptr;  ///< on a CPU row after row
+  void (*all_finite)(const FiniteArgs&) = nullptr;
 };
 
 /// The kernels for an instruction set of the CPU: the strongest version of each that it can run.

@@ -1,43 +1,18 @@
 #include "ops/finite.h"
 
-#include <atomic>
-
 #include "base/fail.h"
-#include "tensor/scope.h"
+#include "kernels/finite.h"
+#include "kernels/table.h"
 
 namespace tessera::ops {
-namespace {
-
-using tensor::DType;
 using tensor::Tensor;
 
-// A float whose exponent is all ones is no number; without a branch in the loop.
-template <class Bits>
-bool numbers(const Bits* bits, int64_t count, Bits exponent) {
-  int odd = 0;
-  for (int64_t i = 0; i < count; ++i) odd |= (bits[i] & exponent) == exponent;
-  return odd == 0;
-}
-
-bool numbers_in(const Tensor& x, int64_t begin, int64_t end) {
-  const auto* bytes = static_cast<const unsigned char*>(x.raw()) + begin * size_of(x.dtype());
-  const int64_t count = end - begin;
-  if (x.dtype() == DType::f32)
-    return numbers<uint32_t>(reinterpret_cast<const uint32_t*>(bytes), count, 0x7f800000u);
-  return numbers<uint16_t>(reinterpret_cast<const uint16_t*>(bytes), count,
-                           x.dtype() == DType::bf16 ? 0x7f80 : 0x7c00);
-}
-
-}  // namespace
-
 bool all_finite(const Tensor& x) {
-  if (!x.defined() || x.is_meta() || !tensor::is_float(x.dtype())) return true;
-  const Tensor here = x.to(tensor::Device::cpu).contiguous();
-  std::atomic<bool> finite = true;
-  tensor::parallel_for(here.elements(), 1 << 16, [&](int64_t begin, int64_t end) {
-    if (!numbers_in(here, begin, end)) finite = false;
-  });
-  return finite;
+  if (!x.defined() || x.is_meta() || !tensor::is_float(x.dtype()) || x.elements() == 0) return true;
+  const Tensor dense = x.contiguous(), flag = Tensor::empty({1}, tensor::DType::i32, x.device());
+  kernels::table_of(x.device())
+      .all_finite({dense.raw(), x.dtype(), x.elements(), flag.data<int32_t>()});
+  return *flag.to(tensor::Device::cpu).data<int32_t>() != 0;
 }
 
 void require_finite(const Tensor& x, std::string_view part) {

@@ -6,8 +6,8 @@
 
 namespace tessera::ops {
 
-/// Whether every element of a float tensor is a number: no NaN, no infinity. True on meta. Elements
-/// on a device are fetched: ask where the host reads them anyway.
+/// Whether every element of a float tensor is a number: no NaN, no infinity. True on meta. It
+/// waits for a GPU.
 bool all_finite(const tensor::Tensor& x);
 
 /// Throws Error(model) if not all of `x`, which `part` of a model made ("block 3"), is finite.

@@ -1,5 +1,7 @@
 #include "ops/sampling.h"
 
+#include <cstring>
+
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
@@ -124,14 +126,39 @@ Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t colu
   return y;
 }
 
+std::vector<Peak> peaks(const Tensor& logits, int64_t except) {
+  require(logits.rank() == 2 && logits.dtype() == DType::f32, ErrorCode::usage,
+          "peaks: logits are {} of {}; expected f32 [rows, n]", logits.shape(),
+          tensor::name_of(logits.dtype()));
+  std::vector<Peak> y(static_cast<size_t>(logits.size(0)));
+  if (logits.is_meta() || y.empty()) return y;
+  const auto find = [&](int64_t begin, int64_t end, Peak* into) {
+    kernels::table_of(logits.device())
+        .peaks({.logits = {logits.row<float>(begin), logits.stride(0)},
+                .rows = end - begin,
+                .count = logits.size(1),
+                .except = except,
+                .peaks = into});
+  };
+  if (tensor::is_gpu(logits.device())) {
+    const auto bytes = static_cast<int64_t>(y.size() * sizeof(Peak));
+    const Tensor there = Tensor::empty({bytes}, DType::u8, logits.device());
+    find(0, logits.size(0), static_cast<Peak*>(there.raw()));
+    std::memcpy(y.data(), there.to(tensor::Device::cpu).raw(), static_cast<size_t>(bytes));
+  } else {
+    tensor::parallel_for(logits.size(0), 1,
+                         [&](int64_t begin, int64_t end) { find(begin, end, y.data() + begin); });
+  }
+  return y;
+}
+
 Peak peak(std::span<const float> logits, int64_t except) {
   Peak y;
-  kernels::cpu_table().peak({.logits = logits.data(),
-                             .count = static_cast<int64_t>(logits.size()),
-                             .except = except,
-                             .index = &y.index,
-                             .largest = &y.largest,
-                             .sum = &y.sum});
+  kernels::cpu_table().peaks({.logits = {logits.data(), 0},
+                              .rows = 1,
+                              .count = static_cast<int64_t>(logits.size()),
+                              .except = except,
+                              .peaks = &y});
   return y;
 }
 

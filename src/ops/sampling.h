@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "kernels/sampling.h"
 #include "tensor/tensor.h"
@@ -9,6 +10,7 @@ namespace tessera::ops {
 
 using kernels::LearnedRangeCoefficients;
 using kernels::LinearStepCoefficients;
+using kernels::Peak;
 using tensor::Tensor;
 
 /// The latent after a step and the estimate of the clean one, both f32 like x.
@@ -34,14 +36,10 @@ Tensor flow_step(const Tensor& x, const Tensor& velocity, float size);
 /// [tokens, n]: uncond + scale * (cond - uncond); the other columns are those of `cond`.
 Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t columns);
 
-/// The largest of logits, but for one, and the sum of exp(x - largest) over the same: the softmax
-/// of a logit x is exp(x - largest) / sum.
-struct Peak {
-  int64_t index = 0;  ///< equals: the first
-  float largest = 0;
-  double sum = 0;
-};
-/// Of logits of the host, on the caller's thread; except: an index that does not count, or -1.
+/// Of each row of logits f32 [rows, n], on the host wherever they are; except: an index that does
+/// not count, or -1. From a GPU it waits.
+std::vector<Peak> peaks(const Tensor& logits, int64_t except);
+/// Of logits of the host, on the caller's thread.
 Peak peak(std::span<const float> logits, int64_t except);
 
 }  // namespace tessera::ops

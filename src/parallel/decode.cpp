@@ -33,9 +33,9 @@ Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
   return model.logits({.tokens = {.prefix = {}, .body = all}, .skips = {}}, asked, pass.decide);
 }
 
-// Logits on the host, all of them numbers; else the pass is made again to find the block that
-// spoils them. Several ranks have the same logits, and look together: one alone would leave the
-// others waiting for it.
+// Logits where the model is, all of them numbers; else the pass is made again to find the block
+// that spoils them. Several ranks have the same logits, and look together: one alone would leave
+// the others waiting for it.
 Tensor checked_forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup& setup) {
   bool look = false;
   const bool alone = !setup.world || setup.world->size() == 1;
@@ -47,7 +47,7 @@ Tensor checked_forward(const nn::TokenModel& model, const sample::TokenPass& pas
     if (spoilt != 0)
       ops::fail_not_finite(blocks == 0 ? "the embedding" : fmt::format("block {}", blocks - 1));
   };
-  const Tensor logits = forward(model, pass, setup, check).to(tensor::Device::cpu);
+  const Tensor logits = forward(model, pass, setup, check);
   if (ops::all_finite(logits)) return logits;
   look = true;
   ops::require_finite(forward(model, pass, setup, check), "the head");

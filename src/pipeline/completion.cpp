@@ -225,7 +225,7 @@ struct Course {
       if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
     for (const auto& c : p.commits)
       sure[static_cast<size_t>(p.sequence)][c.position] = c.confidence;
-    if (request.logprobs) keep_logprobs(p, logits);
+    if (request.logprobs) keep_logprobs(p, logits.to(tensor::Device::cpu));
     AnswerText& answer = answers[static_cast<size_t>(p.sequence)];
     const std::string text = answer.advance(walk.generated(), false);
     const auto& experts = made.passes.back().experts;

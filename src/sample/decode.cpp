@@ -39,13 +39,10 @@ TokenPass pack(int index, const std::vector<SequencePass>& passes,
 
 OpenLogits open_logits(const Tensor& logits, const SequencePass& p, const BlockWalk& walk,
                        const SpecialIds& special, int64_t choices) {
-  OpenLogits in{p.open, {}, {}, logits.size(1), special.mask, choices};
+  OpenLogits in{p.open, {}, logits, special.mask, choices};
   for (const int32_t id : walk.ids())
     if (id != special.mask && std::ranges::count(special.ends, id) == 0) in.said.push_back(id);
-  for (size_t i = 0; i < p.open.size(); ++i) {
-    in.held.push_back(walk.ids()[size_t(p.open[i])]);
-    in.rows.push_back(logits.row<float>(int64_t(i)));
-  }
+  for (const int64_t at : p.open) in.held.push_back(walk.ids()[size_t(at)]);
   return in;
 }
 

@@ -39,7 +39,7 @@ struct DecodeControl {
   /// Before each forward pass: the sequences in it.
   std::function<void(const std::vector<SequencePass>&)> before;
   /// After it: what each committed, where it stands, and the f32 logits [open, vocabulary] it
-  /// was decided on; false ends the sequence.
+  /// was decided on, where the pass left them; false ends the sequence.
   std::function<bool(const SequencePass&, const BlockWalk&, const tensor::Tensor& logits)> after;
   /// Before each pass: prompts that take part from it on, numbered behind those that there are.
   std::function<std::vector<TokenPrompt>()> join;
@@ -59,7 +59,7 @@ struct TokenPass {
   nn::Segments decide;       ///< whose logits are wanted; parts of view.body, in its order
   std::vector<int32_t> ids;  ///< of view.body
 };
-/// -> logits f32 [tokens of pass.decide, vocabulary] on the host.
+/// -> logits f32 [tokens of pass.decide, vocabulary], on any device.
 using ForwardPass = std::function<tensor::Tensor(const TokenPass& pass)>;
 
 /// The one loop of masked diffusion decoding: prompts of any lengths as one batch, each as if it

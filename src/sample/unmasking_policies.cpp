@@ -13,6 +13,19 @@ namespace tessera::sample {
 namespace {
 
 using Rule = DecodingPolicy::Rule;
+using tensor::Tensor;
+
+// Of logits on the host.
+std::span<float> row_of(const Tensor& logits, size_t i) {
+  return {logits.row<float>(int64_t(i)), size_t(logits.size(1))};
+}
+
+// On the host, to be written to.
+Tensor copied(const Tensor& logits) {
+  const Tensor copy = Tensor::empty(logits.shape(), logits.dtype());
+  tensor::copy_into(copy, logits);
+  return copy;
+}
 
 uint64_t mixed(uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15u;
@@ -65,12 +78,18 @@ class StatelessRule : public UnmaskingPolicy {
   }
   virtual std::vector<Prediction> predictions(const OpenLogits& in) {
     std::vector<Prediction> all(in.positions.size());
+    if (p_.temperature <= 0) {  // the logits stay where they are
+      const auto peaks = ops::peaks(in.logits, in.mask);
+      for (size_t i = 0; i < all.size(); ++i)
+        all[i] = {in.positions[i], int32_t(peaks[i].index), 1 / peaks[i].sum};
+      return all;
+    }
+    const Tensor here = in.logits.to(tensor::Device::cpu);
     tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
       for (auto i = size_t(begin); i < size_t(end); ++i) {
         const uint64_t draw =
             mixed(p_.seed) ^ mixed(uint64_t(in.call) << 32 ^ uint64_t(in.positions[i]));
-        all[i] = predict({in.rows[i], size_t(in.vocabulary)}, in.mask,
-                         {p_.temperature, draw, p_.top_k, p_.top_p});
+        all[i] = predict(row_of(here, i), in.mask, {p_.temperature, draw, p_.top_k, p_.top_p});
         all[i].position = in.positions[i];
       }
     });
@@ -142,17 +161,16 @@ class CreditRule : public StatelessRule {
   std::vector<Prediction> predictions(const OpenLogits& in) override {
     for (auto& [at, tokens] : credit_)
       for (auto& [token, value] : tokens) value *= p_.beta;
-    std::vector<std::vector<float>> lifted;
     OpenLogits with = in;
-    for (size_t i = 0; i < in.rows.size(); ++i) {
-      const auto raw = predict({in.rows[i], size_t(in.vocabulary)}, in.mask);
+    with.logits = copied(in.logits);
+    for (size_t i = 0; i < in.positions.size(); ++i) {
+      const std::span<float> logits = row_of(with.logits, i);
+      const auto raw = predict(logits, in.mask);
       auto& tokens = credit_[in.positions[i]];
       tokens[raw.token] += std::pow(raw.confidence, p_.gamma);
-      lifted.emplace_back(in.rows[i], in.rows[i] + in.vocabulary);
       for (const auto& [token, value] : tokens)
-        lifted.back()[size_t(token)] += static_cast<float>(p_.alpha * std::log1p(value));
+        logits[size_t(token)] += static_cast<float>(p_.alpha * std::log1p(value));
     }
-    for (size_t i = 0; i < lifted.size(); ++i) with.rows[i] = lifted[i].data();
     return StatelessRule::predictions(with);
   }
 
@@ -189,19 +207,14 @@ class PenalisedRule : public UnmaskingPolicy {
   std::vector<Prediction> choose(const OpenLogits& in) override {
     std::map<int32_t, int64_t> said;
     for (const int32_t token : in.said) ++said[token];
-    std::vector<std::vector<float>> rows(in.rows.size());
     OpenLogits with = in;
-    tensor::parallel_for(int64_t(rows.size()), 1, [&](int64_t begin, int64_t end) {
-      for (auto i = size_t(begin); i < size_t(end); ++i) {
-        rows[i].assign(in.rows[i], in.rows[i] + in.vocabulary);
-        for (const auto& [token, times] : said) {
-          if (times == 1 && in.held[i] == token) continue;  // it stands here alone
-          float& logit = rows[i].at(size_t(token));
-          logit = logit > 0 ? logit / penalty_ : logit * penalty_;
-        }
+    with.logits = copied(in.logits);
+    for (size_t i = 0; i < in.positions.size(); ++i)
+      for (const auto& [token, times] : said) {
+        if (times == 1 && in.held[i] == token) continue;  // it stands here alone
+        float& logit = row_of(with.logits, i)[size_t(token)];
+        logit = logit > 0 ? logit / penalty_ : logit * penalty_;
       }
-    });
-    for (size_t i = 0; i < rows.size(); ++i) with.rows[i] = rows[i].data();
     return rule_->choose(with);
   }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sample/decoding_policy.h"
+#include "tensor/tensor.h"
 
 namespace tessera::sample {
 
@@ -38,9 +39,8 @@ std::vector<int32_t> drawn_from(std::span<const float> logits, int32_t mask, con
 /// masks, and what was generated before them if the rule edits.
 struct OpenLogits {
   std::vector<int64_t> positions;
-  std::vector<int32_t> held;       ///< what stands there: the mask, or a token
-  std::vector<const float*> rows;  ///< f32 [vocabulary] each
-  int64_t vocabulary = 0;
+  std::vector<int32_t> held;  ///< what stands there: the mask, or a token
+  tensor::Tensor logits;      ///< f32 [positions, vocabulary], on any device
   int32_t mask = 0;
   int64_t call = 0;  ///< choices for the sequence so far: part of every draw
   /// Tokens that stand in prompt and answer, however often; masks and ends of text apart.

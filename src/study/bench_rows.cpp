@@ -9,6 +9,7 @@
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
+#include "ops/finite.h"
 #include "ops/norm.h"
 #include "ops/permute.h"
 #include "ops/plane_affine.h"
@@ -134,15 +135,12 @@ void bench_samplers(const Bench& b) {
   b.moves("guide_f32", rows_by(x), 3 * bytes, b.seconds([&] { ops::guide(x, x, 4, n); }, kTimes));
 }
 
-// Of the open positions of a block of a language model; on a GPU they are downloaded first.
-void bench_peak(const Bench& b) {
-  if (is_gpu(b.device)) return;
+// Of the open positions of a block of a language model, and whether their logits are numbers.
+void bench_peaks(const Bench& b) {
   const Tensor x = b.filled({b.many(32), 157184}, DType::f32);
-  const auto each = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) ops::peak({x.row<float>(i), size_t(x.size(1))}, 0);
-  };
-  b.moves("peak_f32", rows_by(x), double(x.bytes()),
-          b.seconds([&] { tensor::parallel_for(x.size(0), 1, each); }, kTimes));
+  b.moves("peaks_f32", rows_by(x), double(x.bytes()), b.seconds([&] { ops::peaks(x, 0); }, kTimes));
+  b.moves("all_finite_f32", rows_by(x), double(x.bytes()),
+          b.seconds([&] { ops::all_finite(x); }, kTimes));
 }
 
 void bench_group_norm(const Bench& b) {
@@ -172,7 +170,7 @@ void bench_rows(const Bench& bench) {
   bench_routing(bench);
   bench_copies(bench);
   bench_samplers(bench);
-  bench_peak(bench);
+  bench_peaks(bench);
   bench_group_norm(bench);
 }
 

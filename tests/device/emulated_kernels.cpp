@@ -12,6 +12,7 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
+#include "kernels/finite.h"
 #include "kernels/group_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -124,6 +125,8 @@ void check(const FlowStepArgs& a) {
   check_arrays("flow_step", {a.x.data, a.velocity.data, a.next});
 }
 void check(const GuideArgs& a) { check_arrays("guide", {a.cond.data, a.uncond.data, a.y}); }
+void check(const PeaksArgs& a) { check_arrays("peaks", {a.logits.data, a.peaks}); }
+void check(const FiniteArgs& a) { check_arrays("all_finite", {a.x, a.finite}); }
 
 // Arguments that outlive the call.
 template <class Args>
@@ -187,6 +190,8 @@ KernelTable make_table() {
   t.learned_range_step = emulated<LearnedRangeStepArgs, &KernelTable::learned_range_step>;
   t.flow_step = emulated<FlowStepArgs, &KernelTable::flow_step>;
   t.guide = emulated<GuideArgs, &KernelTable::guide>;
+  t.peaks = emulated<PeaksArgs, &KernelTable::peaks>;
+  t.all_finite = emulated<FiniteArgs, &KernelTable::all_finite>;
   return t;
 }
 

@@ -52,6 +52,32 @@ TEST(LanguageOnGpu, Llada2RoutesInGroups) {
   expect_equal(models::llada2_config(), true, "vanilla");
 }
 
+// Where they are for the likeliest token, fetched for a draw and for what lifts or lowers some.
+TEST(LanguageOnGpu, LooksAtLogitsByEveryRule) {
+  const auto choose = [](const sample::DecodingPolicy& policy, const Tensor& logits) {
+    const sample::OpenLogits in{{4, 5, 7}, {9, 9, 3}, logits, 9, 0, {1, 1, 2}};
+    const auto rule = sample::unmasking_policy(policy);
+    rule->begin_block(2);
+    std::vector<double> said;
+    for (int pass = 0; pass < 2; ++pass)
+      for (const auto& p : rule->choose(in))
+        said.insert(said.end(), {double(p.position), double(p.token), p.confidence});
+    return said;
+  };
+  std::vector<sample::DecodingPolicy> policies(4);
+  policies[1].temperature = 0.7;
+  policies[2].repetition_penalty = 1.5;
+  sample::read_decode("credit:0.3", policies[3]);
+  const Tensor logits = models::NamedNoise().get("logits", {3, 40});
+  for (const auto& policy : policies) {
+    const auto want = choose(policy, logits);
+    const Gpu gpu;
+    const auto got = choose(policy, logits.to(Device::cuda));
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12);
+  }
+}
+
 TEST(LanguageOnGpu, ChoosesFewerExperts) {
   for (const char* rule : {"des-vote:0.5", "des-seq:1", "mc:0.4,0.25,0.25"})
     expect_equal(models::llada_moe_config(), false, rule);

@@ -10,20 +10,13 @@
 namespace tessera::kernels {
 namespace {
 
-struct Peak {
-  int64_t index = -2;
-  float largest = 0;
-  double sum = 0;
-};
-
 Peak peak_of(Isa isa, const std::vector<float>& logits, int64_t except) {
   Peak y;
-  cpu_table(isa).peak({.logits = logits.data(),
-                       .count = static_cast<int64_t>(logits.size()),
-                       .except = except,
-                       .index = &y.index,
-                       .largest = &y.largest,
-                       .sum = &y.sum});
+  cpu_table(isa).peaks({.logits = {logits.data(), 0},
+                        .rows = 1,
+                        .count = static_cast<int64_t>(logits.size()),
+                        .except = except,
+                        .peaks = &y});
   return y;
 }
 
@@ -59,6 +52,25 @@ TEST(Peak, OfEqualsIsTheFirst) {
       EXPECT_EQ(peak_of(isa, logits, -1).index, first);
       EXPECT_EQ(peak_of(isa, logits, first).index, 2500);
     }
+}
+
+TEST(Peak, OfEachRowOfAView) {
+  const tensor::Tensor wide = random_tensor({5, 90}, tensor::DType::f32, 3);
+  for (Isa isa : available_isas()) {
+    std::vector<Peak> all(5);
+    cpu_table(isa).peaks({.logits = {wide.data<float>() + 7, 90},
+                          .rows = 5,
+                          .count = 70,
+                          .except = 2,
+                          .peaks = all.data()});
+    for (int64_t t = 0; t < 5; ++t) {
+      const float* const row = wide.row<float>(t) + 7;
+      const Peak one = peak_of(isa, {row, row + 70}, 2);
+      EXPECT_EQ(all[size_t(t)].index, one.index);
+      EXPECT_EQ(all[size_t(t)].sum, one.sum);
+      EXPECT_EQ(all[size_t(t)].largest, one.largest);
+    }
+  }
 }
 
 TEST(Peak, OfWhatIsNoNumberAndOfInfinities) {

@@ -13,21 +13,24 @@ struct Block {
   explicit Block(const std::vector<double>& confidences, std::vector<int64_t> at = {}) {
     for (size_t i = 0; i < confidences.size(); ++i) {
       const double c = confidences[i];
-      rows.push_back({0, static_cast<float>(std::log(c / (1 - c))), 50});
+      flat.insert(flat.end(), {0, static_cast<float>(std::log(c / (1 - c))), 50});
       in.positions.push_back(at.empty() ? int64_t(i) : at[i]);
       in.held.push_back(2);
     }
-    for (const auto& row : rows) in.rows.push_back(row.data());
-    in.vocabulary = 3;
+    in.logits =
+        tensor::Tensor::from(std::span<const float>(flat), {int64_t(confidences.size()), 3});
     in.mask = 2;
   }
-  std::vector<std::vector<float>> rows;
+  void say(const std::vector<float>& logits) {  // at the first position
+    std::ranges::copy(logits, in.logits.data<float>());
+  }
+  std::vector<float> flat;
   OpenLogits in;
 };
 
 std::vector<int64_t> chosen(const DecodingPolicy& policy, const Block& block) {
   const auto rule = unmasking_policy(policy);
-  rule->begin_block(int64_t(block.rows.size()));
+  rule->begin_block(int64_t(block.in.positions.size()));
   std::vector<int64_t> positions;
   for (const auto& p : rule->choose(block.in)) positions.push_back(p.position);
   return positions;
@@ -122,7 +125,7 @@ TEST(UnmaskingPolicies, APenaltyMakesWhatStandsLessLikely) {
   EXPECT_NEAR(choose({1}).at(0).confidence, 2.0 / 3, 1e-6);
   EXPECT_NEAR(choose({1, 1, 1}).at(0).confidence, 2.0 / 3, 1e-6);  // once, however often
   EXPECT_EQ(choose({0}).at(0).token, 1);                           // a logit of 0 stays 0
-  block.rows[0] = {-1, 1, 50};
+  block.say({-1, 1, 50});
   policy.repetition_penalty = 0.5;  // below 1 it asks for what stands
   EXPECT_NEAR(choose({0}).at(0).confidence, 1 / (1 + std::exp(-1.5)), 1e-6);
 }
@@ -135,10 +138,10 @@ TEST(UnmaskingPolicies, WhatStandsInItsPlaceAloneIsNoRepetition) {
   block.in.held = {1};
   block.in.said = {1};
   EXPECT_TRUE(chosen(policy, block).empty());
-  block.rows[0] = {-2, 1, 50};
+  block.say({-2, 1, 50});
   block.in.said = {1, 1};  // elsewhere, too: 0.01 against -2 stays likeliest
   EXPECT_TRUE(chosen(policy, block).empty());
-  block.rows[0] = {0.5, 1, 50};
+  block.say({0.5, 1, 50});
   EXPECT_EQ(chosen(policy, block), (std::vector<int64_t>{0}));
 }
 

@@ -1,4 +1,5 @@
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/routing.cuh"
+#include "kernels/device_error.h"
 #include "kernels/sampling.h"
 
 namespace tessera::kernels::cuda {
@@ -53,6 +54,81 @@ __global__ void __launch_bounds__(kSpreadThreads) guide_kernel(GuideArgs a) {
   }
 }
 
+// Logits of a block, so many of a thread.
+constexpr int kPeakEach = 32, kPeakPart = kPeakEach * kSpreadThreads;
+
+// What exponents are taken from: where nothing but minus infinity was met, all are zero.
+__device__ inline double base_of(float largest) {
+  return largest == -INFINITY ? -3.4028234663852886e38 : double{largest};
+}
+
+__device__ inline Best best_of_warp(Best best) {
+  for (int step = kWarp / 2; step > 0; step /= 2)
+    best = better(best, {__shfl_xor_sync(kAllLanes, best.value, step),
+                         __shfl_xor_sync(kAllLanes, best.index, step)});
+  return best;
+}
+__device__ inline double sum_of_warp(double sum) {
+  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+  return sum;
+}
+
+// The peaks of parts [rows, parts].
+__global__ void __launch_bounds__(kSpreadThreads)
+    peak_parts_kernel(PeaksArgs a, int64_t parts, Peak* found) {
+  constexpr int kWarps = kSpreadThreads / kWarp;
+  __shared__ float largest[kWarps];
+  __shared__ int index[kWarps];
+  __shared__ double sums[kWarps];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
+  const float* logits = a.logits.data + blockIdx.x / parts * a.logits.stride;
+  const int64_t first = blockIdx.x % parts * kPeakPart + thread;
+  float v[kPeakEach];
+  Best best{-INFINITY, static_cast<int>(a.count)};
+  TESSERA_UNROLL
+  for (int j = 0; j < kPeakEach; ++j) {
+    const int64_t i = first + j * kSpreadThreads;
+    v[j] = i < a.count && i != a.except ? logits[i] : -INFINITY;
+    if (v[j] > best.value) best = {v[j], static_cast<int>(i)};
+  }
+  best = best_of_warp(best);
+  if (lane == 0) {
+    largest[warp] = best.value;
+    index[warp] = best.index;
+  }
+  __syncthreads();
+  for (int w = 0; w < kWarps; ++w) best = better(best, {largest[w], index[w]});
+  const double base = base_of(best.value);
+  double sum = 0;
+  TESSERA_UNROLL
+  for (int j = 0; j < kPeakEach; ++j) sum += exp(double{v[j]} - base);
+  sum = sum_of_warp(sum);
+  if (lane == 0) sums[warp] = sum;
+  __syncthreads();
+  if (thread != 0) return;
+  for (int w = 1; w < kWarps; ++w) sum += sums[w];
+  found[blockIdx.x] = {best.index, sum, best.value};
+}
+
+// Of its parts, a row a warp.
+__global__ void __launch_bounds__(kSpreadThreads)
+    merge_peaks_kernel(PeaksArgs a, int64_t parts, const Peak* found) {
+  const int64_t row = first_piece() / kWarp;
+  if (row >= a.rows) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const Peak* mine = found + row * parts;
+  Best best{-INFINITY, static_cast<int>(a.count)};
+  for (int64_t part = lane; part < parts; part += kWarp)
+    best = better(best, {mine[part].largest, static_cast<int>(mine[part].index)});
+  best = best_of_warp(best);
+  const double base = base_of(best.value);
+  double sum = 0;
+  for (int64_t part = lane; part < parts; part += kWarp)
+    sum += mine[part].sum * exp(double{mine[part].largest} - base);
+  sum = sum_of_warp(sum);
+  if (lane == 0) a.peaks[row] = {best.index < a.count ? best.index : 0, sum, best.value};
+}
+
 }  // namespace
 
 void linear_step(const LinearStepArgs& args) {
@@ -69,6 +145,16 @@ void flow_step(const FlowStepArgs& args) {
 
 void guide(const GuideArgs& args) {
   launch("guide", guide_kernel, spread(args.rows * args.columns), args);
+}
+
+void peaks(const PeaksArgs& args) {
+  if (args.count > 0x7fffffff) unsupported("peaks", "logits", args.count, "at most 2147483647");
+  const int64_t parts = ceil_div<int64_t>(args.count > 0 ? args.count : 1, kPeakPart);
+  const Scratch found(args.rows * parts * static_cast<int64_t>(sizeof(Peak)));
+  launch("peaks", peak_parts_kernel, Launch{.blocks = args.rows * parts, .threads = kSpreadThreads},
+         args, parts, found.as<Peak>());
+  launch("peaks", merge_peaks_kernel, spread(args.rows * kWarp), args, parts,
+         static_cast<const Peak*>(found.as<Peak>()));
 }
 
 }  // namespace tessera::kernels::cuda

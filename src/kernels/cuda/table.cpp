@@ -6,6 +6,7 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
+#include "kernels/finite.h"
 #include "kernels/group_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -49,6 +50,8 @@ const KernelTable& cuda_table() {
     t.learned_range_step = cuda::learned_range_step;
     t.flow_step = cuda::flow_step;
     t.guide = cuda::guide;
+    t.peaks = cuda::peaks;
+    t.all_finite = cuda::all_finite;
     return t;
   }();
   return table;

@@ -64,17 +64,18 @@ void guide(const GuideArgs& args) {
   });
 }
 
-void peak(const PeakArgs& a) {
-  *a.index = 0;
-  *a.largest = -std::numeric_limits<float>::infinity();
-  for (int64_t i = 0; i < a.count; ++i)
-    if (i != a.except && a.logits[i] > *a.largest) {
-      *a.largest = a.logits[i];
-      *a.index = i;
-    }
-  *a.sum = 0;
-  for (int64_t i = 0; i < a.count; ++i)
-    if (i != a.except) *a.sum += std::exp(double(a.logits[i]) - double(*a.largest));
+void peaks(const PeaksArgs& a) {
+  for (int64_t t = 0; t < a.rows; ++t) {
+    Peak y{0, 0, -std::numeric_limits<float>::infinity()};
+    for (int64_t i = 0; i < a.count; ++i)
+      if (i != a.except && at(a.logits, t, i) > y.largest) {
+        y.largest = at(a.logits, t, i);
+        y.index = i;
+      }
+    for (int64_t i = 0; i < a.count; ++i)
+      if (i != a.except) y.sum += std::exp(double(at(a.logits, t, i)) - double(y.largest));
+    a.peaks[t] = y;
+  }
 }
 
 }  // namespace tessera::kernels::reference

@@ -14,7 +14,7 @@ void SequenceUsage::see(const MoeWork& work) {
 }
 
 // Appends the counts of a call, and whose they are: of all ranks alike, whatever they hold.
-void SequenceUsage::count(const Call& call, std::vector<Counts>& counts,
+void SequenceUsage::count(const Call& call, const Tensor& ids, std::vector<Counts>& counts,
                           std::vector<int>& sequences) {
   std::map<int, size_t> at;
   const auto counts_of = [&](int sequence) -> Counts& {
@@ -25,7 +25,6 @@ void SequenceUsage::count(const Call& call, std::vector<Counts>& counts,
     return counts[at.at(sequence)];
   };
   for (int sequence : call.sequences) counts_of(sequence);
-  const Tensor ids = call.ids.to(tensor::Device::cpu);
   int64_t token = 0;
   for (const Segment& s : call.body) {
     Counts& mine = counts_of(s.sequence);
@@ -37,13 +36,35 @@ void SequenceUsage::count(const Call& call, std::vector<Counts>& counts,
   }
 }
 
+std::vector<Tensor> SequenceUsage::fetched(const std::vector<Call>& calls) {
+  std::vector<Tensor> ids;
+  int64_t elements = 0;
+  for (const Call& call : calls) {
+    ids.push_back(call.ids);
+    elements += call.ids.elements();
+  }
+  if (!tensor::is_gpu(ids.front().device())) return ids;
+  const Tensor there = Tensor::empty({elements}, tensor::DType::i32, ids.front().device());
+  const auto each = [&](const Tensor& all, const auto& f) {
+    int64_t at = 0;
+    for (Tensor& one : ids) {
+      f(one, all.slice(0, at, at + one.elements()).reshape(one.shape()));
+      at += one.elements();
+    }
+  };
+  each(there, [](const Tensor& one, const Tensor& place) { tensor::copy_into(place, one); });
+  each(there.to(tensor::Device::cpu), [](Tensor& one, const Tensor& place) { one = place; });
+  return ids;
+}
+
 void SequenceUsage::settle() {
   if (calls_.empty()) return;
   std::vector<Counts> counts;
   std::vector<int> sequences;
   std::vector<size_t> ends;  // of the calls
-  for (const Call& call : calls_) {
-    count(call, counts, sequences);
+  const std::vector<Tensor> ids = fetched(calls_);
+  for (size_t call = 0; call < calls_.size(); ++call) {
+    count(calls_[call], ids[call], counts, sequences);
     ends.push_back(counts.size());
   }
   if (SequencePeers* peers = calls_.front().peers) {

@@ -52,5 +52,57 @@ TEST(CudaSampling, FlowsAndGuidanceEqualTheReference) {
   }
 }
 
+std::vector<Peak> peaks_of(const Where& at, void (*kernel)(const PeaksArgs&),
+                           const tensor::Tensor& wide, int64_t except) {
+  const int64_t rows = wide.size(0);
+  const tensor::Tensor x = at(wide);
+  const tensor::Tensor found = at(std::vector<Peak>(size_t(rows), {-2, -2, -2}));
+  kernel({.logits = {x.data<float>() + 3, wide.size(1)},
+          .rows = rows,
+          .count = wide.size(1) - 3,
+          .except = except,
+          .peaks = static_cast<Peak*>(found.raw())});
+  const tensor::Tensor y = here(found);
+  return {static_cast<Peak*>(y.raw()), static_cast<Peak*>(y.raw()) + rows};
+}
+
+void expect_same_peaks(const tensor::Tensor& wide, int64_t except) {
+  const auto want = peaks_of(kHost, reference::peaks, wide, except);
+  const auto got = again([&] { return peaks_of(kThere, cuda::peaks, wide, except); });
+  for (size_t t = 0; t < want.size(); ++t) {
+    EXPECT_EQ(got[t].index, want[t].index) << t << ", " << except;
+    EXPECT_EQ(got[t].largest, want[t].largest);
+    if (std::isnan(want[t].sum) || want[t].largest == -INFINITY)
+      EXPECT_EQ(std::isnan(got[t].sum), want[t].largest != -INFINITY) << t;
+    else
+      EXPECT_NEAR(got[t].sum, want[t].sum, 1e-12 * want[t].sum);
+  }
+}
+
+TEST(CudaSampling, PeaksEqualTheReference) {
+  for (const StepSize size :
+       problems<StepSize>({{1, 1}, {3, 40}, {2, 8192}, {2, 8193}, {5, 20000}}, {{32, 157184}}))
+    for (const float spread : {1.0f, 50.0f}) {
+      tensor::Tensor wide = random_tensor({size.rows, size.columns + 3}, tensor::DType::f32, 7);
+      for (int64_t i = 0; i < wide.elements(); ++i) wide.data<float>()[i] *= spread;
+      for (const int64_t except : {int64_t{-1}, int64_t{0}, size.columns / 2})
+        if (size.columns > 1 || except < 0) expect_same_peaks(wide, except);
+    }
+}
+
+TEST(CudaSampling, PeaksOfEqualsOfWhatIsNoNumberAndOfInfinities) {
+  tensor::Tensor wide = tensor::Tensor::zeros({6, 9003}, tensor::DType::f32);
+  for (int64_t t = 0; t < 6; ++t)
+    for (int64_t i = 0; i < 9003; ++i) wide.row<float>(t)[i] = t == 4 ? -INFINITY : -1;
+  for (const int64_t at : {40, 41, 8300}) wide.row<float>(0)[at] = 2;  // the first
+  wide.row<float>(1)[8999] = INFINITY;
+  wide.row<float>(2)[8999] = std::nanf("");
+  wide.row<float>(2)[17] = 5;
+  wide.row<float>(3)[8999] = -INFINITY;
+  wide.row<float>(5)[8200] = 90;  // in another part than what is far below
+  for (const int64_t except : {int64_t{-1}, int64_t{37}, int64_t{8996}})
+    expect_same_peaks(wide, except);
+}
+
 }  // namespace
 }  // namespace tessera::kernels

@@ -19,6 +19,7 @@ TEST(CudaTable, HoldsEveryKernelButThoseForOneToken) {
   EXPECT_TRUE(t.magnitudes && t.token_fates && t.drop_tail);
   EXPECT_TRUE(t.plane_affine && t.biased_attention);
   EXPECT_TRUE(t.linear_step && t.learned_range_step && t.flow_step && t.guide);
+  EXPECT_TRUE(t.peaks && t.all_finite);
   EXPECT_EQ(t.router_scores, nullptr);  // route() takes all tokens at once
   EXPECT_EQ(t.top_k, nullptr);
 }
