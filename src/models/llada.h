@@ -30,9 +30,10 @@ struct LladaConfig {
   nn::SelectionRule routing{};  ///< which experts the tokens of a block may use
   bool ling_names = false;  ///< LLaDA2's names: word_embeddings, attention.query_key_value, dense
 
-  int64_t context = 0;          ///< positions
-  std::optional<int32_t> mask;  ///< nothing: the tokenizer has to say
-  std::vector<int32_t> ends;    ///< end-of-text ids
+  int64_t context = 0;              ///< positions
+  std::optional<int32_t> mask;      ///< nothing: the tokenizer has to say
+  std::vector<int32_t> ends;        ///< end-of-text ids
+  int32_t remove = -1, split = -1;  ///< ids that edit the length of a block; -1: there are none
 
   int64_t layers() const { return static_cast<int64_t>(sparse.size()); }
 };

@@ -41,6 +41,26 @@ void read_block_routing(const TokenConfig& read, LladaConfig& c) {
   c.groups = c.top_groups = 1;
 }
 
+// Of LLaDA2.2: tokens by which the model edits the length of a block.
+void read_length_edits(const TokenConfig& read, LladaConfig& c) {
+  const auto one = [&](const char* key) {
+    const auto ids = read.ids(key, c.vocabulary);
+    require(ids.size() <= 1, ErrorCode::model, "{}: '{}' has {} ids; expected one", read.where(),
+            key, ids.size());
+    return ids.empty() ? -1 : ids[0];
+  };
+  c.remove = one("delete_token_id");
+  c.split = one("split_token_id");
+  require((c.remove < 0) == (c.split < 0), ErrorCode::model,
+          "{}: 'delete_token_id' and 'split_token_id' go together; one of them is missing",
+          read.where());
+  require(c.remove < 0 || (c.remove != c.split && c.mask != c.remove && c.mask != c.split),
+          ErrorCode::model,
+          "{}: 'delete_token_id' {} and 'split_token_id' {}: expected two tokens that are not the "
+          "mask",
+          read.where(), c.remove, c.split);
+}
+
 }  // namespace
 
 LladaConfig parse_llada2_config(const base::Json& config, const std::string& where) {
@@ -70,12 +90,15 @@ LladaConfig parse_llada2_config(const base::Json& config, const std::string& whe
   c.ling_names = true;
   c.causal_block = static_cast<int>(read.integer("block_length", 32, 1, 1 << 16));
   read_block_routing(read, c);
+  read_length_edits(read, c);
   read.check_rest(kInert, kGuarded);
   return c;
 }
 
 TokenSpec llada2_spec(const Source& source) {
-  return spec_of(parse_llada2_config(source.config, source.where));
+  TokenSpec spec = spec_of(parse_llada2_config(source.config, source.where));
+  if (spec.remove >= 0) spec.decode = "edit:0.5,0";  // what its generate() does by itself
+  return spec;
 }
 
 }  // namespace tessera::models

@@ -259,6 +259,8 @@ TokenSpec spec_of(const LladaConfig& c) {
   spec.context = c.context;
   spec.mask = c.mask;
   spec.ends = c.ends;
+  spec.remove = c.remove;
+  spec.split = c.split;
   spec.experts = static_cast<int>(c.experts);
   spec.top_k = static_cast<int>(c.top_k);
   spec.block_causal = c.causal_block > 0;
@@ -275,6 +277,9 @@ TokenSpec spec_of(const LladaConfig& c) {
                          {"expert_width", c.expert_width},
                          {"shared_width", c.shared_width},
                          {"context", c.context}});
+  if (c.remove >= 0)
+    spec.facts.emplace_back("edits of length",
+                            fmt::format("delete {}, split {}", c.remove, c.split));
   spec.facts.emplace_back("router", c.sigmoid ? "sigmoid" : "softmax");
   spec.facts.emplace_back("attention", spec.block_causal
                                            ? fmt::format("block-causal, {} tokens", spec.block)

@@ -30,6 +30,7 @@ struct TokenSpec {
   int64_t vocabulary = 0, context = 0;  ///< ids; positions
   std::optional<int32_t> mask;          ///< nothing: the tokenizer has to say
   std::vector<int32_t> ends;            ///< end-of-text ids
+  int32_t remove = -1, split = -1;  ///< ids that edit the length of a block (LLaDA2.2); -1: none
   int experts = 0, top_k = 0;
   bool block_causal = false;  ///< blocks at absolute multiples of their length; else bidirectional
   int block = 32;             ///< tokens of a block, unless the request says

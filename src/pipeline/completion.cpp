@@ -22,6 +22,7 @@
 #include "pipeline/gather_reports.h"
 #include "pipeline/kept_prefix.h"
 #include "pipeline/launch.h"
+#include "pipeline/said_tokens.h"
 #include "pipeline/share_prompts.h"
 #include "pipeline/streamed_experts.h"
 #include "pipeline/token_memory.h"
@@ -156,8 +157,7 @@ struct Course {
   CompleteResult result{};
   nn::SequenceUsage usage{};
   std::vector<nn::SequenceUsage::Use> uses{};
-  std::vector<std::map<int64_t, double>> sure{};  // confidences by sequence and position
-  std::vector<std::map<int64_t, Completion::Logprobs>> said{};  // the same way, if asked for
+  std::vector<SaidTokens> said{};  // by sequence
   base::Stopwatch clock{}, pass{};
   bool fresh_uses = false;
 
@@ -166,7 +166,6 @@ struct Course {
     prompts.push_back(prompt);
     answers.emplace_back(tokens, request.stop);
     result.completions.emplace_back();
-    sure.emplace_back();
     said.emplace_back();
   }
 
@@ -194,18 +193,18 @@ struct Course {
     return tokens ? tokenizer::readable(tokens->bytes_of(id, false), true) : "";
   }
 
-  void keep_logprobs(const sample::SequencePass& p, const tensor::Tensor& logits) {
-    for (const auto& c : p.commits) {
-      const auto row = std::ranges::lower_bound(p.open, c.position) - p.open.begin();
-      const std::span all(logits.row<float>(row), static_cast<size_t>(logits.size(1)));
+  // Of the pass's logits; nothing: nobody asked.
+  SaidTokens::LogprobsOf logprobs_in(const tensor::Tensor& logits) const {
+    if (!request.logprobs) return {};
+    return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
+      const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));
       Completion::Logprobs made;
-      for (const auto& one :
-           sample::log_probabilities(all, special.mask, c.token, *request.logprobs))
+      for (const auto& one : sample::log_probabilities(all, special.mask, token, *request.logprobs))
         made.top.push_back({one.token, text_of(one.token), one.value});
       made.token = made.top.front();
       made.top.erase(made.top.begin());
-      said[static_cast<size_t>(p.sequence)][c.position] = std::move(made);
-    }
+      return made;
+    };
   }
 
   bool after(const sample::SequencePass& p, const sample::BlockWalk& walk,
@@ -215,17 +214,15 @@ struct Course {
       result.pass_seconds.push_back(pass.seconds());
     }
     Completion& made = result.completions[static_cast<size_t>(p.sequence)];
-    made.passes.push_back({p.pass.kind,
-                           p.pass.ids.begin,
-                           p.pass.ids.end,
-                           static_cast<int64_t>(p.commits.size()),
-                           ruled(request, spec, p.pass.kind),
-                           {}});
+    made.passes.push_back(
+        {p.pass.kind,
+         p.pass.ids.begin,
+         p.pass.ids.end,
+         said[static_cast<size_t>(p.sequence)].take(p, special.mask, logprobs_in(logits)),
+         ruled(request, spec, p.pass.kind),
+         {}});
     for (const auto& use : uses)
       if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
-    for (const auto& c : p.commits)
-      sure[static_cast<size_t>(p.sequence)][c.position] = c.confidence;
-    if (request.logprobs) keep_logprobs(p, logits.to(tensor::Device::cpu));
     AnswerText& answer = answers[static_cast<size_t>(p.sequence)];
     const std::string text = answer.advance(walk.generated(), false);
     const auto& experts = made.passes.back().experts;
@@ -247,8 +244,8 @@ struct Course {
     made.reused = prompts[i].kept;
     for (size_t t = 0; t < made.ids.size(); ++t) {
       const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
-      made.confidences.push_back(sure[i][position]);
-      if (request.logprobs) made.logprobs.push_back(said[i].at(position));
+      made.confidences.push_back(said[i].at(position).confidence);
+      if (request.logprobs) made.logprobs.push_back(said[i].at(position).logprobs);
     }
     const std::string rest = answers[i].advance(made.ids, true);
     made.text = answers[i].text();
@@ -484,16 +481,19 @@ namespace {
 
 // What one should know of a rule that a run stands under.
 void note_rule(const CompleteRequest& q, const models::TokenSpec& spec,
-               const nn::SelectionRule& rule, const CompleteControl& control) {
+               const nn::SelectionRule& rule, const DecodingPolicy& policy,
+               const CompleteControl& control) {
   const int most =
       std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
   if (control.on_note && most > spec.top_k)
     control.on_note(fmt::format(
         "--select {} gives a token up to {} experts, more than the {} that the model was made for",
         q.select, most, spec.top_k));
-  if (control.on_note && spec.routing.block > 0)
+  if (control.on_note && spec.remove >= 0 && !policy.edits())
     control.on_note(
-        "tokens by which a model of LLaDA2.2's form asks to delete or to split stay in the text");
+        fmt::format("--decode {}: tokens {} and {}, by which this model deletes a token and makes "
+                    "room for one, stay in the text; edit:T,E acts upon them",
+                    q.decode, spec.remove, spec.split));
 }
 
 // What an earlier request left, while this one has it; it goes back however this one ends.
@@ -559,7 +559,7 @@ CompleteResult complete(ModelState& state, const CompleteRequest& q, const Compl
   const models::TokenSpec& spec = language.spec();
   const sample::DecodingPolicy policy = policy_of(q, spec);
   const nn::SelectionRule rule = rule_of(q, spec);
-  note_rule(q, spec, rule, control);
+  note_rule(q, spec, rule, policy, control);
   const sample::SpecialIds special = language.special();
   auto prompts = prompts_of(q, language, policy);
   Lent lent(state, q, policy, control.prefix, prompts);

@@ -89,7 +89,8 @@ const tokenizer::ByteLevelBpe& Language::tokens() const {
 
 sample::SpecialIds Language::special() const {
   // generation_config.json goes before config.json, as in transformers.
-  sample::SpecialIds ids{spec_.mask.value_or(-1), ends_.empty() ? spec_.ends : ends_};
+  sample::SpecialIds ids{spec_.mask.value_or(-1), ends_.empty() ? spec_.ends : ends_, spec_.remove,
+                         spec_.split};
   if (tokenizer_) {
     const std::string named = token_text(tokenizer_config_, "mask_token");
     for (const std::string& token :
@@ -102,6 +103,9 @@ sample::SpecialIds Language::special() const {
   require(ids.mask >= 0 && ids.mask < spec_.vocabulary, ErrorCode::model,
           "'{}': nothing says which token is the mask; add \"mask_token_id\" to its config.json",
           part_.folder);
+  require(ids.mask != ids.remove && ids.mask != ids.split, ErrorCode::model,
+          "'{}': token {} is the mask and edits the length of a block; expected different ones",
+          part_.folder, ids.mask);
   return ids;
 }
 

@@ -141,7 +141,7 @@ class CausalWalk : public BlockWalk {
   void settle(bool filled, bool unchanged) {
     if (filled) ++posts_;
     const bool going = policy_.edits() && posts_ < policy_.posts && !(filled && unchanged);
-    open_ = masks_in(block_) > 0 || going;
+    open_ = masks_in(block_) > 0 || rule_->goes_on().value_or(going);
   }
   bool prefill_ = false;
   int64_t kept_;   // tokens whose keys and values no pass computes again
@@ -165,7 +165,7 @@ BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit,
       limit_(limit),
       policy_(policy),
       special_(special),
-      rule_(unmasking_policy(policy)) {
+      rule_(unmasking_policy(policy, special)) {
   const auto mask = std::find(prompt.begin(), prompt.end(), special.mask);
   require(mask == prompt.end(), ErrorCode::usage,
           "the prompt holds the mask token {} at position {}; masks are what is generated",

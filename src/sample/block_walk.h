@@ -21,12 +21,6 @@ struct Pass {
   int64_t length = 0;  ///< tokens that exist for it
 };
 
-/// Ids that mean something to the decoder.
-struct SpecialIds {
-  int32_t mask = 0;
-  std::vector<int32_t> ends;  ///< end of text
-};
-
 /// The way of one sequence through its blocks, pass by pass.
 class BlockWalk {
  public:

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tessera/complete.h"
 
@@ -48,6 +49,15 @@ struct DecodingPolicy {
 
 /// Passes over a block without masks: tokens that edit one another may go round for ever.
 inline constexpr int kMostPosts = 1000;
+
+/// Ids that mean something to the decoder.
+struct SpecialIds {
+  int32_t mask = 0;
+  std::vector<int32_t> ends{};      ///< end of text
+  int32_t remove = -1, split = -1;  ///< of models that edit the length of a block; -1: others
+
+  bool edits_length() const { return remove >= 0; }
+};
 
 /// Reads "steps:N", "threshold:T", "factor:F[,upstream]", "hierarchy:T,LOW",
 /// "credit:T[,alpha,gamma,beta]", "edit:T,E[,POSTS]", "edit:quality" or "edit:speed" into a policy.

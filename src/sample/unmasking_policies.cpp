@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ops/sampling.h"
+#include "sample/levenshtein_rule.h"
 #include "tensor/scope.h"
 
 namespace tessera::sample {
@@ -68,7 +69,7 @@ class StatelessRule : public UnmaskingPolicy {
     masks_ = masks;
     call_ = 0;
   }
-  std::vector<Prediction> choose(const OpenLogits& in) override { return commits(predictions(in)); }
+  std::vector<Prediction> choose(const OpenLogits& in) override { return commits(predicted(in)); }
 
  protected:
   // Of what is said of the masks.
@@ -76,25 +77,7 @@ class StatelessRule : public UnmaskingPolicy {
     const int64_t call = call_++;
     return picked(masks, chosen(masks, by_confidence(masks), call));
   }
-  virtual std::vector<Prediction> predictions(const OpenLogits& in) {
-    std::vector<Prediction> all(in.positions.size());
-    if (p_.temperature <= 0) {  // the logits stay where they are
-      const auto peaks = ops::peaks(in.logits, in.mask);
-      for (size_t i = 0; i < all.size(); ++i)
-        all[i] = {in.positions[i], int32_t(peaks[i].index), 1 / peaks[i].sum};
-      return all;
-    }
-    const Tensor here = in.logits.to(tensor::Device::cpu);
-    tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
-      for (auto i = size_t(begin); i < size_t(end); ++i) {
-        const uint64_t draw =
-            mixed(p_.seed) ^ mixed(uint64_t(in.call) << 32 ^ uint64_t(in.positions[i]));
-        all[i] = predict(row_of(here, i), in.mask, {p_.temperature, draw, p_.top_k, p_.top_p});
-        all[i].position = in.positions[i];
-      }
-    });
-    return all;
-  }
+  virtual std::vector<Prediction> predicted(const OpenLogits& in) { return predictions(in, p_); }
   const DecodingPolicy p_;
 
  private:
@@ -158,7 +141,7 @@ class CreditRule : public StatelessRule {
   }
 
  protected:
-  std::vector<Prediction> predictions(const OpenLogits& in) override {
+  std::vector<Prediction> predicted(const OpenLogits& in) override {
     for (auto& [at, tokens] : credit_)
       for (auto& [token, value] : tokens) value *= p_.beta;
     OpenLogits with = in;
@@ -171,7 +154,7 @@ class CreditRule : public StatelessRule {
       for (const auto& [token, value] : tokens)
         logits[size_t(token)] += static_cast<float>(p_.alpha * std::log1p(value));
     }
-    return StatelessRule::predictions(with);
+    return StatelessRule::predicted(with);
   }
 
  private:
@@ -183,7 +166,7 @@ class EditRule : public StatelessRule {
  public:
   using StatelessRule::StatelessRule;
   std::vector<Prediction> choose(const OpenLogits& in) override {
-    const auto all = predictions(in);
+    const auto all = predicted(in);
     std::vector<Prediction> masks, out;
     for (size_t i = 0; i < all.size(); ++i) {
       if (in.held[i] == in.mask)
@@ -204,6 +187,7 @@ class PenalisedRule : public UnmaskingPolicy {
   PenalisedRule(double penalty, std::unique_ptr<UnmaskingPolicy> rule)
       : penalty_(static_cast<float>(penalty)), rule_(std::move(rule)) {}
   void begin_block(int64_t masks) override { rule_->begin_block(masks); }
+  std::optional<bool> goes_on() const override { return rule_->goes_on(); }
   std::vector<Prediction> choose(const OpenLogits& in) override {
     std::map<int32_t, int64_t> said;
     for (const int32_t token : in.said) ++said[token];
@@ -223,7 +207,9 @@ class PenalisedRule : public UnmaskingPolicy {
   const std::unique_ptr<UnmaskingPolicy> rule_;
 };
 
-std::unique_ptr<UnmaskingPolicy> plain_policy(const DecodingPolicy& policy) {
+std::unique_ptr<UnmaskingPolicy> plain_policy(const DecodingPolicy& policy,
+                                              const SpecialIds& special) {
+  if (policy.edits() && special.edits_length()) return levenshtein_rule(policy, special);
   if (policy.rule == Rule::credit) return std::make_unique<CreditRule>(policy);
   if (policy.edits()) return std::make_unique<EditRule>(policy);
   return std::make_unique<StatelessRule>(policy);
@@ -302,9 +288,31 @@ int64_t share_of(int64_t count, int64_t parts, int64_t index) {
   return count / parts + (index < count % parts ? 1 : 0);
 }
 
-std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy) {
-  if (policy.repetition_penalty == 1) return plain_policy(policy);
-  return std::make_unique<PenalisedRule>(policy.repetition_penalty, plain_policy(policy));
+std::vector<Prediction> predictions(const OpenLogits& in, const DecodingPolicy& policy) {
+  std::vector<Prediction> all(in.positions.size());
+  if (policy.temperature <= 0) {  // the logits stay where they are
+    const auto peaks = ops::peaks(in.logits, in.mask);
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = {in.positions[i], int32_t(peaks[i].index), 1 / peaks[i].sum};
+    return all;
+  }
+  const Tensor here = in.logits.to(tensor::Device::cpu);
+  tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = size_t(begin); i < size_t(end); ++i) {
+      const uint64_t draw =
+          mixed(policy.seed) ^ mixed(uint64_t(in.call) << 32 ^ uint64_t(in.positions[i]));
+      all[i] =
+          predict(row_of(here, i), in.mask, {policy.temperature, draw, policy.top_k, policy.top_p});
+      all[i].position = in.positions[i];
+    }
+  });
+  return all;
+}
+
+std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy,
+                                                  const SpecialIds& special) {
+  if (policy.repetition_penalty == 1) return plain_policy(policy, special);
+  return std::make_unique<PenalisedRule>(policy.repetition_penalty, plain_policy(policy, special));
 }
 
 }  // namespace tessera::sample

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct Prediction {
   int64_t position = 0;
   int32_t token = 0;
   double confidence = 0;  ///< of the token, by a softmax in double over the whole vocabulary
+  int64_t shift = 0;      ///< places from where it was said, or stood, in the pass
+  bool moved = false;     ///< not said by the pass: what stood there, or a new mask
 };
 
 /// How a token is drawn: DecodingPolicy's numbers, and the number of the draw.
@@ -55,8 +58,14 @@ class UnmaskingPolicy {
   virtual void begin_block(int64_t masks) = 0;
   /// In rising order of position; at least one as long as there are masks.
   virtual std::vector<Prediction> choose(const OpenLogits& logits) = 0;
+  /// Whether a block without masks needs another pass; nothing: the rule does not say.
+  virtual std::optional<bool> goes_on() const { return {}; }
 };
-std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy);
+std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy,
+                                                  const SpecialIds& special = {});
+
+/// What the model says of each open position, drawn as the policy wants.
+std::vector<Prediction> predictions(const OpenLogits& logits, const DecodingPolicy& policy);
 
 /// A count cut into parts, larger parts first: 8 in 3 -> 3, 3, 2.
 int64_t share_of(int64_t count, int64_t parts, int64_t index);

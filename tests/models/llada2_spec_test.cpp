@@ -71,6 +71,28 @@ TEST(Llada2Spec, BlocksMayShareExperts) {
   EXPECT_NE(refusal(llada2_spec, config, "block_size", 12).find("no multiple"), std::string::npos);
 }
 
+TEST(Llada2Spec, TokensMayEditTheLengthOfABlock) {
+  base::Json config = llada2_config();
+  EXPECT_EQ(llada2_spec({config, "c"}).remove, -1);
+  config["delete_token_id"] = 31;
+  config["split_token_id"] = 32;
+  const TokenSpec spec = llada2_spec({config, "c"});
+  EXPECT_EQ(spec.remove, 31);
+  EXPECT_EQ(spec.split, 32);
+  EXPECT_EQ(spec.decode, "edit:0.5,0");
+  EXPECT_NE(refusal(llada2_spec, config, "split_token_id", 31).find("expected two tokens"),
+            std::string::npos);
+  EXPECT_NE(refusal(llada2_spec, config, "split_token_id", 39).find("not the mask"),
+            std::string::npos);
+  EXPECT_NE(refusal(llada2_spec, config, "split_token_id", 40).find("from 0 to 39"),
+            std::string::npos);
+  EXPECT_NE(refusal(llada2_spec, config, "split_token_id", {31, 32}).find("expected one"),
+            std::string::npos);
+  config.erase("split_token_id");
+  EXPECT_NE(refusal(llada2_spec, config, "use_cache", false).find("go together"),
+            std::string::npos);
+}
+
 TEST(Llada2Spec, RefusesWhatItWouldComputeWrongly) {
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "sliding_window", 4096), "");
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "score_function", "sigmoid"), "");

@@ -1,0 +1,238 @@
+#include "sample/levenshtein_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "sample/block_walk.h"
+
+namespace tessera::sample {
+namespace {
+
+constexpr int32_t kMask = 12, kRemove = 14, kSplit = 15;
+constexpr int64_t kVocabulary = 20;
+const SpecialIds kSpecial{kMask, {13}, kRemove, kSplit};
+
+using Ids = std::vector<int32_t>;
+
+/// What a model says of a block: the likeliest token of each position, how likely it is, and the
+/// second.
+struct Words {
+  Ids first;
+  std::vector<double> confidence{};  // empty: 0.95 each
+  Ids second{};                      // empty: all others are equal
+};
+using Model = std::function<Words(const Ids& block)>;
+
+tensor::Tensor logits_of(const Words& words) {
+  const auto n = static_cast<int64_t>(words.first.size());
+  tensor::Tensor logits = tensor::Tensor::empty({n, kVocabulary}, tensor::DType::f32);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const double c = words.confidence.empty() ? 0.95 : words.confidence[at];
+    for (int64_t v = 0; v < kVocabulary; ++v)
+      logits.row<float>(i)[v] = float(std::log((1 - c) / double(kVocabulary - 2)));
+    logits.row<float>(i)[kMask] = -20;
+    if (!words.second.empty()) logits.row<float>(i)[words.second[at]] += 0.1f;
+    logits.row<float>(i)[words.first[at]] = float(std::log(c));
+  }
+  return logits;
+}
+
+struct Told {
+  Ids block;
+  int passes = 0;
+  std::vector<double> confidence{};  // of what stands, as the commits told
+};
+
+DecodingPolicy policy_of(int steps, double editing, int posts) {
+  DecodingPolicy p{.rule = DecodingPolicy::Rule::edit, .steps = steps, .threshold = 0.5};
+  p.editing = editing;
+  p.posts = posts;
+  return p;
+}
+
+/// The passes over one block behind `prompt` tokens of it that stay.
+Told decoded(Ids block, const Model& model, const DecodingPolicy& policy, size_t prompt = 0) {
+  const auto rule = levenshtein_rule(policy, kSpecial);
+  rule->begin_block(std::count(block.begin(), block.end(), kMask));
+  Told told{block, 0, std::vector<double>(block.size())};
+  do {
+    OpenLogits in{{}, {block.begin() + int64_t(prompt), block.end()}, {}, kMask};
+    for (size_t i = prompt; i < block.size(); ++i) in.positions.push_back(int64_t(i));
+    const auto n = static_cast<int64_t>(block.size());
+    in.logits = logits_of(model(block)).slice(0, int64_t(prompt), n);
+    const std::vector<double> before = told.confidence;
+    for (const Prediction& p : rule->choose(in)) {
+      block[size_t(p.position)] = p.token;
+      if (p.moved && p.token != kMask) {
+        EXPECT_EQ(p.confidence, before[size_t(p.position - p.shift)]) << p.position;
+      }
+      told.confidence[size_t(p.position)] = p.confidence;
+    }
+    EXPECT_LE(++told.passes, 1000);
+  } while (rule->goes_on().value() && told.passes < 1000);
+  told.block = block;
+  return told;
+}
+
+Ids filled(Ids block, const Ids& target) {
+  for (size_t i = 0; i < block.size(); ++i)
+    if (block[i] == kMask) block[i] = target[i];
+  return block;
+}
+bool has_masks(const Ids& block) { return std::count(block.begin(), block.end(), kMask) > 0; }
+
+const Ids kTarget{3, 4, 5, 6, 7, 8, 9, 10};
+const Ids kMasks(8, kMask);
+
+TEST(LevenshteinRule, FillsABlockThatItThenLeavesAsItIs) {
+  const auto told = decoded(
+      kMasks, [](const Ids& b) { return Words{filled(b, kTarget)}; }, policy_of(8, 0, 16));
+  EXPECT_EQ(told.block, kTarget);
+  EXPECT_EQ(told.passes, 2);
+}
+
+TEST(LevenshteinRule, FillsTheSharesOfAScheduleWhereNothingIsSure) {
+  std::vector<int64_t> left;
+  const auto model = [&](const Ids& b) {
+    left.push_back(std::count(b.begin(), b.end(), kMask));
+    Words words{filled(b, kTarget)};
+    for (size_t i = 0; i < b.size(); ++i) words.confidence.push_back(0.3 + 0.01 * double(i));
+    return words;
+  };
+  EXPECT_EQ(decoded(kMasks, model, policy_of(3, 0.5, 16)).block, kTarget);
+  EXPECT_EQ(left, (std::vector<int64_t>{8, 5, 2, 0}));  // 8 in 3 shares
+}
+
+TEST(LevenshteinRule, RemovesAPositionAndFillsTheEnd) {
+  const Ids after{3, 4, 6, 7, 8, 9, 10};
+  const auto told = decoded(
+      kMasks,
+      [&](const Ids& b) {
+        Words words{b == kTarget ? kTarget : filled(b, kTarget)};
+        if (b == kTarget) words.first[2] = kRemove;
+        if (has_masks(b) && b[2] == 6) words.first[7] = 11;
+        return words;
+      },
+      policy_of(8, 0.5, 16));
+  Ids want = after;
+  want.push_back(11);
+  EXPECT_EQ(told.block, want);
+  EXPECT_EQ(told.passes, 4);
+}
+
+TEST(LevenshteinRule, PutsAMaskBeforeWhatStood) {
+  const auto told = decoded(
+      kMasks,
+      [&](const Ids& b) {
+        Words words{filled(b, kTarget)};
+        if (b == kTarget) words.first[2] = kSplit;
+        if (has_masks(b) && b[3] == 5) words.first[2] = 11;
+        return words;
+      },
+      policy_of(8, 0.5, 16));
+  EXPECT_EQ(told.block, (Ids{3, 4, 11, 5, 6, 7, 8, 9}));
+}
+
+TEST(LevenshteinRule, EditsOfAMaskMoveTheMasksBehindIt) {
+  int pass = 0;
+  const auto told = decoded(
+      {3, kMask, kMask, kMask, kMask},
+      [&](const Ids& b) {
+        Words words{filled(b, {3, 5, 6, 7, 8})};
+        if (pass++ == 0) words.first = {3, kSplit, kRemove, 7, 8};
+        return words;
+      },
+      policy_of(5, 0, 2), 1);
+  // After the first pass: 3, a new mask, the first mask that was split, 7, 8.
+  EXPECT_EQ(told.block, (Ids{3, 5, 6, 7, 8}));
+  EXPECT_EQ(told.passes, 3);
+}
+
+TEST(LevenshteinRule, LeavesThePromptOfABlockAlone) {
+  const auto told = decoded(
+      {kRemove, kSplit, kMask, kMask},
+      [](const Ids&) {
+        return Words{{9, 9, 3, 4}};
+      },
+      policy_of(4, 0, 2), 2);
+  EXPECT_EQ(told.block, (Ids{kRemove, kSplit, 3, 4}));
+}
+
+// Every pass changes another token: the last one that it may make.
+TEST(LevenshteinRule, EndsAfterSoManyPassesWithoutFirstMasks) {
+  const auto model = [](const Ids& b) {
+    Words words{filled(b, {1, 2, 3, 4})};
+    if (!has_masks(b)) words.first[0] = b[0] >= 16 ? 16 + (b[0] - 15) % 4 : 16;
+    return words;
+  };
+  EXPECT_EQ(decoded({kMask, kMask, kMask, kMask}, model, policy_of(4, 0, 3)).passes, 4);
+}
+
+TEST(LevenshteinRule, WithoutSuchPassesItEndsWithItsLastFirstMask) {
+  const auto told = decoded(
+      kMasks, [](const Ids& b) { return Words{filled(b, kTarget)}; }, policy_of(8, 0, 0));
+  EXPECT_EQ(told.block, kTarget);
+  EXPECT_EQ(told.passes, 1);
+}
+
+TEST(LevenshteinRule, ItsLastPassSaysNoEdit) {
+  for (const int32_t edit : {kRemove, kSplit}) {
+    const auto told = decoded(
+        {kMask, kMask, kMask, kMask},
+        [&](const Ids& b) {
+          Words words{filled(b, {1, 2, 3, 4}), {}, {5, 6, 7, 8}};
+          if (!has_masks(b)) words.first[1] = edit;
+          return words;
+        },
+        policy_of(4, 0, 1));
+    EXPECT_EQ(told.block, (Ids{1, 6, 3, 4}));
+    EXPECT_EQ(told.passes, 2);
+    EXPECT_NEAR(told.confidence[1], 0.05 / 18 * std::exp(0.1), 1e-3);
+  }
+}
+
+// Two tokens that edit each other: the block that was there already is not said again.
+TEST(LevenshteinRule, SaysSomethingElseInsteadOfWhatItSaidBefore) {
+  std::vector<Ids> seen;
+  const auto told = decoded(
+      {kMask, kMask},
+      [&](const Ids& b) {
+        seen.push_back(b);
+        if (has_masks(b)) return Words{{1, 2}, {0.9, 0.8}};
+        if (b == Ids{1, 2}) return Words{{3, 4}, {0.9, 0.8}, {9, 9}};
+        if (b == Ids{3, 4}) return Words{{1, 2}, {0.9, 0.8}, {9, 5}};
+        return Words{b};
+      },
+      policy_of(2, 0, 16));
+  EXPECT_EQ(told.block, (Ids{1, 5}));  // the least sure change, by its second word
+  EXPECT_EQ(seen.size(), 4u);
+}
+
+TEST(LevenshteinRule, AlwaysEnds) {
+  for (const int32_t edit : {kRemove, kSplit})
+    for (const int posts : {0, 1, 50}) {
+      const auto told = decoded(
+          kMasks,
+          [&](const Ids&) {
+            return Words{Ids(8, edit), {}, kTarget};
+          },
+          policy_of(8, 0, posts));
+      EXPECT_FALSE(has_masks(told.block)) << edit << ", " << posts;
+      EXPECT_EQ(std::count(told.block.begin(), told.block.end(), edit), 0);
+    }
+}
+
+TEST(LevenshteinRule, IsTheRuleThatEditsWhereAModelEditsLengths) {
+  DecodingPolicy policy{.rule = DecodingPolicy::Rule::edit};
+  EXPECT_TRUE(unmasking_policy(policy, kSpecial)->goes_on().has_value());
+  EXPECT_FALSE(unmasking_policy(policy, {kMask, {13}})->goes_on().has_value());
+  policy.repetition_penalty = 1.1;
+  EXPECT_TRUE(unmasking_policy(policy, kSpecial)->goes_on().has_value());
+  EXPECT_FALSE(unmasking_policy({}, kSpecial)->goes_on().has_value());
+}
+
+}  // namespace
+}  // namespace tessera::sample
