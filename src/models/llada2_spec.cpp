@@ -7,9 +7,10 @@ namespace tessera::models {
 
 namespace {
 
-// What the released code does not compute with, or only where a layer is dense.
+// What the released code does not compute with, or only where a layer is dense; how a trainer
+// multiplied experts (DMax).
 constexpr const char* kInert[] = {"sliding_window", "max_window_layers", "mtp_loss_scaling_factor",
-                                  "router_dtype", "intermediate_size"};
+                                  "router_dtype",   "intermediate_size", "_moe_implementation"};
 
 // Its gate has one form; the keys of its forerunners say others.
 const GuardedKey kGuarded[] = {
@@ -25,6 +26,7 @@ const GuardedKey kGuarded[] = {
     {"block_size", {}, "block routing without 'expert_capacity'"},
     {"use_linear_attention", {"false"}, "linear attention"},
     {"linear_attention_layers", {"[]"}, "linear attention"},
+    {"image_token_offset", {}, "a vocabulary with pieces of images (LLaDA2.0-Uni)"},
     {"quantization_config", {}, "quantised weights"}};
 
 // Of LLaDA2.2: tokens of a block share experts, and its gate knows no groups then.

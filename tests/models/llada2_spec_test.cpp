@@ -97,6 +97,9 @@ TEST(Llada2Spec, RefusesWhatItWouldComputeWrongly) {
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "sliding_window", 4096), "");
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "score_function", "sigmoid"), "");
   EXPECT_EQ(refusal(llada2_spec, llada2_config(), "a_key_of_tomorrow", nullptr), "");
+  EXPECT_EQ(refusal(llada2_spec, llada2_config(), "_moe_implementation", "fused"), "");
+  EXPECT_NE(refusal(llada2_spec, llada2_config(), "image_token_offset", 30).find("LLaDA2.0-Uni"),
+            std::string::npos);
   const std::pair<const char*, base::Json> odd[] = {
       {"score_function", "softmax"},
       {"norm_topk_prob", false},
