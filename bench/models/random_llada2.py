@@ -4,12 +4,16 @@
     python3 bench/models/random_llada2.py FOLDER LAYERS
 """
 
+import array
 import json
 import pathlib
 import random
 import struct
 import sys
 
+# Powers of two that a tensor is multiplied with: so a block of 24 words and 8 masks goes to 84 experts of a layer, as
+# many as Table 1 of "dynamic expert sharing" counts for the trained model. Without, tokens become alike: 40.
+SCALES = {"attention.dense.weight": -1}
 HIDDEN, HEADS, KV_HEADS, EXPERTS, WIDTH, VOCABULARY = 2048, 16, 4, 256, 512, 157184
 
 
@@ -34,10 +38,8 @@ def shapes(layers):
     return all_of
 
 
-def main():
-    folder, layers = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({
+def config(layers):
+    return {
         "model_type": "llada2_moe", "vocab_size": VOCABULARY, "hidden_size": HIDDEN, "intermediate_size": 5120,
         "num_hidden_layers": layers, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
         "head_dim": HIDDEN // HEADS, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 600000,
@@ -45,9 +47,21 @@ def main():
         "num_experts": EXPERTS, "num_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4,
         "moe_intermediate_size": WIDTH, "first_k_dense_replace": 1, "norm_topk_prob": True,
         "score_function": "sigmoid", "moe_router_enable_expert_bias": True, "routed_scaling_factor": 2.5,
-        "tie_word_embeddings": False, "block_length": 32, "mask_token_id": 156895, "eos_token_id": 156892}, indent=1))
+        "tie_word_embeddings": False, "block_length": 32, "mask_token_id": 156895, "eos_token_id": 156892}
+
+
+def scaled(pool, power):
+    """bf16 numbers times a power of two."""
+    words = array.array("H", pool)
+    return array.array("H", (w + power * 128 for w in words)).tobytes() if power else pool
+
+
+def write(folder, config, shapes, scales=None):
+    """The configuration, and weights in bf16 that are the same every time."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
     header, at = {}, 0
-    for name, shape in shapes(layers).items():
+    for name, shape in shapes.items():
         size = 2
         for n in shape:
             size *= n
@@ -58,16 +72,21 @@ def main():
     # bf16 of magnitudes from 1/128 to 1/32, of either sign; tensors begin at other places of it.
     pool = b"".join(struct.pack("<H", draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7))
                     for _ in range(1 << 21))
+    pools = {ending: scaled(pool, power) for ending, power in (scales or {}).items()}
     with open(folder / "model.safetensors", "wb") as out:
         out.write(struct.pack("<Q", len(text)) + text)
-        for entry in header.values():
+        for name, entry in header.items():
             begin, end = entry["data_offsets"]
+            if len(entry["shape"]) == 1:  # norms are 1 and no expert is favoured: tokens go to all of them
+                out.write(struct.pack("<H", 0x3f80 if "norm" in name else 0) * entry["shape"][0])
+                continue
+            own = next((pools[ending] for ending in pools if name.endswith(ending)), pool)
             while begin < end:
                 start = 2 * draw.randrange(1 << 19)
-                part = pool[start:start + min(end - begin, 2 << 20)]
+                part = own[start:start + min(end - begin, 2 << 20)]
                 out.write(part)
                 begin += len(part)
 
 
 if __name__ == "__main__":
-    main()
+    write(pathlib.Path(sys.argv[1]), config(int(sys.argv[2])), shapes(int(sys.argv[2])), SCALES)
