@@ -57,7 +57,7 @@ def scaled(pool, power):
 
 
 def write(folder, config, shapes, scales=None):
-    """The configuration, and weights in bf16 that are the same every time."""
+    """The configuration, and weights in bf16 that are the same every time; scales: {ending of names: power of two}."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     header, at = {}, 0
@@ -72,18 +72,20 @@ def write(folder, config, shapes, scales=None):
     # bf16 of magnitudes from 1/128 to 1/32, of either sign; tensors begin at other places of it.
     pool = b"".join(struct.pack("<H", draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7))
                     for _ in range(1 << 21))
-    pools = {ending: scaled(pool, power) for ending, power in (scales or {}).items()}
+    powers = scales or {}
+    pools = {power: scaled(pool, power) for power in {0, *powers.values()}}
     with open(folder / "model.safetensors", "wb") as out:
         out.write(struct.pack("<Q", len(text)) + text)
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
+            power = next((powers[ending] for ending in powers if name.endswith(ending)), 0)
             if len(entry["shape"]) == 1:  # norms are 1 and no expert is favoured: tokens go to all of them
-                out.write(struct.pack("<H", 0x3f80 if "norm" in name else 0) * entry["shape"][0])
+                one = struct.pack("<H", 0x3f80)
+                out.write((scaled(one, power) if "norm" in name else bytes(2)) * entry["shape"][0])
                 continue
-            own = next((pools[ending] for ending in pools if name.endswith(ending)), pool)
             while begin < end:
                 start = 2 * draw.randrange(1 << 19)
-                part = own[start:start + min(end - begin, 2 << 20)]
+                part = pools[power][start:start + min(end - begin, 2 << 20)]
                 out.write(part)
                 begin += len(part)
 

@@ -10,6 +10,9 @@ import sys
 from random_llada2 import VOCABULARY, write
 
 HIDDEN, HEADS, EXPERTS, SLOTS, WIDTH = 2048, 16, 64, 8, 1024
+# Powers of two that a tensor is multiplied with: embeddings outweigh what all tokens get from attention, which looks
+# at few of them, so that words, and masks, go to all experts.
+SCALES = {"embed_tokens.weight": 5, "q_norm.weight": 1, "k_norm.weight": 1}
 
 
 def shapes(layers):
@@ -39,4 +42,4 @@ def config(layers):
 
 
 if __name__ == "__main__":
-    write(pathlib.Path(sys.argv[1]), config(int(sys.argv[2])), shapes(int(sys.argv[2])))
+    write(pathlib.Path(sys.argv[1]), config(int(sys.argv[2])), shapes(int(sys.argv[2])), SCALES)
