@@ -1,19 +1,25 @@
-"""One forward pass of LLaDA-MoE (random weights of the published widths, logits of every position) in llama.cpp,
-beside Tessera's; one of llama.cpp's diffusion program costs that and its sampling.
+"""Passes of LLaDA-MoE (random weights of the published widths) in llama.cpp, and whole answers of its diffusion
+program, beside Tessera's: the same weights, the same ids.
 
-First both compute logits of the same ids from the same weights: a line says how far they are apart. Then
-llada_bench (the same shapes, its own random weights) and llama.cpp run in turn, in bf16, and with experts in int8
-beside all weights in Q8_0.
+First the logits: a tiny model against those of the released code, then the folder's against Tessera's. Then passes over
+PROMPT + MASKS tokens in turn, in bf16 and in int8 beside Q8_0. Tessera computes the logits of the masks; llama.cpp has no
+way to compute fewer than all, so all of them by llada_bench (other weights, the same shapes) stand beside it where that
+program is there. A word `torch` adds PyTorch in bf16 as llada_peer.py has it, logits of all tokens. With LLAMA_DIFFUSION_CLI,
+llama.cpp's program: answers by the same blocks and steps. One thread: passes count CPU time, answers the wall's.
 
-    pip install numpy gguf llama-cpp-python    # LLAMA_CPP_LIB_PATH: a folder with another build of llama.cpp
+    pip install numpy gguf llama-cpp-python    # LLAMA_CPP_LIB_PATH: the folder of another build of libllama
     python bench/models/random_llada_moe.py moe 4
-    TESSERA=build/release/tessera TESSERA_BENCH=build/release/bench \\
-        python bench/peers/llama_cpp_peer.py moe [threads] [tokens,...] [rounds]
+    PYTHONPATH=build/release/python TESSERA=build/release/tessera TESSERA_BENCH=build/release/bench \\
+        python bench/peers/llama_cpp_peer.py moe [threads] [prompt+masks,...] [rounds] [forms] [torch]
+
+forms: bf16,experts,all (int8 of experts alone, and of all matrices). A folder of 4 layers takes 4.6 GB twice, and half of
+it for each form in int8. llama.cpp's program: cmake -B build -DCMAKE_BUILD_TYPE=Release, then --target llama-diffusion-cli.
 """
 import ctypes
 import json
 import os
 import pathlib
+import re
 import statistics
 import struct
 import subprocess
@@ -21,33 +27,71 @@ import sys
 import tempfile
 import time
 
-import gguf
-import llama_cpp
-import numpy as np
+from alternate import clock, print_json, program
 
-from alternate import print_json, print_line, program
+try:
+    import gguf
+    import llama_cpp
+    import numpy as np
+except (ImportError, RuntimeError, OSError) as error:  # the last two: libllama is not where it says
+    sys.exit(f"llama_cpp_peer: {error}; pip install numpy gguf llama-cpp-python, which builds libllama, or set "
+             "LLAMA_CPP_LIB_PATH to the folder of a build of its version")
+try:
+    import tessera
+except ImportError as error:
+    sys.exit(f"llama_cpp_peer: {error}; PYTHONPATH has to name the folder python of a build of Tessera")
 
-TESSERA = os.environ.get("TESSERA", "build/release/tessera")
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests/data/moe/llada_moe"
+KINDS = gguf.GGMLQuantizationType
+# Ours, and how llama.cpp has experts and the other matrices.
+FORMS = {"bf16": ([], KINDS.BF16, KINDS.BF16), "experts": (["--experts", "int8"], KINDS.Q8_0, KINDS.BF16),
+         "all": (["--experts", "int8", "--dense", "int8"], KINDS.Q8_0, KINDS.Q8_0)}
+BENCH_WORDS = {"bf16": "bf16", "experts": "i8"}  # of llada_bench, which has no other form
+NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q_norm": "self_attn.q_norm",
+         "attn_k_norm": "self_attn.k_norm", "ffn_gate_inp": "mlp.gate", "attn_q": "self_attn.q_proj",
+         "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj"}
 
 
-def tensors_of(folder):
-    """{name: bf16 bits} of the folder's weights, where they lie in the file."""
-    path = folder / "model.safetensors"
+def safetensors(path):
+    """{name: array} where they lie in the file; bf16 as its bits."""
     with open(path, "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         header = json.loads(file.read(size))
-    whole = np.memmap(path, dtype=np.uint16, mode="r", offset=8 + size)
-    return {name: whole[entry["data_offsets"][0] // 2:entry["data_offsets"][1] // 2].reshape(entry["shape"])
-            for name, entry in header.items()}
+    types = {"BF16": np.uint16, "F32": np.float32, "I32": np.int32, "I64": np.int64}
+    return {name: np.memmap(path, types[e["dtype"]], "r", 8 + size + e["data_offsets"][0], tuple(e["shape"]))
+            for name, e in header.items() if name != "__metadata__"}
 
 
-def floats(bits):
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+def floats(x):
+    return np.array(x, np.float32) if x.dtype == np.float32 else (x.astype(np.uint32) << 16).view(np.float32)
 
 
-def write_gguf(folder, config, path, quantised):
-    """The folder in llama.cpp's form: norms and routers in f32, all else in bf16 or Q8_0."""
-    out = gguf.GGUFWriter(str(path), "llada-moe")
+def in_kind(x, kind):
+    """The bytes of a matrix in one of llama.cpp's types."""
+    if kind == KINDS.BF16 and x.dtype == np.uint16:
+        return np.ascontiguousarray(x).view(np.uint8)
+    return gguf.quants.quantize(floats(x), kind)
+
+
+def tensors_of(folder, config, experts, dense):
+    """Of each tensor of llama.cpp: name, type, shape, and what makes it."""
+    held = safetensors(folder / "model.safetensors")
+    one = lambda name, of, kind: (name, kind, held[of].shape, lambda: held[of])
+    yield one("token_embd.weight", "model.embed_tokens.weight", dense)
+    yield one("output_norm.weight", "model.norm.weight", KINDS.F32)
+    yield one("output.weight", "lm_head.weight", dense)
+    for layer in range(config["num_hidden_layers"]):
+        at, to = f"model.layers.{layer}.", f"blk.{layer}."
+        for name, of in NAMES.items():
+            plain = "norm" in name or name == "ffn_gate_inp"
+            yield one(f"{to}{name}.weight", f"{at}{of}.weight", KINDS.F32 if plain else dense)
+        for name in ("gate", "up", "down"):
+            every = [held[f"{at}mlp.experts.{e}.{name}_proj.weight"] for e in range(config["num_experts"])]
+            yield (f"{to}ffn_{name}_exps.weight", experts, (len(every), *every[0].shape),
+                   lambda every=every: np.stack(every))
+
+
+def describe(out, config):
     out.add_context_length(config["max_position_embeddings"])
     out.add_embedding_length(config["hidden_size"])
     out.add_block_count(config["num_hidden_layers"])
@@ -62,139 +106,281 @@ def write_gguf(folder, config, path, quantised):
     out.add_expert_used_count(config["num_experts_per_tok"])
     out.add_causal_attention(False)
     out.add_vocab_size(config["vocab_size"])
-    out.add_tokenizer_model("no_vocab")
-    held = tensors_of(folder)
-    kind = gguf.GGMLQuantizationType.Q8_0 if quantised else gguf.GGMLQuantizationType.BF16
+    out.add_diffusion_shift_logits(False)
 
-    def add(name, bits, plain=False):
-        if plain:
-            out.add_tensor(name, floats(bits))
-        elif quantised:
-            out.add_tensor(name, gguf.quants.quantize(floats(bits), kind), raw_dtype=kind)
-        else:
-            out.add_tensor(name, np.ascontiguousarray(bits).view(np.uint8), raw_dtype=kind)
 
-    add("token_embd.weight", held["model.embed_tokens.weight"])
-    add("output_norm.weight", held["model.norm.weight"], plain=True)
-    add("output.weight", held["lm_head.weight"])
-    for layer in range(config["num_hidden_layers"]):
-        ours, theirs = f"model.layers.{layer}.", f"blk.{layer}."
-        for name, of in (("attn_norm", "input_layernorm"), ("ffn_norm", "post_attention_layernorm"),
-                         ("attn_q_norm", "self_attn.q_norm"), ("attn_k_norm", "self_attn.k_norm"),
-                         ("ffn_gate_inp", "mlp.gate")):
-            add(f"{theirs}{name}.weight", held[f"{ours}{of}.weight"], plain=True)
-        for name, of in (("attn_q", "q"), ("attn_k", "k"), ("attn_v", "v"), ("attn_output", "o")):
-            add(f"{theirs}{name}.weight", held[f"{ours}self_attn.{of}_proj.weight"])
-        for name in ("gate", "up", "down"):
-            all_of = [held[f"{ours}mlp.experts.{e}.{name}_proj.weight"] for e in range(config["num_experts"])]
-            add(f"{theirs}ffn_{name}_exps.weight", np.stack(all_of))
+def add_bytes_as_tokens(out, config):
+    """A tokenizer for which a text is its bytes, and a template that adds nothing: the program takes no ids."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's names of bytes
+    others = iter(range(256, 512))
+    names = [chr(b if b in plain else next(others)) for b in range(256)]
+    rest = config["vocab_size"] - len(names) - 1
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre("default")
+    out.add_token_list(names + ["ab"] + [f"[{i}]" for i in range(rest)])
+    out.add_token_types([gguf.TokenType.NORMAL] * 257 + [gguf.TokenType.UNUSED] * rest)
+    out.add_token_merges(["a b"])  # a list that is empty is refused
+    out.add_mask_token_id(config["mask_token_id"])
+    out.add_eos_token_id(config["eos_token_id"])
+    out.add_add_bos_token(False)
+    out.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+
+
+def write_gguf(folder, path, experts, dense, tokenizer=True):
+    """The folder in llama.cpp's form: norms and routers in f32 as its own tools leave them."""
+    config = json.loads((folder / "config.json").read_text())
+    out = gguf.GGUFWriter(str(path), "llada-moe")
+    describe(out, config)
+    if tokenizer:
+        add_bytes_as_tokens(out, config)
+    else:
+        out.add_tokenizer_model("no_vocab")
+    made = list(tensors_of(folder, config, experts, dense))
+    for name, kind, shape, _ in made:
+        row = gguf.quants.quant_shape_to_byte_shape(shape, kind)
+        out.add_tensor_info(name, row, np.dtype(np.uint8), int(np.prod(row)), raw_dtype=kind)
     out.write_header_to_file()
     out.write_kv_data_to_file()
-    out.write_tensors_to_file()
+    out.write_ti_data_to_file()
+    for _, kind, _, make in made:
+        out.write_tensor_data(in_kind(make(), kind))
     out.close()
 
 
 class Llama:
-    """A model of llama.cpp and its passes over so many tokens."""
+    """A model of llama.cpp, and passes over the ids it was given last."""
 
-    def __init__(self, path, threads, ids):
+    def __init__(self, path, threads, longest, exact=False):
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = 0
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.model:
-            sys.exit(f"llama.cpp cannot read {path}; delete it, so that it is written again")
+            sys.exit(f"llama_cpp_peer: llama.cpp cannot read {path}; delete it, so that it is written again")
         context = llama_cpp.llama_context_default_params()
-        context.n_ctx = context.n_batch = context.n_ubatch = len(ids)
+        context.n_ctx = context.n_batch = context.n_ubatch = longest
         context.n_threads = context.n_threads_batch = threads
+        if exact:  # flash attention, the default, takes keys and values in f16
+            context.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self.context = llama_cpp.llama_init_from_model(self.model, context)
         llama_cpp.llama_set_causal_attn(self.context, False)
-        self.batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+        self.batch = llama_cpp.llama_batch_init(longest, 0, 1)
+        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
+
+    def run(self, ids):
+        """A pass. Without a KV cache, as of all diffusion models, llama.cpp computes logits of all tokens."""
         self.batch.n_tokens = len(ids)
         for i, token in enumerate(ids):
             self.batch.token[i], self.batch.pos[i], self.batch.logits[i] = token, i, 1
             self.batch.n_seq_id[i] = 1
             self.batch.seq_id[i][0] = 0
-        self.shape = (len(ids), llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model)))
-
-    def run(self):
-        start = time.perf_counter()
         status = llama_cpp.llama_decode(self.context, self.batch)
         llama_cpp.llama_synchronize(self.context)
         if status:
-            sys.exit(f"llama_decode ended with {status}")
-        return time.perf_counter() - start
+            sys.exit(f"llama_cpp_peer: llama_decode ended with {status}")
 
-    def logits(self):
-        self.run()
+    def logits(self, ids):
+        self.run(ids)
         at = ctypes.cast(llama_cpp.llama_get_logits(self.context), ctypes.POINTER(ctypes.c_float))
-        return np.ctypeslib.as_array(at, shape=self.shape)
+        return np.ctypeslib.as_array(at, shape=(len(ids), self.vocabulary)).copy()
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         llama_cpp.llama_batch_free(self.batch)
         llama_cpp.llama_free(self.context)
         llama_cpp.llama_model_free(self.model)
 
 
-def our_logits(folder, ids, threads, dtype):
-    """By `tessera forward`, from and to safetensors files."""
+class Torch:
+    """llada_peer.py's passes: weights of their own, the same shapes, logits of all tokens."""
+
+    def __init__(self, threads, config, tokens):
+        import llada_peer
+        import torch
+        torch.set_num_threads(threads)
+        self.mode = torch.inference_mode
+        with self.mode():
+            self.runs = llada_peer.variants(tokens, config["num_hidden_layers"], config["vocab_size"])
+
+    def run(self, name):
+        with self.mode():
+            self.runs[name]()
+
+
+def print_agreement(what, theirs, ours, **more):
+    print_json({"agreement": what, "tokens": len(ours), **more,
+                "relative_l2": float(f"{np.linalg.norm(theirs - ours) / np.linalg.norm(ours):.3g}"),
+                "equal_argmax": round(float((theirs.argmax(1) == ours.argmax(1)).mean()), 4)})
+
+
+def agree_with_released_code(threads):
+    golden = safetensors(GOLDEN / "io.safetensors")
+    ids, logits = golden["forward.0.tokens"].ravel().tolist(), golden["forward.0.logits"]
+    logits = logits.reshape(len(ids), -1)
     with tempfile.TemporaryDirectory() as place:
-        header = json.dumps({"input_ids": {"dtype": "I32", "shape": [len(ids)],
-                                           "data_offsets": [0, 4 * len(ids)]}}).encode()
-        asked = pathlib.Path(place) / "in.safetensors"
-        asked.write_bytes(struct.pack("<Q", len(header)) + header + np.array(ids, np.int32).tobytes())
-        made = pathlib.Path(place) / "out.safetensors"
-        subprocess.run([TESSERA, "forward", folder, "--component", "model", "--inputs", asked, "--outputs", made,
-                        "--threads", str(threads), "--dtype", dtype],
-                       check=True, stdout=subprocess.DEVNULL)
-        data = made.read_bytes()
-        size = struct.unpack("<Q", data[:8])[0]
-        entry = json.loads(data[8:8 + size])["logits"]
-        begin, end = entry["data_offsets"]
-        return np.frombuffer(data[8 + size + begin:8 + size + end], np.float32).reshape(entry["shape"])
+        path = pathlib.Path(place) / "tiny.gguf"
+        write_gguf(GOLDEN / "model", path, KINDS.F32, KINDS.F32, tokenizer=False)
+        with Llama(path, threads, len(ids), exact=True) as theirs:
+            print_agreement("llama.cpp and the released code, f32", theirs.logits(ids), logits)
 
 
-def agree(folder, path, ids, threads, form):
-    theirs = Llama(path, threads, ids)
-    a, b = theirs.logits().copy(), our_logits(folder, ids, threads, "bf16")
-    theirs.close()
-    print_json({"agreement": form, "tokens": len(ids),
-                "relative_l2": round(float(np.linalg.norm(a - b) / np.linalg.norm(b)), 5),
-                "equal_argmax": round(float((a.argmax(1) == b.argmax(1)).mean()), 4)})
+def our_report(model, ids, masks, **options):
+    return model.generate(prompt_ids=[ids[:len(ids) - masks]], max_tokens=masks, stop_at_eos="none", **options).report
 
 
-def ours_ms(threads, shape, form):
-    out = subprocess.run([program("llada_bench"), str(threads), shape, "vanilla", form, "3"], check=True,
-                         capture_output=True, text=True)
-    return json.loads(out.stdout.strip().splitlines()[-1])["median_ms"]
+def ids_of(prompt, masks, config):
+    return [i * 977 % config["vocab_size"] for i in range(prompt)] + [config["mask_token_id"]] * masks
+
+
+def print_turns(shape, threads, form, turns):
+    """Medians in ms, and the ratios of the turns: median, least and most."""
+    seconds = {name: [own for _, own in taken] for name, taken in turns.items()}
+    line = {"shape": shape, "form": form, "threads": threads, "rounds": len(turns["tessera"])}
+    line |= {f"{name}_ms": round(statistics.median(all_of) * 1e3, 1) for name, all_of in seconds.items()}
+    for theirs in (name for name in seconds if not name.startswith("tessera")):
+        for own in (name for name in seconds if name.startswith("tessera")):
+            ratios = sorted(t / o for t, o in zip(seconds[theirs], seconds[own]))
+            line[f"{theirs}_over_{own}"] = [round(r, 2) for r in (statistics.median(ratios), ratios[0], ratios[-1])]
+    shares = sorted(share for taken in turns.values() for share, _ in taken)
+    print_json({**line, "others": [round(statistics.median(shares), 3), shares[-1]]})
+
+
+def busy_seconds():
+    """Of all CPUs since the start, by anyone, other virtual machines included; and of this process and its children."""
+    ticks = list(map(int, open("/proc/stat").readline().split()[1:9]))
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])
+
+
+def watched(way):
+    """What a turn took, behind the share of the CPUs that others had meanwhile."""
+    start, (all_before, own_before) = time.perf_counter(), busy_seconds()
+    taken = way()
+    (all_after, own_after), wall = busy_seconds(), time.perf_counter() - start
+    return round(max(0.0, all_after - all_before - own_after + own_before) / wall / os.cpu_count(), 3), taken
+
+
+def undisturbed(way, tries):
+    """The turn of so many that others disturbed least; the first in which they had less than a twentieth serves."""
+    said = []
+    while len(said) < tries and (not said or min(said)[0] > 0.05):
+        time.sleep(0.2)  # threads of the turn before come to rest
+        said.append(watched(way))
+    return min(said)
+
+
+def in_turn(ways, tries, rounds):
+    """{way: (share of others, seconds) of each round}."""
+    turns = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            turns[name].append(undisturbed(way, tries))
+    return turns
+
+
+def bench_seconds(threads, shape, form):
+    """Of a pass of Tessera with logits of all tokens, by a process of its own: other weights, the same shapes."""
+    said = subprocess.run([program("llada_bench"), str(threads), shape, "vanilla", form, "2"], check=True,
+                          capture_output=True, text=True)
+    return json.loads(said.stdout.splitlines()[-1])["ms"] / 1e3
+
+
+def compare_passes(form, config, ours, theirs, threads, shapes, rounds, torch):
+    now = clock(threads)
+
+    def timed(run):
+        run()  # behind another program's turn all caches are cold
+        taken = []
+        for _ in range(2):
+            start = now()
+            run()
+            taken.append(now() - start)
+        return min(taken)
+
+    for prompt, masks in shapes:
+        ids = ids_of(prompt, masks, config)
+        runs = {"tessera": lambda: our_report(ours, ids, masks, block=masks, decode="steps:1", cache="none"),
+                "llama_cpp": lambda: theirs.run(ids)}
+        if torch and form == "bf16":
+            peer = Torch(threads, config, len(ids))
+            runs |= {f"torch_{name}": lambda name=name: peer.run(name) for name in peer.runs}
+        ways = {name: lambda run=run: timed(run) for name, run in runs.items()}
+        if form in BENCH_WORDS and os.path.exists(program("llada_bench")):
+            shape = f"{len(ids)}x{config['num_hidden_layers']}x{config['vocab_size']}"
+            ways["tessera_all_logits"] = lambda: bench_seconds(threads, shape, BENCH_WORDS[form])
+        print_turns(f"{prompt}+{masks}", threads, form, in_turn(ways, 1 if threads == 1 else 2, rounds))
+
+
+def run_program(path, threads, text, length, block, steps):
+    """What llama.cpp's diffusion program says that all passes and their sampling took, and its CPU time."""
+    before = sum(os.times()[2:4])
+    out = subprocess.run([os.environ["LLAMA_DIFFUSION_CLI"], "-m", path, "-p", text, "-t", str(threads),
+                          "-tb", str(threads), "-ub", str(length), "-b", str(length), "-c", str(length), "-ngl", "0",
+                          "--temp", "0", "--diffusion-block-length", str(block), "--diffusion-steps", str(steps)],
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    said = re.search(r"total time: ([0-9.]+)ms", out.stdout + out.stderr)
+    if not said:
+        raise RuntimeError(f"{out.args[0]} ended with {out.returncode}: {(out.stdout + out.stderr)[-300:]}")
+    return float(said[1]) / 1e3, sum(os.times()[2:4]) - before
+
+
+def compare_answers(form, ours, path, threads, rounds, prompt=16, masks=112, block=32, steps=8):
+    """Blocks in so many steps each, the surest first. The prompt is shorter than a block: else the program makes a
+    pass for each block that it puts behind the end."""
+    text, blocks, now = "the quick brown fox"[:prompt], (prompt + masks) // block, clock(threads)
+    ids = list(text.encode()) + [0] * masks
+
+    def answer(cache):
+        start = now()
+        our_report(ours, ids, masks, block=block, decode=f"steps:{steps}", cache=cache)
+        return now() - start
+
+    def theirs():
+        whole = run_program(path, threads, text, prompt + masks, block, steps * blocks)
+        if threads > 1:
+            return whole[0]
+        few = run_program(path, threads, text, prompt + masks, block, blocks)  # starts as well, and makes fewer passes
+        return (whole[1] - few[1]) * steps / (steps - 1)
+
+    turns = in_turn({"tessera": lambda: answer("none"), "tessera_dual_cache": lambda: answer("dual"),
+                     "llama_cpp": theirs}, 1, rounds)
+    print_turns(f"answer {prompt}+{masks}, blocks of {block}, {steps} steps each", threads, form, turns)
 
 
 def main():
-    if len(sys.argv) < 2:
+    words = [w for w in sys.argv[1:] if w != "torch"]
+    if not words:
         sys.exit(__doc__)
-    folder = pathlib.Path(sys.argv[1])
-    threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    lengths = [int(n) for n in (sys.argv[3] if len(sys.argv) > 3 else "64,128").split(",")]
-    rounds = int(sys.argv[4]) if len(sys.argv) > 4 else 3
+    folder = pathlib.Path(words[0])
+    threads = int(words[1]) if len(words) > 1 else 1
+    shapes = [tuple(map(int, w.split("+"))) for w in (words[2] if len(words) > 2 else "64+64,256+256").split(",")]
+    rounds = int(words[3]) if len(words) > 3 else 5
     config = json.loads((folder / "config.json").read_text())
     quiet = llama_cpp.llama_log_callback(lambda *_: None)  # has to outlive all calls
     llama_cpp.llama_log_set(quiet, None)
     llama_cpp.llama_backend_init()
-    for form, ours in (("bf16", "bf16"), ("q8_0", "i8")):
+    print_json({"tessera": tessera.__version__, "llama_cpp_python": llama_cpp.__version__, "layers": config["num_hidden_layers"],
+                "llama_cpp": llama_cpp.llama_print_system_info().decode()})
+    agree_with_released_code(threads)
+    for form in (words[4] if len(words) > 4 else "bf16,experts,all").split(","):
+        options, experts, dense = FORMS[form]
         path = folder.parent / f"{folder.name}-{form}.gguf"
         if not path.exists():
-            write_gguf(folder, config, path, form == "q8_0")
-        for tokens in lengths:
-            ids = [i * 977 % config["vocab_size"] for i in range(tokens)]
-            agree(folder, path, ids, threads, form)
-            theirs = Llama(path, threads, ids)
-            theirs.run()
-            shape, times = f"{tokens}x{config['num_hidden_layers']}x{config['vocab_size']}", {"t": [], "l": []}
-            for _ in range(rounds):
-                times["t"].append(ours_ms(threads, shape, ours))
-                times["l"].append(statistics.median(theirs.run() for _ in range(3)) * 1e3)
-            theirs.close()
-            print_line(shape, statistics.median(times["t"]), {"llama_cpp": statistics.median(times["l"])},
-                       form=f"{ours} beside {form}", threads=threads, rounds=rounds)
+            write_gguf(folder, path, experts, dense)
+        own = folder
+        if options:
+            own = folder.parent / f"{folder.name}-{form}"
+            if not own.exists():
+                subprocess.run([os.environ.get("TESSERA", "build/release/tessera"), "quantise", folder, "-o", own,
+                                *options, "--progress", "none"], check=True, stdout=subprocess.DEVNULL)
+        ours = tessera.LanguageModel.from_pretrained(own, threads=threads)
+        with Llama(path, threads, max(map(sum, shapes))) as theirs:
+            ids = ids_of(*min(shapes), config)
+            print_agreement("llama.cpp and Tessera", theirs.logits(ids),
+                            ours.forward("model", {"input_ids": np.array(ids, np.int32)})["logits"], form=form)
+            compare_passes(form, config, ours, theirs, threads, shapes, rounds, "torch" in sys.argv)
+        if "LLAMA_DIFFUSION_CLI" in os.environ:
+            compare_answers(form, ours, path, threads, rounds)
 
 
 if __name__ == "__main__":
