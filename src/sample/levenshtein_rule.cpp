@@ -59,7 +59,7 @@ class LevenshteinRule : public UnmaskingPolicy {
         write[i] = said[i].token != cells_[i].token && said[i].confidence > p_.editing;
     // Where nothing is written, nor would the next passes, up to the end of the schedule.
     const bool stuck = std::ranges::count(write, true) == 0;
-    const bool last = is_last(write, first, stuck);
+    const bool last = is_last(write, stuck);
     for (size_t i = 0; i < n; ++i) write[i] = write[i] || (is_mask(cells_[i]) && (last || stuck));
     std::vector<Cell> now = cells_;
     for (size_t i = 0; i < n; ++i)
@@ -111,12 +111,12 @@ class LevenshteinRule : public UnmaskingPolicy {
     return write;
   }
 
-  bool is_last(const std::vector<bool>& write, int64_t first, bool stuck) const {
+  bool is_last(const std::vector<bool>& write, bool stuck) const {
     if (step_ + 1 >= kMostSteps) return true;
     if (p_.posts > 0) return posts_ >= p_.posts;
     for (size_t i = 0; i < cells_.size(); ++i)
       if (is_mask(cells_[i]) && cells_[i].first && !write[i] && !stuck) return false;
-    return first > 0;
+    return true;  // also where the last of them fell off the end
   }
 
   void finish(const OpenLogits& in, std::vector<Cell>& now) const {

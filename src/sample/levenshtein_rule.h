@@ -10,8 +10,8 @@ namespace tessera::sample {
 /// by a threshold with a schedule of `steps`, and tokens replaced that another beats with
 /// confidence above `editing`. What is said may be special.remove, which takes a position out of
 /// the block, or special.split, which puts a mask before what stood there; the block keeps its
-/// length: masks fill it up, and what no longer fits falls off its end. Such masks are filled in
-/// the next pass at the latest.
+/// length: masks fill it up, and what no longer fits falls off its end. As many more masks are
+/// filled.
 ///
 /// A block ends when a pass finds no mask and changes nothing, or with the pass number `posts` of
 /// those in a row that found none of its first masks (0: with the one that fills the last of

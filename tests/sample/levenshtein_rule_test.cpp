@@ -178,6 +178,15 @@ TEST(LevenshteinRule, WithoutSuchPassesItEndsWithItsLastFirstMask) {
   EXPECT_EQ(told.passes, 1);
 }
 
+TEST(LevenshteinRule, ItEndsWhereTheLastFirstMaskFallsOffTheEnd) {
+  const auto model = [](const Ids& b) {
+    if (b[1] == kMask && b[0] == kMask) return Words{{4, 5, 6}, {0.3, 0.4, 0.2}};
+    if (b[0] == kMask) return Words{{4, kSplit, 6}, {0.3, 0.9, 0.2}};
+    return Words{filled(b, {4, 7, 5}), {0.9, 0.9, 0.9}};
+  };
+  EXPECT_LE(decoded({kMask, kMask, kMask}, model, policy_of(8, 0, 0)).passes, 3);
+}
+
 TEST(LevenshteinRule, ItsLastPassSaysNoEdit) {
   for (const int32_t edit : {kRemove, kSplit}) {
     const auto told = decoded(
