@@ -138,9 +138,13 @@ void add_seconds(Inspection& found, const Model::State& state, const pipeline::R
   const double computing = pipeline::seconds_of(alone.work, rates);
   const double pass = read > 0 ? std::max(computing, double(alone.weights) / read) : computing;
   found.seconds = {{"load", load}, {"pass", pass}};
+  const auto blocks = (found.answer_tokens + found.block - 1) / found.block;
+  const bool edits = state.language->spec().decode.starts_with("edit");  // what stands, too
   found.expected =
-      fmt::format("about {:.2g} s a pass over all of it, {} to {} passes; loading {:.2g} s", pass,
-                  (found.answer_tokens + found.block - 1) / found.block, found.answer_tokens, load);
+      fmt::format("about {:.2g} s a pass over all of it, {} passes; loading {:.2g} s", pass,
+                  edits ? fmt::format("{} or more", 2 * blocks)
+                        : fmt::format("{} to {}", blocks, found.answer_tokens),
+                  load);
 }
 
 std::map<std::string, std::string> facts_of(const models::MoeLayerConfig& layer) {

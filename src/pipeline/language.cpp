@@ -34,9 +34,12 @@ std::string token_text(const Json& config, const char* key) {
 
 // The released generate() of LLaDA2.1 has these as arguments.
 std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
-  if (!read.has("editing_threshold")) return usual;
-  const sample::DecodingPolicy p;
-  return fmt::format("edit:{},{},{}", read.number("threshold", 0.7, 0, 2),
+  sample::DecodingPolicy p;
+  sample::read_decode(usual, p);
+  const auto says = [&](const char* key) { return read.has(key); };
+  if (!says("editing_threshold") && !(p.edits() && (says("threshold") || says("max_post_steps"))))
+    return usual;
+  return fmt::format("edit:{},{},{}", read.number("threshold", p.edits() ? p.threshold : 0.7, 0, 2),
                      read.number("editing_threshold", p.editing, 0, 2),
                      read.integer("max_post_steps", p.posts, 0, sample::kMostPosts));
 }
@@ -58,7 +61,7 @@ Language::Language(const load::Component& part) : part_(part) {
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", spec_.vocabulary);
     spec_.decode = decode_of(read, spec_.decode);
-    if (read.has("max_post_steps") && !read.has("editing_threshold"))
+    if (read.has("max_post_steps") && !spec_.decode.starts_with("edit"))
       unused_ = path + ": 'max_post_steps' has no effect without 'editing_threshold'";
   }
   read_template();
@@ -106,6 +109,11 @@ sample::SpecialIds Language::special() const {
   require(ids.mask != ids.remove && ids.mask != ids.split, ErrorCode::model,
           "'{}': token {} is the mask and edits the length of a block; expected different ones",
           part_.folder, ids.mask);
+  for (const int32_t end : ids.ends)
+    require(end != ids.remove && end != ids.split, ErrorCode::model,
+            "'{}': token {} ends a text ('eos_token_id') and edits the length of a block; expected "
+            "different ones",
+            part_.folder, end);
   return ids;
 }
 

@@ -26,9 +26,9 @@ struct DecodingPolicy {
   double threshold = 0.9, factor = 1, low = 0.4;
   double alpha = 0.7, gamma = 0.2, beta = 0.8;  ///< credit
   double editing = 0.5;                         ///< edit: confidence that replaces a token
-  int posts = 16;                               ///< edit: most passes over a block without masks
-  bool commit_last_failing = false;             ///< factor, as the published program
-  CachePolicy cache{KvCache::none};             ///< not automatic
+  int posts = 16;  ///< edit: most passes over a block without masks (of those that it began with)
+  bool commit_last_failing = false;  ///< factor, as the published program
+  CachePolicy cache{KvCache::none};  ///< not automatic
   StopAtEos stop = StopAtEos::none;
   int block = 32;  ///< tokens
   /// Passes as the published programs make them: a prompt and a finished block are kept by passes

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -122,11 +123,12 @@ class LevenshteinRule : public UnmaskingPolicy {
   void finish(const OpenLogits& in, std::vector<Cell>& now) const {
     for (size_t i = 0; i < now.size(); ++i)
       if (now[i].token == special_.remove || now[i].token == special_.split)
-        say(now[i], said_but(in, i, {special_.mask, special_.remove, special_.split}));
+        say(now[i], said_but(in, i, {special_.remove, special_.split}));
   }
 
   void escape(const OpenLogits& in, const std::vector<Prediction>& said,
               std::vector<Cell>& now) const {
+    std::map<size_t, std::vector<int32_t>> tried;  // by position
     for (int tries = 0; tries < kMostEscapes && seen_.contains(tokens_of(now)); ++tries) {
       size_t at = now.size();
       for (size_t i = 0; i < now.size(); ++i)
@@ -134,11 +136,12 @@ class LevenshteinRule : public UnmaskingPolicy {
             (at == now.size() || said[i].confidence < said[at].confidence))
           at = i;
       if (at == now.size()) return;
-      say(now[at], said_but(in, at, {special_.mask, now[at].token}));
+      tried[at].push_back(now[at].token);
+      say(now[at], said_but(in, at, tried[at]));
     }
   }
 
-  // The likeliest of a position's other tokens; ties: the lowest id.
+  // The likeliest of a position's other tokens but the mask; ties: the lowest id.
   static Prediction said_but(const OpenLogits& in, size_t i, const std::vector<int32_t>& others) {
     const auto at = static_cast<int64_t>(i);
     tensor::Tensor row = tensor::Tensor::empty({1, in.logits.size(1)}, tensor::DType::f32);

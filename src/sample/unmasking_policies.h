@@ -11,11 +11,11 @@
 
 namespace tessera::sample {
 
-/// What the model says of one position.
+/// What the model says of one position, or what an edit of a block's length brings there.
 struct Prediction {
   int64_t position = 0;
   int32_t token = 0;
-  double confidence = 0;  ///< of the token, by a softmax in double over the whole vocabulary
+  double confidence = 0;  ///< of the token, by a softmax in double over all but the mask
   int64_t shift = 0;      ///< places from where it was said, or stood, in the pass
   bool moved = false;     ///< not said by the pass: what stood there, or a new mask
 };
@@ -56,7 +56,8 @@ class UnmaskingPolicy {
   virtual ~UnmaskingPolicy() = default;
   /// A new block with so many masks.
   virtual void begin_block(int64_t masks) = 0;
-  /// In rising order of position; at least one as long as there are masks.
+  /// In rising order of position; at least one as long as there are masks, but where lengths are
+  /// edited.
   virtual std::vector<Prediction> choose(const OpenLogits& logits) = 0;
   /// Whether a block without masks needs another pass; nothing: the rule does not say.
   virtual std::optional<bool> goes_on() const { return {}; }

@@ -65,6 +65,29 @@ TEST(Language, SaysWhatOfTheGenerationConfigNothingReads) {
   EXPECT_EQ(open(folder).check(nn::DType::bf16), "");
 }
 
+TEST(Language, GenerationConfigChangesWhatAFolderThatEditsLengthsDoes) {
+  const golden::TextModel folder("llada22_block_routing");
+  const auto decode = [&](const char* generation, const char* ids) {
+    base::Json config = base::read_json(folder.path("config.json"));
+    config.update(base::Json::parse(ids));
+    folder.write("config.json", config.dump());
+    folder.write("generation_config.json", generation);
+    return open(folder).spec().decode;
+  };
+  const char* const edits = R"({"delete_token_id": 12, "split_token_id": 77})";
+  EXPECT_EQ(decode("{}", edits), "edit:0.5,0");
+  EXPECT_EQ(decode(R"({"editing_threshold": 0.25})", edits), "edit:0.5,0.25,16");
+  EXPECT_EQ(decode(R"({"threshold": 0.75})", edits), "edit:0.75,0,16");
+  EXPECT_EQ(decode(R"({"max_post_steps": 0})", edits), "edit:0.5,0,0");
+  EXPECT_EQ(open(folder).check(nn::DType::bf16), "");
+  decode(R"({"eos_token_id": [76, 12]})", edits);
+  EXPECT_NE(golden::error_of([&] { open(folder).special(); }).find("token 12 ends a text"),
+            std::string::npos);
+  const char* const none = R"({"delete_token_id": null, "split_token_id": null})";
+  EXPECT_EQ(decode(R"({"editing_threshold": 0.25})", none), "edit:0.7,0.25,16");
+  EXPECT_EQ(decode(R"({"threshold": 0.75})", none), "threshold:0.9");
+}
+
 TEST(Language, GenerationConfigSaysTheEndsBeforeTheConfig) {
   const golden::TextModel folder("llada_moe");
   EXPECT_EQ(open(folder).special().ends, (std::vector<int32_t>{92}));

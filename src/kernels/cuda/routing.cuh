@@ -14,15 +14,23 @@ __device__ inline Best better(Best a, Best b) {
   return b.value > a.value || (b.value == a.value && b.index < a.index) ? b : a;
 }
 
+__device__ inline Best best_of_warp(Best best) {
+  for (int step = kWarp / 2; step > 0; step /= 2)
+    best = better(best, {__shfl_xor_sync(kAllLanes, best.value, step),
+                         __shfl_xor_sync(kAllLanes, best.index, step)});
+  return best;
+}
+__device__ inline double sum_of_warp(double sum) {
+  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+  return sum;
+}
+
 // The largest of n ranks and the lowest index that has it; -inf and NaN are never taken.
 __device__ inline Best best_of(const float* rank, int n, int lane) {
   Best best{-INFINITY, n};
   for (int i = lane; i < n; i += kWarp)
     if (rank[i] > best.value) best = {rank[i], i};
-  for (int step = kWarp / 2; step > 0; step /= 2)
-    best = better(best, {__shfl_xor_sync(kAllLanes, best.value, step),
-                         __shfl_xor_sync(kAllLanes, best.index, step)});
-  return best;
+  return best_of_warp(best);
 }
 
 __device__ inline void close_groups(const RouteArgs& a, float* rank, float* worth, int* open,
@@ -73,8 +81,7 @@ __device__ inline double exact_scores(const RouteArgs& a, const float* logits, d
     exact[e] = a.sigmoid ? 1 / (1 + exp(-x)) : exp(x - double{top});
     sum += exact[e];
   }
-  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
-  return a.sigmoid ? 1 : sum;
+  return a.sigmoid ? 1 : sum_of_warp(sum);
 }
 
 // The `count` largest of n ranks, one a call of put(j, best): best.index is n where none is left.

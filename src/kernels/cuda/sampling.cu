@@ -62,17 +62,6 @@ __device__ inline double base_of(float largest) {
   return largest == -INFINITY ? -3.4028234663852886e38 : double{largest};
 }
 
-__device__ inline Best best_of_warp(Best best) {
-  for (int step = kWarp / 2; step > 0; step /= 2)
-    best = better(best, {__shfl_xor_sync(kAllLanes, best.value, step),
-                         __shfl_xor_sync(kAllLanes, best.index, step)});
-  return best;
-}
-__device__ inline double sum_of_warp(double sum) {
-  for (int step = kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
-  return sum;
-}
-
 // The peaks of parts [rows, parts].
 __global__ void __launch_bounds__(kSpreadThreads)
     peak_parts_kernel(PeaksArgs a, int64_t parts, Peak* found) {
