@@ -53,7 +53,7 @@ class LevenshteinRule : public UnmaskingPolicy {
       masks += is_mask(cell);
       first += is_mask(cell) && cell.first;
     }
-    posts_ = first == 0 ? posts_ + 1 : 0;
+    posts_ += first == 0;  // for good: nothing says the mask
     std::vector<bool> write = filled(said, masks, masks - first);
     for (size_t i = 0; i < n; ++i)
       if (!is_mask(cells_[i]))
@@ -100,7 +100,7 @@ class LevenshteinRule : public UnmaskingPolicy {
     for (size_t i = 0; i < cells_.size(); ++i) {
       if (!is_mask(cells_[i])) continue;
       surest.push_back(i);
-      write[i] = step_ >= steps_ || said[i].confidence > p_.threshold;
+      write[i] = said[i].confidence > p_.threshold;
       sure += write[i];
     }
     const int64_t need = step_ >= steps_ ? masks : share_of(masks_, steps_, step_) + added;

@@ -86,18 +86,5 @@ TEST_F(EditsOfLength, LogProbabilitiesAndConfidencesMoveWithTheirTokens) {
   }
 }
 
-// Nothing is final before its block is settled.
-TEST_F(EditsOfLength, StreamSettledBlocksAlone) {
-  Model model = open();
-  std::vector<int64_t> begins;
-  CompleteControl control;
-  control.on_progress = [&](const CompleteProgress& p) {
-    if (!p.ended) begins.push_back(p.from);
-  };
-  const auto result = model.complete(request(), control);
-  EXPECT_TRUE(std::is_sorted(begins.begin(), begins.end()));
-  EXPECT_GT(result.completions[0].passes.size(), 8u);
-}
-
 }  // namespace
 }  // namespace tessera

@@ -164,6 +164,36 @@ TEST(BlockWalk, EditsGoOnUntilNothingChangesOrSoManyPasses) {
   EXPECT_EQ(w->generated(), (std::vector<int32_t>{6, 3, 5, 5, 5}));
 }
 
+// Its rule knows when; a mask that an edit puts in lies behind what looks final.
+TEST(BlockWalk, NothingIsSettledBeforeABlockThatEditsItsLengthIs) {
+  constexpr int32_t kSplit = 7;
+  const auto w = block_walk({1, 1, 1}, 5, {.rule = DecodingPolicy::Rule::edit, .block = 4},
+                            {kMask, {kEnd}, 6, kSplit}, true);
+  const auto pass = [&](const std::vector<int32_t>& words) {
+    const auto next = w->next();
+    OpenLogits in{
+        {}, {}, tensor::Tensor::zeros({int64_t(words.size()), 10}, tensor::DType::f32), kMask};
+    for (int64_t i = std::max(w->prompt(), next->decide.begin); i < next->decide.end; ++i) {
+      in.positions.push_back(i);
+      in.held.push_back(w->ids()[size_t(i)]);
+    }
+    for (size_t i = 0; i < words.size(); ++i) in.logits.row<float>(int64_t(i))[words[i]] = 9;
+    w->commit(*next, w->rule().choose(in));
+  };
+  pass({5});
+  EXPECT_EQ(w->settled(), 0) << "the first block may still be edited";
+  pass({5});
+  EXPECT_EQ(w->settled(), 1);
+  pass({2, 3, 4, 5});
+  pass({2, kSplit, 4, 5});
+  EXPECT_EQ(w->ids(), (std::vector<int32_t>{1, 1, 1, 5, 2, kMask, 3, 4}));
+  EXPECT_EQ(w->settled(), 1);
+  pass({2, 4, 3, 4});
+  pass({2, 4, 3, 4});
+  EXPECT_FALSE(w->next());
+  EXPECT_EQ(w->generated(), (std::vector<int32_t>{5, 2, 4, 3, 4}));
+}
+
 TEST(BlockWalk, AnEndThatIsEditedAwayEndsNothing) {
   DecodingPolicy p{.rule = DecodingPolicy::Rule::edit, .stop = StopAtEos::early, .block = 4};
   const auto w = walk(2, 6, p, true);

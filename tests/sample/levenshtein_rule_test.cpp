@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "sample/block_walk.h"
+#include "sample/levenshtein_reference.h"
 
 namespace tessera::sample {
 namespace {
@@ -53,8 +54,10 @@ DecodingPolicy policy_of(int steps, double editing, int posts) {
   return p;
 }
 
-/// The passes over one block behind `prompt` tokens of it that stay.
-Told decoded(Ids block, const Model& model, const DecodingPolicy& policy, size_t prompt = 0) {
+/// The passes over one block behind `prompt` tokens of it that stay; by logits [tokens,
+/// vocabulary].
+Told decoded_by(Ids block, const std::function<tensor::Tensor(const Ids&)>& model,
+                const DecodingPolicy& policy, size_t prompt) {
   const auto rule = levenshtein_rule(policy, kSpecial);
   rule->begin_block(std::count(block.begin(), block.end(), kMask));
   Told told{block, 0, std::vector<double>(block.size())};
@@ -62,7 +65,7 @@ Told decoded(Ids block, const Model& model, const DecodingPolicy& policy, size_t
     OpenLogits in{{}, {block.begin() + int64_t(prompt), block.end()}, {}, kMask};
     for (size_t i = prompt; i < block.size(); ++i) in.positions.push_back(int64_t(i));
     const auto n = static_cast<int64_t>(block.size());
-    in.logits = logits_of(model(block)).slice(0, int64_t(prompt), n);
+    in.logits = model(block).slice(0, int64_t(prompt), n);
     const std::vector<double> before = told.confidence;
     for (const Prediction& p : rule->choose(in)) {
       block[size_t(p.position)] = p.token;
@@ -71,10 +74,16 @@ Told decoded(Ids block, const Model& model, const DecodingPolicy& policy, size_t
       }
       told.confidence[size_t(p.position)] = p.confidence;
     }
-    EXPECT_LE(++told.passes, 1000);
-  } while (rule->goes_on().value() && told.passes < 1000);
+    ++told.passes;
+  } while (rule->goes_on().value() && told.passes < 1001);
+  EXPECT_LE(told.passes, 1000);
   told.block = block;
   return told;
+}
+
+Told decoded(Ids block, const Model& model, const DecodingPolicy& policy, size_t prompt = 0) {
+  return decoded_by(
+      std::move(block), [&](const Ids& b) { return logits_of(model(b)); }, policy, prompt);
 }
 
 Ids filled(Ids block, const Ids& target) {
@@ -220,6 +229,17 @@ TEST(LevenshteinRule, SaysSomethingElseInsteadOfWhatItSaidBefore) {
   EXPECT_EQ(seen.size(), 4u);
 }
 
+TEST(LevenshteinRule, ForgetsABlockWithTheNext) {
+  const auto rule = levenshtein_rule(policy_of(8, 0, 16), kSpecial);
+  for (int block = 0; block < 2; ++block) {
+    rule->begin_block(8);
+    const OpenLogits in{{0, 1, 2, 3, 4, 5, 6, 7}, kMasks, logits_of({kTarget, {}, kMasks}), kMask};
+    Ids said;
+    for (const Prediction& p : rule->choose(in)) said.push_back(p.token);
+    EXPECT_EQ(said, kTarget) << block;
+  }
+}
+
 TEST(LevenshteinRule, AlwaysEnds) {
   for (const int32_t edit : {kRemove, kSplit})
     for (const int posts : {0, 1, 50}) {
@@ -230,8 +250,45 @@ TEST(LevenshteinRule, AlwaysEnds) {
           },
           policy_of(8, 0, posts));
       EXPECT_FALSE(has_masks(told.block)) << edit << ", " << posts;
+      EXPECT_LE(told.passes, posts < 50 ? 4 : 1000) << edit << ", " << posts;
       EXPECT_EQ(std::count(told.block.begin(), told.block.end(), edit), 0);
     }
+}
+
+TEST(LevenshteinRule, IsWhatItIsWordByWord) {
+  std::mt19937 draw(3);
+  const auto one_of = [&](auto list) { return *(list.begin() + draw() % list.size()); };
+  int many = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Ids block(4 + draw() % 8, kMask);
+    const size_t prompt = draw() % 3;
+    for (size_t j = 0; j < prompt; ++j)
+      block[j] = one_of(std::initializer_list<int32_t>{1, kRemove, kSplit});
+    using Doubles = std::initializer_list<double>;
+    DecodingPolicy policy =
+        policy_of(int(draw() % (block.size() + 1)), one_of(Doubles{0, 0.3, 0.5, 2}),
+                  one_of(std::initializer_list<int>{0, 1, 2, 3, 16}));
+    policy.block = int(block.size());
+    policy.threshold = one_of(Doubles{0, 0.3, 0.5, 0.9, 2});
+    const RandomModel model{uint32_t(i), kVocabulary, one_of(Doubles{0.5, 1, 2}),
+                            one_of(Doubles{0, 0.1, 0.3, 0.6})};
+    const PlainResult want = PlainLevenshtein(block, prompt, model, policy, kSpecial).run();
+    const Told told = decoded_by(
+        block,
+        [&](const Ids& b) {
+          std::vector<float> all;
+          for (const auto& row : model(b, kSpecial)) all.insert(all.end(), row.begin(), row.end());
+          return tensor::Tensor::from(std::span<const float>(all),
+                                      {int64_t(b.size()), kVocabulary});
+        },
+        policy, prompt);
+    ASSERT_EQ(told.block, want.block) << i;
+    ASSERT_EQ(told.passes, want.passes) << i;
+    for (size_t j = 0; j < block.size(); ++j)
+      ASSERT_NEAR(told.confidence[j], want.confidence[j], 1e-9) << i;
+    many += want.passes > 12;
+  }
+  EXPECT_GT(many, 100);  // blocks that edited for long
 }
 
 TEST(LevenshteinRule, IsTheRuleThatEditsWhereAModelEditsLengths) {
