@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 HOT = ("attention", "attention_sm90", "biased_attention", "conv", "conv_sm90", "elementwise", "experts", "experts_sm90", "few_rows", "group_norm", "matmul", "matmul_sm90", "norm", "rope", "routing",
-       "selection")
+       "selection", "sampling")
 FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-arch=sm_90a", "-cubin", "-Xptxas", "-v"]
 SERIAL = re.compile(r"wgmma\.mma_async instructions are serialized due to ([^']*) '(\S+)'")
 FRAME = re.compile(r"Function properties for (\S+)\s+(\d+) bytes stack frame, "
