@@ -1,5 +1,6 @@
 #include "nn/moe/log.h"
 
+#include "tensor/device_runtime.h"
 #include "tensor/scope.h"
 
 namespace tessera::nn {
@@ -7,8 +8,7 @@ namespace {
 
 constexpr size_t kMostUncounted = 256;  // calls between two looks at what was routed on a device
 
-void count(const Tensor& routed, MoeEvent& event) {
-  const Tensor ids = routed.to(tensor::Device::cpu);
+void count(const Tensor& ids, MoeEvent& event) {
   std::vector<bool> touched;
   int64_t rows = 0;
   for (int64_t t = 0; t < ids.size(0); ++t)
@@ -27,8 +27,29 @@ void count(const Tensor& routed, MoeEvent& event) {
 
 }  // namespace
 
+std::vector<Tensor> on_host(const std::vector<Tensor>& ids) {
+  int64_t elements = 0;
+  for (const Tensor& one : ids) elements += one.elements();
+  if (ids.empty() || !tensor::is_gpu(ids.front().device())) return ids;
+  std::vector<Tensor> here = ids;
+  const auto each = [&](const Tensor& all, const auto& f) {
+    int64_t at = 0;
+    for (Tensor& one : here) {
+      f(one, all.slice(0, at, at + one.elements()).reshape(one.shape()));
+      at += one.elements();
+    }
+  };
+  const Tensor there = Tensor::empty({elements}, tensor::DType::i32, ids.front().device());
+  each(there, [](const Tensor& one, const Tensor& place) { tensor::copy_into(place, one); });
+  each(there.to(tensor::Device::cpu), [](Tensor& one, const Tensor& place) { one = place; });
+  return here;
+}
+
 void MoeLog::settle() const {
-  for (const auto& [at, ids] : uncounted_) count(ids, events_[at]);
+  std::vector<Tensor> ids;
+  for (const auto& [at, routed] : uncounted_) ids.push_back(routed);
+  ids = on_host(ids);
+  for (size_t i = 0; i < ids.size(); ++i) count(ids[i], events_[uncounted_[i].first]);
   uncounted_.clear();
 }
 

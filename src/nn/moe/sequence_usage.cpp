@@ -36,33 +36,14 @@ void SequenceUsage::count(const Call& call, const Tensor& ids, std::vector<Count
   }
 }
 
-std::vector<Tensor> SequenceUsage::fetched(const std::vector<Call>& calls) {
-  std::vector<Tensor> ids;
-  int64_t elements = 0;
-  for (const Call& call : calls) {
-    ids.push_back(call.ids);
-    elements += call.ids.elements();
-  }
-  if (!tensor::is_gpu(ids.front().device())) return ids;
-  const Tensor there = Tensor::empty({elements}, tensor::DType::i32, ids.front().device());
-  const auto each = [&](const Tensor& all, const auto& f) {
-    int64_t at = 0;
-    for (Tensor& one : ids) {
-      f(one, all.slice(0, at, at + one.elements()).reshape(one.shape()));
-      at += one.elements();
-    }
-  };
-  each(there, [](const Tensor& one, const Tensor& place) { tensor::copy_into(place, one); });
-  each(there.to(tensor::Device::cpu), [](Tensor& one, const Tensor& place) { one = place; });
-  return ids;
-}
-
 void SequenceUsage::settle() {
   if (calls_.empty()) return;
   std::vector<Counts> counts;
   std::vector<int> sequences;
   std::vector<size_t> ends;  // of the calls
-  const std::vector<Tensor> ids = fetched(calls_);
+  std::vector<Tensor> ids;
+  for (const Call& call : calls_) ids.push_back(call.ids);
+  ids = on_host(ids);
   for (size_t call = 0; call < calls_.size(); ++call) {
     count(calls_[call], ids[call], counts, sequences);
     ends.push_back(counts.size());

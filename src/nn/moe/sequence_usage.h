@@ -34,8 +34,6 @@ class SequenceUsage {
   };
   /// Of a call and sequence: tokens, then whether each expert got any.
   using Counts = std::vector<int64_t>;
-  /// What the calls routed, on the host: of a GPU's all fetched at once.
-  static std::vector<Tensor> fetched(const std::vector<Call>& calls);
   static void count(const Call& call, const Tensor& ids, std::vector<Counts>& counts,
                     std::vector<int>& sequences);
   void settle();
