@@ -1,8 +1,8 @@
 """Decoding an image with the sizes of Stable Diffusion's VAE and random weights in PyTorch: default
 (f32, channels first) and best (bf16, channels last), beside Tessera's decoder; compiled: best through
-torch.compile; compiled_graphed: that as a CUDA graph.
+torch.compile; compiled_graphed: that as a CUDA graph; openvino: the same decoder in OpenVINO (CPU).
 
-    TESSERA_BENCH=build/release/bench python bench/peers/vae_peer.py [threads] [shape] [compile] [--device cuda]
+    TESSERA_BENCH=build/release/bench python bench/peers/vae_peer.py [threads] [shape] [compile] [openvino] [--device cuda]
 """
 import sys
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 
-from alternate import compare, finish, graphed, program, take_device
+from alternate import by_openvino, compare, finish, graphed, program, take_device
 
 
 class Resnet(nn.Module):
@@ -62,7 +62,7 @@ def decoder():
     return nn.Sequential(*layers).eval()
 
 
-def variants(shape, compiled, device):
+def variants(shape, compiled, device, openvino_threads):
     height, width = (int(side) // 8 for side in shape.split("x"))
     plain, latent = decoder(), torch.randn(1, 4, height, width)
     half = decoder().bfloat16().to(memory_format=torch.channels_last)
@@ -73,20 +73,22 @@ def variants(shape, compiled, device):
         ways["compiled"] = lambda: fast(last)
         if device == "cuda":
             ways["compiled_graphed"] = graphed(ways["compiled"])
+    if openvino_threads:
+        ways["openvino"] = by_openvino(plain, [latent], openvino_threads)
     return ways
 
 
 def main():
     device, words = take_device(sys.argv[1:])
-    compiled = "compile" in words
-    words = [word for word in words if word != "compile"]
+    compiled, openvino = "compile" in words, "openvino" in words
+    words = [word for word in words if word not in ("compile", "openvino")]
     threads = int(words[0]) if words else 1
     shape = words[1] if len(words) > 1 else "512x512"
     torch.set_num_threads(threads)
     torch.set_default_device(device)
     with torch.inference_mode():
-        compare(program("vae_bench"), threads, shape + "-bf16", variants(shape, compiled, device), rounds=1,
-                times=1 if device == "cpu" else 3, device=device)
+        compare(program("vae_bench"), threads, shape + "-bf16", variants(shape, compiled, device, threads if openvino else 0),
+                rounds=1, times=1 if device == "cpu" else 3, device=device)
     finish()
 
 

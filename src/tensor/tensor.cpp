@@ -230,6 +230,14 @@ Tensor Tensor::reshape(const Shape& shape) const {
   return other;
 }
 
+Tensor Tensor::bits_as(DType dtype) const {
+  const int64_t size = size_of(dtype);
+  require(rank() == 1 && dense() && bytes() % size == 0 && offset_ % size == 0, ErrorCode::usage,
+          "a tensor {} of {} at byte {} cannot be read as {}", shape_, name_of(dtype_), offset_,
+          name_of(dtype));
+  return over(storage_, offset_, {bytes() / size}, dtype);
+}
+
 Tensor Tensor::contiguous() const {
   if (dense()) return *this;
   Tensor copy = empty(shape_, dtype_, device());

@@ -63,6 +63,9 @@ class Tensor {
   /// tensor without axis `axis` of size 1.
   Tensor slice(int axis, int64_t begin, int64_t end) const;
   Tensor reshape(const Shape& shape) const;
+  /// A view of the same bytes, in one run, as elements of another type. Must be dense, of rank 1,
+  /// a whole number of them, and aligned for them.
+  Tensor bits_as(DType dtype) const;
 
   /// The same elements, dense, in new memory unless they are dense already.
   Tensor contiguous() const;

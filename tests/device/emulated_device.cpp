@@ -24,6 +24,7 @@ int open_count = 0;  // under the mutex
 std::atomic<int64_t> upload_count{0}, download_count{0};
 
 std::atomic<int64_t> replay_count{0};
+std::atomic<int> spared_now{0}, spared_most{0};
 
 std::mutex recording;
 std::map<void*, std::shared_ptr<Recorded>> recorded;  // by stream
@@ -117,6 +118,10 @@ class EmulatedRuntime : public tensor::DeviceRuntime {
     do_or_record(stream,
                  [of = static_cast<EmulatedEvent*>(event)->shared_from_this()] { of->wait(); });
   }
+  void spare(int multiprocessors) override {
+    spared_now = multiprocessors;
+    if (multiprocessors > 0) spared_most = multiprocessors;
+  }
   bool done(void* event) override { return static_cast<EmulatedEvent*>(event)->reached(); }
   void* begin_recording() override { return start_recording(); }
   std::unique_ptr<tensor::DeviceGraph> end_recording(void* stream) override {
@@ -170,11 +175,14 @@ EmulatedDevice::EmulatedDevice(int64_t capacity) {
   pool_ = std::make_shared<tensor::DevicePool>(std::move(runtime));
   tensor::use_device(pool_);
   upload_count = download_count = replay_count = 0;
+  spared_now = spared_most = 0;
 }
 
 EmulatedDevice::~EmulatedDevice() { tensor::use_device(nullptr); }
 
 int64_t EmulatedDevice::replays() const { return replay_count; }
+int EmulatedDevice::spared() const { return spared_now; }
+int EmulatedDevice::most_spared() const { return spared_most; }
 int64_t EmulatedDevice::uploads() const { return upload_count; }
 int64_t EmulatedDevice::downloads() const { return download_count; }
 

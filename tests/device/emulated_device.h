@@ -51,6 +51,9 @@ class EmulatedDevice {
   /// Copies so far.
   int64_t uploads() const;
   int64_t downloads() const;
+  /// Multiprocessors that kernels leave to others, now and the last time that there were any.
+  int spared() const;
+  int most_spared() const;
   /// How often recorded work was done again.
   int64_t replays() const;
   tensor::DevicePool& pool() const { return *pool_; }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.h"
+#include "comm/nccl/courier.h"
 #include "comm/nccl/launch.h"
 #include "comm/threads/launch.h"
 #include "device/emulated_gpu.h"
@@ -22,10 +23,10 @@ RunOptions options(const std::string& device, const std::string& plan) {
   return run;
 }
 
-GenerateResult generated(const RunOptions& run) {
+GenerateResult generated(const RunOptions& run, int steps = 4) {
   GenerateRequest request;
   request.classes = {"1", "3"};
-  request.steps = 4;
+  request.steps = steps;
   request.guidance = 1.5f;
   request.decode = false;
   return Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model", run)
@@ -43,8 +44,13 @@ CompleteResult completed(const RunOptions& run) {
   return Model::open(golden.folder + "/model", run).complete(q);
 }
 
-// `body` on each rank of a plan; how many tensors went by NCCL.
-int64_t on_ranks(const std::string& plan, const std::function<void(const RunOptions&)>& body) {
+struct Moved {
+  int64_t tensors = 0;    // by NCCL
+  int64_t downloads = 0;  // of all ranks
+};
+
+// `body` on each rank of a plan.
+Moved on_ranks(const std::string& plan, const std::function<void(const RunOptions&)>& body) {
   EmulatedGpu gpu;
   EmulatedNccl nccl(gpu);
   RunOptions run = options("cuda", plan);
@@ -62,7 +68,10 @@ int64_t on_ranks(const std::string& plan, const std::function<void(const RunOpti
   });
   EXPECT_EQ(nccl.misuses(), 0);
   EXPECT_EQ(nccl.open_ends(), 0);
-  return nccl.transfers() - ranks * (ranks - 1);
+  const int64_t tensors = nccl.transfers() - ranks * (ranks - 1);
+  EXPECT_EQ(gpu.spared(), 0);
+  EXPECT_EQ(gpu.most_spared(), tensors > 0 ? comm::nccl::Courier::kSpared : 0);
+  return {tensors, gpu.downloads()};
 }
 
 TEST(RanksWithGpus, GenerateWhatOneProcessDoes) {
@@ -72,16 +81,32 @@ TEST(RanksWithGpus, GenerateWhatOneProcessDoes) {
                            "expert=2,schedule=displaced,conditional=low"}) {
     const GenerateResult here = generated(options("cpu", plan));
     GenerateResult there;
-    const int64_t moved = on_ranks(plan, [&](const RunOptions& run) {
+    const Moved moved = on_ranks(plan, [&](const RunOptions& run) {
       GenerateResult made = generated(run);
       if (run.processes->rank() == 0) there = std::move(made);
     });
     EXPECT_EQ(there.latents, here.latents) << plan;
-    EXPECT_EQ(moved > 0, std::string(plan) != "data=2") << plan << ": " << moved;
+    EXPECT_EQ(moved.tensors > 0, std::string(plan) != "data=2") << plan << ": " << moved.tensors;
     EXPECT_EQ(there.report.device, "cuda:0 (emulated GPU)");
     for (const auto& [key, traffic] : here.report.traffic)
       EXPECT_EQ(there.report.traffic.at(key).bytes, traffic.bytes) << plan << " " << key.first;
   }
+}
+
+// What a rank waits for in a layer, beside other ranks: its routing, of which experts have what, by
+// one transfer. The rows that arrive tell their experts to the device alone.
+TEST(RanksWithGpus, ALayerOfExpertsWaitsForTheHostOnce) {
+  constexpr int kLayers = 3;
+  const auto downloads_of_a_step = [](const std::string& plan) {
+    const auto downloads = [&](int steps) {
+      return on_ranks(plan, [&](const RunOptions& run) { generated(run, steps); }).downloads;
+    };
+    return (downloads(6) - downloads(4)) / 2;
+  };
+  const int64_t without = downloads_of_a_step("data=2");
+  for (const char* schedule : {"", ",schedule=displaced", ",schedule=interweaved"})
+    EXPECT_EQ(downloads_of_a_step(std::string("expert=2") + schedule) - without, 2 * kLayers)
+        << schedule;
 }
 
 TEST(RanksWithGpus, CompleteWhatOneProcessDoes) {

@@ -62,6 +62,18 @@ TEST(Tensor, ReshapesWhatIsDense) {
   EXPECT_THROW(x.slice(1, 0, 2).reshape({6}), Error);
 }
 
+TEST(Tensor, ReadsItsBytesAsAnotherType) {
+  const Tensor ids = Tensor::from(std::vector<int32_t>{0x3f800000, 5, -1}, {3});
+  EXPECT_EQ(ids.slice(0, 0, 1).bits_as(DType::f32).to_floats(), std::vector<float>{1});
+  const Tensor halves = ids.bits_as(DType::bf16);
+  EXPECT_EQ(halves.elements(), 6);
+  EXPECT_EQ(halves.to_floats()[1], 1);
+  EXPECT_EQ(halves.slice(0, 2, 4).bits_as(DType::i32).to_ints(), std::vector<int64_t>{5});
+  EXPECT_THROW(halves.slice(0, 1, 3).bits_as(DType::i32), Error) << "not aligned";
+  EXPECT_THROW(halves.slice(0, 0, 3).bits_as(DType::i32), Error) << "no whole number of them";
+  EXPECT_THROW(ids.reshape({3, 1}).bits_as(DType::f32), Error);
+}
+
 TEST(Tensor, RefusesToLeaveItsBounds) {
   const Tensor x = counting({3, 4});
   EXPECT_THROW(x.slice(0, 2, 4), Error);

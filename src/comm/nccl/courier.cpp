@@ -109,7 +109,7 @@ void Courier::queue(Job job) {
     const std::lock_guard lock(mutex_);
     if (broken_) return;
     jobs_.push_back(std::move(job));
-    busy_ = true;
+    if (!std::exchange(busy_, true)) runtime_->spare(kSpared);
   }
   wake_.notify_one();
 }
@@ -208,10 +208,12 @@ void Courier::work() {
     lock.lock();
     for (size_t peer = 0; peer < sent.size(); ++peer) under_way_[peer] -= sent[peer];
     room_.notify_all();
-    busy_ = under_way || !jobs_.empty();
+    const bool was_busy = std::exchange(busy_, under_way || !jobs_.empty());
+    if (was_busy && !busy_) runtime_->spare(0);
     if (!busy_) idle_.notify_all();
   }
   lock.unlock();
+  runtime_->spare(0);
   cut();
 }
 

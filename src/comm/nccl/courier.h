@@ -41,6 +41,9 @@ class Courier : public Gate {
 
   /// Sends under way from one rank to another, at most.
   static constexpr int kMostUnderWay = 128;
+  /// Multiprocessors that kernels leave to transfers while some are under way: a block of NCCL
+  /// finds no room beside one that has all registers, and would wait for the end of its kernel.
+  static constexpr int kSpared = 16;
 
   bool pass(int from, Message& message) override;
   void failed(const Error& error) override;

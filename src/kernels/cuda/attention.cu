@@ -27,7 +27,7 @@ bool all_in_boxes(const AttentionArgs& a) {
 
 void attention_wide(const AttentionArgs& args, int keys) {
   launch("attention", keys == 64 ? attention_wide_kernel<64> : attention_wide_kernel<32>,
-         Launch{.blocks = multiprocessors(),
+         Launch{.blocks = unspared(multiprocessors()),
                 .threads = kWideThreads,
                 .shared = keys == 64 ? WideTile<64>::kShared : WideTile<32>::kShared},
          args);
@@ -55,15 +55,15 @@ void attention(const AttentionArgs& args) {
   }
   if (plan.width == 0) return attention_f32(args);
   if (all_in_boxes(args) && has_warpgroups()) return attention_sm90(args);
-  launch(
-      "attention",
-      plan.width == 64    ? attention_kernel<64, 64>
-      : plan.width == 80  ? attention_kernel<80, 64>
-      : plan.width == 128 ? attention_kernel<128, 64>
-                          : attention_kernel<256, 16>,
-      Launch{
-          .blocks = 2 * multiprocessors(), .threads = kAttentionThreads, .shared = plan.shared()},
-      args);
+  launch("attention",
+         plan.width == 64    ? attention_kernel<64, 64>
+         : plan.width == 80  ? attention_kernel<80, 64>
+         : plan.width == 128 ? attention_kernel<128, 64>
+                             : attention_kernel<256, 16>,
+         Launch{.blocks = 2 * unspared(multiprocessors()),
+                .threads = kAttentionThreads,
+                .shared = plan.shared()},
+         args);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -28,7 +28,7 @@ void run(const AttentionArgs& a) {
       row_map(name, a.k, a.k_stride, a.k_tokens, a.kv_heads, a.head_dim, Tile::kKeys),
       row_map(name, a.v, a.v_stride, a.k_tokens, a.kv_heads, a.head_dim, Tile::kKeys)};
   launch(name, attention_sm90_kernel<Width, Groups>,
-         Launch{.blocks = multiprocessors(),
+         Launch{.blocks = unspared(multiprocessors()),
                 .threads = Tile::kThreads,
                 .shared = Tile::kShared,
                 .early = true},

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/spared.h"
 
 namespace tessera::kernels::cuda {
 

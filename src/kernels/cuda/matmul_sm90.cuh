@@ -292,7 +292,7 @@ __device__ inline void make_tiles(const Work& work) {
 
 template <int N>
 Launch launch_of_tiles(int64_t tiles) {
-  const int64_t most = multiprocessors();
+  const int64_t most = unspared(multiprocessors());
   return {.blocks = tiles < most ? tiles : most,
           .threads = kSm90Threads,
           .shared = ProductTile<N>::kShared,

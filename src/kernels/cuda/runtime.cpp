@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "kernels/cuda/spared.h"
 #include "kernels/gpu.h"
 #include "tensor/staging.h"
 
@@ -116,6 +117,9 @@ class CudaRuntime : public tensor::DeviceRuntime {
     check(
         cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
         "cudaStreamWaitEvent");
+  }
+  void spare(int multiprocessors) override {
+    cuda::spared_multiprocessors.store(multiprocessors, std::memory_order_relaxed);
   }
   bool done(void* event) override {
     const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));

@@ -20,10 +20,7 @@ using tensor::Tensor;
 // A message to the experts: rows in one run, then 4 bytes for the expert of each.
 int64_t wire_elements(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
-struct Parts {
-  Tensor rows, numbers;  // [rows, hidden], and the rest
-};
-Parts parts_of(const Tensor& message, int64_t hidden) {
+MessageParts parts_of(const Tensor& message, int64_t hidden) {
   const int64_t each = wire_elements(hidden, message.dtype()), all = message.elements();
   require(message.rank() == 1 && all % each == 0, ErrorCode::rank,
           "a rank sent {} elements, which are no rows of {}", all, hidden);
@@ -130,7 +127,7 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
     messages.push_back(
         Tensor::empty({static_cast<int64_t>(count) * wire_elements(flight.hidden, tokens.dtype())},
                       tokens.dtype(), tokens.device(), tensor::MemoryClass::buffers));
-    const Parts parts = parts_of(messages.back(), flight.hidden);
+    const MessageParts parts = parts_of(messages.back(), flight.hidden);
     ops::move_rows(tokens, std::span(from).subspan(first, count), parts.rows, {});
     const Tensor bytes = Tensor::empty(parts.numbers.shape(), tokens.dtype());
     if (count > 0) std::memcpy(bytes.raw(), &numbers[first], count * sizeof(int32_t));
@@ -140,33 +137,37 @@ ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tens
   return flight;
 }
 
-void ExpertExchange::read_numbers(const Tensor& numbers, int64_t rows,
-                                  std::vector<int32_t>& ids) const {
-  const auto count = static_cast<size_t>(rows), before = ids.size();
-  ids.resize(before + count);
-  if (numbers.is_meta()) {  // my experts in turn
+Tensor ExpertExchange::read_numbers(const std::vector<MessageParts>& parts) const {
+  int64_t count = 0, at = 0;
+  for (const MessageParts& part : parts) count += part.rows.size(0);
+  const Tensor& like = parts[0].numbers;
+  if (like.is_meta()) {  // my experts in turn
     std::vector<int32_t> mine;
     for (size_t e = 0; e < owner_.size(); ++e)
       if (owner_[e] == rank()) mine.push_back(static_cast<int32_t>(e));
-    for (size_t i = 0; i < count; ++i) ids[before + i] = mine[i % mine.size()];
-  } else if (count > 0) {
-    std::memcpy(&ids[before], numbers.to(tensor::Device::cpu).raw(), count * sizeof(int32_t));
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = mine[i % mine.size()];
+    return Tensor::from(std::span<const int32_t>(ids), {count, 1}).to(tensor::Device::meta);
   }
+  const Tensor experts = Tensor::empty({count}, DType::i32, like.device());
+  const Tensor bits = experts.bits_as(like.dtype());
+  for (const MessageParts& part : parts) {
+    tensor::copy_into(bits.slice(0, at, at + part.numbers.elements()), part.numbers);
+    at += part.numbers.elements();
+  }
+  return experts.reshape({count, 1});
 }
 
 void ExpertExchange::compute(ExpertFlight& flight, bool waits) const {
-  const std::vector<Tensor> arrived = flight.dispatch.wait();
-  std::vector<Tensor> parts;
-  std::vector<int32_t> ids;
-  for (const Tensor& message : arrived) {
-    const auto [rows, numbers] = parts_of(message, flight.hidden);
-    read_numbers(numbers, rows.size(0), ids);
-    parts.push_back(rows);
+  std::vector<MessageParts> parts;
+  std::vector<Tensor> arrived;
+  for (const Tensor& message : flight.dispatch.wait()) {
+    parts.push_back(parts_of(message, flight.hidden));
+    arrived.push_back(parts.back().rows);
   }
-  const int64_t count = static_cast<int64_t>(ids.size());
-  Tensor rows = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
-  Tensor experts = Tensor::from(std::span<const int32_t>(ids), {count, 1});
-  experts = experts.to(rows.device());
+  const Tensor experts = read_numbers(parts);
+  const int64_t count = experts.size(0);
+  Tensor rows = arrived.size() == 1 ? arrived[0] : ops::concat_rows(arrived);
   auto bank = flight.weights.routed;
   if (cache_ && count > 0)
     bank = std::make_shared<const std::vector<ops::Expert>>(
@@ -174,7 +175,7 @@ void ExpertExchange::compute(ExpertFlight& flight, bool waits) const {
   if (count > 0) rows = ops::expert_rows(rows, {experts, {}}, *bank);
   std::vector<Tensor> replies;
   int64_t at = 0;
-  for (const Tensor& part : parts) {
+  for (const Tensor& part : arrived) {
     replies.push_back(rows.slice(0, at, at + part.size(0)));
     at += part.size(0);
   }

@@ -28,6 +28,11 @@ struct ExpertFlight {
   int64_t bytes() const { return static_cast<int64_t>(assignments.size()) * row_bytes; }
 };
 
+/// Of a message to the experts: rows [n, hidden], and the bytes of their experts' numbers.
+struct MessageParts {
+  tensor::Tensor rows, numbers;
+};
+
 /// Moves rows between the ranks that share the experts of a layer: one exchange to the experts,
 /// whose messages are rows and, behind them, the bytes of their experts' numbers; one back.
 class ExpertExchange {
@@ -57,8 +62,8 @@ class ExpertExchange {
   /// flight.assignments and flight.begin: one stable counting sort over experts, rank by rank.
   void group(const int32_t* expert, const std::vector<int32_t>& assignments,
              ExpertFlight& flight) const;
-  /// Adds the experts of a message's rows.
-  void read_numbers(const tensor::Tensor& numbers, int64_t rows, std::vector<int32_t>& ids) const;
+  /// The experts of all rows that arrived, i32 [rows, 1], where they are.
+  tensor::Tensor read_numbers(const std::vector<MessageParts>& parts) const;
   comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;
   comm::Communicator* group_;
   std::shared_ptr<nn::ExpertCache> cache_;

@@ -63,6 +63,10 @@ TEST(CudaAttentionSm90, ABlockGoesFromTileToTile) {
   EXPECT_LT(worst_difference(got.out, want.out), 8e-3);
   EXPECT_LT(worst_difference(got.lse, want.lse), 2e-4);
   EXPECT_EQ(again([&] { return run(kThere, cuda::attention_sm90, p, spans); }), got);
+  for (int spared : {1, 5}) {  // of three multiprocessors
+    const Spare spare(spared);
+    EXPECT_EQ(run(kThere, cuda::attention_sm90, p, spans), got) << spared;
+  }
 }
 #endif
 

@@ -21,6 +21,7 @@ namespace tessera::kernels {
 inline constexpr bool kOnGpu = false;
 }
 #endif
+#include "kernels/cuda/spared.h"  // in the namespace of the leg
 
 namespace tessera::kernels {
 
@@ -37,6 +38,15 @@ auto again(const Run& run) {
   return result;
 #endif
 }
+
+/// While one lives, kernels leave so many multiprocessors to others.
+class Spare {
+ public:
+  explicit Spare(int multiprocessors) { cuda::spared_multiprocessors = multiprocessors; }
+  ~Spare() { cuda::spared_multiprocessors = 0; }
+  Spare(const Spare&) = delete;
+  Spare& operator=(const Spare&) = delete;
+};
 
 /// With the kernels for any tensor cores, and with those for Hopper; a GPU has one of them.
 template <class F>
