@@ -91,6 +91,7 @@ TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
       Ranges apart;
       for (int64_t q = 0; q < n; q += 1 + q % 37)
         apart.push_back({q, std::min(n, q + 1 + q % 37), 0, n});
+      std::reverse(apart.begin(), apart.end());  // neighbours would be one again
       EXPECT_EQ(run(kernel, p, apart), together) << form.name << " " << p.dim << " " << n;
       for (int threads : {2, 3}) {
         base::ThreadPool pool(threads);
@@ -100,6 +101,33 @@ TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
         EXPECT_EQ(run(kernel, p, {{0, n, 0, n}}), together) << form.name << " " << p.dim;
       }
     }
+}
+
+// Spans of a causal mask, token by token or in blocks, behind others that see all: in order they
+// share packed keys and tiles, in the other order each is alone.
+TEST(Attention, SpansThatSeeMoreAndMoreHaveTheBitsOfEachAlone) {
+  for (const Problem& p : kProblems)
+    for (const int64_t block : {1, 7, 32})
+      for (const int64_t from : {int64_t{0}, p.tokens / 5}) {
+        Ranges spans;
+        if (from > 0) spans.push_back({0, from, 0, p.tokens});
+        for (int64_t q = from, end; q < p.tokens; q = end) {
+          end = std::min(p.tokens, q + block);
+          spans.push_back({q, end, from, end});
+        }
+        const Ranges alone(spans.rbegin(), spans.rend());
+        for (const auto& form : forms()) {
+          const Answer want = run(form.kernel, p, alone);
+          for (int threads : {1, 3}) {
+            base::ThreadPool pool(threads);
+            tensor::Scope scope;
+            scope.pool = &pool;
+            const tensor::BindScope bind(scope);
+            EXPECT_EQ(run(form.kernel, p, spans), want)
+                << form.name << " " << p.dim << " " << p.tokens << " " << block << " " << threads;
+          }
+        }
+      }
 }
 
 // A head alone is one task, of 15 s in a VAE at 1536 x 1536 on one thread.

@@ -71,16 +71,44 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
   });
 }
 
+// Neighbours among the spans whose keys begin at one place, and of which none sees less than those
+// before it: those of a causal mask. Their keys are packed once, and their queries share tiles.
+struct Steps {
+  std::vector<AttentionRange> runs;
+  std::vector<int64_t> seen;  // by each query of all runs
+
+  explicit Steps(const AttentionArgs& args) {
+    for (int64_t s = 0; s < args.span_count; ++s) {
+      const AttentionRange& span = args.spans[s];
+      const int64_t queries = span.q_end - span.q_begin, keys = span.k_end - span.k_begin;
+      if (queries <= 0 || keys <= 0) continue;
+      if (!runs.empty() && runs.back().q_end == span.q_begin &&
+          runs.back().k_begin == span.k_begin && runs.back().k_end <= span.k_end) {
+        runs.back().q_end = span.q_end;
+        runs.back().k_end = span.k_end;
+      } else {
+        runs.push_back(span);
+      }
+      seen.insert(seen.end(), static_cast<size_t>(queries), keys);
+    }
+  }
+};
+
 }  // namespace
 
 void run_attention(const AttentionEngine& engine, const AttentionArgs& args,
                    const DistanceBias& bias) {
+  const Steps steps(args);
   std::vector<PackedHead> heads;
-  for (int64_t s = 0; s < args.span_count; ++s)
+  const int64_t* seen = steps.seen.data();
+  for (const AttentionRange& run : steps.runs) {
     for (int64_t h = 0; h < args.kv_heads; ++h) {
-      const PackedHead head{&args, args.spans[s], h, bias, nullptr};
-      if (head.queries() > 0 && head.keys() > 0) heads.push_back(head);
+      PackedHead head{&args, run, h, bias, nullptr};
+      if (*seen < head.keys()) head.seen = seen;
+      heads.push_back(head);
     }
+    seen += run.q_end - run.q_begin;
+  }
   const int64_t count = static_cast<int64_t>(heads.size()), threads = tensor::thread_count();
   if (threads == 1 || count >= threads * kTasksPerThread) {
     tensor::parallel_tasks(count,

@@ -27,9 +27,12 @@ struct PackedHead {
   int64_t kv_head = 0;
   DistanceBias bias;
   std::byte* packed = nullptr;
+  const int64_t* seen =
+      nullptr;  ///< how many of the keys each query sees, never falling; null: all
 
   int64_t keys() const { return span.k_end - span.k_begin; }
   int64_t queries() const { return span.q_end - span.q_begin; }
+  int64_t seen_by(int64_t query) const { return seen ? seen[query] : keys(); }
   /// Biases of a query, counted from the start of the span, by key; null: there are none.
   const float* bias_of(int64_t head, int64_t query) const {
     return bias.data ? bias.data + head * bias.stride + bias.tokens - 1 - query : nullptr;
