@@ -54,26 +54,13 @@ int32_t not_yet(std::span<const int32_t> taken, int64_t from, const std::vector<
   return static_cast<int32_t>(from);
 }
 
-// Both by one transfer, which the host waits for once.
-Routing fetched(const Routing& routing) {
-  const int64_t each = routing.ids.elements();
-  const auto as_ids = [&](const Tensor& both) { return both.slice(0, 0, each); };
-  const auto as_weights = [&](const Tensor& both) {
-    return both.slice(0, each, 2 * each).bits_as(DType::f32);
-  };
-  const Tensor there = Tensor::empty({2 * each}, DType::i32, routing.ids.device());
-  tensor::copy_into(as_ids(there).reshape(routing.ids.shape()), routing.ids);
-  tensor::copy_into(as_weights(there).reshape(routing.weights.shape()), routing.weights);
-  const Tensor here = there.to(tensor::Device::cpu);
-  return {as_ids(here).reshape(routing.ids.shape()),
-          as_weights(here).reshape(routing.weights.shape())};
-}
-
 }  // namespace
 
 Routing host_routing(Routing routing, int64_t experts) {
-  if (tensor::is_gpu(routing.ids.device())) return fetched(routing);
-  if (!routing.ids.is_meta()) return routing;
+  if (!routing.ids.is_meta()) {
+    const std::vector<Tensor> here = tensor::to_host({routing.ids, routing.weights});
+    return {here[0], here[1]};
+  }
   const int64_t tokens = routing.ids.size(0), slots = routing.ids.size(1);
   routing = {Tensor::empty(routing.ids.shape(), DType::i32),
              Tensor::zeros(routing.weights.shape(), DType::f32)};

@@ -283,6 +283,25 @@ void copy_into(const Tensor& to, const Tensor& from) {
   if (here) pool->runtime().synchronise(stream);
 }
 
+std::vector<Tensor> to_host(const std::vector<Tensor>& tensors) {
+  if (tensors.empty() || !is_gpu(tensors.front().device())) return tensors;
+  int64_t elements = 0;
+  for (const Tensor& one : tensors) elements += one.elements();
+  std::vector<Tensor> here = tensors;
+  const auto each = [&](const Tensor& all, const auto& f) {
+    int64_t at = 0;
+    for (Tensor& one : here) {
+      const Tensor place = all.slice(0, at, at + one.elements());
+      f(one, place.bits_as(one.dtype()).reshape(one.shape()));
+      at += one.elements();
+    }
+  };
+  const Tensor there = Tensor::empty({elements}, DType::i32, tensors.front().device());
+  each(there, [](const Tensor& one, const Tensor& place) { copy_into(place, one); });
+  each(there.to(Device::cpu), [](Tensor& one, const Tensor& place) { one = place; });
+  return here;
+}
+
 std::vector<float> Tensor::to_floats() const { return values<float>(*this); }
 
 std::vector<int64_t> Tensor::to_ints() const {

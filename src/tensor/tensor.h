@@ -92,6 +92,10 @@ class Tensor {
 /// whatever devices they are. To the cpu it waits. On meta nothing happens.
 void copy_into(const Tensor& to, const Tensor& from);
 
+/// Tensors that lie on one device, of elements of four bytes each, on the host: themselves if they
+/// are there; from a GPU by one transfer, which waits until they are computed.
+std::vector<Tensor> to_host(const std::vector<Tensor>& tensors);
+
 /// Calls f with a value of the element type (float, BFloat16, Float16); f32, bf16 and f16 only.
 template <class F>
 decltype(auto) with_float_type(DType dtype, F&& f) {

@@ -44,6 +44,22 @@ TEST(StreamsOnGpu, EventsOrderThem) {
   }
 }
 
+TEST(StreamsOnGpu, TensorsOfSeveralTypesComeTogether) {
+  const Gpu gpu;
+  const Tensor ids = Tensor::from(std::vector<int32_t>{3, -1, 7, 2, 5, 9}, {2, 3}),
+               weights = Tensor::from(std::vector<float>{0.5f, -2, 8}, {3});
+  const auto here = tensor::to_host({ids.to(Device::cuda).slice(1, 1, 3), weights.to(Device::cuda),
+                                     Tensor::empty({0}, DType::f32, Device::cuda)});
+  ASSERT_EQ(here.size(), 3u);
+  for (const Tensor& one : here) EXPECT_EQ(one.device(), Device::cpu);
+  EXPECT_EQ(here[0].shape(), (tensor::Shape{2, 2}));
+  EXPECT_EQ(here[0].to_ints(), (std::vector<int64_t>{-1, 7, 5, 9}));
+  EXPECT_EQ(here[1].to_floats(), weights.to_floats());
+  EXPECT_EQ(here[2].elements(), 0);
+  EXPECT_EQ(tensor::to_host({ids}).front().raw(), ids.raw()) << "it is there";
+  EXPECT_TRUE(tensor::to_host({}).empty());
+}
+
 TEST(StreamsOnGpu, AnEventIsDoneWhenItsWorkIs) {
   const Gpu gpu;
   tensor::DeviceRuntime& runtime = tensor::device_pool()->runtime();

@@ -27,8 +27,8 @@ struct PackedHead {
   int64_t kv_head = 0;
   DistanceBias bias;
   std::byte* packed = nullptr;
-  const int64_t* seen =
-      nullptr;  ///< how many of the keys each query sees, never falling; null: all
+  /// How many of the keys each query sees, never falling; null: all.
+  const int64_t* seen = nullptr;
 
   int64_t keys() const { return span.k_end - span.k_begin; }
   int64_t queries() const { return span.q_end - span.q_begin; }
@@ -40,7 +40,8 @@ struct PackedHead {
 };
 
 /// One way to compute attention. Blocks of keys are counted from the first key of the span, and a
-/// query goes past them in order, so its bits do not depend on other queries.
+/// query goes past them in order, so its bits do not depend on other queries, nor on keys that it
+/// does not see, as long as their values are numbers.
 struct AttentionEngine {
   int64_t keys;   ///< of a block
   int64_t tile;   ///< queries that go past a block together

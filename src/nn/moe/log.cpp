@@ -1,6 +1,5 @@
 #include "nn/moe/log.h"
 
-#include "tensor/device_runtime.h"
 #include "tensor/scope.h"
 
 namespace tessera::nn {
@@ -27,28 +26,10 @@ void count(const Tensor& ids, MoeEvent& event) {
 
 }  // namespace
 
-std::vector<Tensor> on_host(const std::vector<Tensor>& ids) {
-  int64_t elements = 0;
-  for (const Tensor& one : ids) elements += one.elements();
-  if (ids.empty() || !tensor::is_gpu(ids.front().device())) return ids;
-  std::vector<Tensor> here = ids;
-  const auto each = [&](const Tensor& all, const auto& f) {
-    int64_t at = 0;
-    for (Tensor& one : here) {
-      f(one, all.slice(0, at, at + one.elements()).reshape(one.shape()));
-      at += one.elements();
-    }
-  };
-  const Tensor there = Tensor::empty({elements}, tensor::DType::i32, ids.front().device());
-  each(there, [](const Tensor& one, const Tensor& place) { tensor::copy_into(place, one); });
-  each(there.to(tensor::Device::cpu), [](Tensor& one, const Tensor& place) { one = place; });
-  return here;
-}
-
 void MoeLog::settle() const {
   std::vector<Tensor> ids;
   for (const auto& [at, routed] : uncounted_) ids.push_back(routed);
-  ids = on_host(ids);
+  ids = tensor::to_host(ids);
   for (size_t i = 0; i < ids.size(); ++i) count(ids[i], events_[uncounted_[i].first]);
   uncounted_.clear();
 }

@@ -29,9 +29,6 @@ struct MoeWork {
   const Tensor& rows;           ///< [tokens * k, hidden]: the experts' results that are combined
 };
 
-/// Ids of experts that lie on one device, on the host: from a GPU by one transfer.
-std::vector<Tensor> on_host(const std::vector<Tensor>& ids);
-
 /// The calls of the MoE layers of one request on one rank.
 class MoeLog {
  public:

@@ -43,7 +43,7 @@ void SequenceUsage::settle() {
   std::vector<size_t> ends;  // of the calls
   std::vector<Tensor> ids;
   for (const Call& call : calls_) ids.push_back(call.ids);
-  ids = on_host(ids);
+  ids = tensor::to_host(ids);
   for (size_t call = 0; call < calls_.size(); ++call) {
     count(calls_[call], ids[call], counts, sequences);
     ends.push_back(counts.size());
