@@ -10,6 +10,24 @@ namespace tessera::tensor {
 namespace {
 
 constexpr size_t kHugePage = size_t{1} << 21;
+// Less waits as it is: what is offered costs its next writers an entry of the page table each.
+constexpr size_t kWorthOffering = size_t{1} << 25;
+
+size_t huge_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
+
+// Whole huge pages from one block to another, each alone, as a block may be of many mappings; how
+// many bytes were moved before the system refused.
+size_t move_pages(std::byte* from, std::byte* to, size_t size) {
+  for (size_t at = 0; at < size; at += kHugePage)
+    if (::mremap(from + at, kHugePage, kHugePage, MREMAP_MAYMOVE | MREMAP_FIXED, to + at) ==
+        MAP_FAILED) {
+      // Fails where there are pages still: a kernel may have taken them away before it refused.
+      ::mmap(to + at, kHugePage, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      return at;
+    }
+  return size;
+}
 
 }  // namespace
 
@@ -34,21 +52,31 @@ std::byte* map_pages(size_t size, size_t alignment) {
 void unmap_pages(std::byte* pages, size_t size) { ::munmap(pages, size); }
 
 std::shared_ptr<void> PagePool::take(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (idle_) {
+    idle_ = false;
+    most_before_ = std::max(most_, most_before_ - most_before_ / 8);
+    most_ = live_;
+  }
   size_t size = page_bytes(bytes);
   std::byte* block = reused(size);
-  if (block == nullptr) {
+  const bool fresh = block == nullptr;
+  if (fresh) {
     block = map_pages(size, kHugePage);
-    if (block == nullptr) {
-      const std::lock_guard lock(mutex_);
-      live_ -= size;
-      most_ = live_;
-      return nullptr;
-    }
+    if (block == nullptr) return nullptr;
     ::madvise(block, size, MADV_HUGEPAGE);
   }
+  live_ += size;
+  most_ = std::max(most_, live_);
+  trim(block, fresh ? size : 0);
   return {block, [self = shared_from_this(), size](void* freed) {
             self->give(static_cast<std::byte*>(freed), size);
           }};
+}
+
+void PagePool::release() {
+  const std::lock_guard lock(mutex_);
+  drop();
 }
 
 size_t PagePool::live() const {
@@ -61,41 +89,54 @@ size_t PagePool::waiting() const {
   return waiting_;
 }
 
-// One that waits and is at most half as large again; else null, and there is room for another.
+// One that waits and is at most half as large again, or null.
 std::byte* PagePool::reused(size_t& size) {
-  const std::lock_guard lock(mutex_);
   const auto found = spares_.lower_bound(size);
-  std::byte* block = nullptr;
-  if (found != spares_.end() && found->first <= size + size / 2) {
-    size = found->first;
-    block = found->second;
-    waiting_ -= size;
-    spares_.erase(found);
-  }
-  live_ += size;
-  most_ = std::max(most_, live_);
-  while (live_ + waiting_ > most_) {  // the largest first: the fewest calls of the system
-    const auto last = std::prev(spares_.end());
-    unmap_pages(last->second, last->first);
-    waiting_ -= last->first;
-    spares_.erase(last);
-  }
+  if (found == spares_.end() || found->first > size + size / 2) return nullptr;
+  std::byte* const block = found->second;
+  size = found->first;
+  waiting_ -= size;
+  spares_.erase(found);
   return block;
+}
+
+// No more waits than may; the largest are cut first. What is cut takes the place of the first of
+// the `size` bytes of `block`, which nobody has written to.
+void PagePool::trim(std::byte* block, size_t size) {
+  for (const size_t may = std::max(most_, most_before_); live_ + waiting_ > may;) {
+    const auto last = std::prev(spares_.end());
+    const auto [spare, from] = *last;
+    const size_t cut = std::min(spare, huge_pages(live_ + waiting_ - may));
+    const size_t wanted = std::min(cut, size) / kHugePage * kHugePage;
+    const size_t moved = move_pages(from, block, wanted);
+    block += moved;
+    size = moved == wanted ? size - moved : 0;
+    if (cut > moved) unmap_pages(from + moved, cut - moved);
+    spares_.erase(last);
+    if (spare > cut) spares_.emplace(spare - cut, from + cut);
+    waiting_ -= cut;
+  }
 }
 
 void PagePool::give(std::byte* block, size_t size) {
   const std::lock_guard lock(mutex_);
-  spares_.emplace(size, block);
+  const auto given = spares_.emplace(size, block);
   waiting_ += size;
   live_ -= size;
-  if (live_ <= most_ / 8) release();
+  if (live_ > most_ / 8 || waiting_ < kWorthOffering) return;
+  const auto first = idle_ ? given : spares_.begin();
+  const auto end = idle_ ? std::next(given) : spares_.end();
+  idle_ = true;
+  const bool offered = std::all_of(first, end, [](const auto& spare) {
+    return ::madvise(spare.second, spare.first, MADV_FREE) == 0;
+  });
+  if (!offered) drop();
 }
 
-void PagePool::release() {
+void PagePool::drop() {
   for (const auto& [size, block] : spares_) unmap_pages(block, size);
   spares_.clear();
   waiting_ = 0;
-  most_ = live_;
 }
 
 }  // namespace tessera::tensor

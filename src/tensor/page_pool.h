@@ -15,24 +15,31 @@ void unmap_pages(std::byte* pages, size_t size);
 /// `bytes` in whole pages.
 size_t page_bytes(size_t bytes);
 
-/// Pages of large blocks that come and go while something computes: one that is freed waits for the
-/// next of about its size, so that the system need not fill new ones with zeros. What waits and
-/// what is in use are never more than was in use at once, and when less than an eighth of that is
-/// in use any more, all that wait go back. Thread-safe.
+/// Pages of large blocks that come and go while something computes, so that the system need not
+/// fill new ones with zeros: one that is freed waits for the next of about its size, and what would
+/// be too much beside a new block becomes the pages of that. What waits and what is in use are
+/// never more than was in use at once. When less than an eighth of that is in use any more, what
+/// waits, if it is 32 MiB or more, is the system's if it needs memory (MADV_FREE), and serves the
+/// next that compute if not. Thread-safe.
 class PagePool : public std::enable_shared_from_this<PagePool> {
  public:
   /// A block of at least `bytes`, at a multiple of 2 MiB; null where the system has no memory.
   std::shared_ptr<void> take(size_t bytes);
+  /// All that wait go back.
+  void release();
   /// Bytes in use, and those that wait.
   size_t live() const;
   size_t waiting() const;
 
  private:
   std::byte* reused(size_t& size);
+  void trim(std::byte* block, size_t size);
   void give(std::byte* block, size_t size);
-  void release();
+  void drop();
   mutable std::mutex mutex_;
-  size_t live_ = 0, most_ = 0, waiting_ = 0;
+  bool idle_ = false;
+  size_t live_ = 0, waiting_ = 0;
+  size_t most_ = 0, most_before_ = 0;  // in use at once since it was idle, and before that
   std::multimap<size_t, std::byte*> spares_;
 };
 

@@ -17,7 +17,7 @@ namespace tessera::tensor {
 namespace {
 
 constexpr int64_t kSlack = 512;  // vector kernels may read a little past the end
-constexpr int64_t kHugePageFrom = int64_t{1} << 22;
+constexpr int64_t kHugePageFrom = int64_t{1} << 22, kPooledFrom = int64_t{1} << 20;
 constexpr int64_t kOwnPagesFrom = int64_t{1} << 18;
 constexpr size_t kHugePage = size_t{1} << 21;
 
@@ -92,14 +92,22 @@ std::shared_ptr<void> own_pages(size_t bytes, size_t alignment) {
 }
 
 // Memory of the host: large weights have pages of their own, other large tensors those of a pool.
-std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class) {
-  static const auto pool = std::make_shared<PagePool>();
+std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class, PagePool& pool) {
   const bool weight = memory_class == MemoryClass::weights, large = bytes >= kHugePageFrom;
   const auto size = static_cast<size_t>(bytes + kSlack);
   if (weight && bytes >= kOwnPagesFrom) return own_pages(size, large ? kHugePage : 64);
-  if (large) return pool->take(size);
+  if (bytes >= kPooledFrom) return pool.take(size);
   const size_t rounded = (size + 63) / 64 * 64;
   return {std::aligned_alloc(64, rounded), std::free};
+}
+
+// Pages that wait are no reason to have none.
+std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class) {
+  static const auto pool = std::make_shared<PagePool>();
+  std::shared_ptr<void> memory = host_memory(bytes, memory_class, *pool);
+  if (memory || pool->waiting() == 0) return memory;
+  pool->release();
+  return host_memory(bytes, memory_class, *pool);
 }
 
 }  // namespace
