@@ -52,13 +52,21 @@ std::byte* map_pages(size_t size, size_t alignment) {
 void unmap_pages(std::byte* pages, size_t size) { ::munmap(pages, size); }
 
 std::shared_ptr<void> PagePool::take(size_t bytes) {
+  size_t size = page_bytes(bytes);
+  std::byte* const block = block_of(size);
+  if (block == nullptr) return nullptr;
+  return {block, [self = shared_from_this(), size](void* freed) {
+            self->give(static_cast<std::byte*>(freed), size);
+          }};
+}
+
+std::byte* PagePool::block_of(size_t& size) {
   const std::lock_guard lock(mutex_);
   if (idle_) {
     idle_ = false;
     most_before_ = std::max(most_, most_before_ - most_before_ / 8);
     most_ = live_;
   }
-  size_t size = page_bytes(bytes);
   std::byte* block = reused(size);
   const bool fresh = block == nullptr;
   if (fresh) {
@@ -69,9 +77,7 @@ std::shared_ptr<void> PagePool::take(size_t bytes) {
   live_ += size;
   most_ = std::max(most_, live_);
   trim(block, fresh ? size : 0);
-  return {block, [self = shared_from_this(), size](void* freed) {
-            self->give(static_cast<std::byte*>(freed), size);
-          }};
+  return block;
 }
 
 void PagePool::release() {

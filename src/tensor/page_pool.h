@@ -32,6 +32,7 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   size_t waiting() const;
 
  private:
+  std::byte* block_of(size_t& size);
   std::byte* reused(size_t& size);
   void trim(std::byte* block, size_t size);
   void give(std::byte* block, size_t size);
