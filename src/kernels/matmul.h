@@ -8,8 +8,9 @@
 
 namespace tessera::kernels {
 
-/// What follows the sums of a product. `swiglu` takes paired weights: silu(gate) * up.
-enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, relu, swiglu };
+/// What follows the sums of a product. quick_gelu: x * sigmoid(1.702 x) (Hendrycks and Gimpel 2016,
+/// section 2). `swiglu` takes paired weights: silu(gate) * up.
+enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, quick_gelu, relu, swiglu };
 
 /// What happens to f32 sums before they are stored, in this order: + bias, activation, * gate,
 /// + residual.

@@ -136,9 +136,9 @@ TEST(Experts, Int8ProductsStayWithinTheBoundOfTheirScales) {
   }
 }
 
-constexpr Activation kActivations[] = {Activation::none,      Activation::silu,
-                                       Activation::gelu_tanh, Activation::gelu_erf,
-                                       Activation::relu,      Activation::swiglu};
+constexpr Activation kActivations[] = {
+    Activation::none,       Activation::silu, Activation::gelu_tanh, Activation::gelu_erf,
+    Activation::quick_gelu, Activation::relu, Activation::swiglu};
 
 // The reference itself: down(act(up x + b)) + b' in f64, weights as they are.
 TEST(Experts, TheReferenceIsTheFormulaOfEveryActivationWithAndWithoutBiases) {
@@ -169,6 +169,7 @@ TEST(Experts, TheReferenceIsTheFormulaOfEveryActivationWithAndWithoutBiases) {
               a *= (1 + std::tanh(std::sqrt(2 / pi) * (a + 0.044715 * a * a * a))) / 2;
               break;
             case Activation::gelu_erf: a *= std::erfc(-a / std::sqrt(2.0)) / 2; break;
+            case Activation::quick_gelu: a /= 1 + std::exp(-1.702 * a); break;
             case Activation::relu: a = std::max(a, 0.0); break;
             case Activation::swiglu:
               a *= gate * product(up, kInner + i, x.row<float>(t), kHidden);

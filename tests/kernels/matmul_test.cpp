@@ -139,8 +139,9 @@ TEST(Matmul, EqualsF64SumsOnEveryInstructionSet) {
 
 TEST(Matmul, EpiloguesEqualF64OnEveryInstructionSet) {
   for (Isa isa : available_isas())
-    for (Activation act : {Activation::none, Activation::silu, Activation::gelu_tanh,
-                           Activation::gelu_erf, Activation::relu, Activation::swiglu})
+    for (Activation act :
+         {Activation::none, Activation::silu, Activation::gelu_tanh, Activation::gelu_erf,
+          Activation::quick_gelu, Activation::relu, Activation::swiglu})
       for (DType w : {DType::f32, DType::bf16})
         for (DType y : {DType::f32, DType::bf16, DType::f16})
           for (bool gated : {false, true}) {

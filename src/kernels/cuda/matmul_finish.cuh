@@ -31,6 +31,7 @@ __device__ inline float activate(float x, float up) {
   if constexpr (Kind == Activation::gelu_tanh)  // 1 + tanh(u) = 2 / (1 + e^-2u)
     return gated_by_itself(x, 2 * kLog2E * 0.7978845608028654f * x * fmaf(0.044715f * x, x, 1));
   if constexpr (Kind == Activation::gelu_erf) return fast_gelu_erf(x);
+  if constexpr (Kind == Activation::quick_gelu) return gated_by_itself(x, 1.702f * kLog2E * x);
   if constexpr (Kind == Activation::relu) return x < 0 ? 0 : x;
   return x;
 }
@@ -43,6 +44,8 @@ constexpr auto with_activation(Activation kind, const F& f) {
     case Activation::gelu_tanh:
       return f(std::integral_constant<Activation, Activation::gelu_tanh>());
     case Activation::gelu_erf: return f(std::integral_constant<Activation, Activation::gelu_erf>());
+    case Activation::quick_gelu:
+      return f(std::integral_constant<Activation, Activation::quick_gelu>());
     case Activation::relu: return f(std::integral_constant<Activation, Activation::relu>());
     case Activation::swiglu: return f(std::integral_constant<Activation, Activation::swiglu>());
     case Activation::none: break;

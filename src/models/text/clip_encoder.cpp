@@ -57,14 +57,6 @@ TextSight ClipEncoder::sight(const TextBatch& batch) const {
   return sight;
 }
 
-// x f32; x * sigmoid(1.702 x) = silu(1.702 x) / 1.702.
-Tensor ClipEncoder::activate(const Tensor& x) const {
-  if (!config_.quick_gelu) return ops::gelu_erf(x);
-  const float scale = 1.702f;
-  const Tensor y = ops::silu(ops::blend(x, scale, x, 0));
-  return ops::blend(y, 1 / scale, y, 0);
-}
-
 Tensor ClipEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, const TextBatch&,
                           const TextSight& sight) const {
   const int64_t d = config_.hidden_size, inner = config_.intermediate_size;
@@ -79,8 +71,10 @@ Tensor ClipEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, cons
                      part("self_attn.v_proj", d, d)(h), heads, heads, sight.spans);
   x = part("self_attn.out_proj", d, d)(attended, {.residual = x});
   const Tensor f = layer_norm(from, x, name + "layer_norm2", config_.eps);
-  const Tensor wide = part("mlp.fc1", inner, d)(f, {.out = DType::f32, .out_as_input = false});
-  return part("mlp.fc2", d, inner)(ops::cast(activate(wide), dtype()), {.residual = x});
+  const auto activation =
+      config_.quick_gelu ? ops::Activation::quick_gelu : ops::Activation::gelu_erf;
+  return part("mlp.fc2", d, inner)(part("mlp.fc1", inner, d)(f, {.activation = activation}),
+                                   {.residual = x});
 }
 
 TextStates ClipEncoder::finish(const Tensor& x, const Tensor& previous,

@@ -36,8 +36,6 @@ class ClipEncoder : public TextEncoder {
                     const TextBatch& batch) const override;
 
  private:
-  tensor::Tensor activate(const tensor::Tensor& x) const;
-
   ClipConfig config_;
 };
 

@@ -20,6 +20,7 @@ TEST(CudaFewRows, EqualTheReference) {
       {2, 9, 264, kBf16, kBf16, kBf16, Activation::gelu_tanh, true, true, true, true, 8},
       {3, 130, 8, kF32, kF32, kBf16, Activation::none, false, true, true, false, 4},
       {7, 17, 520, kBf16, kF32, DType::f16, Activation::gelu_erf, true, false, true, false, 0},
+      {6, 33, 16, kBf16, kBf16, kBf16, Activation::quick_gelu, true, false, false, false, 0},
       {8, 70, 40, kF32, kBf16, kF32, Activation::relu, false, false, false, false, 8},
   };
   const std::vector<MatmulProblem> large = {

@@ -25,6 +25,8 @@ const std::vector<MatmulProblem> kSmall = {
      3},
     {200, 520, 40, DType::bf16, DType::bf16, DType::f32, Activation::gelu_erf, false, true, false,
      false, 8},
+    {154, 136, 64, DType::bf16, DType::bf16, DType::bf16, Activation::quick_gelu, true, false,
+     false, false, 0},
     {150, 72, 200, DType::bf16, DType::bf16, DType::bf16, Activation::swiglu, false, false, true,
      false, 16},
     {131, 400, 24, DType::bf16, DType::bf16, DType::f16, Activation::swiglu, false, true, false,
