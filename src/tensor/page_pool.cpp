@@ -22,8 +22,8 @@ size_t move_pages(std::byte* from, std::byte* to, size_t size) {
     if (::mremap(from + at, kHugePage, kHugePage, MREMAP_MAYMOVE | MREMAP_FIXED, to + at) ==
         MAP_FAILED) {
       // Fails where there are pages still: a kernel may have taken them away before it refused.
-      ::mmap(to + at, kHugePage, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      static_cast<void>(::mmap(to + at, kHugePage, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
       return at;
     }
   return size;
