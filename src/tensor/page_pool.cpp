@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+
+#include "base/fail.h"
 
 namespace tessera::tensor {
 namespace {
@@ -22,8 +25,11 @@ size_t move_pages(std::byte* from, std::byte* to, size_t size) {
     if (::mremap(from + at, kHugePage, kHugePage, MREMAP_MAYMOVE | MREMAP_FIXED, to + at) ==
         MAP_FAILED) {
       // Fails where there are pages still: a kernel may have taken them away before it refused.
-      static_cast<void>(::mmap(to + at, kHugePage, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+      const void* const again = ::mmap(to + at, kHugePage, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      require(again != MAP_FAILED || errno == EEXIST, ErrorCode::memory,
+              "the system took {} bytes of pages and gives none back; close other programs",
+              kHugePage);
       return at;
     }
   return size;
@@ -113,14 +119,15 @@ void PagePool::trim(std::byte* block, size_t size) {
     const auto last = std::prev(spares_.end());
     const auto [spare, from] = *last;
     const size_t cut = std::min(spare, huge_pages(live_ + waiting_ - may));
+    spares_.erase(last);
+    waiting_ -= spare;
     const size_t wanted = std::min(cut, size) / kHugePage * kHugePage;
     const size_t moved = move_pages(from, block, wanted);
     block += moved;
     size = moved == wanted ? size - moved : 0;
     if (cut > moved) unmap_pages(from + moved, cut - moved);
-    spares_.erase(last);
     if (spare > cut) spares_.emplace(spare - cut, from + cut);
-    waiting_ -= cut;
+    waiting_ += spare - cut;
   }
 }
 
