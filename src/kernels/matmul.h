@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "kernels/packed_weight.h"
 #include "tensor/dtype.h"
@@ -11,6 +12,23 @@ namespace tessera::kernels {
 /// What follows the sums of a product. quick_gelu: x * sigmoid(1.702 x) (Hendrycks and Gimpel 2016,
 /// section 2). `swiglu` takes paired weights: silu(gate) * up.
 enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, quick_gelu, relu, swiglu };
+
+/// f(std::integral_constant) of an activation, so that code is compiled for each.
+template <class F>
+constexpr auto with_activation(Activation kind, const F& f) {
+  switch (kind) {
+    case Activation::silu: return f(std::integral_constant<Activation, Activation::silu>());
+    case Activation::gelu_tanh:
+      return f(std::integral_constant<Activation, Activation::gelu_tanh>());
+    case Activation::gelu_erf: return f(std::integral_constant<Activation, Activation::gelu_erf>());
+    case Activation::quick_gelu:
+      return f(std::integral_constant<Activation, Activation::quick_gelu>());
+    case Activation::relu: return f(std::integral_constant<Activation, Activation::relu>());
+    case Activation::swiglu: return f(std::integral_constant<Activation, Activation::swiglu>());
+    case Activation::none: break;
+  }
+  return f(std::integral_constant<Activation, Activation::none>());
+}
 
 /// What happens to f32 sums before they are stored, in this order: + bias, activation, * gate,
 /// + residual.

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/finish.h"
 #include "kernels/matmul.h"
@@ -34,23 +32,6 @@ __device__ inline float activate(float x, float up) {
   if constexpr (Kind == Activation::quick_gelu) return gated_by_itself(x, 1.702f * kLog2E * x);
   if constexpr (Kind == Activation::relu) return x < 0 ? 0 : x;
   return x;
-}
-
-/// f(std::integral_constant) of an activation, so that a kernel is compiled for each.
-template <class F>
-constexpr auto with_activation(Activation kind, const F& f) {
-  switch (kind) {
-    case Activation::silu: return f(std::integral_constant<Activation, Activation::silu>());
-    case Activation::gelu_tanh:
-      return f(std::integral_constant<Activation, Activation::gelu_tanh>());
-    case Activation::gelu_erf: return f(std::integral_constant<Activation, Activation::gelu_erf>());
-    case Activation::quick_gelu:
-      return f(std::integral_constant<Activation, Activation::quick_gelu>());
-    case Activation::relu: return f(std::integral_constant<Activation, Activation::relu>());
-    case Activation::swiglu: return f(std::integral_constant<Activation, Activation::swiglu>());
-    case Activation::none: break;
-  }
-  return f(std::integral_constant<Activation, Activation::none>());
 }
 
 /// An epilogue on V columns of a row: + bias, activation, * factor if `gated`, + before if `added`.
