@@ -14,7 +14,6 @@ enum class Elementwise : uint8_t {
   scale,      ///< a / beta * alpha
   silu,       ///< a / (1 + exp(-a))
   gelu_tanh,  ///< tanh form
-  gelu_erf,   ///< exact form
   swiglu,     ///< silu(a) * b
   add_gated,  ///< a + gate[row_of[t], :] * b
 };

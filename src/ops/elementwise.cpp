@@ -106,9 +106,6 @@ Tensor silu(const Tensor& x) { return apply("silu", Elementwise::silu, 8, x, {},
 Tensor gelu_tanh(const Tensor& x) {
   return apply("gelu_tanh", Elementwise::gelu_tanh, 12, x, {}, x.dtype());
 }
-Tensor gelu_erf(const Tensor& x) {
-  return apply("gelu_erf", Elementwise::gelu_erf, 12, x, {}, x.dtype());
-}
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   return apply("swiglu", Elementwise::swiglu, 9, gate, up, gate.dtype());
 }

@@ -23,7 +23,6 @@ Tensor scale(const Tensor& x, float by, float over = 1);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor silu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
-Tensor gelu_erf(const Tensor& x);
 /// silu(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 /// x + gate[row_of[t]] * y: x, y [tokens, channels], gate f32 [rows, channels].

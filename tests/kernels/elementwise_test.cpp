@@ -23,7 +23,6 @@ double right(Elementwise op, double a, double b, double alpha, double beta, doub
     case Elementwise::silu: return a / (1 + std::exp(-a));
     case Elementwise::gelu_tanh:
       return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
-    case Elementwise::gelu_erf: return 0.5 * a * (1 + std::erf(a / std::sqrt(2)));
     case Elementwise::swiglu: return a / (1 + std::exp(-a)) * b;
     case Elementwise::add_gated: return a + gate * b;
   }

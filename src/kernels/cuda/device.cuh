@@ -122,7 +122,6 @@ __device__ inline float silu(float x) { return x / (1 + expf(-x)); }
 __device__ inline float gelu_tanh(float x) {
   return 0.5f * x * (1 + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
 }
-__device__ inline float gelu_erf(float x) { return 0.5f * x * (1 + erff(x * 0.7071067811865476f)); }
 
 /// The sum over `lanes` neighbouring lanes (a power of two), in all of them; lanes pair up in a
 /// fixed order.

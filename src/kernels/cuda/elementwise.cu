@@ -13,7 +13,6 @@ __device__ inline float apply(const ElementwiseArgs& args, float a, float b, flo
     case Elementwise::scale: return a / args.beta * args.alpha;
     case Elementwise::silu: return silu(a);
     case Elementwise::gelu_tanh: return gelu_tanh(a);
-    case Elementwise::gelu_erf: return gelu_erf(a);
     case Elementwise::swiglu: return silu(a) * b;
     case Elementwise::add_gated: return a + gate * b;
   }

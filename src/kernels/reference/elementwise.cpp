@@ -13,7 +13,6 @@ float silu(float x) { return x / (1 + std::exp(-x)); }
 float gelu_tanh(float x) {
   return 0.5f * x * (1 + std::tanh(0.7978845608028654f * (x + 0.044715f * x * x * x)));
 }
-float gelu_erf(float x) { return 0.5f * x * (1 + std::erf(x * 0.7071067811865476f)); }
 
 template <class Y, class A, class B, class F>
 void each(const ElementwiseArgs& args, int64_t t, F f) {
@@ -37,7 +36,6 @@ void row(const ElementwiseArgs& args, int64_t t) {
     case Elementwise::scale: return run([=](float a, float, int64_t) { return a / beta * alpha; });
     case Elementwise::silu: return run([](float a, float, int64_t) { return silu(a); });
     case Elementwise::gelu_tanh: return run([](float a, float, int64_t) { return gelu_tanh(a); });
-    case Elementwise::gelu_erf: return run([](float a, float, int64_t) { return gelu_erf(a); });
     case Elementwise::swiglu: return run([](float a, float b, int64_t) { return silu(a) * b; });
     case Elementwise::add_gated: {
       const float* gate = args.gate + (args.row_of ? args.row_of[t] : 0) * args.gate_stride;
