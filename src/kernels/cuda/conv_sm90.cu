@@ -47,6 +47,7 @@ __device__ inline int read_at(int phase, int tap, int pad, int phases) {
 template <int N>
 struct ImageWork {
   static constexpr int kFetchRegisters = 40;
+  static constexpr bool kBytes = false;
   const ImageGrid& g;
   const ProductMaps& maps;
   const Finish& after;
@@ -62,11 +63,10 @@ struct ImageWork {
       const int x = at.x + read_at(at.phase_x, tap % g.kw, g.pad_left, g.phases);
       const int y = at.y + read_at(at.phase_y, tap / g.kw, g.pad_top, g.phases);
       for (int channel = 0; channel < g.channels; channel += kProductDepth)
-        step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
-          load_image_box(left, maps.x, full, channel, x, y, at.image);
+        step([&](const ProductStage& to) {
+          load_image_box(to.left, maps.x, to.full, channel, x, y, at.image);
           // Behind the channels of a tap w has the next one's, x zeros.
-          fetch_weights<N>(right, maps.w, full, tap * g.channels + channel, at.column,
-                           at.column + N / 2);
+          fetch_weights<N>(to, maps.w, tap * g.channels + channel, at.column, at.column + N / 2);
         });
     }
   }

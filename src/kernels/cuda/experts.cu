@@ -12,10 +12,6 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-struct ExpertPointers {
-  const void *gate_up, *down;
-  const float *gate_up_scales, *down_scales;
-};
 constexpr int kPointersAtOnce = 64;
 struct PointerChunk {
   ExpertPointers at[kPointersAtOnce];
@@ -300,8 +296,8 @@ void experts(const ExpertsArgs& args) {
   p.inner_words = inner_whole;
   p.gate_up_words = whole;
   p.down_words = inner_whole;
-  const bool boxes = p.form == Form::bf16 && p.words && inner_whole && has_warpgroups() &&
-                     weights == DType::bf16 && serves_sm90(args);
+  const bool boxes =
+      p.form != Form::f32 && p.words && inner_whole && has_warpgroups() && serves_sm90(args);
   const int rows = boxes                    ? kExpertRows
                    : weights == DType::bf16 ? expert_tile_rows(pairs, args.experts)
                                             : 64;
@@ -309,14 +305,14 @@ void experts(const ExpertsArgs& args) {
   const int64_t tiles = most_tiles(pairs, args.experts, rows);
   // The result has room for rows in the order of experts: the last product alone writes it.
   const bool there = args.dtype == DType::bf16;
-  const Scratch apart(boxes && !there ? bytes_of(Form::bf16, pairs * args.hidden) : 0);
-  if (weights == DType::f32)
+  const Scratch apart(boxes && !there ? bytes_of(p.form, pairs * args.hidden) : 0);
+  if (boxes)
+    experts_sm90({&args, p.x, p.x_stride, p.x_plane, p.form == Form::split ? 2 : 1,
+                  there ? args.rows : apart.as<void>(), p.inner_values, p.groups, p.bank});
+  else if (weights == DType::f32)
     multiply_f32(p, tiles);
   else if (weights == DType::i8)
     multiply<64, int8_t>(p, tiles);
-  else if (boxes)
-    experts_sm90(
-        {&args, p.x, p.x_stride, there ? args.rows : apart.as<void>(), p.inner_values, p.groups});
   else if (rows == 128)
     multiply<128, BFloat16>(p, tiles);
   else

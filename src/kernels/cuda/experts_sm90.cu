@@ -14,9 +14,12 @@ struct ExpertMaps {
 struct ExpertGrid {
   int first, last;     ///< experts whose maps are there
   int columns, depth;  ///< tiles of rows of w; blocks of kProductDepth
+  int planes;          ///< of x
   int64_t second;      ///< from a tile's first rows of w to its second half
+  int64_t pairs;
   DeviceGroups groups;
-  bool by_pair;  ///< rows of y are pairs, else in the order of their experts
+  const ExpertPointers* bank;
+  bool down;  ///< rows of y are pairs, else in the order of their experts
 };
 
 // An expert's tiles come one after the other, those of the same rows of w side by side: what it
@@ -37,9 +40,10 @@ struct ExpertPlace {
   }
 };
 
-template <int N, bool Paired, int Most>
+template <int N, bool Paired, bool Bytes, int Most>
 struct ExpertWork {
-  static constexpr int kFetchRegisters = 24;
+  static constexpr int kFetchRegisters = Bytes ? 40 : 24;
+  static constexpr bool kBytes = Bytes;
   const ExpertGrid& g;
   const ExpertMaps<Most>& maps;
   const Finish& after;
@@ -53,28 +57,35 @@ struct ExpertWork {
   }
   template <class Step>
   __device__ void fetch(const ExpertPlace& at, const Step& step) const {
-    for (int block = 0; block < g.depth; ++block)
-      step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
-        load_box(left, maps.x, full, block * kProductDepth, 0, at.first + at.row);
-        fetch_weights<N>(right, maps.w[at.expert - g.first], full, block * kProductDepth, at.column,
-                         at.column + g.second);
-      });
+    for (int plane = 0; plane < g.planes; ++plane)
+      for (int block = 0; block < g.depth; ++block)
+        step([&](const ProductStage& to) {
+          load_box(to.left, maps.x, to.full, block * kProductDepth, 0,
+                   plane * g.pairs + at.first + at.row);
+          fetch_weights<N, Bytes>(to, maps.w[at.expert - g.first], block * kProductDepth, at.column,
+                                  at.column + g.second);
+        });
+  }
+  __device__ ColumnScales scales(const ExpertPlace& at) const {
+    const ExpertPointers& expert = g.bank[at.expert];
+    if (g.down) return {expert.down_scales, nullptr};
+    return {expert.gate_up_scales, expert.gate_up_scales + after.n};
   }
   __device__ const Finish& finish(const ExpertPlace&) const { return after; }
-  __device__ int steps() const { return g.depth; }
+  __device__ int steps() const { return g.planes * g.depth; }
   __device__ int64_t row(const ExpertPlace& at, int i) const {
     if (at.row + i >= at.count) return -1;
     const int64_t sorted = at.first + at.row + i;
-    return g.by_pair ? g.groups.pair[sorted] : sorted;
+    return g.down ? g.groups.pair[sorted] : sorted;
   }
 };
 
-template <int N, Activation Kind, int Most>
+template <int N, Activation Kind, bool Bytes, int Most>
 __global__ void __launch_bounds__(kSm90Threads, 1)
     expert_products_sm90_kernel(const __grid_constant__ Finish finish, const ExpertGrid grid,
                                 const __grid_constant__ ExpertMaps<Most> maps) {
 #if TESSERA_WARPGROUPS
-  make_tiles<N, Kind>(ExpertWork<N, Kind == Activation::swiglu, Most>{grid, maps, finish});
+  make_tiles<N, Kind>(ExpertWork<N, Kind == Activation::swiglu, Bytes, Most>{grid, maps, finish});
 #else
   __trap();
 #endif
@@ -98,22 +109,26 @@ __global__ void __launch_bounds__(kSpreadThreads)
 
 void sort_rows(const ExpertProducts& p, int64_t pairs) {
   const int64_t words = p.args->hidden / 8;
-  each_run_of_rows(pairs, words, [&](int64_t first, int64_t count) {
-    launch("experts", sort_rows_kernel, early(spread(count * words)),
-           static_cast<const uint4*>(p.x), p.x_stride / 8, p.groups, p.args->experts, p.args->slots,
-           Divisor(words), static_cast<uint32_t>(first), static_cast<uint32_t>(count * words),
-           static_cast<uint4*>(p.sorted));
-  });
+  for (int64_t plane = 0; plane < p.planes; ++plane) {
+    const auto* const from = static_cast<const uint4*>(p.x) + plane * p.x_plane / 8;
+    auto* const to = static_cast<uint4*>(p.sorted) + plane * pairs * words;
+    each_run_of_rows(pairs, words, [&](int64_t first, int64_t count) {
+      launch("experts", sort_rows_kernel, early(spread(count * words)), from, p.x_stride / 8,
+             p.groups, p.args->experts, p.args->slots, Divisor(words), static_cast<uint32_t>(first),
+             static_cast<uint32_t>(count * words), to);
+    });
+  }
 }
 
 struct Product {
   const void* x;
   int64_t pairs, k;
+  int planes;
   bool down;
 };
 
 // Of the experts from `first` on whose maps are parameters of one kernel.
-template <int N, Activation Kind, int Most>
+template <int N, Activation Kind, bool Bytes, int Most>
 void multiply(const ExpertProducts& p, const Product& product, const Finish& finish,
               int64_t first) {
   constexpr bool kPaired = Kind == Activation::swiglu;
@@ -124,25 +139,43 @@ void multiply(const ExpertProducts& p, const Product& product, const Finish& fin
                         static_cast<int>(last),
                         static_cast<int>(ceil_div<int64_t>(finish.n, kPaired ? N / 2 : N)),
                         static_cast<int>(ceil_div<int64_t>(product.k, kProductDepth)),
+                        product.planes,
                         kPaired ? finish.n : N / 2,
+                        product.pairs,
                         p.groups,
+                        p.bank,
                         product.down};
   const auto k = static_cast<int>(product.k);
-  ExpertMaps<Most> maps{row_map(name, product.x, k, product.pairs, 1, k, kExpertRows), {}};
+  ExpertMaps<Most> maps{
+      row_map(name, product.x, k, product.planes * product.pairs, 1, k, kExpertRows), {}};
   for (int64_t e = first; e < last; ++e) {
     const PackedWeight& w = product.down ? *a.bank[e].down : *a.bank[e].up;
-    maps.w[e - first] = row_map(name, w.data.raw(), k, kPaired ? 2 * w.n : w.n, 1, k, N / 2);
+    const int64_t rows = kPaired ? 2 * w.n : w.n;
+    maps.w[e - first] = Bytes ? byte_map(name, w.data.raw(), rows, k, N / 2)
+                              : row_map(name, w.data.raw(), k, rows, 1, k, N / 2);
   }
   const int64_t tiles = most_tiles(product.pairs, last - first, kExpertRows) * grid.columns;
-  launch(name, expert_products_sm90_kernel<N, Kind, Most>, launch_of_tiles<N>(tiles), finish, grid,
-         maps);
+  launch(name, expert_products_sm90_kernel<N, Kind, Bytes, Most>, launch_of_tiles<N, Bytes>(tiles),
+         finish, grid, maps);
 }
 
-template <Activation Kind>
+template <Activation Kind, bool Bytes>
 void multiply_all(const ExpertProducts& p, const Product& product, const Finish& finish) {
-  if (p.args->experts <= 16) return multiply<256, Kind, 16>(p, product, finish, 0);
+  if (p.args->experts <= 16) return multiply<256, Kind, Bytes, 16>(p, product, finish, 0);
   for (int64_t first = 0; first < p.args->experts; first += kExpertMaps)
-    multiply<256, Kind, kExpertMaps>(p, product, finish, first);
+    multiply<256, Kind, Bytes, kExpertMaps>(p, product, finish, first);
+}
+
+template <bool Bytes>
+void multiply_both(const ExpertProducts& p, int64_t pairs) {
+  const ExpertsArgs& a = *p.args;
+  void* const rest = Bytes ? static_cast<std::byte*>(p.inner) + pairs * a.inner * 2 : nullptr;
+  multiply_all<Activation::swiglu, Bytes>(
+      p, {p.sorted, pairs, a.hidden, p.planes, false},
+      {nullptr, 0, pairs, a.inner, {}, p.inner, DType::bf16, a.inner, rest});
+  multiply_all<Activation::none, Bytes>(
+      p, {p.inner, pairs, a.inner, Bytes ? 2 : 1, true},
+      {nullptr, 0, pairs, a.hidden, {}, a.rows, a.dtype, a.hidden});
 }
 
 }  // namespace
@@ -150,7 +183,9 @@ void multiply_all(const ExpertProducts& p, const Product& product, const Finish&
 bool serves_sm90(const ExpertsArgs& a) {
   if (a.dtype == DType::f16) return false;
   const auto fits = [](const PackedWeight& w) {
-    return w.dtype == DType::bf16 && fits_row_map(w.data.raw(), w.k, 1, static_cast<int>(w.k));
+    const auto k = static_cast<int>(w.k);
+    if (w.dtype == DType::i8) return fits_byte_map(w.data.raw(), k) && w.scales.defined();
+    return w.dtype == DType::bf16 && fits_row_map(w.data.raw(), w.k, 1, k);
   };
   for (int64_t e = 0; e < a.experts; ++e)
     if (!fits(*a.bank[e].up) || !fits(*a.bank[e].down)) return false;
@@ -161,10 +196,7 @@ void experts_sm90(const ExpertProducts& p) {
   const ExpertsArgs& a = *p.args;
   const int64_t pairs = a.tokens * a.slots;
   sort_rows(p, pairs);
-  multiply_all<Activation::swiglu>(p, {p.sorted, pairs, a.hidden, false},
-                                   {nullptr, 0, pairs, a.inner, {}, p.inner, DType::bf16, a.inner});
-  multiply_all<Activation::none>(p, {p.inner, pairs, a.inner, true},
-                                 {nullptr, 0, pairs, a.hidden, {}, a.rows, a.dtype, a.hidden});
+  a.bank[0].up->dtype == DType::i8 ? multiply_both<true>(p, pairs) : multiply_both<false>(p, pairs);
 }
 
 }  // namespace tessera::kernels::cuda

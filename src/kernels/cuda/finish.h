@@ -18,6 +18,7 @@ struct Finish {
   void* y;
   DType y_dtype;
   int64_t y_stride;
+  void* rest = nullptr;  ///< if there: bf16 as y, what rounding to it left; with swiglu alone
 };
 
 }  // namespace tessera::kernels::cuda

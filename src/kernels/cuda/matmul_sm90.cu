@@ -24,6 +24,7 @@ struct ProductPlace {
 template <int N, Activation Kind>
 struct ProductWork {
   static constexpr int kFetchRegisters = 40;
+  static constexpr bool kBytes = false;
   static constexpr bool kPaired = Kind == Activation::swiglu;
   const ProductGroup& g;
 
@@ -42,10 +43,9 @@ struct ProductWork {
   __device__ void fetch(const ProductPlace& at, const Step& step) const {
     const ProductMember& of = g.of[at.member];
     for (int block = 0; block < g.depth; ++block)
-      step([&](unsigned char* left, unsigned char* right, uint64_t* full) {
-        load_box(left, of.maps.x, full, block * kProductDepth, 0, at.row);
-        fetch_weights<N>(right, of.maps.w, full, block * kProductDepth, at.column,
-                         at.column + of.second);
+      step([&](const ProductStage& to) {
+        load_box(to.left, of.maps.x, to.full, block * kProductDepth, 0, at.row);
+        fetch_weights<N>(to, of.maps.w, block * kProductDepth, at.column, at.column + of.second);
       });
   }
   __device__ const Finish& finish(const ProductPlace& at) const { return g.of[at.member].finish; }

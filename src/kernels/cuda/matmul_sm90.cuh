@@ -13,34 +13,100 @@ struct ProductMaps {
   RowMap x, w;  ///< boxes of kProductRows, and of half a tile's rows of w
 };
 
-template <int N>
-struct ProductShared {
-  using Tile = ProductTile<N>;
+/// Where the boxes of a stage go, and the barriers that count them; of bf16 these are one.
+struct ProductStage {
   unsigned char *left, *right;
-  uint64_t *full, *empty;
+  uint64_t *full, *right_full;
+};
+
+/// `Bytes`: rows of w come to `bytes` and are widened to `right`, which `full` counts too.
+template <int N, bool Bytes>
+struct ProductShared {
+  using Tile = ProductTile<N, Bytes>;
+  unsigned char *left, *right, *bytes;
+  uint64_t *full, *empty, *bytes_full;
 
   __device__ explicit ProductShared(unsigned char* memory) {
     left = tiles_from(memory);
     right = left + Tile::kStages * Tile::kLeftBytes;
-    full = reinterpret_cast<uint64_t*>(right + Tile::kStages * Tile::kRightBytes);
+    bytes = right + Tile::kStages * Tile::kRightBytes;
+    full = reinterpret_cast<uint64_t*>(bytes + Tile::kStages * Tile::kByteBytes);
     empty = full + Tile::kStages;
+    bytes_full = empty + Tile::kStages;
   }
   /// `readers`: warps that read a stage.
   __device__ void open(int readers) const {
     for (int s = 0; s < Tile::kStages; ++s) {
-      barrier_init(full + s, 1);
+      barrier_init(full + s, Bytes ? 1 + kBeside / kWarp : 1);
       barrier_init(empty + s, readers);
+      if (Bytes) barrier_init(bytes_full + s, 1);
     }
     barriers_ready();
+  }
+  __device__ ProductStage stage(int s) const {
+    unsigned char* const to_left = left + s * Tile::kLeftBytes;
+    if (Bytes) return {to_left, bytes + s * Tile::kByteBytes, full + s, bytes_full + s};
+    return {to_left, right + s * Tile::kRightBytes, full + s, full + s};
+  }
+  __device__ void expect(const ProductStage& stage) const {
+    if (Bytes) barrier_expect(stage.right_full, Tile::kByteBytes);
+    barrier_expect(stage.full, Tile::kLeftBytes + (Bytes ? 0 : Tile::kRightBytes));
   }
 };
 
 /// N rows of w, from `first` and from `second` on.
-template <int N>
-__device__ inline void fetch_weights(unsigned char* right, const RowMap& w, uint64_t* full,
-                                     int channel, int64_t first, int64_t second) {
-  load_box(right, w, full, channel, 0, first);
-  load_box(right + ProductTile<N>::kRightBytes / 2, w, full, channel, 0, second);
+template <int N, bool Bytes = false>
+__device__ inline void fetch_weights(const ProductStage& to, const RowMap& w, int channel,
+                                     int64_t first, int64_t second) {
+  using Tile = ProductTile<N, Bytes>;
+  constexpr int kHalf = (Bytes ? Tile::kByteBytes : Tile::kRightBytes) / 2;
+  load_box(to.right, w, to.right_full, channel, 0, first);
+  load_box(to.right + kHalf, w, to.right_full, channel, 0, second);
+}
+
+/// Sixteen whole numbers as bf16, which holds them exactly.
+__device__ inline void widen_bytes(uint4 from, uint4 (&to)[2]) {
+  const uint32_t words[4] = {from.x, from.y, from.z, from.w};
+  uint32_t pairs[8];
+  TESSERA_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    float v[2];
+    TESSERA_UNROLL
+    for (int j = 0; j < 2; ++j) {  // 2^23 + 128 + the number, in the lowest bits of an f32
+      const uint32_t byte = (words[i / 2] ^ 0x80808080u) >> (i % 2 * 16 + j * 8) & 0xff;
+      v[j] = __uint_as_float(0x4b000000u | byte) - 8388736.0f;
+    }
+    pairs[i] = pack_bf16(v[0], v[1]);
+  }
+  to[0] = {pairs[0], pairs[1], pairs[2], pairs[3]};
+  to[1] = {pairs[4], pairs[5], pairs[6], pairs[7]};
+}
+
+/// Widens what comes of w, stage by stage, for those who multiply.
+template <int N, class Work>
+__device__ inline void widen_tiles(const Work& work, const ProductShared<N, true>& shared,
+                                   int thread) {
+  using Tile = ProductTile<N, true>;
+  int used = 0;
+  work.each([&](const auto&) {
+    for (int block = 0; block < work.steps(); ++block, ++used) {
+      const int s = used % Tile::kStages;
+      const unsigned char* const from = shared.bytes + s * Tile::kByteBytes;
+      unsigned char* const to = shared.right + s * Tile::kRightBytes;
+      barrier_wait(shared.bytes_full + s, used / Tile::kStages % 2);
+      TESSERA_UNROLL_SOME
+      for (int i = thread; i < Tile::kByteBytes / 16; i += kBeside) {
+        const int row = i / 4, word = i % 4 * 2;
+        uint4 wide[2];
+        widen_bytes(reinterpret_cast<const uint4*>(from)[i], wide);
+        TESSERA_UNROLL
+        for (int j = 0; j < 2; ++j)
+          store_shared(to + row * 128 + ((word + j) ^ row % 8) * 16, wide[j]);
+      }
+      fence_shared();
+      leave(shared.full + s);
+    }
+  });
 }
 
 /// Four neighbouring lanes hold two columns each of four eights (x[eight]); afterwards lane t has
@@ -68,11 +134,17 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
   }
 }
 
+/// Of the columns of y; paired: of gate and of up.
+struct ColumnScales {
+  const float *own, *up;
+};
+
 /// The epilogue of a tile by one thread: eight columns of two rows, eight apart, of each 32. The
 /// residual is read so many parts ahead, from before the products on: nothing is read above a store
 /// that follows.
-/// Without `Words` y and the residual are not read and written 16 bytes at a time.
-template <int N, Activation Kind, bool Words, int Ahead>
+/// Without `Words` y and the residual are not read and written 16 bytes at a time. `Bytes`: the
+/// sums are of whole numbers, whose columns have scales.
+template <int N, Activation Kind, bool Words, int Ahead, bool Bytes>
 struct TileFinish {
   static constexpr bool kPaired = Kind == Activation::swiglu;
   static constexpr int kParts = kPaired ? N / 64 : N / 32;
@@ -81,6 +153,7 @@ struct TileFinish {
   const Finish& f;
   int64_t row[2], column;
   const float* gate[2] = {};  // of the row
+  ColumnScales scales{};
   bool early;
   uint4 residual[kAhead][2];
 
@@ -116,12 +189,16 @@ struct TileFinish {
   }
   // Columns [32 part, 32 part + 32).
   __device__ void finish(float (&sums)[N / 8][4], int part) {
-    float bias[8] = {}, factor[2][8];
+    float bias[8] = {}, factor[2][8], scale[8], up_scale[8];
     const int64_t c = column + part * 32;
     if (f.epilogue.bias && c < f.n) read_bias(c, bias);
     TESSERA_UNROLL
     for (int half = 0; half < 2; ++half)
       if (gate[half] && c < f.n) load<8>(gate[half], DType::f32, c, factor[half]);
+    if constexpr (Bytes) {
+      if (c < f.n) load<8>(scales.own, DType::f32, c, scale);
+      if (kPaired && c < f.n) load<8>(scales.up, DType::f32, c, up_scale);
+    }
     TESSERA_UNROLL
     for (int half = 0; half < 2; ++half) {
       float own[4][2], up[4][2], v[8], other[8] = {};
@@ -134,6 +211,11 @@ struct TileFinish {
       turn_quad(own, v);
       if (kPaired) turn_quad(up, other);
       if (!stores(half, part)) continue;
+      if constexpr (Bytes) TESSERA_UNROLL
+      for (int j = 0; j < 8; ++j) {
+        v[j] *= scale[j];
+        if (kPaired) other[j] *= up_scale[j];
+      }
       float before[8];
       if (f.epilogue.residual) residual_of(half, part, before);
       finish_values<Kind>(v, other, bias, gate[half] != nullptr, factor[half],
@@ -169,11 +251,19 @@ struct TileFinish {
       }
     }
   }
+  __device__ void store_rest(int64_t at, const float (&v)[8]) const {
+    float rest[8];
+    TESSERA_UNROLL
+    for (int j = 0; j < 8; ++j) rest[j] = v[j] - widen(narrow<BFloat16>(v[j]));
+    store<8>(f.rest, DType::bf16, at, rest);
+  }
   __device__ void write(int half, int64_t c, const float (&v)[8]) const {
     const DType dtype = f.y_dtype == DType::f32 ? DType::f32 : DType::bf16;
     const int64_t at = row[half] * f.y_stride + c;
     if constexpr (Words) {
       store<8>(f.y, dtype, at, v);
+      if constexpr (kPaired)
+        if (f.rest) store_rest(at, v);
     } else {
       TESSERA_UNROLL
       for (int j = 0; j < 8; ++j) {
@@ -186,11 +276,11 @@ struct TileFinish {
 
 /// sums = the products of `depth` blocks that come next, `used` behind the first; of 64 rows each,
 /// from `first` of the tile on.
-template <int N, int Halves>
+template <int N, bool Bytes, int Halves>
 __device__ inline void multiply_blocks(float (&sums)[Halves][N / 8][4],
-                                       const ProductShared<N>& shared, int first, int depth,
+                                       const ProductShared<N, Bytes>& shared, int first, int depth,
                                        int& used) {
-  using Tile = ProductTile<N>;
+  using Tile = ProductTile<N, Bytes>;
   for (int block = 0; block < depth; ++block, ++used) {
     const int s = used % Tile::kStages;
     const unsigned char* left = shared.left + s * Tile::kLeftBytes + first * 128;
@@ -214,24 +304,25 @@ __device__ inline void multiply_blocks(float (&sums)[Halves][N / 8][4],
 // What follows is the same for products, convolutions and experts. `Work` says which tiles there
 // are:
 //   each(f)            f(place) for those of this block; place.column is their first column of y
-//   fetch(place, step) calls step(boxes) for each block of kProductDepth in turn;
-//                      boxes(left, right, full) asks for its boxes of x and of w
+//   fetch(place, step) calls step(boxes) for each block of kProductDepth in turn; boxes(stage) asks
+//                      for its boxes of x and of w
 //   steps()            how many these are
 //   row(place, i)      where row i of a tile is in y; below 0: nowhere
 //   finish(place)      what follows its sums
-//   kFetchRegisters    of the thread that fetches
+//   kFetchRegisters    of the threads that fetch and widen
+//   kBytes             whether w is of i8; then scales(place) are those of its columns
 
-template <int N, class Work>
-__device__ inline void fetch_tiles(const Work& work, const ProductShared<N>& shared) {
-  using Tile = ProductTile<N>;
+template <int N, bool Bytes, class Work>
+__device__ inline void fetch_tiles(const Work& work, const ProductShared<N, Bytes>& shared) {
+  using Tile = ProductTile<N, Bytes>;
   int used = 0;
   work.each([&](const auto& place) {
     work.fetch(place, [&](const auto& boxes) {
       const int s = used % Tile::kStages;
-      uint64_t* full = shared.full + s;
       barrier_wait(shared.empty + s, used / Tile::kStages % 2 ^ 1);
-      barrier_expect(full, Tile::kLeftBytes + Tile::kRightBytes);
-      boxes(shared.left + s * Tile::kLeftBytes, shared.right + s * Tile::kRightBytes, full);
+      const ProductStage stage = shared.stage(s);
+      shared.expect(stage);
+      boxes(stage);
       ++used;
     });
   });
@@ -242,10 +333,10 @@ __device__ inline void fetch_tiles(const Work& work, const ProductShared<N>& sha
 /// (ping-pong schedule of CUTLASS).
 enum class Sharing : uint8_t { together, in_turn };
 
-template <int N, Activation Kind, bool Words, Sharing Share, class Work>
-__device__ inline void compute_tiles(const Work& work, const ProductShared<N>& shared) {
+template <int N, Activation Kind, bool Words, Sharing Share, bool Bytes, class Work>
+__device__ inline void compute_tiles(const Work& work, const ProductShared<N, Bytes>& shared) {
   constexpr bool kInTurn = Share == Sharing::in_turn;
-  using Tile = TileFinish<N, Kind, Words, kInTurn ? 1 : 4>;
+  using Tile = TileFinish<N, Kind, Words, kInTurn || Bytes ? 1 : 4, Bytes>;
   constexpr int kHalves = kInTurn ? 2 : 1;
   const int thread = static_cast<int>(threadIdx.x), group = own_group();
   const int first = kInTurn ? 0 : group * 64;  // row of the tile
@@ -258,10 +349,12 @@ __device__ inline void compute_tiles(const Work& work, const ProductShared<N>& s
     }
     const Finish& f = work.finish(place);
     const auto finish_of = [&](int half) {
-      return Tile(f, first + half * 64 + thread % kGroup / kWarp * 16, place.column, [&](int i) {
+      Tile made(f, first + half * 64 + thread % kGroup / kWarp * 16, place.column, [&](int i) {
         const int64_t row = work.row(place, i);
         return row < 0 ? f.rows : row;
       });
+      if constexpr (Bytes) made.scales = work.scales(place);
+      return made;
     };
     Tile finish = finish_of(0);
     float sums[kHalves][N / 8][4];
@@ -283,19 +376,22 @@ __device__ inline void compute_tiles(const Work& work, const ProductShared<N>& s
 /// The tiles of a kernel of kSm90Threads threads, launched as launch_of_tiles() says.
 template <int N, Activation Kind, bool Words = true, Sharing Share = Sharing::together, class Work>
 __device__ inline void make_tiles(const Work& work) {
-  const ProductShared<N> shared(dynamic_shared());
+  const ProductShared<N, Work::kBytes> shared(dynamic_shared());
   if (threadIdx.x == 0) shared.open(Share == Sharing::in_turn ? kGroup / kWarp : kComputingWarps);
   after_those_before();
   divide<Work::kFetchRegisters>([&] { fetch_tiles<N>(work, shared); },
-                                [&] { compute_tiles<N, Kind, Words, Share>(work, shared); });
+                                [&] { compute_tiles<N, Kind, Words, Share>(work, shared); },
+                                [&](int thread) {
+                                  if constexpr (Work::kBytes) widen_tiles<N>(work, shared, thread);
+                                });
 }
 
-template <int N>
+template <int N, bool Bytes = false>
 Launch launch_of_tiles(int64_t tiles) {
   const int64_t most = unspared(multiprocessors());
   return {.blocks = tiles < most ? tiles : most,
           .threads = kSm90Threads,
-          .shared = ProductTile<N>::kShared,
+          .shared = ProductTile<N, Bytes>::kShared,
           .early = true};
 }
 

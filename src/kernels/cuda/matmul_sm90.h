@@ -13,13 +13,15 @@ constexpr int kProductRows = 128;           // of x in a tile: 64 a warpgroup
 constexpr int kProductDepth = 64;           // columns of x and w that come at a time
 constexpr int64_t kFewestProductRows = 64;  // below, the library's sums cost little to finish
 
-/// Sizes of a tile of `N` rows of w; paired weights give half as many columns of y.
-template <int N>
+/// Sizes of a tile of `N` rows of w; paired weights give half as many columns of y. `Bytes`: w
+/// comes as whole numbers of a byte, which are widened in shared memory.
+template <int N, bool Bytes = false>
 struct ProductTile {
   static constexpr int kLeftBytes = kProductRows * 128, kRightBytes = N * 128;
-  static constexpr int kStages = N == 256 ? 4 : N == 192 ? 5 : 6;
+  static constexpr int kByteBytes = Bytes ? N * kProductDepth : 0;
+  static constexpr int kStages = N == 256 ? (Bytes ? 3 : 4) : N == 192 ? 5 : 6;
   /// Stages, barriers, and room to begin at a multiple of 1,024.
-  static constexpr int64_t kShared = 1024 + kStages * (kLeftBytes + kRightBytes) + 256;
+  static constexpr int64_t kShared = 1024 + kStages * (kLeftBytes + kRightBytes + kByteBytes) + 256;
 };
 
 /// Whether matmul_sm90() takes these matrices: bf16 rows of whole 16-byte words, and not few.

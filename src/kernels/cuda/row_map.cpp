@@ -34,10 +34,12 @@ RowMap encoded(const char* kernel, const void* data, const MapShape& shape) {
   static const auto encode = encoder(kernel);
   const cuuint32_t steps[] = {1, 1, 1, 1};
   CUtensorMap map;
+  const bool bytes = shape.element == 1;
   const CUresult status =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(shape.rank),
-             const_cast<void*>(data), shape.sizes.data(), shape.strides.data(), shape.box.data(),
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      encode(&map, bytes ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+             static_cast<cuuint32_t>(shape.rank), const_cast<void*>(data), shape.sizes.data(),
+             shape.strides.data(), shape.box.data(), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             bytes ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     device_failed(kernel, ("cuTensorMapEncodeTiled gives " + std::to_string(status)).c_str(),
@@ -53,6 +55,10 @@ RowMap encoded(const char* kernel, const void* data, const MapShape& shape) {
 RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
                int head_dim, int box) {
   return encoded(kernel, data, row_map_shape(stride, rows, heads, head_dim, box));
+}
+
+RowMap byte_map(const char* kernel, const void* data, int64_t rows, int k, int box) {
+  return encoded(kernel, data, byte_map_shape(rows, k, box));
 }
 
 RowMap image_map(const char* kernel, const void* data, const Images& x, int box_width,

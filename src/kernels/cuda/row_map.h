@@ -6,18 +6,21 @@
 
 namespace tessera::kernels::cuda {
 
-/// Rows of bf16 heads in device memory, as the copy engine of sm_90 reads them: a tensor map of
-/// [rows, heads, head_dim], in boxes of `box` rows and 64 channels of one head.
+/// Rows of heads in device memory, as the copy engine of sm_90 reads them: a tensor map of [rows,
+/// heads, head_dim], in boxes of `box` rows and 64 channels of one head.
 struct alignas(64) RowMap {
   unsigned char bytes[128];
 };
 
 /// What cuTensorMapEncodeTiled is given, innermost first; strides in bytes. The first `rank` count.
+/// Elements are bf16, and lie swizzled by 128 bytes in shared memory; or bytes, and lie there in
+/// turn.
 struct MapShape {
   int rank;
   std::array<uint64_t, 4> sizes;
   std::array<uint64_t, 3> strides;
   std::array<uint32_t, 4> box;
+  int element = 2;  ///< bytes
 };
 constexpr MapShape row_map_shape(int64_t stride, int64_t rows, int heads, int head_dim, int box) {
   const auto row = static_cast<uint64_t>(stride) * 2;
@@ -27,6 +30,12 @@ constexpr MapShape row_map_shape(int64_t stride, int64_t rows, int heads, int he
            static_cast<uint64_t>(rows > 1 ? rows : 1)},
           {heads == 1 ? row : static_cast<uint64_t>(head_dim) * 2, row},
           {64, 1, static_cast<uint32_t>(box)}};
+}
+/// Dense rows of k bytes, in boxes of `box` rows and 64 bytes.
+constexpr MapShape byte_map_shape(int64_t rows, int k, int box) {
+  const auto row = static_cast<uint64_t>(k);
+  return {
+      3, {row, 1, static_cast<uint64_t>(rows)}, {row, row}, {64, 1, static_cast<uint32_t>(box)}, 1};
 }
 /// Images [images, height, width, channels], `stride` elements apart and else dense, in boxes of 64
 /// channels of neighbouring pixels.
@@ -42,15 +51,15 @@ constexpr MapShape image_map_shape(const Images& x, int box_width, int box_heigh
           {64, static_cast<uint32_t>(box_width), static_cast<uint32_t>(box_height), 1}};
 }
 
-/// What is wrong with a map by the driver's documentation (swizzled by 128 bytes, bf16, no
-/// interleave); null: nothing.
+/// What is wrong with a map by the driver's documentation (no interleave); null: nothing.
 constexpr const char* wrong_with(const MapShape& map, uintptr_t address) {
   if (address % 16 != 0) return "its address is no multiple of 16 bytes";
   const auto rank = static_cast<size_t>(map.rank);
   for (size_t i = 0; i < rank; ++i)
     if (const uint64_t size = map.sizes[i]; size == 0 || size > uint64_t{1} << 32)
       return "a size is not in 1 to 2^32";
-  uint64_t least = map.sizes[0] * 2, last = 1;
+  const auto element = static_cast<uint64_t>(map.element);
+  uint64_t least = map.sizes[0] * element, last = 1;
   for (size_t i = 0; i + 1 < rank; ++i) {
     const uint64_t stride = map.strides[i];
     if (stride % 16 != 0) return "a stride is no multiple of 16 bytes";
@@ -62,7 +71,8 @@ constexpr const char* wrong_with(const MapShape& map, uintptr_t address) {
   for (size_t i = 0; i < rank; ++i)
     if (const uint32_t box = map.box[i]; box == 0 || box > 256)
       return "a side of its boxes is not in 1 to 256";
-  return map.box[0] * 2 <= 128 ? nullptr : "its boxes are wider than the swizzle";
+  if (map.box[0] * element % 16 != 0) return "a line of its boxes is no multiple of 16 bytes";
+  return map.box[0] * element <= 128 ? nullptr : "its boxes are wider than the swizzle";
 }
 
 /// Whether heads of these rows can be boxes.
@@ -71,10 +81,17 @@ inline bool fits_row_map(const void* data, int64_t stride, int heads, int head_d
                     reinterpret_cast<uintptr_t>(data)) == nullptr;
 }
 
+/// The same of dense rows of k bytes.
+inline bool fits_byte_map(const void* data, int k) {
+  return wrong_with(byte_map_shape(1, k, 1), reinterpret_cast<uintptr_t>(data)) == nullptr;
+}
+
 /// `stride` in elements from row to row; see wrong_with() for what it can be.
 /// Throws Error(usage) where that, or the driver, refuses it, or where the driver has no such maps.
 RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
                int head_dim, int box);
+/// A map of rows of bytes, see byte_map_shape(); throws as row_map() does.
+RowMap byte_map(const char* kernel, const void* data, int64_t rows, int k, int box);
 /// A map of images, see image_map_shape(); throws as row_map() does.
 RowMap image_map(const char* kernel, const void* data, const Images& x, int box_width,
                  int box_height);

@@ -47,19 +47,26 @@ __device__ inline void pass_turn(int group) {
   arrive_for_threads(group + 1 < Groups ? 3 + group : 2, 2 * kGroup);
 }
 
-/// Runs fetch() in one thread of the last warpgroup, which has so many registers, compute() in the
-/// `Groups` before it.
-template <int FetchRegisters = 24, int Groups = 2, class Fetch, class Compute>
-__device__ inline void divide(const Fetch& fetch, const Compute& compute) {
+constexpr int kBeside = kGroup - kWarp;
+
+/// Runs fetch() in one thread of the last warpgroup, which has so many registers, beside(thread) in
+/// the kBeside threads of its other warps, compute() in the `Groups` before it.
+template <int FetchRegisters = 24, int Groups = 2, class Fetch, class Compute, class Beside>
+__device__ inline void divide(const Fetch& fetch, const Compute& compute, const Beside& beside) {
   constexpr int kFetching = Groups * kGroup;
   __syncthreads();
   if (threadIdx.x >= kFetching) {
     give_registers<FetchRegisters>();
     if (threadIdx.x == kFetching) fetch();
+    if (threadIdx.x >= kFetching + kWarp) beside(static_cast<int>(threadIdx.x) - kFetching - kWarp);
   } else {
     take_registers<computing_registers(Groups, FetchRegisters)>();
     compute();
   }
+}
+template <int FetchRegisters = 24, int Groups = 2, class Fetch, class Compute>
+__device__ inline void divide(const Fetch& fetch, const Compute& compute) {
+  divide<FetchRegisters, Groups>(fetch, compute, [](int) {});
 }
 
 }  // namespace tessera::kernels::cuda

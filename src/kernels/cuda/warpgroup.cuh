@@ -44,7 +44,8 @@ __device__ inline void barrier_wait(uint64_t* barrier, int parity) {
 }
 
 /// Lets the copy engine bring 64 channels of a head of the map's rows to rows of 128 bytes, their
-/// 16-byte words exchanged by row (128B swizzle); zeros for what the map does not have.
+/// 16-byte words exchanged by row (128B swizzle), or of a byte_map() to rows of 64 as they are;
+/// zeros for what the map does not have.
 __device__ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
                                 int head, int64_t row) {
   asm volatile(

@@ -99,6 +99,7 @@ struct Map {
   const std::byte* data;
   std::array<int64_t, 4> sizes, strides;
   std::array<int, 4> box;
+  int element;  // bytes; two of them are swizzled
 };
 
 }  // namespace tessera::emulation
@@ -137,7 +138,11 @@ inline void barrier_wait(uint64_t* barrier, int parity) {
 inline RowMap encoded(const void* data, const MapShape& shape) {
   if (const char* wrong = wrong_with(shape, reinterpret_cast<uintptr_t>(data)))
     throw std::logic_error(std::string("a tensor map that the driver would refuse: ") + wrong);
-  emulation::Map map{static_cast<const std::byte*>(data), {1, 1, 1, 1}, {2, 0, 0, 0}, {1, 1, 1, 1}};
+  emulation::Map map{static_cast<const std::byte*>(data),
+                     {1, 1, 1, 1},
+                     {shape.element, 0, 0, 0},
+                     {1, 1, 1, 1},
+                     shape.element};
   for (size_t i = 0; i < static_cast<size_t>(shape.rank); ++i) {
     map.sizes[i] = static_cast<int64_t>(shape.sizes[i]);
     map.box[i] = static_cast<int>(shape.box[i]);
@@ -152,6 +157,9 @@ inline RowMap row_map(const char*, const void* data, int64_t stride, int64_t row
                       int head_dim, int box) {
   return encoded(data, row_map_shape(stride, rows, heads, head_dim, box));
 }
+inline RowMap byte_map(const char*, const void* data, int64_t rows, int k, int box) {
+  return encoded(data, byte_map_shape(rows, k, box));
+}
 inline RowMap image_map(const char*, const void* data, const Images& x, int box_width,
                         int box_height) {
   return encoded(data, image_map_shape(x, box_width, box_height));
@@ -159,15 +167,17 @@ inline RowMap image_map(const char*, const void* data, const Images& x, int box_
 // A box to shared memory, counted at a barrier; zeros for what the map does not have.
 inline void load_at(void* to, const RowMap& made, uint64_t* barrier,
                     const std::array<int64_t, 4>& first) {
-  if (shared_address(to) % 1024) throw std::logic_error("a swizzled box that is not aligned");
   for (const int64_t at : first)
     if (at < INT32_MIN || at > INT32_MAX) throw std::logic_error("a box at no place of 32 bits");
   emulation::Map map;
   std::memcpy(&map, made.bytes, sizeof(map));
+  const bool swizzled = map.element == 2;
+  if (shared_address(to) % (swizzled ? 1024 : 128))
+    throw std::logic_error("a box that is not aligned");
   auto* const there = static_cast<unsigned char*>(to);
   emulation::engine_later([=] {
-    const int lines = map.box[1] * map.box[2] * map.box[3];
-    for (int word = 0; word < lines * 8; ++word) emulation::check_shown(there + word * 16);
+    const int lines = map.box[1] * map.box[2] * map.box[3], bytes = lines * 64 * map.element;
+    for (int byte = 0; byte < bytes; byte += 16) emulation::check_shown(there + byte);
     for (int line = 0; line < lines; ++line)
       for (int c = 0; c < 64; ++c) {
         const std::array<int64_t, 4> at = {first[0] + c, first[1] + line % map.box[1],
@@ -180,12 +190,14 @@ inline void load_at(void* to, const RowMap& made, uint64_t* barrier,
           inside = inside && at[i] >= 0 && at[i] < map.sizes[i];
           offset += at[i] * map.strides[i];
         }
-        if (inside) std::memcpy(&value, map.data + offset, 2);
-        const int64_t to_byte = shared_address(there) + line * 128 + c * 2;
-        std::memcpy(emulation::shared_base() + (to_byte ^ (to_byte >> 7 & 7) << 4), &value, 2);
+        const auto size = static_cast<size_t>(map.element);
+        if (inside) std::memcpy(&value, map.data + offset, size);
+        const int64_t to_byte = shared_address(there) + (line * 64 + c) * map.element;
+        const int64_t turned = swizzled ? (to_byte >> 7 & 7) << 4 : 0;
+        std::memcpy(emulation::shared_base() + (to_byte ^ turned), &value, size);
       }
-    emulation::engine_wrote(there, int64_t{lines} * 128);
-    emulation::change(barrier, [&](emulation::Phases& p) { p.bytes -= lines * 128; });
+    emulation::engine_wrote(there, bytes);
+    emulation::change(barrier, [&](emulation::Phases& p) { p.bytes -= bytes; });
   });
 }
 inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int head,
