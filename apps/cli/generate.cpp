@@ -186,7 +186,8 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
   if (first && !o.report.empty()) check_writable(o.report);
   ProgressView view(first ? o.progress : "none");
-  PreviewFile preview(first ? o.preview : "", o.preview_every);
+  PreviewFile preview(first ? o.preview : "", o.preview_every,
+                      o.output.rate.value_or(o.output.usual_rate));
   RunControl control{stop,
                      [&](const Progress& p) {
                        view.show(p);
@@ -202,6 +203,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   {
     Model model = Model::open(o.model->model, run, stop);
     o.output.videos = model.makes_videos();
+    o.output.usual_rate = model.frame_rate();
     if (first) check_preview(o.preview, o.output.videos);
     const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
     std::vector<std::string> written{o.report, o.request.save_latents, o.request.trace, o.preview};

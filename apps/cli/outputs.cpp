@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kUsualRate = 8;  // frames a second of CogVideoX
-
 // A device or a pipe, such as /dev/stdout.
 bool is_special(const std::string& output) {
   std::error_code ignored;
@@ -118,7 +116,7 @@ void save_videos(const GenerateResult& result, const Output& o,
   for (size_t begin = 0, end = 0, video = 0; begin < all.size(); begin = end, ++video) {
     while (end < all.size() && all[end].video == all[begin].video) ++end;
     const std::string path = numbered(o.path, video, videos);
-    save_mp4(std::span(all).subspan(begin, end - begin), o.rate.value_or(kUsualRate), path,
+    save_mp4(std::span(all).subspan(begin, end - begin), o.rate.value_or(o.usual_rate), path,
              texts_of(text(begin)), stop);
     print_name(path);
   }
@@ -173,7 +171,7 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
     const auto other = std::find_if(made.begin(), made.end(),
                                     [&](const Image& one) { return one.video != made[0].video; });
     if (made.at(0).video >= 0)
-      save_mp4({made.begin(), other}, kUsualRate, path_, {}, stop);
+      save_mp4({made.begin(), other}, rate_, path_, {}, stop);
     else
       save_image(made[0], path_, {}, stop);
     return "";

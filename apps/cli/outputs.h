@@ -14,8 +14,9 @@ namespace tessera::cli {
 struct Output {
   std::optional<std::string> asked;  // not set: tessera.png, or tessera.mp4
   std::string path;                  // known once it was checked
-  std::optional<double> rate;        // frames a second; not set: 8
-  bool videos = false;               // what is made
+  std::optional<double> rate;        // frames a second; not set: the usual ones
+  double usual_rate = 8;
+  bool videos = false;  // what is made
 };
 
 /// Everything that is going to be written can be written; completes the path, and returns it if it
@@ -34,7 +35,8 @@ void check_preview(const std::string& path, bool videos);
 class PreviewFile {
  public:
   /// "": no file. One of `every` steps is shown.
-  PreviewFile(std::string path, int every) : path_(std::move(path)), every_(every) {}
+  PreviewFile(std::string path, int every, double rate)
+      : path_(std::move(path)), every_(every), rate_(rate) {}
   /// Returns why there is none where there cannot be one; it is not tried again then.
   std::string show(const Progress& progress, const std::stop_token& stop);
   /// Whether a preview is wanted that no step has given yet.
@@ -43,6 +45,7 @@ class PreviewFile {
  private:
   std::string path_;
   int every_;
+  double rate_;
   bool shown_ = false;
 };
 

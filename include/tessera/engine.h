@@ -67,6 +67,8 @@ class Model {
   int64_t classes() const;
   /// Whether it makes videos.
   bool makes_videos() const;
+  /// Frames a second of the videos that it was trained on.
+  double frame_rate() const;
   /// Prompts to text, by a masked diffusion language model. Throws Error(usage) for prompts and
   /// options that do not fit, Error(cancelled) after a stop request.
   CompleteResult complete(const CompleteRequest& request,

@@ -253,6 +253,7 @@ void bind_model(nb::module_& module) {
            nb::arg("options"), nb::arg("cancel") = none)
       .def_prop_ro("classes", [](const OpenModel& m) { return m.use().classes(); })
       .def_prop_ro("makes_videos", [](const OpenModel& m) { return m.use().makes_videos(); })
+      .def_prop_ro("frame_rate", [](const OpenModel& m) { return m.use().frame_rate(); })
       .def("generate", generate, nb::arg("request"), nb::arg("initial"), nb::arg("watch"),
            nb::arg("on_note") = none, nb::arg("cancel") = none)
       .def("complete", complete, nb::arg("request"), nb::arg("on_progress") = none,

@@ -94,6 +94,11 @@ class Model:
         """Whether its results are videos."""
         return self._core.makes_videos
 
+    @property
+    def frame_rate(self) -> float:
+        """Frames a second of the videos that it was trained on."""
+        return self._core.frame_rate
+
     def forward(self, component: str, inputs: Mapping[str, Any], *, trace: bool = False,
                 moe: str = "", vae_tiling: bool | int = False, vae_chunk: int = 0,
                 cancel: _core.CancelToken | None = None) -> dict[str, Any]:

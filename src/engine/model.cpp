@@ -43,6 +43,8 @@ QuantiseResult Model::quantise(const QuantiseRequest& request, const RunControl&
 
 bool Model::makes_videos() const { return state().spec && state().spec->frames_per_latent > 0; }
 
+double Model::frame_rate() const { return state().spec ? state().spec->frame_rate : 0; }
+
 int64_t Model::classes() const { return state().spec ? state().spec->classes : 0; }
 
 Model Model::open(const std::string& model, const RunOptions& options,

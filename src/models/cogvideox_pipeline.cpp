@@ -48,6 +48,8 @@ PipelineSpec cogvideox_pipeline(const Source& source) {
   const CogVideoXConfig c = parse_cogvideox_config(source.config, source.where);
   const int64_t frames = (c.sample_frames - 1) / c.temporal_compression_ratio + 1;
   const int64_t depth = std::max<int64_t>(c.patch_size_t, 1);
+  // 1.5 names how far its positions go; its makers' program computes 1360 x 768, 16 a second.
+  const bool wide = c.patch_size_t > 0 && c.sample_height == 300 && c.sample_width == 300;
   PipelineSpec spec;
   spec.blocks = c.num_layers;
   spec.make = network_of<CogVideoX>(c);
@@ -61,10 +63,13 @@ PipelineSpec cogvideox_pipeline(const Source& source) {
   spec.forward_names.conditioning = {"encoder_hidden_states"};
   spec.inputs = {{"encoder_hidden_states", {c.max_text_seq_length, c.text_embed_dim}}};
   spec.trained = {.channels = c.in_channels,
-                  .size = {(frames + depth - 1) / depth * depth, c.sample_height, c.sample_width},
+                  .size = {(frames + depth - 1) / depth * depth, wide ? 96 : c.sample_height,
+                           wide ? 170 : c.sample_width},
                   .patch = {depth, c.patch_size, c.patch_size}};
   spec.form = nn::LatentForm::video;
   spec.frames_per_latent = c.temporal_compression_ratio;
+  spec.trained_frames = (frames - 1) * c.temporal_compression_ratio + 1;
+  spec.frame_rate = c.patch_size_t > 0 ? 16 : 8;
   spec.guided_channels = c.in_channels;
   spec.defaults = {50, 6.0f};
   spec.joint_text = true;

@@ -74,6 +74,8 @@ struct PipelineSpec {
   int64_t positions = 0;                              ///< of patches of a side; 0: any number
   nn::LatentForm form = nn::LatentForm::image;        ///< how the reference pipeline holds latents
   int64_t frames_per_latent = 0;                      ///< after the first; 0: a model of images
+  int64_t trained_frames = 0;                         ///< of a video of the trained length
+  double frame_rate = 8;                              ///< of such a video, a second
   int64_t guided_channels = 0;                        ///< that guidance moves
   std::map<std::string, int64_t> guided_channels_of;  ///< under schedulers that move others
 

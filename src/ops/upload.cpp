@@ -34,20 +34,21 @@ class Sent {
     std::string key(static_cast<const char*>(data), static_cast<size_t>(bytes));
     const std::lock_guard lock(mutex_);
     const auto pool = tensor::device_pool();
-    if (pool.get() != pool_ || kept_ + bytes > kMostKept) {
-      tensors_.clear();
-      kept_ = 0;
-      pool_ = pool.get();
-    }
-    Tensor& kept = tensors_[std::move(key)];
-    if (!kept.defined()) {
-      kept = sent(data, bytes, device);
-      kept_ += bytes;
-    }
-    return kept;
+    if (pool.get() != pool_) clear();
+    pool_ = pool.get();
+    if (const auto found = tensors_.find(key); found != tensors_.end()) return found->second;
+    if (kept_ + bytes > kMostKept) clear();
+    const Tensor made = sent(data, bytes, device);
+    tensors_.emplace(std::move(key), made);
+    kept_ += bytes;
+    return made;
   }
 
  private:
+  void clear() {
+    tensors_.clear();
+    kept_ = 0;
+  }
   std::mutex mutex_;
   std::map<std::string, Tensor> tensors_;  // they keep the pool's address from another's use
   const tensor::DevicePool* pool_ = nullptr;

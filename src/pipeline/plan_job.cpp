@@ -284,15 +284,15 @@ void plan_size(const ModelState& state, const GenerateRequest& request, Job& job
   const models::PipelineSpec& spec = *state.spec;
   const std::array<int64_t, 3> patch = spec.layout(0, 0).patch;
   const int64_t factor = state.vae_factor(), depth = patch[0];
-  int64_t frames = latent_frames(spec, request.frames);
-  if (frames > 0 && decoded_frames(spec, frames) != request.frames)
+  int64_t frames = latent_frames(spec, request.frames > 0 ? request.frames : spec.trained_frames);
+  if (request.frames > 0 && decoded_frames(spec, frames) != request.frames)
     job.notes.push_back(fmt::format(
         "--frames {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
         "frames, as {} or {}, come as asked",
         request.frames, decoded_frames(spec, frames), 2 * spec.frames_per_latent,
         request.frames - spec.frames_per_latent, request.frames + spec.frames_per_latent));
-  if (frames > 0) job.added_frames = (depth - frames % depth) % depth;
-  if (frames > 0) frames += job.added_frames;
+  job.added_frames = (depth - frames % depth) % depth;
+  frames += job.added_frames;
   job.form = spec.form;
   int64_t height = request.height, width = request.width;
   if (request.binning) {

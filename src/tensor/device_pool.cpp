@@ -43,7 +43,7 @@ std::pair<int64_t, std::byte*> DevicePool::fitting(Blocks& blocks, int64_t bytes
 std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t arena) {
   runtime_->enter();
   const int64_t wanted = rounded(bytes, memory_class);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto own = arenas_.find(arena);
   auto [size, block] = own != arenas_.end() ? fitting(own->second, wanted)
                                             : std::pair<int64_t, std::byte*>{0, nullptr};
@@ -54,8 +54,10 @@ std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t are
     ++use_.allocations;
     block = static_cast<std::byte*>(runtime_->allocate(wanted));
     if (block == nullptr && !waiting_.empty()) {
-      flush_locked();
+      lock.unlock();
+      flush();
       block = static_cast<std::byte*>(runtime_->allocate(wanted));
+      lock.lock();
     }
   }
   if (block == nullptr) {
@@ -97,18 +99,16 @@ void DevicePool::close_arena(int64_t arena) {
   arenas_.erase(own);
 }
 
-void DevicePool::flush_locked() {
-  for (const auto& [size, block] : waiting_) {
-    runtime_->free(block);
-    use_.waiting -= size;
-  }
-  waiting_.clear();
-}
-
 void DevicePool::flush() {
   runtime_->enter();
-  const std::lock_guard lock(mutex_);
-  flush_locked();
+  Blocks blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(waiting_);
+    for (const auto& [size, block] : blocks) use_.waiting -= size;
+  }
+  // Freeing waits for all kernels; other threads may take and give meanwhile.
+  for (const auto& [size, block] : blocks) runtime_->free(block);
 }
 
 DevicePool::Use DevicePool::use() const {

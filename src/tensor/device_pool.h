@@ -46,7 +46,6 @@ class DevicePool {
   static int64_t rounded(int64_t bytes, MemoryClass memory_class);
 
  private:
-  void flush_locked();
   std::shared_ptr<DeviceRuntime> runtime_;
   mutable std::mutex mutex_;
   using Blocks = std::multimap<int64_t, std::byte*>;  // by size

@@ -66,8 +66,9 @@ class DeviceRuntime {
   virtual std::shared_ptr<void> record(void* stream) = 0;
   /// Work that the stream is given from now on begins after the event; the host does not wait.
   virtual void wait(void* stream, void* event) = 0;
+  virtual int multiprocessors() const = 0;
   /// Kernels that would fill the device for long leave so many of its multiprocessors to those of
-  /// other streams, from now on. No result depends on it.
+  /// other streams, from now on, or a quarter if that is less. No result depends on it.
   virtual void spare(int /*multiprocessors*/) {}
   /// Whether the work of an event is done.
   virtual bool done(void* event) = 0;

@@ -24,7 +24,7 @@ int open_count = 0;  // under the mutex
 std::atomic<int64_t> upload_count{0}, download_count{0};
 
 std::atomic<int64_t> replay_count{0};
-std::atomic<int> spared_now{0}, spared_most{0};
+std::atomic<int> spared_now{0}, spared_most{0}, multiprocessors_now{100};
 
 std::mutex recording;
 std::map<void*, std::shared_ptr<Recorded>> recorded;  // by stream
@@ -48,6 +48,7 @@ class EmulatedRuntime : public tensor::DeviceRuntime {
  public:
   explicit EmulatedRuntime(int64_t bytes) : arena_(bytes) { holes_[0] = bytes; }
   std::string name() const override { return "emulated GPU"; }
+  int multiprocessors() const override { return multiprocessors_now; }
   tensor::DeviceMemory memory() const override {
     const std::lock_guard lock(mutex_);
     int64_t free = 0;
@@ -176,11 +177,13 @@ EmulatedDevice::EmulatedDevice(int64_t capacity) {
   tensor::use_device(pool_);
   upload_count = download_count = replay_count = 0;
   spared_now = spared_most = 0;
+  multiprocessors_now = 100;
 }
 
 EmulatedDevice::~EmulatedDevice() { tensor::use_device(nullptr); }
 
 int64_t EmulatedDevice::replays() const { return replay_count; }
+void EmulatedDevice::shrink_to(int multiprocessors) { multiprocessors_now = multiprocessors; }
 int EmulatedDevice::spared() const { return spared_now; }
 int EmulatedDevice::most_spared() const { return spared_most; }
 int64_t EmulatedDevice::uploads() const { return upload_count; }

@@ -51,6 +51,8 @@ class EmulatedDevice {
   /// Copies so far.
   int64_t uploads() const;
   int64_t downloads() const;
+  /// So many multiprocessors instead of 100.
+  void shrink_to(int multiprocessors);
   /// Multiprocessors that kernels leave to others, now and the last time that there were any.
   int spared() const;
   int most_spared() const;

@@ -27,7 +27,20 @@ TEST(CogVideoXPipeline, KnowsWhatItsPipelineAdds) {
   EXPECT_EQ(spec.form, nn::LatentForm::video);
   const auto five = pipeline_of(kType, {base::Json::parse(R"({"patch_size_t": 2})"), "c"});
   EXPECT_EQ(five.layout(0, 0).size[0], 14);
+  EXPECT_EQ(five.trained_frames, 49);
   EXPECT_NE(usage_error([&] { five.layout(0, 0, 13); }).find("13 frames"), std::string::npos);
+}
+
+// CogVideoX1.5-5B: its config names the extent of positions, not a size that anybody makes.
+TEST(CogVideoXPipeline, MakesOfOnePointFiveWhatItsMakersDo) {
+  const auto spec = pipeline_of(
+      kType, {base::Json::parse(R"({"patch_size_t": 2, "sample_frames": 81, "sample_height": 300,
+                                    "sample_width": 300})"),
+              "c"});
+  EXPECT_EQ(spec.layout(0, 0).size, (std::array<int64_t, 3>{22, 96, 170}));
+  EXPECT_EQ(spec.trained_frames, 81);
+  EXPECT_EQ(spec.frame_rate, 16);
+  EXPECT_EQ(pipeline_of(kType, {base::Json::object(), "c"}).frame_rate, 8);
 }
 
 }  // namespace

@@ -65,6 +65,20 @@ TEST(Upload, OnAGpuItIsACopyThatIsSentOnce) {
     EXPECT_EQ(Uploaded<int32_t>(other, Device::cuda).data()[2], 7);
     EXPECT_EQ(runtime->copies.size(), 2u);
   }
+  {  // what is kept has a limit, but what is there is not sent again at it
+    std::vector<int32_t> rows(1 << 18);
+    const auto copies = [&](int32_t first) {
+      rows[0] = first;
+      const size_t before = runtime->copies.size();
+      EXPECT_EQ(Uploaded<int32_t>(rows, Device::cuda).data()[0], first);
+      return runtime->copies.size() - before;
+    };
+    for (int32_t i = 0; i < 15; ++i) EXPECT_EQ(copies(100 + i), 1u);
+    EXPECT_EQ(copies(100), 0u);
+    for (int32_t i = 0; i < 15; ++i) EXPECT_EQ(copies(100 + i), 0u) << i;
+    EXPECT_EQ(copies(200), 1u);
+    EXPECT_EQ(copies(100), 1u);
+  }
   {  // another device has none of it, and large arrays are sent each time
     const auto second = std::make_shared<tensor::FakeRuntime>();
     tensor::use_device(std::make_shared<tensor::DevicePool>(second));

@@ -2,8 +2,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 
 #include "engine/pixart_text.h"
+#include "kernels/random_values.h"
 #include "pipeline/resolve_model.h"
 #include "test_paths.h"
 
@@ -215,6 +218,49 @@ TEST(PlanJob, RescaledGuidanceChangesTheLatentsAndZeroDoesNot) {
   EXPECT_EQ(pixart.run().latents, plain);
   pixart.request.guidance_rescale = 0.7f;
   EXPECT_NE(pixart.run().latents, plain);
+}
+
+// Of patches that span two frames: 9 frames are three latent ones, so one is added and not decoded.
+TEST(PlanJob, AVideoOfTheTrainedLengthIsTheSameAskedForOrNot) {
+  const golden::Scratch scratch;
+  const std::filesystem::path model = scratch / "model";
+  std::filesystem::copy(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", model,
+                        std::filesystem::copy_options::recursive);
+  const std::string weights = model / "transformer/diffusion_pytorch_model.safetensors";
+  std::map<std::string, Tensor> tensors;
+  {
+    const load::SafetensorsFile in(weights);
+    for (const auto& [each, entry] : in.entries()) tensors[each] = in.get(each).contiguous();
+  }
+  const auto shaped = [&](const std::string& name, const tensor::Shape& shape) {
+    tensors[name] = kernels::random_tensor(shape, tensor::DType::f32, 7, 0.1f);
+  };
+  shaped("patch_embed.proj.weight", {64, 16 * 2 * 2 * 2});
+  shaped("proj_out.weight", {16 * 2 * 2 * 2, 64});
+  shaped("proj_out.bias", {16 * 2 * 2 * 2});
+  load::write_safetensors(weights, tensors);
+  const std::string config = model / "transformer/config.json";
+  std::ifstream before(config);
+  std::string text(std::istreambuf_iterator<char>(before), {});
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"\"patch_size_t\": null", "\"patch_size_t\": 2"},
+        {"\"sample_frames\": 49", "\"sample_frames\": 9"}})
+    text.replace(text.find(from), from.size(), to);
+  std::ofstream(config) << text;
+  GenerateRequest request;
+  request.prompts = {"waves"};
+  request.steps = 2;
+  request.width = 48;
+  request.height = 32;
+  const auto run = [&] {
+    return Model::open(model, golden::options(Precision::f32)).generate(request);
+  };
+  const auto left_out = run();
+  request.frames = 9;
+  const auto asked = run();
+  ASSERT_EQ(left_out.images.size(), 9u);
+  EXPECT_EQ(left_out.latents, asked.latents);
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(left_out.images[i].rgb, asked.images[i].rgb) << i;
 }
 
 TEST(PlanJob, VideosSayHowManyFramesTheyGet) {

@@ -85,7 +85,7 @@ def test_images_are_those_of_the_command_line(tmp_path):
 
 def test_a_video_has_frames():
     pipe = tessera.Pipeline.from_pretrained(DATA / "diffusers/cogvideox_2b/model")
-    assert pipe.makes_videos
+    assert pipe.makes_videos and pipe.frame_rate == 8
     request = {"prompt": "waves", "width": 48, "height": 32, "num_frames": 9,
                "num_inference_steps": 1, "num_videos_per_prompt": 2}
     made = pipe(**request)

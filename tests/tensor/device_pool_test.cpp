@@ -62,6 +62,23 @@ TEST(DevicePool, WithoutMemoryWhatWaitsIsFreedFirst) {
   EXPECT_EQ(pool.use().live, 0);
 }
 
+// Freeing waits for all kernels; what others give and take meanwhile does not wait for it.
+TEST(DevicePool, IsOpenToOthersWhileItFrees) {
+  const auto runtime = std::make_shared<FakeRuntime>();
+  DevicePool pool(runtime);
+  std::byte* const held = pool.take(kMegabyte, MemoryClass::activations);
+  pool.give(pool.take(3 * kMegabyte, MemoryClass::activations));
+  runtime->on_free = [&] {
+    pool.give(held);
+    EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations), held);
+  };
+  pool.flush();
+  EXPECT_EQ(runtime->freed, 1);
+  EXPECT_EQ(pool.use().live, kMegabyte);
+  EXPECT_EQ(pool.use().waiting, 0);
+  pool.give(held);
+}
+
 TEST(DevicePool, AnArenaKeepsItsBlocksUntilItIsClosed) {
   const auto runtime = std::make_shared<FakeRuntime>();
   DevicePool pool(runtime);

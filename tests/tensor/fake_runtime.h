@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensor/device_pool.h"
@@ -27,7 +29,9 @@ class FakeRuntime : public DeviceRuntime {
     used_ += bytes;
     return memory;
   }
+  int multiprocessors() const override { return 100; }
   void free(void* memory) override {
+    if (const auto now = std::exchange(on_free, nullptr)) now();
     used_ -= blocks_.at(memory);
     blocks_.erase(memory);
     std::free(memory);
@@ -52,6 +56,7 @@ class FakeRuntime : public DeviceRuntime {
   int64_t used() const { return used_; }
   int entered = 0, freed = 0, waits = 0;
   std::vector<CopyWay> copies;
+  std::function<void()> on_free;  // once
 
  private:
   int64_t capacity_, used_ = 0;

@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "comm/nccl/nccl_transport.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::comm::nccl {
 namespace {
@@ -36,6 +37,12 @@ std::unique_ptr<Communicator> over(Communicator& world, const Functions& nccl) {
       world.size() <= kMostRanks, ErrorCode::plan,
       "{} ranks with a GPU each: the nccl transport serves up to {}; use fewer, or --device cpu",
       world.size(), kMostRanks);
+  const int multiprocessors = tensor::device_pool()->runtime().multiprocessors();
+  require(
+      multiprocessors >= kBlocks, ErrorCode::plan,
+      "this GPU has {} multiprocessors, and transfers between ranks with a GPU each may need {} "
+      "at once: use one rank, or --device cpu",
+      multiprocessors, kBlocks);
   return world.over([&](std::shared_ptr<Transport> host, std::chrono::milliseconds deadline) {
     const auto transport = std::make_shared<NcclTransport>(std::move(host), deadline, nccl);
     // All ranks open links in this order, one by one, while nothing else runs: the first that is

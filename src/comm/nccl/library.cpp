@@ -14,7 +14,6 @@ namespace tessera::comm::nccl {
 namespace {
 
 constexpr const char* kName = "libnccl.so.2";
-constexpr int kBlocks = 48;     // of all transfers at once: fewer than any served GPU holds
 constexpr int kOldest = 22200;  // the first that takes several aborts at once
 
 template <class Function>

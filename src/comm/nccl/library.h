@@ -18,7 +18,8 @@ struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef, version = 22200;
   int blocking = 0;  // calls return while NCCL works on, see kInProgress
-  int cluster = kUnsaid, min_blocks = kUnsaid, max_blocks = kUnsaid;
+  int cluster = 0;   // none: four free multiprocessors of one cluster may not be there for long
+  int min_blocks = kUnsaid, max_blocks = kUnsaid;
   const char* net = nullptr;
   int split_share = kUnsaid, traffic_class = kUnsaid;
 };
@@ -57,6 +58,8 @@ void check(const Functions& nccl, int result, const char* call, int peer);
 /// GPU must have room for the transfers of all pairs at once, a queue for each of them, and nothing
 /// left to load later (docs/adr/0008). Before the first use of a GPU.
 void prepare_environment(int ranks);
+/// How many blocks the transfers of all pairs are given at most, each a multiprocessor of a GPU.
+inline constexpr int kBlocks = 48;
 /// Ranks that the transport serves: each has a stream to and from every other one, and a GPU has 32
 /// queues.
 inline constexpr int kMostRanks = 16;

@@ -55,14 +55,16 @@ void attention(const AttentionArgs& args) {
   }
   if (plan.width == 0) return attention_f32(args);
   if (all_in_boxes(args) && has_warpgroups()) return attention_sm90(args);
+  // While others are to have multiprocessors, none holds two blocks: they would lie on all.
+  const bool alone = !nothing_spared();
   launch("attention",
          plan.width == 64    ? attention_kernel<64, 64>
          : plan.width == 80  ? attention_kernel<80, 64>
          : plan.width == 128 ? attention_kernel<128, 64>
                              : attention_kernel<256, 16>,
-         Launch{.blocks = 2 * unspared(multiprocessors()),
+         Launch{.blocks = (alone ? 1 : 2) * unspared(multiprocessors()),
                 .threads = kAttentionThreads,
-                .shared = plan.shared()},
+                .shared = alone ? most_shared() : plan.shared()},
          args);
 }
 

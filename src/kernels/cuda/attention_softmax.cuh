@@ -37,14 +37,14 @@ __device__ inline void close_keys(float (&scores)[Keys / 8][4], int64_t valid) {
 }
 
 /// 2^x within 7.5e-5, for x up to 0: a polynomial of what is left of the nearest whole number,
-/// which is added to its exponent. What is below -125 counts as that.
+/// which is added to its exponent. What is below -125 counts as that; no number stays none.
 __device__ inline float exp2_by_polynomial(float x) {
   constexpr float kWhole = 0x1.8p23f;  // numbers this large are whole
-  x = fmaxf(x, -125);
-  const float moved = x + kWhole, rest = x - (moved - kWhole);
+  const float least = fmaxf(x, -125);
+  const float moved = least + kWhole, rest = least - (moved - kWhole);
   const float power =
       fmaf(fmaf(fmaf(0.05517167f, rest, 0.24261112f), rest, 0.69326099f), rest, 0.99992807f);
-  return __uint_as_float(__float_as_uint(power) + (__float_as_uint(moved) << 23));
+  return x == x ? __uint_as_float(__float_as_uint(power) + (__float_as_uint(moved) << 23)) : x;
 }
 
 /// scores -> probabilities under the running maximum; `scale`, above 0, brings scores to units of

@@ -82,7 +82,9 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
         config.attrs = &early;
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;
-        config.numAttrs = shape.early && has_warpgroups() ? 1 : 0;
+        // One that comes early would sit on the multiprocessors that are left to others.
+        const bool comes_early = shape.early && has_warpgroups() && nothing_spared();
+        config.numAttrs = comes_early ? 1 : 0;
         check(name, cudaLaunchKernelExC(&config, function, pointers));
       },
       values);

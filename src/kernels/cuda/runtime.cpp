@@ -46,7 +46,8 @@ class CudaGraph : public tensor::DeviceGraph {
 
 class CudaRuntime : public tensor::DeviceRuntime {
  public:
-  CudaRuntime(int index, std::string name) : index_(index), name_(std::move(name)) {
+  CudaRuntime(int index, const cudaDeviceProp& properties)
+      : index_(index), multiprocessors_(properties.multiProcessorCount), name_(properties.name) {
     int late = 0;
     check(cudaDeviceGetAttribute(&late, cudaDevAttrPageableMemoryAccess, index),
           "cudaDeviceGetAttribute");
@@ -118,8 +119,10 @@ class CudaRuntime : public tensor::DeviceRuntime {
         cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
         "cudaStreamWaitEvent");
   }
+  int multiprocessors() const override { return multiprocessors_; }
   void spare(int multiprocessors) override {
-    cuda::spared_multiprocessors.store(multiprocessors, std::memory_order_relaxed);
+    cuda::spared_multiprocessors.store(std::min(multiprocessors, multiprocessors_ / 4),
+                                       std::memory_order_relaxed);
   }
   bool done(void* event) override {
     const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event));
@@ -167,7 +170,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
                 }};
   }
 
-  int index_;
+  int index_, multiprocessors_;
   std::string name_;
   std::unique_ptr<tensor::Staging> staging_;  // where it reads the host's memory by itself
 };
@@ -201,7 +204,7 @@ std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
       "--device cuda:{}: {} has compute capability {}.{}; the kernels need {}.0 (A100) or newer; "
       "use --device cpu",
       index, properties.name, properties.major, properties.minor, kOldest);
-  return std::make_shared<CudaRuntime>(index, properties.name);
+  return std::make_shared<CudaRuntime>(index, properties);
 }
 
 }  // namespace tessera::kernels

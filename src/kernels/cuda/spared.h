@@ -9,6 +9,8 @@ namespace tessera::kernels::cuda {
 /// tensor::DeviceRuntime::spare(). A program has one device.
 inline std::atomic<int> spared_multiprocessors{0};
 
+inline bool nothing_spared() { return spared_multiprocessors.load(std::memory_order_relaxed) == 0; }
+
 /// Those that are left of all.
 inline int unspared(int multiprocessors) {
   return std::max(1, multiprocessors - spared_multiprocessors.load(std::memory_order_relaxed));

@@ -90,6 +90,19 @@ INSTANTIATE_TEST_SUITE_P(Cases, HostOverNccl, testing::ValuesIn(conformance_case
                            return chosen.param.name + "On" + std::to_string(chosen.param.ranks);
                          });
 
+TEST(NcclLaunch, RefusesAGpuThatCannotHoldAllTransfers) {
+  Ranks ranks;
+  ranks.gpu.shrink_to(20);
+  const std::string text = ranks.error_of(2, 60s, [](Communicator&) {});
+  EXPECT_NE(
+      text.find("this GPU has 20 multiprocessors, and transfers between ranks with a GPU each "
+                "may need 48 at once: use one rank, or --device cpu"),
+      std::string::npos)
+      << text;
+  ranks.gpu.shrink_to(48);
+  EXPECT_EQ(ranks.error_of(2, 60s, [](Communicator&) {}), "no error");
+}
+
 TEST(Nccl, TheDevicesOwnStreamServes) {
   for (const ConformanceCase& one : conformance_cases(Device::cuda)) {
     if (one.ranks != 3) continue;

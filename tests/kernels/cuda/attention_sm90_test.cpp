@@ -44,6 +44,14 @@ TEST(CudaAttentionSm90, ThreeWarpgroupsComputeWhereTheirTilesFillTheGpu) {
 }
 
 #if !defined(TESSERA_ON_GPU)
+// As arithmetic of a GPU makes it, and of others.
+TEST(CudaAttentionSm90, NoNumberIsNoProbability) {
+  for (const uint32_t bits : {0x7fffffffu, 0x7fc00000u, 0xffc00000u})
+    EXPECT_TRUE(std::isnan(cuda::exp2_by_polynomial(std::bit_cast<float>(bits)))) << bits;
+  EXPECT_NEAR(cuda::exp2_by_polynomial(-3.5f), std::exp2(-3.5f), 1e-5);
+  EXPECT_LT(cuda::exp2_by_polynomial(-INFINITY), 1e-37f);
+}
+
 // A query has the same bits in tiles of either size.
 TEST(CudaAttentionSm90, TwoAndThreeWarpgroupsGiveTheSame) {
   const Problem p{2, 2, 64, 420, DType::bf16};
