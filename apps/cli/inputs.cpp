@@ -65,7 +65,7 @@ std::string read_input(const std::string& path, const std::string& option,
     const ssize_t got = read(input.file, part, sizeof part);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) return text;
+    if (got == 0) return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
     text.append(part, static_cast<size_t>(got));
     if (text.size() > kMost) refuse(option, path, "holds more than 16 MB, which no model reads");
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <stop_token>
 #include <system_error>
@@ -119,6 +120,8 @@ int main(int argc, char** argv) {
     return tessera::cli::complain(e.what(), static_cast<int>(e.code()));
   } catch (const std::bad_alloc&) {
     return tessera::cli::complain("out of memory: use a smaller size, batch or model", 6);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return tessera::cli::complain(std::string("the system refuses a file: ") + e.what(), 2);
   } catch (const std::system_error& e) {
     return tessera::cli::complain(std::string("the system refuses a thread or a file: ") +
                                       e.what() + "; give fewer --threads, or raise its limits",

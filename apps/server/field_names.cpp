@@ -12,7 +12,8 @@ namespace {
 const FieldNames kRenamed{{"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}};
 
 // How sentences begin that are about a field and do not name it.
-const FieldNames kBeginnings{{"decoding ", "decode"},
+const FieldNames kBeginnings{{"class ", "classes"},
+                             {"decoding ", "decode"},
                              {"expert selection ", "select"},
                              {"chat: ", "messages"},
                              {"chat: 'tools'", "tools"}};
@@ -81,15 +82,17 @@ std::string field_of(std::string option, const FieldNames& form) {
 }
 
 // Where the folders of a path that begins at `at` end, behind the last slash; `at`: none begins.
-size_t behind_folders(const std::string& text, size_t at) {
-  if (text[at] != '/' || (at > 0 && text[at - 1] != ' ' && text[at - 1] != '(')) return at;
-  const size_t end = std::min(text.find(' ', at), text.size());
+// One in quotes begins behind them.
+size_t behind_folders(const std::string& text, size_t at, bool quoted) {
+  const char before = at > 0 ? text[at - 1] : ' ';
+  if (text[at] != '/' || (quoted ? before != '\'' : before != ' ' && before != '(')) return at;
+  const size_t end = std::min(text.find(quoted ? '\'' : ' ', at), text.size());
   return text.rfind('/', end - 1) + 1 == at + 1 ? at : text.rfind('/', end - 1) + 1;
 }
 
 }  // namespace
 
-std::string in_fields(const std::string& sentence, const FieldNames& form) {
+std::string in_fields(const std::string& sentence, const FieldNames& form, bool quoted_paths) {
   std::string said;
   bool quoted = false;
   for (size_t i = 0; i < sentence.size(); ++i) {
@@ -98,7 +101,7 @@ std::string in_fields(const std::string& sentence, const FieldNames& form) {
       const bool bound = beside >= sentence.size() || !of_word(sentence[beside]);
       quoted = quoted != bound;
     }
-    if (!quoted) i = behind_folders(sentence, i);
+    if (!quoted || quoted_paths) i = behind_folders(sentence, i, quoted);
     if (i == sentence.size()) break;
     const std::string option = quoted ? "" : option_at(sentence, i);
     if (option.empty()) {
@@ -122,7 +125,8 @@ std::string field_blamed(const std::string& sentence, const FieldNames& form) {
 }
 
 Refusal refusal_of(const Error& error, const FieldNames& form) {
-  const std::string said = in_fields(error.what(), form);
+  const bool of_client = error.code() == ErrorCode::usage || error.code() == ErrorCode::plan;
+  const std::string said = in_fields(error.what(), form, !of_client);
   switch (error.code()) {
     case ErrorCode::usage:
     case ErrorCode::plan:

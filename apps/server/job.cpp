@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <random>
-#include <stdexcept>
 
 namespace tessera::server {
 namespace {
@@ -14,7 +13,7 @@ const char* word_of(JobState state) { return kWords[static_cast<int>(state)]; }
 JobState state_of(const std::string& word) {
   for (int i = 0; i < 5; ++i)
     if (word == kWords[i]) return static_cast<JobState>(i);
-  throw std::invalid_argument("state '" + word + "'");
+  throw Error(ErrorCode::model, "the store holds a job of no known state");
 }
 
 void read_ask(Job& job, const Limits& limits) {

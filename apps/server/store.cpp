@@ -37,6 +37,11 @@ constexpr const char* kSchema =
     "CREATE INDEX IF NOT EXISTS by_client ON jobs (client, number);";
 
 // One statement: bound, stepped, and reset at the end.
+[[noreturn]] void fail_damaged(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::model, "'" + path + "' cannot be used: " + why +
+                                    "; name another --store, or remove the file and its jobs");
+}
+
 class Statement {
  public:
   Statement(sqlite3* database, const std::string& sql) : database_(database) {
@@ -70,10 +75,19 @@ class Statement {
   }
   int64_t whole(int column) const { return sqlite3_column_int64(statement_, column); }
   double number(int column) const { return sqlite3_column_double(statement_, column); }
+  Json json(int column) const {
+    Json made = Json::parse(text(column), nullptr, false);
+    if (made.is_discarded())
+      fail_damaged(sqlite3_db_filename(database_, "main"), "a job holds no JSON");
+    return made;
+  }
 
  private:
   void check(int status) const {
     if (status == SQLITE_OK) return;
+    const int kind = status & 0xff;  // of the extended code
+    if (kind != SQLITE_FULL && kind != SQLITE_IOERR && kind != SQLITE_BUSY)
+      fail_damaged(sqlite3_db_filename(database_, "main"), sqlite3_errmsg(database_));
     throw Refusal(507, "storage",
                   std::string("the store cannot be used: ") + sqlite3_errmsg(database_) +
                       "; make room on its disk",
@@ -96,13 +110,13 @@ JobRecord record_of(const Statement& row) {
   r.created = row.number(6);
   r.started = row.number(7);
   r.ended = row.number(8);
-  r.request = Json::parse(row.text(9));
+  r.request = row.json(9);
   r.previews = static_cast<int>(row.whole(10));
-  r.results = Json::parse(row.text(11));
-  r.text = Json::parse(row.text(12));
-  r.error = Json::parse(row.text(13));
-  r.report = Json::parse(row.text(14));
-  r.usage = Json::parse(row.text(15));
+  r.results = row.json(11);
+  r.text = row.json(12);
+  r.error = row.json(13);
+  r.report = row.json(14);
+  r.usage = row.json(15);
   r.last_event = static_cast<uint64_t>(row.whole(16));
   return r;
 }
@@ -129,8 +143,13 @@ void sweep_temporary(const fs::path& among) {
 }
 
 std::string make_temporary() {
-  sweep_temporary(fs::temp_directory_path());
-  std::string name = (fs::temp_directory_path() / (std::string(kTemporary) + "XXXXXX")).string();
+  std::error_code none;
+  const fs::path among = fs::temp_directory_path(none);
+  if (none)
+    throw Error(ErrorCode::usage, "there is no folder for temporary files (TMPDIR): " +
+                                      none.message() + "; name a folder with --store");
+  sweep_temporary(among);
+  std::string name = (among / (std::string(kTemporary) + "XXXXXX")).string();
   if (!mkdtemp(name.data()))
     throw Error(ErrorCode::usage, "cannot make a temporary folder '" + name + "': " + reason() +
                                       "; name one with --store");
@@ -147,6 +166,15 @@ struct Store::Database {
 
 Store::Store(const std::string& folder) : folder_(folder), temporary_(folder.empty()) {
   if (temporary_) folder_ = make_temporary();
+  try {
+    open();
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+void Store::open() {
   std::error_code ignored;
   // Prompts and images are for nobody else's eyes.
   if (fs::create_directories(folder_, ignored))
@@ -156,32 +184,30 @@ Store::Store(const std::string& folder) : folder_(folder), temporary_(folder.emp
   if (lock_ < 0)
     throw Error(ErrorCode::usage, "--store '" + folder_ + "': cannot be written: " + reason() +
                                       "; name a folder that can");
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock_);
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
     throw Error(ErrorCode::usage,
                 "--store '" + folder_ + "': another server has it; name another folder");
-  }
   database_ = std::make_unique<Database>();
   const std::string path = folder_ + "/jobs.sqlite";
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   int status = sqlite3_open_v2(path.c_str(), &database_->handle, flags, nullptr);
   if (status == SQLITE_OK)
     status = sqlite3_exec(database_->handle, kSchema, nullptr, nullptr, nullptr);
-  if (status != SQLITE_OK) {
-    ::close(lock_);
-    throw Error(ErrorCode::model, "'" + path +
-                                      "' cannot be used: " + sqlite3_errmsg(database_->handle) +
-                                      "; name another --store, or remove the file and its jobs");
-  }
+  if (status == SQLITE_FULL)
+    throw Error(ErrorCode::usage, "--store '" + folder_ +
+                                      "': its disk is full; make room, or name a folder elsewhere");
+  if (status != SQLITE_OK) fail_damaged(path, sqlite3_errmsg(database_->handle));
   remove_strays();
 }
 
-Store::~Store() {
+void Store::close() {
   database_.reset();
-  ::close(lock_);
+  if (lock_ >= 0) ::close(lock_);
   std::error_code ignored;
   if (temporary_) fs::remove_all(folder_, ignored);
 }
+
+Store::~Store() { close(); }
 
 void Store::put(JobRecord& r) {
   const std::lock_guard lock(database_->mutex);

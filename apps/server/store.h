@@ -43,6 +43,8 @@ class Store {
 
  private:
   struct Database;
+  void open();
+  void close();
   void remove_strays() const;
 
   std::string folder_;

@@ -37,7 +37,7 @@ std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
 Tokenized of_part(const Model::State& state, models::TextPart part, const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
   const models::TextBatch batch = pipeline::tokens_of(
-      state, part, pipeline::cleaned_prompts(*state.spec, {prompt}, true, notes));
+      state, part, pipeline::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));

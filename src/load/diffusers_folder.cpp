@@ -94,6 +94,13 @@ Component read_component(const fs::path& folder, std::string name, std::string l
   if (const std::string config = config_in(folder); !config.empty()) {
     part.config = read_object(config);
     part.quantised = take_quantisation(part.config, config);
+  } else {
+    // Keys that a config leaves out have defaults; without one, all of them would be others.
+    const bool described = part.name == "scheduler" || part.name == "transformer" ||
+                           part.name == "vae" || part.name.starts_with("text_encoder");
+    require(!described || part.library == "tessera", ErrorCode::model,
+            "'{}' holds no {}: download it too", folder.string(),
+            part.name == "scheduler" ? "scheduler_config.json" : "config.json");
   }
   if (part.class_name.empty()) part.class_name = text_of(part.config, "_class_name");
   if (part.class_name.empty()) part.class_name = text_of(part.config, "model_type");
@@ -217,6 +224,11 @@ ModelFolder open_folder(const std::string& path) {
   if (base::is_there((root / "model_index.json").string())) {
     model = read_pipeline(root);
   } else {
+    require(
+        !base::is_there((root / "transformer/config.json").string()), ErrorCode::model,
+        "'{}' holds a transformer, and no model_index.json: put the folder 'transformer' in the "
+        "place of that of the pipeline that it belongs to, and give that pipeline's folder",
+        path);
     require(base::is_there((root / "config.json").string()), ErrorCode::model,
             "'{}' holds neither model_index.json nor config.json; expected a model folder in the "
             "diffusers or transformers layout{}",

@@ -50,7 +50,8 @@ bool is_repository_id(const std::string& text) {
 }
 
 std::string hub_cache() {
-  if (const std::string cache = variable("HF_HUB_CACHE"); !cache.empty()) return cache;
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
+    if (const std::string cache = variable(name); !cache.empty()) return cache;
   if (const std::string home = variable("HF_HOME"); !home.empty()) return home + "/hub";
   if (const std::string caches = variable("XDG_CACHE_HOME"); !caches.empty())
     return caches + "/huggingface/hub";

@@ -35,13 +35,24 @@ void check_shard(const std::string& index, const SafetensorsFile& file,
         index, file.path(), base::printable(name));
 }
 
+std::vector<std::string> missing_shards(const std::string& index) {
+  std::vector<std::string> missing;
+  for (const auto& [shard, names] : parse_shard_index(base::read_json(index), index))
+    if (!base::is_there((fs::path(index).parent_path() / shard).string()))
+      missing.push_back(base::printable(shard));
+  return missing;
+}
+
+// Nothing as well where an index lacks shards, if others may be whole: then `lacking` gets it.
 std::optional<TensorSet> open_stem(const fs::path& folder, const std::string& stem,
-                                   const std::string& variant) {
+                                   const std::string& variant, std::vector<std::string>& lacking) {
   const std::string dotted = variant.empty() ? "" : "." + variant;
   const fs::path index = folder / (stem + ".safetensors.index" + dotted + ".json");
   const fs::path file = folder / (stem + dotted + ".safetensors");
   if (base::is_there(file.string())) return TensorSet({SafetensorsFile(file.string())});
-  if (base::is_there(index.string())) return open_index(index.string());
+  if (!base::is_there(index.string())) return std::nullopt;
+  if (missing_shards(index.string()).empty()) return open_index(index.string());
+  lacking.push_back(index.string());
   return std::nullopt;
 }
 
@@ -110,9 +121,7 @@ int64_t TensorSet::bytes() const {
 TensorSet open_index(const std::string& index_path) {
   const auto shards = parse_shard_index(base::read_json(index_path), index_path);
   const fs::path folder = fs::path(index_path).parent_path();
-  std::vector<std::string> missing;
-  for (const auto& [shard, names] : shards)
-    if (!base::is_there((folder / shard).string())) missing.push_back(base::printable(shard));
+  std::vector<std::string> missing = missing_shards(index_path);
   const size_t count = missing.size();
   if (count > 8) missing.resize(8);
   require(missing.empty(), ErrorCode::model,
@@ -154,11 +163,14 @@ TensorSet open_component(const std::string& folder, const std::string& variant) 
   std::error_code ignored;
   require(fs::is_directory(folder, ignored), ErrorCode::model,
           "'{}' is a file; expected a folder with weights", folder);
-  std::vector<std::string> variants = {variant};
+  std::vector<std::string> variants = {variant}, lacking;
   if (variant.empty()) variants = {"", "bf16", "fp16", "fp32"};
   for (const std::string& v : variants)
     for (const char* stem : kStems)
-      if (auto set = open_stem(folder, stem, v)) return *std::move(set);
+      if (auto set = open_stem(folder, stem, v, lacking)) return *std::move(set);
+  if (!lacking.empty())  // none is whole: say what the one lacks that lacks the least
+    return open_index(*std::ranges::min_element(
+        lacking, {}, [](const std::string& index) { return missing_shards(index).size(); }));
   fail(ErrorCode::model,
        "'{}' holds no {}model.safetensors, diffusion_pytorch_model.safetensors or an index of "
        "them; {}",

@@ -37,6 +37,7 @@ CogVideoXConfig parse_cogvideox_config(const base::Json& config, const std::stri
   c.flip_sin_to_cos = read.flag("flip_sin_to_cos", true);
   c.freq_shift = read.number("freq_shift", 0, 0, 1);
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  check_channels(read, c.in_channels, c.out_channels);
   require(c.hidden() % 16 == 0 && (!c.rotary || c.attention_head_dim % 16 == 0) &&
               c.out_channels == c.in_channels,
           ErrorCode::model, "{}: {} heads of {}, {} channels in and {} out do not fit", where,
@@ -51,6 +52,7 @@ PipelineSpec cogvideox_pipeline(const Source& source) {
   // 1.5 names how far its positions go; its makers' program computes 1360 x 768, 16 a second.
   const bool wide = c.patch_size_t > 0 && c.sample_height == 300 && c.sample_width == 300;
   PipelineSpec spec;
+  spec.pipelines = {"CogVideoXPipeline"};
   spec.blocks = c.num_layers;
   spec.make = network_of<CogVideoX>(c);
   spec.facts = facts_of({{"num_layers", c.num_layers},

@@ -19,6 +19,7 @@ FluxConfig parse_flux_config(const base::Json& config, const std::string& where)
   c.axes_dims_rope = read.sizes("axes_dims_rope", c.axes_dims_rope);
   c.guidance_embeds = read.flag("guidance_embeds", false);
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  check_channels(read, c.in_channels, c.out_channels);
   const auto& axes = c.axes_dims_rope;
   bool even = axes.size() == 3;
   for (int64_t dim : axes) even = even && dim % 2 == 0;
@@ -38,6 +39,7 @@ PipelineSpec flux_pipeline(const Source& source) {
   // Without guidance as an input it is the model distilled to few steps: FLUX.1-schnell.
   const int64_t text_tokens = c.guidance_embeds ? 512 : 256;
   PipelineSpec spec;
+  spec.pipelines = {"FluxPipeline"};
   spec.blocks = c.blocks();
   spec.make = network_of<Flux>(c);
   spec.facts = facts_of({{"num_layers", c.num_layers},

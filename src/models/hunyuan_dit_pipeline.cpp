@@ -34,6 +34,7 @@ HunyuanDitConfig parse_hunyuan_dit_config(const base::Json& config, const std::s
 PipelineSpec hunyuan_dit_pipeline(const Source& source) {
   const HunyuanDitConfig c = parse_hunyuan_dit_config(source.config, source.where);
   PipelineSpec spec;
+  spec.pipelines = {"HunyuanDiTPipeline"};
   spec.blocks = c.num_layers;
   spec.make = network_of<HunyuanDit>(c);
   spec.facts = facts_of({{"num_layers", c.num_layers},

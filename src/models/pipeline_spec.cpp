@@ -71,4 +71,11 @@ void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim
           head_dim);
 }
 
+void check_channels(const base::ConfigReader& read, int64_t in, int64_t out) {
+  require(in <= out, ErrorCode::model,
+          "{}: {} channels in and {} out: this network takes an image beside the noise, to edit or "
+          "follow it, which is not supported; take the model that makes images from text alone",
+          read.where(), in, out);
+}
+
 }  // namespace tessera::models

@@ -48,6 +48,10 @@ struct TextRun {
 /// What a configuration means and how a request becomes a batch: all that a run needs to know of a
 /// family of models, filled by the family's parse function.
 struct PipelineSpec {
+  /// The classes of published pipelines that compute this; others may do more with the same
+  /// network.
+  std::vector<std::string> pipelines;
+
   // The network.
   int64_t blocks = 0;
   /// Builds it, or the part of it that a rank needs.
@@ -145,5 +149,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(
 nn::TokenLayout square_layout(int64_t channels, int64_t patch, int64_t side);
 /// Throws Error(model) unless every head has the same even width and the whole fits.
 void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim);
+/// Throws Error(model) for a network that reads more than it moves: one that edits images.
+void check_channels(const base::ConfigReader& read, int64_t in, int64_t out);
 
 }  // namespace tessera::models

@@ -41,6 +41,7 @@ PixartConfig parse_pixart_config(const base::Json& config, const std::string& wh
 PipelineSpec pixart_pipeline(const Source& source) {
   const PixartConfig c = parse_pixart_config(source.config, source.where);
   PipelineSpec spec;
+  spec.pipelines = {"PixArtAlphaPipeline", "PixArtSigmaPipeline"};
   spec.blocks = c.num_layers;
   spec.make = network_of<Pixart>(c);
   spec.facts = facts_of({{"num_layers", c.num_layers},

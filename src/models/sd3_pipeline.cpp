@@ -55,6 +55,7 @@ Sd3Config parse_sd3_config(const base::Json& config, const std::string& where) {
   }
   c.qk_norm = !read.choice("qk_norm", "", {"rms_norm"}).empty();
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  check_channels(read, c.in_channels, c.out_channels);
   const int64_t caption = read.size("caption_projection_dim", 1152);
   require(caption == c.hidden(), ErrorCode::model,
           "{}: 'caption_projection_dim' is {}; expected {} x {}", where, caption,
@@ -65,6 +66,7 @@ Sd3Config parse_sd3_config(const base::Json& config, const std::string& where) {
 PipelineSpec sd3_pipeline(const Source& source) {
   const Sd3Config c = parse_sd3_config(source.config, source.where);
   PipelineSpec spec;
+  spec.pipelines = {"StableDiffusion3Pipeline"};
   spec.blocks = c.num_layers;
   spec.make = network_of<Sd3>(c);
   spec.facts =

@@ -172,6 +172,19 @@ Embeddings embeddings_of(const PipelineSpec& spec, Texts& texts, bool two, const
   return found;
 }
 
+// The words of a prompt behind those that fit into so many tokens.
+std::string unseen(const tokenizer::Tokenizer& tokenizer, const std::string& prompt,
+                   int64_t length) {
+  std::vector<size_t> ends;  // of words
+  for (size_t i = 1; i <= prompt.size(); ++i)
+    if (prompt[i - 1] != ' ' && (i == prompt.size() || prompt[i] == ' ')) ends.push_back(i);
+  const auto over = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
+    return std::ssize(tokenizer.encode(std::string_view(prompt).substr(0, end))) <= length;
+  });
+  const size_t seen = over == ends.begin() ? 0 : *std::prev(over);
+  return prompt.substr(std::min(prompt.find_first_not_of(' ', seen), prompt.size()));
+}
+
 // What an encoder makes of texts on the one rank that this process has for it.
 TextStates encode_alone(const ModelState& state, const Text& text, bool keep) {
   const std::string& part = text.part.encoder;
@@ -212,16 +225,24 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
 }
 
 TextBatch tokens_of(const ModelState& state, TextPart& part,
-                    const std::vector<std::string>& prompts) {
+                    const std::vector<std::string>& prompts, std::vector<std::string>& notes) {
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   if (part.as_tokenizer && tokenizer->longest() > 0)
     part.tokens = std::min(tokenizer->longest(), kMostTextTokens);
   TextBatch batch{{}, {}, part.tokens};
+  int64_t longer = 0;
+  std::string said;
   for (const std::string& prompt : prompts) {
     const auto encoded = tokenizer->encode_padded(prompt, part.tokens);
+    if (encoded.cut > 0 && longer++ == 0)
+      said = fmt::format("{} reads {} tokens, and a prompt has {} more: it does not see {}",
+                         part.encoder, part.tokens, encoded.cut,
+                         base::printable(unseen(*tokenizer, prompt, part.tokens)));
     batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
     batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
   }
+  if (longer > 1) said += fmt::format(" (and {} more prompts are longer)", longer - 1);
+  if (longer > 0) notes.push_back(said);
   return batch;
 }
 
@@ -244,7 +265,7 @@ std::vector<Text> cut_texts(const ModelState& state, const GenerateRequest& requ
                  state.folder.absent.contains(part.encoder);
     if (text.there) {
       check_there(state, part);
-      text.batch = tokens_of(state, text.part, prompts);
+      text.batch = tokens_of(state, text.part, prompts, notes);
     }
     texts.push_back(std::move(text));
   }

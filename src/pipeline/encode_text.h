@@ -17,9 +17,11 @@ std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
                                          std::vector<std::string>& notes);
 
 /// The ids that a text part's encoder gets of such prompts; sets the part's length where its
-/// tokenizer says it. Throws Error(model) for a tokenizer that is malformed.
+/// tokenizer says it. `notes` gets which prompt is longer. Throws Error(model) for a tokenizer that
+/// is malformed.
 models::TextBatch tokens_of(const ModelState& state, models::TextPart& part,
-                            const std::vector<std::string>& prompts);
+                            const std::vector<std::string>& prompts,
+                            std::vector<std::string>& notes);
 
 /// What the folder's tokenizers make of the prompts of a request, part by part; with `two` of the
 /// negative prompt, too, as the last one. `notes` gets what one should know about them. Throws

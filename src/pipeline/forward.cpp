@@ -8,10 +8,12 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
+#include "base/printable.h"
 #include "base/stop.h"
 #include "load/meta_weights.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
+#include "ops/finite.h"
 #include "parallel/denoise.h"
 #include "parallel/spatial/bands.h"
 #include "parallel/stages.h"
@@ -42,15 +44,20 @@ Tensors inputs_of(const ForwardRequest& request) {
           "forward takes a file of inputs or tensors, one of both");
   Tensors inputs;
   for (const auto& [name, view] : request.tensors) inputs[name] = tensor_of(name, view);
-  if (request.inputs.empty()) return inputs;
-  const load::SafetensorsFile file(request.inputs);
-  for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
+  if (!request.inputs.empty()) {
+    const load::SafetensorsFile file(request.inputs);
+    for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
+  }
   return inputs;
 }
 
 const Tensor& input(const std::string& file, Tensors& inputs, const std::string& name,
                     const std::string& all) {
   const auto found = inputs.find(name);
+  if (found != inputs.end() && tensor::is_float(found->second.dtype()))
+    require(ops::all_finite(found->second), ErrorCode::usage,
+            "'{}': the tensor {} holds NaN or infinity; expected numbers", file,
+            base::printable(name));
   require(found != inputs.end(), ErrorCode::usage,
           "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
   return found->second;
@@ -267,6 +274,11 @@ Tensor on_bands(
   return out;
 }
 
+// Of other processes than the first there is none.
+void numbers_of_vae(const Tensor& made) {
+  if (made.defined()) ops::require_finite(made, "the VAE");
+}
+
 Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& run) {
   std::unique_ptr<models::VaeDecoder> vae;
   together(state.options, "decodes", [&] {
@@ -279,8 +291,11 @@ Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& 
                       return on_host(vae->decode(z.to(state.device()), spatial, watch));
                     });
   };
-  return run.tiles ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
-                   : whole(latent);
+  const Tensor made = run.tiles
+                          ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
+                          : whole(latent);
+  together(state.options, "decodes", [&] { numbers_of_vae(made); });
+  return made;
 }
 
 // Mean and log variance behind each other: [batch, 2 * channels, ...].
@@ -301,8 +316,11 @@ Tensor run_encoder(const ModelState& state, const Tensor& images, const VaeRun& 
                       return on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
                     });
   };
-  return run.tiles ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
-                   : whole(images);
+  const Tensor made = run.tiles
+                          ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
+                          : whole(images);
+  together(state.options, "encodes", [&] { numbers_of_vae(made); });
+  return made;
 }
 
 // Of a plan whose ranks share images with latents of so many lines.

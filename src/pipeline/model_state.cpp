@@ -17,12 +17,14 @@
 namespace tessera::pipeline {
 namespace {
 
-// Over those of the family: what the makers of a model advise in its generation_config.json. The
-// lengths of texts in `spec` become those that it advises.
-models::PipelineSpec::Defaults read_defaults(const std::string& folder,
+// Over those of the family: those of consistency models, and what the makers of a model advise in
+// its generation_config.json. The lengths of texts in `spec` become those that it advises.
+models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
                                              models::PipelineSpec& spec) {
-  const std::string path = folder + "/generation_config.json";
+  const std::string path = folder.path + "/generation_config.json";
   models::PipelineSpec::Defaults defaults = spec.defaults;
+  if (folder.has("scheduler") && folder.component("scheduler").class_name == "LCMScheduler")
+    defaults = {4, 1};
   if (!base::is_there(path)) return defaults;
   const base::Json json = base::read_json(path);
   const base::ConfigReader read(json, path);
@@ -283,7 +285,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   if (state.folder.has("transformer")) {
     const load::Component& part = state.folder.component("transformer");
     state.spec = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
-    state.defaults = read_defaults(state.folder.path, *state.spec);
+    state.defaults = read_defaults(state.folder, *state.spec);
     state.class_names = read_class_names(state.folder.path);
     require(state.class_names.empty() ||
                 static_cast<int64_t>(state.class_names.size()) == state.spec->classes,

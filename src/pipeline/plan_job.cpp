@@ -89,10 +89,12 @@ void read_initial(const GenerateRequest& request, Job& job) {
 }
 
 void check_subject(const ModelState& state, const GenerateRequest& request) {
-  if (state.spec->text_inputs.empty())
-    require(request.prompts.empty() && request.embeddings.empty() && !request.negative_prompt,
-            ErrorCode::usage, "'{}' takes classes, not text: give --class", state.name);
-  else
+  if (state.spec->text_inputs.empty()) {
+    require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
+            "'{}' takes classes, not text: give --class", state.name);
+    require(!request.negative_prompt, ErrorCode::usage,
+            "--negative-prompt: '{}' reads no text; leave it out", state.name);
+  } else
     require(request.classes.empty(), ErrorCode::usage,
             "'{}' takes text, not classes: give --prompt", state.name);
   require(request.prompts.empty() || request.embeddings.empty(), ErrorCode::usage,
@@ -144,12 +146,18 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
 }
 
 // What was asked for and changes nothing is said.
-void note_without_effect(const models::PipelineSpec& spec, const GenerateRequest& request,
-                         Job& job) {
+void note_without_effect(const ModelState& state, const GenerateRequest& request, Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
   const auto note = [&](const std::string& option, const std::string& why) {
     job.notes.push_back(option + " has no effect: " + why);
   };
   const bool embeds = spec.embeds_guidance, given = !request.embeddings.empty();
+  if (state.folder.kind == load::FolderKind::pipeline && !spec.pipelines.empty() &&
+      std::ranges::count(spec.pipelines, state.folder.class_name) == 0)
+    job.notes.push_back(
+        fmt::format("this folder is of a {}, which is computed as a {}: from text "
+                    "alone",
+                    base::printable(state.folder.class_name), spec.pipelines.front()));
   const auto inputs = spec.forward_names.conditioning;
   const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
   if (request.negative_prompt && !job.guidance.branches())
@@ -397,7 +405,7 @@ Job plan_job(const ModelState& state, const GenerateRequest& request, const RunC
           job.samples());
   announce(state, job, request.decode, control);
   plan_rescale(*state.spec, request, job);
-  note_without_effect(*state.spec, request, job);
+  note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
     read_initial(request, job);
   return job;

@@ -123,8 +123,9 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.top_p > 0 && p.top_p <= 1, ErrorCode::usage,
           "top_p {}; expected a probability above 0, up to 1 (all tokens)", p.top_p);
   require(p.temperature > 0 || (p.top_k == 0 && p.top_p == 1), ErrorCode::usage,
-          "top_k and top_p choose what is drawn from, and temperature 0 draws nothing: add a "
-          "temperature (--temperature 0.8), or leave them out");
+          "{} chooses what is drawn from, and temperature 0 draws nothing: add a temperature "
+          "(--temperature 0.8), or leave it out",
+          p.top_k > 0 ? "top_k" : "top_p");
   require(p.repetition_penalty >= kLeastPenalty && p.repetition_penalty <= kMostPenalty,
           ErrorCode::usage, "repetition_penalty {}; expected {} to {}, 1 for none",
           p.repetition_penalty, kLeastPenalty, kMostPenalty);

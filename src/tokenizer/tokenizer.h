@@ -54,6 +54,7 @@ class AddedTokens {
 struct Encoded {
   std::vector<int32_t> ids;   ///< text, then padding
   std::vector<int32_t> mask;  ///< ones, then zeros over the padding
+  int64_t cut = 0;            ///< tokens that the text has beyond them
 };
 
 /// What a tokenizer is made of.

@@ -71,7 +71,7 @@ class Inputs(ProgramTest):
     def test_lines(self):
         (self.folder / "prompts").write_text("waves\r\nrocks\n\r\n\n")
         self.assertEqual(self.run_here(*WAVES, "a", "--prompt-file", "prompts").returncode, 0)
-        self.run_here(*WAVES, "b", "--prompt-file", "-", input="waves\nrocks\n")
+        self.run_here(*WAVES, "b", "--prompt-file", "-", input="\ufeffwaves\nrocks\n")
         self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
         self.assertEqual(read_safetensors(self.folder / "a")[0]["latents"][1][0], 2)
         self.refused(2, *WAVES, "c", "--prompt-file", "-", input="\n",

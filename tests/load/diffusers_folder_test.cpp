@@ -128,6 +128,32 @@ TEST(DiffusersFolder, AComponentThatIsNotThereIsAnErrorForThoseWhoNeedIt) {
                   folder.path("vae") + "': download it too, or go without");
 }
 
+// Without it every key would have its default: another image.
+TEST(DiffusersFolder, APartWithoutItsConfigIsRefused) {
+  const ScratchFolder folder;
+  folder.write("model_index.json", R"({"_class_name":"StableDiffusion3Pipeline",
+    "scheduler":["diffusers","FlowMatchEulerDiscreteScheduler"],"vae":["diffusers","AutoencoderKL"],
+    "tokenizer":["transformers","CLIPTokenizer"],"feature_extractor":["transformers","X"]})");
+  folder.write("tokenizer/vocab.json", "{}");
+  folder.write("feature_extractor/x", "");
+  folder.write("scheduler/readme", "");
+  expect_says(model_error([&] { open_folder(folder.path()); }),
+              "scheduler' holds no scheduler_config.json: download it too");
+  folder.write("scheduler/scheduler_config.json", "{}");
+  folder.write("vae/readme", "");
+  expect_says(model_error([&] { open_folder(folder.path()); }),
+              "vae' holds no config.json: download it too");
+  folder.write("vae/config.json", "{}");
+  EXPECT_TRUE(open_folder(folder.path()).has("tokenizer"));
+}
+
+TEST(DiffusersFolder, ATransformerAloneSaysWhereItBelongs) {
+  const ScratchFolder folder;
+  folder.write("transformer/config.json", "{}");
+  expect_says(model_error([&] { open_folder(folder.path()); }),
+              "holds a transformer, and no model_index.json: put the folder 'transformer' in the");
+}
+
 TEST(DiffusersFolder, AFolderOfWeightsAloneSaysWhatItHolds) {
   for (const char* name : {"sd3_medium.safetensors", "flux1-dev-Q4_0.gguf", "model.ckpt"}) {
     const ScratchFolder folder;

@@ -75,14 +75,16 @@ TEST(RepositoryId, IsAnOrganisationAndAName) {
 }
 
 TEST(HubCachePlace, FollowsTheVariables) {
-  const char* const names[] = {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"};
-  const char* const places[] = {"/1", "/2/hub", "/3/huggingface/hub", "/4/.cache/huggingface/hub"};
-  const char* const values[] = {"/1", "/2", "/3", "/4"};
+  const char* const names[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME",
+                               "HOME"};
+  const char* const places[] = {"/1", "/5", "/2/hub", "/3/huggingface/hub",
+                                "/4/.cache/huggingface/hub"};
+  const char* const values[] = {"/1", "/5", "/2", "/3", "/4"};
   std::map<std::string, std::string> before;
   for (const char* name : names)
     if (const char* value = std::getenv(name)) before[name] = value;
-  for (int i = 3; i >= 0; --i) {
-    for (int j = 0; j < 4; ++j) j < i ? unsetenv(names[j]) : setenv(names[j], values[j], 1);
+  for (int i = 4; i >= 0; --i) {
+    for (int j = 0; j < 5; ++j) j < i ? unsetenv(names[j]) : setenv(names[j], values[j], 1);
     EXPECT_EQ(hub_cache(), places[i]);
   }
   for (const char* name : names) unsetenv(name);

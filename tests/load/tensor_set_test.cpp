@@ -89,6 +89,18 @@ TEST(TensorSet, ReadsTheIndexOfAVariant) {
   write_safetensors(folder.path("model.fp16-1.safetensors"), {{"a", ones(2)}});
   folder.write("model.safetensors.index.fp16.json", index_of(R"("a":"model.fp16-1.safetensors")"));
   EXPECT_TRUE(open_component(folder.path()).has("a"));
+  // The plain index came with all of the descriptions, its shards did not.
+  folder.write("model.safetensors.index.json", index_of(kGood));
+  EXPECT_TRUE(open_component(folder.path()).has("a"));
+  write_shards(folder);
+  EXPECT_TRUE(open_component(folder.path()).has("c"));
+  const auto refusal_without = [&](const char* shard) {
+    std::filesystem::remove(folder.path(shard));
+    return model_error([&] { open_component(folder.path()); });
+  };
+  std::filesystem::remove(folder.path("model.fp16-1.safetensors"));
+  expect_says(refusal_without("model-2.safetensors"), "1 of 2 shards are missing: 'model-2");
+  expect_says(refusal_without("model-1.safetensors"), "1 of 1 shards are missing: 'model.fp16-1");
 }
 
 TEST(TensorSet, SaysWhatToDoWithoutWeights) {

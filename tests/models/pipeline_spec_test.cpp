@@ -27,5 +27,14 @@ TEST(PipelineSpec, HeadsHaveAnEvenWidth) {
   EXPECT_THROW(check_heads(read, 1 << 20, 512), Error);
 }
 
+TEST(PipelineSpec, NetworksThatTakeAnImageBesideTheNoiseAreRefused) {
+  for (const char* type :
+       {"SD3Transformer2DModel", "FluxTransformer2DModel", "CogVideoXTransformer3DModel"})
+    EXPECT_NE(spec_refusal(type, R"({"in_channels": 384, "out_channels": 64})")
+                  .find("an image beside the noise"),
+              std::string::npos)
+        << type;
+}
+
 }  // namespace
 }  // namespace tessera::models

@@ -56,6 +56,31 @@ TEST(EncodeText, TakesAPromptOfAnyLength) {
   EXPECT_EQ(refusal(kVideo, request(longest)), "nothing was refused");
 }
 
+TEST(EncodeText, SaysWhatAnEncoderDoesNotSee) {
+  const Model model =
+      Model::open(pipeline::resolve_model("scenes"), golden::options(Precision::f32));
+  const auto notes = [&](const std::vector<std::string>& prompts) {
+    GenerateRequest q;
+    q.prompts = prompts;
+    q.steps = 1;
+    q.guidance = 1;
+    q.decode = false;
+    std::vector<std::string> said;
+    RunControl control;
+    control.on_note = [&](const std::string& note) { said.push_back(note); };
+    model.generate(q, control);
+    return said;
+  };
+  EXPECT_TRUE(notes({"a red circle above a black cross"}).empty());
+  std::string longer;
+  for (int i = 0; i < 18; ++i) longer += "red ";
+  const auto said = notes({"a red circle", longer + "black cross", longer});
+  ASSERT_FALSE(said.empty());
+  EXPECT_NE(said[0].find("text_encoder reads "), std::string::npos) << said[0];
+  EXPECT_NE(said[0].find("red black cross' (and 1 more prompts are longer)"), std::string::npos)
+      << said[0];
+}
+
 TEST(EncodeText, TextsAreAsLongAsTheirTokenizerSays) {
   const Scratch scratch;
   const fs::path model = scratch / "model";

@@ -1,5 +1,7 @@
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include "engine/golden.h"
 #include "test_paths.h"
@@ -102,6 +104,46 @@ TEST(Forward, SaysWhatIsMissing) {
     EXPECT_NE(std::string(e.what()).find("no tensor 't'"), std::string::npos) << e.what();
   }
   EXPECT_FALSE(std::filesystem::exists(request.outputs));
+}
+
+// What was given is not the fault of the weights, and what a VAE gives is looked at.
+TEST(Forward, ValuesThatAreNoNumbersAreNamed) {
+  const std::string folder = TESSERA_TEST_DATA "/diffusers/pixart_alpha/model/vae";
+  const Scratch scratch;
+  const auto said = [&](const std::string& model, const std::string& half, float value) {
+    tensor::Tensor x =
+        tensor::Tensor::zeros({1, half == "decode" ? 4 : 3, 16, 16}, tensor::DType::f32);
+    x.data<float>()[7] = value;
+    load::write_safetensors(scratch / "in.safetensors", {{"sample", x}});
+    ForwardRequest request;
+    request.component = choice_of<ModelPart>("vae." + half, "half");
+    request.inputs = scratch / "in.safetensors";
+    request.outputs = scratch / "out.safetensors";
+    try {
+      Model::open(model, golden::options(Precision::f32)).forward(request);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), std::isnan(value) ? ErrorCode::usage : ErrorCode::model);
+      return std::string(e.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(said(folder, "decode", 1), "nothing");
+  for (const char* half : {"decode", "encode"})
+    EXPECT_NE(said(folder, half, NAN).find("the tensor 'sample' holds NaN"), std::string::npos);
+  std::filesystem::copy(folder, scratch / "vae");
+  const std::string weights = scratch / "vae/diffusion_pytorch_model.safetensors";
+  std::map<std::string, tensor::Tensor> tensors;
+  {
+    const SafetensorsFile in(weights);
+    for (const auto& [name, entry] : in.entries()) tensors[name] = in.get(name).contiguous();
+  }
+  for (const char* name : {"decoder.conv_out.bias", "encoder.conv_out.bias"})
+    std::memset(tensors.at(name).raw(), 0xff, static_cast<size_t>(tensors.at(name).bytes()));
+  load::write_safetensors(weights, tensors);
+  for (const char* half : {"decode", "encode"})
+    EXPECT_NE(said(scratch / "vae", half, 1)
+                  .find("the VAE of the model gives values that are no numbers"),
+              std::string::npos);
 }
 
 TEST(Forward, RunsBothHalvesOfAVae) {

@@ -75,7 +75,7 @@ TEST(PlanJob, OptionsWithoutEffectAreSaid) {
   EXPECT_EQ(notes_of(kClasses, classes),
             std::vector<std::string>{"--text-tokens has no effect: this model reads no text"});
   classes.negative_prompt = "mist";
-  EXPECT_NE(refusal(kClasses, classes).find("classes, not text"), std::string::npos);
+  EXPECT_NE(refusal(kClasses, classes).find("reads no text"), std::string::npos);
 }
 
 TEST(PlanJob, AFolderAdvisesStepsAndGuidance) {
@@ -218,6 +218,32 @@ TEST(PlanJob, RescaledGuidanceChangesTheLatentsAndZeroDoesNot) {
   EXPECT_EQ(pixart.run().latents, plain);
   pixart.request.guidance_rescale = 0.7f;
   EXPECT_NE(pixart.run().latents, plain);
+}
+
+// A pipeline that edits has the network of one that does not, and a model of few steps that of
+// many.
+TEST(PlanJob, ReadsWhatAFolderSaysOfItsPipeline) {
+  const golden::Scratch scratch;
+  const std::filesystem::path model = scratch / "model";
+  std::filesystem::copy(pipeline::resolve_model("scenes"), model,
+                        std::filesystem::copy_options::recursive);
+  const auto change = [&](const char* file, const std::string& from, const std::string& to) {
+    const std::string path = model / file;
+    std::ifstream before(path);
+    std::string text(std::istreambuf_iterator<char>(before), {});
+    text.replace(text.find(from), from.size(), to);
+    std::ofstream(path) << text;
+  };
+  GenerateRequest one;
+  one.prompts = {"a red circle"};
+  one.steps = 1;
+  one.guidance = 1;
+  EXPECT_TRUE(notes_of(model, one).empty());
+  change("model_index.json", "StableDiffusion3Pipeline", "StableDiffusion3EditPipeline");
+  ASSERT_EQ(notes_of(model, one).size(), 1u);
+  EXPECT_EQ(notes_of(model, one)[0],
+            "this folder is of a 'StableDiffusion3EditPipeline', which is computed as a "
+            "StableDiffusion3Pipeline: from text alone");
 }
 
 // Of patches that span two frames: 9 frames are three latent ones, so one is added and not decoded.

@@ -48,6 +48,7 @@ TEST(FieldNames, WhatASentenceBeginsWithIsToBlame) {
   EXPECT_EQ(field_blamed("--guidance-rescale 2: expected --guidance"), "guidance_rescale");
   EXPECT_EQ(field_blamed("temperature 101; expected 0"), "temperature");
   EXPECT_EQ(field_blamed("decoding 'x' is not known"), "decode");
+  EXPECT_EQ(field_blamed("class 'x' does not exist"), "classes");
   EXPECT_EQ(field_blamed("expert selection 'x': ..."), "select");
   EXPECT_EQ(field_blamed("chat: message 1 has no 'content'"), "messages");
   EXPECT_EQ(field_blamed("prompt 0 holds no token"), "prompt");
@@ -65,6 +66,12 @@ TEST(FieldNames, ErrorsAreToldInThem) {
   EXPECT_EQ(memory.status(), 503);
   EXPECT_EQ(memory.type() + memory.param(), "memory");
   EXPECT_EQ(refusal_of(Error(ErrorCode::model, "x")).status(), 500);
+  const auto told = [](ErrorCode code, const char* text) {
+    return std::string(refusal_of(Error(code, text)).what());
+  };
+  EXPECT_EQ(told(ErrorCode::model, "the folder '/srv/m/vae' does not exist"),
+            "the folder 'vae' does not exist");
+  EXPECT_EQ(told(ErrorCode::usage, "class '/a/b' does not exist"), "class '/a/b' does not exist");
 }
 
 TEST(FieldNames, AFormHasItsOwn) {

@@ -63,7 +63,7 @@ class Bodies(ServerTest):
         before = len(self.server.get("/jobs").json["jobs"])
         chat = [{"role": "user", "content": "x"}]
         for model, request, param, says in (
-                ("shapes", {"classes": ["purple cow"]}, None, "purple cow"), ("shapes", {**CIRCLE, "width": 999}, "width", "992 or 1008"),
+                ("shapes", {"classes": ["purple cow"]}, "classes", "purple cow"), ("shapes", {**CIRCLE, "width": 999}, "width", "992 or 1008"),
                 ("shapes", {"prompt": "a snail"}, None, "give classes"), ("shapes", {**CIRCLE, "frames": 5}, "frames", "makes images"),
                 ("shapes", {**CIRCLE, "scheduler": "lcm"}, "scheduler", "not one that fits"), ("shapes", {**CIRCLE, "guidance": 5000}, "guidance", "0 to 1000"),
                 ("shapes", {**CIRCLE, "guidance": 1, "guidance_rescale": 0.5}, "guidance_rescale", "needs guidance other than 1"),
@@ -72,7 +72,7 @@ class Bodies(ServerTest):
                 ("tasks-a", {"prompt": "x", "decode": "threshold:nan"}, "decode", "no number"), ("tasks-a", {"prompt": "x", "decode": "steps:4", "steps": 5}, "decode", "steps 5"),
                 ("tasks-a", {"prompt": "x", "steps": 60000}, None, "at most"), ("tasks-a", {"prompt": "x", "block": 60000}, None, "context"),
                 ("tasks-a", {"prompt": "x", "cache": "vicinity:1,1"}, "cache", "values behind"), ("tasks-a", {"prompt": "x", "stop_at_eos": "x"}, "stop_at_eos", "known are"),
-                ("tasks-a", {"prompt": "x", "top_k": 5}, "top_k", "(temperature 0.8)"), ("tasks-a", {"prompt": "x", "temperature": 1e-9}, "temperature", "0.000001"),
+                ("tasks-a", {"prompt": "x", "top_k": 5}, "top_k", "(temperature 0.8)"), ("tasks-a", {"prompt": "x", "top_p": 0.5}, "top_p", "draws nothing"), ("tasks-a", {"prompt": "x", "temperature": 1e-9}, "temperature", "0.000001"),
                 ("tasks-a", {"prompt": "x", "repetition_penalty": 1e-9}, "repetition_penalty", "expected"),
                 ("tasks-a", {"prompt": "x", "max_tokens": 5000}, "prompt", "or max_tokens"), ("tasks-a", {"messages": chat, "max_tokens": 5000}, None, "or max_tokens"),
                 ("tasks-a", {"prompt": ""}, "prompt", "empty prompt"), ("tasks-a", {"prompts": ["x", ""]}, "prompt", "empty prompt")):
@@ -83,7 +83,7 @@ class Bodies(ServerTest):
         for path, body, param, says in (
                 ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "999x128"}, "size", "size 999"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "70000x8"}, "size", "size: expected"),
-                ("/v1/images/generations", {"model": "shapes", "prompt": "purple cow", "n": 2}, None, "purple cow"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "purple cow", "n": 2}, "prompt", "purple cow"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "x" * 70000}, "prompt", "prompt: 70000"),
                 ("/v1/completions", {"model": "tasks-a", "prompt": ["x", ""]}, "prompt", "empty prompt"),
                 ("/v1/completions", {"model": "tasks-a", "prompt": [1, 2]}, "prompt", "prompt: expected"),

@@ -1,7 +1,9 @@
 #include "server/store.h"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -129,6 +131,52 @@ TEST_F(StoreTest, IsNamedWhereItCannotBe) {
   EXPECT_THROW(Store{folder_ + "/file"}, Error);
   std::ofstream(folder_ + "/jobs.sqlite") << std::string(5000, 'x');
   EXPECT_THROW(Store{folder_}, Error);
+}
+
+// A store of another program, or one whose rows were changed: said as what it is.
+TEST_F(StoreTest, OneThatIsDamagedIsNamed) {
+  const auto change = [&](const char* how) {
+    sqlite3* file = nullptr;
+    ASSERT_EQ(sqlite3_open((folder_ + "/jobs.sqlite").c_str(), &file), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(file, how, nullptr, nullptr, nullptr), SQLITE_OK) << how;
+    sqlite3_close(file);
+  };
+  const auto said = [&] {
+    try {
+      const Store store(folder_);
+      (void)store.unfinished();
+    } catch (const Error& e) {
+      return std::string(e.code() == ErrorCode::model ? e.what() : "another code");
+    }
+    return std::string("nothing");
+  };
+  {
+    Store store(folder_);
+    JobRecord one = record("one");
+    store.put(one);
+  }
+  EXPECT_EQ(said(), "nothing");
+  change("UPDATE jobs SET request = '{bad'");
+  EXPECT_NE(said().find("jobs.sqlite' cannot be used: a job holds no JSON; name another --store"),
+            std::string::npos);
+  change("UPDATE jobs SET request = '{}', kind = 0");
+  EXPECT_EQ(said(), "nothing");
+  change("ALTER TABLE jobs RENAME COLUMN report TO rep");
+  EXPECT_NE(said().find("no such column"), std::string::npos);
+}
+
+TEST_F(StoreTest, ATemporaryOneNeedsAPlace) {
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", (folder_ + "/none").c_str(), 1);
+  try {
+    const Store store("");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::usage);
+    EXPECT_NE(std::string(e.what()).find("TMPDIR"), std::string::npos) << e.what();
+  }
+  before ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
 }
 
 TEST_F(StoreTest, ATemporaryOneGoes) {

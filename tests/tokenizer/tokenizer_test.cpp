@@ -46,6 +46,8 @@ TEST(Tokenizer, PadsAndCuts) {
   p.padding = 0;
   const Tokenizer t(p, "here");
   EXPECT_EQ(t.encode_padded("a b a", 4).ids, (std::vector<int32_t>{9, 1, 2, 8}));
+  EXPECT_EQ(t.encode_padded("a b a", 4).cut, 1);
+  EXPECT_EQ(t.encode_padded("a b a", 5).cut, 0);
   EXPECT_EQ(t.encode_padded("a", 5).mask, (std::vector<int32_t>{1, 1, 1, 0, 0}));
   EXPECT_THROW(t.encode_padded("a", 1), Error);
 }
