@@ -218,6 +218,15 @@ void note_passes(const ModelState& state, int steps, Job& job) {
   if (sampler.steps() != steps)
     job.notes.push_back(
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
+  const base::Json& config = state.folder.component("scheduler").config;
+  const auto told = config.find("num_train_timesteps");
+  const double trained = told != config.end() && told->is_number() ? told->get<double>() : 1000;
+  if (sampler.timestep(0) < trained / 2)
+    job.notes.push_back(
+        fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "
+                    "image with little "
+                    "noise, and it begins with noise alone: take more --steps",
+                    steps, sampler.timestep(0), trained));
   bool draws = false;
   for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
   if (draws && state.spec->predicts_flow)

@@ -246,6 +246,25 @@ TEST(PlanJob, ReadsWhatAFolderSaysOfItsPipeline) {
             "StableDiffusion3Pipeline: from text alone");
 }
 
+// One step of a scheduler whose steps lead begins where training ended: noise comes out.
+TEST(PlanJob, AFirstStepWithoutNoiseIsSaid) {
+  const golden::Scratch scratch;
+  const std::filesystem::path model = scratch / "model";
+  std::filesystem::copy(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", model,
+                        std::filesystem::copy_options::recursive);
+  const std::string path = model / "scheduler/scheduler_config.json";
+  std::ifstream before(path);
+  std::string text(std::istreambuf_iterator<char>(before), {});
+  text.replace(text.find("trailing"), 8, "leading");
+  std::ofstream(path) << text;
+  GenerateRequest video;
+  video.prompts = {"waves"};
+  video.width = 48, video.height = 32, video.frames = 9;
+  const auto notes = notes_of(model, video);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0].find("step 1 of 1 is at timestep "), 0u) << notes[0];
+}
+
 // Of patches that span two frames: 9 frames are three latent ones, so one is added and not decoded.
 TEST(PlanJob, AVideoOfTheTrainedLengthIsTheSameAskedForOrNot) {
   const golden::Scratch scratch;
