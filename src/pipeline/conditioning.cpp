@@ -3,11 +3,20 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "ops/elementwise.h"
+#include "ops/finite.h"
 
 namespace tessera::pipeline {
 
 using tensor::Tensor;
+
+Tensor finite(const Tensor& x, const std::string& name, const std::string& from) {
+  require(ops::all_finite(x), ErrorCode::usage,
+          "'{}': the tensor {} holds NaN or infinity; expected numbers", from,
+          base::printable(name));
+  return x;
+}
 
 Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance) {

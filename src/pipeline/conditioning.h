@@ -26,6 +26,9 @@ struct Branches {
 Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance);
 
+/// x as it is, which `from` calls `name`. Throws Error(usage) where it holds NaN or infinity.
+tensor::Tensor finite(const tensor::Tensor& x, const std::string& name, const std::string& from);
+
 /// Frames of a video -> frames of its latent; 0 stays 0 (as trained). Throws Error(usage) for
 /// frames that the VAE cannot give, or of a model of images.
 int64_t latent_frames(const models::PipelineSpec& spec, int64_t frames);

@@ -8,7 +8,6 @@
 
 #include "base/fail.h"
 #include "base/output_file.h"
-#include "base/printable.h"
 #include "base/stop.h"
 #include "load/meta_weights.h"
 #include "load/safetensors.h"
@@ -55,9 +54,7 @@ const Tensor& input(const std::string& file, Tensors& inputs, const std::string&
                     const std::string& all) {
   const auto found = inputs.find(name);
   if (found != inputs.end() && tensor::is_float(found->second.dtype()))
-    require(ops::all_finite(found->second), ErrorCode::usage,
-            "'{}': the tensor {} holds NaN or infinity; expected numbers", file,
-            base::printable(name));
+    finite(found->second, name, file);
   require(found != inputs.end(), ErrorCode::usage,
           "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
   return found->second;

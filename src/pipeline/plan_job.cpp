@@ -7,7 +7,6 @@
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "load/safetensors.h"
-#include "ops/finite.h"
 #include "pipeline/agree.h"
 #include "pipeline/classes.h"
 #include "pipeline/conditioning.h"
@@ -53,13 +52,6 @@ std::string class_scheduler(const ModelState& state, const GenerateRequest& requ
   fail(ErrorCode::model,
        "{}: the scheduler '{}' is not supported; supported are RectifiedFlow and DDPM",
        state.folder.path, name);
-}
-
-Tensor finite(const Tensor& x, const std::string& name, const std::string& from) {
-  require(ops::all_finite(x), ErrorCode::usage,
-          "'{}': the tensor {} holds NaN or infinity; expected numbers", from,
-          base::printable(name));
-  return x;
 }
 
 Tensor given_numbers(const load::SafetensorsFile& file, const std::string& name) {

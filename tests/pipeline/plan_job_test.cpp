@@ -220,58 +220,67 @@ TEST(PlanJob, RescaledGuidanceChangesTheLatentsAndZeroDoesNot) {
   EXPECT_NE(pixart.run().latents, plain);
 }
 
-// A pipeline that edits has the network of one that does not, and a model of few steps that of
-// many.
-TEST(PlanJob, ReadsWhatAFolderSaysOfItsPipeline) {
-  const golden::Scratch scratch;
-  const std::filesystem::path model = scratch / "model";
-  std::filesystem::copy(pipeline::resolve_model("scenes"), model,
-                        std::filesystem::copy_options::recursive);
-  const auto change = [&](const char* file, const std::string& from, const std::string& to) {
-    const std::string path = model / file;
-    std::ifstream before(path);
+// A folder whose descriptions say something else.
+struct Changed {
+  golden::Scratch scratch;
+  std::filesystem::path model = scratch / "model";
+  explicit Changed(const std::string& of) {
+    std::filesystem::copy(of, model, std::filesystem::copy_options::recursive);
+  }
+  void say(const char* file, const std::string& from, const std::string& to) const {
+    std::ifstream before(model / file);
     std::string text(std::istreambuf_iterator<char>(before), {});
-    text.replace(text.find(from), from.size(), to);
-    std::ofstream(path) << text;
-  };
+    ASSERT_NE(text.find(from), std::string::npos);
+    std::ofstream(model / file) << text.replace(text.find(from), from.size(), to);
+  }
+};
+const char* const kScheduler = "scheduler/scheduler_config.json";
+
+// A pipeline that edits has the network of one that does not.
+TEST(PlanJob, SaysWhatItComputesOfAnotherPipeline) {
+  const Changed folder(pipeline::resolve_model("scenes"));
   GenerateRequest one;
   one.prompts = {"a red circle"};
-  one.steps = 1;
   one.guidance = 1;
-  EXPECT_TRUE(notes_of(model, one).empty());
-  change("model_index.json", "StableDiffusion3Pipeline", "StableDiffusion3EditPipeline");
-  ASSERT_EQ(notes_of(model, one).size(), 1u);
-  EXPECT_EQ(notes_of(model, one)[0],
-            "this folder is of a 'StableDiffusion3EditPipeline', which is computed as a "
-            "StableDiffusion3Pipeline: from text alone");
+  EXPECT_TRUE(notes_of(folder.model, one).empty());
+  folder.say("model_index.json", "StableDiffusion3Pipeline", "StableDiffusion3EditPipeline");
+  EXPECT_EQ(notes_of(folder.model, one),
+            std::vector<std::string>{
+                "this folder is of a 'StableDiffusion3EditPipeline', which is computed as a "
+                "StableDiffusion3Pipeline: from text alone"});
+}
+
+TEST(PlanJob, AConsistencyModelTakesFourStepsWithoutGuidance) {
+  const Changed folder(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model");
+  const auto made = [&] {
+    GenerateRequest video;
+    video.prompts = {"waves"};
+    video.width = 48, video.height = 32, video.frames = 1;
+    video.decode = false;
+    const auto result = Model::open(folder.model, golden::options(Precision::f32)).generate(video);
+    return std::pair(result.steps, result.guidance);
+  };
+  EXPECT_EQ(made(), std::pair(50, 6.0f));
+  folder.say("model_index.json", "CogVideoXDDIMScheduler", "LCMScheduler");
+  EXPECT_EQ(made(), std::pair(4, 1.0f));
 }
 
 // One step of a scheduler whose steps lead begins where training ended: noise comes out.
 TEST(PlanJob, AFirstStepWithoutNoiseIsSaid) {
-  const golden::Scratch scratch;
-  const std::filesystem::path model = scratch / "model";
-  std::filesystem::copy(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", model,
-                        std::filesystem::copy_options::recursive);
-  const std::string path = model / "scheduler/scheduler_config.json";
-  std::ifstream before(path);
-  std::string text(std::istreambuf_iterator<char>(before), {});
-  text.replace(text.find("trailing"), 8, "leading");
-  std::ofstream(path) << text;
+  const Changed folder(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model");
+  folder.say(kScheduler, "trailing", "leading");
   GenerateRequest video;
   video.prompts = {"waves"};
   video.width = 48, video.height = 32, video.frames = 9;
-  const auto notes = notes_of(model, video);
+  const auto notes = notes_of(folder.model, video);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0].find("step 1 of 1 is at timestep "), 0u) << notes[0];
 }
 
 // Of patches that span two frames: 9 frames are three latent ones, so one is added and not decoded.
 TEST(PlanJob, AVideoOfTheTrainedLengthIsTheSameAskedForOrNot) {
-  const golden::Scratch scratch;
-  const std::filesystem::path model = scratch / "model";
-  std::filesystem::copy(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model", model,
-                        std::filesystem::copy_options::recursive);
-  const std::string weights = model / "transformer/diffusion_pytorch_model.safetensors";
+  const Changed folder(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model");
+  const std::string weights = folder.model / "transformer/diffusion_pytorch_model.safetensors";
   std::map<std::string, Tensor> tensors;
   {
     const load::SafetensorsFile in(weights);
@@ -284,21 +293,15 @@ TEST(PlanJob, AVideoOfTheTrainedLengthIsTheSameAskedForOrNot) {
   shaped("proj_out.weight", {16 * 2 * 2 * 2, 64});
   shaped("proj_out.bias", {16 * 2 * 2 * 2});
   load::write_safetensors(weights, tensors);
-  const std::string config = model / "transformer/config.json";
-  std::ifstream before(config);
-  std::string text(std::istreambuf_iterator<char>(before), {});
-  for (const auto& [from, to] :
-       {std::pair<std::string, std::string>{"\"patch_size_t\": null", "\"patch_size_t\": 2"},
-        {"\"sample_frames\": 49", "\"sample_frames\": 9"}})
-    text.replace(text.find(from), from.size(), to);
-  std::ofstream(config) << text;
+  folder.say("transformer/config.json", "\"patch_size_t\": null", "\"patch_size_t\": 2");
+  folder.say("transformer/config.json", "\"sample_frames\": 49", "\"sample_frames\": 9");
   GenerateRequest request;
   request.prompts = {"waves"};
   request.steps = 2;
   request.width = 48;
   request.height = 32;
   const auto run = [&] {
-    return Model::open(model, golden::options(Precision::f32)).generate(request);
+    return Model::open(folder.model, golden::options(Precision::f32)).generate(request);
   };
   const auto left_out = run();
   request.frames = 9;
