@@ -53,10 +53,9 @@ Tensors inputs_of(const ForwardRequest& request) {
 const Tensor& input(const std::string& file, Tensors& inputs, const std::string& name,
                     const std::string& all) {
   const auto found = inputs.find(name);
-  if (found != inputs.end() && tensor::is_float(found->second.dtype()))
-    finite(found->second, name, file);
   require(found != inputs.end(), ErrorCode::usage,
           "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
+  if (tensor::is_float(found->second.dtype())) finite(found->second, name, file);
   return found->second;
 }
 
@@ -200,7 +199,7 @@ nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::st
   for (const auto& name : spec.forward_names.conditioning)
     conditioning.tensors[name] = input(file, inputs, name, all);
   for (const auto& name : spec.forward_names.optional)
-    if (inputs.contains(name)) conditioning.tensors[name] = inputs.at(name);
+    if (inputs.contains(name)) conditioning.tensors[name] = input(file, inputs, name, all);
   for (const auto& [name, x] : conditioning.tensors)
     require(!cut || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
             "'{}': '{}' is {}; {}= deals out {} sequences: expected [{}, ...]", file, name,
